@@ -1,10 +1,10 @@
 import * as z from "zod";
 import type { Actor } from "./domain/access/actor.ts";
 import { createLimiter, type Limiter } from "./domain/access/limiter.ts";
-import type { FileJob, WebhookJob } from "./domain/jobs.ts";
+import type { FileJob, RecoveryJob, WebhookJob } from "./domain/jobs.ts";
 import { AppError } from "./errors.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
-import { createDb, type Db } from "./platform/db.ts";
+import { createDatabases, type Databases, type Db, databaseBindings, NO_DB } from "./platform/db.ts";
 import { HashQueue } from "./platform/hash-queue.ts";
 import { createHealth, type Health } from "./platform/health.ts";
 import { createJobs, type Jobs } from "./platform/jobs.ts";
@@ -21,6 +21,8 @@ export interface Settings {
   /** Largest resumable upload. */
   maxFileBytes: number;
   uploadIdleMilliseconds: number;
+  /** A database of this size gets no new team. */
+  maxDatabaseBytes: number;
   maxTeamBytes: number;
   maxTeamFiles: number;
   /** A team's oldest events above this number are deleted. */
@@ -48,6 +50,8 @@ export interface Deps {
   limiter: Limiter;
   system: System;
   log: Log;
+  databases: Databases;
+  /** The database of the team that this is about, see domain/access/databases.ts. */
   db: Db;
   /** When this isolate last stored that a key was used, by the key's id, see domain/access/last-use.ts. */
   notedUses: Lru<number>;
@@ -58,6 +62,7 @@ export interface Deps {
   /** For the files of teams that have many to process. */
   bulkJobs: Jobs<FileJob>;
   webhookJobs: Jobs<WebhookJob>;
+  recoveryJobs: Jobs<RecoveryJob>;
   sender: Sender;
   health: Health;
   /** The static files of the web pages. */
@@ -92,6 +97,7 @@ const settingsSchema = z.object({
   JOBS: binding<Queue<FileJob>>("send"),
   BULK_JOBS: binding<Queue<FileJob>>("send"),
   WEBHOOKS: binding<Queue<WebhookJob>>("send"),
+  RECOVERY: binding<Queue<RecoveryJob>>("send"),
   PAGES: binding<Fetcher>("fetch"),
   TOKEN_LIMIT: binding<RateLimit>("limit"),
   CLIENT_IP_LIMIT: binding<RateLimit>("limit"),
@@ -104,6 +110,7 @@ const settingsSchema = z.object({
     `Must be at most ${MAX_PUT_BYTES}, the largest object that R2 stores with one put.`,
   ),
   UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
+  MAX_DATABASE_BYTES: positive,
   MAX_TEAM_BYTES: positive,
   MAX_TEAM_FILES: positive,
   MAX_TEAM_EVENTS: positive,
@@ -142,11 +149,19 @@ export function findSettingProblems(settings: Record<string, unknown>): string[]
     .map(({ path, message }) => `${String(path[0])}: ${message}`);
 }
 
+/** @returns why these names of bindings can't be databases, one line for each */
+export const findDatabaseProblems = (names: string[]): string[] =>
+  names
+    .filter((name) => name.startsWith("DB") && databaseBindings({ [name]: null }).length === 0)
+    .map((name) => `${name}: Databases are DB, DB_1, DB_2, … up to DB_999.`);
+
 /** @throws Error that names every missing or wrong binding and setting, without their values */
 function parseEnv(env: Env): z.output<typeof envSchema> {
   const { success, data, error } = envSchema.safeParse(env);
-  if (success) return data;
-  const problems = error.issues.map(({ path, message }) => `${path.join(".")}: ${message}`);
+  const misnamed = findDatabaseProblems(Object.keys(env));
+  if (success && misnamed.length === 0) return data;
+  const issues = error?.issues ?? [];
+  const problems = [...issues.map(({ path, message }) => `${path.join(".")}: ${message}`), ...misnamed];
   throw new Error(`The Worker is not set up. ${problems.join(" ")}`);
 }
 
@@ -161,13 +176,15 @@ function isolateDeps(env: Env): IsolateDeps {
   const credentials = accessKeyId && secretAccessKey ? { accessKeyId, secretAccessKey } : null;
   const parts = {
     system: realSystem,
-    db: createDb(vars.DB),
+    databases: createDatabases(env),
+    db: NO_DB,
     notedUses: new Lru<number>(MAX_NOTED_USES),
     pollers: new Lru<symbol>(MAX_POLLERS),
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
     bulkJobs: createJobs(vars.BULK_JOBS),
     webhookJobs: createJobs(vars.WEBHOOKS),
+    recoveryJobs: createJobs(vars.RECOVERY),
   };
   const deps: IsolateDeps = {
     ...parts,
@@ -175,6 +192,7 @@ function isolateDeps(env: Env): IsolateDeps {
       maxUploadBytes: vars.MAX_UPLOAD_BYTES,
       maxFileBytes: vars.MAX_FILE_BYTES,
       uploadIdleMilliseconds: vars.UPLOAD_IDLE_SECONDS * 1000,
+      maxDatabaseBytes: vars.MAX_DATABASE_BYTES,
       maxTeamBytes: vars.MAX_TEAM_BYTES,
       maxTeamFiles: vars.MAX_TEAM_FILES,
       maxTeamEvents: vars.MAX_TEAM_EVENTS,

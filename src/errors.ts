@@ -46,6 +46,7 @@ export const MESSAGES = {
   offset_mismatch: "Upload-Offset is not the current offset. Get the current one with HEAD.",
   unsupported_version: "This tus version is not supported. Send `Tus-Resumable: 1.0.0`.",
   rate_limited: "Too many requests. Retry after the seconds in Retry-After.",
+  storage_full: "The database is full. Delete files, or ask the operator of this service for room.",
   internal: "Something went wrong on our side.",
   unavailable: "The service is temporarily unavailable. Retry shortly.",
 } as const;

@@ -1,8 +1,7 @@
 import { createApp } from "./app.ts";
 import { readDeps } from "./deps.ts";
-import { handleJob } from "./domain/consumer.ts";
+import { handleJob, startRecovery } from "./domain/consumer.ts";
 import { jobMessages } from "./domain/jobs.ts";
-import { recover } from "./domain/recovery/recovery.ts";
 import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";
 
@@ -14,7 +13,7 @@ export default {
     receiveJobs(batch, consoleLog, jobMessages, async (job) => handleJob(readDeps(env, ctx), batch.queue, job)),
   scheduled: async (_controller, env, ctx) => {
     try {
-      await recover(readDeps(env, ctx));
+      await startRecovery(readDeps(env, ctx));
     } catch (cause) {
       consoleLog("error", "recovery_failed", { cause });
       throw cause;

@@ -3,10 +3,11 @@ import { env, exports } from "cloudflare:workers";
 import fc from "fast-check";
 import { afterAll, expect } from "vitest";
 import { leaksInDatabase, watcher } from "./support/canaries.ts";
+import { ALL_DATABASES } from "./support/databases.ts";
 import { emptyStores } from "./support/stores.ts";
 
 fc.configureGlobal({ seed: Number(env.STOWAGE_SEED) });
-await applyD1Migrations(env.DB, env.TEST_MIGRATIONS);
+for (const database of ALL_DATABASES) await applyD1Migrations(database, env.TEST_MIGRATIONS);
 await emptyStores();
 
 // The queue consumer loads the Worker at its first event. If that happens while a file ends, the run hangs.

@@ -57,6 +57,8 @@ export default defineConfig(async ({ mode }) => {
             cloudflareTest({
               wrangler: { configPath: join(root, "wrangler.toml") },
               miniflare: {
+                // Two databases besides the one of wrangler.toml: the fixtures spread teams over all three.
+                d1Databases: { DB_1: "stowage-1", DB_2: "stowage-2" },
                 bindings: {
                   TEST_MIGRATIONS: await readD1Migrations(join(root, "migrations")),
                   MASTER_KEY: btoa("0123456789abcdef0123456789abcdef"),

@@ -52,7 +52,7 @@ export class Keys {
     return this.#connection.data("POST /auth/v1/apikeys", { body: key, ...options });
   }
 
-  /** Lists the team's API keys, newest first. With the operator token, `teamId` selects the team. */
+  /** Lists the team's API keys, newest first. With the operator token, `teamId` must name the team. */
   list(filters: KeyFilters = {}, options?: CallOptions): List<Schemas["ApiKey"]> {
     return this.#connection.list("GET /auth/v1/apikeys", { query: filters, ...options });
   }

@@ -16,7 +16,7 @@ export interface Schemas {
   Error: {
     status: boolean;
     message: string;
-    code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "unavailable";
+    code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "unavailable" | "storage_full";
     requestId: string;
     /** Only for `invalid_input`: each invalid field and its problem. */
     errors?: Array<{
@@ -74,6 +74,8 @@ export interface Schemas {
     maxBytes: number | null;
     /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
     maxFiles: number | null;
+    /** The number of the database that the team lives in. */
+    database: number;
     /** Uploads in progress count. */
     usage: {
       files: number;
@@ -436,7 +438,7 @@ export interface Api {
       page?: number | undefined;
       /** From the `Link` of the previous page. Opaque. */
       cursor?: string | undefined;
-      /** Only the operator can send it. */
+      /** Only the operator can send it, and must. */
       teamId?: string | undefined;
     };
     body: undefined;
@@ -496,6 +498,8 @@ export interface Api {
       maxBytes?: number | null | undefined;
       /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
       maxFiles?: number | null | undefined;
+      /** The number of the database that the team lives in, for ever. Default: the one with the most room. */
+      database?: number | undefined;
     };
     response: {
       message: string;

@@ -1,6 +1,6 @@
 /** Checks the configuration of a deployment before anything is changed at Cloudflare. */
 import { unstable_readConfig } from "wrangler";
-import { findSettingProblems } from "../deps.ts";
+import { findDatabaseProblems, findSettingProblems } from "../deps.ts";
 import { Refusal } from "./first-start.ts";
 import type { Placement } from "./placement.ts";
 
@@ -49,6 +49,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   JOBS: "queue",
   BULK_JOBS: "queue",
   WEBHOOKS: "queue",
+  RECOVERY: "queue",
   PAGES: "files",
   TOKEN_LIMIT: "limit",
   CLIENT_IP_LIMIT: "limit",
@@ -61,6 +62,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   MAX_UPLOAD_BYTES: "setting",
   MAX_FILE_BYTES: "setting",
   UPLOAD_IDLE_SECONDS: "setting",
+  MAX_DATABASE_BYTES: "setting",
   MAX_TEAM_BYTES: "setting",
   MAX_TEAM_FILES: "setting",
   MAX_TEAM_EVENTS: "setting",
@@ -94,8 +96,12 @@ export function findConfigProblems(config: DeployConfig): string[] {
   const settings = Object.fromEntries(present.setting.map((name) => [name, vars[name]]));
   problems.push(...findSettingProblems(settings));
 
-  const database = config.d1_databases.find(({ binding }) => binding === "DB");
-  check(!/^[0-]+$/.test(database?.database_id ?? ""), "The database_id of DB is a placeholder.");
+  problems.push(...findDatabaseProblems(present.database));
+  for (const { binding, database_id: id } of config.d1_databases) {
+    check(!/^[0-]+$/.test(id ?? ""), `The database_id of ${binding} is a placeholder.`);
+  }
+  const names = config.d1_databases.map(({ database_name: name }) => name);
+  check(new Set(names).size === names.length, "Each of [[d1_databases]] needs its own database_name.");
 
   const endpoint = String(vars.S3_ENDPOINT ?? "");
   check(endpoint === "" || /^https:\/\/[^/]+\/?$/.test(endpoint), "S3_ENDPOINT must be https:// and a host.");
@@ -112,8 +118,9 @@ export function findConfigProblems(config: DeployConfig): string[] {
     const isSame = vars.DEAD_LETTER_QUEUE === deadLetters;
     check(isSame, `DEAD_LETTER_QUEUE must be "${deadLetters}", the dead_letter_queue of "${jobs}".`);
   }
-  const webhooks = queueOf("WEBHOOKS");
-  if (webhooks) check(Boolean(consumer(webhooks)), `The queue "${webhooks}" needs a consumer.`);
+  for (const queue of [queueOf("WEBHOOKS"), queueOf("RECOVERY")]) {
+    if (queue) check(Boolean(consumer(queue)), `The queue "${queue}" needs a consumer.`);
+  }
   check(!vars[LOCAL_SETTING], `${LOCAL_SETTING} is for local development only.`);
   const counters = new Set(config.ratelimits.map((limit) => limit.namespace_id));
   check(

@@ -110,9 +110,12 @@ export async function deploy(machine: Machine, options: DeployOptions): Promise<
     : await prepareSecrets(machine, secretsFile, await run(["secret", "list", ...target]));
   print(secrets.line);
 
-  const migrated = await run(["d1", "migrations", "apply", "DB", "--remote", ...target]);
-  if (migrated.code !== 0) throw failure("Applying the migrations", migrated.output);
-  print(`Migrations: ${/No migrations to apply/.test(migrated.output) ? "none to apply" : "applied"}`);
+  for (const { binding, database_name: name } of config.d1_databases) {
+    const migrated = await run(["d1", "migrations", "apply", binding, "--remote", ...target]);
+    if (migrated.code !== 0) throw failure(`Applying the migrations of "${name}"`, migrated.output);
+    const done = /No migrations to apply/.test(migrated.output) ? "none to apply" : "applied";
+    print(`Migrations${config.d1_databases.length === 1 ? "" : ` of "${name}"`}: ${done}`);
+  }
 
   const linkHost = config.vars.LINK_HOST;
   const url = await upload((args, env) => run([...args, ...target], env), secrets.isNew ? secretsFile : null, linkHost);
@@ -122,7 +125,7 @@ export async function deploy(machine: Machine, options: DeployOptions): Promise<
   print(`\nStowage runs at ${url}\n\nConsole: ${url}/console\nAPI reference: ${url}/reference\n`);
   if (isWorkersBuild(machine))
     print("Sign in to the console with the OPERATOR_TOKEN that you entered, and create the first team.");
-  else await printAccess(machine, url, secretsFile, folder);
+  else await printAccess(machine, url, secretsFile, folder, config.d1_databases.length);
 }
 
 /**
@@ -309,7 +312,13 @@ async function waitUntilHealthy({ fetch, sleep }: Machine, url: string): Promise
 }
 
 /** Creates the first team, and prints how to use the service. */
-async function printAccess({ fetch, print }: Machine, url: string, secretsFile: string, folder: string): Promise<void> {
+async function printAccess(
+  { fetch, print }: Machine,
+  url: string,
+  secretsFile: string,
+  folder: string,
+  databases: number,
+): Promise<void> {
   if (!existsSync(secretsFile)) {
     print("The first deployment created the first team and key, on the machine that has the secrets file.");
     return;
@@ -317,5 +326,6 @@ async function printAccess({ fetch, print }: Machine, url: string, secretsFile: 
   const { OPERATOR_TOKEN } = JSON.parse(readFileSync(secretsFile, "utf8"));
   const { key, teamId } = await ensureFirstKey(url, OPERATOR_TOKEN, folder, fetch);
   print(`Your secret key: ${key}\nTeam ID: ${teamId}\nOperator token: OPERATOR_TOKEN in ${secretsFile}\n`);
-  print(`Verify the deployment:\n\n  STOWAGE_KEY=${key} npm run smoke -- ${url}\n`);
+  const token = `OPERATOR_TOKEN="$(node -p 'require("${secretsFile}").OPERATOR_TOKEN')"`;
+  print(`Verify the deployment:\n\n  ${databases === 1 ? `STOWAGE_KEY=${key}` : token} npm run smoke -- ${url}\n`);
 }

@@ -50,25 +50,35 @@ async function checkPort(): Promise<void> {
   probe.close();
 }
 
-/** Returns whether the local database has all migrations. Wrangler would take seconds to find out. */
-function isMigrated(): boolean {
-  const databases = join(stateDir, "v3/d1/miniflare-D1DatabaseObject");
-  if (!existsSync(databases)) return false;
-  const [file, ...others] = readdirSync(databases).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
-  // Only wrangler knows which of several databases is ours.
-  if (!file || others.length > 0) return false;
-  return findMissingMigrations(join(databases, file), join(root, "migrations"), stateDir).length === 0;
+/** Returns whether the local databases have all migrations. Wrangler would take seconds to find out. */
+function areMigrated(numbers: number[]): boolean {
+  const folder = join(stateDir, "v3/d1/miniflare-D1DatabaseObject");
+  if (!existsSync(folder)) return false;
+  const files = readdirSync(folder).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+  // Only wrangler knows which of more databases are ours.
+  if (files.length > numbers.length) return false;
+  const missing = files.flatMap((file) =>
+    findMissingMigrations(join(folder, file), join(root, "migrations"), stateDir, numbers),
+  );
+  return files.length === numbers.length && missing.length === 0;
 }
 
 /** @throws Refusal if the data in the state folder can't be used, or a migration fails */
 async function migrate(): Promise<void> {
-  if (isMigrated()) return;
+  // Imports wrangler, which must find its settings above.
+  const { readDeployConfig } = await import("./check-deploy.ts");
+  const { databaseBindings } = await import("../platform/db.ts");
+  const bindings = readDeployConfig(config, undefined).d1_databases.map(({ binding }) => binding);
+  const numbers = databaseBindings(Object.fromEntries(bindings.map((binding) => [binding, null])));
+  if (areMigrated(numbers.map(([number]) => number))) return;
   const wrangler = join(root, "node_modules/wrangler/bin/wrangler.js");
-  const args = ["d1", "migrations", "apply", "DB", "--local", "--config", config, "--persist-to", stateDir];
   const env = { ...process.env, WRANGLER_LOG: "log" };
-  await promisify(execFile)(process.execPath, [wrangler, ...args], { env }).catch(({ stdout, stderr }) => {
-    throw new Refusal(`${stdout}${stderr}Couldn't apply the migrations.`);
-  });
+  for (const binding of bindings) {
+    const args = ["d1", "migrations", "apply", binding, "--local", "--config", config, "--persist-to", stateDir];
+    await promisify(execFile)(process.execPath, [wrangler, ...args], { env }).catch(({ stdout, stderr }) => {
+      throw new Refusal(`${stdout}${stderr}Couldn't apply the migrations.`);
+    });
+  }
 }
 
 async function startWorker(vars: Record<string, string>, log: (level: string, line: string) => void): Promise<void> {

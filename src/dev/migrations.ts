@@ -37,20 +37,22 @@ export function migratedDatabase(folder: string, names: string[]): DatabaseSync 
 }
 
 /**
- * Returns the migrations that a local D1 database lacks.
- * @throws Refusal if it has a migration that the folder lacks, or another schema than its migrations create: its data come
- *   from another version, or from another project
+ * Returns the migrations that a local D1 database lacks, which is one of those with these numbers.
+ * @throws Refusal if it has a migration that the folder lacks, another schema than its migrations create, or teams of another
+ *   number: its data come from another version, or from another project
  */
-export function findMissingMigrations(file: string, folder: string, stateDir: string): string[] {
+export function findMissingMigrations(file: string, folder: string, stateDir: string, numbers = [0]): string[] {
   const names = listMigrations(folder);
-  let present: { applied: string[]; schema: Map<ObjectName, string> };
+  let present: ReturnType<typeof readState>;
   try {
     present = readState(file);
   } catch {
     throw unusable(stateDir);
   }
-  const { applied, schema } = present;
+  const { applied, schema, teamNumbers } = present;
   const isOfThisVersion =
+    teamNumbers.length <= 1 &&
+    teamNumbers.every((number) => numbers.includes(number)) &&
     applied.every((name, index) => name === names[index]) &&
     isDeepStrictEqual(schema, schemaOf(migratedDatabase(folder, applied)));
   if (!isOfThisVersion) throw unusable(stateDir);
@@ -62,7 +64,13 @@ function readState(file: string) {
   try {
     const isMigrated = database.prepare("select 1 from sqlite_schema where name = 'd1_migrations'").get();
     const rows = isMigrated ? database.prepare("select name from d1_migrations order by name").all() : [];
-    return { applied: rows.map(({ name }) => String(name)), schema: schemaOf(database) };
+    const schema = schemaOf(database);
+    // Ids end in the number of the database.
+    const ends = schema.has("table teams")
+      ? database.prepare("select distinct substr(id, -3) as n from teams").all()
+      : [];
+    const teamNumbers = ends.map(({ n }) => Number.parseInt(String(n), 16));
+    return { applied: rows.map(({ name }) => String(name)), schema, teamNumbers };
   } finally {
     database.close();
   }

@@ -41,6 +41,35 @@ function randomWav(bytes: number): Buffer<ArrayBuffer> {
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
+/** Runs all steps with a new team in each database. @returns whether all succeeded */
+export async function runSmokePerDatabase({
+  operatorToken,
+  ...options
+}: Omit<SmokeOptions, "key"> & { operatorToken: string }): Promise<boolean> {
+  const { print } = options;
+  const newClient = () => createClient(options.url, operatorToken, AbortSignal.timeout(LIMIT_MILLISECONDS));
+  try {
+    const { databases } = (await newClient().call("GET", "/health")).body;
+    if (!databases) throw new Problem("OPERATOR_TOKEN is not the operator token of this deployment.");
+    for (const { number, status } of databases) {
+      print(`Database ${number}${status === "full" ? " is full, and takes no new team to test it" : ""}`);
+      if (status === "full") continue;
+      const json = { name: `smoke-${randomUUID()}`, database: number };
+      const { data, apiKey } = (await newClient().call("POST", "/auth/v1/teams", { json })).body;
+      try {
+        if (data.database !== number) throw new Problem(`The team is in database ${data.database}.`);
+        if (!(await runSmoke({ ...options, key: apiKey.key }))) return false;
+      } finally {
+        await newClient().call("DELETE", `/auth/v1/teams/${data._id}`);
+      }
+    }
+    return true;
+  } catch (error) {
+    print(`FAIL  ${(error as Error).message}`);
+    return false;
+  }
+}
+
 /** Runs all steps. @returns whether all succeeded */
 export async function runSmoke(options: SmokeOptions): Promise<boolean> {
   const { url, key, webhook, print, processingMilliseconds = PROCESSING_MILLISECONDS } = options;

@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import { type Access, type Actor, authorize, type Credential, readCredential } from "../domain/access/authorization.ts";
+import { inDatabaseOfToken } from "../domain/access/databases.ts";
 import { noteUse } from "../domain/access/last-use.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -67,7 +68,7 @@ const OPERATOR_COUNTER = "operator";
 const blocked = () => new AppError("rate_limited", { limit: "client-ip" });
 
 /**
- * Reads and counts the token without the database, then calls `run`, which authorizes it. A request with a missing or
+ * Reads and counts the token without a database, chooses the one of its team, and calls `run`, which authorizes it. A request with a missing or
  * invalid token counts for its client IP.
  * @throws `token_missing`, `token_invalid`, `rate_limited`, and the errors of `run`
  */
@@ -91,7 +92,7 @@ export async function withCredential<A extends Access, T>(
       if (!isCountedForTeam) c.var.deps.after(limiter.countLateRequest(counter));
       isCountedForTeam = true;
     };
-    c.set("deps", { ...c.var.deps, noteCaller });
+    c.set("deps", { ...inDatabaseOfToken(c.var.deps, credential), noteCaller });
     if (limiter.isBlocked(clientIp, tokenHash)) throw blocked();
     if (!(await limiter.countRequest(tokenHash))) throw new AppError("rate_limited", { limit: "team" });
     const result = await run(credential);
@@ -105,6 +106,12 @@ export async function withCredential<A extends Access, T>(
     if (credential?.tokenHash) limiter.noteRejected(credential.tokenHash);
     throw (await limiter.countUnauthenticated(clientIp)) ? error : blocked();
   }
+}
+
+/** Whether the operator calls, for a request that needs no token. A wrong token counts for its client IP. @throws as above */
+export async function isOperator(c: Context<AppEnv>): Promise<boolean> {
+  if (bearerToken(c) === undefined) return false;
+  return withCredential(c, { access: "any token" }, async ({ tokenHash }) => tokenHash === null);
 }
 
 /**

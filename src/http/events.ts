@@ -97,6 +97,7 @@ export const list = listOperation(
       teamId,
     }),
     success: { description: "A page of events.", noun: "Events", schema: eventSchema, example },
+    errorCodes: ["not_found"],
   },
   ({ deps, credential, query: { limit = DEFAULT_LIMIT, order = "desc", ...filters } }) =>
     listEvents(deps, credential, { limit, order, ...filters }),

@@ -51,6 +51,7 @@ export const STATUS = {
   rate_limited: 429,
   internal: 500,
   unavailable: 503,
+  storage_full: 507,
 } as const satisfies Record<Code, ContentfulStatusCode>;
 
 /** `Retry-After` of errors that name no delay. */

@@ -1,10 +1,26 @@
 import type { Context } from "hono";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
+import { isOperator } from "./authentication.ts";
+import { renderError } from "./failures.ts";
 
-/** `GET /health`, for monitors: 200 if database, bucket and queues respond. Otherwise 503 with the names of the parts that fail. */
+/**
+ * `GET /health`, for monitors: 200 if databases, bucket and queues respond. Otherwise 503 with the names of the parts that
+ * fail. The operator also gets the number, size and limit of each database.
+ */
 export async function health(c: Context<AppEnv>): Promise<Response> {
-  const failing = await c.var.deps.health.failing();
-  if (failing.length > 0) throw new AppError("unavailable", { message: `Not responding: ${failing.join(", ")}.` });
-  return c.json({ status: true, message: "Database, bucket and queues respond." });
+  const { deps } = c.var;
+  const isDetailed = await isOperator(c);
+  const { failing, databases } = await deps.health.check();
+  const { maxDatabaseBytes: maxBytes } = deps.settings;
+  const stateOf = (bytes: number | null) => (bytes === null ? "unavailable" : bytes < maxBytes ? "ok" : "full");
+  const details = {
+    databases: databases.map(({ number, bytes }) => ({ number, bytes, maxBytes, status: stateOf(bytes) })),
+  };
+  if (failing.length === 0) {
+    const message = "Database, bucket and queues respond.";
+    return c.json({ status: true, message, ...(isDetailed && details) });
+  }
+  const error = renderError(c, new AppError("unavailable", { message: `Not responding: ${failing.join(", ")}.` }));
+  return isDetailed ? c.json({ ...((await error.json()) as object), ...details }, 503) : error;
 }

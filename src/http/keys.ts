@@ -130,8 +130,11 @@ export const list = listOperation(
     tag: "API keys",
     summary: "List API keys",
     description: "Newest first, with masked tokens. Sessions are not listed.",
-    query: pageQuery("keys").extend({ teamId: id.optional().meta({ description: "Only the operator can send it." }) }),
+    query: pageQuery("keys").extend({
+      teamId: id.optional().meta({ description: "Only the operator can send it, and must." }),
+    }),
     success: { description: "A page of keys.", noun: "API keys", schema, example },
+    errorCodes: ["not_found"],
   },
   ({ deps, credential, query }) => listKeys(deps, credential, { ...pageRequest(query), teamId: query.teamId }),
   render,

@@ -38,8 +38,10 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
   return moved(json);
 }
 
+type SplitRoute = ReturnType<typeof splitRoute>;
+
 /** Every error code of an operation. */
-function codesOf(operation: Operation, path: string): Code[] {
+function codesOf(operation: Operation, { method, path }: SplitRoute): Code[] {
   const codes = new Set<Code>(operation.errorCodes);
   if (operation.access !== "public") {
     for (const code of ["token_missing", "token_invalid", "team_suspended"] as const) codes.add(code);
@@ -48,6 +50,7 @@ function codesOf(operation: Operation, path: string): Code[] {
     codes.add(operation.retryableFailureCode ?? "rate_limited");
   }
   if (path.includes("{")) codes.add("not_found");
+  if (!["GET", "HEAD", "OPTIONS"].includes(method)) codes.add("storage_full");
   // Every operation rejects unknown query parameters.
   codes.add("invalid_input");
   if (operation.body) {
@@ -146,7 +149,7 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
   return [...inPath, ...inQuery, ...headers];
 }
 
-function describe(operation: Operation, path: string, operationId: string, components: Json): Json {
+function describe(operation: Operation, route: SplitRoute, operationId: string, components: Json): Json {
   const { tag, summary, description, access, success } = operation;
   const scope = access === "public" ? null : scopeOf(access);
   const headers = Object.entries(success.headers ?? {}).map(([name, text]) => [
@@ -169,11 +172,11 @@ function describe(operation: Operation, path: string, operationId: string, compo
     description: [description, describeAccess(access)].filter(Boolean).join("\n\n"),
     security: securityOf(operation),
     ...(scope && { "x-scope": scope }),
-    parameters: parametersOf(operation, path, components),
+    parameters: parametersOf(operation, route.path, components),
     ...requestOf(operation, components),
     responses: {
       ...Object.fromEntries((success.statuses ?? [200]).map((status) => [status, answerOf(status)])),
-      ...failuresOf(codesOf(operation, path)),
+      ...failuresOf(codesOf(operation, route)),
     },
     ...codeSamplesOf(operationId),
   };
@@ -218,8 +221,9 @@ export function describeApi(api: Api): Json {
   const paths: Record<string, Json> = {};
   const operations = Object.entries(api).map(([operationId, [, { access }]]) => ({ operationId, access }));
   for (const [operationId, [route, operation]] of Object.entries(api)) {
-    const { method, path } = splitRoute(route);
-    paths[path] = { ...paths[path], [method.toLowerCase()]: describe(operation, path, operationId, components) };
+    const split = splitRoute(route);
+    const method = split.method.toLowerCase();
+    paths[split.path] = { ...paths[split.path], [method]: describe(operation, split, operationId, components) };
   }
   return {
     openapi: "3.1.0",

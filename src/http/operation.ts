@@ -2,6 +2,7 @@ import type { Context, Hono, MiddlewareHandler } from "hono";
 import * as z from "zod";
 import type { Deps } from "../deps.ts";
 import { type Access, type ActorWith, authorize, type Credential } from "../domain/access/authorization.ts";
+import { inDatabaseOf } from "../domain/access/databases.ts";
 import type { Scope } from "../domain/access/scopes.ts";
 import type { Page } from "../domain/paging.ts";
 import { AppError, type Code } from "../errors.ts";
@@ -110,9 +111,21 @@ export function describeBody({ message, schema, example }: Success<z.ZodType>) {
   return { schema: message === undefined ? schema : body, example: bodyOf(message, example) };
 }
 
-function requestOf<Q, B>(c: Context<AppEnv>, query: Output<Q>, body: Output<B>): Request<Q, B> {
-  return { c, deps: c.var.deps, id: c.req.param("id") ?? "", query, body };
+function requestOf<Q, B>(
+  c: Context<AppEnv>,
+  query: Output<Q>,
+  body: Output<B>,
+  credential?: Credential,
+): Request<Q, B> {
+  const id = c.req.param("id") ?? "";
+  const { deps } = c.var;
+  if (credential?.tokenHash !== null) return { c, deps, id, query, body };
+  // The operator has no team. The team or the record that the request names chooses the database.
+  const named = teamIn(query) ?? teamIn(body) ?? id;
+  return { c, deps: named === "" ? deps : inDatabaseOf(deps, named), id, query, body };
 }
+
+const teamIn = (fields: unknown) => (fields as { teamId?: string } | undefined)?.teamId;
 
 /** Errors of a read that are found before the database is queried. */
 const REQUEST_ERRORS: Code[] = ["invalid_input", "unsupported_version", "not_found"];
@@ -133,7 +146,7 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
       withCredential(c, { ...contract, access }, async (credential) => {
         try {
           const query = readQuery(c, contract.query as Q);
-          const answer = handle({ ...requestOf<Q, undefined>(c, query, undefined), credential });
+          const answer = handle({ ...requestOf<Q, undefined>(c, query, undefined, credential), credential });
           return await respond(c, contract.success, answer);
         } catch (error) {
           const isRequestError = error instanceof AppError && REQUEST_ERRORS.includes(error.code);
@@ -228,7 +241,11 @@ export function writeOperation<
         const actor = await authorize(c.var.deps, credential);
         const query = readQuery(c, contract.query as Q);
         const body = await readBody(c, contract.body as B, contract);
-        return respond(c, contract.success, handle({ ...requestOf<Q, B>(c, query, body), actor, credential }));
+        return respond(
+          c,
+          contract.success,
+          handle({ ...requestOf<Q, B>(c, query, body, credential), actor, credential }),
+        );
       }),
   };
   return operation as Operation;

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { databaseOf } from "../domain/access/databases.ts";
 import {
   createTeam,
   deleteTeam,
@@ -37,11 +38,16 @@ const field = fieldOf<Team>();
 const { schema, example, render } = describeRecord({
   id: "Team",
   fields: {
-    _id: field(id, "0193477be89f4d2e6b8a0c13", (team) => team.id),
+    _id: field(id, "0193477be89f4d2e6b8a0000", (team) => team.id),
     name: field(z.string(), "Radio Lovelace", (team) => team.name),
     status: field(z.enum(TEAM_STATES), "active", (team) => team.status),
     maxBytes: field(maxBytes, 50_000_000_000, (team) => team.maxBytes),
     maxFiles: field(maxFiles, null, (team) => team.maxFiles),
+    database: field(
+      z.int().nonnegative().meta({ description: "The number of the database that the team lives in." }),
+      0,
+      (team) => databaseOf(team.id),
+    ),
     usage: field(
       z.strictObject({ files: z.int(), bytes: z.int() }).meta({ description: "Uploads in progress count." }),
       { files: 0, bytes: 0 },
@@ -59,7 +65,15 @@ export const create = writeOperation(
     tag: "Teams",
     summary: "Create a team",
     description: "Also creates the team's first secret key, which has the team's name.",
-    body: z.strictObject({ name: name(1), maxBytes: maxBytes.optional(), maxFiles: maxFiles.optional() }),
+    body: z.strictObject({
+      name: name(1),
+      maxBytes: maxBytes.optional(),
+      maxFiles: maxFiles.optional(),
+      database: z.int().nonnegative().optional().meta({
+        description:
+          "The number of the database that the team lives in, for ever. Default: the one with the most room.",
+      }),
+    }),
     bodyExample: { name: "Radio Lovelace", maxBytes: 50_000_000_000 },
     success: {
       description: "The new team and its first key.",

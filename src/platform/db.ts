@@ -12,15 +12,43 @@ import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 
-export type Db = DrizzleD1Database & { $client: D1Database };
+/** A database. Each has whole teams; the number is part of their ids and tokens (system.ts). */
+export type Db = DrizzleD1Database & { $client: D1Database; number: number };
 
 /**
- * D1 through Drizzle, one for each isolate. Without a session every query goes to the primary, so a caller reads what
- * was just written, also once the database has replicas (Cloudflare's documentation of D1's read replication).
+ * D1 through Drizzle, one for each database and isolate. Without a session every query goes to the primary, so a caller
+ * reads what was just written, also once the database has replicas (Cloudflare's documentation of D1's read replication).
  */
-export function createDb(binding: D1Database): Db {
-  return drizzle(binding);
+export function createDb(binding: D1Database, number: number): Db {
+  return Object.assign(drizzle(binding), { number });
 }
+
+/** The databases by their numbers, in ascending order. */
+export type Databases = ReadonlyMap<number, Db>;
+
+/** The bindings of databases, of which `DB` has the number 0, and `DB_1` to `DB_999` have theirs. */
+const DATABASE_NAME = /^DB(?:_([1-9]\d{0,2}))?$/;
+
+/** The numbers and bindings of the databases in an environment. */
+export const databaseBindings = (env: object): [number: number, binding: D1Database][] =>
+  Object.entries(env)
+    .flatMap(([name, binding]): [number, D1Database][] => {
+      const found = DATABASE_NAME.exec(name);
+      return found ? [[Number(found[1] ?? 0), binding]] : [];
+    })
+    .sort(([a], [b]) => a - b);
+
+export const createDatabases = (env: object): Databases =>
+  new Map(databaseBindings(env).map(([number, binding]) => [number, createDb(binding, number)]));
+
+const noClient = new Proxy({} as D1Database, {
+  get(_, name) {
+    throw new Error(`No database was chosen before ${String(name)}.`);
+  },
+});
+
+/** Stands in until an id or a token has chosen the database. Every use is a bug. */
+export const NO_DB: Db = createDb(noClient, -1);
 
 /** A query of Drizzle's, as `db.select()…` returns it. Pass it to `read` or `write`: awaiting it would send it separately. */
 export interface Builder<T = unknown> extends PromiseLike<T> {

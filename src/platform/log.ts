@@ -15,6 +15,9 @@ export interface LogFields {
   teamId?: string;
   fileId?: string;
   webhookId?: string;
+  /** The number of a database. */
+  database?: number;
+  bytes?: number;
   outcome?: string;
   attempts?: number;
   counts?: Record<string, number>;

@@ -5,11 +5,15 @@ const MAX_TRIES = 3;
 const MAX_PAUSE_MILLISECONDS = 2_000;
 
 /**
- * The errors after which Cloudflare says to try again: of D1 (its page on retrying queries, and an overloaded or
- * unresolved database), and of R2 (internal error, service unavailable, too many requests, in its list of error codes).
+ * The errors after which Cloudflare says to try again: of D1 (its page on retrying queries, an internal error, and an
+ * overloaded or unresolved database), and of R2 (internal error, service unavailable, too many requests, in its list of
+ * error codes).
  */
 const TRANSIENT =
-  /network connection lost|caused object to be reset|reset because its code was updated|transient issue|overloaded|\((?:10001|10043|10058)\)/i;
+  /network connection lost|caused object to be reset|reset because its code was updated|transient issue|overloaded|D1_ERROR: internal error|\((?:10001|10043|10058)\)/i;
+
+/** D1 refuses a write that would exceed 10 GB. Nothing of its batch is stored. */
+const FULL = /exceeded maximum DB size|database or disk is full|SQLITE_FULL/i;
 
 /** The binding's own message, which is the innermost cause. */
 function reason(error: unknown): string {
@@ -23,15 +27,21 @@ export function isUniqueViolation(error: unknown): boolean {
   return reason(error).includes("UNIQUE constraint failed");
 }
 
+/** Returns true if a full database refused the write. */
+export const isStorageFull = (error: unknown): boolean => error instanceof AppError && error.code === "storage_full";
+
 /**
- * Runs work on a binding that must not be repeated. A transient error of the binding becomes `unavailable`. A permanent
- * one (a missing table, a bug) passes through, and the caller gets `internal`.
+ * Runs work on a binding that must not be repeated. A transient error of the binding becomes `unavailable`, and that of a
+ * full database `storage_full`. Another permanent one (a missing table, a bug) passes through, and the caller gets
+ * `internal`.
  */
 export async function once<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    if (error instanceof AppError || !TRANSIENT.test(reason(error))) throw error;
+    if (error instanceof AppError) throw error;
+    if (FULL.test(reason(error))) throw new AppError("storage_full", { cause: error });
+    if (!TRANSIENT.test(reason(error))) throw error;
     throw new AppError("unavailable", { retryAfterSeconds: 2, cause: error });
   }
 }

@@ -23,11 +23,31 @@ export const realSystem: System = {
 
 const ID_CLOCK_CHARACTERS = 12;
 
-/** 24 lower-case hex characters, ordered by creation time: 6 bytes of milliseconds, 6 random bytes. */
-export function newId(system: System): string {
-  return (
-    system.now().toString(16).padStart(ID_CLOCK_CHARACTERS, "0") + Buffer.from(system.randomBytes(6)).toString("hex")
-  );
+/** The last characters of an id are the number of its database: 12 bits, so 4,096 numbers. */
+const ID_DATABASE_CHARACTERS = 3;
+const ID_CHARACTERS = 24;
+
+/** The number of a database as the last characters of an id. */
+const idEnd = (database: number): string => database.toString(16).padStart(ID_DATABASE_CHARACTERS, "0");
+
+/**
+ * 24 lower-case hex characters, ordered by creation time: 6 bytes of milliseconds, 36 random bits, and 12 bits that are the
+ * number of the database which has the row.
+ */
+export function newId(system: System, database: number): string {
+  const clock = system.now().toString(16).padStart(ID_CLOCK_CHARACTERS, "0");
+  const random = Buffer.from(system.randomBytes(5)).toString("hex");
+  return (clock + random).slice(0, ID_CHARACTERS - ID_DATABASE_CHARACTERS) + idEnd(database);
+}
+
+/** The id without a time, for what a database has once. */
+export const zeroId = (database: number): string => idEnd(database).padStart(ID_CHARACTERS, "0");
+
+/** The number of the database that has the row of an id, or of a token that `isTokenShaped` accepts. */
+export function databaseOf(idOrToken: string): number {
+  if (!idOrToken.startsWith(TOKEN_START)) return Number.parseInt(idOrToken.slice(-ID_DATABASE_CHARACTERS), 16);
+  const digits = idOrToken.slice(-TOKEN_CHECKSUM_CHARACTERS - TOKEN_DATABASE_CHARACTERS, -TOKEN_CHECKSUM_CHARACTERS);
+  return [...digits].reduce((number, digit) => number * BASE62.length + BASE62.indexOf(digit), 0);
 }
 
 /** When an id was created, in milliseconds since the epoch. */
@@ -46,22 +66,30 @@ export function newUuid(system: System): string {
 }
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-const TOKEN = /^stow_[sp]k_[0-9A-Za-z]{38}$/;
+const TOKEN_START = "stow_";
+const TOKEN = /^stow_[sp]k_[0-9A-Za-z]{40}$/;
 const TOKEN_SECRET_CHARACTERS = 32; // 190 bits
+const TOKEN_DATABASE_CHARACTERS = 2; // 62^2 > 1,000 databases
 const TOKEN_CHECKSUM_CHARACTERS = 6; // 62^6 > 2^32
 
-function checksum(text: string): string {
-  let rest = crc32(text);
+/** The number in base62, big-endian. */
+function base62(number: number, length: number): string {
+  let rest = number;
   let characters = "";
-  for (let i = 0; i < TOKEN_CHECKSUM_CHARACTERS; i++) {
+  for (let i = 0; i < length; i++) {
     characters = BASE62.charAt(rest % 62) + characters;
     rest = Math.floor(rest / 62);
   }
   return characters;
 }
 
-/** `stow_sk_` or `stow_pk_`, 32 random base62 characters, and 6 characters of CRC-32 over the text before them. */
-export function newToken(system: System, isPublic: boolean): string {
+const checksum = (text: string): string => base62(crc32(text), TOKEN_CHECKSUM_CHARACTERS);
+
+/**
+ * `stow_sk_` or `stow_pk_`, 32 random base62 characters, 2 for the number of the database, and 6 characters of CRC-32 over
+ * the text before them.
+ */
+export function newToken(system: System, isPublic: boolean, database: number): string {
   let token = isPublic ? "stow_pk_" : "stow_sk_";
   const length = token.length + TOKEN_SECRET_CHARACTERS;
   while (token.length < length) {
@@ -70,6 +98,7 @@ export function newToken(system: System, isPublic: boolean): string {
       if (byte < 248 && token.length < length) token += BASE62.charAt(byte % 62);
     }
   }
+  token += base62(database, TOKEN_DATABASE_CHARACTERS);
   return token + checksum(token);
 }
 

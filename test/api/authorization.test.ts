@@ -3,8 +3,9 @@ import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { api } from "../../src/app.ts";
 import { splitRoute } from "../../src/http/operation.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
-import { newId, newToken, realSystem } from "../../src/platform/system.ts";
+import { databaseOf, newId, newToken, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { DATABASES, DB } from "../support/databases.ts";
 import { sink, withBindings } from "../support/deps.ts";
 import {
   type Answer,
@@ -95,7 +96,7 @@ const NOT_FOUND = { status: false, message: "Not found.", code: "not_found", req
 // The queue accepts messages and delivers none, so only the request under test can change a row.
 const bindings = new ProxiedBindings();
 const { effects } = bindings;
-const bound = bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink });
+const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
 /** The units of each limit that requests have spent. */
 const NOTHING_SPENT = { requests: 0, searches: 0, expensiveCalls: 0, passwords: 0 };
 let spent = { ...NOTHING_SPENT };
@@ -136,16 +137,16 @@ beforeAll(async () => {
   others = await newRecords(bystander);
   own = await newRecords(mine);
   const [expired, revoked, page] = [await newKey(mine), await newKey(mine), await newKey(mine, { isPublic: true })];
-  await env.DB.prepare("update api_keys set expires_at = ? where id = ?").bind(Date.now(), expired.id).run();
+  await DB.prepare("update api_keys set expires_at = ? where id = ?").bind(Date.now(), expired.id).run();
   await mine.call("DELETE", `/auth/v1/apikeys/${revoked.id}`);
   expiredSession = await newSession(mine, (await newMember(mine, "admin")).id);
-  await env.DB.prepare("update api_keys set expires_at = ? where token_hash = ?")
+  await DB.prepare("update api_keys set expires_at = ? where token_hash = ?")
     .bind(Date.now(), fingerprint(expiredSession))
     .run();
   tokens = {
     "no token": undefined,
     "a malformed token": `${mine.token.slice(0, -1)}${mine.token.endsWith("0") ? "1" : "0"}`,
-    "an unknown token": newToken(realSystem, false),
+    "an unknown token": newToken(realSystem, false, 0),
     "an expired token": expired.key,
     "a revoked token": revoked.key,
     "a public key": page.key,
@@ -356,15 +357,15 @@ describe("Scopes", () => {
   beforeAll(async () => {
     team = await newTeam(worker);
     const newRow = async (caller: string, kind: string, scopes: number | null, role?: string) => {
-      const token = newToken(realSystem, kind === "public");
+      const token = newToken(realSystem, kind === "public", databaseOf(team.teamId));
       tokenOf[caller] = token;
-      const id = newId(realSystem);
-      await env.DB.batch([
-        env.DB.prepare(
+      const id = newId(realSystem, databaseOf(team.teamId));
+      await DB.batch([
+        DB.prepare(
           `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, user_id, lifetime, created_at, expires_at)
            values (?1, ?2, ?7, ?3, ?4, ?5, ?6, iif(?5 is null, ?1, null), 1, 1, 4e12)`,
         ).bind(id, team.teamId, caller, kind, scopes, fingerprint(token), crypto.randomUUID()),
-        env.DB.prepare(
+        DB.prepare(
           `insert into users (id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at)
            select ?1, ?2, '', '', ?1 || '@b.de', ?1 || '@b.de', '', ?3, 1, 1 where ?3 is not null`,
         ).bind(id, team.teamId, role ?? null),
@@ -441,7 +442,7 @@ describe("A write by a token that this isolate knows", () => {
     isRecordDeleted = route.method === "DELETE";
     const { key: token } = await newKey(mine);
     const run = (sql: string) =>
-      env.DB.prepare(`${sql} and (?1 <> '' or ?2 <> '')`).bind(fingerprint(token), mine.teamId).run();
+      DB.prepare(`${sql} and (?1 <> '' or ?2 <> '')`).bind(fingerprint(token), mine.teamId).run();
     const introduce = () => worker.call("GET", "/docs/v1/usage", { token });
     const newPath = async () => {
       if (!route.path.includes("{id}")) return route.path;
@@ -544,7 +545,7 @@ describe("A token", () => {
     for (const token of [OPERATOR.slice(0, -1), `${OPERATOR}0`, OPERATOR.toUpperCase(), ` ${OPERATOR.slice(1)}`]) {
       expect((await call("GET", "/auth/v1/apikeys", { token })).status).toBe(401);
     }
-    const row = await env.DB.prepare("select count(*) as n from api_keys where token_hash = ?").bind(OPERATOR).first();
+    const row = await DB.prepare("select count(*) as n from api_keys where token_hash = ?").bind(OPERATOR).first();
     expect(row).toEqual({ n: 0 });
   });
 

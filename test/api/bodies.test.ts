@@ -1,5 +1,5 @@
-import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
+import { DB } from "../support/databases.ts";
 import {
   brokenStream,
   type CallOptions,
@@ -231,7 +231,7 @@ describe("A duplicate JSON key", () => {
     const text = '{"email":"not an email","email":"last@canary.example","password":"x","password":"canary-password"}';
     const { body } = await sendText(team, "POST", "/auth/v1/users", text);
     expect(body.data.email).toBe("last@canary.example");
-    const row = await env.DB.prepare("select email, email_key from users where id = ?").bind(body.data._id).first();
+    const row = await DB.prepare("select email, email_key from users where id = ?").bind(body.data._id).first();
     expect(row).toEqual({ email: "last@canary.example", email_key: "last@canary.example" });
   });
 

@@ -5,6 +5,7 @@ import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { type BindingName, ProxiedBindings } from "../support/bindings.ts";
 import { leaksInDatabase, leaksInLine, watchConsole, watcher } from "../support/canaries.ts";
+import { DATABASES, DB } from "../support/databases.ts";
 import { readDeps, sink, withBindings } from "../support/deps.ts";
 import {
   type CallOptions,
@@ -34,8 +35,8 @@ const withSecrets =
 
 const SIGNED = "https://x.example/a?X-Amz-Expires=60&X-Amz-Signature=0a1b";
 const LEAKS: [what: string, line: string][] = [
-  ["a token", `{"cause":"unknown ${newToken(realSystem, false)}"}`],
-  ["a token", newToken(realSystem, true)],
+  ["a token", `{"cause":"unknown ${newToken(realSystem, false, 0)}"}`],
+  ["a token", newToken(realSystem, true, 0)],
   ["a password", `params: ${PASSWORD}`],
   ["the operator token", OPERATOR],
   ["the master key", env.MASTER_KEY],
@@ -72,7 +73,7 @@ describe("The watcher", () => {
   test("checks the output of the Worker", async () => {
     const token = fail(`planted ${PASSWORD}`);
     const leaky = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countRequest: token } }));
-    const request = { token: newToken(realSystem, false) };
+    const request = { token: newToken(realSystem, false, 0) };
     const caught = await watcher.catching(() => leaky.call("GET", "/docs/v1/usage", request));
     expect(caught.join()).toMatch(/^a password in the line: .*"request_failed"/);
   });
@@ -85,10 +86,10 @@ describe("The watcher", () => {
     await team.call("POST", "/docs/v1/uploads", { body: form("a.txt", "a"), headers });
     for (const [table, column] of Object.entries(planted)) {
       const row = `${table === "teams" ? "id" : "team_id"} = '${team.teamId}'`;
-      const previous = await env.DB.prepare(`select ${column} as text from ${table} where ${row}`).first("text");
-      const set = (text: unknown) => env.DB.prepare(`update ${table} set ${column} = ? where ${row}`).bind(text).run();
+      const previous = await DB.prepare(`select ${column} as text from ${table} where ${row}`).first("text");
+      const set = (text: unknown) => DB.prepare(`update ${table} set ${column} = ? where ${row}`).bind(text).run();
       for (const [what, secret] of [
-        ["a token", newToken(realSystem, false)],
+        ["a token", newToken(realSystem, false, 0)],
         ["a password", PASSWORD],
         ["the master key", env.MASTER_KEY],
       ] as const) {
@@ -132,7 +133,7 @@ const quote = async (...values: unknown[]): Promise<never> => {
 };
 function quoting(deps: Deps, binding: BindingName): Deps {
   const bindings = new ProxiedBindings({ binding, call: 1, moment: "before", failure: "quoting" });
-  return withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink }));
+  return withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink }));
 }
 
 describe("Log lines and errors", () => {
@@ -166,7 +167,7 @@ describe("Log lines and errors", () => {
     // Each route gets an unknown token, a public key, the operator token and the team's key, and secrets in the query.
     const query = `?token=${team.token}&email=${email}&password=${PASSWORD}`;
     for (const route of deletionsLast) {
-      for (const token of [newToken(realSystem, false), page.body.data.key, OPERATOR, team.token]) {
+      for (const token of [newToken(realSystem, false, 0), page.body.data.key, OPERATOR, team.token]) {
         const path = token === page.body.data.key ? pathTo(route, team.token) : pathIn(route, records);
         const options = { ...secretRequests[route.name]?.(), token };
         const { status, text } = await worker.call(route.method, path + query, options);
@@ -191,7 +192,8 @@ describe("Log lines and errors", () => {
 
   test("contain no secret if the recovery job has no database", async () => {
     const lines = watcher.lines;
-    await recover(quoting(readDeps(env, { waitUntil: () => {} }), "D1"));
+    const deps = quoting(readDeps(env, { waitUntil: () => {} }), "D1");
+    for (const db of deps.databases.values()) await recover({ ...deps, db });
     expect(watcher.lines).toBeGreaterThan(lines);
   });
 

@@ -14,9 +14,11 @@ import {
   MAX_TAGS,
 } from "../../src/domain/files/properties.ts";
 import worker from "../../src/index.ts";
+import { databaseOf } from "../../src/platform/system.ts";
 import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts";
 import { MEBIBYTE } from "../support/bytes.ts";
 import { buildRequest } from "../support/client.ts";
+import { ALL_DATABASES, DB } from "../support/databases.ts";
 import { sink } from "../support/deps.ts";
 import {
   type CallOptions,
@@ -106,8 +108,11 @@ function runJobs(fileIds: string[], queue = "stowage-jobs", change?: Partial<Env
   );
 }
 
-const recover = (change?: Partial<Env>) =>
-  watched(async (bindings, ctx) => worker.scheduled({} as ScheduledController, bindings, ctx), change);
+function recover(change?: Partial<Env>) {
+  const message = { id: "1", timestamp: new Date(), attempts: 1, body: { database: databaseOf(team.teamId) } };
+  const batch = createMessageBatch("stowage-recovery", [message]);
+  return watched(async (bindings, ctx) => worker.queue(batch, bindings as never, ctx), change);
+}
 
 let team: Team;
 let userId: string;
@@ -211,6 +216,9 @@ describe("Until its response", () => {
     "GET /auth/v1/apikeys/{id}": { trips: 2 },
     // Reads the old key before.
     "POST /auth/v1/apikeys/{id}/rotate": { trips: 3 },
+    // Asks each database for its size, at once.
+    "POST /auth/v1/teams": { trips: ALL_DATABASES.length + 1 },
+    "GET /auth/v1/teams": { trips: ALL_DATABASES.length },
     "POST /auth/v1/users": { trips: AUTHORIZED_AGAIN },
     "DELETE /docs/v1/uploads/{id}": { r2: ["delete"] },
     "POST /docs/v1/uploads/{id}/reprocess": { messages: 1 },
@@ -381,7 +389,7 @@ describe("An event", () => {
   const createEvent = async (token: string) =>
     (await send("POST /auth/v1/apikeys", "/auth/v1/apikeys", { token, json: { name: "key" } })).inTotal;
   const deliverDue = async ({ teamId }: Team, status: number, posts: number) => {
-    const job = await env.DB.prepare(
+    const job = await DB.prepare(
       "select team_id as teamId, webhook_id as webhookId from deliveries where team_id = ? and due_at is not null limit 1",
     )
       .bind(teamId)
@@ -429,7 +437,7 @@ describe("An event", () => {
   test("is delivered with four others at a cost that does not grow with 100,000 waiting deliveries", async () => {
     const team = await teamWith(1);
     await createEvent(team.token);
-    await env.DB.prepare(
+    await DB.prepare(
       `with recursive n(i) as (select 1 union all select i + 1 from n where i < 100000)
        insert into deliveries (webhook_id, seq, team_id, type, status, due_at, created_at)
        select webhook_id, seq - i, team_id, type, iif(i % 2, 'pending', 'succeeded'), iif(i % 2, due_at, null), 1
@@ -437,7 +445,7 @@ describe("An event", () => {
     )
       .bind(team.teamId)
       .run();
-    await env.DB.prepare(
+    await DB.prepare(
       `with recursive n(i) as (select 1 union all select i + 1 from n where i < 20)
        insert or ignore into events select team_id, seq - 100000 - 1 + i, type, created_at, actor, subject_id, subject_version, data, position + i
        from n, (select e.* from events e join deliveries d on d.team_id = e.team_id and d.seq = e.seq where e.team_id = ?)`,
@@ -458,12 +466,12 @@ describe("An event", () => {
       const { body } = await team.call("POST", "/auth/v1/webhooks", { json });
       await createEvent(team.token);
       const copies = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000)";
-      await env.DB.batch([
-        env.DB.prepare(
+      await DB.batch([
+        DB.prepare(
           `insert into deliveries (webhook_id, seq, team_id, type, status, created_at)
          ${copies} select webhook_id, seq + i, team_id, 'webhook.disabled', 'failed', 1 from deliveries, n where team_id = ?`,
         ).bind(team.teamId),
-        env.DB.prepare(
+        DB.prepare(
           `insert into events ${copies} select team_id, seq + i, 'webhook.disabled', 1, actor, subject_id, null, data, position + i
          from (select * from events where team_id = ? order by seq desc limit 1), n`,
         ).bind(team.teamId),
@@ -495,7 +503,7 @@ describe("With 100,000 files, users and events in a team", () => {
 
   /** Half of the files are in 25 folders. */
   const insertFiles = (team: Team, rows: number) =>
-    env.DB.prepare(
+    DB.prepare(
       `insert into files (id, team_id, original_name, name_key, status, file_type, folder, reference, tags,
          reserved_bytes, size_bytes, processed_at, created_at, updated_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1),
@@ -514,13 +522,13 @@ describe("With 100,000 files, users and events in a team", () => {
     const numbers = "with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)";
     // One row per millisecond.
     const id = `printf('%012x%012x', ${FIRST_MILLISECOND} + i, i)`;
-    await env.DB.batch([
+    await DB.batch([
       insertFiles(large, ROWS),
-      env.DB.prepare(
+      DB.prepare(
         `insert into users (id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at)
          ${numbers} select ${id}, ?2, printf('User %02d', i % 50), i / 10000, i || '@b.de', i || '@b.de', '', 'admin', 1, 1 from n`,
       ).bind(ROWS, large.teamId),
-      env.DB.prepare(
+      DB.prepare(
         `insert into events ${numbers} select ?2, i * 1000, 'file.uploaded', 1, '{}', ${id}, 1, '{}', i from n`,
       ).bind(ROWS, large.teamId),
     ]);
@@ -690,7 +698,7 @@ describe("With 100,000 files, users and events in a team", () => {
     const full = await create();
     expect(full.response.status).toBe(409);
     expect(full.byResponse.rowsRead).toBeLessThanOrEqual(few);
-    await env.DB.prepare("update api_keys set expires_at = 1 where team_id = ? and id <> ?")
+    await DB.prepare("update api_keys set expires_at = 1 where team_id = ? and id <> ?")
       .bind(crowd.teamId, crowd.keyId)
       .run();
     const replacing = await create();
@@ -726,7 +734,7 @@ describe("With files at the limits of all properties", () => {
     large = await newTeam();
     const audio = { durationSeconds: 1, tags: { title: "\u6f22".repeat(500), artist: "\u6f22".repeat(500) } };
     const tags = Array.from({ length: MAX_TAGS }, (_, i) => `${i}`.padEnd(MAX_TAG_LENGTH, "\u{1f3b5}"));
-    await env.DB.prepare(
+    await DB.prepare(
       `insert into files (id, team_id, original_name, name_key, status, file_type, folder, reference, tags, metadata, audio,
          reserved_bytes, size_bytes, processed_at, created_at, updated_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)
@@ -847,7 +855,6 @@ async function sendRemainingRoutes() {
 /** Sends the queries that no call of an example sends: the operator's, conditional ones, failures, and the recovery job's. */
 async function sendRemainingQueries() {
   const operator = { token: OPERATOR };
-  await send("GET /auth/v1/apikeys", "/auth/v1/apikeys", operator);
   await send("GET /auth/v1/apikeys", `/auth/v1/apikeys?teamId=${team.teamId}`, operator);
   await send("GET /auth/v1/apikeys/{id}", `/auth/v1/apikeys/${team.keyId}`, operator);
   const { response } = await send("POST /auth/v1/apikeys", "/auth/v1/apikeys", {
@@ -871,7 +878,7 @@ async function sendRemainingQueries() {
   const token = await newSession(team, user);
   const passwords = { currentPassword: json.password, newPassword: "staple horse battery" };
   await send("POST /auth/v1/me/password", "/auth/v1/me/password", { token, json: passwords });
-  await env.DB.prepare("update api_keys set expires_at = 1 where user_id = ?").bind(user).run();
+  await DB.prepare("update api_keys set expires_at = 1 where user_id = ?").bind(user).run();
   await send("DELETE /auth/v1/users/{id}", path, ifMatch);
 
   // An upload that ends early.
@@ -884,9 +891,9 @@ async function sendRemainingQueries() {
   await runJobs(ids.slice(0, 1), "stowage-jobs", { BUCKET: failingBucket });
   await runJobs(ids.slice(0, 1), "stowage-jobs-dead");
   const states = ["pending", "processing", "receiving", "deleting"];
-  await env.DB.batch(
+  await DB.batch(
     states.map((state, i) =>
-      env.DB.prepare("update files set status = ?, due_at = 1 where id = ?").bind(state, ids[i + 1]),
+      DB.prepare("update files set status = ?, due_at = 1 where id = ?").bind(state, ids[i + 1]),
     ),
   );
   await recover({ MASTER_KEY });

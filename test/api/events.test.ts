@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { eventId } from "../../src/domain/events/events.ts";
 import { sample } from "../audio/samples.ts";
+import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   call,
@@ -357,7 +358,7 @@ describe("A stored event", () => {
     const path = `/auth/v1/users/${user._id}`;
     await team.call("PATCH", path, { json: { lastname: "Lovelace", password: `${PASSWORD}!` } });
     await team.call("DELETE", path);
-    const { results } = await env.DB.prepare("select * from events where team_id = ?").bind(team.teamId).all();
+    const { results } = await DB.prepare("select * from events where team_id = ?").bind(team.teamId).all();
     expect(results.length).toBe(6);
     const kept = JSON.stringify(results);
     for (const secret of [email, "Augusta", "King-Noel", "Lovelace", PASSWORD, user.password, key, team.token]) {

@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect } from "vitest";
 import { sample } from "../audio/samples.ts";
 import { joinBytes, sha256 } from "../support/bytes.ts";
+import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
@@ -260,7 +261,7 @@ describe("Deleting a file", () => {
   test.each(["pending", "processing", "completed", "failed"])("removes its bytes while it is %s", async (status) => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "hello");
-    await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
+    await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
     const { body } = await team.call("DELETE", `${UPLOADS}/${id}`);
     expect(body).toEqual({ status: true, message: expect.any(String) });
     await expectNoFiles(team);
@@ -288,7 +289,7 @@ describe("Parallel changes of a file", () => {
 
   test("leave nothing of a file that is reprocessed while it is deleted", async ({ team }) => {
     const path = `${UPLOADS}/${await upload(team, "raced.txt", "raced")}`;
-    await env.DB.prepare("update files set status = 'completed' where team_id = ?").bind(team.teamId).run();
+    await DB.prepare("update files set status = 'completed' where team_id = ?").bind(team.teamId).run();
     await atOnce(20, (i) => (i === 10 ? team.call("DELETE", path) : team.call("POST", `${path}/reprocess`)));
     await expectNoFiles(team);
   });
@@ -299,7 +300,7 @@ describe("Reprocessing a file", () => {
     const team = await newTeam(queueing);
     const id = await upload(team, "tone.wav", sample("tone.wav").bytes);
     const first = await processed(team, id);
-    await env.DB.prepare("update files set status = ?, audio = null where id = ?").bind(status, id).run();
+    await DB.prepare("update files set status = ?, audio = null where id = ?").bind(status, id).run();
     const again = (worker: { call: typeof call }) =>
       worker.call("POST", `${UPLOADS}/${id}/reprocess`, { token: team.token });
 
@@ -327,7 +328,7 @@ describe("Reprocessing a file", () => {
 
   test("leaves a file that is being processed unchanged", async ({ team }) => {
     const id = await upload(team, "a.txt", "hello");
-    await env.DB.prepare("update files set status = 'processing' where id = ?").bind(id).run();
+    await DB.prepare("update files set status = 'processing' where id = ?").bind(id).run();
     const before = await snapshot(team.teamId);
     expect((await team.call("POST", `${UPLOADS}/${id}/reprocess`)).status).toBe(200);
     expect(await snapshot(team.teamId)).toEqual(before);

@@ -1,8 +1,9 @@
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { beforeAll, describe, expect } from "vitest";
-import { createDb } from "../../src/platform/db.ts";
 import { sample } from "../audio/samples.ts";
+import { DB } from "../support/databases.ts";
+import { withDatabases } from "../support/deps.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
@@ -175,7 +176,7 @@ describe("Opening a link", () => {
     const malformed = { _id: "", url: "https://stowage.test/docs/v1/links/x/y" };
     expect(await opened(revoked)).toBe(200);
     expect((await team.call("DELETE", `/docs/v1/links/${revoked._id}`)).status).toBe(200);
-    await env.DB.prepare("update links set expires_at = ? where id = ?").bind(Date.now(), expired._id).run();
+    await DB.prepare("update links set expires_at = ? where id = ?").bind(Date.now(), expired._id).run();
     expect((await team.call("DELETE", `/docs/v1/uploads/${deleted}`)).status).toBe(200);
     const texts = new Set<string>();
     for (const link of [wrongSecret, revoked, expired, gone, malformed]) {
@@ -185,7 +186,7 @@ describe("Opening a link", () => {
       texts.add(withoutRequestId(text));
     }
     expect(texts.size).toBe(1);
-    expect((await env.DB.prepare("select 1 from links where id = ?").bind(gone._id).all()).results).toEqual([]);
+    expect((await DB.prepare("select 1 from links where id = ?").bind(gone._id).all()).results).toEqual([]);
   });
 
   test("fails if the stored object is missing", async ({ team }) => {
@@ -293,13 +294,15 @@ describe("Creating a link", () => {
       const { key, id: keyId } = await newKey(team, { scopes: ["files:download"] });
       const racing = startWorker((deps) => {
         let batches = 0;
-        // The first batch authorizes, the second writes.
-        const batch: D1Database["batch"] = async (statements) => {
-          batches += 1;
-          if (batches === 2) await env.DB.prepare(end).bind(keyId).run();
-          return env.DB.batch(statements);
-        };
-        return { ...deps, db: createDb({ prepare: (sql: string) => env.DB.prepare(sql), batch } as D1Database) };
+        return withDatabases(deps, (database) => {
+          // The first batch authorizes, the second writes.
+          const batch: D1Database["batch"] = async (statements) => {
+            batches += 1;
+            if (batches === 2) await DB.prepare(end).bind(keyId).run();
+            return database.batch(statements);
+          };
+          return { prepare: (sql: string) => database.prepare(sql), batch } as D1Database;
+        });
       });
       const path = `/docs/v1/uploads/${id}/links`;
       const { status, code } = await racing.call("POST", path, { token: key, json: {} });
@@ -322,7 +325,7 @@ describe("Creating a link", () => {
     const { _id } = await createLink(team, id);
     const create = () => team.call("POST", `/docs/v1/uploads/${other}/links`, { json: {} });
     const count = (change: string) =>
-      env.DB.prepare(`update teams set links = links ${change} where id = ? returning links`)
+      DB.prepare(`update teams set links = links ${change} where id = ? returning links`)
         .bind(team.teamId)
         .first("links");
     await count("+ 9997");
@@ -374,6 +377,6 @@ test("the recovery job deletes expired links", async () => {
   world.aheadMilliseconds += DAY;
   const recovered = await must(world.recover());
   expect(recovered.linksRemoved).toBeGreaterThan(0);
-  const { results } = await env.DB.prepare("select expires_at from links where file_id = ?").bind(id).all();
+  const { results } = await DB.prepare("select expires_at from links where file_id = ?").bind(id).all();
   expect(results).toEqual([{ expires_at: null }]);
 });

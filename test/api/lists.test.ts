@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { describe, expect, inject } from "vitest";
 import { FILE_TYPES } from "../../src/domain/audio/media-type.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { DB } from "../support/databases.ts";
 import { withBindings } from "../support/deps.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
@@ -49,7 +50,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
   /** The ids in the database, in list order. */
   async function allIds(team: Team): Promise<string[]> {
     const sql = `select id as _id from ${table} where team_id = ? order by id ${newestFirst ? "desc" : "asc"}`;
-    const { results } = await env.DB.prepare(sql).bind(team.teamId).all<{ _id: string }>();
+    const { results } = await DB.prepare(sql).bind(team.teamId).all<{ _id: string }>();
     return idsIn(results);
   }
   async function filled(count: number): Promise<[Team, string[]]> {
@@ -119,7 +120,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
       seen.push(...idsOf(page));
       // Deletes the last seen row, which the cursor names, and one not seen yet, and adds some.
       const going = [seen.at(-1), all[seen.length + 3]].filter((id) => id !== undefined && id !== team.keyId);
-      for (const id of going) await env.DB.prepare(`delete from ${table} where id = ?`).bind(id).run();
+      for (const id of going) await DB.prepare(`delete from ${table} where id = ?`).bind(id).run();
       gone.push(...(going as string[]));
       if (newestFirst) await fill(team, table, 3, added);
       added += 3;
@@ -236,7 +237,7 @@ async function insertFiles(team: Team, numbers: number[], change: Partial<FileRo
   const values = ["id", ...given].map((name) => `value ->> '${name}'`);
   const [id, ...rest] = values;
   const processedAt = "case when value ->> 'status' in ('pending', 'processing', 'receiving') then null else 1 end";
-  await env.DB.prepare(
+  await DB.prepare(
     `insert into files (${columns}) select ${id}, ?1, ${rest}, 1, 1, ${processedAt}, 1, 1 from json_each(?2)`,
   )
     .bind(team.teamId, JSON.stringify(rows.map((row) => ({ ...row, name_key: keyOf(row) }))))
@@ -314,7 +315,7 @@ describe("Filters of files", () => {
           // Deletes the last seen row, which the cursor names, and one not seen yet, and adds one.
           const going = [seen.at(-1), atFirst[seen.length + 2]].filter((row) => row !== undefined);
           const ids2 = going.map(({ id }) => id);
-          await env.DB.prepare("delete from files where team_id = ? and id in (select value from json_each(?))")
+          await DB.prepare("delete from files where team_id = ? and id in (select value from json_each(?))")
             .bind(team.teamId, JSON.stringify(ids2))
             .run();
           for (const id of ids2) {

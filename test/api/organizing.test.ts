@@ -1,7 +1,7 @@
-import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { sample } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   type Answer,
@@ -59,11 +59,8 @@ const listed = async (team: Team, query: Record<string, string>): Promise<string
 const historyOf = (team: Team, id: string) => eventsOf(team, `subject=${id}`);
 
 const tagRows = async (team: Team) =>
-  (
-    await env.DB.prepare("select tag, file_id as id from file_tags where team_id = ? order by 1, 2")
-      .bind(team.teamId)
-      .all()
-  ).results;
+  (await DB.prepare("select tag, file_id as id from file_tags where team_id = ? order by 1, 2").bind(team.teamId).all())
+    .results;
 
 const DEFAULTS = { folder: "", reference: null, tags: [], title: null, artist: null };
 // In NFC, with wildcards, quotes, and right-to-left text.
@@ -96,7 +93,7 @@ describe("A file", () => {
     expect([file.title, file.artist]).toEqual([audio.tags.title ?? null, audio.tags.artist ?? null]);
     expect(file.title).not.toBeNull();
     const tags = { title: "t".repeat(201), artist: "a".repeat(200) };
-    await env.DB.prepare("update files set audio = json_set(audio, '$.tags', json(?)) where id = ?")
+    await DB.prepare("update files set audio = json_set(audio, '$.tags', json(?)) where id = ?")
       .bind(JSON.stringify(tags), file._id)
       .run();
     const shown = { title: "t".repeat(200), artist: tags.artist };
@@ -323,7 +320,7 @@ describe("Folders", () => {
 describe("A search", () => {
   test("continues by Link after 2,440 names", async ({ team }) => {
     await fill(team, "files", 2600);
-    await env.DB.prepare("update files set name_key = original_name where team_id = ?").bind(team.teamId).run();
+    await DB.prepare("update files set name_key = original_name where team_id = ?").bind(team.teamId).run();
     const id = await upload(team, "zz needle.txt", "text");
     const pages = await readPages(team, `${UPLOADS}?search=NEEDLE`);
     expect(pages.map(idsIn)).toEqual([[], [id]]);
@@ -411,7 +408,7 @@ describe("A batch", () => {
     expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
     expect(await listed(team, {})).toEqual([]);
     expect(await results(team, { action: "delete", ids: ids.slice(0, 1) })).toEqual([[ids[0], false, "not_found"]]);
-    const deleted = await env.DB.prepare("select count(*) as n from events where team_id = ? and type = 'file.deleted'")
+    const deleted = await DB.prepare("select count(*) as n from events where team_id = ? and type = 'file.deleted'")
       .bind(team.teamId)
       .first("n");
     expect(deleted).toBe(MAX_BATCH_FILES);

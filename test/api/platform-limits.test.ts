@@ -1,9 +1,11 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
+import { inDatabaseOf } from "../../src/domain/access/databases.ts";
 import { recover } from "../../src/domain/recovery/recovery.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { DATABASES, DB } from "../support/databases.ts";
 import { readDeps, sink, withBindings } from "../support/deps.ts";
 import { form, newTeam, PASSWORD, startWorker, type Team } from "../support/harness.ts";
 import { deletionsLast, newRecords, nounOf, pathTo } from "../support/routes.ts";
@@ -21,7 +23,7 @@ const MAX_DELETED_KEYS = 1000;
 
 const bindings = new ProxiedBindings();
 const { queries, messages, deletedKeys } = bindings;
-const bound = bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink, WEBHOOKS: sink });
+const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink, WEBHOOKS: sink });
 const worker = startWorker((deps) => withBindings(deps, bound));
 let recovered: Record<string, number>;
 
@@ -75,20 +77,24 @@ async function sendLargestRequests(team: Team): Promise<void> {
 async function recoverBacklog(team: Team): Promise<Record<string, number>> {
   const COUNT = 700;
   const numbers = JSON.stringify(Array.from({ length: COUNT }, (_, i) => i));
-  const insertFiles = env.DB.prepare(
+  const insertFiles = DB.prepare(
     `insert into files (id, team_id, original_name, status, reserved_bytes, due_at, lease_ends_at, created_at, updated_at)
      select printf('%012x%012x', ?3, value), ?1, 'a.mp3', ?2, 1, 1, 1, 1, 1 from json_each(?4)`,
   );
   const states = ["receiving", "pending", "processing", "deleting"];
-  await env.DB.batch(states.map((status, i) => insertFiles.bind(team.teamId, status, i + 1, numbers)));
+  await DB.batch(states.map((status, i) => insertFiles.bind(team.teamId, status, i + 1, numbers)));
 
   const oldKey = btoa("z".repeat(32));
   const old = loadSecrets(oldKey, realSystem);
   const keys = Array.from({ length: COUNT }, (_, i) => {
     const id = (i + 1).toString(16).padStart(24, "0");
-    return { id, encrypted: old.encrypt(newToken(realSystem, false), `api-key/${id}/${team.teamId}`), session: i % 2 };
+    return {
+      id,
+      encrypted: old.encrypt(newToken(realSystem, false, 0), `api-key/${id}/${team.teamId}`),
+      session: i % 2,
+    };
   });
-  await env.DB.prepare(
+  await DB.prepare(
     `insert into api_keys (id, team_id, uuid, name, kind, token_hash, encrypted_token, encrypted_with, user_id, lifetime, created_at, expires_at)
      select value->>'id', ?1, ?1, 'old', iif(value->>'session', 'session', 'secret'), value->>'id',
        iif(value->>'session', null, value->>'encrypted'), iif(value->>'session', null, ?2),
@@ -98,7 +104,8 @@ async function recoverBacklog(team: Team): Promise<Record<string, number>> {
     .bind(team.teamId, old.currentKeyId, JSON.stringify(keys))
     .run();
   const secrets = loadSecrets(`${env.MASTER_KEY},${oldKey}`, realSystem);
-  return { ...(await recover({ ...withBindings(readDeps(env, { waitUntil: () => {} }), bound), secrets })) };
+  const deps = inDatabaseOf(withBindings(readDeps(env, { waitUntil: () => {} }), bound), team.teamId);
+  return { ...(await recover({ ...deps, secrets })) };
 }
 
 describe("The calls to the bindings", () => {

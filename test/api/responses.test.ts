@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import { REQUESTS_PER_PERMIT } from "../../src/domain/access/limiter.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { DATABASES } from "../support/databases.ts";
 import { type Deps, readDeps, sink, withBindings } from "../support/deps.ts";
 import {
   type Answer,
@@ -162,7 +163,7 @@ describe("Rate limits", () => {
     const bindings = new ProxiedBindings();
     bindings.onCall = (call) => steps.push(call.startsWith("D1") ? "database" : call);
     const worker = startWorker((deps) => ({
-      ...withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink })),
+      ...withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink })),
       limiter: {
         ...deps.limiter,
         countRequest: recorded("token limit", async () => allowed),

@@ -8,6 +8,7 @@ import { outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { MEBIBYTE, patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer } from "../support/client.ts";
 import { document } from "../support/contract.ts";
+import { DATABASES, DB } from "../support/databases.ts";
 import { sink, withBindings } from "../support/deps.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
@@ -220,7 +221,7 @@ describe("A caller", () => {
       [path, "0.2.2"],
       [`${RESUMABLE}/nonsense`, "1.0.0"],
     ] as const) {
-      const token = newToken(realSystem, false);
+      const token = newToken(realSystem, false, 0);
       const answer = await ask(call, "HEAD", at, { "Tus-Resumable": version }, { token });
       expect(answer.status, "a caller who is not known learns nothing else").toBe(401);
     }
@@ -249,7 +250,7 @@ describe("A caller", () => {
     ] as const) {
       const bindings = new ProxiedBindings({ ...outageOf("D1"), failure });
       const broken = startWorker((deps) =>
-        withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink })),
+        withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink })),
       );
       expect((await head(broken.call, path, { token: team.token })).status).toBe(status);
     }
@@ -387,7 +388,7 @@ describe("The unfinished uploads of a team", () => {
     expect(await expiry()).toBe(before);
     await patch(team.call, path, 0, new Uint8Array(1));
     expect(Date.parse(await expiry()) - Date.parse(before)).toBeGreaterThan(22 * HOUR);
-    await env.DB.prepare("update uploads set due_at = due_at - 60000 where file_id = ?").bind(fileId).run();
+    await DB.prepare("update uploads set due_at = due_at - 60000 where file_id = ?").bind(fileId).run();
     const later = await expiry();
     expect((await patch(team.call, path, 1, new Uint8Array())).status).toBe(204);
     expect(await expiry()).toBe(later);
@@ -474,7 +475,7 @@ describe("The resumable upload API", () => {
   test("returns 410 once an upload has used the 10,000 parts that R2 allows", async ({ team }) => {
     const path = locationOf(await create(team.call, 10));
     const setNextPart = (number: number) =>
-      env.DB.prepare("update uploads set next_part = ? where team_id = ?").bind(number, team.teamId).run();
+      DB.prepare("update uploads set next_part = ? where team_id = ?").bind(number, team.teamId).run();
     await setNextPart(9999);
     expect((await patch(team.call, path, 0, new Uint8Array(5))).status).toBe(204);
     await setNextPart(10_000);
@@ -483,7 +484,7 @@ describe("The resumable upload API", () => {
 
   test("returns 410 for an expired upload, and stores no bytes", async ({ team }) => {
     const path = locationOf(await create(team.call, 10));
-    await env.DB.prepare("update uploads set due_at = 1 where team_id = ?").bind(team.teamId).run();
+    await DB.prepare("update uploads set due_at = 1 where team_id = ?").bind(team.teamId).run();
     await expectRejected(team, 410, "upload_expired", () => patch(team.call, path, 0, new Uint8Array(5)));
     expect((await head(team.call, path)).status).toBe(410);
   });
@@ -607,7 +608,7 @@ describe("An interrupted upload", () => {
 
   test("counts until its bytes are deleted, also if it was canceled while a request died", async ({ team }) => {
     const path = locationOf(await create(team.call, 3000));
-    await env.DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
+    await DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
     expect((await ask(team.call, "DELETE", path)).status).toBe(204);
     expect((await usageOf(team)).bytes).toBe(3000);
     const columns = "team_id, key_id, is_public, secret_hash, size_bytes, part_bytes, metadata, created_at, due_at";
@@ -627,7 +628,7 @@ describe("An interrupted upload", () => {
     const path = locationOf(await create(team.call, 1000));
     const answer = await patch(team.call, path, 0, streamOf(patternOf(1001)));
     expect([answer.status, answer.code]).toEqual([413, "body_too_large"]);
-    const { results } = await env.DB.prepare("select offset_bytes, is_writing from uploads where team_id = ?")
+    const { results } = await DB.prepare("select offset_bytes, is_writing from uploads where team_id = ?")
       .bind(team.teamId)
       .all();
     expect(results).toEqual([{ offset_bytes: 0, is_writing: 0 }]);
@@ -691,7 +692,7 @@ describe("A creation with the Idempotency-Key of an unfinished upload", () => {
     const { key: token } = await newKey(team, { isPublic: true, limits: { maxFiles: 1, maxFileBytes: 100_000 } });
     const state = async () => {
       const objects = (await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects.map(({ size }) => size);
-      const counts = await env.DB.prepare(
+      const counts = await DB.prepare(
         `select (select count(*) from files where team_id = ?1) as files,
            (select count(*) from uploads where team_id = ?1) as uploads,
            (select count(*) from file_tags where team_id = ?1) as tags`,
@@ -702,7 +703,7 @@ describe("A creation with the Idempotency-Key of an unfinished upload", () => {
       for (const query of ["", "?sort=name", "?folder=takes", "?tag=t", "?reference=r"]) {
         const bindings = new ProxiedBindings();
         const counting = startWorker((deps) =>
-          withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink })),
+          withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink })),
         );
         expect((await counting.call("GET", `/docs/v1/uploads${query}`, { token: team.token })).status).toBe(200);
         rowsRead.push(bindings.effects.rowsRead);
@@ -728,8 +729,7 @@ describe("A creation with the Idempotency-Key of an unfinished upload", () => {
   test("cannot exceed the limit of its key by more than the upload whose bytes are not deleted yet", async () => {
     const team = await newTeam();
     const { key: token } = await newKey(team, { isPublic: true, limits: { maxFiles: 1 } });
-    const markWriting = () =>
-      env.DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
+    const markWriting = () => DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
     expect((await begin(token, 1000, 10)).status).toBe(201);
     await markWriting();
     expect((await begin(token, 1000, 10)).status).toBe(201);
@@ -773,7 +773,7 @@ describe("The properties of an upload with a public key", () => {
     body.append("properties", JSON.stringify({ ...sent, metadata: { a: "x".repeat(4000) } }));
     body.append("file", new File(["a"], `${long}.txt`));
     const { id } = await call("POST", "/docs/v1/uploads", { token: team.token, body });
-    const row = await env.DB.prepare("select * from files where id = ?").bind(id).first<Record<string, unknown>>();
+    const row = await DB.prepare("select * from files where id = ?").bind(id).first<Record<string, unknown>>();
     expect(Buffer.byteLength(String(row?.name_key))).toBeLessThanOrEqual(200);
     const texts = Object.values(row ?? {}).filter((value) => typeof value === "string");
     expect(Buffer.byteLength(texts.join(""))).toBeLessThan(8 * 1024);

@@ -1,4 +1,3 @@
-import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { expect, inject, test } from "vitest";
 import {
@@ -11,7 +10,8 @@ import {
   scopesIn,
 } from "../../src/domain/access/scopes.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
-import { newId, newToken, realSystem } from "../../src/platform/system.ts";
+import { databaseOf, newId, newToken, realSystem } from "../../src/platform/system.ts";
+import { DB } from "../support/databases.ts";
 import {
   compose,
   newSession,
@@ -33,8 +33,8 @@ const worker = startWorker(compose(withoutHashing, withoutLimits));
 
 /** Inserts a key, because creating it would be another call. */
 async function newKeyRow({ teamId }: Team, mask: number) {
-  const [id, token] = [newId(realSystem), newToken(realSystem, false)];
-  await env.DB.prepare(
+  const [id, token] = [newId(realSystem, databaseOf(teamId)), newToken(realSystem, false, databaseOf(teamId))];
+  await DB.prepare(
     `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, last_used_at, lifetime, created_at, expires_at)
      select ?1, team_id, ?2, 'row', kind, ?3, ?4, encrypted_token, encrypted_with, ?5, 1e9, 1, ?5 + 1e10
      from api_keys where team_id = ?6 limit 1`,
@@ -47,7 +47,7 @@ async function newKeyRow({ teamId }: Team, mask: number) {
 /** The scopes that each token has now. A token that is not accepted has none. */
 async function scopesNow(tokens: Iterable<string>): Promise<number[]> {
   const hashes = JSON.stringify([...tokens].map(fingerprint));
-  const { results } = await env.DB.prepare(
+  const { results } = await DB.prepare(
     `select k.scopes, u.role from api_keys k left join users u on u.id = k.user_id and k.scopes is null
      where k.token_hash in (select value from json_each(?))`,
   )
@@ -138,7 +138,7 @@ test(`${CALLERS} random callers learn no token with scopes that they lack`, asyn
       if (status !== 200) counts.denied += 1;
       if (status !== 200) continue;
       counts.allowed += 1;
-      for (const [found] of text.matchAll(/stow_[sp]k_[0-9A-Za-z]{38}/g)) learned.add(found);
+      for (const [found] of text.matchAll(/stow_[sp]k_[0-9A-Za-z]{40}/g)) learned.add(found);
       if (json && "password" in json) {
         const id: string = body.data?._id ?? body._id;
         users.push(id);
@@ -151,9 +151,9 @@ test(`${CALLERS} random callers learn no token with scopes that they lack`, asyn
     counts.learned += learned.size;
     for (const present of await scopesNow(learned)) expect(scopesIn(present & ~mask)).toEqual([]);
     // The next caller finds the team as this one did.
-    await env.DB.batch([
-      env.DB.prepare("delete from api_keys where team_id = ? and id <> ?").bind(team.teamId, team.keyId),
-      env.DB.prepare("delete from users where team_id = ?").bind(team.teamId),
+    await DB.batch([
+      DB.prepare("delete from api_keys where team_id = ? and id <> ?").bind(team.teamId, team.keyId),
+      DB.prepare("delete from users where team_id = ?").bind(team.teamId),
     ]);
   });
   await fc.assert(property, { numRuns: CALLERS });

@@ -5,6 +5,7 @@ import { AppError } from "../../src/errors.ts";
 import { Lru } from "../../src/platform/lru.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { DATABASES, DB } from "../support/databases.ts";
 import { type Deps, withBindings } from "../support/deps.ts";
 import { apiTest } from "../support/fixtures.ts";
 import {
@@ -472,7 +473,7 @@ describe("A session of a secret key", () => {
     const team = await newTeam();
     const { _id: userId, email } = await newUser(team, { role: "admin" });
     const key = await dataOf(call("POST", KEYS, { token: await newToken(team, email), json: { name: "narrow" } }));
-    await env.DB.prepare("update api_keys set scopes = 2 where id = ?").bind(key.id).run();
+    await DB.prepare("update api_keys set scopes = 2 where id = ?").bind(key.id).run();
     const { key: token, id } = await openSession(key.key);
     expect((await call("GET", "/auth/v1/users", { token })).code).toBe("insufficient_scope");
     expect(await isAccepted(token)).toBe(true);
@@ -537,7 +538,7 @@ describe("Ending a session", () => {
   test("needs every scope of the session", async () => {
     const team = await newTeam();
     const narrow = await newKey(team);
-    await env.DB.prepare("update api_keys set scopes = 256 where id = ?").bind(narrow.id).run();
+    await DB.prepare("update api_keys set scopes = 256 where id = ?").bind(narrow.id).run();
     const [wide, own] = [await openSession(team.token), await openSession(narrow.key)];
     const revoke = (id: string) => call("DELETE", `${SESSIONS}/${id}`, { token: narrow.key });
     await reserve(wide.key);
@@ -552,7 +553,7 @@ describe("Ending a session", () => {
       [KEYS, await newKey(team)],
     ] as const) {
       const kept = await reserve(key);
-      await env.DB.prepare("delete from api_keys where id = ?").bind(id).run();
+      await DB.prepare("delete from api_keys where id = ?").bind(id).run();
       await rejected(team, 404, "not_found", () => team.call("DELETE", `${path}/${id}`));
       expect(await unfinished(team)).toContain(kept);
     }
@@ -568,9 +569,7 @@ describe("Ending a session", () => {
 
 describe("The last use of a session or key", () => {
   const lastUses = async (team: Team) => {
-    const { results } = await env.DB.prepare(
-      "select kind, last_used_at as at from api_keys where team_id = ? order by id",
-    )
+    const { results } = await DB.prepare("select kind, last_used_at as at from api_keys where team_id = ? order by id")
       .bind(team.teamId)
       .all<{ kind: string; at: number | null }>();
     return Object.fromEntries(results.map(({ kind, at }) => [kind, at]));
@@ -578,8 +577,8 @@ describe("The last use of a session or key", () => {
   /** Starts a Worker with a separate clock, and counts its calls to D1. */
   function workerAt(now: () => number) {
     const bindings = new ProxiedBindings();
-    const { DB, BUCKET, JOBS } = env;
-    const wrapped = bindings.wrap({ DB, BUCKET, JOBS });
+    const { BUCKET, JOBS } = env;
+    const wrapped = bindings.wrap({ ...DATABASES, BUCKET, JOBS });
     const { call } = startWorker((deps) =>
       withBindings({ ...deps, system: { ...deps.system, now }, notedUses }, wrapped),
     );
@@ -614,8 +613,8 @@ describe("The last use of a session or key", () => {
     const team = await newTeam();
     const { key: token } = await openSession(team.token);
     const failing = new ProxiedBindings({ binding: "D1", call: 2, moment: "before", failure: "outage" });
-    const { DB, BUCKET, JOBS } = env;
-    const wrapped = failing.wrap({ DB, BUCKET, JOBS });
+    const { BUCKET, JOBS } = env;
+    const wrapped = failing.wrap({ ...DATABASES, BUCKET, JOBS });
     const { call } = startWorker((deps) => withBindings({ ...deps, notedUses: new Lru<number>(2) }, wrapped));
     expect((await call("GET", "/docs/v1/usage", { token })).status).toBe(200);
     expect(failing.isBroken).toBe(true);

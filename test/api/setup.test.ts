@@ -7,6 +7,7 @@ import { createHealth, HEALTH_CACHE_MILLISECONDS } from "../../src/platform/heal
 import { realSystem } from "../../src/platform/system.ts";
 import { type BindingName, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { buildRequest } from "../support/client.ts";
+import { DB } from "../support/databases.ts";
 import { type Deps, withBindings } from "../support/deps.ts";
 import { newTeam, startWorker, upload } from "../support/harness.ts";
 import { rowsOf } from "../support/world.ts";
@@ -16,6 +17,8 @@ import { rowsOf } from "../support/world.ts";
 /** Every required binding and setting. A new one does not compile until it is listed here. */
 const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN"> | "S3_ENDPOINT" | "S3_ACCESS_KEY_ID", true> = {
   DB: true,
+  RECOVERY: true,
+  MAX_DATABASE_BYTES: true,
   BUCKET: true,
   JOBS: true,
   BULK_JOBS: true,
@@ -84,26 +87,30 @@ async function healthWith(name: BindingName | null): Promise<[number, string]> {
 describe("GET /health", () => {
   test("responds 200 if every binding responds, and otherwise 503 with the names of those that do not", async () => {
     expect(await healthWith(null)).toEqual([200, "Database, bucket and queues respond."]);
-    expect(await healthWith("D1")).toEqual([503, "Not responding: database."]);
+    expect(await healthWith("D1")).toEqual([503, "Not responding: database 0, database 1, database 2."]);
     expect(await healthWith("R2")).toEqual([503, "Not responding: bucket."]);
-    expect(await healthWith("Queue")).toEqual([503, "Not responding: queue, bulk queue, webhook queue."]);
+    expect(await healthWith("Queue")).toEqual([
+      503,
+      "Not responding: queue, bulk queue, webhook queue, recovery queue.",
+    ]);
   });
 
   test("reports a binding that hangs, and a database without tables", async () => {
     const system = { ...realSystem, sleep: () => realSystem.sleep(100) };
     const hanging = { head: () => new Promise<never>(() => {}) };
     const batch = () => env.DB.batch([env.DB.prepare("select id from no_such_table")]);
-    const unmigrated = createDb({ prepare: env.DB.prepare.bind(env.DB), batch } as unknown as D1Database);
+    const unmigrated = createDb({ prepare: env.DB.prepare.bind(env.DB), batch } as unknown as D1Database, 0);
     const works = { check: async () => {} };
     const health = createHealth({
       system,
-      db: unmigrated,
+      databases: new Map([[0, unmigrated]]),
       bytes: hanging,
       jobs: works,
       bulkJobs: works,
       webhookJobs: works,
+      recoveryJobs: works,
     });
-    expect(await health.failing()).toEqual(["database", "bucket"]);
+    expect((await health.check()).failing).toEqual(["database", "bucket"]);
   });
 
   test("checks the bindings once in 10 seconds, however many requests arrive", async () => {
@@ -118,15 +125,13 @@ describe("GET /health", () => {
     await Promise.all(Array.from({ length: 50 }, () => worker.call("GET", "/health")));
     await worker.call("GET", "/health");
     expect(bindings.calls.toSorted()).toEqual([
-      "D1 batch",
-      "Queue metrics",
-      "Queue metrics",
-      "Queue metrics",
+      ...Array(3).fill("D1 batch"),
+      ...Array(4).fill("Queue metrics"),
       "R2 head",
     ]);
     now += HEALTH_CACHE_MILLISECONDS;
     await worker.call("GET", "/health");
-    expect(bindings.calls).toHaveLength(10);
+    expect(bindings.calls).toHaveLength(16);
   });
 });
 
@@ -155,7 +160,7 @@ test.each([
 ])("a message of the queue %s makes the file %s if DEAD_LETTER_QUEUE is given-up", async (queue, status) => {
   const team = await newTeam();
   const fileId = await upload(team, "a.txt", "text");
-  await env.DB.prepare("update files set attempts = 1 where id = ?").bind(fileId).run();
+  await DB.prepare("update files set attempts = 1 where id = ?").bind(fileId).run();
   const body = { teamId: team.teamId, fileId };
   const batch = createMessageBatch(queue, [{ id: "1", timestamp: new Date(), attempts: 1, body }]);
   const ctx = createExecutionContext();

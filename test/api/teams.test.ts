@@ -55,6 +55,7 @@ describe("A new team", () => {
       status: "active",
       maxBytes: 1000,
       maxFiles: null,
+      database: expect.any(Number),
       usage: { files: 0, bytes: 0 },
       createdAt: body.data.updatedAt,
       updatedAt: expect.stringMatching(/Z$/),

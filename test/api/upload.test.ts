@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { describe, expect } from "vitest";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { sha256 } from "../support/bytes.ts";
+import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   type Answer,
@@ -177,7 +178,7 @@ describe("An upload in progress", () => {
     const parts = [start.slice(0, 4), start.slice(4) + rest];
     const answer = await call("POST", UPLOADS, { ...formOf(pausedStream(parts, end)), token });
     expect([answer.status, answer.code]).toEqual([401, "token_invalid"]);
-    const { count } = (await env.DB.prepare("select count(*) as count from files where team_id = ?")
+    const { count } = (await DB.prepare("select count(*) as count from files where team_id = ?")
       .bind(team.teamId)
       .first<{ count: number }>()) ?? { count: 0 };
     expect(count).toBe(0);
@@ -189,26 +190,26 @@ describe("An upload in progress", () => {
       const { token, end } = await begin(team);
       const answer = await send(team, token, end);
       expect([answer.status, answer.code]).toEqual([401, "token_invalid"]);
-      expect(await env.DB.prepare(stored).bind(team.teamId).first("count")).toBe(0);
+      expect(await DB.prepare(stored).bind(team.teamId).first("count")).toBe(0);
     });
 
     test("finishes if its session expires, also after the recovery job", async ({ team }) => {
       const { key: token, id } = await openSession(team.token);
       const expire = async () => {
-        await env.DB.prepare("update api_keys set expires_at = ? where id = ?")
+        await DB.prepare("update api_keys set expires_at = ? where id = ?")
           .bind(Date.now() - 1000, id)
           .run();
         await must(new World().recover());
       };
       expect((await send(team, token, expire)).status).toBeOneOf([200, 204]);
-      expect(await env.DB.prepare(stored).bind(team.teamId).first("count")).toBe(1);
+      expect(await DB.prepare(stored).bind(team.teamId).first("count")).toBe(1);
     });
 
     test("finishes if its team is suspended", async ({ team }) => {
       const json = { status: "suspended" };
       const suspend = () => call("PATCH", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR, json });
       expect((await send(team, team.token, suspend)).status).toBeOneOf([200, 204]);
-      expect(await env.DB.prepare(stored).bind(team.teamId).first("count")).toBe(1);
+      expect(await DB.prepare(stored).bind(team.teamId).first("count")).toBe(1);
     });
   });
 
@@ -216,7 +217,7 @@ describe("An upload in progress", () => {
     const world = new World();
     const team = await world.newTeam();
     await world.store(team, "a.txt", "a");
-    await env.DB.prepare("delete from api_keys where team_id = ?").bind(team.teamId).run();
+    await DB.prepare("delete from api_keys where team_id = ?").bind(team.teamId).run();
     const bindings = new ProxiedBindings();
     const answer = await must(world.upload(team, await encodeForm("b.txt", "b"), {}, { bindings }));
     expect([answer.status, answer.code]).toEqual([401, "token_invalid"]);
@@ -329,7 +330,7 @@ function withPeak(settings: Partial<Settings>) {
     const { bytes, ...rest } = withSettings(settings)(deps);
     const put: typeof bytes.put = async (key, ...more) => {
       const sums = "select count(*) as files, sum(reserved_bytes) as bytes from files where team_id = ?";
-      const row = await env.DB.prepare(sums).bind(key.split("/")[0]).first<typeof peak>();
+      const row = await DB.prepare(sums).bind(key.split("/")[0]).first<typeof peak>();
       peak.files = Math.max(peak.files, row?.files ?? 0);
       peak.bytes = Math.max(peak.bytes, row?.bytes ?? 0);
       return bytes.put(key, ...more);

@@ -3,6 +3,7 @@ import { beforeAll, describe, expect } from "vitest";
 import { HashQueue, MAX_WAITING_HASHES_PER_TEAM } from "../../src/platform/hash-queue.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
+import { DB } from "../support/databases.ts";
 import { apiTest } from "../support/fixtures.ts";
 import {
   type Answer,
@@ -164,9 +165,9 @@ describe("The number of a team's users", () => {
   test("is at most 100,000, also with parallel requests", async ({ team }) => {
     const { _id } = await newUser(team);
     await fill(team, "users", 2);
-    const counted = env.DB.prepare("select users from teams where id = ?").bind(team.teamId);
+    const counted = DB.prepare("select users from teams where id = ?").bind(team.teamId);
     expect(await counted.first("users")).toBe(3);
-    await env.DB.prepare("update teams set users = 99998 where id = ?").bind(team.teamId).run();
+    await DB.prepare("update teams set users = 99998 where id = ?").bind(team.teamId).run();
 
     const answers = await atOnce(6, (i) => create(team, { email: `${i}@example.com`, password: PASSWORD }));
     expect(tally(answers)).toEqual({ 200: 2, quota_exceeded: 4 });
@@ -241,7 +242,7 @@ describe("Password hashing", () => {
       const json = { email: EMAIL, password: PASSWORD, role: "admin" };
       const answer = await slow.call("POST", "/auth/v1/users", { token: key.key, json });
       expect([answer.status, answer.code]).toEqual([status, code]);
-      const { total } = (await env.DB.prepare("select count(*) total from users where team_id = ?")
+      const { total } = (await DB.prepare("select count(*) total from users where team_id = ?")
         .bind(team.teamId)
         .first<{ total: number }>()) ?? { total: -1 };
       expect(total).toBe(0);

@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { api } from "../../src/app.ts";
 import { deathAt } from "../support/bindings.ts";
+import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
@@ -106,7 +107,7 @@ describe("A waveform", () => {
 
   test.each(["pending", "processing", "completed", "failed"])("may be set for a %s file", async (status) => {
     const { team, id } = await newFile();
-    await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
+    await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
     expect((await put(team, id, [wave(16)])).status).toBe(200);
     expect((await get(team, id)).status).toBe(200);
   });
@@ -114,7 +115,7 @@ describe("A waveform", () => {
   test("outlives the reprocessing of its file, and the cleanup of its resumable upload", async () => {
     const { team, id } = await newFile();
     await put(team, id, [wave(16)]);
-    await env.DB.prepare("update files set status = 'completed' where id = ?").bind(id).run();
+    await DB.prepare("update files set status = 'completed' where id = ?").bind(id).run();
     const before = (await get(team, id)).body;
     await team.call("POST", `/docs/v1/uploads/${id}/reprocess`);
     const world = new World();
@@ -132,7 +133,7 @@ describe("A missing waveform", () => {
   test.each(["receiving", "deleting"])("responds 404 for a file that is %s", async (status) => {
     const { team, id } = await newFile();
     await put(team, id, [wave(16)]);
-    await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
+    await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
     await rejected(team, 404, "not_found", () => get(team, id));
     await rejected(team, 404, "not_found", () => put(team, id, [wave(16)]));
   });

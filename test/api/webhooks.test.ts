@@ -1,7 +1,7 @@
-import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { validateWebhookUrl } from "../../src/domain/events/webhook-url.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
+import { DB } from "../support/databases.ts";
 import { ACCEPTED_REPLY } from "../support/deps.ts";
 import {
   atOnce,
@@ -139,7 +139,7 @@ describe("A webhook", () => {
 describe("A signing secret", () => {
   test("changes with each rotation, and is stored encrypted", async () => {
     const { _id, secret } = await create();
-    const row = () => env.DB.prepare("select * from webhooks where id = ?").bind(_id).first();
+    const row = () => DB.prepare("select * from webhooks where id = ?").bind(_id).first();
     const rotate = (json: object) => dataOf(team.call("POST", `${WEBHOOKS}/${_id}/secret`, { json }));
     const rotated = (await rotate({})).secret;
     expect(rotated).toMatch(/^whsec_/);

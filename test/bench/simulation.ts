@@ -93,7 +93,8 @@ export async function simulate(env: Env, scenario: Scenario): Promise<Result> {
   const base: Deps = {
     ...readDeps(env, { waitUntil: () => undefined }),
     system: { ...realSystem, now: () => now },
-    db: createDb(database),
+    db: createDb(database, 0),
+    databases: new Map(),
     webhookJobs: createJobs(queueBinding),
     after: (work) => void work.catch((error) => failures.push(error)),
     log: (level, event, fields) => {

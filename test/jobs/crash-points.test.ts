@@ -6,6 +6,7 @@ import { sample } from "../audio/samples.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer, CallOptions, Team } from "../support/client.ts";
+import { DB } from "../support/databases.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
 import { type Place, type Run, runEveryFault, type Scenario } from "../support/faults.ts";
 import { worldTest as test } from "../support/fixtures.ts";
@@ -104,7 +105,7 @@ const uploadingWithLimits: Scenario<Sent & { page: Team }, Response> = {
   act: ({ page, form }, bindings, { world }) => world.upload(page, form, {}, { bindings }),
   async verify(rows, run) {
     verifyUpload(rows, run.state, run.result, run);
-    const key = env.DB.prepare("select upload_count as files from api_keys where id = ?").bind(run.state.page.keyId);
+    const key = DB.prepare("select upload_count as files from api_keys where id = ?").bind(run.state.page.keyId);
     expect(await key.first()).toEqual({ files: rows.length });
   },
 };
@@ -303,7 +304,7 @@ async function taggedFiles({ world, team }: Place): Promise<string[]> {
 const askBatch = (place: Place, ids: string[], action: object, bindings?: ProxiedBindings) =>
   ask(place, "POST", "/docs/v1/uploads/batch", { json: { ids, ...action } }, bindings);
 const tagRows = async ({ team }: Place) =>
-  (await env.DB.prepare("select tag, file_id as id from file_tags where team_id = ?").bind(team.teamId).all()).results;
+  (await DB.prepare("select tag, file_id as id from file_tags where team_id = ?").bind(team.teamId).all()).results;
 
 /** The client repeats the batch until it succeeds. */
 const tagging: Scenario<string[], { first: Response; tags: object[]; events: unknown }> = {
@@ -313,7 +314,7 @@ const tagging: Scenario<string[], { first: Response; tags: object[]; events: unk
     const first = await askBatch(place, ids, action, bindings);
     const again = await must(askBatch(place, ids, action));
     expect(again.body.data).toEqual(ids.map((_id) => ({ _id, ok: true })));
-    const events = await env.DB.prepare("select count(*) n from events where team_id = ? and type = 'file.updated'")
+    const events = await DB.prepare("select count(*) n from events where team_id = ? and type = 'file.updated'")
       .bind(place.team.teamId)
       .first("n");
     return { first, tags: await tagRows(place), events };
@@ -352,14 +353,14 @@ const recovering: Scenario<Record<string, string>, Outcome<Record<string, number
       ids[state] = await world.storeInterrupted(team, state, -DAY);
     }
     world.messages = [];
-    await env.DB.batch([
-      env.DB.prepare(
+    await DB.batch([
+      DB.prepare(
         `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime, created_at, expires_at)
          select lower(hex(randomblob(12))), team_id, uuid, 'session', 'session', lower(hex(randomblob(32))), 'user', 1,
            created_at, 1 from api_keys where team_id = ?`,
       ).bind(team.teamId),
       ...["created", "deleted"].map((verb, i) =>
-        env.DB.prepare("insert into events values (?, ?, ?, 1, '{}', 'gone', 0, '{}', 1)").bind(
+        DB.prepare("insert into events values (?, ?, ?, 1, '{}', 'gone', 0, '{}', 1)").bind(
           ...[team.teamId, i + 1, `user.${verb}`],
         ),
       ),

@@ -8,6 +8,7 @@ import { realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
+import { DB, databaseWith } from "../support/databases.ts";
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { DAY, HOUR, MINUTE, SECOND } from "../support/time.ts";
@@ -60,25 +61,27 @@ const verifies = (secret: string, { body, headers }: Post): boolean => {
 const deliverNewest = (world: World, bindings?: ProxiedBindings) =>
   world.deliverWebhook(world.webhookMessages.pop()!, bindings);
 const columnsOf = ({ _id }: Hook) =>
-  env.DB.prepare("select status, failures, resume_at, lease_id from webhooks where id = ?").bind(_id).first();
+  DB.prepare("select status, failures, resume_at, lease_id from webhooks where id = ?").bind(_id).first();
 const rotate = async (team: Team, { _id }: Hook, json = {}): Promise<string> =>
   (await team.call("POST", `/auth/v1/webhooks/${_id}/secret`, { json })).body.data.secret;
 
 describe("the size of the database", () => {
   const body = "x".repeat(1024);
-  const databaseBytes = async () => (await env.DB.prepare("select 1").run()).meta.size_after;
+  const databaseBytes = async ({ teamId }: Team) =>
+    (await databaseWith(teamId).prepare("select 1").run()).meta.size_after;
 
   /** Fills the pages that other tests left free: only after that does the database grow with each row. */
-  async function fillFreePages(): Promise<void> {
-    await env.DB.prepare("create table filler (bytes blob)").run();
+  async function fillFreePages(team: Team): Promise<void> {
+    const database = databaseWith(team.teamId);
+    await database.prepare("create table filler (bytes blob)").run();
     for (const size of [1_000_000, 3000]) {
-      const before = await databaseBytes();
-      while ((await databaseBytes()) === before) {
-        await env.DB.prepare("insert into filler values (zeroblob(?))").bind(size).run();
+      const before = await databaseBytes(team);
+      while ((await databaseBytes(team)) === before) {
+        await database.prepare("insert into filler values (zeroblob(?))").bind(size).run();
       }
     }
   }
-  afterEach(() => env.DB.prepare("drop table if exists filler").run());
+  afterEach(() => DB.prepare("drop table if exists filler").run());
 
   test("grows by less than 800 bytes per delivery and event, though most deliveries fail once", async () => {
     const { world, team, hook } = await begin();
@@ -90,13 +93,13 @@ describe("the size of the database", () => {
       return { httpStatus: isRetry || world.posts.length % MAX_IN_FLIGHT === 0 ? 200 : 500, body };
     };
     await createEvent(team);
-    await fillFreePages();
-    const before = await databaseBytes();
+    await fillFreePages(team);
+    const before = await databaseBytes(team);
     await copyEvent(world, team, [hook], 100);
     await settle(world, team);
     expect(await statusesOf(hook)).toEqual({ succeeded: 101 });
     expect(world.posts.length).toBeGreaterThan(170);
-    expect((await databaseBytes()) - before, "of ten webhooks: below 8 KB per event").toBeLessThan(100 * 800);
+    expect((await databaseBytes(team)) - before, "of ten webhooks: below 8 KB per event").toBeLessThan(100 * 800);
   });
 
   test("stays below 8 KB an event even if each of ten webhooks fails all ten attempts", async () => {
@@ -105,7 +108,7 @@ describe("the size of the database", () => {
     await createEvent(team);
     await settle(world, team);
     expect(await statusesOf(hook)).toEqual({ failed: 1 });
-    const stored = await env.DB.prepare(
+    const stored = await DB.prepare(
       `select length(webhook_id) + length(d.type) + length(d.team_id) + length(status) + length(attempt_log) + 40 as delivery,
          length(e.team_id) + length(e.type) + length(actor) + length(subject_id) + length(data) + 40 as event,
          json_array_length(attempt_log) as attempts, (select length(failure_bodies) from webhooks where id = ?1) as bodies
@@ -183,7 +186,7 @@ describe("a message", () => {
     expect(own[0]).toMatchObject({ type: "webhook.updated" });
     await team.call("DELETE", path);
     expect(
-      await env.DB.prepare("select 1 from deliveries where webhook_id = ? and type = 'webhook.deleted'")
+      await DB.prepare("select 1 from deliveries where webhook_id = ? and type = 'webhook.deleted'")
         .bind(hook._id)
         .first(),
     ).toBeNull();
@@ -255,7 +258,7 @@ describe("a message", () => {
   test("is not sent to a URL that is no longer allowed", async () => {
     const { world, team, hook } = await begin();
     await createEvent(team);
-    await env.DB.prepare("update webhooks set url = 'https://127.0.0.1/' where id = ?").bind(hook._id).run();
+    await DB.prepare("update webhooks set url = 'https://127.0.0.1/' where id = ?").bind(hook._id).run();
     await settle(world, team);
     expect(world.posts).toEqual([]);
     const [{ status, attempts }] = await deliveriesOf(team, hook._id);
@@ -430,7 +433,7 @@ describe("a webhook", () => {
       world.aheadMilliseconds += DAY;
     }
     const second = await begin();
-    await env.DB.prepare("update webhooks set failures = 1, failing_since = ? where id = ?")
+    await DB.prepare("update webhooks set failures = 1, failing_since = ? where id = ?")
       .bind(second.world.system.now() - 6 * DAY, second.hook._id)
       .run();
     second.world.answer = status(500);
@@ -561,7 +564,7 @@ describe("a webhook", () => {
   test("shows why a delivery ended unsent", async () => {
     const { world, team, hook } = await begin();
     await createEvent(team);
-    await env.DB.prepare("delete from events where team_id = ?").bind(team.teamId).run();
+    await DB.prepare("delete from events where team_id = ?").bind(team.teamId).run();
     await world.drainDeliveries();
     expect(await deliveriesOf(team, hook._id)).toMatchObject([
       { status: "failed", attempts: [{ httpStatus: null, error: "event_purged", durationMilliseconds: 0 }] },
@@ -933,10 +936,10 @@ describe("the recovery job", () => {
     world.aheadMilliseconds += 16 * MINUTE;
     const until = world.system.now() + 10 * MINUTE;
     const [paused, resting, leased] = hooks.map(({ _id }) => _id);
-    await env.DB.batch([
-      env.DB.prepare("update webhooks set resume_at = ? where id = ?").bind(until, paused),
-      env.DB.prepare("update webhooks set lease_ends_at = ? where id = ?").bind(until, resting),
-      env.DB.prepare("update webhooks set lease_ends_at = ?, lease_id = 'x' where id = ?").bind(until, leased),
+    await DB.batch([
+      DB.prepare("update webhooks set resume_at = ? where id = ?").bind(until, paused),
+      DB.prepare("update webhooks set lease_ends_at = ? where id = ?").bind(until, resting),
+      DB.prepare("update webhooks set lease_ends_at = ?, lease_id = 'x' where id = ?").bind(until, leased),
     ]);
     expect(await run(world)).toEqual([]);
     world.aheadMilliseconds += 13 * MINUTE;
@@ -949,9 +952,9 @@ describe("the recovery job", () => {
     const { world, team, hooks } = await begin(2);
     await createEvent(team);
     world.webhookMessages = [];
-    await env.DB.batch([
-      env.DB.prepare("update webhooks set status = 'disabled' where id = ?").bind(hooks[0]!._id),
-      env.DB.prepare("delete from webhooks where id = ?").bind(hooks[1]!._id),
+    await DB.batch([
+      DB.prepare("update webhooks set status = 'disabled' where id = ?").bind(hooks[0]!._id),
+      DB.prepare("delete from webhooks where id = ?").bind(hooks[1]!._id),
     ]);
     await settle(world, team);
     expect(await Promise.all(hooks.map(statusesOf))).toEqual([{ failed: 1 }, {}]);

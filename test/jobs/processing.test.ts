@@ -13,6 +13,7 @@ import { sample } from "../audio/samples.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";
+import { DB } from "../support/databases.ts";
 import type { Deps } from "../support/deps.ts";
 import { newTeam, processed, queueing, upload } from "../support/harness.ts";
 import { Uploader } from "../support/uploader.ts";
@@ -184,7 +185,7 @@ describe("A message", () => {
     "for a file that is %s changes nothing",
     async (status) => {
       const { world, id, job, row } = await stored();
-      await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
+      await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
       const before = await row();
       expect(await processFile(world.deps(), job)).toBe("not_claimed");
       expect(await failExhaustedFile(world.deps(), job)).toBe("not_claimed");
@@ -463,12 +464,10 @@ describe("The content type of a file", () => {
   test("is detected again by reprocessing", async () => {
     const { world, team, id, key, row } = await stored();
     await world.drain();
-    await env.DB.prepare("update files set mime_type = 'text/plain', file_type = 'text file' where id = ?")
-      .bind(id)
-      .run();
+    await DB.prepare("update files set mime_type = 'text/plain', file_type = 'text file' where id = ?").bind(id).run();
     const httpMetadata = { contentType: "text/plain" };
     const { etag } = await env.BUCKET.put(key, tone, { httpMetadata, sha256: (await row()).sha256 ?? "" });
-    await env.DB.prepare("update files set etag = ? where id = ?").bind(etag, id).run();
+    await DB.prepare("update files set etag = ? where id = ?").bind(etag, id).run();
     await team.call("POST", `/docs/v1/uploads/${id}/reprocess`);
     await world.drain();
     expect(await row()).toMatchObject({ status: "completed", mime_type: "audio/mp4", file_type: "audio file" });

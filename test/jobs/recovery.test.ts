@@ -1,4 +1,9 @@
-import { createExecutionContext, createScheduledController, waitOnExecutionContext } from "cloudflare:test";
+import {
+  createExecutionContext,
+  createMessageBatch,
+  createScheduledController,
+  waitOnExecutionContext,
+} from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect } from "vitest";
 import { OWNERS_PER_CHECK } from "../../src/domain/events/purge.ts";
@@ -6,11 +11,12 @@ import { RUN_LIMITS } from "../../src/domain/recovery/budget.ts";
 import { recover } from "../../src/domain/recovery/recovery.ts";
 import worker from "../../src/index.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
-import { newId, newToken, newUuid, realSystem } from "../../src/platform/system.ts";
+import { databaseOf, newId, newToken, newUuid, realSystem } from "../../src/platform/system.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";
-import type { Deps } from "../support/deps.ts";
+import { DB } from "../support/databases.ts";
+import { type Deps, sink } from "../support/deps.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
@@ -68,9 +74,11 @@ const insertFinishedUploads = (teamId: string, count: number) =>
   );
 
 const countOf = async (table: string, where: string, ...values: unknown[]) =>
-  (await env.DB.prepare(`select count(*) as n from ${table} where ${where}`)
-    .bind(...values)
-    .first<number>("n")) ?? 0;
+  (
+    await DB.prepare(`select count(*) as n from ${table} where ${where}`)
+      .bind(...values)
+      .all<{ n: number }>()
+  ).results.reduce((sum, { n }) => sum + n, 0);
 
 const stepsThatFailed = ({ lines }: World) =>
   lines.filter(({ event }) => event === "recovery_step_failed").map(({ outcome }) => outcome);
@@ -103,7 +111,17 @@ describe("an overdue file", () => {
   test("is found by the cron trigger of the deployed Worker", async ({ world, team }) => {
     await world.storeInterrupted(team, "deleting", -1);
     const ctx = createExecutionContext();
-    await worker.scheduled(createScheduledController(), env, ctx);
+    const bodies: unknown[] = [];
+    const sendBatch = async (batch: Iterable<MessageSendRequest>) =>
+      void bodies.push(...[...batch].map((one) => one.body));
+    await worker.scheduled(
+      createScheduledController(),
+      { ...env, RECOVERY: { ...sink, sendBatch } as unknown as Queue },
+      ctx,
+    );
+    expect(bodies).toEqual([{ database: 0 }, { database: 1 }, { database: 2 }]);
+    const messages = bodies.map((body, i) => ({ id: `${i}`, timestamp: new Date(), attempts: 1, body }));
+    await worker.queue(createMessageBatch("stowage-recovery", messages) as never, env, ctx);
     await waitOnExecutionContext(ctx);
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
@@ -290,12 +308,12 @@ describe("a resumable upload", () => {
     const [file] = await rowsOf(team.teamId);
     const dropped = await env.BUCKET.createMultipartUpload(`${team.teamId}/${id}-${file?.original_name}`);
     await dropped.abort();
-    await env.DB.batch([
-      env.DB.prepare("update uploads set offset_bytes = size_bytes, multipart_id = ? where file_id = ?").bind(
+    await DB.batch([
+      DB.prepare("update uploads set offset_bytes = size_bytes, multipart_id = ? where file_id = ?").bind(
         dropped.uploadId,
         id,
       ),
-      env.DB.prepare("insert into upload_parts values (?, 1, 'etag', 'md5')").bind(id),
+      DB.prepare("insert into upload_parts values (?, 1, 'etag', 'md5')").bind(id),
     ]);
     for (let days = 0; days < 9; days++) {
       world.aheadMilliseconds += DAY;
@@ -320,7 +338,7 @@ describe("a backlog", () => {
     const id = await world.storeInterrupted(team, "pending", -1);
     const client = new Uploader(world, team, patternOf(1000));
     await must(client.create());
-    await env.DB.prepare("update uploads set offset_bytes = size_bytes, due_at = ? where file_id = ?")
+    await DB.prepare("update uploads set offset_bytes = size_bytes, due_at = ? where file_id = ?")
       .bind(world.system.now() - 1, client.id)
       .run();
 
@@ -356,9 +374,7 @@ describe("a backlog", () => {
     const limits = { ...RUN_LIMITS, queries: 50 };
     const others = Array.from({ length: OWNERS_PER_CHECK + 10 }, (_, i) => `ffff${i.toString(16).padStart(20, "0")}`);
     await insertEvents(team.teamId, 30_000);
-    await env.DB.prepare(
-      "insert into events select value, 1, 'user.created', 1, '{}', 'x', 0, '{}', 1 from json_each(?)",
-    )
+    await DB.prepare("insert into events select value, 1, 'user.created', 1, '{}', 'x', 0, '{}', 1 from json_each(?)")
       .bind(JSON.stringify(others))
       .run();
     await must(world.recover(undefined, limits));
@@ -370,8 +386,11 @@ describe("a backlog", () => {
 /** API keys of the team; session keys if `userId` is given. */
 async function insertKey({ teamId }: Team, { userId = null as string | null, expiresAt = 4e12 } = {}, count = 1) {
   const { secrets } = new World().deps();
-  const keys = Array.from({ length: count }, () => ({ id: newId(realSystem), token: newToken(realSystem, false) }));
-  const insert = env.DB.prepare(
+  const keys = Array.from({ length: count }, () => ({
+    id: newId(realSystem, databaseOf(teamId)),
+    token: newToken(realSystem, false, databaseOf(teamId)),
+  }));
+  const insert = DB.prepare(
     `insert into api_keys (id, team_id, uuid, name, token_hash, kind, encrypted_token, encrypted_with, user_id, expires_at,
        created_at, lifetime)
      values (?, ?, ?, 'key', lower(hex(randomblob(32))), ?, ?, ?, ?, ?, 1, 1)`,
@@ -380,7 +399,7 @@ async function insertKey({ teamId }: Team, { userId = null as string | null, exp
     userId === null
       ? ["secret", secrets.encrypt(token, `api-key/${id}/${teamId}`), secrets.currentKeyId]
       : ["session", null, null];
-  await env.DB.batch(
+  await DB.batch(
     keys.map((key) => insert.bind(key.id, teamId, newUuid(realSystem), ...kindOf(key), userId, expiresAt)),
   );
   return keys;
@@ -397,7 +416,7 @@ describe("keys", () => {
     const [expired] = await insertKey(team, { expiresAt: now - 30 * 24 * 60 * MINUTE + 1 });
     const [old] = await insertKey(team, { expiresAt: now - 30 * 24 * 60 * MINUTE - 1 });
     expect(await world.recover()).toMatchObject({ sessionsRemoved: 1, keysRemoved: 1 });
-    const { results } = await env.DB.prepare("select id from api_keys where team_id = ?").bind(team.teamId).all();
+    const { results } = await DB.prepare("select id from api_keys where team_id = ?").bind(team.teamId).all();
     const left = results.map(({ id }) => id);
     expect(left).toEqual(expect.arrayContaining([live?.id, expired?.id]));
     for (const key of [gone, old]) expect(left).not.toContain(key?.id);
@@ -434,7 +453,7 @@ describe("keys", () => {
     world.secrets = loadSecrets([btoa("a".repeat(32)), ...older, env.MASTER_KEY].join(), realSystem);
     await world.recover();
     const encryptedWith = (table: string, id: string) =>
-      env.DB.prepare(`select encrypted_with from ${table} where id = ?`).bind(id).first("encrypted_with");
+      DB.prepare(`select encrypted_with from ${table} where id = ?`).bind(id).first("encrypted_with");
     expect(await encryptedWith("api_keys", key?.id ?? "")).toBe(world.secrets.currentKeyId);
     expect(await encryptedWith("webhooks", body.data._id)).toBe(world.secrets.currentKeyId);
   });
@@ -443,13 +462,13 @@ describe("keys", () => {
     const world = new World();
     const team = await world.newTeam();
     const [damaged, intact] = await insertKey(team, {}, 2);
-    await env.DB.prepare("update api_keys set encrypted_token = substr(encrypted_token, 1, 20) where id = ?")
+    await DB.prepare("update api_keys set encrypted_token = substr(encrypted_token, 1, 20) where id = ?")
       .bind(damaged?.id)
       .run();
     world.secrets = loadSecrets(`${btoa("fedcba9876543210fedcba9876543210")},${env.MASTER_KEY}`, realSystem);
     await world.recover();
     await world.recover();
-    const keys = await env.DB.prepare("select id, encrypted_with from api_keys where id in (?, ?)")
+    const keys = await DB.prepare("select id, encrypted_with from api_keys where id in (?, ?)")
       .bind(damaged?.id, intact?.id)
       .all<{ id: string; encrypted_with: string }>();
     expect(Object.fromEntries(keys.results.map((row) => [row.id, row.encrypted_with]))).toEqual({
@@ -472,7 +491,7 @@ describe("a file whose message is late", () => {
   test("changes nothing that its team can see when it is sent again", async () => {
     const { world, team, id } = await waiting();
     const row = () =>
-      env.DB.prepare("select status, version, created_at, updated_at from files where id = ?").bind(id).first();
+      DB.prepare("select status, version, created_at, updated_at from files where id = ?").bind(id).first();
     const [before, shown] = [await row(), await team.call("GET", `/docs/v1/uploads/${id}/metadata`)];
     world.aheadMilliseconds += 3 * MINUTE;
     await world.recover();

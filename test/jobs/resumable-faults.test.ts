@@ -11,6 +11,7 @@ import { MERGED_BYTES } from "../../src/platform/part.ts";
 import { deathAt, type Fault, ProxiedBindings } from "../support/bindings.ts";
 import { MEBIBYTE, patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer } from "../support/client.ts";
+import { DB } from "../support/databases.ts";
 import type { Change, Deps } from "../support/deps.ts";
 import { type Run, runEveryFault, type Scenario } from "../support/faults.ts";
 import { worldTest as test } from "../support/fixtures.ts";
@@ -65,9 +66,9 @@ async function sendPartAndChunk(client: Uploader): Promise<void> {
 /** The stored bytes are the sent ones, up to the reported offset. */
 async function expectStoredPrefix({ id, bytes, reportedOffset, world }: Uploader): Promise<void> {
   const [[row], parts] = (
-    await env.DB.batch<Record<string, string | number>>([
-      env.DB.prepare("select offset_bytes, part_bytes, chunks, multipart_id from uploads where file_id = ?").bind(id),
-      env.DB.prepare("select md5 from upload_parts where file_id = ? order by number").bind(id),
+    await DB.batch<Record<string, string | number>>([
+      DB.prepare("select offset_bytes, part_bytes, chunks, multipart_id from uploads where file_id = ?").bind(id),
+      DB.prepare("select md5 from upload_parts where file_id = ? order by number").bind(id),
     ])
   ).map(({ results }) => results) as [[Record<string, string | number>], { md5: string }[]];
   const { offset_bytes: offset, part_bytes: partBytes } = row as { [column: string]: number };

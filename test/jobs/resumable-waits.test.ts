@@ -1,8 +1,8 @@
-import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { STALL_CHECK_MILLISECONDS } from "../../src/domain/uploads/appending.ts";
 import { MAX_POLLS, POLL_MILLISECONDS } from "../../src/domain/uploads/resumable.ts";
 import { patternOf } from "../support/bytes.ts";
+import { DB } from "../support/databases.ts";
 import type { Change } from "../support/deps.ts";
 import { offsetOf } from "../support/tus.ts";
 import { Uploader } from "../support/uploader.ts";
@@ -22,7 +22,7 @@ async function newClient(): Promise<Uploader> {
   const world = new World();
   const client = new Uploader(world, await world.newTeam(), patternOf(3000));
   await must(client.create());
-  await env.DB.prepare("update uploads set part_bytes = ? where file_id = ?").bind(PART_BYTES, client.id).run();
+  await DB.prepare("update uploads set part_bytes = ? where file_id = ?").bind(PART_BYTES, client.id).run();
   return client;
 }
 
@@ -64,7 +64,7 @@ const waitUntilSaved = (client: Uploader, offset: number) =>
   vi.waitUntil(async () => (await client.savedOffset()) === offset, { timeout: 60_000, interval: 5 });
 
 const setRow = (client: Uploader, values: string) =>
-  env.DB.prepare(`update uploads set ${values} where file_id = ?`).bind(client.id).run();
+  DB.prepare(`update uploads set ${values} where file_id = ?`).bind(client.id).run();
 
 describe("HEAD", () => {
   test("does not wait for rejected and fenced-off requests", async () => {

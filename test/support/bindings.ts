@@ -66,7 +66,12 @@ interface Bindings {
   JOBS: Queue;
   BULK_JOBS?: Queue;
   WEBHOOKS?: Queue | undefined;
+  RECOVERY?: Queue | undefined;
 }
+
+/** The databases of an environment: `DB`, `DB_1`, … */
+export const databasesIn = (env: object): [name: string, database: D1Database][] =>
+  Object.entries(env).filter(([name]) => /^DB(_\d+)?$/.test(name));
 
 const TRANSIENT: Record<BindingName, string> = {
   D1: "D1_ERROR: Network connection lost.",
@@ -180,13 +185,14 @@ export class ProxiedBindings {
 
   /** Returns the environment with its bindings behind this proxy. */
   wrap<E extends Bindings>(env: E): E {
-    const { DB, BUCKET, JOBS, BULK_JOBS, WEBHOOKS } = env;
-    const wrapped = { DB: this.database(DB), BUCKET: this.bucket(BUCKET), JOBS: this.queue(JOBS) };
+    const { BUCKET, JOBS, BULK_JOBS, WEBHOOKS, RECOVERY } = env;
     return {
       ...env,
-      ...wrapped,
+      ...Object.fromEntries(databasesIn(env).map(([name, database]) => [name, this.database(database)])),
+      ...{ BUCKET: this.bucket(BUCKET), JOBS: this.queue(JOBS) },
       ...(BULK_JOBS && { BULK_JOBS: this.queue(BULK_JOBS) }),
       ...(WEBHOOKS && { WEBHOOKS: this.queue(WEBHOOKS) }),
+      ...(RECOVERY && { RECOVERY: this.queue(RECOVERY) }),
     };
   }
 

@@ -1,4 +1,5 @@
 import { env } from "cloudflare:workers";
+import { ALL_DATABASES } from "./databases.ts";
 import { tableNames } from "./stores.ts";
 
 /*
@@ -10,7 +11,7 @@ const decoded = atob(env.MASTER_KEY);
 const hex = (text: string) => [...text].map((c) => c.charCodeAt(0).toString(16).padStart(2, "0")).join("");
 
 const SECRETS: Record<string, RegExp> = {
-  "a token": /stow_[sp]k_[0-9A-Za-z]{38}/,
+  "a token": /stow_[sp]k_[0-9A-Za-z]{40}/,
   "a signing secret": /whsec_[0-9A-Za-z+/]{43}=/,
   "a password": /canary-password|correct horse battery/,
   "the operator token": literally(env.OPERATOR_TOKEN),
@@ -86,10 +87,14 @@ export const watcher = watchConsole(console);
 /** Lists the secrets stored in any column of any table, as `table.column: secret`. */
 export async function leaksInDatabase(): Promise<string[]> {
   const names = await tableNames();
-  const selects = names.map((name) => env.DB.prepare(`select * from "${name}"`));
-  const answers = selects.length > 0 ? await env.DB.batch<Record<string, unknown>>(selects) : [];
   const leaks = new Set<string>();
-  answers.forEach(({ results }, i) => {
+  const answers = [];
+  for (const database of ALL_DATABASES) {
+    const selects = names.map((name) => database.prepare(`select * from "${name}"`));
+    answers.push(...(await database.batch<Record<string, unknown>>(selects)));
+  }
+  answers.forEach(({ results }, at) => {
+    const i = at % names.length;
     // Check the whole table at once, and search for the column only if that finds something.
     if (named(SECRETS, JSON.stringify(results)).length === 0) return;
     for (const row of results) {

@@ -84,12 +84,12 @@ export interface Team {
   call: Call;
 }
 
-/** Creates a team for one test, by the operator token. */
-export async function foundTeam(call: Call, operatorToken: string): Promise<Team> {
-  const json = { name: "test" };
-  const { status, body, text } = await call("POST", "/auth/v1/apikeys", { token: operatorToken, json });
+/** Creates a team for one test, by the operator token, in the database with this number. */
+export async function foundTeam(call: Call, operatorToken: string, database?: number): Promise<Team> {
+  const json = { name: "test", database };
+  const { status, body, text } = await call("POST", "/auth/v1/teams", { token: operatorToken, json });
   expect(status, text).toBe(200);
-  const { teamId, key: token, id: keyId } = body.data;
+  const { teamId, key: token, id: keyId } = body.apiKey;
   const address = randomAddress();
   return {
     teamId,

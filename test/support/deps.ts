@@ -1,6 +1,6 @@
 import { type Deps, readDeps } from "../../src/deps.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
-import { createDb } from "../../src/platform/db.ts";
+import { createDatabases, createDb } from "../../src/platform/db.ts";
 import type { HashQueue } from "../../src/platform/hash-queue.ts";
 import { createHealth } from "../../src/platform/health.ts";
 import { createJobs } from "../../src/platform/jobs.ts";
@@ -16,9 +16,11 @@ export const compose =
   (deps) =>
     changes.reduce((changed, change) => change(changed), deps);
 
+/** With the databases `DB`, `DB_1`, … */
 type TestBindings = Pick<Env, "DB" | "BUCKET" | "JOBS"> & {
   BULK_JOBS?: Queue | undefined;
   WEBHOOKS?: Queue | undefined;
+  RECOVERY?: Queue | undefined;
 };
 
 /** The response of a webhook endpoint that accepts everything. */
@@ -33,15 +35,24 @@ export const ACCEPTED_REPLY: Reply = {
 const sender: Sender = { post: async () => ACCEPTED_REPLY };
 
 /** Replaces D1, R2 and the queues of the dependencies. */
-export function withBindings(deps: Deps, { DB, BUCKET, JOBS, BULK_JOBS = JOBS, WEBHOOKS }: TestBindings): Deps {
+export function withBindings(deps: Deps, bindings: TestBindings): Deps {
+  const { BUCKET, JOBS, BULK_JOBS = JOBS, WEBHOOKS = sink, RECOVERY = sink } = bindings;
   const parts = {
-    db: createDb(DB),
+    databases: createDatabases(bindings),
     bytes: createByteStore(BUCKET, deps.system),
     jobs: createJobs(JOBS as never),
     bulkJobs: createJobs(BULK_JOBS as never),
-    webhookJobs: createJobs((WEBHOOKS ?? sink) as never),
+    webhookJobs: createJobs(WEBHOOKS as never),
+    recoveryJobs: createJobs(RECOVERY as never),
   };
   return { ...deps, ...parts, health: createHealth({ ...deps, ...parts }), sender };
+}
+
+/** Replaces each database. */
+export function withDatabases(deps: Deps, replace: (database: D1Database, number: number) => D1Database): Deps {
+  const replaced = [...deps.databases].map(([number, db]) => [number, createDb(replace(db.$client, number), number)]);
+  const databases = new Map(replaced as [number, Deps["db"]][]);
+  return { ...deps, databases, health: createHealth({ ...deps, databases }) };
 }
 
 /** A queue that accepts messages and delivers none. */
@@ -54,6 +65,7 @@ export const withoutJobs: Change = (deps) => ({
   jobs: nowhere,
   bulkJobs: nowhere,
   webhookJobs: nowhere,
+  recoveryJobs: nowhere,
   sender,
 });
 

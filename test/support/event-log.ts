@@ -1,5 +1,5 @@
-import { env } from "cloudflare:workers";
 import { expect } from "vitest";
+import { DB } from "./databases.ts";
 import type { Row } from "./world.ts";
 
 /* Invariants of a team's event log: each change has exactly one event, and each webhook gets each event once. */
@@ -31,7 +31,7 @@ export const eventLogQueries = (teamId: string): D1PreparedStatement[] =>
      join events e on e.team_id = w.team_id and e.seq > c.seq
      left join deliveries d on d.webhook_id = w.id and d.seq = e.seq
      where w.team_id = ? and w.types is null and w.status = 'enabled'`,
-  ].map((sql) => env.DB.prepare(sql).bind(teamId));
+  ].map((sql) => DB.prepare(sql).bind(teamId));
 
 /** Counts the events of each subject by type. */
 function countsOf(rows: unknown[]): Map<string, Counts> {

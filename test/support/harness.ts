@@ -3,8 +3,9 @@ import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
-import { newId, newToken, realSystem } from "../../src/platform/system.ts";
+import { databaseOf, newId, newToken, realSystem } from "../../src/platform/system.ts";
 import { type Answer, type Call, createCall, foundTeam, type Send, type Team } from "./client.ts";
+import { DB, nextDatabase } from "./databases.ts";
 import { type Change, readDeps, type Settings, withoutJobs } from "./deps.ts";
 import { PASSWORD } from "./routes.ts";
 import { snapshot } from "./rows.ts";
@@ -50,8 +51,9 @@ export const call: Call = plain.call;
 /** Enqueues jobs, which the Worker's own consumer runs. A test that uploads with it waits until they are done. */
 export const queueing: TestWorker = startWorker();
 
-/** Creates a team for one test, by the operator token. */
-export const newTeam = (worker: { call: Call } = plain): Promise<Team> => foundTeam(worker.call, OPERATOR);
+/** Creates a team for one test, by the operator token. Each is in another database than the one before. */
+export const newTeam = (worker: { call: Call } = plain, database = nextDatabase()): Promise<Team> =>
+  foundTeam(worker.call, OPERATOR, database);
 
 /** Asserts that the team has no file and no upload, and that none is counted. */
 export async function expectNoFiles(team: Team): Promise<void> {
@@ -138,12 +140,12 @@ export const withoutRequestId = (text: string) => text.replace(/"requestId":"[^"
 
 /** Inserts a session of the user, without the password check of a login. @returns its token */
 export async function newSession({ teamId }: Team, userId: string): Promise<string> {
-  const token = newToken(realSystem, false);
-  await env.DB.prepare(
+  const token = newToken(realSystem, false, databaseOf(teamId));
+  await DB.prepare(
     `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime, created_at, expires_at)
      values (?1, ?2, ?3, 'session', 'session', ?4, ?5, 1, 1, 4e12)`,
   )
-    .bind(newId(realSystem), teamId, crypto.randomUUID(), fingerprint(token), userId)
+    .bind(newId(realSystem, databaseOf(teamId)), teamId, crypto.randomUUID(), fingerprint(token), userId)
     .run();
   return token;
 }

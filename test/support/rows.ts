@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import type { Team } from "./client.ts";
+import { DB } from "./databases.ts";
 
 /* Rows that a test reads or inserts directly: what no call returns, and more than calls could create. */
 
@@ -7,9 +8,9 @@ const TABLES = ["api_keys", "users", "files", "uploads", "events", "webhooks", "
 
 /** Returns every row and object of a team, to check that a rejected call changed nothing. */
 export async function snapshot(teamId: string) {
-  const of = (sql: string) => env.DB.prepare(sql).bind(teamId);
+  const of = (sql: string) => DB.prepare(sql).bind(teamId);
   const [[parts, ...rows], { objects }] = await Promise.all([
-    env.DB.batch([
+    DB.batch([
       of("select * from upload_parts where file_id in (select file_id from uploads where team_id = ?) order by 1, 2"),
       ...TABLES.map((table) => of(`select * from ${table} where team_id = ? order by 1, 2`)),
     ]),
@@ -21,7 +22,7 @@ export async function snapshot(teamId: string) {
 
 /** Runs one insert that selects from `n`, the numbers `i` from 1 to `count`, which is parameter ?1. */
 export const insertMany = (count: number, insert: string, ...values: unknown[]) =>
-  env.DB.prepare(`with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1) ${insert}`)
+  DB.prepare(`with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1) ${insert}`)
     .bind(count, ...values)
     .run();
 
@@ -46,7 +47,7 @@ const FILLERS = {
 export async function fill(team: Team, table: keyof typeof FILLERS, count: number, first = 1): Promise<void> {
   const prefix = `00${team.teamId.slice(-10)}`;
   const [columns, values] = FILLERS[table];
-  const insert = `insert into ${table} (id, team_id, ${columns}) select ?2 || printf('%012x', n), ?3, ${values}`;
+  const insert = `insert into ${table} (id, team_id, ${columns}) select ?2 || printf('%09x', n) || substr(?3, -3), ?3, ${values}`;
   await insertMany(
     count,
     `${insert} from (select i + cast(?4 as integer) - 1 as n from n)`,

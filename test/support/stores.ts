@@ -1,4 +1,5 @@
 import { env } from "cloudflare:workers";
+import { ALL_DATABASES } from "./databases.ts";
 
 /** The tables of the service, without those of SQLite and of the migrations. */
 export async function tableNames(): Promise<string[]> {
@@ -11,7 +12,9 @@ export async function tableNames(): Promise<string[]> {
 /** Removes every row and every object. */
 export async function emptyStores(): Promise<void> {
   const names = await tableNames();
-  await env.DB.batch(names.map((name) => env.DB.prepare(`delete from "${name}"`)));
+  for (const database of ALL_DATABASES) {
+    await database.batch(names.map((name) => database.prepare(`delete from "${name}"`)));
+  }
   for (let isTruncated = true; isTruncated; ) {
     const page = await env.BUCKET.list();
     if (page.objects.length > 0) await env.BUCKET.delete(page.objects.map(({ key }) => key));

@@ -5,6 +5,7 @@ import { MemoryBudget } from "../../src/platform/part.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "./bindings.ts";
 import type { Answer, Team } from "./client.ts";
+import { DB } from "./databases.ts";
 import type { Change, Deps } from "./deps.ts";
 import { idOf, locationOf, offsetOf, RESUMABLE, tusHeaders } from "./tus.ts";
 import { must, type Outcome, type World } from "./world.ts";
@@ -67,7 +68,7 @@ export class Uploader {
 
   async createWithSmallParts(partBytes = SMALL_PART_BYTES): Promise<void> {
     await must(this.create());
-    await env.DB.prepare("update uploads set part_bytes = ? where file_id = ?").bind(partBytes, this.id).run();
+    await DB.prepare("update uploads set part_bytes = ? where file_id = ?").bind(partBytes, this.id).run();
   }
 
   head(bindings?: ProxiedBindings): Promise<Outcome<Answer>> {
@@ -122,7 +123,7 @@ export class Uploader {
   }
 
   async savedOffset(): Promise<number> {
-    const row = await env.DB.prepare("select offset_bytes from uploads where file_id = ?").bind(this.id).first();
+    const row = await DB.prepare("select offset_bytes from uploads where file_id = ?").bind(this.id).first();
     return Number(row?.offset_bytes);
   }
 

@@ -1,7 +1,7 @@
-import { env } from "cloudflare:workers";
 import { afterEach, expect } from "vitest";
 import type { Reply } from "../../src/platform/sender.ts";
 import type { Team } from "./client.ts";
+import { DB } from "./databases.ts";
 import { MINUTE, SECOND } from "./time.ts";
 import { type Post, World } from "./world.ts";
 
@@ -19,7 +19,7 @@ const createdTeams: Team[] = [];
 afterEach(async () => {
   for (const { teamId } of createdTeams.splice(0)) {
     const tables = ["deliveries", "webhooks", "events", "api_keys"];
-    await env.DB.batch(tables.map((name) => env.DB.prepare(`delete from ${name} where team_id = ?`).bind(teamId)));
+    await DB.batch(tables.map((name) => DB.prepare(`delete from ${name} where team_id = ?`).bind(teamId)));
   }
 });
 
@@ -50,13 +50,13 @@ export async function createEvent(team: Team): Promise<void> {
 export async function copyEvent(world: World, { teamId }: Team, hooks: Hook[], count: number): Promise<void> {
   const ids = JSON.stringify(hooks.map(({ _id }) => _id));
   const newest = "(select max(seq) from events where team_id = ?1)";
-  await env.DB.batch([
-    env.DB.prepare(
+  await DB.batch([
+    DB.prepare(
       `insert into deliveries (webhook_id, seq, team_id, type, status, due_at, created_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?2)
        select value, ${newest} + i, ?1, 'apikey.created', 'pending', ?4, ?4 from n, json_each(?3)`,
     ).bind(teamId, count, ids, world.system.now()),
-    env.DB.prepare(
+    DB.prepare(
       `insert into events with recursive n(i) as (select 1 union all select i + 1 from n where i < ?2)
        select team_id, seq + i, 'apikey.created', created_at, actor, subject_id, subject_version, data, position + i
        from n, (select * from events where team_id = ?1 order by seq desc limit 1)`,
@@ -66,7 +66,7 @@ export async function copyEvent(world: World, { teamId }: Team, hooks: Hook[], c
 
 /** Counts the deliveries of a webhook by status. */
 export async function statusesOf({ _id }: Hook): Promise<Record<string, number>> {
-  const { results } = await env.DB.prepare(
+  const { results } = await DB.prepare(
     "select status, count(*) as count from deliveries where webhook_id = ? group by 1",
   )
     .bind(_id)
@@ -86,7 +86,7 @@ export const idOf = (post: Post) => post.headers["webhook-id"];
 
 /** When the next attempt is possible. Null once every delivery has ended. */
 async function firstDue(teamId: string): Promise<number | null> {
-  return env.DB.prepare(
+  return DB.prepare(
     `select min(max(d.due_at, coalesce(w.resume_at, 0), coalesce(w.lease_ends_at, 0))) as due from deliveries d
      left join webhooks w on w.id = d.webhook_id and w.status = 'enabled' where d.team_id = ?`,
   )

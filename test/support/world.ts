@@ -7,7 +7,7 @@ import { type FileJob, type Job, jobMessages, type WebhookJob } from "../../src/
 import { RUN_LIMITS } from "../../src/domain/recovery/budget.ts";
 import { type Recovered, recover } from "../../src/domain/recovery/recovery.ts";
 import { STALL_CHECK_MILLISECONDS } from "../../src/domain/uploads/appending.ts";
-import { createDb } from "../../src/platform/db.ts";
+import { createDb, NO_DB } from "../../src/platform/db.ts";
 import { receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
 import type { Secrets } from "../../src/platform/secrets.ts";
@@ -16,6 +16,7 @@ import { realSystem, type System } from "../../src/platform/system.ts";
 import { type Multipart, ProxiedBindings } from "./bindings.ts";
 import { sha256 } from "./bytes.ts";
 import { type Answer, type CallOptions, createCall, form, foundTeam, type Team } from "./client.ts";
+import { ALL_DATABASES, DATABASES, DB, nextDatabase } from "./databases.ts";
 import { ACCEPTED_REPLY, type Change, type Deps, readDeps, withBindings } from "./deps.ts";
 import { eventLogQueries, expectDelivered, expectOneEventPerChange, hasEnded, isHidden } from "./event-log.ts";
 import { OPERATOR } from "./harness.ts";
@@ -33,16 +34,19 @@ export const AFTER_PERMANENT_FAILURE = [500, "internal"] as const;
 // One app and one Drizzle for all invocations, as in an isolate, because building routes and SQL takes longer than a request.
 const dependencies = new WeakMap<object, Deps>();
 const app = createApp((_, ctx) => dependencies.get(ctx) as Deps);
-const currentDatabase = new AsyncLocalStorage<D1Database>();
-const sharedDb = createDb({
-  prepare: (sql: string) => database().prepare(sql),
-  batch: (statements: D1PreparedStatement[]) => database().batch(statements),
-} as D1Database);
+const currentDatabases = new AsyncLocalStorage<D1Database[]>();
+const sharedDatabases = new Map(
+  ALL_DATABASES.map((_, number) => {
+    const prepare = (sql: string) => current(number).prepare(sql);
+    const batch = (statements: D1PreparedStatement[]) => current(number).batch(statements);
+    return [number, createDb({ prepare, batch } as D1Database, number)];
+  }),
+);
 
-function database(): D1Database {
-  const current = currentDatabase.getStore();
-  if (!current) throw new Error("A query outside of an invocation.");
-  return current;
+function current(number: number): D1Database {
+  const database = currentDatabases.getStore()?.[number];
+  if (!database) throw new Error("A query outside of an invocation.");
+  return database;
 }
 
 /** The result of an invocation, or "dead" if the invocation died. */
@@ -97,6 +101,10 @@ export async function must<T>(outcome: Promise<Outcome<T>>): Promise<T> {
 }
 
 export class World {
+  /** The database of its teams. Each world has another one than the world before. */
+  readonly database = nextDatabase();
+  /** The databases that have teams of this world. */
+  readonly databases = new Set<number>();
   readonly #startedAt = realSystem.now();
   /** How far the world's clock is ahead. It does not run, so that the duration of a test does not matter. */
   aheadMilliseconds = 0;
@@ -148,7 +156,7 @@ export class World {
     },
   } as unknown as Queue;
 
-  /** Returns the dependencies of one invocation. `after` gets the promises of `waitUntil`. */
+  /** Returns the dependencies of one invocation in the world's own database. `after` gets the promises of `waitUntil`. */
   deps(bindings = new ProxiedBindings(), after: (work: Promise<unknown>) => void = () => undefined): Deps {
     bindings.multiparts = this.multiparts;
     bindings.now = this.system.now;
@@ -168,9 +176,9 @@ export class World {
         return { ...ACCEPTED_REPLY, ...(await this.answer(post)) };
       },
     };
-    const { DB, BUCKET } = env;
     const queues = { JOBS: this.queue as Queue, WEBHOOKS: this.webhookQueue };
-    return { ...withBindings(deps, bindings.wrap({ DB, BUCKET, ...queues })), sender };
+    const bound = withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues }));
+    return { ...bound, db: bound.databases.get(this.database) as Deps["db"], sender };
   }
 
   /** Sends one request, and awaits the work that continues after its response. */
@@ -200,8 +208,9 @@ export class World {
     after: ((work: Promise<unknown>) => void) | undefined,
     work: (deps: Deps) => Promise<T>,
   ): Promise<Outcome<T>> {
-    const deps = { ...this.deps(bindings, after), db: sharedDb };
-    const result = currentDatabase.run(bindings.database(env.DB), () => work(deps));
+    const deps = { ...this.deps(bindings, after), databases: sharedDatabases, db: NO_DB };
+    const databases = ALL_DATABASES.map((database) => bindings.database(database));
+    const result = currentDatabases.run(databases, () => work(deps));
     return Promise.race([result, bindings.death]);
   }
 
@@ -209,9 +218,10 @@ export class World {
   readonly call = (method: string, path: string, options?: CallOptions): Promise<Answer> =>
     must(this.ask(method, path, options));
 
-  /** Creates a team. Its key has been used, so that no later request stores that. */
-  async newTeam(): Promise<Team> {
-    const team = await foundTeam(this.call, OPERATOR);
+  /** Creates a team, by default in the world's own database. Its key has been used, so that no later request stores that. */
+  async newTeam(database = this.database): Promise<Team> {
+    const team = await foundTeam(this.call, OPERATOR, database);
+    this.databases.add(database);
     expect((await team.call("GET", "/docs/v1/usage")).status).toBe(200);
     return team;
   }
@@ -242,11 +252,11 @@ export class World {
     // A file that is being received has no facts about its bytes. The events of a hidden file are incomplete.
     const unknown = state === "receiving" ? ", size_bytes = null, sha256 = null, etag = null" : "";
     const hasNoEvents = state === "receiving" || state === "deleting";
-    await env.DB.batch([
-      env.DB.prepare(
+    await DB.batch([
+      DB.prepare(
         `update files set status = ?1, due_at = ?2, lease_ends_at = iif(?1 = 'processing', ?2, null)${unknown} where id = ?3`,
       ).bind(state, this.system.now() + dueInMilliseconds, id),
-      env.DB.prepare("delete from events where subject_id = ? and ?").bind(id, Number(hasNoEvents)),
+      DB.prepare("delete from events where subject_id = ? and ?").bind(id, Number(hasNoEvents)),
     ]);
   }
 
@@ -306,8 +316,22 @@ export class World {
     }
   }
 
+  /** Runs the recovery job in each database that has teams of this world, or in all if it has no team. @returns the sums of the counts */
   async recover(bindings = new ProxiedBindings(), limits = RUN_LIMITS): Promise<Outcome<Recovered>> {
-    return this.#invoke(bindings, undefined, (deps) => recover(deps, limits));
+    const sums: Record<string, number> = {};
+    for (const database of this.databases.size > 0 ? this.databases : sharedDatabases.keys()) {
+      const counts = await this.recoverIn(database, bindings, limits);
+      if (counts === "dead") return "dead";
+      for (const [name, count] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + count;
+    }
+    return sums as Recovered;
+  }
+
+  /** Runs the recovery job in one database. */
+  recoverIn(database: number, bindings = new ProxiedBindings(), limits = RUN_LIMITS): Promise<Outcome<Recovered>> {
+    return this.#invoke(bindings, undefined, (deps) =>
+      recover({ ...deps, db: deps.databases.get(database) as Deps["db"] }, limits),
+    );
   }
 
   /** Lets days pass without faults, and runs the recovery job until nothing is unfinished. */
@@ -346,7 +370,7 @@ export interface Row {
 const UNFINISHED_STATES = ["receiving", "pending", "processing", "deleting"];
 
 export async function rowsOf(teamId: string): Promise<Row[]> {
-  const { results } = await env.DB.prepare("select * from files where team_id = ? order by id").bind(teamId).all<Row>();
+  const { results } = await DB.prepare("select * from files where team_id = ? order by id").bind(teamId).all<Row>();
   return results;
 }
 
@@ -354,7 +378,7 @@ async function hasUnfinished(teamIds: string[]): Promise<boolean> {
   for (let i = 0; i < teamIds.length; i += 90) {
     const batch = teamIds.slice(i, i + 90);
     const teams = `team_id in (${batch.map((_, at) => `?${at + 1}`).join()})`;
-    const row = await env.DB.prepare(
+    const row = await DB.prepare(
       `select 1 from files where ${teams} and status in ('${UNFINISHED_STATES.join("','")}')
        union all select 1 from uploads where ${teams}
        union all select 1 from teams where ${teams.replace("team_id", "id")} and status = 'deleting'
@@ -393,13 +417,13 @@ export async function expectSound(
 ): Promise<Row[]> {
   // List the objects first, because a row is always inserted before its object.
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
-  const of = (sql: string) => env.DB.prepare(sql).bind(teamId);
+  const of = (sql: string) => DB.prepare(sql).bind(teamId);
   const [rows, uploads, parts, [usage], ...eventLog] = (
-    await env.DB.batch<Record<string, unknown>>([
+    await DB.batch<Record<string, unknown>>([
       of("select * from files where team_id = ? order by id"),
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
       // A part has no team, but its upload has one.
-      env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
+      DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
       of(`select files, bytes, public_bytes, links - (select count(*) from links where team_id = teams.id) as extra_links
         from teams where id = ?`),
       ...eventLogQueries(teamId),
@@ -466,10 +490,10 @@ export async function expectSettled(
 /** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
 export async function expectErased(teamId: string, world: World): Promise<void> {
   const tables = "api_keys deliveries events file_tags files links uploads users webhooks".split(" ");
-  const [team, parts, ...others] = await env.DB.batch([
-    env.DB.prepare("select * from teams where id = ?").bind(teamId),
-    env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
-    ...tables.map((table) => env.DB.prepare(`select * from ${table} where team_id = ?`).bind(teamId)),
+  const [team, parts, ...others] = await DB.batch([
+    DB.prepare("select * from teams where id = ?").bind(teamId),
+    DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
+    ...tables.map((table) => DB.prepare(`select * from ${table} where team_id = ?`).bind(teamId)),
   ]);
   expect(team?.results, "the team").toEqual([]);
   expect(parts?.results, "parts without an upload").toEqual([]);

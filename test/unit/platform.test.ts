@@ -17,6 +17,7 @@ import { createSender, type Reply } from "../../src/platform/sender.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { randomAddress } from "../support/client.ts";
+import { DATABASES } from "../support/databases.ts";
 import { sink, withBindings } from "../support/deps.ts";
 import { newTeam, type Team } from "../support/harness.ts";
 import { Permits, startLimited } from "../support/limits.ts";
@@ -25,7 +26,9 @@ import { MINUTE } from "../support/time.ts";
 
 /* The code between the domain and the bindings (D1, R2, the limiter), in cases that no test over HTTP can cause. */
 
-const deps = { db: createDb(env.DB), system: realSystem };
+const deps = { db: createDb(env.DB, 0), system: realSystem };
+/** Teams of this file are in the database of `deps`, if they read it directly. */
+const newTeamHere = () => newTeam(undefined, 0);
 
 async function newUser(team: Team): Promise<string> {
   const json = { email: `${crypto.randomUUID()}@example.com`, password: "correct horse battery" };
@@ -43,7 +46,7 @@ describe("A prepared query", () => {
   const byId = preparedQuery(build);
 
   test("is built once, and each use has its own values", async () => {
-    const [one, another] = [await newTeam(), await newTeam()];
+    const [one, another] = [await newTeamHere(), await newTeamHere()];
     const [first, second] = [await newUser(one), await newUser(another)];
     const bound = [
       byId({ id: first, teamId: one.teamId }),
@@ -55,9 +58,9 @@ describe("A prepared query", () => {
   });
 
   test("is built again for another database", async () => {
-    const team = await newTeam();
+    const team = await newTeamHere();
     const id = await newUser(team);
-    const other = { ...deps, db: createDb(env.DB) };
+    const other = { ...deps, db: createDb(env.DB, 0) };
     const before = build.mock.calls.length;
     for (const database of [other, other]) {
       expect(await read(database, [byId({ id, teamId: team.teamId })])).toEqual([[{ id, version: 0 }]]);
@@ -70,7 +73,7 @@ describe("A prepared query", () => {
   });
 
   test("reports a unique violation as such, and its batch is rolled back", async () => {
-    const team = await newTeam();
+    const team = await newTeamHere();
     const id = await newUser(team);
     const rename = preparedQuery((db, param: Param<{ id: string }>) =>
       db
@@ -93,6 +96,7 @@ describe("A read for a caller", () => {
     access: "users:read",
     graceMilliseconds: 0,
     tokenHash: fingerprint(team.token),
+    database: 0,
   });
   const ids = async (team: Team, condition?: SQL) => {
     const actors: string[] = [];
@@ -109,7 +113,7 @@ describe("A read for a caller", () => {
   };
 
   test("is limited to the team of the caller's token", async () => {
-    const [team, other] = [await newTeam(), await newTeam()];
+    const [team, other] = [await newTeamHere(), await newTeamHere()];
     const id = await newUser(other);
     const own = await newUser(team);
     expect(await ids(other, eq(users.id, id))).toEqual([{ id }]);
@@ -249,7 +253,7 @@ test("the binding allows a token 6,000 requests in each minute of the clock", as
 test("the requests of one isolate share a permit", async () => {
   const bindings = { ...env, TOKEN_LIMIT: permits, CLIENT_IP_LIMIT: new Permits(PERMITS) };
   const newCaller = async () => {
-    const headers = { Authorization: `Bearer ${newToken(realSystem, false)}` };
+    const headers = { Authorization: `Bearer ${newToken(realSystem, false, 0)}` };
     const request = new Request("https://stowage.test/docs/v1/usage", { headers });
     return () => worker.fetch(request, bindings, createExecutionContext());
   };
@@ -316,7 +320,7 @@ test("a limit whose binding fails allows requests, and logs it", async () => {
 
 test("a flood of made-up tokens costs a round trip each until its client IP is blocked, and then none", async () => {
   const proxied = new ProxiedBindings();
-  const bound = proxied.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink });
+  const bound = proxied.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
   const { call } = startLimited({ CLIENT_IP_LIMIT: PERMITS }, (deps) => withBindings(deps, bound));
   const address = randomAddress();
   const send = async (token: string) => (await call("GET", "/docs/v1/usage", { token, address })).status;
@@ -324,7 +328,7 @@ test("a flood of made-up tokens costs a round trip each until its client IP is b
   expect(await send(token)).toBe(200);
   const before = proxied.effects.trips;
   const statuses = [];
-  for (let i = 0; i < 100; i++) statuses.push(await send(newToken(realSystem, false)));
+  for (let i = 0; i < 100; i++) statuses.push(await send(newToken(realSystem, false, 0)));
   expect(statuses).toEqual([...Array(PERMITS).fill(401), ...Array(100 - PERMITS).fill(429)]);
   // The request that exceeded the limit also asked the database.
   expect(proxied.effects.trips - before).toBe(PERMITS + 1);

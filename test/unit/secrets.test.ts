@@ -3,7 +3,15 @@ import { createHmac, hkdfSync, scryptSync } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { HashQueue, MAX_WAITING_HASHES, MAX_WAITING_HASHES_PER_TEAM } from "../../src/platform/hash-queue.ts";
 import { DecryptionError, fingerprint, loadSecrets, sameSecret } from "../../src/platform/secrets.ts";
-import { isTokenShaped, newId, newToken, newUuid, realSystem, type System } from "../../src/platform/system.ts";
+import {
+  databaseOf,
+  isTokenShaped,
+  newId,
+  newToken,
+  newUuid,
+  realSystem,
+  type System,
+} from "../../src/platform/system.ts";
 
 const master = (fill: string) => btoa(fill.repeat(32));
 const load = (...keys: string[]) => loadSecrets(keys.join(","), realSystem);
@@ -301,21 +309,43 @@ describe("The hash queue", () => {
 describe("An id", () => {
   test("has 24 lower-case hex characters, now and in the far future", () => {
     for (const now of [0, 1, Date.now(), 2 ** 47, 2 ** 48 - 1])
-      expect(newId(fixedSystem(now))).toMatch(/^[0-9a-f]{24}$/);
-    expect(newId(realSystem)).toMatch(/^[0-9a-f]{24}$/);
+      expect(newId(fixedSystem(now), 0)).toMatch(/^[0-9a-f]{24}$/);
+    expect(newId(realSystem, 999)).toMatch(/^[0-9a-f]{24}$/);
   });
 
   test("sorts by its creation time", () => {
     const times = [0, 1, 255, 256, 65_535, 65_536, 2 ** 32, Date.now(), Date.now() + 1, 2 ** 47];
     // The later the id, the smaller its random part, which must not affect the order.
-    const ids = times.map((now, i) => newId(fixedSystem(now, (count) => new Uint8Array(count).fill(255 - i))));
+    const ids = times.map((now, i) =>
+      newId(
+        fixedSystem(now, (count) => new Uint8Array(count).fill(255 - i)),
+        0,
+      ),
+    );
     expect([...ids].sort()).toEqual(ids);
   });
 
   test("is unique among 20,000 of one millisecond", () => {
     const now = Date.now();
-    const ids = Array.from({ length: 20_000 }, () => newId({ ...realSystem, now: () => now }));
+    const ids = Array.from({ length: 20_000 }, () => newId({ ...realSystem, now: () => now }, 1));
     expect(new Set(ids).size).toBe(20_000);
+  });
+});
+
+describe("The number of a database", () => {
+  const NUMBERS = [0, 1, 9, 10, 61, 62, 255, 256, 999];
+
+  test("is in each id and token, which name it again", () => {
+    for (const number of NUMBERS) {
+      expect(databaseOf(newId(realSystem, number))).toBe(number);
+      for (const isPublic of [false, true]) expect(databaseOf(newToken(realSystem, isPublic, number))).toBe(number);
+    }
+  });
+
+  test("is the last three digits of an id, and two big-endian characters before the checksum of a token", () => {
+    expect(newId(realSystem, 999).slice(-3)).toBe("3e7");
+    expect(newToken(realSystem, false, 999).slice(-8, -6)).toBe("G7");
+    expect(newToken(realSystem, false, 61).slice(-8, -6)).toBe("0z");
   });
 });
 
@@ -333,28 +363,28 @@ describe("A UUID", () => {
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 describe("A new token", () => {
-  test("consists of its prefix, 32 random characters, and 6 of checksum", () => {
-    expect(newToken(realSystem, false)).toMatch(/^stow_sk_[0-9A-Za-z]{38}$/);
-    expect(newToken(realSystem, true)).toMatch(/^stow_pk_[0-9A-Za-z]{38}$/);
-    for (let i = 0; i < 500; i++) expect(isTokenShaped(newToken(realSystem, i % 2 === 0))).toBe(true);
+  test("consists of its prefix, 32 random characters, 2 for its database, and 6 of checksum", () => {
+    expect(newToken(realSystem, false, 0)).toMatch(/^stow_sk_[0-9A-Za-z]{40}$/);
+    expect(newToken(realSystem, true, 0)).toMatch(/^stow_pk_[0-9A-Za-z]{40}$/);
+    for (let i = 0; i < 500; i++) expect(isTokenShaped(newToken(realSystem, i % 2 === 0, 0))).toBe(true);
   });
 
   test("ends in the CRC-32 of the preceding characters, in base 62", () => {
     // An independent implementation of CRC-32.
-    const zeros = newToken(fixedSystem(0), false);
-    expect(zeros.slice(0, 40)).toBe(`stow_sk_${"0".repeat(32)}`);
+    const zeros = newToken(fixedSystem(0), false, 0);
+    expect(zeros.slice(0, 42)).toBe(`stow_sk_${"0".repeat(34)}`);
     let crc = 0xffffffff;
-    for (const c of zeros.slice(0, 40)) {
+    for (const c of zeros.slice(0, 42)) {
       crc ^= c.charCodeAt(0);
       for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
     }
-    const value = [...zeros.slice(40)].reduce((sum, c) => sum * 62 + BASE62.indexOf(c), 0);
+    const value = [...zeros.slice(42)].reduce((sum, c) => sum * 62 + BASE62.indexOf(c), 0);
     expect(value).toBe((crc ^ 0xffffffff) >>> 0);
   });
 
   test("is invalid with any one character changed", () => {
     for (const isPublic of [false, true]) {
-      const token = newToken(realSystem, isPublic);
+      const token = newToken(realSystem, isPublic, 0);
       for (let i = 0; i < token.length; i++) {
         for (const c of `${BASE62}_-. `) {
           if (c === token[i]) continue;
@@ -367,7 +397,7 @@ describe("A new token", () => {
 
   test("is invalid with two adjacent characters swapped", () => {
     for (let n = 0; n < 50; n++) {
-      const token = newToken(realSystem, false);
+      const token = newToken(realSystem, false, 0);
       for (let i = 0; i + 1 < token.length; i++) {
         const [a = "", b = ""] = token.slice(i, i + 2);
         if (a === b) continue;
@@ -377,7 +407,7 @@ describe("A new token", () => {
   });
 
   test("is invalid with a character removed, doubled or added", () => {
-    const token = newToken(realSystem, false);
+    const token = newToken(realSystem, false, 0);
     for (let i = 0; i < token.length; i++) {
       expect(isTokenShaped(token.slice(0, i) + token.slice(i + 1))).toBe(false);
       expect(isTokenShaped(token.slice(0, i) + token[i] + token.slice(i))).toBe(false);
@@ -400,7 +430,7 @@ describe("A new token", () => {
     for (let byte = 0; byte < 256; byte++) {
       let calls = 0;
       const system = fixedSystem(0, (count) => new Uint8Array(count).fill(calls++ === 0 ? byte : 0));
-      const drawn = newToken(system, false).slice(8, 40);
+      const drawn = newToken(system, false, 0).slice(8, 40);
       if (byte < 248) counts.set(drawn, (counts.get(drawn) ?? 0) + 1);
       else expect([drawn, calls]).toEqual(["0".repeat(32), 2]);
     }

@@ -65,11 +65,16 @@ export function addTeamCommands(program: Command, defineForAll: Define): void {
         printTeam(context, team);
     },
   );
-  define<Quotas>(
-    withQuotas(teams.command("create").argument("<name>", "name of the team and of its first key")),
+  define<Quotas & { database?: number }>(
+    withQuotas(teams.command("create").argument("<name>", "name of the team and of its first key")).option(
+      "--database <n>",
+      "number of the database that it lives in (default: the one with the most room)",
+      parseCount,
+    ),
     { summary: "Create a team and show its first API key once" },
-    async (context, [name = ""], quotas) => {
-      const { team, apiKey } = await context.stowage.teams.create({ name, ...quotasOf(quotas) }, context.call);
+    async (context, [name = ""], { database, ...quotas }) => {
+      const input = { name, database, ...quotasOf(quotas) };
+      const { team, apiKey } = await context.stowage.teams.create(input, context.call);
       context.results.printRecord({ ...team, key: apiKey.key });
     },
   );

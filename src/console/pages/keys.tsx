@@ -12,14 +12,14 @@ import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
-import { href, query } from "../router.ts";
+import { query } from "../router.ts";
 import { can, client, session } from "../session.ts";
 import { useList } from "../store.ts";
 import { accessOf, EditKey, NewKey, RotateKey } from "./key-forms.tsx";
 
 const SOON_MILLISECONDS = 7 * 86_400_000;
 
-/** The team's keys. The operator sees the keys of all teams, or of the team in the URL. */
+/** The team's keys. The operator sees those of the team in the URL. */
 export function Keys() {
   const isOperator = session.value?.team === null;
   const teamId = (isOperator && query.value.get("team")) || undefined;
@@ -33,7 +33,23 @@ export function Keys() {
     <Page title="Keys" actions={create} call={{ path: "/auth/v1/apikeys", query: { teamId } }}>
       <MissingScopes scopes={["keys:write"]} />
       {isOperator && <Filters names={["team"]} search={<SearchField name="team" label="Team ID" />} />}
-      <KeyList teamId={teamId} isCreating={isCreating} onCreate={setCreating} />
+      {isOperator && !teamId ? (
+        <>
+          <Empty title="Choose a team">
+            <p>Enter a team ID to see its keys, or open the team.</p>
+          </Empty>
+          {isCreating && (
+            <NewKey
+              teamId={undefined}
+              isOperator={true}
+              onCreated={() => undefined}
+              onClose={() => setCreating(false)}
+            />
+          )}
+        </>
+      ) : (
+        <KeyList teamId={teamId} isCreating={isCreating} onCreate={setCreating} />
+      )}
     </Page>
   );
 }
@@ -80,7 +96,7 @@ export function KeyList({ teamId, isCreating, onCreate }: KeyListProps) {
           label="Keys"
           rows={keys.items}
           keyOf={({ id }) => id}
-          columns={columnsFor(isOperator, teamId)}
+          columns={columnsFor(isOperator)}
           menu={(apiKey) =>
             can("keys:write") && (
               <Menu
@@ -113,24 +129,16 @@ function Expiry({ at }: { at: string }) {
   );
 }
 
-const columnsFor = (isOperator: boolean, teamId: string | undefined): Column<ApiKey>[] => [
+const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
   {
     id: "name",
-    label: isOperator && !teamId ? "Name and team" : "Name",
+    label: "Name",
     width: "minmax(0, 2.6fr)",
-    cell: ({ name, key, teamId: owner }) => (
+    cell: ({ name, key }) => (
       <div class="two-lines">
         <bdi title={name}>{name}</bdi>
         <span class="quiet">
           <code>{mask(key)}</code>
-          {isOperator && !teamId && (
-            <>
-              {" · "}
-              <a href={href(`/teams/${owner}`)}>
-                <code>{owner}</code>
-              </a>
-            </>
-          )}
         </span>
       </div>
     ),

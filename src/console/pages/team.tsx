@@ -23,7 +23,7 @@ export function TeamPage({ id }: { id: string }) {
   const [dialog, setDialog] = useState<"edit" | "key" | null>(null);
   if (!team || isMissing(error))
     return <Unloaded noun="Team" of={loaded} back={<a href={href("/teams")}>Back to teams</a>} />;
-  const { name, status, usage, maxBytes, maxFiles, createdAt } = team;
+  const { name, status, usage, maxBytes, maxFiles, database, createdAt } = team;
   return (
     <Page
       title={name}
@@ -51,6 +51,7 @@ export function TeamPage({ id }: { id: string }) {
           Status: <TeamStatus status={status} />,
           Storage: <Used used={usage.bytes} limit={maxBytes} format={formatBytes} />,
           Files: <Used used={usage.files} limit={maxFiles} format={formatCount} />,
+          Database: String(database),
           "Team ID": <Copyable text={id} label="team ID" />,
           Created: <Time at={createdAt} />,
         }}

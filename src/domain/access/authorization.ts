@@ -4,7 +4,7 @@ import { AppError, type Code } from "../../errors.ts";
 import { type BoundQuery, type Db, hasRow, type Param, preparedQuery, type Query, read } from "../../platform/db.ts";
 import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { fingerprint, sameSecret } from "../../platform/secrets.ts";
-import { isTokenShaped } from "../../platform/system.ts";
+import { databaseOf, isTokenShaped } from "../../platform/system.ts";
 import type { Actor, Operator, TeamActor } from "./actor.ts";
 import { ALL_SCOPES, lacking, maskOfRole, SCOPES, type Scope } from "./scopes.ts";
 
@@ -52,9 +52,11 @@ export interface Credential<A extends Access = Access> {
   readonly graceMilliseconds: number;
   /** SHA-256 of the token in hex. Null for the operator token, which needs no database. */
   readonly tokenHash: string | null;
+  /** The number of the token's database. Null for the operator token. */
+  readonly database: number | null;
 }
 
-/** @throws `token_missing`, or `token_invalid` if the token can't be valid */
+/** @throws `token_missing`, or `token_invalid` if the token can't be valid, such as one of a database that isn't bound */
 export function readCredential<A extends Access>(
   deps: Deps,
   token: string | undefined,
@@ -62,10 +64,14 @@ export function readCredential<A extends Access>(
   graceMilliseconds = 0,
 ): Credential<A> {
   if (!token) throw new AppError("token_missing");
-  if (isTokenShaped(token)) return { access, graceMilliseconds, tokenHash: fingerprint(token) };
+  if (isTokenShaped(token)) {
+    const database = databaseOf(token);
+    if (!deps.databases.has(database)) throw new AppError("token_invalid");
+    return { access, graceMilliseconds, tokenHash: fingerprint(token), database };
+  }
   const { operatorToken } = deps.settings;
   if (operatorToken === null || !sameSecret(token, operatorToken)) throw new AppError("token_invalid");
-  return { access, graceMilliseconds, tokenHash: null };
+  return { access, graceMilliseconds, tokenHash: null, database: null };
 }
 
 /** The parameters of the queries that identify a token. */

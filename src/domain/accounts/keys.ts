@@ -3,6 +3,7 @@ import type { SQLiteUpdateSetSource } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../../platform/db.ts";
+import { isStorageFull } from "../../platform/retry.ts";
 import { apiKeys, isApiKey, isSession, teams } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid, SECOND } from "../../platform/system.ts";
@@ -106,12 +107,12 @@ type KeyFields = Pick<KeyRow, "name" | "teamId" | "kind" | "scopes" | "createdBy
 
 /** Makes a token and the row of its key or session, which holds the token as a hash only. */
 export function newHashedKey(
-  { system }: Deps,
+  { system, db }: Deps,
   { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt">>,
 ): { token: string; row: KeyRow } {
-  const token = newToken(system, fields.kind === "public");
+  const token = newToken(system, fields.kind === "public", db.number);
   const row: KeyRow = {
-    id: newId(system),
+    id: newId(system, db.number),
     uuid: newUuid(system),
     limits: null,
     ...fields,
@@ -274,24 +275,10 @@ export async function createKey(
 
 type KeyAccess = "keys:read or operator";
 
-/** Reads keys of the caller's team. The operator reads those of the named team, or of all teams if none is named. */
-async function readKeys<T>(
-  deps: Deps,
-  credential: Credential<KeyAccess>,
-  rows: (isOfTeam: SQL | undefined) => Query<T>,
-  namedTeam?: string,
-): Promise<{ actor: Actor; rows: T }> {
-  if (credential.tokenHash === null && namedTeam === undefined) {
-    const actor = await authorize(deps, credential);
-    const [found] = await read(deps, [rows(undefined)]);
-    return { actor, rows: found };
-  }
-  return authorizeRead(deps, credential, (team) => rows(eq(apiKeys.teamId, team)), namedTeam);
-}
-
 /**
  * Lists API keys with masked tokens, newest first.
- * @throws `forbidden` if a team key names a team; `invalid_input` for a cursor of another list
+ * @throws `forbidden` if a team key names a team; `invalid_input` for a cursor of another list, or if the operator names no
+ *   team
  */
 export async function listKeys(
   deps: Deps,
@@ -299,43 +286,64 @@ export async function listKeys(
   { teamId, ...request }: PageRequest & { teamId?: string | undefined },
 ): Promise<Page<ApiKey>> {
   await refuseNamedTeam(deps, credential, teamId);
+  if (credential.tokenHash === null && teamId === undefined) {
+    throw invalidField("teamId", "Required: name the team whose keys to list.");
+  }
   const list = listName("keys", { teamId });
   const page = pageById(list, apiKeys.id, "newest first", request);
-  const keys = (isOfTeam: SQL | undefined) =>
+  const keys = (team: SQL<string | null>) =>
     deps.db
       .select()
       .from(apiKeys)
-      .where(and(isOfTeam, isApiKey, page.where))
+      .where(and(eq(apiKeys.teamId, team), isApiKey, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset);
-  const { rows } = await readKeys(deps, credential, keys, teamId);
+  const { rows } = await authorizeRead(deps, credential, keys, teamId);
   const { items, next } = cutPage(list, request, rows);
   return { items: items.map((row) => viewKey(row, masked(tokenOf(deps, row)))), next };
 }
 
+/** Reads a key of the caller's team. The operator reads that of any team. */
+async function readKey<T>(
+  deps: Deps,
+  credential: Credential<KeyAccess>,
+  select: (isOfTeam: SQL | undefined) => Query<T>,
+): Promise<{ actor: Actor; rows: T }> {
+  if (credential.tokenHash !== null) {
+    return authorizeRead(deps, credential, (team) => select(eq(apiKeys.teamId, team)));
+  }
+  const actor = await authorize(deps, credential);
+  const [rows] = await read(deps, [select(undefined)]);
+  return { actor, rows };
+}
+
 /**
- * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first.
+ * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first. A full database can't
+ * record it, so there the token stays masked.
  * @throws `not_found`
  */
 export async function fetchKey(deps: Deps, credential: Credential<KeyAccess>, id: string): Promise<ApiKey> {
-  const key = (isOfTeam: SQL | undefined) =>
-    deps.db
-      .select()
-      .from(apiKeys)
-      .where(and(isOfTeam, isApiKey, eq(apiKeys.id, id)));
+  const isKey = and(isApiKey, eq(apiKeys.id, id));
+  const select = (isOfTeam: SQL | undefined) => deps.db.select().from(apiKeys).where(and(isOfTeam, isKey));
   const {
     actor,
     rows: [row],
-  } = await readKeys(deps, credential, key);
+  } = await readKey(deps, credential, select);
   if (!row) throw new AppError("not_found");
   const token = tokenOf(deps, row);
   if (token === "" || !maySeeToken(actor, row)) return viewKey(row, masked(token));
   const data = sql`${JSON.stringify({ _id: id })}`;
   const event = newEventFrom(deps, "apikey.revealed", actor, row, { subjectVersion: sql`null`, data }, sql`where true`);
   // A retry may record one reading twice, which is better than none.
-  await writeWithEvent(deps, event, [], { isIdempotent: true });
-  return viewKey(row, token);
+  const isRecorded = await writeWithEvent(deps, event, [], { isIdempotent: true }).then(
+    () => true,
+    (error) => {
+      if (!isStorageFull(error)) throw error;
+      return false;
+    },
+  );
+  return viewKey(row, isRecorded ? token : masked(token));
 }
 
 /* Changes */

@@ -15,6 +15,7 @@ import {
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
+import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitFailedLogins } from "../access/login-limits.ts";
 import { rehashPassword, verifyPassword } from "../access/passwords.ts";
 import { maskOf, ROLES } from "../access/scopes.ts";
@@ -51,9 +52,14 @@ export interface Login {
  * Authentication Cheat Sheet).
  * @throws `login_failed`, `rate_limited`, and `team_suspended` if everything else is correct
  */
-export async function logIn(deps: Deps, login: Login): Promise<ApiKey> {
+export async function logIn(given: Deps, login: Login): Promise<ApiKey> {
   const account = `${login.teamId}/${emailKey(login.email)}`;
-  return limitFailedLogins(deps, { account, clientIp: login.clientIp }, async () => {
+  return limitFailedLogins(given, { account, clientIp: login.clientIp }, async () => {
+    const deps = inDatabase(given, databaseOf(login.teamId));
+    if (!deps) {
+      await verifyPassword(given, null, login.password, null);
+      throw new AppError("login_failed");
+    }
     // If the stored hash changed in the meantime, retry once: another login may have rehashed the password.
     const key = (await attemptLogIn(deps, login)) ?? (await attemptLogIn(deps, login));
     if (!key) throw new AppError("login_failed");

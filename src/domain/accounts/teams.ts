@@ -1,7 +1,8 @@
 import { and, eq, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { AppError } from "../../errors.ts";
+import { AppError, invalidField } from "../../errors.ts";
 import { hasRow, type Query, read } from "../../platform/db.ts";
+import { sizeOf } from "../../platform/health.ts";
 import { apiKeys, teams } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import {
@@ -12,6 +13,7 @@ import {
   isExistingTeam,
   teamExists,
 } from "../access/authorization.ts";
+import { inDatabase, inEveryDatabase } from "../access/databases.ts";
 import { type Change, fieldsOf, newEvent, newTeamEvents, writeWithEvent, writeWithEvents } from "../events/events.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../paging.ts";
 import { type ApiKey, makeKey, type NewKey, viewKey } from "./keys.ts";
@@ -29,19 +31,48 @@ export interface NewTeam {
   name: string;
   maxBytes?: number | null | undefined;
   maxFiles?: number | null | undefined;
+  /** The number of the team's database, for ever. By default the one with the most room. */
+  database?: number | undefined;
 }
 
-/** Creates a team and its first key, in one batch. @throws the errors of `makeKey` */
+const isFull = ({ settings }: Deps, bytes: number): boolean => bytes >= settings.maxDatabaseBytes;
+
+const storageFull = (message: string) => new AppError("storage_full", { message });
+
+/** @throws `invalid_input` if the database isn't bound; `storage_full`; `unavailable` */
+async function inNamedDatabase(deps: Deps, number: number): Promise<Deps> {
+  const named = inDatabase(deps, number);
+  if (!named) throw invalidField("database", `Not bound. Use one of ${[...deps.databases.keys()].join(", ")}.`);
+  if (isFull(deps, await sizeOf(named))) throw storageFull(`Database ${number} takes no new teams.`);
+  return named;
+}
+
+/** The database with the most room, of those that respond. @throws `storage_full`, `unavailable` */
+async function inRoomiestDatabase(deps: Deps): Promise<Deps> {
+  const asked = [...deps.databases.values()].map(async (db) => ({ db, bytes: await sizeOf({ ...deps, db }) }));
+  const answers = await Promise.allSettled(asked);
+  const found = answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
+  const [first] = found.filter(({ bytes }) => !isFull(deps, bytes)).sort((a, b) => a.bytes - b.bytes);
+  if (first) return { ...deps, db: first.db };
+  const failed = answers.find((answer) => answer.status === "rejected");
+  throw failed ? failed.reason : storageFull("Every database is full. Add one, or delete teams.");
+}
+
+/**
+ * Creates a team and its first key, in one batch.
+ * @throws the errors of `makeKey`, `storage_full` if no database has room, and `invalid_input` for an unknown one
+ */
 export async function createTeam(
-  deps: Deps,
+  given: Deps,
   operator: Actor,
-  { name, maxBytes = null, maxFiles = null }: NewTeam,
+  { name, maxBytes = null, maxFiles = null, database }: NewTeam,
   keyFields: NewKey = { name, isPublic: false },
 ): Promise<{ team: Team; key: ApiKey }> {
+  const deps = await (database === undefined ? inRoomiestDatabase(given) : inNamedDatabase(given, database));
   const { db, system } = deps;
   const now = system.now();
   const team: Team = {
-    id: newId(system),
+    id: newId(system, db.number),
     name,
     status: "active",
     maxBytes,
@@ -91,7 +122,14 @@ export interface TeamFilters {
   name?: string | undefined;
 }
 
-/** Lists teams, newest first, or by name if `name` is given. @throws `invalid_input` for a cursor of another list */
+const inIdOrder = (a: Team, b: Team): number => (a.id < b.id ? -1 : 1);
+/** As SQLite compares text: by its bytes in UTF-8. */
+const inNameOrder = (a: Team, b: Team): number =>
+  Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)) || inIdOrder(a, b);
+
+/**
+ * Lists the teams of all databases, newest first, or by name if `name` is given. Each database returns its teams up to the
+ * page's end, because only their merge shows which of them are on the page. @throws `invalid_input` for a cursor of another list */
 export async function listTeams(
   deps: Deps,
   credential: Credential<"operator">,
@@ -104,19 +142,23 @@ export async function listTeams(
     name === undefined
       ? pageById(list, teams.id, "newest first", request)
       : pageByName(list, { name: teams.name, id: teams.id }, name, request);
-  const [rows] = await read(deps, [
-    deps.db
-      .select()
-      .from(teams)
-      .where(and(status === undefined ? undefined : eq(teams.status, status), page.where))
-      .orderBy(...page.orderBy)
-      .limit(page.limit)
-      .offset(page.offset),
-  ]);
+  const found = await inEveryDatabase(deps, async (deps) => {
+    const [rows] = await read(deps, [
+      deps.db
+        .select()
+        .from(teams)
+        .where(and(status === undefined ? undefined : eq(teams.status, status), page.where))
+        .orderBy(...page.orderBy)
+        .limit(request.page * request.limit + 1),
+    ]);
+    return rows;
+  });
+  const merged = found.flat().sort(name === undefined ? (a, b) => inIdOrder(b, a) : inNameOrder);
+  const rows = merged.slice((request.page - 1) * request.limit);
   return cutPage(list, request, rows, name === undefined ? undefined : (team) => team.name);
 }
 
-export interface TeamChanges extends Omit<NewTeam, "name"> {
+export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
   name?: string | undefined;
   status?: Exclude<Team["status"], "deleting"> | undefined;
 }

@@ -84,7 +84,7 @@ export async function createUser(
   checkCovered(await authorize(deps, credential), granted);
   const now = system.now();
   const user: User = {
-    id: newId(system),
+    id: newId(system, db.number),
     teamId,
     ...fields,
     emailKey: emailKey(fields.email),

@@ -4,6 +4,7 @@ import { AppError } from "../../errors.ts";
 import type { Query } from "../../platform/db.ts";
 import { events } from "../../platform/event-schema.ts";
 import { authorizeRead, type Credential, refuseNamedTeam } from "../access/authorization.ts";
+import { databaseOf, inEveryDatabase } from "../access/databases.ts";
 import { decodeCursor, encodeCursor, type Page, scan, splitScan } from "../paging.ts";
 import {
   ABOVE_ALL,
@@ -12,7 +13,7 @@ import {
   type EventType,
   eventId,
   isEventId,
-  OPERATOR_LOG,
+  operatorLogOf,
   renderEvent,
   seqOf,
 } from "./events.ts";
@@ -45,30 +46,53 @@ export async function listEvents(
   await refuseNamedTeam(deps, credential, teamId);
   const list = ["events", order, type, subject].filter(Boolean).join("-");
   const last = cursor === undefined ? undefined : decodeCursor(list, cursor).id;
-  const lower = [after, order === "asc" ? last : undefined].map((id) => (id === undefined ? 0 : seqOf(id)));
-  const upper = [before, order === "desc" ? last : undefined].map((id) => (id === undefined ? ABOVE_ALL : seqOf(id)));
+  const lower = [after, order === "asc" ? last : undefined].filter((id) => id !== undefined);
+  const upper = [before, order === "desc" ? last : undefined].filter((id) => id !== undefined);
   const [isMatch, page] = [eventFilter(type, subject), { limit: limit + 1, offset: 0 }];
-  const { rows } = await authorizeRead(
-    deps,
-    credential,
-    (team): Query<ExaminedEvent[]> => {
-      const inRange = deps.db
-        .select()
-        .from(events)
-        .where(and(eq(events.teamId, team), gt(events.seq, Math.max(...lower)), lt(events.seq, Math.min(...upper))))
-        .orderBy((order === "asc" ? asc : desc)(events.seq))
-        .$dynamic();
-      return isMatch ? scan(deps.db, inRange, isMatch, page) : inRange.limit(page.limit);
-    },
-    teamId ?? OPERATOR_LOG,
-  );
+  const readIn = async (deps: Deps, log: string): Promise<ExaminedEvent[]> => {
+    const { rows } = await authorizeRead(
+      deps,
+      credential,
+      (team): Query<ExaminedEvent[]> => {
+        const above = lower.map((id) => (isBehind(log, id) ? seqOf(id) - 1 : seqOf(id)));
+        const below = upper.map((id) => (isBehind(id, log) ? seqOf(id) + 1 : seqOf(id)));
+        const range = [gt(events.seq, Math.max(0, ...above)), lt(events.seq, Math.min(ABOVE_ALL, ...below))];
+        const inRange = deps.db
+          .select()
+          .from(events)
+          .where(and(eq(events.teamId, team), ...range))
+          .orderBy((order === "asc" ? asc : desc)(events.seq))
+          .$dynamic();
+        return isMatch ? scan(deps.db, inRange, isMatch, page) : inRange.limit(page.limit);
+      },
+      log,
+    );
+    return rows;
+  };
+  const isOfOperator = credential.tokenHash === null && teamId === undefined;
+  const rows = isOfOperator
+    ? mergeLogs(await inEveryDatabase(deps, (deps) => readIn(deps, operatorLogOf(deps))), order)
+    : await readIn(deps, teamId ?? operatorLogOf(deps));
   const { matching, end } = splitScan(rows);
   const items = matching.slice(0, limit).map(renderEvent);
-  const lastId = matching.length > limit ? items.at(-1)?._id : end && eventId(end.teamId, end.seq);
+  const lastId = matching.length > limit ? items.at(-1)?._id : end && idOf(end);
   return { items, next: lastId === undefined ? null : encodeCursor(list, lastId) };
 }
 
 type ExaminedEvent = EventRow & { isEnd?: 0 | 1 };
+
+const idOf = ({ teamId, seq }: EventRow): string => eventId(teamId, seq);
+
+/** Whether the second log comes before the first among events with the same number. Only logs of the operator are merged. */
+const isBehind = (log: string, other: string): boolean => databaseOf(log) > databaseOf(other);
+
+/** Merges the logs that the databases keep for the operator. What lies beyond the end of a scan is not known yet. */
+function mergeLogs(logs: ExaminedEvent[][], order: "asc" | "desc"): ExaminedEvent[] {
+  const inOrder = (a: ExaminedEvent, b: ExaminedEvent) => (idOf(a) < idOf(b) === (order === "asc") ? -1 : 1);
+  const merged = logs.flat().sort(inOrder);
+  const end = merged.findIndex(({ isEnd }) => isEnd === 1);
+  return end === -1 ? merged : merged.slice(0, end + 1);
+}
 
 /** The condition of the filters. Undefined without filters: then no event has to be examined. */
 function eventFilter(type: EventType | undefined, subject: string | undefined) {
@@ -97,9 +121,9 @@ export async function fetchEvent(
         .select()
         .from(events)
         .where(and(eq(events.teamId, team), eq(events.seq, seq))),
-    teamId ?? OPERATOR_LOG,
+    teamId ?? operatorLogOf(deps),
   );
   const [row] = rows;
-  if (!row || eventId(row.teamId, row.seq) !== id) throw new AppError("not_found");
+  if (!row || idOf(row) !== id) throw new AppError("not_found");
   return renderEvent(row);
 }

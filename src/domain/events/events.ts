@@ -2,7 +2,9 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Query, type RowsOf, write } from "../../platform/db.ts";
 import { EVENT_TYPES, events, webhooks } from "../../platform/event-schema.ts";
+import { isStorageFull } from "../../platform/retry.ts";
 import { teams, users } from "../../platform/schema.ts";
+import { databaseOf, zeroId } from "../../platform/system.ts";
 import type { Actor } from "../access/authorization.ts";
 import type { WebhookJob } from "../jobs.ts";
 import { enqueueWebhooks, insertDeliveries } from "./deliveries.ts";
@@ -43,10 +45,12 @@ export interface Event {
 }
 
 /**
- * The log of the operator, in place of a team: when teams were created and deleted. It outlives them. No team has this id,
- * because ids begin with a time.
+ * The log of the operator, in place of a team: when the teams of a database were created and deleted. It outlives them. No
+ * team has this id, because ids begin with a time.
  */
-export const OPERATOR_LOG = "0".repeat(24);
+export const operatorLogOf = ({ db }: Pick<Deps, "db">): string => zeroId(db.number);
+
+const isOperatorLog = (teamId: string): boolean => teamId === zeroId(databaseOf(teamId));
 
 const SEQ_DIGITS = 14;
 
@@ -74,7 +78,7 @@ export function renderEvent({
 }: Omit<EventRow, "position">): Event {
   return {
     _id: eventId(teamId, seq),
-    teamId: teamId === OPERATOR_LOG ? subjectId : teamId,
+    teamId: isOperatorLog(teamId) ? subjectId : teamId,
     type,
     createdAt: new Date(createdAt).toISOString(),
     actor: JSON.parse(actor),
@@ -138,6 +142,7 @@ export const fieldsOf = (changes: object): string[] =>
 /** The insert of an event that records a change. */
 export interface NewEvent {
   teamId: string;
+  type: EventType;
   insert: Query;
   /**
    * How many queries of the change precede the insert; by default 1. The last of them makes the change. An insert at 0
@@ -156,7 +161,7 @@ export function newEvent(
 ): NewEvent {
   const { teamId, id } = subject;
   const columns = { subjectVersion: versionOf(type, subject), data: sql`${JSON.stringify({ _id: id, ...data })}` };
-  return { teamId, insert: insertEvent(deps, type, initiator, subject, columns) };
+  return { teamId, type, insert: insertEvent(deps, type, initiator, subject, columns) };
 }
 
 /** An event whose version and data `source`, a FROM and WHERE, provides. It is written if that finds a row. */
@@ -168,7 +173,12 @@ export function newEventFrom(
   row: { subjectVersion: SQL; data: SQL },
   source: SQL,
 ): NewEvent {
-  return { teamId: subject.teamId, position: 0, insert: insertEvent(deps, type, initiator, subject, row, source) };
+  return {
+    teamId: subject.teamId,
+    type,
+    position: 0,
+    insert: insertEvent(deps, type, initiator, subject, row, source),
+  };
 }
 
 /**
@@ -183,7 +193,7 @@ export function newTeamEvents(
   source: SQL,
 ): Change<Query[]>[] {
   const data = { subjectVersion: sql`null`, data: sql`${JSON.stringify({ _id: teamId })}` };
-  return [teamId, OPERATOR_LOG].map((log) => ({
+  return [teamId, operatorLogOf(deps)].map((log) => ({
     event: newEventFrom(deps, type, initiator, { teamId: log, id: teamId }, data, source),
     queries: [],
   }));
@@ -209,7 +219,12 @@ export async function writeWithEvent<const Q extends Queries>(
   return rows[0] as RowsOf<Q>;
 }
 
-/** Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. */
+const isDeletion = ({ event }: Change<Queries>): boolean => /\.(deleted|revoked)$/.test(event.type);
+
+/**
+ * Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. A deletion in a
+ * full database goes on without its event, which needs room: that is logged.
+ */
 export async function writeWithEvents<const Q extends Queries, const L extends Queries>(
   deps: Deps,
   changes: Change<Q>[],
@@ -223,7 +238,19 @@ export async function writeWithEvents<const Q extends Queries, const L extends Q
     insertDeliveries(deps.db, teamId, now),
     ...queries.slice(position),
   ]);
-  const found: unknown[] = [...(await write(deps, [...batches.flat(), ...last], options))];
+  const unrecorded = async (error: unknown) => {
+    if (!isStorageFull(error) || !changes.every(isDeletion)) throw error;
+    const results: unknown[] = [
+      ...(await write(deps, [...changes.flatMap(({ queries }) => queries), ...last], options)),
+    ];
+    for (const { event } of changes) deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type });
+    return changes
+      .flatMap(({ event: { position = 1 }, queries }) =>
+        results.splice(0, queries.length).toSpliced(position, 0, [], []),
+      )
+      .concat(results);
+  };
+  const found: unknown[] = [...(await write(deps, [...batches.flat(), ...last], options).catch(unrecorded))];
   const jobs = new Map<string, WebhookJob>();
   const rows = changes.map(({ event: { position = 1 }, queries }) => {
     const own = found.splice(0, queries.length + 2);

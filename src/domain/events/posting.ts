@@ -59,7 +59,7 @@ export async function sendTestEvent(deps: Deps, actor: TeamActor, id: string): P
   const { teamId, keyId, userId, kind } = actor;
   const event = {
     // Not the id of an event, because endpoints ignore ids that they have already received.
-    _id: newId(deps.system),
+    _id: newId(deps.system, deps.db.number),
     teamId,
     type: "webhook.test",
     createdAt: new Date(deps.system.now()).toISOString(),

@@ -165,7 +165,7 @@ const nextDue = (db: Db, { id }: WebhookKey) =>
 export async function sendDueDeliveries(deps: Deps, job: WebhookJob): Promise<JobOutcome> {
   const now = deps.system.now();
   const key: WebhookKey = { teamId: job.teamId, id: job.webhookId };
-  const lease: Lease = { ...key, leaseId: newId(deps.system) };
+  const lease: Lease = { ...key, leaseId: newId(deps.system, deps.db.number) };
   const claim = { ...lease, leaseEndsAt: now + LEASE_MILLISECONDS, latest: now + CLOCK_SKEW_MILLISECONDS };
   const { db } = deps;
   const queries = [claimWebhook(db, claim), webhookByKey(db, key), claimedDeliveries(db, claim)] as const;

@@ -46,7 +46,7 @@ export async function createWebhook(
   { url, types, description }: NewWebhook,
 ): Promise<{ webhook: WebhookRow; secret: string }> {
   const now = deps.system.now();
-  const key = { id: newId(deps.system), teamId: actor.teamId };
+  const key = { id: newId(deps.system, deps.db.number), teamId: actor.teamId };
   const secret = newSecret(deps.system);
   const row: WebhookRow = {
     ...key,

@@ -1,6 +1,7 @@
 import { and, asc, eq, isNotNull, lte, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { write } from "../../platform/db.ts";
+import { read, write } from "../../platform/db.ts";
+import { isStorageFull } from "../../platform/retry.ts";
 import { files } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import { newStep } from "../recovery-step.ts";
@@ -21,8 +22,8 @@ const MAX_RESEND_MILLISECONDS = 15 * MINUTE;
 
 type Change = Parameters<ReturnType<Deps["db"]["update"]>["set"]>[0];
 
-/** Changes up to `BATCH_ROWS` files in a state that have been overdue longest. */
-async function updateOverdue(deps: Deps, status: FileRow["status"], change: Change) {
+/** Up to `BATCH_ROWS` files in a state that have been overdue longest. */
+function overdue(deps: Deps, status: FileRow["status"]) {
   const now = deps.system.now();
   const hasExpired = status === "processing" ? lte(files.leaseEndsAt, now) : undefined;
   // A hidden file whose upload is not erased yet waits for that.
@@ -34,12 +35,21 @@ async function updateOverdue(deps: Deps, status: FileRow["status"], change: Chan
     .where(and(isInState, isNotNull(files.dueAt), lte(files.dueAt, now)))
     .orderBy(asc(files.dueAt))
     .limit(BATCH_ROWS);
-  const update = deps.db
-    .update(files)
-    .set(change)
-    .where(and(sql`${fileKey} in ${due}`, isInState))
-    .returning({ ...ERASABLE_COLUMNS, reservedBytes: files.reservedBytes });
+  return and(sql`${fileKey} in ${due}`, isInState);
+}
+
+const COLUMNS = { ...ERASABLE_COLUMNS, reservedBytes: files.reservedBytes };
+
+async function updateOverdue(deps: Deps, status: FileRow["status"], change: Change) {
+  const update = deps.db.update(files).set(change).where(overdue(deps, status)).returning(COLUMNS);
   const [rows] = await write(deps, [update], { isIdempotent: true });
+  return rows;
+}
+
+/** Reads hidden files whose deletion a full database can't postpone. Their rows are deleted next, which makes room. */
+async function readHidden(deps: Deps, error: unknown) {
+  if (!isStorageFull(error)) throw error;
+  const [rows] = await read(deps, [deps.db.select(COLUMNS).from(files).where(overdue(deps, "deleting"))]);
   return rows;
 }
 
@@ -80,7 +90,8 @@ async function resendAbandoned(deps: Deps): Promise<number> {
 
 /** Hides the files, then deletes the bytes, then the rows, so that no object is ever without a row. */
 async function eraseOverdue(deps: Deps, status: "receiving" | "deleting"): Promise<number> {
-  const rows = await updateOverdue(deps, status, hidden(sql`${deps.system.now() + MAX_DELETING_MILLISECONDS}`));
+  const hide = updateOverdue(deps, status, hidden(sql`${deps.system.now() + MAX_DELETING_MILLISECONDS}`));
+  const rows = await (status === "deleting" ? hide.catch((error) => readHidden(deps, error)) : hide);
   await deps.bytes.remove(rows.flatMap(objectKeys));
   await removeRows(deps, rows);
   return rows.length;

@@ -15,6 +15,7 @@ import {
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
+import { inDatabaseOf } from "../access/databases.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
@@ -94,7 +95,7 @@ export async function createLink(
   }
   const secret = newSecret(deps.system);
   const row: LinkRow = {
-    id: newId(deps.system),
+    id: newId(deps.system, deps.db.number),
     teamId,
     fileId,
     secretHash: fingerprint(secret),
@@ -233,20 +234,21 @@ const fileOfSignedLink = ({ db }: Deps, teamId: string, fileId: string) =>
     .from(files)
     .where(and(isListedFile(teamId, fileId), isTeamActive(files.teamId)));
 
-/** Returns the query that finds the file of a link; null if the token can't be valid. */
-function fileByToken(deps: Deps, token: string) {
-  const now = deps.system.now();
+/** Finds the file of a link, by the link's id or the signed team, which name the database. */
+async function findByToken(given: Deps, token: string) {
+  const now = given.system.now();
   const url = parseSecretUrl(token);
-  if (url) return fileOfLink({ ...secretUrlValues(url), now });
+  if (url) return (await read(inDatabaseOf(given, url.id), [fileOfLink({ ...secretUrlValues(url), now })]))[0];
   const [, text = "", teamId = "", fileId = "", expiresAtSeconds, signature = ""] = SIGNED_LINK.exec(token) ?? [];
-  const isValid = Number(expiresAtSeconds) * 1000 > now && deps.secrets.isSigned(text, signature);
-  return isValid ? fileOfSignedLink(deps, teamId, fileId) : null;
+  const isValid = Number(expiresAtSeconds) * 1000 > now && given.secrets.isSigned(text, signature);
+  if (!isValid) return [];
+  const deps = inDatabaseOf(given, teamId);
+  return (await read(deps, [fileOfSignedLink(deps, teamId, fileId)]))[0];
 }
 
 /** @throws `not_found` if the link is unknown, revoked or expired, its file is deleted, or its team is suspended or deleted */
 export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
-  const query = fileByToken(deps, token);
-  const [row] = query === null ? [] : (await read(deps, [query]))[0];
+  const [row] = await findByToken(deps, token);
   if (!row) throw new AppError("not_found");
   const { link, file } = row;
   const contentType = servedContentType(file.mimeType ?? "application/octet-stream");

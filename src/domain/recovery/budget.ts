@@ -52,7 +52,7 @@ export class Budget {
     });
     this.deps = {
       ...deps,
-      db: createDb(this.#countingQueries(deps.db.$client)),
+      db: createDb(this.#countingQueries(deps.db.$client), deps.db.number),
       bytes: {
         ...bytes,
         abort(...upload) {

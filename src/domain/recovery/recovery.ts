@@ -1,4 +1,5 @@
 import type { Deps } from "../../deps.ts";
+import { sizeOf } from "../../platform/health.ts";
 import { ACCOUNT_STEPS } from "../accounts/keys.ts";
 import { EVENT_STEPS } from "../events/event-recovery.ts";
 import { FILE_STEPS } from "../files/file-recovery.ts";
@@ -7,8 +8,8 @@ import { UPLOAD_STEPS } from "../uploads/unfinished.ts";
 import { Budget, RUN_LIMITS } from "./budget.ts";
 import { TEAM_STEPS } from "./team-deletion.ts";
 
-/** Urgent steps leave the rest of the budget to clean-up, so a backlog of them never lets the database fill up. */
-const URGENT_SHARE = 0.5;
+/** The steps that run first leave the rest of the budget to the others, so a backlog of them never lets the database fill up. */
+const FIRST_SHARE = 0.5;
 
 export const NOTHING_RECOVERED = {
   /** Files sent to the queue again: their message was lost, or their worker's lease expired. */
@@ -49,8 +50,25 @@ const STEPS: RecoveryStep<keyof Recovered>[] = [
   ...EVENT_STEPS,
 ];
 
+/** From this share of `MAX_DATABASE_BYTES` on, the log warns. It leaves time to add a database. */
+const WARNING_SHARE = 0.7;
+
+/** Logs the size of the database. @returns whether it takes no new teams */
+async function isFull(deps: Deps): Promise<boolean> {
+  const { maxDatabaseBytes } = deps.settings;
+  const database = deps.db.number;
+  try {
+    const bytes = await sizeOf(deps);
+    deps.log(bytes < maxDatabaseBytes * WARNING_SHARE ? "info" : "warn", "database_size", { database, bytes });
+    return bytes >= maxDatabaseBytes;
+  } catch (cause) {
+    deps.log("error", "recovery_step_failed", { database, outcome: "size", cause });
+    return false;
+  }
+}
+
 /**
- * Finishes interrupted work, from a cron trigger. Every step is idempotent and may itself stop at any point: a row's
+ * Finishes interrupted work in one database, from a queue message that a cron trigger sends. Every step is idempotent and may itself stop at any point: a row's
  * `due_at` changes only in the statement that selects the row, so the next run finds whatever is not done.
  * The steps take turns, one batch each, until nothing is left or the budget of the run is used. A step that fails is
  * logged and does not stop the others.
@@ -71,18 +89,18 @@ export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovere
           counts[step.count] += rows;
           if (!isLast) next.push(entry);
         } catch (cause) {
-          deps.log("error", "recovery_step_failed", { outcome: step.name, cause });
+          deps.log("error", "recovery_step_failed", { database: deps.db.number, outcome: step.name, cause });
         }
       }
       unfinished = next;
     }
   };
-  const isUrgent = ({ isUrgent }: RecoveryStep) => isUrgent;
-  await runInTurns(STEPS.filter(isUrgent), URGENT_SHARE);
-  await runInTurns(
-    STEPS.filter((step) => !isUrgent(step)),
-    1,
-  );
-  deps.log("info", "recovery_finished", { counts });
+  const urgent = STEPS.filter(({ isUrgent }) => isUrgent);
+  const cleaning = STEPS.filter(({ isUrgent }) => !isUrgent);
+  // The urgent steps write, for which a full database may first need room.
+  const [first, second] = (await isFull(deps)) ? [cleaning, urgent] : [urgent, cleaning];
+  await runInTurns(first, FIRST_SHARE);
+  await runInTurns(second, 1);
+  deps.log("info", "recovery_finished", { database: deps.db.number, counts });
   return counts;
 }

@@ -128,7 +128,7 @@ async function insertResumable(
 ): Promise<CreatedUpload> {
   const { db, system } = deps;
   const { teamId, keyId, kind } = actor;
-  const id = newId(system);
+  const id = newId(system, db.number);
   const secret = newSecret(system);
   const createdAt = instantOf(id);
   const originalName = cleanName(name);

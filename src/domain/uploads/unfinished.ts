@@ -1,6 +1,7 @@
 import { and, asc, eq, inArray, lt, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read, write } from "../../platform/db.ts";
+import { isStorageFull } from "../../platform/retry.ts";
 import { files } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import {
@@ -166,16 +167,25 @@ async function deleteFinishedUploads(deps: Deps): Promise<number> {
 const ofFile = (column: SQL) =>
   sql<string | null>`(select ${column} from files where team_id = uploads.team_id and id = file_id)`;
 
+const LEFTOVER_COLUMNS = {
+  id: uploads.fileId,
+  teamId: uploads.teamId,
+  multipartId: uploads.multipartId,
+  isCanceled: uploads.isCanceled,
+  originalName: ofFile(sql`original_name`),
+};
+
+/** Reads uploads that a full database can't postpone. Their rows are deleted next, which makes room. */
+function readLeftovers(deps: Deps, error: unknown) {
+  if (!isStorageFull(error)) throw error;
+  const due = dueUploads(deps, isFinishedWithLeftovers, LEFTOVER_ROWS);
+  return read(deps, [deps.db.select(LEFTOVER_COLUMNS).from(uploads).where(inArray(uploads.fileId, due))]);
+}
+
 /** Deletes what finished uploads left in R2, and then their rows, with those of canceled files. @returns how many were selected */
 async function deleteLeftovers(deps: Deps): Promise<number> {
-  const taken = take(deps, isFinishedWithLeftovers, LEFTOVER_ROWS).returning({
-    id: uploads.fileId,
-    teamId: uploads.teamId,
-    multipartId: uploads.multipartId,
-    isCanceled: uploads.isCanceled,
-    originalName: ofFile(sql`original_name`),
-  });
-  const [rows] = await write(deps, [taken], { isIdempotent: true });
+  const taken = take(deps, isFinishedWithLeftovers, LEFTOVER_ROWS).returning(LEFTOVER_COLUMNS);
+  const [rows] = await write(deps, [taken], { isIdempotent: true }).catch((error) => readLeftovers(deps, error));
   const erased: typeof rows = [];
   const waiting = rows.values();
   const eraseNext = async () => {

@@ -81,7 +81,11 @@ export interface IncomingFile {
  */
 export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<StoredFile> {
   const { maxBytes } = file;
-  const upload: Named = { id: newId(deps.system), teamId: actor.teamId, originalName: cleanName(file.name) };
+  const upload: Named = {
+    id: newId(deps.system, deps.db.number),
+    teamId: actor.teamId,
+    originalName: cleanName(file.name),
+  };
   const orRollBack = <T>(work: Promise<T>) =>
     work.catch(async (error) => {
       await rollBack(deps, actor, upload, maxBytes, error);
