@@ -19,7 +19,7 @@ import { reprocessFile } from "../domain/files/processing.ts";
 import { updateFile } from "../domain/files/properties.ts";
 import { fetchWaveform, setWaveform as storeWaveform } from "../domain/files/waveforms.ts";
 import { fetchUsage } from "../domain/uploads/quota.ts";
-import { chargeOwnUsage, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
+import { chargeOwnUsage, chargeRequests, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
 import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
@@ -358,7 +358,13 @@ export const list = listOperation(
       if (!c.var.actor) await authorize(deps, credential);
       await countSearch(c, credential);
     }
-    return listFiles(deps, credential, query, pageRequest(query));
+    const page = await listFiles(deps, credential, query, pageRequest(query));
+    const ownerId = c.var.actor && "ownerId" in c.var.actor ? c.var.actor.ownerId : null;
+    // Which index serves the list depends on the caller.
+    if (ownerId !== null && !examinesFiles(query) && examinesFiles({ ...query, uploadedBy: ownerId })) {
+      await chargeRequests(c, credential, EXAMINING_REQUESTS - 1);
+    }
+    return page;
   },
   fileRecord.render,
 );

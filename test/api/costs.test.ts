@@ -566,6 +566,53 @@ describe("With 100,000 files, users and events in a team", () => {
     expect(numbered.rowsRead).toBeLessThanOrEqual((number - 1) * 20 + PAGE_ROWS + CREDENTIAL_ROWS + AUTHORIZATION_ROWS);
   });
 
+  describe("of whom one user uploaded 2,000", () => {
+    let token: string;
+    beforeAll(async () => {
+      const aUser = "id in (select id from users where team_id = ? limit 1)";
+      const user = await env.DB.prepare(`update users set role = 'contributor' where ${aUser} returning id`)
+        .bind(large.teamId)
+        .first<{ id: string }>();
+      const userId = user?.id ?? "";
+      token = await newSession(large, userId);
+      const isOwn = `id in (select id from files where team_id = ?2 order by id limit 2000)`;
+      await env.DB.prepare(`update files set owner_id = ?1, user_id = ?1 where team_id = ?2 and ${isOwn}`)
+        .bind(userId, large.teamId)
+        .run();
+    });
+
+    test.each([
+      ["", 20, 50],
+      ["&sort=name", 20, 50],
+      ["&name=01", 20, 50],
+      ["&folder=shows/10", 20, 50],
+      ["&tag=t", 20, 1000],
+      ["&search=nothing", 0, 5000],
+    ])(
+      "GET /docs/v1/uploads?limit=20%s lists %i of the user's files and reads at most %i rows",
+      async (query, count, rows) => {
+        const { response, inTotal } = await send("GET /docs/v1/uploads", `/docs/v1/uploads?limit=20${query}`, {
+          token,
+        });
+        const { data } = (await response.json()) as { data: unknown[] };
+        expect(data).toHaveLength(count);
+        // Its index depends on the caller, so the list follows the authorization.
+        expect(inTotal.trips).toBe(AUTHORIZED_FIRST + (query.includes("search") ? 1 : 0));
+        // The credential of a session includes its user.
+        expect(inTotal.rowsRead).toBeLessThanOrEqual(rows + 3 * SCAN_CREDENTIAL_ROWS);
+      },
+    );
+
+    test("GET /docs/v1/folders and /docs/v1/usage read only the user's files", async () => {
+      const folders = await send("GET /docs/v1/folders", "/docs/v1/folders?under=shows", { token });
+      expect(((await folders.response.json()) as { data: unknown[] }).data).toHaveLength(25);
+      expect(folders.inTotal.rowsRead).toBeLessThanOrEqual(100);
+      const usage = await send("GET /docs/v1/usage", "/docs/v1/usage", { token });
+      expect(await usage.response.json()).toMatchObject({ data: { files: 2000, bytes: 2000, events: 0 } });
+      expect(usage.inTotal.rowsRead).toBeLessThanOrEqual(2000 + 20);
+    });
+  });
+
   test.each([
     ["folder=shows/10", 20, 50],
     ["folder=shows/10&sort=name", 20, 50],
