@@ -3,7 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { files, isListed } from "../../platform/schema.ts";
 import { type EventType, type Initiator, type NewEvent, newEventFrom } from "../events/events.ts";
 import { FACTS } from "./files.ts";
-import { type FileKey, isFile } from "./names.ts";
+import { type FileOf, isFile } from "./names.ts";
 
 const iso = (milliseconds: Column) => sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${milliseconds} / 1000.0, 'unixepoch')`;
 const failure = sql`case when ${files.failureCode} is not null
@@ -30,6 +30,7 @@ const DATA: Record<string, Column | SQL> = {
   durationSeconds: FACTS.durationSeconds,
   processedAt: iso(files.processedAt),
   failure: sql`json(${failure})`,
+  uploadedBy: sql`json_object('keyId', ${files.keyId}, 'userId', ${files.userId})`,
   audio: sql`json(json_remove(${files.audio}, '$.tags'))`,
 };
 const METADATA = sql`json_object(${sql.join(
@@ -45,12 +46,13 @@ export function fileEvent(
   deps: Deps,
   type: EventType & `file.${string}`,
   initiator: Initiator,
-  { teamId, id }: FileKey,
+  file: FileOf,
   fields?: string[],
 ): NewEvent {
+  const { teamId, id } = file;
   const isBefore = type === "file.deleted";
   const data = fields ? sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))` : METADATA;
-  const condition = and(isFile({ teamId, id }), isBefore ? isListed : sql`changes() > 0`);
+  const condition = and(isFile(file), isBefore ? isListed : sql`changes() > 0`);
   const row = { subjectVersion: sql`${files.version}`, data };
   const event = newEventFrom(deps, type, initiator, { teamId, id }, row, sql`from ${files} where ${condition}`);
   return { ...event, position: isBefore ? 0 : 1 };

@@ -2,7 +2,7 @@ import { and, asc, eq, isNotNull, lte, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read, write } from "../../platform/db.ts";
 import { isStorageFull } from "../../platform/retry.ts";
-import { files } from "../../platform/schema.ts";
+import { files, teamOfFile } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import { newStep } from "../recovery-step.ts";
 import { ERASABLE_COLUMNS, hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
@@ -30,7 +30,7 @@ function overdue(deps: Deps, status: FileRow["status"]) {
   const isErasable = status === "deleting" ? not(hasUpload) : undefined;
   const isInState = and(eq(files.status, status), hasExpired, isErasable);
   const due = deps.db
-    .select({ teamId: files.teamId, id: files.id })
+    .select({ teamId: teamOfFile, id: files.id })
     .from(files)
     .where(and(isInState, isNotNull(files.dueAt), lte(files.dueAt, now)))
     .orderBy(asc(files.dueAt))
