@@ -45,6 +45,8 @@ const example: z.input<typeof sessionSchema> = {
   lastUsedAt: "2026-11-20T09:45:00.000Z",
 };
 
+export { example as sessionExample, render as renderSession, sessionSchema };
+
 const tokenExample = { ...apiKeyExample, expiresAt: "2026-11-20T21:30:00.000Z" };
 
 export const login = publicOperation(

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { DEFAULT_ROLE, ROLE_NAMES } from "../domain/access/scopes.ts";
+import { exportUser, type UserExport } from "../domain/accounts/export.ts";
 import {
   createUser,
   deleteUser,
@@ -10,8 +11,12 @@ import {
   type User,
   updateUser,
 } from "../domain/accounts/users.ts";
-import { countRequests } from "./authentication.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
+import { countExpensiveCall, countRequests } from "./authentication.ts";
+import { eventExample, eventSchema } from "./events.ts";
+import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
 import { countPage, readOperation, writeOperation } from "./operation.ts";
+import { renderSession, sessionExample, sessionSchema } from "./sessions.ts";
 import {
   atLeastOneField,
   id,
@@ -82,7 +87,10 @@ const email = z
   .max(254, "Must have at most 254 characters.")
   .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.")
   .meta({ format: "email" });
-export const password = text(8, 256);
+const password = text(8, 256);
+
+export { email, password };
+
 const role = z.enum(ROLE_NAMES);
 /** Two names of 100 characters and a space. */
 const MAX_FULL_NAME_LENGTH = 201;
@@ -97,7 +105,9 @@ export const create = writeOperation(
       firstName: name(0).default(""),
       lastName: name(0).default(""),
       email,
-      password,
+      password: password.optional().meta({
+        description: "Without it, nobody can log in as the user until an invitation is accepted.",
+      }),
       role: role.optional().meta({ description: `Default \`${DEFAULT_ROLE}\`.` }),
     }),
     bodyExample: {
@@ -246,3 +256,74 @@ export const remove = writeOperation(
     await deleteUser(deps, actor, id, { versions, keepKeys: query.keepKeys === "true" });
   },
 );
+
+const exportSchema = z
+  .strictObject({
+    user: userSchema,
+    sessions: z.array(sessionSchema),
+    keys: z.array(apiKeySchema).meta({ description: "The API keys that the user created, with masked tokens." }),
+    events: z.array(eventSchema).meta({ description: "Events by the user or about the user, oldest first." }),
+  })
+  .meta({ id: "UserExport" });
+
+export const exportData = readOperation(
+  "users:read",
+  {
+    tag: "Users",
+    summary: "Export a user",
+    description: `Everything that names the person, for their right of access: streamed, so a response that ends early is incomplete. Files and links belong to the team. At most ${RATE_LIMITS["expensive-call"]} a minute.`,
+    success: {
+      description: "The user, and what the user has done.",
+      message: "User exported.",
+      schema: exportSchema,
+      example: {
+        user: example,
+        sessions: [sessionExample],
+        keys: [{ ...apiKeyExample, key: "stow_sk_4fTq…Qx9Z" }],
+        events: [eventExample],
+      },
+    },
+    errorCodes: ["rate_limited"],
+  },
+  async ({ c, deps, credential, id }) => {
+    const exported = await exportUser(deps, credential, id);
+    await countExpensiveCall(c, "export", exported.user);
+    return c.body(streamOf(exportedJson(exported)), 200, { "Content-Type": "application/json" });
+  },
+);
+
+async function* exportedJson({ user, sessions, keys, events }: UserExport): AsyncGenerator<Uint8Array> {
+  const encoder = new TextEncoder();
+  const lists: [string, AsyncIterable<object>][] = [
+    ["sessions", mapped(sessions, renderSession)],
+    ["keys", mapped(keys, renderKey)],
+    ["events", events],
+  ];
+  yield encoder.encode(`{"message":"User exported.","data":{"user":${JSON.stringify(render(user))}`);
+  for (const [name, items] of lists) {
+    yield encoder.encode(`,"${name}":[`);
+    let separator = "";
+    for await (const item of items) {
+      yield encoder.encode(separator + JSON.stringify(item));
+      separator = ",";
+    }
+    yield encoder.encode("]");
+  }
+  yield encoder.encode("}}");
+}
+
+async function* mapped<T>(items: AsyncIterable<T>, render: (item: T) => object): AsyncGenerator<object> {
+  for await (const item of items) yield render(item);
+}
+
+const streamOf = (chunks: AsyncGenerator<Uint8Array>) =>
+  new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await chunks.next();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    },
+    async cancel() {
+      await chunks.return(undefined);
+    },
+  });
