@@ -1,4 +1,5 @@
 import * as z from "zod";
+import type { Deps } from "../deps.ts";
 import { DEFAULT_ROLE, ROLE_NAMES } from "../domain/access/scopes.ts";
 import { exportUser, type UserExport } from "../domain/accounts/export.ts";
 import {
@@ -288,7 +289,7 @@ export const exportData = readOperation(
   async ({ c, deps, credential, id }) => {
     const exported = await exportUser(deps, credential, id);
     await countExpensiveCall(c, "export", exported.user);
-    return c.body(streamOf(exportedJson(exported)), 200, { "Content-Type": "application/json" });
+    return c.body(streamOf(deps, exportedJson(exported)), 200, { "Content-Type": "application/json" });
   },
 );
 
@@ -316,10 +317,13 @@ async function* mapped<T>(items: AsyncIterable<T>, render: (item: T) => object):
   for await (const item of items) yield render(item);
 }
 
-const streamOf = (chunks: AsyncGenerator<Uint8Array>) =>
+const streamOf = ({ log }: Deps, chunks: AsyncGenerator<Uint8Array>) =>
   new ReadableStream<Uint8Array>({
     async pull(controller) {
-      const { done, value } = await chunks.next();
+      const { done, value } = await chunks.next().catch((cause) => {
+        log("error", "export_failed", { cause });
+        throw cause;
+      });
       if (done) controller.close();
       else controller.enqueue(value);
     },

@@ -4,6 +4,7 @@ import { createDb } from "../../src/platform/db.ts";
 import type { HashQueue } from "../../src/platform/hash-queue.ts";
 import { createHealth } from "../../src/platform/health.ts";
 import { createJobs } from "../../src/platform/jobs.ts";
+import type { Mailer } from "../../src/platform/mailer.ts";
 import type { Reply, Sender } from "../../src/platform/sender.ts";
 
 export type { Deps, Settings } from "../../src/deps.ts";
@@ -29,8 +30,9 @@ export const ACCEPTED_REPLY: Reply = {
   body: "ok",
   durationMilliseconds: 1,
 };
-/** Sends nothing, so that no request leaves the machine. */
+/** These send nothing, so that no request leaves the machine. */
 const sender: Sender = { post: async () => ACCEPTED_REPLY };
+const mailer: Mailer = { send: async () => {} };
 
 /** Replaces D1, R2 and the queues of the dependencies. */
 export function withBindings(deps: Deps, { DB, BUCKET, JOBS, BULK_JOBS = JOBS, WEBHOOKS }: TestBindings): Deps {
@@ -41,20 +43,21 @@ export function withBindings(deps: Deps, { DB, BUCKET, JOBS, BULK_JOBS = JOBS, W
     bulkJobs: createJobs(BULK_JOBS as never),
     webhookJobs: createJobs((WEBHOOKS ?? sink) as never),
   };
-  return { ...deps, ...parts, health: createHealth({ ...deps, ...parts }), sender };
+  return { ...deps, ...parts, health: createHealth({ ...deps, ...parts }), sender, mailer };
 }
 
 /** A queue that accepts messages and delivers none. */
 export const sink = { send: async () => {}, sendBatch: async () => {}, metrics: async () => {} } as unknown as Queue;
 
 const nowhere = { send: async () => {}, sendAll: async () => {}, check: async () => {} };
-/** Discards messages and webhook requests, for tests that need no processing. */
+/** Discards messages, webhook requests and emails, for tests that need no processing. */
 export const withoutJobs: Change = (deps) => ({
   ...deps,
   jobs: nowhere,
   bulkJobs: nowhere,
   webhookJobs: nowhere,
   sender,
+  mailer,
 });
 
 const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;
