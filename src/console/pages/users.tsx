@@ -38,8 +38,8 @@ function newPassword(): string {
 }
 
 interface Invited extends Pick<User, "_id" | "firstName" | "lastName" | "email"> {
-  /** The password that an admin has just chosen. Without it, the user gets a link to choose one. */
-  password?: string;
+  /** The password that an admin has just chosen. If it is null, the user gets a link to choose one. */
+  password: string | null;
 }
 
 export function Users() {
@@ -136,7 +136,11 @@ export function Users() {
                 label={`Actions for ${nameOf(user)}`}
                 items={[
                   { label: "Edit", icon: "edit", onSelect: () => setEdited(user) },
-                  { label: "Invite or reset password", icon: "link", onSelect: () => setInvited(user) },
+                  {
+                    label: "Invite or reset password",
+                    icon: "link",
+                    onSelect: () => setInvited({ ...user, password: null }),
+                  },
                   { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(user) },
                 ]}
               />
@@ -187,7 +191,7 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
         ...(password && { password }),
       });
       announce(`Created ${email}`);
-      return onSaved({ _id, firstName, lastName, email, ...(password && { password }) });
+      return onSaved({ _id, firstName, lastName, email, password: password || null });
     }
     onSaved(null);
   };
@@ -238,7 +242,7 @@ interface InvitationProps {
 
 /** Gets a new user signed in, or lets a user set a new password. */
 const Invitation = ({ user, onClose }: InvitationProps) =>
-  user.password === undefined ? (
+  user.password === null ? (
     <LinkInvitation user={user} onClose={onClose} />
   ) : (
     <Dialog title={`Invite ${nameOf(user)}`} onClose={onClose}>
