@@ -293,31 +293,25 @@ export const exportData = readOperation(
   },
 );
 
-async function* exportedJson({ user, sessions, keys, events }: UserExport): AsyncGenerator<Uint8Array> {
-  const encoder = new TextEncoder();
-  const lists: [string, AsyncIterable<object>][] = [
-    ["sessions", mapped(sessions, renderSession)],
-    ["keys", mapped(keys, renderKey)],
-    ["events", events],
-  ];
-  yield encoder.encode(`{"message":"User exported.","data":{"user":${JSON.stringify(render(user))}`);
-  for (const [name, items] of lists) {
-    yield encoder.encode(`,"${name}":[`);
-    let separator = "";
-    for await (const item of items) {
-      yield encoder.encode(separator + JSON.stringify(item));
-      separator = ",";
-    }
-    yield encoder.encode("]");
+async function* exportedJson({ user, sessions, keys, events }: UserExport): AsyncGenerator<string> {
+  yield `{"message":"User exported.","data":{"user":${JSON.stringify(render(user))}`;
+  yield* jsonList("sessions", sessions, renderSession);
+  yield* jsonList("keys", keys, renderKey);
+  yield* jsonList("events", events, (event) => event);
+  yield "}}";
+}
+
+async function* jsonList<T>(name: string, items: AsyncIterable<T>, render: (item: T) => object) {
+  yield `,"${name}":[`;
+  let separator = "";
+  for await (const item of items) {
+    yield separator + JSON.stringify(render(item));
+    separator = ",";
   }
-  yield encoder.encode("}}");
+  yield "]";
 }
 
-async function* mapped<T>(items: AsyncIterable<T>, render: (item: T) => object): AsyncGenerator<object> {
-  for await (const item of items) yield render(item);
-}
-
-const streamOf = ({ log }: Deps, chunks: AsyncGenerator<Uint8Array>) =>
+const streamOf = ({ log }: Deps, chunks: AsyncGenerator<string>) =>
   new ReadableStream<Uint8Array>({
     async pull(controller) {
       const { done, value } = await chunks.next().catch((cause) => {
@@ -325,7 +319,7 @@ const streamOf = ({ log }: Deps, chunks: AsyncGenerator<Uint8Array>) =>
         throw cause;
       });
       if (done) controller.close();
-      else controller.enqueue(value);
+      else controller.enqueue(new TextEncoder().encode(value));
     },
     async cancel() {
       await chunks.return(undefined);
