@@ -225,6 +225,8 @@ CREATE TABLE `users` (
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
 	`version` integer DEFAULT 0 NOT NULL,
+	`invitation_hash` text,
+	`invitation_ends_at` integer,
 	`full_name` text GENERATED ALWAYS AS (trim(first_name || ' ' || last_name)) VIRTUAL
 );
 --> statement-breakpoint

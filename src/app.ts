@@ -11,6 +11,7 @@ import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
 import * as files from "./http/files.ts";
 import { upload } from "./http/form-upload.ts";
 import { health } from "./http/health.ts";
+import * as invitations from "./http/invitations.ts";
 import * as keys from "./http/keys.ts";
 import * as links from "./http/links.ts";
 import * as me from "./http/me.ts";
@@ -33,6 +34,8 @@ export const api = {
   listSessions: ["GET /auth/v1/sessions", sessions.list],
   revokeSession: ["DELETE /auth/v1/sessions/{id}", sessions.remove],
   logOut: ["POST /auth/v1/logout", sessions.logout],
+  acceptInvitation: ["POST /auth/v1/invitations/accept", invitations.accept],
+  forgotPassword: ["POST /auth/v1/password/forgot", invitations.forgot],
 
   createApiKey: ["POST /auth/v1/apikeys", keys.create],
   listApiKeys: ["GET /auth/v1/apikeys", keys.list],
@@ -55,6 +58,8 @@ export const api = {
   getUser: ["GET /auth/v1/users/{id}", users.get],
   updateUser: ["PATCH /auth/v1/users/{id}", users.update],
   deleteUser: ["DELETE /auth/v1/users/{id}", users.remove],
+  inviteUser: ["POST /auth/v1/users/{id}/invitations", invitations.invite],
+  exportUser: ["GET /auth/v1/users/{id}/export", users.exportData],
 
   createWebhook: ["POST /auth/v1/webhooks", webhooks.create],
   listWebhooks: ["GET /auth/v1/webhooks", webhooks.list],

@@ -10,6 +10,7 @@ import { createHealth, type Health } from "./platform/health.ts";
 import { createJobs, type Jobs } from "./platform/jobs.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { Lru } from "./platform/lru.ts";
+import { createMailer, type Mailer } from "./platform/mailer.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
 import { createSender, type Sender } from "./platform/sender.ts";
 import { createSigner, type Signer } from "./platform/signer.ts";
@@ -64,6 +65,8 @@ export interface Deps {
   webhookJobs: Jobs<WebhookJob>;
   recoveryJobs: Jobs<RecoveryJob>;
   sender: Sender;
+  /** Null if the service sends no emails. */
+  mailer: Mailer | null;
   health: Health;
   /** The static files of the web pages. */
   pages: Fetcher;
@@ -121,6 +124,8 @@ const settingsSchema = z.object({
     .optional(),
   DEAD_LETTER_QUEUE: z.string().min(1),
   WEBHOOK_ALLOW_INSECURE: z.enum(["true", ""], 'Must be "true" or empty.').optional(),
+  EMAIL: binding<SendEmail>("send").optional(),
+  EMAIL_FROM: z.email().optional(),
   OPERATOR_TOKEN: z
     .string()
     .min(32, "Must have at least 32 characters.")
@@ -133,8 +138,11 @@ const settingsSchema = z.object({
   S3_SECRET_ACCESS_KEY: secret.optional(),
 });
 
-/** Without S3 credentials, links take the place of signed URLs. A part of them is a mistake. */
+/** Without S3 credentials, links take the place of signed URLs. A part of them is a mistake, as is EMAIL without a sender. */
 const envSchema = settingsSchema.superRefine((env, context) => {
+  if (env.EMAIL && !env.EMAIL_FROM) {
+    context.addIssue({ code: "custom", path: ["EMAIL_FROM"], message: "Is missing, but EMAIL needs it." });
+  }
   if (!env.S3_ACCESS_KEY_ID && !env.S3_SECRET_ACCESS_KEY) return;
   for (const name of ["S3_ENDPOINT", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"] as const) {
     if (!env[name]) context.addIssue({ code: "custom", path: [name], message: "Is missing, but the S3 key needs it." });
@@ -213,6 +221,7 @@ function isolateDeps(env: Env): IsolateDeps {
     limiter: createLimiter(vars, realSystem, consoleLog),
     log: consoleLog,
     sender: createSender(realSystem),
+    mailer: vars.EMAIL && vars.EMAIL_FROM ? createMailer(vars.EMAIL, vars.EMAIL_FROM) : null,
     health: createHealth(parts),
     pages: vars.PAGES,
   };

@@ -45,6 +45,7 @@ export const MESSAGES = {
   upload_locked: "The upload is in use. Retry shortly.",
   offset_mismatch: "Upload-Offset is not the current offset. Get the current one with HEAD.",
   unsupported_version: "This tus version is not supported. Send `Tus-Resumable: 1.0.0`.",
+  email_not_configured: "This service sends no emails. Use the link of an invitation instead.",
   rate_limited: "Too many requests. Retry after the seconds in Retry-After.",
   storage_full: "The database is full. Delete files, or ask the operator of this service for room.",
   internal: "Something went wrong on our side.",

@@ -3,6 +3,9 @@ import type { Call, CallOptions, Connection, Filters, List, VersionOptions } fro
 
 export type UserFilters = Filters<"GET /auth/v1/users">;
 export type UserInput = Api["POST /auth/v1/users"]["body"];
+export type UserExport = Schemas["UserExport"];
+export type Invitation = Extract<Schemas["Invitation"], { url: string }>;
+export type SentInvitation = Extract<Schemas["Invitation"], { sent: true }>;
 export type UserChanges = Api["PATCH /auth/v1/users/{id}"]["body"];
 export type KeyFilters = Filters<"GET /auth/v1/apikeys">;
 export type KeyInput = Api["POST /auth/v1/apikeys"]["body"];
@@ -32,6 +35,22 @@ export class Users {
 
   update(id: string, changes: UserChanges, options?: VersionOptions): Call<Schemas["User"]> {
     return this.#connection.call("PATCH /auth/v1/users/{id}", { id, body: changes, ...options }, (user) => user);
+  }
+
+  /**
+   * Creates a link with which the person sets the user's password, once and within a day: an invitation, or a reset. It
+   * replaces an older one. With `email`, the service sends it instead.
+   */
+  invite(id: string, options?: CallOptions & { email?: false }): Call<Invitation>;
+  invite(id: string, options: CallOptions & { email: true }): Call<SentInvitation>;
+  invite(id: string, { email = false, ...options }: CallOptions & { email?: boolean } = {}) {
+    const body = { email };
+    return this.#connection.data("POST /auth/v1/users/{id}/invitations", { id, body, ...options }) as Call<never>;
+  }
+
+  /** Returns everything that names the person: the user, with their sessions, API keys and events. */
+  export(id: string, options?: CallOptions): Call<UserExport> {
+    return this.#connection.data("GET /auth/v1/users/{id}/export", { id, ...options });
   }
 
   /** Deletes a user with their sessions, and the API keys that they created unless `keepKeys`. */

@@ -1,7 +1,7 @@
 // Written by `npm run types:client` from the schemas that make /openapi.json.
 export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
 export type Role = "admin" | "member" | "contributor" | "viewer";
-export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
+export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.invited" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
 export type ActorKind = "secret" | "public" | "session" | "operator" | "user" | "system";
 export type SubjectKind = "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook";
 export type FileType = "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file";
@@ -16,7 +16,7 @@ export interface Schemas {
   Error: {
     status: boolean;
     message: string;
-    code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "unavailable" | "storage_full";
+    code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "email_not_configured" | "unavailable" | "storage_full";
     requestId: string;
     /** Only for `invalid_input`: each invalid field and its problem. */
     errors?: Array<{
@@ -126,6 +126,45 @@ export interface Schemas {
     createdAt: string;
     updatedAt: string;
     __v: number;
+  };
+  Invitation: {
+    /** The page of the console that accepts it. */
+    url: string;
+    token: string;
+    expiresAt: string;
+  } | {
+    /** The link was sent by email. */
+    sent: boolean;
+  };
+  UserExport: {
+    user: Schemas["User"];
+    sessions: Array<Schemas["Session"]>;
+    /** The API keys that the user created, with masked tokens. */
+    keys: Array<Schemas["ApiKey"]>;
+    /** Events by the user or about the user, oldest first. */
+    events: Array<Schemas["Event"]>;
+  };
+  Event: {
+    /** IDs sort in commit order. */
+    _id: string;
+    teamId: string;
+    type: EventType;
+    createdAt: string;
+    actor: {
+      /** The kind of token, `user` for a login itself, or `system` for the service. */
+      kind: ActorKind;
+      keyId: string | null;
+      /** Set for a login, and for actions of sessions and of the keys that they created. */
+      userId: string | null;
+      requestId: string | null;
+    };
+    subject: {
+      kind: SubjectKind;
+      id: string;
+      version: number | null;
+    };
+    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+    data: Record<string, unknown>;
   };
   NewWebhook: {
     _id: string;
@@ -326,33 +365,11 @@ export interface Schemas {
       userId: string | null;
     };
   };
-  Event: {
-    /** IDs sort in commit order. */
-    _id: string;
-    teamId: string;
-    type: EventType;
-    createdAt: string;
-    actor: {
-      /** The kind of token, `user` for a login itself, or `system` for the service. */
-      kind: ActorKind;
-      keyId: string | null;
-      /** Set for a login, and for actions of sessions and of the keys that they created. */
-      userId: string | null;
-      requestId: string | null;
-    };
-    subject: {
-      kind: SubjectKind;
-      id: string;
-      version: number | null;
-    };
-    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
-    data: Record<string, unknown>;
-  };
   WebhookMessage: {
     /** The id of the event. A test message has its own id. */
     id: string;
     /** `webhook.test` is sent on request, and is not in the event log. */
-    type: "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled" | "webhook.test";
+    type: "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.invited" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled" | "webhook.test";
     /** When the event was recorded. */
     timestamp: string;
     teamId: string;
@@ -420,6 +437,31 @@ export interface Api {
   "POST /auth/v1/logout": {
     query: undefined;
     body: undefined;
+    response: {
+      message: string;
+    };
+  };
+  "POST /auth/v1/invitations/accept": {
+    query: undefined;
+    body: {
+      token: string;
+      password: string;
+      /** One line of 0 to 100 characters. Surrounding white space is removed. */
+      firstName?: string | undefined;
+      /** One line of 0 to 100 characters. Surrounding white space is removed. */
+      lastName?: string | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["ApiKey"];
+    };
+  };
+  "POST /auth/v1/password/forgot": {
+    query: undefined;
+    body: {
+      teamId: string;
+      email: string;
+    };
     response: {
       message: string;
     };
@@ -599,7 +641,8 @@ export interface Api {
       /** One line of 0 to 100 characters. Surrounding white space is removed. */
       lastName?: string | undefined;
       email: string;
-      password: string;
+      /** Without it, nobody can log in as the user until an invitation is accepted. */
+      password?: string | undefined;
       /** Default `viewer`. */
       role?: Role | undefined;
     };
@@ -657,6 +700,25 @@ export interface Api {
     body: undefined;
     response: {
       message: string;
+    };
+  };
+  "POST /auth/v1/users/{id}/invitations": {
+    query: undefined;
+    body: {
+      /** Sends the link by email instead of returning it. */
+      email?: boolean | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["Invitation"];
+    };
+  };
+  "GET /auth/v1/users/{id}/export": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["UserExport"];
     };
   };
   "POST /auth/v1/webhooks": {

@@ -64,6 +64,8 @@ export type User = Schemas["User"];
 export type Waveform = Schemas["Waveform"];
 export type Webhook = Schemas["Webhook"];
 export type Credentials = Api["POST /auth/v1/login"]["body"];
+export type InvitationAcceptance = Api["POST /auth/v1/invitations/accept"]["body"];
+export type ForgottenPassword = Api["POST /auth/v1/password/forgot"]["body"];
 export type PasswordChange = Api["POST /auth/v1/me/password"]["body"];
 
 /**
@@ -116,6 +118,16 @@ export class Stowage {
   /** Logs in as a user. @returns a session of 12 hours, in the shape of an API key. A client with its `key` can `logOut` */
   logIn(credentials: Credentials, options?: CallOptions): Call<ApiKey> {
     return this.#connection.data("POST /auth/v1/login", { body: credentials, ...options });
+  }
+
+  /** Sets the password of the user whom the token invites. @returns a session, as `logIn` does */
+  acceptInvitation(acceptance: InvitationAcceptance, options?: CallOptions): Call<ApiKey> {
+    return this.#connection.data("POST /auth/v1/invitations/accept", { body: acceptance, ...options });
+  }
+
+  /** Sends a link to the user with this email, if there is one, with which they set a new password. */
+  forgotPassword(user: ForgottenPassword, options?: CallOptions): Call<void> {
+    return this.#connection.run("POST /auth/v1/password/forgot", { body: user, ...options });
   }
 
   /** Ends the session that this client uses. Fails with `forbidden` if it uses an API key. */

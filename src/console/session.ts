@@ -1,7 +1,7 @@
 import { batch, computed, effect, signal } from "@preact/signals";
 import { type ApiKey, type Me, Stowage, StowageError } from "../client/stowage.ts";
 import { isDefect } from "./parts/failure.tsx";
-import { linkedTeam } from "./router.ts";
+import { href, linkedTeam, navigate } from "./router.ts";
 import { checkToken, readSession, type SavedSession, saveSession, sessionOfOtherTab } from "./token.ts";
 import { UserError } from "./user-error.ts";
 
@@ -119,6 +119,13 @@ interface Credentials {
 export async function signInWithPassword(credentials: Credentials): Promise<void> {
   const { teamId, email } = credentials;
   await startSession(await clientFor().logIn(credentials), `${teamId} ${email.normalize("NFKC").toLowerCase()}`);
+}
+
+/** Sets the password of an invited user, and signs in as that user. Replaces the URL, which contains the used token. */
+export async function acceptInvitation(acceptance: { token: string; password: string }): Promise<void> {
+  const created = await clientFor().acceptInvitation(acceptance);
+  navigate(href("/"), { replace: true });
+  await startSession(created, created.id);
 }
 
 /** Ends the session. The page has to be reloaded afterwards. @throws StowageError if that fails; the browser has deleted the key anyway */

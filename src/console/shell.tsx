@@ -23,6 +23,7 @@ import type { SavedSession } from "./token.ts";
 import { UploadCard } from "./uploads/card.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
 
+const AcceptInvitation = lazy(() => import("./pages/invitation.tsx"), "AcceptInvitation");
 const Account = lazy(() => import("./pages/account.tsx"), "Account");
 const FilePage = lazy(() => import("./pages/file.tsx"), "FilePage");
 const Keys = lazy(() => import("./pages/keys.tsx"), "Keys");
@@ -61,7 +62,13 @@ export function Shell() {
       <a class="skip" href="#content">
         Skip to content
       </a>
-      {isSignedIn ? <Workspace team={current.team} /> : !isAsking.value && <SignIn />}
+      {steps.value[0] === "invitation" ? (
+        <AcceptInvitation id="" />
+      ) : isSignedIn ? (
+        <Workspace team={current.team} />
+      ) : (
+        !isAsking.value && <SignIn />
+      )}
       <ConfirmDialog />
       <Announcements />
     </>

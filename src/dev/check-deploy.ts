@@ -18,6 +18,7 @@ export interface DeployConfig {
     consumers?: { queue: string; dead_letter_queue?: string }[];
   };
   ratelimits: { name: string; namespace_id: string }[];
+  send_email: { name: string }[];
   assets?: { binding?: string };
   triggers: { crons?: string[] };
   placement?: Placement;
@@ -105,6 +106,8 @@ export function findConfigProblems(config: DeployConfig): string[] {
 
   const endpoint = String(vars.S3_ENDPOINT ?? "");
   check(endpoint === "" || /^https:\/\/[^/]+\/?$/.test(endpoint), "S3_ENDPOINT must be https:// and a host.");
+  const hasEmail = config.send_email.some(({ name }) => name === "EMAIL");
+  check(hasEmail === Boolean(vars.EMAIL_FROM), "[[send_email]] EMAIL and the setting EMAIL_FROM need each other.");
   const bucket = config.r2_buckets.find(({ binding }) => binding === "BUCKET")?.bucket_name;
   check(!bucket || vars.S3_BUCKET === bucket, `S3_BUCKET must be "${bucket}", the bucket_name of BUCKET.`);
 

@@ -1,6 +1,6 @@
 /** The sections that an environment does not inherit, and its placement. All others apply to it as they are. */
 const OWN_SECTIONS =
-  /^(placement|vars|secrets|d1_databases|r2_buckets|queues\.producers|queues\.consumers|ratelimits)$/;
+  /^(placement|vars|secrets|d1_databases|r2_buckets|queues\.producers|queues\.consumers|ratelimits|send_email)$/;
 /** The settings that name a resource, which no two environments share. */
 const RESOURCE = /^(database_name|bucket_name|queue|dead_letter_queue|S3_BUCKET|DEAD_LETTER_QUEUE) = "(.*)"$/;
 

@@ -136,7 +136,7 @@ export async function limitFailures<T>(c: Context<AppEnv>, resource: string, run
     limiter.noteAuthenticated(resource, resource);
     return result;
   } catch (error) {
-    const isUnknown = error instanceof AppError && error.code === "not_found";
+    const isUnknown = error instanceof AppError && (error.code === "not_found" || error.code === "token_invalid");
     throw isUnknown && !(await limiter.countUnauthenticated(clientIp)) ? blocked() : error;
   }
 }

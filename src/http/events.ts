@@ -35,6 +35,8 @@ const eventSchema = z
   })
   .meta({ id: "Event" });
 
+export { eventSchema, example as eventExample };
+
 const { _id, type, createdAt, ...common } = eventSchema.shape;
 /** The body that a webhook endpoint receives. */
 export const messageSchema = z

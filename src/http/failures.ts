@@ -50,6 +50,7 @@ export const STATUS = {
   upload_locked: 423,
   rate_limited: 429,
   internal: 500,
+  email_not_configured: 501,
   unavailable: 503,
   storage_full: 507,
 } as const satisfies Record<Code, ContentfulStatusCode>;

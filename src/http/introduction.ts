@@ -86,8 +86,8 @@ file. The \`ETag\` of a user or file is its version: send it as \`If-Match\` to 
 ## Rate limits
 
 ${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as many for its public keys;
-${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token, and ${RATE_LIMITS.link.toLocaleString("en")} openings of links; ${RATE_LIMITS.login} failed logins a minute for
-each client IP and each account; ${RATE_LIMITS.password} passwords that are set or that users check to change their own, ${CALLS} reprocessed files, ${CALLS}
+${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token, and ${RATE_LIMITS.link.toLocaleString("en")} openings of links; ${RATE_LIMITS.login} failed logins and ${RATE_LIMITS.login}
+forgotten passwords a minute for each client IP and each account; ${RATE_LIMITS.password} passwords that are set or that users check to change their own, ${CALLS} reprocessed files, ${CALLS} emails, ${CALLS} exports of users, ${CALLS}
 deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks, and ${RATE_LIMITS.search} searches of files a
 minute for each team. Above a limit, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
 Some requests count as several: a batch as one for each ID; a page by number as one for each ${MAX_LIMIT} rows up to its

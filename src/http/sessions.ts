@@ -40,6 +40,8 @@ const { schema, example, render } = describeRecord({
   },
 });
 
+export { example as sessionExample, render as renderSession, schema as sessionSchema };
+
 const tokenExample = { ...keyRecord.example, expiresAt: "2026-11-20T21:30:00.000Z" };
 
 export const login = publicOperation(

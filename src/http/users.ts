@@ -1,5 +1,7 @@
 import * as z from "zod";
+import type { Deps } from "../deps.ts";
 import { DEFAULT_ROLE, ROLE_NAMES } from "../domain/access/scopes.ts";
+import { exportUser, type UserExport } from "../domain/accounts/export.ts";
 import {
   createUser,
   deleteUser,
@@ -10,9 +12,13 @@ import {
   type User,
   updateUser,
 } from "../domain/accounts/users.ts";
-import { countRequests } from "./authentication.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
+import { countExpensiveCall, countRequests } from "./authentication.ts";
+import { eventExample, eventSchema } from "./events.ts";
+import { keyRecord } from "./keys.ts";
 import { countPage, readOperation, writeOperation } from "./operation.ts";
 import { describeRecord, fieldOf } from "./record.ts";
+import { renderSession, sessionExample, sessionSchema } from "./sessions.ts";
 import {
   atLeastOneField,
   id,
@@ -63,7 +69,10 @@ const email = z
   .max(254, "Must have at most 254 characters.")
   .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.")
   .meta({ format: "email" });
-export const password = text(8, 256);
+const password = text(8, 256);
+
+export { email, password };
+
 const role = z.enum(ROLE_NAMES);
 /** Two names of 100 characters and a space. */
 const MAX_FULL_NAME_LENGTH = 201;
@@ -78,7 +87,9 @@ export const create = writeOperation(
       firstName: name(0).default(""),
       lastName: name(0).default(""),
       email,
-      password,
+      password: password.optional().meta({
+        description: "Without it, nobody can log in as the user until an invitation is accepted.",
+      }),
       role: role.optional().meta({ description: `Default \`${DEFAULT_ROLE}\`.` }),
     }),
     bodyExample: {
@@ -226,3 +237,71 @@ export const remove = writeOperation(
     await deleteUser(deps, actor, id, { versions, keepKeys: query.keepKeys === "true" });
   },
 );
+
+const exportSchema = z
+  .strictObject({
+    user: schema,
+    sessions: z.array(sessionSchema),
+    keys: z.array(keyRecord.schema).meta({ description: "The API keys that the user created, with masked tokens." }),
+    events: z.array(eventSchema).meta({ description: "Events by the user or about the user, oldest first." }),
+  })
+  .meta({ id: "UserExport" });
+
+export const exportData = readOperation(
+  "users:read",
+  {
+    tag: "Users",
+    summary: "Export a user",
+    description: `Everything that names the person, for their right of access: streamed, so a response that ends early is incomplete. Files and links belong to the team. At most ${RATE_LIMITS["expensive-call"]} a minute.`,
+    success: {
+      description: "The user, and what the user has done.",
+      message: "User exported.",
+      schema: exportSchema,
+      example: {
+        user: example,
+        sessions: [sessionExample],
+        keys: [{ ...keyRecord.example, key: "stow_sk_4fTq…Qx9Z" }],
+        events: [eventExample],
+      },
+    },
+    errorCodes: ["rate_limited"],
+  },
+  async ({ c, deps, credential, id }) => {
+    const exported = await exportUser(deps, credential, id);
+    await countExpensiveCall(c, "export", exported.user);
+    return c.body(streamOf(deps, exportedJson(exported)), 200, { "Content-Type": "application/json" });
+  },
+);
+
+async function* exportedJson({ user, sessions, keys, events }: UserExport): AsyncGenerator<string> {
+  yield `{"message":"User exported.","data":{"user":${JSON.stringify(render(user))}`;
+  yield* jsonList("sessions", sessions, renderSession);
+  yield* jsonList("keys", keys, keyRecord.render);
+  yield* jsonList("events", events, (event) => event);
+  yield "}}";
+}
+
+async function* jsonList<T>(name: string, items: AsyncIterable<T>, render: (item: T) => object) {
+  yield `,"${name}":[`;
+  let separator = "";
+  for await (const item of items) {
+    yield separator + JSON.stringify(render(item));
+    separator = ",";
+  }
+  yield "]";
+}
+
+const streamOf = ({ log }: Deps, chunks: AsyncGenerator<string>) =>
+  new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await chunks.next().catch((cause) => {
+        log("error", "export_failed", { cause });
+        throw cause;
+      });
+      if (done) controller.close();
+      else controller.enqueue(new TextEncoder().encode(value));
+    },
+    async cancel() {
+      await chunks.return(undefined);
+    },
+  });

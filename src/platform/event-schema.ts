@@ -15,6 +15,7 @@ export const EVENT_TYPES = [
   "user.created",
   "user.updated",
   "user.deleted",
+  "user.invited",
   "user.logged_in",
   "apikey.created",
   "apikey.updated",

@@ -28,7 +28,7 @@ export interface LogFields {
 export type Log = (level: Level, event: string, fields: LogFields) => void;
 
 const REDACTED = [
-  /stow_(?:[sp]k|op)_[\w-]+/g, // tokens
+  /stow_[a-z]{2}_[\w.-]+/g, // tokens
   /whsec_[\w+/=]+/g, // signing secrets
   /Bearer\s+\S+/gi,
   /X-Amz-[\w-]+=[^&\s"]+/g, // signed URLs

@@ -75,6 +75,9 @@ export const users = sqliteTable(
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     version: integer().notNull().default(0),
+    /** SHA-256 of the secret of the only valid invitation, hex. Null if there is none, see domain/accounts/invitations.ts. */
+    invitationHash: text("invitation_hash"),
+    invitationEndsAt: integer("invitation_ends_at"),
     /** First and last name. It is computed, and stored only in its index. */
     fullName: text("full_name").generatedAlwaysAs(sql`trim(first_name || ' ' || last_name)`, { mode: "virtual" }),
   },

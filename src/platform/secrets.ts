@@ -116,6 +116,12 @@ export function loadSecrets(masterKey: string, system: System) {
       return `$scrypt$${PASSWORD_PARAMETERS},keyid=${current.id}$${unpadded(salt)}$${unpadded(hash)}`;
     },
 
+    /** Returns the form of a hash, which no password has: for a user who is to choose one. Costs nothing. */
+    unknownPassword(): string {
+      const [salt, hash] = [16, 32].map((bytes) => unpadded(Buffer.from(system.randomBytes(bytes))));
+      return `$scrypt$${PASSWORD_PARAMETERS},keyid=${current.id}$${salt}$${hash}`;
+    },
+
     /** Returns an HMAC-SHA-256 of the text in base64url. Only this service can make it. */
     sign: (text: string) => hmac(current.signing, text).toString("base64url"),
 

@@ -63,9 +63,16 @@ type Several = { path: string; json?: object; requests: number; searches?: numbe
 const IDS = ["own id", "another team's id", "unknown id", "malformed id"] as const;
 type IdKind = (typeof IDS)[number] | "no id";
 
+/** What anyone gets for the example of a route that needs no token. The example's user and invitation do not exist. */
+const PUBLIC: Record<string, [status: number, code?: string]> = {
+  "POST /auth/v1/login": [401, "login_failed"],
+  "POST /auth/v1/invitations/accept": [401, "token_invalid"],
+  "POST /auth/v1/password/forgot": [200],
+};
+
 /** The callers that a route accepts. */
 function acceptedCallers(route: string): readonly string[] | "anyone" {
-  if (route === "POST /auth/v1/login") return "anyone";
+  if (PUBLIC[route]) return "anyone";
   if (route === "GET /auth/v1/teams/{id}") return ["operator", "stranger", "owner"];
   if (route.includes("/teams")) return ["operator"];
   if (route === "POST /auth/v1/sessions") return ["stranger", "owner"];
@@ -82,7 +89,7 @@ const isForAllFiles = (route: string) => /\/(users|events|webhooks|deliveries)/.
 function expected(route: string, credential: Credential, id: IdKind): [status: number, code?: string] {
   const caller = CREDENTIALS[credential];
   const accepted = acceptedCallers(route);
-  if (accepted === "anyone") return [401, "login_failed"]; // the example's user does not exist
+  if (accepted === "anyone") return PUBLIC[route] ?? [404];
   if (caller === "missing") return [401, "token_missing"];
   if (caller === "invalid") return [401, "token_invalid"];
   if (route === "POST /auth/v1/sessions" && !["limited", ...accepted].includes(caller)) return [403, "forbidden"];
@@ -348,8 +355,8 @@ const NEEDED_SCOPES = Object.fromEntries(
     "files:download": "signFile createLink listLinks revokeLink",
     "files:write": "reprocessFile setWaveform updateFile changeFiles",
     "files:delete": "deleteFile",
-    "users:read": "listUsers getUser",
-    "users:write": "createUser updateUser deleteUser",
+    "users:read": "listUsers getUser exportUser",
+    "users:write": "createUser updateUser deleteUser inviteUser",
     "keys:read": "listApiKeys getApiKey listSessions",
     "keys:write": "createApiKey updateApiKey rotateApiKey deleteApiKey revokeSession",
     "events:read": "listEvents getEvent",
@@ -364,7 +371,7 @@ const OPERATOR_ONLY = ["createTeam", "listTeams", "updateTeam", "deleteTeam"];
 const OPERATOR_MAY = /^(list|get|create|update|rotate|delete)ApiKeys?$|^(listEvents|getEvent)$|Teams?$/;
 /** They need no token or any, or run another operation. */
 const WITHOUT_SCOPE = [
-  ...["logIn", "createSession", "logOut", "getMe", "changePassword"],
+  ...["logIn", "acceptInvitation", "forgotPassword", "createSession", "logOut", "getMe", "changePassword"],
   ...["openLink", "describeResumableUploads", "overrideResumableUpload"],
 ];
 

@@ -37,6 +37,7 @@ const SIGNED = "https://x.example/a?X-Amz-Expires=60&X-Amz-Signature=0a1b";
 const LEAKS: [what: string, line: string][] = [
   ["a token", `{"cause":"unknown ${newToken(realSystem, false, 0)}"}`],
   ["a token", newToken(realSystem, true, 0)],
+  ["an invitation", `stow_in_${"0a".repeat(12)}.${"0a".repeat(16)}`],
   ["a password", `params: ${PASSWORD}`],
   ["the operator token", OPERATOR],
   ["the master key", env.MASTER_KEY],
@@ -144,6 +145,8 @@ describe("Log lines and errors", () => {
     const user = await team.call("POST", "/auth/v1/users", { json: { email, password: PASSWORD } });
     const page = await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } });
     const login = await team.call("POST", "/auth/v1/login", { json: credentials });
+    const invited = await team.call("POST", `/auth/v1/users/${user.body.data._id}/invitations`);
+    const invitation = invited.body.data.token;
     const records: Records = {
       ...(await newRecords(team)),
       sessions: login.body.data.id,
@@ -153,6 +156,9 @@ describe("Log lines and errors", () => {
     };
     const secretRequests: Record<string, () => CallOptions> = {
       "POST /auth/v1/login": () => ({ json: credentials }),
+      "POST /auth/v1/invitations/accept": () => ({ json: { token: invitation, password: PASSWORD } }),
+      "POST /auth/v1/password/forgot": () => ({ json: { teamId: team.teamId, email } }),
+      "POST /auth/v1/users/{id}/invitations": () => ({ json: { email: true } }),
       "POST /auth/v1/apikeys": () => ({ json: { name: email } }),
       "POST /auth/v1/users": () => ({ json: { email, password: PASSWORD } }),
       "PATCH /auth/v1/users/{id}": () => ({

@@ -66,7 +66,9 @@ type Work<T> = (env: Env, ctx: ExecutionContext) => Promise<T>;
 async function watched<T>(work: Work<T>, change: Partial<Env> = {}, prepare?: Work<unknown>) {
   const bindings = new ProxiedBindings();
   const ctx = createExecutionContext();
-  const isolate = bindings.wrap({ ...env, JOBS: sink, BULK_JOBS: sink, WEBHOOKS: sink, ...change });
+  const EMAIL = { send: async () => ({ messageId: "" }) };
+  const email = { EMAIL, EMAIL_FROM: "accounts@example.com" };
+  const isolate = bindings.wrap({ ...env, ...email, JOBS: sink, BULK_JOBS: sink, WEBHOOKS: sink, ...change });
   if (prepare) {
     const first = createExecutionContext();
     await prepare(isolate, first);
@@ -178,8 +180,12 @@ async function sendResumable(route: string, prepare: () => Promise<Resumable>) {
   return send(route, path, { token: publicToken, headers: tusHeaders(headers), ...(body && { body }) });
 }
 
-/** The routes whose example is measured. An upload and a login have separate tests. */
-const exampleRoutes = routes.filter(({ name }) => !["POST /docs/v1/uploads", "POST /auth/v1/login"].includes(name));
+/** The routes whose example is measured. An upload, a login, and setting a password have separate tests. */
+const ACCEPT = "POST /auth/v1/invitations/accept";
+const FORGOT = "POST /auth/v1/password/forgot";
+const exampleRoutes = routes.filter(
+  ({ name }) => !["POST /docs/v1/uploads", "POST /auth/v1/login", ACCEPT, FORGOT].includes(name),
+);
 
 /** Sends the example of a route's contract, for a separate record. */
 async function sendExample(name: string) {
@@ -256,6 +262,19 @@ describe("Until its response", () => {
     const json = account();
     await newUser(json);
     expect(await expectCost("POST /auth/v1/login", { json: { ...json, teamId: team.teamId } }, 2)).toBe(200);
+  });
+
+  test("accepting an invitation costs two round trips, as a login", async () => {
+    const { token } = await dataOf(team.call("POST", `/auth/v1/users/${await newUser()}/invitations`));
+    expect(await expectCost(ACCEPT, { json: { token, password: account().password } }, 2)).toBe(200);
+  });
+
+  test("a reset costs the same round trip for a user and an unknown email, and the rest follows the response", async () => {
+    const known = account();
+    await newUser(known);
+    for (const { email } of [known, account()]) {
+      expect(await expectCost(FORGOT, { json: { teamId: team.teamId, email } }, 1)).toBe(200);
+    }
   });
 
   test.each<[string, number, Record<string, string>, string[]]>([
@@ -924,6 +943,10 @@ async function sendRemainingQueries() {
   const login = { json: { ...json, teamId: team.teamId } };
   await send("POST /auth/v1/login", "/auth/v1/login", login, { MASTER_KEY });
   const token = await newSession(team, user);
+  await watched(async (bindings, ctx) => {
+    const { body } = await worker.fetch(buildRequest("GET", `${path}/export`, { token: team.token }), bindings, ctx);
+    await new Response(body).text();
+  });
   const passwords = { currentPassword: json.password, newPassword: "staple horse battery" };
   await send("POST /auth/v1/me/password", "/auth/v1/me/password", { token, json: passwords });
   await DB.prepare("update api_keys set expires_at = 1 where user_id = ?").bind(user).run();

@@ -61,6 +61,29 @@ test.each(Object.keys(NEEDED))("a Worker without %s responds 503, and logs which
   expect(lines.join()).toContain(`The Worker is not set up. ${name}: `);
 });
 
+test("a Worker with EMAIL needs EMAIL_FROM, an address, and sends emails with both", async () => {
+  const team = await newTeam();
+  const { body } = await team.call("POST", "/auth/v1/users", { json: { email: "ada@example.com" } });
+  const sent: unknown[] = [];
+  const EMAIL = { send: async (mail: object) => void sent.push(mail) };
+  const path = `/auth/v1/users/${body.data._id}/invitations`;
+  const invite = (settings: object) =>
+    worker.fetch(
+      buildRequest("POST", path, { token: team.token, json: { email: true } }),
+      { ...env, ...settings } as Env,
+      createExecutionContext(),
+    );
+  expect((await invite({})).status).toBe(501);
+  expect((await invite({ EMAIL_FROM: "accounts@example.com" })).status).toBe(501);
+  for (const from of [{}, { EMAIL_FROM: "accounts" }]) {
+    const { status, lines } = await respondWith({ ...env, EMAIL, ...from } as unknown as Env);
+    expect(status).toBe(503);
+    expect(lines.join()).toContain("The Worker is not set up. EMAIL_FROM: ");
+  }
+  expect((await invite({ EMAIL, EMAIL_FROM: "accounts@example.com" })).status).toBe(200);
+  expect(sent).toMatchObject([{ from: "accounts@example.com", to: "ada@example.com" }]);
+});
+
 test("a Worker without operator token serves everyone except the operator", async () => {
   const team = await newTeam();
   const { OPERATOR_TOKEN, ...others } = env;

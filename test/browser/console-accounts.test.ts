@@ -321,6 +321,64 @@ describe("Users", () => {
     await expect(stowage.users.get(id)).rejects.toBeInstanceOf(StowageError);
   });
 
+  test("invites a user with a link, with which they set a password and sign in", async ({ openPage, problems }) => {
+    const { page, ...team } = await openConsole(openPage, { path: "/users" });
+    await button(page, "Create user").first().click();
+    await dialog(page).getByLabel("Email").fill("grace@example.com");
+    await dialog(page).getByRole("button", { name: "Create user" }).click();
+    await expect(dialog(page)).toHaveAccessibleName("Invite grace@example.com");
+    await button(page, "Create link").click();
+    const text = await dialog(page).getByText("Set your password:").textContent();
+    const [, link = ""] = /^Set your password: (\S+)\nEmail: grace@example\.com$/.exec(text ?? "") ?? [];
+    expect(link.split("#")[0]).toBe(`${url}/console/invitation`);
+    expect(await copyBy(dialog(page).getByRole("button", { name: "Copy invitation" }), link)).toBe(text);
+    await expectAccessible(page);
+    await button(page, "Done").click();
+
+    // Another browser, without a session. The token is sent to no server before it is used.
+    problems.allow(/status of 40[01]/);
+    const guest = await openPage({ path: link.slice(url.length) });
+    await expect(heading(guest, "Set your password")).toBeVisible();
+    await expectAccessible(guest);
+    await guest.getByLabel("New password").fill("short");
+    await button(guest, "Set password and sign in").click();
+    await expect(guest.getByLabel("New password")).toHaveAccessibleDescription(/8 to 256 characters/);
+    await guest.getByLabel("New password").fill(PASSWORD);
+    await button(guest, "Set password and sign in").click();
+    await expect(heading(guest, "Files")).toBeVisible();
+    expect(guest.url()).not.toContain("stow_in_");
+    await guest.goBack();
+    await expect(guest.getByText("stow_in_")).toHaveCount(0);
+    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "grace@example.com", password: PASSWORD });
+
+    const late = await openPage({ path: link.slice(url.length) });
+    await late.getByLabel("New password").fill(PASSWORD);
+    await button(late, "Set password and sign in").click();
+    await expect(late.getByRole("alert")).toHaveText(/^This link has expired or was already used\./);
+    await expect(heading(late, "Set your password")).toBeVisible();
+  });
+
+  test("resets a password with a link, and accepts one while somebody else is signed in", async ({
+    openPage,
+    problems,
+  }) => {
+    const { page, ...team } = await openConsole(openPage, { path: "/users" });
+    const { _id } = await team.stowage.users.create({ email: "ada@example.com", password: PASSWORD, role: "admin" });
+    problems.allow(/status of 501/);
+    await chooseAction(page, "Actions for ada@example.com", "Invite or reset password");
+    await button(page, "Send email").click();
+    await expect(dialog(page).getByRole("alert")).toContainText("This service sends no emails.");
+    await button(page, "Create link").click();
+    await expect(dialog(page).getByText("Set your password:")).toBeVisible();
+    const { url: link } = await team.stowage.users.invite(_id);
+    await page.goto(link);
+    await page.getByLabel("New password").fill(`${PASSWORD} 2`);
+    await button(page, "Set password and sign in").click();
+    await expect(page.getByRole("link", { name: "ada@example.com" })).toBeVisible();
+    await expect(heading(page, "Files")).toBeVisible();
+    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "ada@example.com", password: `${PASSWORD} 2` });
+  });
+
   test("finds users by any part of their name or email, and keeps the search in the URL", async ({ openPage }) => {
     const team = await newTeam();
     for (const [firstName, email] of [

@@ -180,6 +180,21 @@ describe("every command", () => {
     await expect(usage()).rejects.toMatchObject({ code: "token_invalid" });
   });
 
+  test("invites new and known users with a link", async () => {
+    const { team, machine } = await newMachine();
+    const { stdout, stderr } = await machine.run("users invite ada@example.com --first Ada --role member");
+    expect(stdout).toMatch(new RegExp(`^${url}/console/invitation#stow_in_\\S+\\n$`));
+    expect(stderr).toMatch(/^The link works once, until \S+Z\.\n$/);
+    const again = await machine.json("users invite ada@example.com");
+    expect(again).toMatchObject({ url: `${url}/console/invitation#${again.token}` });
+    const accept = (token: string) => team.stowage.acceptInvitation({ token, password: "correct horse battery" });
+    await expect(accept(stdout.trim().split("#")[1] ?? "")).rejects.toMatchObject({ code: "token_invalid" });
+    expect(await accept(again.token)).toMatchObject({ name: "Ada" });
+    expect(await collect(team.stowage.users.list())).toMatchObject([{ _id: again._id, role: "member" }]);
+    expectFailure(await machine.run("users invite ada@example.com --role admin"), 2, /is a user already/);
+    expectFailure(await machine.run("users invite ada@example.com --send"), 1, /sends no emails/);
+  });
+
   test("creates, edits, and deletes users, keys, and webhooks", async () => {
     const { team, machine } = await newMachine();
     const { stowage } = team;

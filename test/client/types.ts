@@ -5,8 +5,10 @@ import { isFileEvent, type Stowage } from "../../src/client/stowage.ts";
 export async function wrongFieldsDoNotCompile(stowage: Stowage): Promise<void> {
   // @ts-expect-error: the role does not exist.
   await stowage.users.create({ email: "ada@example.com", password: "correct horse", role: "owner" });
-  // @ts-expect-error: a password is required.
-  await stowage.users.create({ email: "ada@example.com" });
+  // @ts-expect-error: an email is required.
+  await stowage.users.create({ password: "correct horse" });
+  // @ts-expect-error: an invitation that is sent has no URL.
+  (await stowage.users.invite("0193477bf1c07e5d9a0b4c28", { email: true })).url;
   // @ts-expect-error: the status does not exist.
   stowage.files.list({ status: "done" });
   // @ts-expect-error: the filter does not exist.

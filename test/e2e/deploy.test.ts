@@ -73,6 +73,16 @@ describe("The configuration check", () => {
       'S3_BUCKET must be "stowage-files", the bucket_name of BUCKET.',
     ],
     [
+      "with emails but no sender",
+      [[/$/, '\n[[send_email]]\nname = "EMAIL"\n']],
+      "[[send_email]] EMAIL and the setting EMAIL_FROM need each other.",
+    ],
+    [
+      "with a sender but no emails",
+      [["[vars]", '[vars]\nEMAIL_FROM = "accounts@example.com"']],
+      "[[send_email]] EMAIL and the setting EMAIL_FROM need each other.",
+    ],
+    [
       "with a MAX_FILE_BYTES that R2 can't rewrite with one put",
       [[/MAX_FILE_BYTES = .*/, 'MAX_FILE_BYTES = "5368709120"']],
       "MAX_FILE_BYTES: Must be at most 5363466240, the largest object that R2 stores with one put.",
@@ -161,6 +171,16 @@ describe("A new environment", () => {
     const counters = [...first.ratelimits, ...staging.ratelimits].map(({ namespace_id }) => namespace_id);
     expect(new Set(counters).size).toBe(2 * first.ratelimits.length);
     expect(addEnvironment(text, "staging")).toBe(text);
+  });
+
+  test("sends emails if the default one does", () => {
+    const changes: Change[] = [
+      ["[vars]", '[vars]\nEMAIL_FROM = "accounts@example.com"'],
+      [/$/, '\n[[send_email]]\nname = "EMAIL"\n'],
+    ];
+    const staging = configOf(addEnvironment(changed(changes), "staging"), "staging");
+    expect(findConfigProblems(staging)).toEqual([]);
+    expect(staging.send_email).toEqual([{ name: "EMAIL" }]);
   });
 
   test("is copied from the default one if others have hyphens in their names", () => {

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { appendFileSync, globSync, readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { facts } from "../audio/facts.ts";
 import { noise, sha256 } from "../support/bytes.ts";
 import { processed, upload } from "../support/client.ts";
-import { Server, type TestTeam } from "../support/server.ts";
+import { cloneProject, Server, type TestTeam } from "../support/server.ts";
 
 /* One real server over HTTP: what it stores and serves, and bodies that fetch can't send. */
 
@@ -25,7 +25,10 @@ let tooLong: Promise<OpenUpload>;
 beforeAll(async () => {
   // Otherwise wrangler reads the rest of a rejected body before it sends the response. Production doesn't.
   const env = { WRANGLER_DISABLE_REQUEST_BODY_DRAINING: "true" };
-  server = await Server.start(["--var", `UPLOAD_IDLE_SECONDS:${IDLE_SECONDS}`], env);
+  const vars = ["--var", `UPLOAD_IDLE_SECONDS:${IDLE_SECONDS}`, "--var", "EMAIL_FROM:accounts@example.com"];
+  const folder = cloneProject();
+  appendFileSync(join(folder, "wrangler.toml"), '\n[[send_email]]\nname = "EMAIL"\n');
+  server = await Server.start(vars, env, { folder });
   team = await server.newTeam();
   stall = stallBesideSlow();
   tooLong = uploadTooLong();
@@ -78,6 +81,43 @@ describe("a file", () => {
     expect(await processed(team, id)).toMatchObject({ status: "completed", fileType: "other file", audio: null });
     const opened = await fetch(await team.sign(id));
     expect(bytes.equals(await bytesOf(opened))).toBe(true);
+  });
+});
+
+describe("an email", () => {
+  /** The emails that the local server has written so far. */
+  const mails = () =>
+    globSync("**/email-text/*.txt", { cwd: join(server.folder, ".wrangler") }).map((file) =>
+      readFileSync(join(server.folder, ".wrangler", file), "utf8"),
+    );
+  const post = (path: string, json: object, token?: string) => server.call("POST", `/auth/v1/${path}`, { json, token });
+
+  test("brings the link of an invitation, and of a forgotten password, each of which logs in once", async () => {
+    const { teamId, token } = team;
+    const email = "ada@example.com";
+    const { _id } = (await post("users", { email }, token)).body.data;
+    const known = new Set<string>();
+    const nextLink = async (): Promise<string> => {
+      const text = await vi.waitUntil(() => mails().find((mail) => !known.has(mail)), { timeout: 60_000 });
+      known.add(text);
+      const [link = ""] = /http:\S+/.exec(text) ?? [];
+      expect(link).toMatch(new RegExp(`^${server.url}/console/invitation#stow_in_${_id}\\.`));
+      return new URL(link).hash.slice(1);
+    };
+    const invited = await post(`users/${_id}/invitations`, { email: true }, token);
+    expect(invited.body.data).toEqual({ sent: true });
+    const use = async (link: string, password: string) => {
+      const { body } = await post("invitations/accept", { token: link, password });
+      expect((await server.call("GET", "/auth/v1/me", { token: body.data.key })).body.data).toMatchObject({ teamId });
+      expect((await post("invitations/accept", { token: link, password })).code).toBe("token_invalid");
+      expect((await post("login", { teamId, email, password })).status).toBe(200);
+    };
+    await use(await nextLink(), "correct horse battery");
+    expect((await post("password/forgot", { teamId, email })).status).toBe(200);
+    expect((await post("password/forgot", { teamId, email: "unknown@example.com" })).status).toBe(200);
+    await use(await nextLink(), "staple horse battery");
+    expect(known.size).toBe(2);
+    expect(mails()).toHaveLength(2);
   });
 });
 

@@ -529,6 +529,19 @@ const changes: [string, (place: Place) => Promise<Request>][] = [
       return ["DELETE", `${USERS}/${_id}`];
     },
   ],
+  [
+    "an invitation",
+    async (place) => ["POST", `${USERS}/${(await newUser(place))._id}/invitations`, { json: { email: true } }],
+  ],
+  [
+    "the acceptance of an invitation by a user with a session",
+    async (place) => {
+      const { _id } = await newUser(place);
+      await newSession(place.team, _id);
+      const { token } = await post(place, `${USERS}/${_id}/invitations`, {});
+      return ["POST", "/auth/v1/invitations/accept", { json: { token, password: PASSWORD } }];
+    },
+  ],
   ["the creation of a webhook", async () => ["POST", WEBHOOKS, { json: { url: "https://hooks.example.com/in" } }]],
   ["the update of a webhook", async (place) => ["PATCH", await newWebhook(place), { json: { description: "new" } }]],
   ["the rotation of a secret", async (place) => ["POST", `${await newWebhook(place)}/secret`, { json: {} }]],

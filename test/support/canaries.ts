@@ -12,6 +12,7 @@ const hex = (text: string) => [...text].map((c) => c.charCodeAt(0).toString(16).
 
 const SECRETS: Record<string, RegExp> = {
   "a token": /stow_[sp]k_[0-9A-Za-z]{40}/,
+  "an invitation": /stow_in_[0-9a-f]{24}\.[0-9a-f]{32}/,
   "a signing secret": /whsec_[0-9A-Za-z+/]{43}=/,
   "a password": /canary-password|correct horse battery/,
   "the operator token": literally(env.OPERATOR_TOKEN),

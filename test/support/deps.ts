@@ -4,6 +4,7 @@ import { createDatabases, createDb } from "../../src/platform/db.ts";
 import type { HashQueue } from "../../src/platform/hash-queue.ts";
 import { createHealth } from "../../src/platform/health.ts";
 import { createJobs } from "../../src/platform/jobs.ts";
+import type { Mailer } from "../../src/platform/mailer.ts";
 import type { Reply, Sender } from "../../src/platform/sender.ts";
 
 export type { Deps, Settings } from "../../src/deps.ts";
@@ -31,8 +32,9 @@ export const ACCEPTED_REPLY: Reply = {
   body: "ok",
   durationMilliseconds: 1,
 };
-/** Sends nothing, so that no request leaves the machine. */
+/** These send nothing, so that no request leaves the machine. */
 const sender: Sender = { post: async () => ACCEPTED_REPLY };
+const mailer: Mailer = { send: async () => {} };
 
 /** Replaces D1, R2 and the queues of the dependencies. */
 export function withBindings(deps: Deps, bindings: TestBindings): Deps {
@@ -45,7 +47,7 @@ export function withBindings(deps: Deps, bindings: TestBindings): Deps {
     webhookJobs: createJobs(WEBHOOKS as never),
     recoveryJobs: createJobs(RECOVERY as never),
   };
-  return { ...deps, ...parts, health: createHealth({ ...deps, ...parts }), sender };
+  return { ...deps, ...parts, health: createHealth({ ...deps, ...parts }), sender, mailer };
 }
 
 /** Replaces each database. */
@@ -59,7 +61,7 @@ export function withDatabases(deps: Deps, replace: (database: D1Database, number
 export const sink = { send: async () => {}, sendBatch: async () => {}, metrics: async () => {} } as unknown as Queue;
 
 const nowhere = { send: async () => {}, sendAll: async () => {}, check: async () => {} };
-/** Discards messages and webhook requests, for tests that need no processing. */
+/** Discards messages, webhook requests and emails, for tests that need no processing. */
 export const withoutJobs: Change = (deps) => ({
   ...deps,
   jobs: nowhere,
@@ -67,6 +69,7 @@ export const withoutJobs: Change = (deps) => ({
   webhookJobs: nowhere,
   recoveryJobs: nowhere,
   sender,
+  mailer,
 });
 
 const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;

@@ -10,6 +10,7 @@ import worker from "../../src/index.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb, type Param, preparedQuery, read, write } from "../../src/platform/db.ts";
 import { Lru } from "../../src/platform/lru.ts";
+import { createMailer } from "../../src/platform/mailer.ts";
 import { isUniqueViolation } from "../../src/platform/retry.ts";
 import { users } from "../../src/platform/schema.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
@@ -440,5 +441,30 @@ describe("The sender of webhooks", () => {
   test("stores control characters in as little space as letters", async () => {
     const { body } = await post(async () => new Response("\u0000\u0001\n".repeat(500)));
     expect(JSON.stringify(body).length).toBeLessThan(2048);
+  });
+});
+
+describe("An email", () => {
+  const mail = { to: "ada@example.com", subject: "Hello", text: "Hello\n" };
+
+  test("is sent from the configured address", async () => {
+    const send = vi.fn(async () => ({ messageId: "1" }));
+    await createMailer({ send }, "accounts@example.com").send(mail);
+    expect(send.mock.calls).toEqual([[{ from: "accounts@example.com", ...mail }]]);
+  });
+
+  test("that can't be sent is reported by the code alone, without the recipient", async () => {
+    for (const [error, code] of [
+      [
+        Object.assign(new Error("ada@example.com is suppressed"), { code: "E_RECIPIENT_SUPPRESSED" }),
+        "E_RECIPIENT_SUPPRESSED",
+      ],
+      [new Error("ada@example.com failed"), "unknown"],
+    ] as const) {
+      const sent = createMailer({ send: () => Promise.reject(error) }, "accounts@example.com").send(mail);
+      const failure = await sent.catch((thrown: Error) => thrown);
+      expect(failure).toEqual(new Error(`The email was not sent: ${code}`));
+      expect((failure as Error).cause).toBeUndefined();
+    }
   });
 });

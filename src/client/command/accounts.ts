@@ -174,6 +174,7 @@ function addUserCommands(program: Command, define: Define): void {
   const users = addGroup(program, "users", "List, create, edit, and delete users.", [
     "stowage users --name Ada",
     "stowage users create ada@example.com --first Ada < password.txt",
+    "stowage users invite grace@example.com",
   ]);
   define<{ name?: string; email?: string; limit?: number }>(
     users
@@ -199,6 +200,35 @@ function addUserCommands(program: Command, define: Define): void {
       const password = await askPassword(context);
       const user = { email, password, firstName: first, lastName: last, role };
       printUser(context, await context.stowage.users.create(user, context.call));
+    },
+  );
+  define<UserOptions & { send?: boolean }>(
+    users
+      .command("invite")
+      .argument("<email>", "email address")
+      .option("--first <name>", "first name of a new user")
+      .option("--last <name>", "last name of a new user")
+      .addOption(roleOption())
+      .option("--send", "let the service send the link by email"),
+    {
+      summary: "Print a link with which a new or known user sets a password, once and within a day",
+      examples: ["stowage users invite ada@example.com --role member"],
+    },
+    async (context, [email = ""], { first, last, role, send }) => {
+      const { users } = context.stowage;
+      const [known] = await users.list({ email }, context.call).toArray();
+      if (known && (first ?? last ?? role) !== undefined)
+        throw new Failure("usage", `${email} is a user already. Leave out --first, --last, and --role.`);
+      const user = { email, firstName: first, lastName: last, role };
+      const { _id } = known ?? (await users.create(user, context.call));
+      if (send) {
+        await users.invite(_id, { ...context.call, email: true });
+        context.results.print({ _id, sent: true }, [_id, "sent"], [24]);
+        return;
+      }
+      const { url, token, expiresAt } = await users.invite(_id, context.call);
+      context.results.print({ _id, url, token, expiresAt }, [url], []);
+      context.notify(`The link works once, until ${expiresAt}.`);
     },
   );
   define<UserOptions>(

@@ -64,6 +64,7 @@ export const EVENT_TYPES = valuesOf<EventType>({
   "user.created": true,
   "user.updated": true,
   "user.deleted": true,
+  "user.invited": true,
   "user.logged_in": true,
   "apikey.created": true,
   "apikey.updated": true,

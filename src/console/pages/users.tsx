@@ -1,5 +1,6 @@
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { User } from "../../client/stowage.ts";
+import type { Invitation as InvitationLink, User } from "../../client/stowage.ts";
 import { MissingScopes, ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst, Dialog, TaskDialog } from "../parts/dialog.tsx";
@@ -10,6 +11,7 @@ import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
+import { useTask } from "../parts/task.ts";
 import { CopyButton, Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { can, client, session } from "../session.ts";
@@ -36,8 +38,8 @@ function newPassword(): string {
   return (text.match(/.{5}/g) ?? []).join("-");
 }
 
-interface Invited extends Pick<User, "firstName" | "lastName" | "email"> {
-  /** Null if the user has one already. */
+interface Invited extends Pick<User, "_id" | "firstName" | "lastName" | "email"> {
+  /** The password that an admin has just chosen. If it is null, the user gets a link to choose one. */
   password: string | null;
 }
 
@@ -135,7 +137,11 @@ export function Users() {
                 label={`Actions for ${nameOf(user)}`}
                 items={[
                   { label: "Edit", icon: "edit", onSelect: () => setEdited(user) },
-                  { label: "Invite", icon: "link", onSelect: () => setInvited({ ...user, password: null }) },
+                  {
+                    label: "Invite or reset password",
+                    icon: "link",
+                    onSelect: () => setInvited({ ...user, password: null }),
+                  },
                   { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(user) },
                 ]}
               />
@@ -178,10 +184,17 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
       await client.value.users.update(user._id, changes, { version: user.__v });
       announce("User updated");
     } else {
-      await client.value.users.create({ firstName, lastName, email, password, role });
+      const { _id } = await client.value.users.create({
+        firstName,
+        lastName,
+        email,
+        role,
+        ...(password && { password }),
+      });
       announce(`Created ${email}`);
+      return onSaved({ _id, firstName, lastName, email, password: password || null });
     }
-    onSaved(user ? null : { firstName, lastName, email, password });
+    onSaved(null);
   };
   return (
     <TaskDialog
@@ -202,15 +215,18 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
       </SelectField>
       <div class="stack">
         <TextField
-          label={user ? "New password" : "Password"}
+          label={user ? "New password" : "Password (optional)"}
           name="password"
           type="text"
           autocomplete="off"
           spellcheck={false}
-          required={!user}
           value={password}
           onInput={({ currentTarget }) => setPassword(currentTarget.value)}
-          hint={user ? "Leave blank to keep the current password." : "At least 8 characters."}
+          hint={
+            user
+              ? "Leave blank to keep the current password."
+              : "Leave blank to invite them with a link, with which they choose one. Otherwise at least 8 characters."
+          }
         />
         <button type="button" class="button start" onClick={() => setPassword(newPassword())}>
           Generate password
@@ -220,28 +236,93 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
   );
 }
 
-/** Everything that a new user needs to sign in, to copy into a message. */
-function Invitation({ user: { email, password, ...names }, onClose }: { user: Invited; onClose: () => void }) {
-  const url = signInUrl(session.value?.team?.id ?? "");
-  const text = [`Sign in: ${url}`, `Email: ${email}`, password && `Password: ${password}`].filter(Boolean).join("\n");
-  return (
-    <Dialog title={`Invite ${nameOf({ ...names, email })}`} onClose={onClose}>
-      <div class="stack">
-        <p>
-          {password
-            ? "Send this to them. You won't be able to see the password again."
-            : "Send this to them. They sign in with their password. To set a new one, edit the user."}
-        </p>
-        <pre class="json">{text}</pre>
-        <div class="actions">
-          <button type="button" class="button" onClick={onClose}>
-            Done
-          </button>
-          <CopyButton text={text} label="invitation" class="primary">
-            Copy invitation
-          </CopyButton>
-        </div>
-      </div>
+interface InvitationProps {
+  user: Invited;
+  onClose: () => void;
+}
+
+/** Gets a new user signed in, or lets a user set a new password. */
+const Invitation = ({ user, onClose }: InvitationProps) =>
+  user.password === null ? (
+    <LinkInvitation user={user} onClose={onClose} />
+  ) : (
+    <Dialog title={`Invite ${nameOf(user)}`} onClose={onClose}>
+      <CopiedInvitation
+        text={`Sign in: ${signInUrl(session.value?.team?.id ?? "")}\nEmail: ${user.email}\nPassword: ${user.password}`}
+        onClose={onClose}
+      >
+        <p>Send this to them. You won't be able to see the password again.</p>
+      </CopiedInvitation>
     </Dialog>
+  );
+
+/** Creates a link with which the user sets a password, or lets the service send it. */
+function LinkInvitation({ user, onClose }: InvitationProps) {
+  const [link, setLink] = useState<InvitationLink | null>(null);
+  const { run, isRunning, error } = useTask();
+  const name = nameOf(user);
+  const create = () => run(async () => setLink(await client.value.users.invite(user._id)));
+  const send = () =>
+    run(async () => {
+      await client.value.users.invite(user._id, { email: true });
+      announce(`Sent an email to ${user.email}`);
+      onClose();
+    });
+  return (
+    <Dialog title={`Invite ${name}`} onClose={onClose}>
+      {link ? (
+        <CopiedInvitation text={`Set your password: ${link.url}\nEmail: ${user.email}`} onClose={onClose}>
+          <p>
+            Send this to them. The link works once, until <Time at={link.expiresAt} />. You won't be able to see it
+            again.
+          </p>
+        </CopiedInvitation>
+      ) : (
+        <div class="stack">
+          <p>
+            With a link, {name} sets a new password and signs in. It works once, for 24 hours, and replaces any earlier
+            one. Their current password works until then.
+          </p>
+          <Failure error={error} />
+          <div class="actions">
+            <button type="button" class="button" onClick={onClose}>
+              Cancel
+            </button>
+            <button type="button" class="button" aria-disabled={isRunning} onClick={send}>
+              Send email
+            </button>
+            <button type="button" class="button primary" aria-disabled={isRunning} onClick={create}>
+              Create link
+            </button>
+          </div>
+        </div>
+      )}
+    </Dialog>
+  );
+}
+
+/** A message to copy. */
+function CopiedInvitation({
+  text,
+  onClose,
+  children,
+}: {
+  text: string;
+  onClose: () => void;
+  children: ComponentChildren;
+}) {
+  return (
+    <div class="stack">
+      {children}
+      <pre class="json">{text}</pre>
+      <div class="actions">
+        <button type="button" class="button" onClick={onClose}>
+          Done
+        </button>
+        <CopyButton text={text} label="invitation" class="primary">
+          Copy invitation
+        </CopyButton>
+      </div>
+    </div>
   );
 }

@@ -15,6 +15,7 @@ export const EVENT_LABELS: Record<EventType, string> = {
   "user.created": "User created",
   "user.updated": "User updated",
   "user.deleted": "User deleted",
+  "user.invited": "User invited",
   "user.logged_in": "User signed in",
   "apikey.created": "API key created",
   "apikey.updated": "API key updated",

@@ -52,7 +52,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
     countLateRequest: (counter: string) => tokens.count(counter),
     /** From now on, the token's requests no longer count for a team. */
     noteRejected: (tokenHash: string) => authenticated.delete(tokenHash),
-    /** Counts a guess of the password of a user who is logged in. */
+    /** Counts a guess of the password of a user who is logged in, or a request to reset one. */
     countGuess: (counter: string) => logins.count(fingerprint(counter)),
     /** Counts a login of an account, unless its permit is given back. Hashed, because the account contains an email. */
     takeLogin: (account: string) => logins.take(fingerprint(`account/${account}`)),

@@ -15,6 +15,18 @@ import { AppError } from "../../errors.ts";
 const rateLimited = () => new AppError("rate_limited", { limit: "login" });
 
 /**
+ * Counts a request to reset a password, for its account and client IP, whether there is such a user or not.
+ * @throws `rate_limited`
+ */
+export async function limitResets(
+  { limiter }: Deps,
+  { account, clientIp }: { account: string; clientIp: string | null },
+): Promise<void> {
+  const counters = [`reset/${account}`, ...(clientIp === null ? [] : [`reset/${clientIp}`])];
+  for (const counter of counters) if (!(await limiter.countGuess(counter))) throw rateLimited();
+}
+
+/**
  * Runs a login and counts it if it fails. `clientIp` is null for a login by a backend: its client IP is that of all its users.
  * @throws `rate_limited`, and what `logIn` throws
  */

@@ -106,6 +106,8 @@ const SHOWN_END = 4;
 const masked = (token: string): string =>
   token === "" ? "" : `${token.slice(0, SHOWN_START)}…${token.slice(-SHOWN_END)}`;
 
+export const viewMaskedKey = (deps: Deps, row: KeyRow): ApiKey => viewKey(row, masked(tokenOf(deps, row)));
+
 /**
  * One leaked token must not open every other key. So the caller must cover the key, and the operator token, which sees the
  * keys of all teams, reveals none.
@@ -328,7 +330,7 @@ export async function listKeys(
       .offset(page.offset);
   const { rows } = await authorizeOwnRead(deps, credential, keys, teamId);
   const { items, next } = cutPage(list, request, rows);
-  return { items: items.map((row) => viewKey(row, masked(tokenOf(deps, row)))), next };
+  return { items: items.map((row) => viewMaskedKey(deps, row)), next };
 }
 
 /** Reads a key of the caller's team. The operator reads that of any team. */
@@ -429,7 +431,7 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
   ] as const;
   const event = newEvent(deps, "apikey.updated", actor, { teamId, id }, { fields: fieldsOf(changes) });
   const [[found], [updated]] = await writeWithEvent(deps, { ...event, position: 2 }, queries, { isIdempotent: false });
-  if (updated) return viewKey(updated, masked(tokenOf(deps, updated)));
+  if (updated) return viewMaskedKey(deps, updated);
   if (!found) throw new AppError("not_found");
   if (found.refusal === "widens") {
     const added = lacking(scopes ?? 0, found.scopes ?? 0).join(", ");

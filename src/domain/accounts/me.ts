@@ -56,7 +56,7 @@ export async function fetchMe(deps: Deps, credential: Credential<"any token">): 
 }
 
 /**
- * Changes the password of the user whose session calls, and ends the user's other sessions.
+ * Changes the password of the user whose session calls, and ends the user's other sessions and invitation.
  * @throws `forbidden` unless the session of a login calls; `invalid_input` if the current password is wrong; `rate_limited`;
  *   `conflict` if the password was changed at the same time
  */
@@ -81,7 +81,7 @@ export async function changeOwnPassword(
   await authorize(deps, credential);
   const target = { id: user.id, teamId };
   const event = newEvent(deps, "user.updated", actor, target, { fields: ["password"] });
-  const replace = replacePassword(deps, target, user.password, password);
+  const replace = replacePassword(deps, target, user.password, password, { invitationHash: null });
   const queries = [replace, ...endSessions(deps, target, password, actor.keyId)] as const;
   const [[changed]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (!changed) throw new AppError("conflict");

@@ -24,7 +24,7 @@ import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { type ApiKey, type KeyRow, newHashedKey, storedKey, viewKey } from "./keys.ts";
-import { emailKey, fullNameOf, replacePassword, type User } from "./users.ts";
+import { emailKey, fullNameOf, isUser, replacePassword, type User } from "./users.ts";
 
 /*
  * Sessions: what a person gets by logging in, or with a secret key. They are rows of `api_keys`, so that authorization reads
@@ -85,6 +85,14 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
   if (account.teamStatus === "suspended") throw new AppError("team_suspended");
 
   const hash = secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
+  // Hashing takes long enough for a change of the password in between.
+  const { event, insert, stored, view } = newUserSession(deps, { ...user, password: hash });
+  const [, [session]] = await writeWithEvent(deps, event, [insert, stored], { isIdempotent: true });
+  return session ? view(session) : null;
+}
+
+/** The parts of a change that creates a session of the user, if the password is still this one. `stored` finds its row. */
+export function newUserSession(deps: Deps, user: User) {
   const { token, row } = newHashedKey(deps, {
     name: fullNameOf(user) || user.email,
     kind: "session",
@@ -95,15 +103,17 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
     userId: user.id,
     lifetime: SESSION_MILLISECONDS,
   });
-  // The password must still be the verified one, because hashing takes long enough for a change in between.
-  const isSameUser = hasRow(users, and(eq(users.id, user.id), eq(users.password, hash)));
-  const insert = insertWhere(db, apiKeys, row, sql`${isSameUser} and ${teamExists(teamId)}`);
+  const isSameUser = hasRow(users, and(isUser(user), eq(users.password, user.password)));
+  const insert = insertWhere(deps.db, apiKeys, row, sql`${isSameUser} and ${teamExists(user.teamId)}`);
   const initiator = { kind: "user" as const, keyId: row.id, userId: user.id };
-  const event = newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id });
-  const [, [stored]] = await writeWithEvent(deps, event, [insert, storedKey(deps, row)], { isIdempotent: true });
-  return stored
-    ? viewKey({ ...stored, scopes: maskOf(ROLES[user.role]), ownFilesOnly: hasOwnFilesOnly(user.role) }, token)
-    : null;
+  return {
+    initiator,
+    event: newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id }),
+    insert,
+    stored: storedKey(deps, row),
+    view: (session: KeyRow) =>
+      viewKey({ ...session, scopes: maskOf(ROLES[user.role]), ownFilesOnly: hasOwnFilesOnly(user.role) }, token),
+  };
 }
 
 /** Moves the password to the current master key. Only a login knows the password, and a hash can't be re-encrypted. */

@@ -50,14 +50,15 @@ export const emailKey = (email: string): string => email.trim().normalize("NFKC"
 export const fullNameOf = ({ firstName, lastName }: { firstName: string; lastName: string }): string =>
   `${firstName} ${lastName}`.trim();
 
-type UserKey = Pick<User, "id" | "teamId">;
-const isUser = ({ id, teamId }: UserKey) => and(eq(users.id, id), eq(users.teamId, teamId));
+export type UserKey = Pick<User, "id" | "teamId">;
+export const isUser = ({ id, teamId }: UserKey) => and(eq(users.id, id), eq(users.teamId, teamId));
 
 /* Creation */
 
 export interface NewUser {
   email: string;
-  password: string;
+  /** Undefined for one that nobody knows: the user is invited afterwards. */
+  password?: string | undefined;
   firstName: string;
   lastName: string;
   /** Default: `DEFAULT_ROLE`. */
@@ -79,9 +80,9 @@ export async function createUser(
   const { teamId } = actor;
   const granted = maskOf(ROLES[role]);
   checkCovered(actor, granted);
-  const hash = await hashPassword(deps, teamId, password);
+  const hash = password === undefined ? deps.secrets.unknownPassword() : await hashPassword(deps, teamId, password);
   // The hash may have waited for seconds, in which the caller's access can end.
-  checkCovered(await authorize(deps, credential), granted);
+  if (password !== undefined) checkCovered(await authorize(deps, credential), granted);
   const now = system.now();
   const user: User = {
     id: newId(system, db.number),
@@ -93,6 +94,8 @@ export async function createUser(
     createdAt: now,
     updatedAt: now,
     version: 0,
+    invitationHash: null,
+    invitationEndsAt: null,
   };
   const hasEmail = and(eq(users.teamId, teamId), eq(users.emailKey, user.emailKey), ne(users.id, user.id));
   const refusal = firstOf({
@@ -205,7 +208,8 @@ function changeError(actor: TeamActor, found: { refusal: string | null; role: Ro
 }
 
 /**
- * A new password ends the user's sessions and cancels their unfinished uploads.
+ * A new password ends the user's sessions and cancels their unfinished uploads. Another email, role or password ends the
+ * user's invitation.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the old and the new role, `last_admin`,
  *   `version_mismatch`, `email_taken`, `rate_limited`, `token_invalid` if the caller has lost its access in the meantime
  */
@@ -228,14 +232,21 @@ export async function updateUser(
   const refusal = refusalOf(deps, actor, versions, role, {
     token_invalid: not(isStillAllowed(deps, actor, granted)),
   });
+  const key = email === undefined ? undefined : emailKey(email);
+  const isInvitationKept = and(
+    hash === undefined ? undefined : sql`false`,
+    key === undefined ? undefined : eq(users.emailKey, key),
+    role === undefined ? undefined : eq(users.role, role),
+  );
   const queries = [
     db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
     db
       .update(users)
       .set({
         ...fields,
-        ...(email !== undefined && { emailKey: emailKey(email) }),
+        ...(key !== undefined && { emailKey: key }),
         ...(hash !== undefined && { password: hash }),
+        ...(isInvitationKept && { invitationHash: sql`iif(${isInvitationKept}, ${users.invitationHash}, null)` }),
         updatedAt: system.now(),
         version: sql`${users.version} + 1`,
       })
@@ -253,14 +264,20 @@ export async function updateUser(
 }
 
 /** Replaces the password only if it is still the verified one. */
-export const replacePassword = ({ db, system }: Deps, target: UserKey, before: string, password: string) =>
+export const replacePassword = (
+  { db, system }: Deps,
+  target: UserKey,
+  before: string,
+  password: string,
+  changes: { invitationHash?: null } = {},
+) =>
   db
     .update(users)
-    .set({ password, updatedAt: system.now(), version: sql`${users.version} + 1` })
+    .set({ ...changes, password, updatedAt: system.now(), version: sql`${users.version} + 1` })
     .where(and(isUser(target), eq(users.password, before)))
     .returning({ id: users.id });
 
-const isKeyOfUser = ({ id, teamId }: UserKey) => and(eq(apiKeys.userId, id), eq(apiKeys.teamId, teamId));
+export const isKeyOfUser = ({ id, teamId }: UserKey) => and(eq(apiKeys.userId, id), eq(apiKeys.teamId, teamId));
 
 /**
  * Ends the user's sessions, except the kept one, and cancels their unfinished uploads, after an update to that password in

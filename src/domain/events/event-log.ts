@@ -1,7 +1,7 @@
-import { and, asc, desc, eq, gt, lt, type SQLWrapper, sql } from "drizzle-orm";
+import { and, asc, desc, eq, gt, lt, lte, or, type SQLWrapper, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import type { Query } from "../../platform/db.ts";
+import { type Query, read } from "../../platform/db.ts";
 import { events } from "../../platform/event-schema.ts";
 import { authorizeRead, type Credential, refuseNamedTeam } from "../access/authorization.ts";
 import { databaseOf, inEveryDatabase } from "../access/databases.ts";
@@ -126,4 +126,30 @@ export async function fetchEvent(
   const [row] = rows;
   if (!row || idOf(row) !== id) throw new AppError("not_found");
   return renderEvent(row);
+}
+
+/** Events that one batch examines, in some 10 ms of the database. */
+const EXAMINED_EVENTS = 5000;
+
+/** The events by a user, or about the user's record, oldest first. Reads all of the team since the user was created. */
+export async function* eventsNaming(
+  deps: Deps,
+  { id, teamId, createdAt }: { id: string; teamId: string; createdAt: number },
+): AsyncGenerator<Event> {
+  const isNamed = or(eq(events.subjectId, id), sql`json_extract(${events.actor}, '$.userId') = ${id}`);
+  for (let after: number | undefined = createdAt * 1000 - 1; after !== undefined; ) {
+    const rest = and(eq(events.teamId, teamId), gt(events.seq, after));
+    const end = deps.db
+      .select({ seq: events.seq })
+      .from(events)
+      .where(rest)
+      .orderBy(asc(events.seq))
+      .limit(1)
+      .offset(EXAMINED_EVENTS - 1);
+    const isExamined = and(rest, lte(events.seq, sql`coalesce(${end}, ${ABOVE_ALL})`));
+    const named = deps.db.select().from(events).where(and(isExamined, isNamed)).orderBy(asc(events.seq));
+    const [[last], rows]: readonly [{ seq: number }[], EventRow[]] = await read(deps, [end, named]);
+    yield* rows.map(renderEvent);
+    after = last?.seq;
+  }
 }

@@ -123,6 +123,7 @@ const ofWebhook = { table: webhooks, teamId: webhooks.teamId };
 /** Where these events find the version of their subject: in its row, after the update. */
 const VERSIONED: Partial<Record<EventType, typeof ofUser | typeof ofTeam | typeof ofWebhook>> = {
   "user.updated": ofUser,
+  "user.invited": ofUser,
   "team.updated": ofTeam,
   "team.suspended": ofTeam,
   "webhook.updated": ofWebhook,

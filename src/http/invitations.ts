@@ -1,0 +1,103 @@
+import type { Context } from "hono";
+import * as z from "zod";
+import { acceptInvitation, INVITATION_MILLISECONDS, inviteUser, requestReset } from "../domain/accounts/invitations.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
+import type { AppEnv } from "./app-env.ts";
+import { clientIpOf, countExpensiveCall, limitFailures, withBackend } from "./authentication.ts";
+import { inHours } from "./introduction.ts";
+import { keyRecord } from "./keys.ts";
+import { publicOperation, writeOperation } from "./operation.ts";
+import { password } from "./users.ts";
+import { iso, name, text, timestamp } from "./validation.ts";
+
+/* Invitations and password resets. */
+
+const LIFETIME = inHours(INVITATION_MILLISECONDS);
+const TOKEN_EXAMPLE = "stow_in_0193477bf1c07e5d9a0b4c28.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567";
+
+/** The console's page. The token is in the fragment, which browsers send to no server. */
+const pageUrl = (c: Context<AppEnv>) => (token: string) => new URL(`/console/invitation#${token}`, c.req.url).href;
+
+export const invite = writeOperation(
+  "users:write",
+  {
+    tag: "Users",
+    summary: "Invite a user, or let them reset their password",
+    description: `Returns a link with which the person sets the user's password, once and within ${LIFETIME}. It ends earlier with a newer one, and if the email, the role or the password changes. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead, at most ${RATE_LIMITS["expensive-call"]} a minute for the team.`,
+    body: z.strictObject({
+      email: z.boolean().default(false).meta({ description: "Sends the link by email instead of returning it." }),
+    }),
+    isBodyOptional: true,
+    bodyExample: { email: false },
+    success: {
+      description: "The invitation. Its token is shown only in this response.",
+      message: "User invited.",
+      schema: z
+        .union([
+          z.strictObject({
+            url: z.url().meta({ description: "The page of the console that accepts it." }),
+            token: z.string(),
+            expiresAt: timestamp,
+          }),
+          z.strictObject({ sent: z.literal(true).meta({ description: "The link was sent by email." }) }),
+        ])
+        .meta({ id: "Invitation" }),
+      example: {
+        url: `https://stowage.example.com/console/invitation#${TOKEN_EXAMPLE}`,
+        token: TOKEN_EXAMPLE,
+        expiresAt: "2026-11-21T09:31:00.000Z",
+      },
+    },
+    errorCodes: ["email_not_configured", "rate_limited"],
+  },
+  async ({ c, deps, actor, id, body: { email } }) => {
+    const urlOf = pageUrl(c);
+    if (email) await countExpensiveCall(c, "email", actor);
+    const { token, expiresAt } = await inviteUser(deps, actor, id, email ? { urlOf } : null);
+    return email ? { sent: true as const } : { url: urlOf(token), token, expiresAt: iso(expiresAt) };
+  },
+);
+
+export const accept = publicOperation(
+  {
+    tag: "Sessions",
+    summary: "Accept an invitation",
+    description:
+      "Sets the password of the invited user, ends their sessions, and logs them in, in the shape of `POST /auth/v1/login`. A token works once. One that was used, replaced or has expired gets 401.",
+    body: z.strictObject({
+      token: text(1, 100),
+      password,
+      firstName: name(0).optional(),
+      lastName: name(0).optional(),
+    }),
+    bodyExample: { token: TOKEN_EXAMPLE, password: "correct horse battery" },
+    success: {
+      description: "The session.",
+      message: "Password set.",
+      schema: keyRecord.schema,
+      example: { ...keyRecord.example, name: "Ada Lovelace", expiresAt: "2026-11-20T21:30:00.000Z" },
+    },
+    errorCodes: ["token_invalid", "rate_limited"],
+  },
+  ({ c, deps, body }) => limitFailures(c, body.token, async () => keyRecord.render(await acceptInvitation(deps, body))),
+);
+
+export const forgot = publicOperation(
+  {
+    tag: "Sessions",
+    summary: "Send a link to reset a password",
+    description: `Sends a link to the user with this email, if there is one, and at most one in five minutes. The response is always the same. ${RATE_LIMITS.login} requests a minute for each account and client IP. A backend sends them with \`Authorization\` of a secret key of the team with the scope \`users:write\`: then they count per account only. Without email, the response is 501.`,
+    optionalScope: "users:write",
+    body: z.strictObject({ teamId: text(1, 100), email: text(1, 254) }),
+    bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com" },
+    success: {
+      description: "The link is sent if there is such a user.",
+      message: "If there is such a user, we have sent them a link.",
+    },
+    errorCodes: ["email_not_configured", "rate_limited"],
+  },
+  ({ c, deps, body }) =>
+    withBackend(c, body.teamId, (isBackend) =>
+      requestReset(deps, { ...body, clientIp: isBackend ? null : clientIpOf(c) }, pageUrl(c)),
+    ),
+);
