@@ -1,107 +1,154 @@
-import type { SavedUpload, UploadStore } from "./upload.ts";
+import type { SavedUpload } from "./upload.ts";
 
-/*
- * Unfinished uploads in IndexedDB: what the service needs to resume them, and the files themselves, so that they resume
- * after a reload. If the browser denies storage, nothing is saved and nothing fails.
- */
-
-interface SavedFile {
-  file: File;
-  place: string;
+/** An unfinished upload in the browser's storage. */
+export interface UploadRecord {
+  key: string;
+  /** When the upload was last saved, in milliseconds. */
   at: number;
+  /** What the service needs to resume it, once it has started. */
+  saved?: SavedUpload | undefined;
 }
 
 /** The service deletes an unfinished upload after the same time. */
 const RETENTION_MILLISECONDS = 24 * 3_600_000;
 /** The limit for all files together, because each takes its size on disk a second time. */
 const MAX_SAVED_BYTES = 200_000_000;
+/** Records of one transaction. Thousands would block the page for longer than a user notices. */
+const BATCH_RECORDS = 500;
 
-type Stores = { uploads: IDBObjectStore; files: IDBObjectStore };
-
-function open(): Promise<IDBDatabase> {
-  return new Promise((resolve, reject) => {
-    const request = indexedDB.open("stowage-upload", 1);
-    request.onupgradeneeded = () => {
-      for (const name of ["uploads", "files"]) request.result.createObjectStore(name);
-    };
-    request.onsuccess = () => resolve(request.result);
-    request.onerror = () => reject(request.error);
-  });
+interface Stores {
+  records: IDBObjectStore;
+  files: IDBObjectStore;
 }
-
-/** Runs `work` in one transaction. @returns its result; undefined if the browser denies it */
-async function transact<T>(work: (stores: Stores) => IDBRequest<T>): Promise<T | undefined> {
-  let database: IDBDatabase | undefined;
-  try {
-    database = await open();
-    const transaction = database.transaction(["uploads", "files"], "readwrite");
-    const request = work({ uploads: transaction.objectStore("uploads"), files: transaction.objectStore("files") });
-    await new Promise<unknown>((resolve, reject) => {
-      transaction.oncomplete = resolve;
-      transaction.onabort = reject;
-    });
-    return request.result;
-  } catch {
-    return undefined;
-  } finally {
-    database?.close();
-  }
-}
-
-/** A store for the option `store` of an upload. Deleting an upload also deletes its file. */
-export const browserStore: UploadStore = {
-  get: (key) => transact<SavedUpload | undefined>(({ uploads }) => uploads.get(key)),
-  set: (key, upload) => transact(({ uploads }) => uploads.put(upload, key)),
-  delete: (key) =>
-    transact(({ uploads, files }) => {
-      files.delete(key);
-      return uploads.delete(key);
-    }),
-};
 
 /**
- * Identifies an element of this tab, also after a reload. Another tab or a later visitor never gets its files.
- * @param name the element's name in the form
+ * Unfinished uploads in IndexedDB, so that they resume after a reload: their records, and separately the bytes of small
+ * files. If the browser denies storage, nothing is saved and nothing fails.
  */
-export function placeOf(name: string): string {
-  try {
-    const tab = sessionStorage.getItem("stowage.upload") ?? crypto.getRandomValues(new Uint32Array(4)).join("");
-    sessionStorage.setItem("stowage.upload", tab);
-    return `${tab} ${location.pathname} ${name}`;
-  } catch {
-    return "";
+export class BrowserStore<R extends UploadRecord> {
+  readonly #name: string;
+  #database: Promise<IDBDatabase> | undefined;
+  #lastSave: Promise<unknown> = Promise.resolve();
+
+  constructor(name: string) {
+    this.#name = name;
   }
-}
 
-const readFiles = (work: (stores: Stores, key: string, saved: SavedFile) => void) =>
-  transact(({ files, uploads }) => {
-    const request = files.openCursor();
-    request.onsuccess = () => {
-      const { result } = request;
-      if (!result) return;
-      work({ files, uploads }, String(result.key), result.value);
-      result.continue();
-    };
-    return request;
-  });
+  /** Deletes what the service has deleted, too. @returns the other records */
+  async list(): Promise<R[]> {
+    const records = await this.#records();
+    const isExpired = ({ at }: R) => Date.now() - at > RETENTION_MILLISECONDS;
+    await this.delete(records.filter(isExpired).map(({ key }) => key));
+    return records.filter((record) => !isExpired(record));
+  }
 
-/** Saves the file of an upload until `browserStore` deletes the upload. */
-export async function saveFile(key: string, place: string, file: File): Promise<void> {
-  let free = MAX_SAVED_BYTES - file.size;
-  await readFiles((_, other, { file: { size } }) => {
-    if (other !== key) free -= size;
-  });
-  if (free >= 0 && place) await transact(({ files }) => files.put({ file, place, at: Date.now() }, key));
-}
+  get(key: string): Promise<R | undefined> {
+    return this.#transact<R | undefined>(({ records }) => records.get(key));
+  }
 
-/** Deletes what has expired. @returns the unfinished files of a place, in the order of their keys */
-export async function findFiles(place: string): Promise<File[]> {
-  const found: File[] = [];
-  await readFiles(({ files, uploads }, key, saved) => {
-    if (Date.now() - saved.at > RETENTION_MILLISECONDS) {
+  /** Returns the saved files, by the keys of their uploads. */
+  async files(keys: string[]): Promise<Map<string, File>> {
+    const found = new Map<string, File>();
+    await this.#transactEach(keys, ({ files }, key) => {
+      const request: IDBRequest<File | undefined> = files.get(key);
+      request.onsuccess = () => request.result && found.set(key, request.result);
+    });
+    return found;
+  }
+
+  /**
+   * Saves uploads: first all records, then the bytes of each file, up to the limit. An upload that is saved already keeps
+   * what resumes it.
+   */
+  async save(uploads: { record: R; file: File }[]): Promise<void> {
+    // Not after the bytes of earlier uploads: a record that is deleted meanwhile would be saved again.
+    const recorded = this.#transactEach(uploads, ({ records }, { record }) => {
+      const request = records.get(record.key);
+      request.onsuccess = () => records.put({ savedBytes: 0, ...request.result, ...record });
+    });
+    const work = Promise.all([this.#lastSave, recorded]).then(() => this.#saveFiles(uploads));
+    this.#lastSave = work;
+    await work;
+  }
+
+  /** Changes records, except those that have been deleted. */
+  update(keys: string[], changes: Partial<R>): Promise<void> {
+    return this.#transactEach(keys, ({ records }, key) => {
+      const request = records.get(key);
+      request.onsuccess = () => request.result && records.put({ ...request.result, ...changes });
+    });
+  }
+
+  delete(keys: string[]): Promise<void> {
+    return this.#transactEach(keys, ({ records, files }, key) => {
+      records.delete(key);
       files.delete(key);
-      uploads.delete(key);
-    } else if (saved.place === place && place) found.push(saved.file);
-  });
-  return found;
+    });
+  }
+
+  async #records(): Promise<(R & { savedBytes: number })[]> {
+    return (await this.#transact(({ records }) => records.getAll())) ?? [];
+  }
+
+  async #saveFiles(uploads: { record: R; file: File }[]): Promise<void> {
+    const keys = new Set(uploads.map(({ record }) => record.key));
+    let free = MAX_SAVED_BYTES;
+    for (const { key, savedBytes } of await this.#records()) if (!keys.has(key)) free -= savedBytes;
+    for (const { record, file } of uploads) {
+      if (file.size > free) continue;
+      // A transaction for each file: one that exceeds the browser's quota must not undo the others.
+      const saved = await this.#transact(({ records, files }) => {
+        const request = records.get(record.key);
+        request.onsuccess = () => {
+          if (!request.result) return;
+          files.put(file, record.key);
+          records.put({ ...request.result, savedBytes: file.size });
+        };
+        return request;
+      });
+      if (saved) free -= file.size;
+    }
+  }
+
+  #open(): Promise<IDBDatabase> {
+    return new Promise((resolve, reject) => {
+      const request = indexedDB.open(this.#name, 1);
+      request.onupgradeneeded = () => {
+        request.result.createObjectStore("records", { keyPath: "key" });
+        request.result.createObjectStore("files");
+      };
+      request.onsuccess = () => resolve(request.result);
+      request.onerror = () => reject(request.error);
+    });
+  }
+
+  /** Runs `work` in one transaction. @returns its result; undefined if the browser denies it */
+  async #transact<T>(work: (stores: Stores) => IDBRequest<T>): Promise<T | undefined> {
+    try {
+      this.#database ??= this.#open().catch((error) => {
+        // The next transaction tries again.
+        this.#database = undefined;
+        throw error;
+      });
+      const transaction = (await this.#database).transaction(["records", "files"], "readwrite");
+      const request = work({ records: transaction.objectStore("records"), files: transaction.objectStore("files") });
+      await new Promise<unknown>((resolve, reject) => {
+        transaction.oncomplete = resolve;
+        transaction.onabort = reject;
+      });
+      return request.result;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Runs `work` for each item, in as many transactions as needed. */
+  async #transactEach<T>(items: T[], work: (stores: Stores, item: T) => unknown): Promise<void> {
+    for (let first = 0; first < items.length; first += BATCH_RECORDS) {
+      await this.#transact((stores) => {
+        for (const item of items.slice(first, first + BATCH_RECORDS)) work(stores, item);
+        return stores.records.count();
+      });
+    }
+  }
 }

@@ -13,7 +13,8 @@ import { openConsole, signIn } from "./signed-in.ts";
 import { expect, type PageOptions, screenshot, test } from "./support.ts";
 
 const MEBIBYTE = 1024 * 1024;
-const UPLOADS = /\/docs\/v1\/uploads\/resumable/;
+/** The requests that send files, but not the lists. */
+const UPLOADS = /\/docs\/v1\/uploads(\/resumable.*)?$/;
 
 type Paths = [string, string, string];
 type OpenPage = (options?: PageOptions) => Promise<Page>;
@@ -62,7 +63,7 @@ async function slowDown(page: Page, uploadThroughput: number): Promise<CDPSessio
 }
 
 /** Holds responses to the page. @returns a function that releases them */
-async function holdResponses(page: Page, pattern = UPLOADS, method = "PATCH"): Promise<() => void> {
+async function holdResponses(page: Page, pattern: RegExp, method: string): Promise<() => void> {
   let release = () => {};
   const released = new Promise<void>((resolve) => {
     release = resolve;
@@ -108,7 +109,7 @@ const isUrlSaved = (page: Page, name: string) =>
     const database = await read(indexedDB.open("stowage"));
     const records = await read(database.transaction("records").objectStore("records").getAll());
     database.close();
-    return Boolean(records.find((one: { name: string }) => one.name === wanted)?.url);
+    return Boolean(records.find((one: { name: string }) => one.name === wanted)?.saved?.url);
   }, name);
 
 /** The names of the files whose bytes the browser has saved. */
@@ -255,8 +256,8 @@ describe("Uploads", () => {
     await slowDown(page, 200_000);
     await choose(
       page,
-      { name: "first.bin", bytes: bytesOf(3 * MEBIBYTE) },
-      { name: "second.bin", bytes: bytesOf(2 * MEBIBYTE) },
+      { name: "first.bin", bytes: bytesOf(9 * MEBIBYTE) },
+      { name: "second.bin", bytes: bytesOf(8 * MEBIBYTE) },
     );
     await expect.poll(() => percentOf(page, "first.bin")).toBeGreaterThan(5);
     await expect.poll(() => percentOf(page, "second.bin")).toBeGreaterThan(5);
@@ -280,24 +281,52 @@ describe("Uploads", () => {
     expect(await stored(team)).toEqual([]);
   });
 
-  test("keeps a file that completed before it could be canceled", async ({ openPage, problems }) => {
-    problems.allow(/403/);
+  test.for([
+    ["small", 4],
+    ["large", 8 * MEBIBYTE],
+  ] as const)(
+    "keeps a %s file that completed before it could be canceled",
+    async ([kind, size], { openPage, problems }) => {
+      problems.allow(/403/);
+      const { team, page, card } = await openFiles(openPage);
+      // The page is waiting for the response to the last byte when it cancels.
+      const release = await holdResponses(page, UPLOADS, kind === "small" ? "POST" : "PATCH");
+      const releaseEvents = await holdResponses(page, /\/metadata$|\/events\?/, "GET");
+      await choose(page, { name: "late.bin", bytes: bytesOf(size) });
+      await expect.poll(() => usageOf(team)).toEqual({ files: 1, bytes: size });
+      await expect.poll(async () => (await stored(team)).length).toBe(1);
+      await card.getByRole("button", { name: "Cancel late.bin" }).click();
+      if (kind === "small") await expect(card.getByText("Canceling…")).toBeVisible();
+      if (kind === "small") release();
+      await expect(page.getByRole("status").getByText("had already finished uploading")).toBeVisible();
+      release();
+      await expect(card.getByText("1 of 1 uploaded · 1 processing")).toBeVisible();
+      await expect(card.getByText("B · Processing…")).toBeVisible();
+      releaseEvents();
+      await expectProcessed(card);
+      await expect(card.getByText("processing")).toBeHidden();
+      expect(await stored(team)).toHaveLength(1);
+    },
+  );
+
+  test("sends a small file in one request, which a cancellation ends", async ({ openPage, problems }) => {
+    problems.allow(/ERR_/);
     const { team, page, card } = await openFiles(openPage);
-    // The page is waiting for the response to the last byte when it cancels.
-    const release = await holdResponses(page);
-    const releaseEvents = await holdResponses(page, /\/metadata$|\/events\?/, "GET");
-    await choose(page, { name: "late.txt", bytes: Buffer.from("Late") });
-    await expect.poll(() => usageOf(team)).toEqual({ files: 1, bytes: 4 });
-    await expect.poll(async () => (await stored(team)).length).toBe(1);
-    await card.getByRole("button", { name: "Cancel late.txt" }).click();
-    await expect(page.getByRole("status").getByText("had already finished uploading")).toBeVisible();
-    release();
-    await expect(card.getByText("1 of 1 uploaded · 1 processing")).toBeVisible();
-    await expect(card.getByText("4 B · Processing…")).toBeVisible();
-    releaseEvents();
-    await expectProcessed(card);
-    await expect(card.getByText("processing")).toBeHidden();
-    expect(await stored(team)).toHaveLength(1);
+    const requests: string[] = [];
+    page.on("request", (request) => {
+      if (UPLOADS.test(request.url())) requests.push(request.method());
+    });
+    await choose(page, { name: "a.txt", bytes: Buffer.from("A") }, { name: "b.txt", bytes: Buffer.from("B") });
+    await expectProcessed(card, 2);
+    expect(requests).toEqual(["POST", "POST"]);
+    await slowDown(page, 200_000);
+    await choose(page, { name: "c.bin", bytes: bytesOf(4 * MEBIBYTE) });
+    await expect.poll(() => percentOf(page, "c.bin")).toBeGreaterThan(5);
+    const ended = page.waitForEvent("requestfailed");
+    await card.getByRole("button", { name: "Cancel c.bin" }).click();
+    expect((await ended).method()).toBe("POST");
+    await expect(card.getByRole("listitem")).toHaveCount(2);
+    expect(await stored(team)).toHaveLength(2);
   });
 
   test("retries transient failures automatically, and others by a button", async ({ openPage, problems }) => {
