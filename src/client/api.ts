@@ -12,6 +12,54 @@ export type TeamStatus = "active" | "suspended" | "deleting";
 export type WebhookStatus = "enabled" | "disabled";
 export type DeliveryStatus = "pending" | "succeeded" | "failed";
 export type Disposition = "attachment" | "inline";
+export interface Creator {
+  keyId: string;
+  userId: string | null;
+}
+export interface Actor {
+  /** The kind of token, `user` for a login itself, or `system` for the service. */
+  kind: ActorKind;
+  keyId: string | null;
+  /** Set for a login, and for actions of sessions and of the keys that they created. */
+  userId: string | null;
+  requestId: string | null;
+}
+export interface Subject {
+  kind: SubjectKind;
+  id: string;
+  version: number | null;
+}
+export interface ProcessingFailure {
+  code: FailureCode;
+  message: string;
+}
+export interface AudioMetadata {
+  container: string | null;
+  codec: string | null;
+  /** Null if the file does not state it. */
+  durationSeconds: number | null;
+  /** Hertz. */
+  sampleRate: number | null;
+  channels: number | null;
+  /** Bits per second. */
+  bitrate: number | null;
+  lossless: boolean | null;
+  tags: Record<string, string | number>;
+}
+export interface Message {
+  message: string;
+}
+export interface Data<T> extends Message {
+  data: T;
+}
+export interface Paging {
+  /** Page size. Values above 100 count as 100. Default 20. */
+  limit?: number | undefined;
+  /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
+  page?: number | undefined;
+  /** From the `Link` of the previous page. Opaque. */
+  cursor?: string | undefined;
+}
 export interface Schemas {
   Error: {
     status: boolean;
@@ -38,10 +86,7 @@ export interface Schemas {
     /** The limits of a public key. Null if it has none. */
     limits: Schemas["KeyLimits"] | null;
     /** The key or session that created it. Null if the operator did. */
-    createdBy: {
-      keyId: string;
-      userId: string | null;
-    } | null;
+    createdBy: Creator | null;
     /** Accurate to an hour. */
     lastUsedAt: string | null;
     createdAt: string;
@@ -57,10 +102,7 @@ export interface Schemas {
     /** The user who logged in. */
     userId: string | null;
     /** The API key that created the session. Null for a login. */
-    createdBy: {
-      keyId: string;
-      userId: string | null;
-    } | null;
+    createdBy: Creator | null;
     createdAt: string;
     expiresAt: string;
     /** Accurate to an hour. */
@@ -108,32 +150,10 @@ export interface Schemas {
     createdAt: string;
     updatedAt: string;
   };
-  User: {
-    _id: string;
-    teamId: string;
-    firstName: string;
-    lastName: string;
-    email: string;
-    /** A hash. The submitted password is never returned. */
-    password: string;
-    role: Role;
-    createdAt: string;
-    updatedAt: string;
+  User: Schemas["CreatedUser"] & {
     __v: number;
   };
-  NewWebhook: {
-    _id: string;
-    teamId: string;
-    url: string;
-    /** Null for all types. */
-    types: Array<EventType> | null;
-    description: string;
-    status: WebhookStatus;
-    /** `gone`: it responded 410. `failing`: no success for five days. */
-    disabledReason: "requested" | "gone" | "failing" | null;
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
+  NewWebhook: Schemas["Webhook"] & {
     /** Signs every message (Standard Webhooks 1.0). Shown only once. */
     secret: string;
   };
@@ -213,57 +233,13 @@ export interface Schemas {
     createdAt: string;
     expiresAt: string;
   };
-  FileMetadata: {
-    _id: string;
-    teamId: string;
-    originalName: string;
-    fileType: FileType;
-    status: ProcessingStatus;
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
-    /** `{id}-{originalName}`. */
-    filename: string;
-    /** Private: only a signed URL opens it. */
-    path: string;
-    /** Bytes. */
-    size: number;
-    /** Detected from content. */
-    mimeType: string;
-    /** Null unless the file is audio. */
-    durationSeconds: number | null;
-    /** The display and download name. */
-    name: string;
-    /** Empty: outside all folders. */
-    folder: string;
-    /** Your own ID of the file. */
-    reference: string | null;
-    tags: Array<string>;
-    /** From the tags of the audio, up to 200 characters. */
-    title: string | null;
-    /** From the tags of the audio, up to 200 characters. */
-    artist: string | null;
+  FileMetadata: Schemas["File"] & {
     /** Null for a resumable upload until its bytes were read back. */
     sha256: string | null;
     processedAt: string | null;
-    failure: {
-      code: FailureCode;
-      message: string;
-    } | null;
+    failure: ProcessingFailure | null;
     /** Null until processed, and for files that are not audio. */
-    audio: {
-      container: string | null;
-      codec: string | null;
-      /** Null if the file does not state it. */
-      durationSeconds: number | null;
-      /** Hertz. */
-      sampleRate: number | null;
-      channels: number | null;
-      /** Bits per second. */
-      bitrate: number | null;
-      lossless: boolean | null;
-      tags: Record<string, string | number>;
-    } | null;
+    audio: AudioMetadata | null;
     /** Whether a waveform has been set. */
     hasWaveform: boolean;
     /** Your own fields. */
@@ -272,28 +248,13 @@ export interface Schemas {
   ProcessingStatus: {
     _id: string;
     status: ProcessingStatus;
-    failure: {
-      code: FailureCode;
-      message: string;
-    } | null;
+    failure: ProcessingFailure | null;
   };
   Waveform: {
     /** One or two of equal length. */
     channels: Array<Array<number>>;
   };
-  NewLink: {
-    _id: string;
-    fileId: string;
-    /** The download name. Null: the file's own name. */
-    name: string | null;
-    disposition: Disposition;
-    /** Null: never. */
-    expiresAt: string | null;
-    createdAt: string;
-    createdBy: {
-      keyId: string;
-      userId: string | null;
-    };
+  NewLink: Schemas["Link"] & {
     url: string;
   };
   Link: {
@@ -305,10 +266,7 @@ export interface Schemas {
     /** Null: never. */
     expiresAt: string | null;
     createdAt: string;
-    createdBy: {
-      keyId: string;
-      userId: string | null;
-    };
+    createdBy: Creator;
   };
   Event: {
     /** IDs sort in commit order. */
@@ -316,19 +274,8 @@ export interface Schemas {
     teamId: string;
     type: EventType;
     createdAt: string;
-    actor: {
-      /** The kind of token, `user` for a login itself, or `system` for the service. */
-      kind: ActorKind;
-      keyId: string | null;
-      /** Set for a login, and for actions of sessions and of the keys that they created. */
-      userId: string | null;
-      requestId: string | null;
-    };
-    subject: {
-      kind: SubjectKind;
-      id: string;
-      version: number | null;
-    };
+    actor: Actor;
+    subject: Subject;
     /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
     data: Record<string, unknown>;
   };
@@ -340,19 +287,8 @@ export interface Schemas {
     /** When the event was recorded. */
     timestamp: string;
     teamId: string;
-    actor: {
-      /** The kind of token, `user` for a login itself, or `system` for the service. */
-      kind: ActorKind;
-      keyId: string | null;
-      /** Set for a login, and for actions of sessions and of the keys that they created. */
-      userId: string | null;
-      requestId: string | null;
-    };
-    subject: {
-      kind: SubjectKind;
-      id: string;
-      version: number | null;
-    };
+    actor: Actor;
+    subject: Subject;
     /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
     data: Record<string, unknown>;
   };
@@ -366,47 +302,27 @@ export interface Api {
       email: string;
       password: string;
     };
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<Schemas["ApiKey"]>;
   };
   "POST /auth/v1/sessions": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<Schemas["ApiKey"]>;
   };
   "GET /auth/v1/sessions": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
-    };
+    query: Paging;
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Session"]>;
-    };
+    response: Data<Array<Schemas["Session"]>>;
   };
   "DELETE /auth/v1/sessions/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/logout": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/apikeys": {
     query: undefined;
@@ -423,35 +339,20 @@ export interface Api {
       /** Only the operator can send it. */
       teamId?: string | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<Schemas["ApiKey"]>;
   };
   "GET /auth/v1/apikeys": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
+    query: Paging & {
       /** Only the operator can send it. */
       teamId?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["ApiKey"]>;
-    };
+    response: Data<Array<Schemas["ApiKey"]>>;
   };
   "GET /auth/v1/apikeys/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<Schemas["ApiKey"]>;
   };
   "PATCH /auth/v1/apikeys/{id}": {
     query: undefined;
@@ -463,18 +364,12 @@ export interface Api {
       /** In the future, and not later than the key expires now. */
       expiresAt?: string | Date | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<Schemas["ApiKey"]>;
   };
   "DELETE /auth/v1/apikeys/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<Schemas["ApiKey"]>;
   };
   "POST /auth/v1/apikeys/{id}/rotate": {
     query: undefined;
@@ -482,10 +377,7 @@ export interface Api {
       /** How long the old key still works. */
       overlapSeconds?: number | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<Schemas["ApiKey"]>;
   };
   "POST /auth/v1/teams": {
     query: undefined;
@@ -504,30 +396,18 @@ export interface Api {
     };
   };
   "GET /auth/v1/teams": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
+    query: Paging & {
       status?: TeamStatus | undefined;
       /** A prefix of the name. Case-sensitive. */
       name?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Team"]>;
-    };
+    response: Data<Array<Schemas["Team"]>>;
   };
   "GET /auth/v1/teams/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Team"];
-    };
+    response: Data<Schemas["Team"]>;
   };
   "PATCH /auth/v1/teams/{id}": {
     query: undefined;
@@ -540,26 +420,17 @@ export interface Api {
       /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
       maxFiles?: number | null | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["Team"];
-    };
+    response: Data<Schemas["Team"]>;
   };
   "DELETE /auth/v1/teams/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Team"];
-    };
+    response: Data<Schemas["Team"]>;
   };
   "GET /auth/v1/me": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Me"];
-    };
+    response: Data<Schemas["Me"]>;
   };
   "POST /auth/v1/me/password": {
     query: undefined;
@@ -567,9 +438,7 @@ export interface Api {
       currentPassword: string;
       newPassword: string;
     };
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/users": {
     query: undefined;
@@ -583,19 +452,10 @@ export interface Api {
       /** Default `viewer`. */
       role?: Role | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["CreatedUser"];
-    };
+    response: Data<Schemas["CreatedUser"]>;
   };
   "GET /auth/v1/users": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
+    query: Paging & {
       /** The whole email, in any case. */
       email?: string | undefined;
       /** A prefix of first and last name, joined by a space. Case-sensitive. */
@@ -607,10 +467,7 @@ export interface Api {
   "GET /auth/v1/users/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["User"];
-    };
+    response: Data<Schemas["User"]>;
   };
   "PATCH /auth/v1/users/{id}": {
     query: undefined;
@@ -635,9 +492,7 @@ export interface Api {
       keepKeys?: "true" | "false" | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/webhooks": {
     query: undefined;
@@ -648,26 +503,17 @@ export interface Api {
       types?: Array<EventType> | null | undefined;
       description?: string | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["NewWebhook"];
-    };
+    response: Data<Schemas["NewWebhook"]>;
   };
   "GET /auth/v1/webhooks": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Webhook"]>;
-    };
+    response: Data<Array<Schemas["Webhook"]>>;
   };
   "GET /auth/v1/webhooks/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Webhook"];
-    };
+    response: Data<Schemas["Webhook"]>;
   };
   "PATCH /auth/v1/webhooks/{id}": {
     query: undefined;
@@ -679,35 +525,24 @@ export interface Api {
       description?: string | undefined;
       status?: WebhookStatus | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["Webhook"];
-    };
+    response: Data<Schemas["Webhook"]>;
   };
   "DELETE /auth/v1/webhooks/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/webhooks/{id}/secret": {
     query: undefined;
     body: {
       revokeOld?: boolean | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["NewWebhook"];
-    };
+    response: Data<Schemas["NewWebhook"]>;
   };
   "POST /auth/v1/webhooks/{id}/test": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Attempt"];
-    };
+    response: Data<Schemas["Attempt"]>;
   };
   "GET /auth/v1/webhooks/{id}/deliveries": {
     query: {
@@ -717,10 +552,7 @@ export interface Api {
       cursor?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Delivery"]>;
-    };
+    response: Data<Array<Schemas["Delivery"]>>;
   };
   "POST /auth/v1/webhooks/{id}/replay": {
     query: undefined;
@@ -730,30 +562,18 @@ export interface Api {
       /** Only deliveries that failed. */
       failedOnly?: boolean | undefined;
     };
-    response: {
-      message: string;
-      data: {
-        deliveries: number;
-        next: string | null;
-      };
-    };
+    response: Data<{
+      deliveries: number;
+      next: string | null;
+    }>;
   };
   "POST /auth/v1/deliveries/{id}/redeliver": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Delivery"];
-    };
+    response: Data<Schemas["Delivery"]>;
   };
   "GET /docs/v1/uploads": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
+    query: Paging & {
       status?: ProcessingStatus | undefined;
       fileType?: FileType | undefined;
       /** A prefix of the name, in any case. */
@@ -771,10 +591,7 @@ export interface Api {
       sort?: "-createdAt" | "name" | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["File"]>;
-    };
+    response: Data<Array<Schemas["File"]>>;
   };
   "POST /docs/v1/uploads": {
     query: {
@@ -782,25 +599,12 @@ export interface Api {
       limit?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["File"];
-    };
+    response: Data<Schemas["File"]>;
   };
   "GET /docs/v1/uploads/resumable": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
-    };
+    query: Paging;
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["UnfinishedUpload"]>;
-    };
+    response: Data<Array<Schemas["UnfinishedUpload"]>>;
   };
   "POST /docs/v1/uploads/batch": {
     query: undefined;
@@ -817,14 +621,11 @@ export interface Api {
       /** A path such as `a/b`. Empty: outside all folders. */
       folder: string;
     };
-    response: {
-      message: string;
-      data: Array<{
-        _id: string;
-        ok: boolean;
-        code?: "not_found" | "too_many_tags";
-      }>;
-    };
+    response: Data<Array<{
+      _id: string;
+      ok: boolean;
+      code?: "not_found" | "too_many_tags";
+    }>>;
   };
   "GET /docs/v1/uploads/{id}": {
     query: {
@@ -851,10 +652,7 @@ export interface Api {
       /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
       metadata?: Record<string, unknown> | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["File"];
-    };
+    response: Data<Schemas["File"]>;
   };
   "DELETE /docs/v1/uploads/{id}": {
     query: {
@@ -870,18 +668,12 @@ export interface Api {
   "GET /docs/v1/uploads/{id}/metadata": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["FileMetadata"];
-    };
+    response: Data<Schemas["FileMetadata"]>;
   };
   "GET /docs/v1/uploads/{id}/status": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["ProcessingStatus"];
-    };
+    response: Data<Schemas["ProcessingStatus"]>;
   };
   "POST /docs/v1/uploads/{id}/reprocess": {
     query: undefined;
@@ -894,18 +686,12 @@ export interface Api {
   "GET /docs/v1/uploads/{id}/waveform": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Waveform"];
-    };
+    response: Data<Schemas["Waveform"]>;
   };
   "PUT /docs/v1/uploads/{id}/waveform": {
     query: undefined;
     body: Schemas["Waveform"];
-    response: {
-      message: string;
-      data: Schemas["Waveform"];
-    };
+    response: Data<Schemas["Waveform"]>;
   };
   "POST /docs/v1/uploads/{id}/links": {
     query: undefined;
@@ -917,25 +703,17 @@ export interface Api {
       /** The download name. */
       name?: string | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["NewLink"];
-    };
+    response: Data<Schemas["NewLink"]>;
   };
   "GET /docs/v1/uploads/{id}/links": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Link"]>;
-    };
+    response: Data<Array<Schemas["Link"]>>;
   };
   "DELETE /docs/v1/links/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "GET /auth/v1/events": {
     query: {
@@ -957,10 +735,7 @@ export interface Api {
       teamId?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Event"]>;
-    };
+    response: Data<Array<Schemas["Event"]>>;
   };
   "GET /auth/v1/events/{id}": {
     query: {
@@ -968,10 +743,7 @@ export interface Api {
       teamId?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Event"];
-    };
+    response: Data<Schemas["Event"]>;
   };
   "GET /docs/v1/folders": {
     query: {
@@ -983,24 +755,18 @@ export interface Api {
       under?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<string>;
-    };
+    response: Data<Array<string>>;
   };
   "GET /docs/v1/usage": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: {
-        files: number;
-        bytes: number;
-        maxFiles: number;
-        maxBytes: number;
-        events: number;
-        maxEvents: number;
-      };
-    };
+    response: Data<{
+      files: number;
+      bytes: number;
+      maxFiles: number;
+      maxBytes: number;
+      events: number;
+      maxEvents: number;
+    }>;
   };
 }

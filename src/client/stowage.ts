@@ -10,15 +10,20 @@ import { Webhooks } from "./webhooks.ts";
 
 export type * from "./accounts.ts";
 export type {
+  Actor,
   ActorKind,
+  AudioMetadata,
+  Creator,
   DeliveryStatus,
   Disposition,
   EventType,
   FailureCode,
   FileType,
+  ProcessingFailure,
   ProcessingStatus,
   Role,
   Scope,
+  Subject,
   SubjectKind,
   TeamStatus,
   TokenKind,

@@ -35,7 +35,7 @@ interface Described {
 
 const SIMPLE: Record<string, string> = { integer: "number", number: "number", string: "string", boolean: "boolean" };
 
-/** The names of unions, and where they occur. Every other occurrence of the same values has the name, too. */
+/** The names of unions and objects inside of schemas, and where they occur. Every other occurrence has the name, too. */
 const NAMED: Record<string, [schema: string, field: string]> = {
   Scope: ["ApiKey", "scopes"],
   Role: ["User", "role"],
@@ -50,9 +50,17 @@ const NAMED: Record<string, [schema: string, field: string]> = {
   WebhookStatus: ["Webhook", "status"],
   DeliveryStatus: ["Delivery", "status"],
   Disposition: ["Link", "disposition"],
+  Creator: ["ApiKey", "createdBy"],
+  Actor: ["Event", "actor"],
+  Subject: ["Event", "subject"],
+  ProcessingFailure: ["ProcessingStatus", "failure"],
+  AudioMetadata: ["FileMetadata", "audio"],
 };
-/** The names by the values, as JSON. */
+/** The query parameters of most lists. */
+const PAGING = ["limit", "page", "cursor"];
+/** The names by the values or fields, as JSON. */
 const names = new Map<string, string>();
+const keyOf = ({ enum: values, properties, required }: Schema) => JSON.stringify(values ?? [properties, required]);
 
 /** Requests may contain `undefined`, which JSON omits. Responses never do. */
 type Direction = "query" | "body" | "response";
@@ -60,7 +68,9 @@ type Direction = "query" | "body" | "response";
 function typeOf(schema: Schema, direction: Direction): string {
   if (schema.$ref) return `Schemas["${schema.$ref.split("/").at(-1)}"]`;
   if (schema.const !== undefined) return JSON.stringify(schema.const);
-  if (schema.enum) return names.get(JSON.stringify(schema.enum)) ?? valuesOf(schema.enum);
+  const name = direction === "response" || schema.enum ? names.get(keyOf(schema)) : undefined;
+  if (name) return name;
+  if (schema.enum) return valuesOf(schema.enum);
   const union = schema.anyOf ?? schema.oneOf;
   if (union) return union.map((one) => typeOf(one, direction)).join(" | ");
   if (Array.isArray(schema.type)) return schema.type.map((type) => typeOf({ ...schema, type }, direction)).join(" | ");
@@ -93,8 +103,8 @@ function objectOf({ properties, required = [], additionalProperties }: Schema, d
 
 const blockOf = (fields: string[]) => `{${fields.map((field) => indented(`\n${field}`)).join("")}\n}`;
 
-/** Returns the values of a union by a place such as `["Event.actor", "kind"]`. */
-function findEnum(schemas: Record<string, Schema>, [place, field]: [string, string]): unknown[] {
+/** Returns a union or object by a place such as `["Event.actor", "kind"]`. */
+function findNamed(schemas: Record<string, Schema>, [place, field]: [string, string]): Schema {
   const resolve = (schema: Schema | undefined): Schema => {
     const object = schema?.anyOf?.find(({ type, $ref }) => type === "object" || $ref) ?? schema ?? {};
     return object.$ref ? resolve(schemas[object.$ref.split("/").at(-1) ?? ""]) : (object.items ?? object);
@@ -104,14 +114,57 @@ function findEnum(schemas: Record<string, Schema>, [place, field]: [string, stri
     (schema, name) => resolve(schema.properties?.[name]),
     resolve(schemas[place.split(".")[0] ?? ""]),
   );
-  if (!found.enum) throw new Error(`The union ${place}.${field} is gone. Correct NAMED in client-types.ts.`);
-  return found.enum;
+  if (!found.enum && !found.properties)
+    throw new Error(`${place}.${field} is neither a union nor an object. Correct NAMED in client-types.ts.`);
+  return found;
+}
+
+/** Declares a schema as the fields that it adds to the largest other schema whose fields it has. */
+function schemaOf(name: string, schemas: Record<string, Schema>): string {
+  const { properties = {}, required = [] } = schemas[name] ?? {};
+  const sizeOf = ([, other]: [string, Schema]) => Object.keys(other.properties ?? {}).length;
+  const [base] = Object.entries(schemas)
+    .filter(([other, { properties: fields = {}, required: needed = [] }]) =>
+      Object.entries(fields).every(
+        ([field, schema]) =>
+          other !== name &&
+          JSON.stringify(schema) === JSON.stringify(properties[field]) &&
+          needed.includes(field) === required.includes(field),
+      ),
+    )
+    .filter((entry) => sizeOf(entry) > 0)
+    .sort((one, other) => sizeOf(other) - sizeOf(one));
+  if (!base) return typeOf(schemas[name] ?? {}, "response");
+  const added = Object.entries(properties).filter(([field]) => !base[1].properties?.[field]);
+  return `Schemas["${base[0]}"] & ${objectOf({ properties: Object.fromEntries(added), required }, "response")}`;
 }
 
 function queryOf(parameters: Parameter[]): string {
   const inQuery = parameters.filter((parameter) => parameter.in === "query");
   if (inQuery.length === 0) return "undefined";
-  return objectOf({ properties: Object.fromEntries(inQuery.map(({ name, schema }) => [name, schema])) }, "query");
+  const fields = inQuery.map(({ name, schema }): [string, Schema] => [name, schema]);
+  const isPaged = isPaging(fields);
+  const own = fields.filter(([name]) => !isPaged || !PAGING.includes(name));
+  const shown = own.length > 0 ? [objectOf({ properties: Object.fromEntries(own) }, "query")] : [];
+  return [...(isPaged ? ["Paging"] : []), ...shown].join(" & ");
+}
+
+/** Whether these are, or contain, the parameters of `Paging`: the first list that has all of them declares it. */
+function isPaging(fields: [string, Schema][]): boolean {
+  const properties = Object.fromEntries(fields.filter(([name]) => PAGING.includes(name)));
+  if (Object.keys(properties).length < PAGING.length) return false;
+  paging ??= objectOf({ properties }, "query");
+  return paging === objectOf({ properties }, "query");
+}
+let paging: string | undefined;
+
+/** Most responses have a message alone, or a message and data. */
+function responseOf(schema: Schema): string {
+  const fields = (schema.required ?? []).join();
+  if (Object.keys(schema.properties ?? {}).join() !== fields) return typeOf(schema, "response");
+  if (fields === "message") return "Message";
+  const { data } = schema.properties ?? {};
+  return fields === "message,data" && data ? `Data<${typeOf(data, "response")}>` : typeOf(schema, "response");
 }
 
 function operationOf({ parameters = [], requestBody, responses }: Described): string | undefined {
@@ -121,7 +174,7 @@ function operationOf({ parameters = [], requestBody, responses }: Described): st
   const fields = [
     `query: ${queryOf(parameters)};`,
     `body: ${body ? typeOf(body, "body") : "undefined"};`,
-    `response: ${typeOf(response, "response")};`,
+    `response: ${responseOf(response)};`,
   ];
   return blockOf(fields);
 }
@@ -131,13 +184,15 @@ function declarations(): string {
     paths: Record<string, Record<string, Described>>;
     components: { schemas: Record<string, Schema> };
   };
-  const unions = Object.entries(NAMED).map(([name, place]) => {
-    const values = findEnum(components.schemas, place);
-    names.set(JSON.stringify(values), name);
-    return `export type ${name} = ${valuesOf(values)};`;
-  });
-  const schemas = Object.entries(components.schemas).map(
-    ([name, schema]) => `  ${name}: ${indented(typeOf(schema, "response"))};`,
+  const named = Object.entries(NAMED).map(([name, place]) => ({ name, schema: findNamed(components.schemas, place) }));
+  for (const { name, schema } of named) names.set(keyOf(schema), name);
+  const types = named.map(({ name, schema }) =>
+    schema.enum
+      ? `export type ${name} = ${valuesOf(schema.enum)};`
+      : `export interface ${name} ${objectOf(schema, "response")}`,
+  );
+  const schemas = Object.keys(components.schemas).map(
+    (name) => `  ${name}: ${indented(schemaOf(name, components.schemas))};`,
   );
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).flatMap(([method, described]) => {
@@ -147,7 +202,14 @@ function declarations(): string {
   );
   return [
     "// Written by `npm run types:client` from the schemas that make /openapi.json.",
-    ...unions,
+    ...types,
+    "export interface Message {",
+    "  message: string;",
+    "}",
+    "export interface Data<T> extends Message {",
+    "  data: T;",
+    "}",
+    `export interface Paging ${paging}`,
     "export interface Schemas {",
     ...schemas,
     "}",

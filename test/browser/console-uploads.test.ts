@@ -193,7 +193,7 @@ describe("Uploads", () => {
         return entry;
       };
     });
-    const release = await holdResponses(page);
+    const release = await holdResponses(page, UPLOADS, "POST");
     await dropFiles(main, {
       "a.txt": text("A"),
       "album/b10.txt": text("B10"),
