@@ -2,7 +2,7 @@
 export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
 export type Role = "admin" | "member" | "viewer";
 export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
-export type ActorKind = "secret" | "public" | "session" | "operator" | "user" | "system";
+export type ActorKind = TokenKind | "user" | "system";
 export type SubjectKind = "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook";
 export type FileType = "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file";
 export type ProcessingStatus = "pending" | "processing" | "completed" | "failed";
@@ -60,238 +60,260 @@ export interface Paging {
   /** From the `Link` of the previous page. Opaque. */
   cursor?: string | undefined;
 }
-export interface Schemas {
-  Error: {
-    status: boolean;
-    message: string;
-    code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "unavailable";
-    requestId: string;
-    /** Only for `invalid_input`: each invalid field and its problem. */
-    errors?: Array<{
-      path: string;
-      message: string;
-    }>;
-  };
-  ApiKey: {
-    _id: string;
-    id: string;
-    /** The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted. */
-    key: string;
-    name: string;
-    teamId: string;
-    uuid: string;
-    /** A public key can only upload files. */
-    isPublic: boolean;
-    scopes: Array<Scope>;
-    /** The limits of a public key. Null if it has none. */
-    limits: Schemas["KeyLimits"] | null;
-    /** The key or session that created it. Null if the operator did. */
-    createdBy: Creator | null;
-    /** Accurate to an hour. */
-    lastUsedAt: string | null;
-    createdAt: string;
-    expiresAt: string;
-  };
-  KeyLimits: {
-    maxFiles?: number;
-    maxFileBytes?: number;
-    fileTypes?: Array<FileType>;
-  };
-  Session: {
-    _id: string;
-    /** The user who logged in. */
-    userId: string | null;
-    /** The API key that created the session. Null for a login. */
-    createdBy: Creator | null;
-    createdAt: string;
-    expiresAt: string;
-    /** Accurate to an hour. */
-    lastUsedAt: string | null;
-  };
-  Team: {
-    _id: string;
-    name: string;
-    status: TeamStatus;
-    /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */
-    maxBytes: number | null;
-    /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
-    maxFiles: number | null;
-    /** Uploads in progress count. */
-    usage: {
-      files: number;
-      bytes: number;
-    };
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
-  };
-  Me: {
-    kind: TokenKind;
-    teamId: string | null;
-    /** The API key or session. */
-    keyId: string | null;
-    /** The user whose session it is, or whose session created the key. */
-    userId: string | null;
-    /** Only for a user's session. */
-    role: Role | null;
-    /** Null for the operator. */
-    scopes: Array<Scope> | null;
-    expiresAt: string | null;
-  };
-  CreatedUser: {
-    _id: string;
-    teamId: string;
-    firstName: string;
-    lastName: string;
-    email: string;
-    /** A hash. The submitted password is never returned. */
-    password: string;
-    role: Role;
-    createdAt: string;
-    updatedAt: string;
-  };
-  User: Schemas["CreatedUser"] & {
-    __v: number;
-  };
-  NewWebhook: Schemas["Webhook"] & {
-    /** Signs every message (Standard Webhooks 1.0). Shown only once. */
-    secret: string;
-  };
-  Webhook: {
-    _id: string;
-    teamId: string;
-    url: string;
-    /** Null for all types. */
-    types: Array<EventType> | null;
-    description: string;
-    status: WebhookStatus;
-    /** `gone`: it responded 410. `failing`: no success for five days. */
-    disabledReason: "requested" | "gone" | "failing" | null;
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
-  };
-  Attempt: {
-    at: string;
-    httpStatus: number | null;
-    /** `webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent. */
-    error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | "event_purged" | null;
-    durationMilliseconds: number;
-    /** Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty. */
-    responseBody: string;
-  };
-  Delivery: {
-    _id: string;
-    eventId: string;
-    type: EventType;
-    status: DeliveryStatus;
-    /** The latest ten attempts. */
-    attempts: Array<Schemas["Attempt"]>;
-    nextAttemptAt: string | null;
-  };
-  File: {
-    _id: string;
-    teamId: string;
-    originalName: string;
-    fileType: FileType;
-    status: ProcessingStatus;
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
-    /** `{id}-{originalName}`. */
-    filename: string;
-    /** Private: only a signed URL opens it. */
+export interface ErrorBody {
+  status: boolean;
+  message: string;
+  code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "unavailable";
+  requestId: string;
+  /** Only for `invalid_input`: each invalid field and its problem. */
+  errors?: Array<{
     path: string;
-    /** Bytes. */
-    size: number;
-    /** Detected from content. */
-    mimeType: string;
-    /** Null unless the file is audio. */
-    durationSeconds: number | null;
-    /** The display and download name. */
-    name: string;
-    /** Empty: outside all folders. */
-    folder: string;
-    /** Your own ID of the file. */
-    reference: string | null;
-    tags: Array<string>;
-    /** From the tags of the audio, up to 200 characters. */
-    title: string | null;
-    /** From the tags of the audio, up to 200 characters. */
-    artist: string | null;
+    message: string;
+  }>;
+}
+export interface ApiKey {
+  _id: string;
+  id: string;
+  /** The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted. */
+  key: string;
+  name: string;
+  teamId: string;
+  uuid: string;
+  /** A public key can only upload files. */
+  isPublic: boolean;
+  scopes: Array<Scope>;
+  /** The limits of a public key. Null if it has none. */
+  limits: KeyLimits | null;
+  /** The key or session that created it. Null if the operator did. */
+  createdBy: Creator | null;
+  /** Accurate to an hour. */
+  lastUsedAt: string | null;
+  createdAt: string;
+  expiresAt: string;
+}
+export interface KeyLimits {
+  maxFiles?: number;
+  maxFileBytes?: number;
+  fileTypes?: Array<FileType>;
+}
+export interface Session {
+  _id: string;
+  /** The user who logged in. */
+  userId: string | null;
+  /** The API key that created the session. Null for a login. */
+  createdBy: Creator | null;
+  createdAt: string;
+  expiresAt: string;
+  /** Accurate to an hour. */
+  lastUsedAt: string | null;
+}
+export interface Team {
+  _id: string;
+  name: string;
+  status: TeamStatus;
+  /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */
+  maxBytes: number | null;
+  /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
+  maxFiles: number | null;
+  /** Uploads in progress count. */
+  usage: {
+    files: number;
+    bytes: number;
   };
-  UnfinishedUpload: {
-    /** The id of the file that the upload creates. */
-    _id: string;
-    name: string;
-    /** Bytes of the file. They count against the storage quota. */
-    size: number;
-    /** Bytes stored so far. */
-    offset: number;
-    /** The API key that created the upload. */
-    keyId: string;
-    createdAt: string;
-    expiresAt: string;
-  };
-  FileMetadata: Schemas["File"] & {
-    /** Null for a resumable upload until its bytes were read back. */
-    sha256: string | null;
-    processedAt: string | null;
-    failure: ProcessingFailure | null;
-    /** Null until processed, and for files that are not audio. */
-    audio: AudioMetadata | null;
-    /** Whether a waveform has been set. */
-    hasWaveform: boolean;
-    /** Your own fields. */
-    metadata: Record<string, unknown>;
-  };
-  ProcessingStatus: {
-    _id: string;
-    status: ProcessingStatus;
-    failure: ProcessingFailure | null;
-  };
-  Waveform: {
-    /** One or two of equal length. */
-    channels: Array<Array<number>>;
-  };
-  NewLink: Schemas["Link"] & {
-    url: string;
-  };
-  Link: {
-    _id: string;
-    fileId: string;
-    /** The download name. Null: the file's own name. */
-    name: string | null;
-    disposition: Disposition;
-    /** Null: never. */
-    expiresAt: string | null;
-    createdAt: string;
-    createdBy: Creator;
-  };
-  Event: {
-    /** IDs sort in commit order. */
-    _id: string;
-    teamId: string;
-    type: EventType;
-    createdAt: string;
-    actor: Actor;
-    subject: Subject;
-    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
-    data: Record<string, unknown>;
-  };
-  WebhookMessage: {
-    /** The id of the event. A test message has an id of its own. */
-    id: string;
-    /** `webhook.test` is sent on request, and is not in the event log. */
-    type: "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled" | "webhook.test";
-    /** When the event was recorded. */
-    timestamp: string;
-    teamId: string;
-    actor: Actor;
-    subject: Subject;
-    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
-    data: Record<string, unknown>;
-  };
+  createdAt: string;
+  updatedAt: string;
+  __v: number;
+}
+export interface Me {
+  kind: TokenKind;
+  teamId: string | null;
+  /** The API key or session. */
+  keyId: string | null;
+  /** The user whose session it is, or whose session created the key. */
+  userId: string | null;
+  /** Only for a user's session. */
+  role: Role | null;
+  /** Null for the operator. */
+  scopes: Array<Scope> | null;
+  expiresAt: string | null;
+}
+export interface CreatedUser {
+  _id: string;
+  teamId: string;
+  firstName: string;
+  lastName: string;
+  email: string;
+  /** A hash. The submitted password is never returned. */
+  password: string;
+  role: Role;
+  createdAt: string;
+  updatedAt: string;
+}
+export interface User extends CreatedUser {
+  __v: number;
+}
+export interface NewWebhook extends Webhook {
+  /** Signs every message (Standard Webhooks 1.0). Shown only once. */
+  secret: string;
+}
+export interface Webhook {
+  _id: string;
+  teamId: string;
+  url: string;
+  /** Null for all types. */
+  types: Array<EventType> | null;
+  description: string;
+  status: WebhookStatus;
+  /** `gone`: it responded 410. `failing`: no success for five days. */
+  disabledReason: "requested" | "gone" | "failing" | null;
+  createdAt: string;
+  updatedAt: string;
+  __v: number;
+}
+export interface Attempt {
+  at: string;
+  httpStatus: number | null;
+  /** `webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent. */
+  error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | "event_purged" | null;
+  durationMilliseconds: number;
+  /** Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty. */
+  responseBody: string;
+}
+export interface Delivery {
+  _id: string;
+  eventId: string;
+  type: EventType;
+  status: DeliveryStatus;
+  /** The latest ten attempts. */
+  attempts: Array<Attempt>;
+  nextAttemptAt: string | null;
+}
+export interface StoredFile {
+  _id: string;
+  teamId: string;
+  originalName: string;
+  fileType: FileType;
+  status: ProcessingStatus;
+  createdAt: string;
+  updatedAt: string;
+  __v: number;
+  /** `{id}-{originalName}`. */
+  filename: string;
+  /** Private: only a signed URL opens it. */
+  path: string;
+  /** Bytes. */
+  size: number;
+  /** Detected from content. */
+  mimeType: string;
+  /** Null unless the file is audio. */
+  durationSeconds: number | null;
+  /** The display and download name. */
+  name: string;
+  /** Empty: outside all folders. */
+  folder: string;
+  /** Your own ID of the file. */
+  reference: string | null;
+  tags: Array<string>;
+  /** From the tags of the audio, up to 200 characters. */
+  title: string | null;
+  /** From the tags of the audio, up to 200 characters. */
+  artist: string | null;
+}
+export interface UnfinishedUpload {
+  /** The id of the file that the upload creates. */
+  _id: string;
+  name: string;
+  /** Bytes of the file. They count against the storage quota. */
+  size: number;
+  /** Bytes stored so far. */
+  offset: number;
+  /** The API key that created the upload. */
+  keyId: string;
+  createdAt: string;
+  expiresAt: string;
+}
+export interface FileMetadata extends StoredFile {
+  /** Null for a resumable upload until its bytes were read back. */
+  sha256: string | null;
+  processedAt: string | null;
+  failure: ProcessingFailure | null;
+  /** Null until processed, and for files that are not audio. */
+  audio: AudioMetadata | null;
+  /** Whether a waveform has been set. */
+  hasWaveform: boolean;
+  /** Your own fields. */
+  metadata: Record<string, unknown>;
+}
+export interface FileStatus {
+  _id: string;
+  status: ProcessingStatus;
+  failure: ProcessingFailure | null;
+}
+export interface Waveform {
+  /** One or two of equal length. */
+  channels: Array<Array<number>>;
+}
+export interface NewLink extends Link {
+  url: string;
+}
+export interface Link {
+  _id: string;
+  fileId: string;
+  /** The download name. Null: the file's own name. */
+  name: string | null;
+  disposition: Disposition;
+  /** Null: never. */
+  expiresAt: string | null;
+  createdAt: string;
+  createdBy: Creator;
+}
+export interface Event {
+  /** IDs sort in commit order. */
+  _id: string;
+  teamId: string;
+  type: EventType;
+  createdAt: string;
+  actor: Actor;
+  subject: Subject;
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  data: Record<string, unknown>;
+}
+export interface WebhookMessage {
+  /** The id of the event. A test message has an id of its own. */
+  id: string;
+  /** `webhook.test` is sent on request, and is not in the event log. */
+  type: EventType | "webhook.test";
+  /** When the event was recorded. */
+  timestamp: string;
+  teamId: string;
+  actor: Actor;
+  subject: Subject;
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  data: Record<string, unknown>;
+}
+/** The schemas of /openapi.json. */
+export interface Schemas {
+  Error: ErrorBody;
+  ApiKey: ApiKey;
+  KeyLimits: KeyLimits;
+  Session: Session;
+  Team: Team;
+  Me: Me;
+  CreatedUser: CreatedUser;
+  User: User;
+  NewWebhook: NewWebhook;
+  Webhook: Webhook;
+  Attempt: Attempt;
+  Delivery: Delivery;
+  File: StoredFile;
+  UnfinishedUpload: UnfinishedUpload;
+  FileMetadata: FileMetadata;
+  ProcessingStatus: FileStatus;
+  Waveform: Waveform;
+  NewLink: NewLink;
+  Link: Link;
+  Event: Event;
+  WebhookMessage: WebhookMessage;
 }
 /** Request and response types of each route. */
 export interface Api {
@@ -302,17 +324,17 @@ export interface Api {
       email: string;
       password: string;
     };
-    response: Data<Schemas["ApiKey"]>;
+    response: Data<ApiKey>;
   };
   "POST /auth/v1/sessions": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["ApiKey"]>;
+    response: Data<ApiKey>;
   };
   "GET /auth/v1/sessions": {
     query: Paging;
     body: undefined;
-    response: Data<Array<Schemas["Session"]>>;
+    response: Data<Array<Session>>;
   };
   "DELETE /auth/v1/sessions/{id}": {
     query: undefined;
@@ -333,13 +355,13 @@ export interface Api {
       /** Default: your own. You can only grant scopes that you have. A public key has `files:upload`. */
       scopes?: Array<Scope> | undefined;
       /** For a public key: how many files, of what size and types, it may upload. An upload that fails or is canceled does not count. A stored file does, even if processing finds a type that is not allowed: it ends `failed` with `type_not_allowed`, and only the team can download or delete it. */
-      limits?: Schemas["KeyLimits"] | undefined;
+      limits?: KeyLimits | undefined;
       /** Default 365 days from now, at most 3650. */
       expiresAt?: string | Date | undefined;
       /** Only the operator can send it. */
       teamId?: string | undefined;
     };
-    response: Data<Schemas["ApiKey"]>;
+    response: Data<ApiKey>;
   };
   "GET /auth/v1/apikeys": {
     query: Paging & {
@@ -347,12 +369,12 @@ export interface Api {
       teamId?: string | undefined;
     };
     body: undefined;
-    response: Data<Array<Schemas["ApiKey"]>>;
+    response: Data<Array<ApiKey>>;
   };
   "GET /auth/v1/apikeys/{id}": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["ApiKey"]>;
+    response: Data<ApiKey>;
   };
   "PATCH /auth/v1/apikeys/{id}": {
     query: undefined;
@@ -364,12 +386,12 @@ export interface Api {
       /** In the future, and not later than the key expires now. */
       expiresAt?: string | Date | undefined;
     };
-    response: Data<Schemas["ApiKey"]>;
+    response: Data<ApiKey>;
   };
   "DELETE /auth/v1/apikeys/{id}": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["ApiKey"]>;
+    response: Data<ApiKey>;
   };
   "POST /auth/v1/apikeys/{id}/rotate": {
     query: undefined;
@@ -377,7 +399,7 @@ export interface Api {
       /** How long the old key still works. */
       overlapSeconds?: number | undefined;
     };
-    response: Data<Schemas["ApiKey"]>;
+    response: Data<ApiKey>;
   };
   "POST /auth/v1/teams": {
     query: undefined;
@@ -391,8 +413,8 @@ export interface Api {
     };
     response: {
       message: string;
-      data: Schemas["Team"];
-      apiKey: Schemas["ApiKey"];
+      data: Team;
+      apiKey: ApiKey;
     };
   };
   "GET /auth/v1/teams": {
@@ -402,12 +424,12 @@ export interface Api {
       name?: string | undefined;
     };
     body: undefined;
-    response: Data<Array<Schemas["Team"]>>;
+    response: Data<Array<Team>>;
   };
   "GET /auth/v1/teams/{id}": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["Team"]>;
+    response: Data<Team>;
   };
   "PATCH /auth/v1/teams/{id}": {
     query: undefined;
@@ -420,17 +442,17 @@ export interface Api {
       /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
       maxFiles?: number | null | undefined;
     };
-    response: Data<Schemas["Team"]>;
+    response: Data<Team>;
   };
   "DELETE /auth/v1/teams/{id}": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["Team"]>;
+    response: Data<Team>;
   };
   "GET /auth/v1/me": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["Me"]>;
+    response: Data<Me>;
   };
   "POST /auth/v1/me/password": {
     query: undefined;
@@ -452,7 +474,7 @@ export interface Api {
       /** Default `viewer`. */
       role?: Role | undefined;
     };
-    response: Data<Schemas["CreatedUser"]>;
+    response: Data<CreatedUser>;
   };
   "GET /auth/v1/users": {
     query: Paging & {
@@ -462,12 +484,12 @@ export interface Api {
       name?: string | undefined;
     };
     body: undefined;
-    response: Array<Schemas["User"]>;
+    response: Array<User>;
   };
   "GET /auth/v1/users/{id}": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["User"]>;
+    response: Data<User>;
   };
   "PATCH /auth/v1/users/{id}": {
     query: undefined;
@@ -484,7 +506,7 @@ export interface Api {
       password?: string | undefined;
       role?: Role | undefined;
     };
-    response: Schemas["User"];
+    response: User;
   };
   "DELETE /auth/v1/users/{id}": {
     query: {
@@ -503,17 +525,17 @@ export interface Api {
       types?: Array<EventType> | null | undefined;
       description?: string | undefined;
     };
-    response: Data<Schemas["NewWebhook"]>;
+    response: Data<NewWebhook>;
   };
   "GET /auth/v1/webhooks": {
     query: undefined;
     body: undefined;
-    response: Data<Array<Schemas["Webhook"]>>;
+    response: Data<Array<Webhook>>;
   };
   "GET /auth/v1/webhooks/{id}": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["Webhook"]>;
+    response: Data<Webhook>;
   };
   "PATCH /auth/v1/webhooks/{id}": {
     query: undefined;
@@ -525,7 +547,7 @@ export interface Api {
       description?: string | undefined;
       status?: WebhookStatus | undefined;
     };
-    response: Data<Schemas["Webhook"]>;
+    response: Data<Webhook>;
   };
   "DELETE /auth/v1/webhooks/{id}": {
     query: undefined;
@@ -537,12 +559,12 @@ export interface Api {
     body: {
       revokeOld?: boolean | undefined;
     };
-    response: Data<Schemas["NewWebhook"]>;
+    response: Data<NewWebhook>;
   };
   "POST /auth/v1/webhooks/{id}/test": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["Attempt"]>;
+    response: Data<Attempt>;
   };
   "GET /auth/v1/webhooks/{id}/deliveries": {
     query: {
@@ -552,7 +574,7 @@ export interface Api {
       cursor?: string | undefined;
     };
     body: undefined;
-    response: Data<Array<Schemas["Delivery"]>>;
+    response: Data<Array<Delivery>>;
   };
   "POST /auth/v1/webhooks/{id}/replay": {
     query: undefined;
@@ -570,7 +592,7 @@ export interface Api {
   "POST /auth/v1/deliveries/{id}/redeliver": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["Delivery"]>;
+    response: Data<Delivery>;
   };
   "GET /docs/v1/uploads": {
     query: Paging & {
@@ -591,7 +613,7 @@ export interface Api {
       sort?: "-createdAt" | "name" | undefined;
     };
     body: undefined;
-    response: Data<Array<Schemas["File"]>>;
+    response: Data<Array<StoredFile>>;
   };
   "POST /docs/v1/uploads": {
     query: {
@@ -599,12 +621,12 @@ export interface Api {
       limit?: string | undefined;
     };
     body: undefined;
-    response: Data<Schemas["File"]>;
+    response: Data<StoredFile>;
   };
   "GET /docs/v1/uploads/resumable": {
     query: Paging;
     body: undefined;
-    response: Data<Array<Schemas["UnfinishedUpload"]>>;
+    response: Data<Array<UnfinishedUpload>>;
   };
   "POST /docs/v1/uploads/batch": {
     query: undefined;
@@ -652,7 +674,7 @@ export interface Api {
       /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
       metadata?: Record<string, unknown> | undefined;
     };
-    response: Data<Schemas["File"]>;
+    response: Data<StoredFile>;
   };
   "DELETE /docs/v1/uploads/{id}": {
     query: {
@@ -668,12 +690,12 @@ export interface Api {
   "GET /docs/v1/uploads/{id}/metadata": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["FileMetadata"]>;
+    response: Data<FileMetadata>;
   };
   "GET /docs/v1/uploads/{id}/status": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["ProcessingStatus"]>;
+    response: Data<FileStatus>;
   };
   "POST /docs/v1/uploads/{id}/reprocess": {
     query: undefined;
@@ -686,12 +708,12 @@ export interface Api {
   "GET /docs/v1/uploads/{id}/waveform": {
     query: undefined;
     body: undefined;
-    response: Data<Schemas["Waveform"]>;
+    response: Data<Waveform>;
   };
   "PUT /docs/v1/uploads/{id}/waveform": {
     query: undefined;
-    body: Schemas["Waveform"];
-    response: Data<Schemas["Waveform"]>;
+    body: Waveform;
+    response: Data<Waveform>;
   };
   "POST /docs/v1/uploads/{id}/links": {
     query: undefined;
@@ -703,12 +725,12 @@ export interface Api {
       /** The download name. */
       name?: string | undefined;
     };
-    response: Data<Schemas["NewLink"]>;
+    response: Data<NewLink>;
   };
   "GET /docs/v1/uploads/{id}/links": {
     query: undefined;
     body: undefined;
-    response: Data<Array<Schemas["Link"]>>;
+    response: Data<Array<Link>>;
   };
   "DELETE /docs/v1/links/{id}": {
     query: undefined;
@@ -735,7 +757,7 @@ export interface Api {
       teamId?: string | undefined;
     };
     body: undefined;
-    response: Data<Array<Schemas["Event"]>>;
+    response: Data<Array<Event>>;
   };
   "GET /auth/v1/events/{id}": {
     query: {
@@ -743,7 +765,7 @@ export interface Api {
       teamId?: string | undefined;
     };
     body: undefined;
-    response: Data<Schemas["Event"]>;
+    response: Data<Event>;
   };
   "GET /docs/v1/folders": {
     query: {

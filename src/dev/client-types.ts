@@ -56,6 +56,9 @@ const NAMED: Record<string, [schema: string, field: string]> = {
   ProcessingFailure: ["ProcessingStatus", "failure"],
   AudioMetadata: ["FileMetadata", "audio"],
 };
+/** Schemas with names that a program, or this file, uses for something else. */
+const RENAMED: Record<string, string> = { Error: "ErrorBody", File: "StoredFile", ProcessingStatus: "FileStatus" };
+const typeNameOf = (schema: string) => RENAMED[schema] ?? schema;
 /** The query parameters of most lists. */
 const PAGING = ["limit", "page", "cursor"];
 /** The names by the values or fields, as JSON. */
@@ -66,7 +69,7 @@ const keyOf = ({ enum: values, properties, required }: Schema) => JSON.stringify
 type Direction = "query" | "body" | "response";
 
 function typeOf(schema: Schema, direction: Direction): string {
-  if (schema.$ref) return `Schemas["${schema.$ref.split("/").at(-1)}"]`;
+  if (schema.$ref) return typeNameOf(schema.$ref.split("/").at(-1) ?? "");
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   const name = direction === "response" || schema.enum ? names.get(keyOf(schema)) : undefined;
   if (name) return name;
@@ -81,7 +84,15 @@ function typeOf(schema: Schema, direction: Direction): string {
   return schema.type === "null" ? "null" : (SIMPLE[schema.type ?? ""] ?? "unknown");
 }
 
-const valuesOf = (values: unknown[]) => values.map((value) => JSON.stringify(value)).join(" | ");
+/** Returns a union of values. Of those that make up a named union, only its name. */
+function valuesOf(values: unknown[]): string {
+  const isPart = (union: string[]) => union.length < values.length && union.every((value) => values.includes(value));
+  const parts = [...names].map(([key, name]): [string, string[]] => [name, JSON.parse(key)]);
+  const [name, union = []] =
+    parts.filter(([, union]) => isPart(union)).sort((a, b) => b[1].length - a[1].length)[0] ?? [];
+  const others = values.filter((value) => !union.includes(value as string));
+  return [...(name ? [name] : []), ...others.map((value) => JSON.stringify(value))].join(" | ");
+}
 
 /** Indents all lines except the first. */
 const indented = (text: string) => text.replaceAll("\n", "\n  ");
@@ -119,24 +130,22 @@ function findNamed(schemas: Record<string, Schema>, [place, field]: [string, str
   return found;
 }
 
-/** Declares a schema as the fields that it adds to the largest other schema whose fields it has. */
-function schemaOf(name: string, schemas: Record<string, Schema>): string {
+/** Declares a schema by the fields that it adds to the largest other schema whose fields it has. */
+function declarationOf(name: string, schemas: Record<string, Schema>): string {
   const { properties = {}, required = [] } = schemas[name] ?? {};
+  const isBase = ([other, { properties: fields = {}, required: needed = [] }]: [string, Schema]) =>
+    other !== name &&
+    Object.entries(fields).every(
+      ([field, schema]) =>
+        JSON.stringify(schema) === JSON.stringify(properties[field]) &&
+        needed.includes(field) === required.includes(field),
+    );
   const sizeOf = ([, other]: [string, Schema]) => Object.keys(other.properties ?? {}).length;
-  const [base] = Object.entries(schemas)
-    .filter(([other, { properties: fields = {}, required: needed = [] }]) =>
-      Object.entries(fields).every(
-        ([field, schema]) =>
-          other !== name &&
-          JSON.stringify(schema) === JSON.stringify(properties[field]) &&
-          needed.includes(field) === required.includes(field),
-      ),
-    )
-    .filter((entry) => sizeOf(entry) > 0)
-    .sort((one, other) => sizeOf(other) - sizeOf(one));
-  if (!base) return typeOf(schemas[name] ?? {}, "response");
-  const added = Object.entries(properties).filter(([field]) => !base[1].properties?.[field]);
-  return `Schemas["${base[0]}"] & ${objectOf({ properties: Object.fromEntries(added), required }, "response")}`;
+  const bases = Object.entries(schemas).filter((entry) => sizeOf(entry) > 0 && isBase(entry));
+  const [base] = bases.sort((one, other) => sizeOf(other) - sizeOf(one));
+  const own = Object.entries(properties).filter(([field]) => !base?.[1].properties?.[field]);
+  const fields = objectOf({ properties: Object.fromEntries(own), required }, "response");
+  return `export interface ${typeNameOf(name)} ${base ? `extends ${typeNameOf(base[0])} ` : ""}${fields}`;
 }
 
 function queryOf(parameters: Parameter[]): string {
@@ -191,9 +200,7 @@ function declarations(): string {
       ? `export type ${name} = ${valuesOf(schema.enum)};`
       : `export interface ${name} ${objectOf(schema, "response")}`,
   );
-  const schemas = Object.keys(components.schemas).map(
-    (name) => `  ${name}: ${indented(schemaOf(name, components.schemas))};`,
-  );
+  const schemas = Object.keys(components.schemas);
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).flatMap(([method, described]) => {
       const operation = operationOf(described);
@@ -210,8 +217,10 @@ function declarations(): string {
     "  data: T;",
     "}",
     `export interface Paging ${paging}`,
+    ...schemas.map((name) => declarationOf(name, components.schemas)),
+    "/** The schemas of /openapi.json. */",
     "export interface Schemas {",
-    ...schemas,
+    ...schemas.map((name) => `  ${name}: ${typeNameOf(name)};`),
     "}",
     "/** Request and response types of each route. */",
     "export interface Api {",
