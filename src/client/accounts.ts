@@ -1,11 +1,8 @@
-import type { Api, Schemas } from "./api.ts";
+import type { Api, Invitation, Schemas, SentInvitation, UserExport } from "./api.ts";
 import type { Call, CallOptions, Connection, Filters, List, VersionOptions } from "./connection.ts";
 
 export type UserFilters = Filters<"GET /auth/v1/users">;
 export type UserInput = Api["POST /auth/v1/users"]["body"];
-export type UserExport = Schemas["UserExport"];
-export type Invitation = Extract<Schemas["Invitation"], { url: string }>;
-export type SentInvitation = Extract<Schemas["Invitation"], { sent: true }>;
 export type UserChanges = Api["PATCH /auth/v1/users/{id}"]["body"];
 export type KeyFilters = Filters<"GET /auth/v1/apikeys">;
 export type KeyInput = Api["POST /auth/v1/apikeys"]["body"];

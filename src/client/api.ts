@@ -2,7 +2,7 @@
 export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
 export type Role = "admin" | "member" | "contributor" | "viewer";
 export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.invited" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
-export type ActorKind = "secret" | "public" | "session" | "operator" | "user" | "system";
+export type ActorKind = TokenKind | "user" | "system";
 export type SubjectKind = "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook";
 export type FileType = "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file";
 export type ProcessingStatus = "pending" | "processing" | "completed" | "failed";
@@ -12,383 +12,337 @@ export type TeamStatus = "active" | "suspended" | "deleting";
 export type WebhookStatus = "enabled" | "disabled";
 export type DeliveryStatus = "pending" | "succeeded" | "failed";
 export type Disposition = "attachment" | "inline";
-export interface Schemas {
-  Error: {
-    status: boolean;
+export interface Creator {
+  keyId: string;
+  userId: string | null;
+}
+export interface Actor {
+  /** The kind of token, `user` for a login itself, or `system` for the service. */
+  kind: ActorKind;
+  keyId: string | null;
+  /** Set for a login, and for actions of sessions and of the keys that they created. */
+  userId: string | null;
+  requestId: string | null;
+}
+export interface Subject {
+  kind: SubjectKind;
+  id: string;
+  version: number | null;
+}
+export interface ProcessingFailure {
+  code: FailureCode;
+  message: string;
+}
+export interface AudioMetadata {
+  container: string | null;
+  codec: string | null;
+  /** Null if the file does not state it. */
+  durationSeconds: number | null;
+  /** Hertz. */
+  sampleRate: number | null;
+  channels: number | null;
+  /** Bits per second. */
+  bitrate: number | null;
+  lossless: boolean | null;
+  tags: Record<string, string | number>;
+}
+export interface Message {
+  message: string;
+}
+export interface Data<T> extends Message {
+  data: T;
+}
+export interface Paging {
+  /** Page size. Values above 100 count as 100. Default 20. */
+  limit?: number | undefined;
+  /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
+  page?: number | undefined;
+  /** From the `Link` of the previous page. Opaque. */
+  cursor?: string | undefined;
+}
+export interface ErrorBody {
+  status: boolean;
+  message: string;
+  code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "email_not_configured" | "unavailable" | "storage_full";
+  requestId: string;
+  /** Only for `invalid_input`: each invalid field and its problem. */
+  errors?: Array<{
+    path: string;
     message: string;
-    code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "email_not_configured" | "unavailable" | "storage_full";
-    requestId: string;
-    /** Only for `invalid_input`: each invalid field and its problem. */
-    errors?: Array<{
-      path: string;
-      message: string;
-    }>;
+  }>;
+}
+export interface ApiKey {
+  _id: string;
+  id: string;
+  /** The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted. */
+  key: string;
+  name: string;
+  teamId: string;
+  uuid: string;
+  /** A public key can only upload files. */
+  isPublic: boolean;
+  scopes: Array<Scope>;
+  /** Sees only its own files. */
+  ownFilesOnly: boolean;
+  /** The limits of a public key. Null if it has none. */
+  limits: KeyLimits | null;
+  /** The key or session that created it. Null if the operator did. */
+  createdBy: Creator | null;
+  /** Accurate to an hour. */
+  lastUsedAt: string | null;
+  createdAt: string;
+  expiresAt: string;
+}
+export interface KeyLimits {
+  maxFiles?: number;
+  maxFileBytes?: number;
+  fileTypes?: Array<FileType>;
+}
+export interface Session {
+  _id: string;
+  /** The user who logged in. */
+  userId: string | null;
+  /** The API key that created the session. Null for a login. */
+  createdBy: Creator | null;
+  createdAt: string;
+  expiresAt: string;
+  /** Accurate to an hour. */
+  lastUsedAt: string | null;
+}
+export interface Team {
+  _id: string;
+  name: string;
+  status: TeamStatus;
+  /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */
+  maxBytes: number | null;
+  /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
+  maxFiles: number | null;
+  /** The number of the database that the team lives in. */
+  database: number;
+  /** Uploads in progress count. */
+  usage: {
+    files: number;
+    bytes: number;
   };
-  ApiKey: {
-    _id: string;
-    id: string;
-    /** The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted. */
-    key: string;
-    name: string;
-    teamId: string;
-    uuid: string;
-    /** A public key can only upload files. */
-    isPublic: boolean;
-    scopes: Array<Scope>;
-    /** Sees only its own files. */
-    ownFilesOnly: boolean;
-    /** The limits of a public key. Null if it has none. */
-    limits: Schemas["KeyLimits"] | null;
-    /** The key or session that created it. Null if the operator did. */
-    createdBy: {
-      keyId: string;
-      userId: string | null;
-    } | null;
-    /** Accurate to an hour. */
-    lastUsedAt: string | null;
-    createdAt: string;
-    expiresAt: string;
-  };
-  KeyLimits: {
-    maxFiles?: number;
-    maxFileBytes?: number;
-    fileTypes?: Array<FileType>;
-  };
-  Session: {
-    _id: string;
-    /** The user who logged in. */
-    userId: string | null;
-    /** The API key that created the session. Null for a login. */
-    createdBy: {
-      keyId: string;
-      userId: string | null;
-    } | null;
-    createdAt: string;
-    expiresAt: string;
-    /** Accurate to an hour. */
-    lastUsedAt: string | null;
-  };
-  Team: {
-    _id: string;
-    name: string;
-    status: TeamStatus;
-    /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */
-    maxBytes: number | null;
-    /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
-    maxFiles: number | null;
-    /** The number of the database that the team lives in. */
-    database: number;
-    /** Uploads in progress count. */
-    usage: {
-      files: number;
-      bytes: number;
-    };
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
-  };
-  Me: {
-    kind: TokenKind;
-    teamId: string | null;
-    /** The API key or session. */
-    keyId: string | null;
-    /** The user whose session it is, or whose session created the key. */
-    userId: string | null;
-    /** Only for a user's session. */
-    role: Role | null;
-    /** Null for the operator. */
-    scopes: Array<Scope> | null;
-    /** Sees only its own files. Null for the operator. */
-    ownFilesOnly: boolean | null;
-    expiresAt: string | null;
-  };
-  CreatedUser: {
-    _id: string;
-    teamId: string;
-    firstName: string;
-    lastName: string;
-    email: string;
-    /** A hash. The submitted password is never returned. */
-    password: string;
-    role: Role;
-    createdAt: string;
-    updatedAt: string;
-  };
-  User: {
-    _id: string;
-    teamId: string;
-    firstName: string;
-    lastName: string;
-    email: string;
-    /** A hash. The submitted password is never returned. */
-    password: string;
-    role: Role;
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
-  };
-  Invitation: {
-    /** The page of the console that accepts it. */
-    url: string;
-    token: string;
-    expiresAt: string;
-  } | {
-    /** The link was sent by email. */
-    sent: boolean;
-  };
-  UserExport: {
-    user: Schemas["User"];
-    sessions: Array<Schemas["Session"]>;
-    /** The API keys that the user created, with masked tokens. */
-    keys: Array<Schemas["ApiKey"]>;
-    /** Events by the user or about the user, oldest first. */
-    events: Array<Schemas["Event"]>;
-  };
-  Event: {
-    /** IDs sort in commit order. */
-    _id: string;
-    teamId: string;
-    type: EventType;
-    createdAt: string;
-    actor: {
-      /** The kind of token, `user` for a login itself, or `system` for the service. */
-      kind: ActorKind;
-      keyId: string | null;
-      /** Set for a login, and for actions of sessions and of the keys that they created. */
-      userId: string | null;
-      requestId: string | null;
-    };
-    subject: {
-      kind: SubjectKind;
-      id: string;
-      version: number | null;
-    };
-    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
-    data: Record<string, unknown>;
-  };
-  NewWebhook: {
-    _id: string;
-    teamId: string;
-    url: string;
-    /** Null for all types. */
-    types: Array<EventType> | null;
-    description: string;
-    status: WebhookStatus;
-    /** `gone`: it responded 410. `failing`: no success for five days. */
-    disabledReason: "requested" | "gone" | "failing" | null;
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
-    /** Signs every message (Standard Webhooks 1.0). Shown only once. */
-    secret: string;
-  };
-  Webhook: {
-    _id: string;
-    teamId: string;
-    url: string;
-    /** Null for all types. */
-    types: Array<EventType> | null;
-    description: string;
-    status: WebhookStatus;
-    /** `gone`: it responded 410. `failing`: no success for five days. */
-    disabledReason: "requested" | "gone" | "failing" | null;
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
-  };
-  Attempt: {
-    at: string;
-    httpStatus: number | null;
-    /** `webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent. */
-    error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | "event_purged" | null;
-    durationMilliseconds: number;
-    /** Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty. */
-    responseBody: string;
-  };
-  Delivery: {
-    _id: string;
-    eventId: string;
-    type: EventType;
-    status: DeliveryStatus;
-    /** The latest ten attempts. */
-    attempts: Array<Schemas["Attempt"]>;
-    nextAttemptAt: string | null;
-  };
-  File: {
-    _id: string;
-    teamId: string;
-    originalName: string;
-    fileType: FileType;
-    status: ProcessingStatus;
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
-    /** `{id}-{originalName}`. */
-    filename: string;
-    /** Private: only a signed URL opens it. */
-    path: string;
-    /** Bytes. */
-    size: number;
-    /** Detected from content. */
-    mimeType: string;
-    /** Null unless the file is audio. */
-    durationSeconds: number | null;
-    /** The display and download name. */
-    name: string;
-    /** Empty: outside all folders. */
-    folder: string;
-    /** Your own ID of the file. */
-    reference: string | null;
-    tags: Array<string>;
-    /** The key or session that began the upload, and its user. Never changes. */
-    uploadedBy: {
-      keyId: string;
-      userId: string | null;
-    };
-    /** From the tags of the audio, up to 200 characters. */
-    title: string | null;
-    /** From the tags of the audio, up to 200 characters. */
-    artist: string | null;
-  };
-  UnfinishedUpload: {
-    /** The id of the file that the upload creates. */
-    _id: string;
-    name: string;
-    /** Bytes of the file. They count against the storage quota. */
-    size: number;
-    /** Bytes stored so far. */
-    offset: number;
-    /** The API key that created the upload. */
-    keyId: string;
-    createdAt: string;
-    expiresAt: string;
-  };
-  FileMetadata: {
-    _id: string;
-    teamId: string;
-    originalName: string;
-    fileType: FileType;
-    status: ProcessingStatus;
-    createdAt: string;
-    updatedAt: string;
-    __v: number;
-    /** `{id}-{originalName}`. */
-    filename: string;
-    /** Private: only a signed URL opens it. */
-    path: string;
-    /** Bytes. */
-    size: number;
-    /** Detected from content. */
-    mimeType: string;
-    /** Null unless the file is audio. */
-    durationSeconds: number | null;
-    /** The display and download name. */
-    name: string;
-    /** Empty: outside all folders. */
-    folder: string;
-    /** Your own ID of the file. */
-    reference: string | null;
-    tags: Array<string>;
-    /** The key or session that began the upload, and its user. Never changes. */
-    uploadedBy: {
-      keyId: string;
-      userId: string | null;
-    };
-    /** From the tags of the audio, up to 200 characters. */
-    title: string | null;
-    /** From the tags of the audio, up to 200 characters. */
-    artist: string | null;
-    /** Null for a resumable upload until its bytes were read back. */
-    sha256: string | null;
-    processedAt: string | null;
-    failure: {
-      code: FailureCode;
-      message: string;
-    } | null;
-    /** Null until processed, and for files that are not audio. */
-    audio: {
-      container: string | null;
-      codec: string | null;
-      /** Null if the file does not state it. */
-      durationSeconds: number | null;
-      /** Hertz. */
-      sampleRate: number | null;
-      channels: number | null;
-      /** Bits per second. */
-      bitrate: number | null;
-      lossless: boolean | null;
-      tags: Record<string, string | number>;
-    } | null;
-    /** Whether a waveform has been set. */
-    hasWaveform: boolean;
-    /** Your own fields. */
-    metadata: Record<string, unknown>;
-  };
-  ProcessingStatus: {
-    _id: string;
-    status: ProcessingStatus;
-    failure: {
-      code: FailureCode;
-      message: string;
-    } | null;
-  };
-  Waveform: {
-    /** One or two of equal length. */
-    channels: Array<Array<number>>;
-  };
-  NewLink: {
-    _id: string;
-    fileId: string;
-    /** The download name. Null: the file's own name. */
-    name: string | null;
-    disposition: Disposition;
-    /** Null: never. */
-    expiresAt: string | null;
-    createdAt: string;
-    createdBy: {
-      keyId: string;
-      userId: string | null;
-    };
-    url: string;
-  };
-  Link: {
-    _id: string;
-    fileId: string;
-    /** The download name. Null: the file's own name. */
-    name: string | null;
-    disposition: Disposition;
-    /** Null: never. */
-    expiresAt: string | null;
-    createdAt: string;
-    createdBy: {
-      keyId: string;
-      userId: string | null;
-    };
-  };
-  WebhookMessage: {
-    /** The id of the event. A test message has its own id. */
-    id: string;
-    /** `webhook.test` is sent on request, and is not in the event log. */
-    type: "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.invited" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled" | "webhook.test";
-    /** When the event was recorded. */
-    timestamp: string;
-    teamId: string;
-    actor: {
-      /** The kind of token, `user` for a login itself, or `system` for the service. */
-      kind: ActorKind;
-      keyId: string | null;
-      /** Set for a login, and for actions of sessions and of the keys that they created. */
-      userId: string | null;
-      requestId: string | null;
-    };
-    subject: {
-      kind: SubjectKind;
-      id: string;
-      version: number | null;
-    };
-    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
-    data: Record<string, unknown>;
-  };
+  createdAt: string;
+  updatedAt: string;
+  __v: number;
+}
+export interface Me {
+  kind: TokenKind;
+  teamId: string | null;
+  /** The API key or session. */
+  keyId: string | null;
+  /** The user whose session it is, or whose session created the key. */
+  userId: string | null;
+  /** Only for a user's session. */
+  role: Role | null;
+  /** Null for the operator. */
+  scopes: Array<Scope> | null;
+  /** Sees only its own files. Null for the operator. */
+  ownFilesOnly: boolean | null;
+  expiresAt: string | null;
+}
+export interface CreatedUser {
+  _id: string;
+  teamId: string;
+  firstName: string;
+  lastName: string;
+  email: string;
+  /** A hash. The submitted password is never returned. */
+  password: string;
+  role: Role;
+  createdAt: string;
+  updatedAt: string;
+}
+export interface User extends CreatedUser {
+  __v: number;
+}
+export interface Invitation {
+  /** The page of the console that accepts it. */
+  url: string;
+  token: string;
+  expiresAt: string;
+}
+export interface SentInvitation {
+  /** The link was sent by email. */
+  sent: boolean;
+}
+export interface UserExport {
+  user: User;
+  sessions: Array<Session>;
+  /** The API keys that the user created, with masked tokens. */
+  keys: Array<ApiKey>;
+  /** Events by the user or about the user, oldest first. */
+  events: Array<Event>;
+}
+export interface Event {
+  /** IDs sort in commit order. */
+  _id: string;
+  teamId: string;
+  type: EventType;
+  createdAt: string;
+  actor: Actor;
+  subject: Subject;
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  data: Record<string, unknown>;
+}
+export interface NewWebhook extends Webhook {
+  /** Signs every message (Standard Webhooks 1.0). Shown only once. */
+  secret: string;
+}
+export interface Webhook {
+  _id: string;
+  teamId: string;
+  url: string;
+  /** Null for all types. */
+  types: Array<EventType> | null;
+  description: string;
+  status: WebhookStatus;
+  /** `gone`: it responded 410. `failing`: no success for five days. */
+  disabledReason: "requested" | "gone" | "failing" | null;
+  createdAt: string;
+  updatedAt: string;
+  __v: number;
+}
+export interface Attempt {
+  at: string;
+  httpStatus: number | null;
+  /** `webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent. */
+  error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | "event_purged" | null;
+  durationMilliseconds: number;
+  /** Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty. */
+  responseBody: string;
+}
+export interface Delivery {
+  _id: string;
+  eventId: string;
+  type: EventType;
+  status: DeliveryStatus;
+  /** The latest ten attempts. */
+  attempts: Array<Attempt>;
+  nextAttemptAt: string | null;
+}
+export interface StoredFile {
+  _id: string;
+  teamId: string;
+  originalName: string;
+  fileType: FileType;
+  status: ProcessingStatus;
+  createdAt: string;
+  updatedAt: string;
+  __v: number;
+  /** `{id}-{originalName}`. */
+  filename: string;
+  /** Private: only a signed URL opens it. */
+  path: string;
+  /** Bytes. */
+  size: number;
+  /** Detected from content. */
+  mimeType: string;
+  /** Null unless the file is audio. */
+  durationSeconds: number | null;
+  /** The display and download name. */
+  name: string;
+  /** Empty: outside all folders. */
+  folder: string;
+  /** Your own ID of the file. */
+  reference: string | null;
+  tags: Array<string>;
+  /** The key or session that began the upload, and its user. Never changes. */
+  uploadedBy: Creator;
+  /** From the tags of the audio, up to 200 characters. */
+  title: string | null;
+  /** From the tags of the audio, up to 200 characters. */
+  artist: string | null;
+}
+export interface UnfinishedUpload {
+  /** The id of the file that the upload creates. */
+  _id: string;
+  name: string;
+  /** Bytes of the file. They count against the storage quota. */
+  size: number;
+  /** Bytes stored so far. */
+  offset: number;
+  /** The API key that created the upload. */
+  keyId: string;
+  createdAt: string;
+  expiresAt: string;
+}
+export interface FileMetadata extends StoredFile {
+  /** Null for a resumable upload until its bytes were read back. */
+  sha256: string | null;
+  processedAt: string | null;
+  failure: ProcessingFailure | null;
+  /** Null until processed, and for files that are not audio. */
+  audio: AudioMetadata | null;
+  /** Whether a waveform has been set. */
+  hasWaveform: boolean;
+  /** Your own fields. */
+  metadata: Record<string, unknown>;
+}
+export interface FileStatus {
+  _id: string;
+  status: ProcessingStatus;
+  failure: ProcessingFailure | null;
+}
+export interface Waveform {
+  /** One or two of equal length. */
+  channels: Array<Array<number>>;
+}
+export interface NewLink extends Link {
+  url: string;
+}
+export interface Link {
+  _id: string;
+  fileId: string;
+  /** The download name. Null: the file's own name. */
+  name: string | null;
+  disposition: Disposition;
+  /** Null: never. */
+  expiresAt: string | null;
+  createdAt: string;
+  createdBy: Creator;
+}
+export interface WebhookMessage {
+  /** The id of the event. A test message has its own id. */
+  id: string;
+  /** `webhook.test` is sent on request, and is not in the event log. */
+  type: EventType | "webhook.test";
+  /** When the event was recorded. */
+  timestamp: string;
+  teamId: string;
+  actor: Actor;
+  subject: Subject;
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  data: Record<string, unknown>;
+}
+/** The schemas of /openapi.json. */
+export interface Schemas {
+  Error: ErrorBody;
+  ApiKey: ApiKey;
+  KeyLimits: KeyLimits;
+  Session: Session;
+  Team: Team;
+  Me: Me;
+  CreatedUser: CreatedUser;
+  User: User;
+  Invitation: Invitation;
+  SentInvitation: SentInvitation;
+  UserExport: UserExport;
+  Event: Event;
+  NewWebhook: NewWebhook;
+  Webhook: Webhook;
+  Attempt: Attempt;
+  Delivery: Delivery;
+  File: StoredFile;
+  UnfinishedUpload: UnfinishedUpload;
+  FileMetadata: FileMetadata;
+  ProcessingStatus: FileStatus;
+  Waveform: Waveform;
+  NewLink: NewLink;
+  Link: Link;
+  WebhookMessage: WebhookMessage;
 }
 /** Request and response types of each route. */
 export interface Api {
@@ -399,47 +353,27 @@ export interface Api {
       email: string;
       password: string;
     };
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<ApiKey>;
   };
   "POST /auth/v1/sessions": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<ApiKey>;
   };
   "GET /auth/v1/sessions": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
-    };
+    query: Paging;
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Session"]>;
-    };
+    response: Data<Array<Session>>;
   };
   "DELETE /auth/v1/sessions/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/logout": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/invitations/accept": {
     query: undefined;
@@ -451,10 +385,7 @@ export interface Api {
       /** One line of 0 to 100 characters. Surrounding white space is removed. */
       lastName?: string | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<ApiKey>;
   };
   "POST /auth/v1/password/forgot": {
     query: undefined;
@@ -462,9 +393,7 @@ export interface Api {
       teamId: string;
       email: string;
     };
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/apikeys": {
     query: undefined;
@@ -477,41 +406,26 @@ export interface Api {
       /** Limits the key to the files that its user uploaded, or the key itself if no user created it. Such a key can have `files:*`, `keys:read` and `keys:write` only. Default: as your own token. */
       ownFilesOnly?: boolean | undefined;
       /** For a public key: how many files, of what size and types, it may upload. An upload that fails or is canceled does not count. A stored file does, even if processing finds a type that is not allowed: it ends `failed` with `type_not_allowed`, and only the team can download or delete it. */
-      limits?: Schemas["KeyLimits"] | undefined;
+      limits?: KeyLimits | undefined;
       /** Default 365 days from now, at most 3650. */
       expiresAt?: string | Date | undefined;
       /** Only the operator can send it. */
       teamId?: string | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<ApiKey>;
   };
   "GET /auth/v1/apikeys": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
+    query: Paging & {
       /** Only the operator can send it, and must. */
       teamId?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["ApiKey"]>;
-    };
+    response: Data<Array<ApiKey>>;
   };
   "GET /auth/v1/apikeys/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<ApiKey>;
   };
   "PATCH /auth/v1/apikeys/{id}": {
     query: undefined;
@@ -523,18 +437,12 @@ export interface Api {
       /** In the future, and not later than the key expires now. */
       expiresAt?: string | Date | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<ApiKey>;
   };
   "DELETE /auth/v1/apikeys/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<ApiKey>;
   };
   "POST /auth/v1/apikeys/{id}/rotate": {
     query: undefined;
@@ -542,10 +450,7 @@ export interface Api {
       /** How long the old key still works. */
       overlapSeconds?: number | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["ApiKey"];
-    };
+    response: Data<ApiKey>;
   };
   "POST /auth/v1/teams": {
     query: undefined;
@@ -561,35 +466,23 @@ export interface Api {
     };
     response: {
       message: string;
-      data: Schemas["Team"];
-      apiKey: Schemas["ApiKey"];
+      data: Team;
+      apiKey: ApiKey;
     };
   };
   "GET /auth/v1/teams": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
+    query: Paging & {
       status?: TeamStatus | undefined;
       /** A prefix of the name. Case-sensitive. */
       name?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Team"]>;
-    };
+    response: Data<Array<Team>>;
   };
   "GET /auth/v1/teams/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Team"];
-    };
+    response: Data<Team>;
   };
   "PATCH /auth/v1/teams/{id}": {
     query: undefined;
@@ -602,26 +495,17 @@ export interface Api {
       /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
       maxFiles?: number | null | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["Team"];
-    };
+    response: Data<Team>;
   };
   "DELETE /auth/v1/teams/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Team"];
-    };
+    response: Data<Team>;
   };
   "GET /auth/v1/me": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Me"];
-    };
+    response: Data<Me>;
   };
   "POST /auth/v1/me/password": {
     query: undefined;
@@ -629,9 +513,7 @@ export interface Api {
       currentPassword: string;
       newPassword: string;
     };
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/users": {
     query: undefined;
@@ -646,34 +528,22 @@ export interface Api {
       /** Default `viewer`. */
       role?: Role | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["CreatedUser"];
-    };
+    response: Data<CreatedUser>;
   };
   "GET /auth/v1/users": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
+    query: Paging & {
       /** The whole email, in any case. */
       email?: string | undefined;
       /** A prefix of first and last name, joined by a space. Case-sensitive. */
       name?: string | undefined;
     };
     body: undefined;
-    response: Array<Schemas["User"]>;
+    response: Array<User>;
   };
   "GET /auth/v1/users/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["User"];
-    };
+    response: Data<User>;
   };
   "PATCH /auth/v1/users/{id}": {
     query: undefined;
@@ -690,7 +560,7 @@ export interface Api {
       password?: string | undefined;
       role?: Role | undefined;
     };
-    response: Schemas["User"];
+    response: User;
   };
   "DELETE /auth/v1/users/{id}": {
     query: {
@@ -698,9 +568,7 @@ export interface Api {
       keepKeys?: "true" | "false" | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/users/{id}/invitations": {
     query: undefined;
@@ -708,18 +576,12 @@ export interface Api {
       /** Sends the link by email instead of returning it. */
       email?: boolean | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["Invitation"];
-    };
+    response: Data<Invitation | SentInvitation>;
   };
   "GET /auth/v1/users/{id}/export": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["UserExport"];
-    };
+    response: Data<UserExport>;
   };
   "POST /auth/v1/webhooks": {
     query: undefined;
@@ -730,26 +592,17 @@ export interface Api {
       types?: Array<EventType> | null | undefined;
       description?: string | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["NewWebhook"];
-    };
+    response: Data<NewWebhook>;
   };
   "GET /auth/v1/webhooks": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Webhook"]>;
-    };
+    response: Data<Array<Webhook>>;
   };
   "GET /auth/v1/webhooks/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Webhook"];
-    };
+    response: Data<Webhook>;
   };
   "PATCH /auth/v1/webhooks/{id}": {
     query: undefined;
@@ -761,35 +614,24 @@ export interface Api {
       description?: string | undefined;
       status?: WebhookStatus | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["Webhook"];
-    };
+    response: Data<Webhook>;
   };
   "DELETE /auth/v1/webhooks/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "POST /auth/v1/webhooks/{id}/secret": {
     query: undefined;
     body: {
       revokeOld?: boolean | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["NewWebhook"];
-    };
+    response: Data<NewWebhook>;
   };
   "POST /auth/v1/webhooks/{id}/test": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Attempt"];
-    };
+    response: Data<Attempt>;
   };
   "GET /auth/v1/webhooks/{id}/deliveries": {
     query: {
@@ -799,10 +641,7 @@ export interface Api {
       cursor?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Delivery"]>;
-    };
+    response: Data<Array<Delivery>>;
   };
   "POST /auth/v1/webhooks/{id}/replay": {
     query: undefined;
@@ -812,30 +651,18 @@ export interface Api {
       /** Only deliveries that failed. */
       failedOnly?: boolean | undefined;
     };
-    response: {
-      message: string;
-      data: {
-        deliveries: number;
-        next: string | null;
-      };
-    };
+    response: Data<{
+      deliveries: number;
+      next: string | null;
+    }>;
   };
   "POST /auth/v1/deliveries/{id}/redeliver": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Delivery"];
-    };
+    response: Data<Delivery>;
   };
   "GET /docs/v1/uploads": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
+    query: Paging & {
       status?: ProcessingStatus | undefined;
       fileType?: FileType | undefined;
       /** A prefix of the name, in any case. */
@@ -855,10 +682,7 @@ export interface Api {
       sort?: "-createdAt" | "name" | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["File"]>;
-    };
+    response: Data<Array<StoredFile>>;
   };
   "POST /docs/v1/uploads": {
     query: {
@@ -866,25 +690,12 @@ export interface Api {
       limit?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["File"];
-    };
+    response: Data<StoredFile>;
   };
   "GET /docs/v1/uploads/resumable": {
-    query: {
-      /** Page size. Values above 100 count as 100. Default 20. */
-      limit?: number | undefined;
-      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
-      page?: number | undefined;
-      /** From the `Link` of the previous page. Opaque. */
-      cursor?: string | undefined;
-    };
+    query: Paging;
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["UnfinishedUpload"]>;
-    };
+    response: Data<Array<UnfinishedUpload>>;
   };
   "POST /docs/v1/uploads/batch": {
     query: undefined;
@@ -901,14 +712,11 @@ export interface Api {
       /** A path such as `a/b`. Empty: outside all folders. */
       folder: string;
     };
-    response: {
-      message: string;
-      data: Array<{
-        _id: string;
-        ok: boolean;
-        code?: "not_found" | "too_many_tags";
-      }>;
-    };
+    response: Data<Array<{
+      _id: string;
+      ok: boolean;
+      code?: "not_found" | "too_many_tags";
+    }>>;
   };
   "GET /docs/v1/uploads/{id}": {
     query: {
@@ -935,10 +743,7 @@ export interface Api {
       /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
       metadata?: Record<string, unknown> | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["File"];
-    };
+    response: Data<StoredFile>;
   };
   "DELETE /docs/v1/uploads/{id}": {
     query: {
@@ -954,18 +759,12 @@ export interface Api {
   "GET /docs/v1/uploads/{id}/metadata": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["FileMetadata"];
-    };
+    response: Data<FileMetadata>;
   };
   "GET /docs/v1/uploads/{id}/status": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["ProcessingStatus"];
-    };
+    response: Data<FileStatus>;
   };
   "POST /docs/v1/uploads/{id}/reprocess": {
     query: undefined;
@@ -978,18 +777,12 @@ export interface Api {
   "GET /docs/v1/uploads/{id}/waveform": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Waveform"];
-    };
+    response: Data<Waveform>;
   };
   "PUT /docs/v1/uploads/{id}/waveform": {
     query: undefined;
-    body: Schemas["Waveform"];
-    response: {
-      message: string;
-      data: Schemas["Waveform"];
-    };
+    body: Waveform;
+    response: Data<Waveform>;
   };
   "POST /docs/v1/uploads/{id}/links": {
     query: undefined;
@@ -1001,25 +794,17 @@ export interface Api {
       /** The download name. */
       name?: string | undefined;
     };
-    response: {
-      message: string;
-      data: Schemas["NewLink"];
-    };
+    response: Data<NewLink>;
   };
   "GET /docs/v1/uploads/{id}/links": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Link"]>;
-    };
+    response: Data<Array<Link>>;
   };
   "DELETE /docs/v1/links/{id}": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-    };
+    response: Message;
   };
   "GET /auth/v1/events": {
     query: {
@@ -1041,10 +826,7 @@ export interface Api {
       teamId?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<Schemas["Event"]>;
-    };
+    response: Data<Array<Event>>;
   };
   "GET /auth/v1/events/{id}": {
     query: {
@@ -1052,10 +834,7 @@ export interface Api {
       teamId?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Schemas["Event"];
-    };
+    response: Data<Event>;
   };
   "GET /docs/v1/folders": {
     query: {
@@ -1067,24 +846,18 @@ export interface Api {
       under?: string | undefined;
     };
     body: undefined;
-    response: {
-      message: string;
-      data: Array<string>;
-    };
+    response: Data<Array<string>>;
   };
   "GET /docs/v1/usage": {
     query: undefined;
     body: undefined;
-    response: {
-      message: string;
-      data: {
-        files: number;
-        bytes: number;
-        maxFiles: number;
-        maxBytes: number;
-        events: number;
-        maxEvents: number;
-      };
-    };
+    response: Data<{
+      files: number;
+      bytes: number;
+      maxFiles: number;
+      maxBytes: number;
+      events: number;
+      maxEvents: number;
+    }>;
   };
 }

@@ -1,10 +1,10 @@
+import { BrowserStore, type UploadRecord } from "./browser-store.ts";
 import { Connection } from "./connection.ts";
 import { Recorder } from "./element-recorder.ts";
-import { browserStore, findFiles, placeOf, saveFile } from "./element-store.ts";
 import { create, createButton, STYLES, TEXTS, type UploadTexts } from "./element-view.ts";
 import { StowageError } from "./errors.ts";
 import { sleep } from "./retrying.ts";
-import { cancelUpload, hasStatus, uploadFile } from "./upload.ts";
+import { cancelUpload, hasStatus, type SavedUpload, type UploadStore, uploadFile } from "./upload.ts";
 
 export type { UploadTexts } from "./element-view.ts";
 
@@ -49,8 +49,8 @@ interface Item extends UploadDetail {
   file: File;
   /** Identifies the upload in the browser's storage. */
   key: string;
-  /** Settles once the browser has saved the file. */
-  saved: Promise<void>;
+  /** What the service needs to resume it. */
+  saved?: SavedUpload | undefined;
   state: FileState;
   stop: AbortController;
   row: HTMLLIElement;
@@ -66,6 +66,24 @@ const MAX_SENDING = 3;
 const FOLLOW_MILLISECONDS = 3_600_000;
 const FIRST_POLL_MILLISECONDS = 300;
 const MAX_POLL_MILLISECONDS = 10_000;
+
+/** Files are saved for their element. */
+const savedUploads = new BrowserStore<UploadRecord & { place: string }>("stowage-upload");
+
+/**
+ * Identifies an element of this tab, also after a reload. Another tab or a later visitor never gets its files.
+ * @param name the element's name in the form
+ */
+function placeOf(name: string): string {
+  try {
+    const tab = sessionStorage.getItem("stowage.upload") ?? crypto.getRandomValues(new Uint32Array(4)).join("");
+    sessionStorage.setItem("stowage.upload", tab);
+    return `${tab} ${location.pathname} ${name}`;
+  } catch {
+    // The browser denies all storage.
+    return "";
+  }
+}
 
 const isUnfinished = ({ state }: Item) => state === "waiting" || state === "sending";
 
@@ -238,7 +256,14 @@ export class StowageUpload extends Base {
     if (this.#isRestored || !this.hasAttribute("name")) return;
     this.#isRestored = true;
     // The user may already have chosen others.
-    void findFiles(this.#place).then((files) => this.#items.size === 0 && this.add(files));
+    void this.#findSaved().then((files) => this.#items.size === 0 && this.add(files));
+  }
+
+  /** Finds the files that this element was sending before a reload. */
+  async #findSaved(): Promise<Iterable<File>> {
+    const place = this.#place;
+    const records = (await savedUploads.list()).filter((record) => record.place === place);
+    return (await savedUploads.files(records.map(({ key }) => key))).values();
   }
 
   #addChosen(): void {
@@ -267,8 +292,8 @@ export class StowageUpload extends Base {
     const cancel = createButton("cancel", () => this.#cancel(item, true));
     const row = create("li", "item", name, progress, status, retry, cancel);
     const stop = new AbortController();
-    const saved = saveFile(key, this.#place, file);
-    const item: Item = { file, key, saved, state: "waiting", sentBytes: 0, stop, row, progress, status, retry, cancel };
+    const item: Item = { file, key, state: "waiting", sentBytes: 0, stop, row, progress, status, retry, cancel };
+    void savedUploads.save([{ record: { key, place: this.#place, at: Date.now() }, file }]);
     return item;
   }
 
@@ -285,7 +310,14 @@ export class StowageUpload extends Base {
     const { file, key } = item;
     item.stop = new AbortController();
     const { signal } = item.stop;
-    const store = { ...browserStore, delete: () => this.#forget(item) };
+    const store: UploadStore = {
+      get: async () => item.saved ?? (await savedUploads.get(key))?.saved,
+      set: (_, resume) => {
+        item.saved = resume;
+        void savedUploads.update([key], { saved: resume, at: Date.now() });
+      },
+      delete: () => this.#forget(item),
+    };
     const onProgress = (sentBytes: number) => {
       if (signal.aborted) return;
       this.#change(item, { sentBytes });
@@ -372,15 +404,15 @@ export class StowageUpload extends Base {
     if (state !== "stored" && state !== "completed") void this.#delete(item);
   }
 
-  /** Deletes what the browser has saved. A file that is saved too late would be uploaded again after a reload. */
-  async #forget({ key, saved }: Item): Promise<void> {
-    await saved;
-    await browserStore.delete(key);
+  /** Deletes what is saved of an upload. */
+  async #forget(item: Item): Promise<void> {
+    item.saved = undefined;
+    await savedUploads.delete([item.key]);
   }
 
   /** Deletes an unfinished upload everywhere. If the service can't be reached, it deletes the upload after a day. */
   async #delete(item: Item): Promise<void> {
-    const { url } = (await browserStore.get(item.key)) ?? {};
+    const { url } = item.saved ?? (await savedUploads.get(item.key))?.saved ?? {};
     await this.#forget(item);
     if (url) await this.#call((connection) => cancelUpload(connection, url)).catch(() => {});
   }

@@ -1,4 +1,4 @@
-import type { EventType, Schemas } from "./api.ts";
+import type { AudioMetadata, Event, EventType, FileMetadata, WebhookMessage } from "./api.ts";
 import type { Call, CallOptions, Connection, Filters, List } from "./connection.ts";
 import { sleep } from "./retrying.ts";
 
@@ -6,15 +6,13 @@ const MIN_POLL_MILLISECONDS = 500;
 const MAX_POLL_MILLISECONDS = 5000;
 
 export type EventFilters = Filters<"GET /auth/v1/events">;
-type Event = Schemas["Event"];
-type FileMetadata = Schemas["FileMetadata"];
 
 /** Events lack what a team sets on a file, except the reference. */
 type Absent = "path" | "hasWaveform" | "audio" | "title" | "artist" | "name" | "folder" | "tags" | "metadata";
 
 /** The file's metadata at the time of an event, without URLs and tags. */
 export type FileEventData = Omit<FileMetadata, Absent> & {
-  audio: Omit<NonNullable<FileMetadata["audio"]>, "tags"> | null;
+  audio: Omit<AudioMetadata, "tags"> | null;
   /** The changed fields of `file.updated`. */
   fields?: string[];
 };
@@ -24,14 +22,6 @@ type FileEventType = Extract<EventType, `file.${string}`>;
 export interface FileEvent extends Event {
   type: FileEventType;
   data: FileEventData;
-}
-
-/** The message that a webhook endpoint receives. `webhook.test` is sent by `webhooks.test` alone. */
-export interface WebhookMessage extends Pick<Event, "teamId" | "actor" | "subject" | "data"> {
-  /** The event's ID. The same in each attempt, so that an endpoint can detect duplicates. */
-  id: string;
-  type: EventType | "webhook.test";
-  timestamp: string;
 }
 
 export interface FileMessage extends WebhookMessage {

@@ -1,5 +1,5 @@
 import { Keys, Sessions, Users } from "./accounts.ts";
-import type { Api, Schemas } from "./api.ts";
+import type { Api, ApiKey, Me } from "./api.ts";
 import { type Call, type CallOptions, Connection, type StowageOptions } from "./connection.ts";
 import { Events } from "./events.ts";
 import { Files } from "./files.ts";
@@ -9,21 +9,7 @@ import { Uploads } from "./uploads.ts";
 import { Webhooks } from "./webhooks.ts";
 
 export type * from "./accounts.ts";
-export type {
-  ActorKind,
-  DeliveryStatus,
-  Disposition,
-  EventType,
-  FailureCode,
-  FileType,
-  ProcessingStatus,
-  Role,
-  Scope,
-  SubjectKind,
-  TeamStatus,
-  TokenKind,
-  WebhookStatus,
-} from "./api.ts";
+export type * from "./api.ts";
 export type { Call, CallOptions, FetchFunction, List, Page, StowageOptions, VersionOptions } from "./connection.ts";
 export { type ErrorCode, isServerError, StowageError } from "./errors.ts";
 export type * from "./events.ts";
@@ -43,26 +29,7 @@ export type { UploadSource } from "./upload-source.ts";
 export type * from "./uploads.ts";
 export type * from "./webhooks.ts";
 
-export type ApiKey = Schemas["ApiKey"];
-export type Attempt = Schemas["Attempt"];
-export type CreatedUser = Schemas["CreatedUser"];
-export type Delivery = Schemas["Delivery"];
-export type Event = Schemas["Event"];
-export type FileMetadata = Schemas["FileMetadata"];
-export type FileStatus = Schemas["ProcessingStatus"];
-export type KeyLimits = Schemas["KeyLimits"];
-export type Link = Schemas["Link"];
-export type Me = Schemas["Me"];
-export type NewLink = Schemas["NewLink"];
-export type NewWebhook = Schemas["NewWebhook"];
-export type StoredFile = Schemas["File"];
-export type Session = Schemas["Session"];
-export type Team = Schemas["Team"];
-export type UnfinishedUpload = Schemas["UnfinishedUpload"];
 export type Usage = Api["GET /docs/v1/usage"]["response"]["data"];
-export type User = Schemas["User"];
-export type Waveform = Schemas["Waveform"];
-export type Webhook = Schemas["Webhook"];
 export type Credentials = Api["POST /auth/v1/login"]["body"];
 export type InvitationAcceptance = Api["POST /auth/v1/invitations/accept"]["body"];
 export type ForgottenPassword = Api["POST /auth/v1/password/forgot"]["body"];

@@ -35,7 +35,7 @@ interface Described {
 
 const SIMPLE: Record<string, string> = { integer: "number", number: "number", string: "string", boolean: "boolean" };
 
-/** The names of unions, and where they occur. Every other occurrence of the same values has the name, too. */
+/** The names of unions and objects inside of schemas, and where they occur. Every other occurrence has the name, too. */
 const NAMED: Record<string, [schema: string, field: string]> = {
   Scope: ["ApiKey", "scopes"],
   Role: ["User", "role"],
@@ -50,17 +50,30 @@ const NAMED: Record<string, [schema: string, field: string]> = {
   WebhookStatus: ["Webhook", "status"],
   DeliveryStatus: ["Delivery", "status"],
   Disposition: ["Link", "disposition"],
+  Creator: ["ApiKey", "createdBy"],
+  Actor: ["Event", "actor"],
+  Subject: ["Event", "subject"],
+  ProcessingFailure: ["ProcessingStatus", "failure"],
+  AudioMetadata: ["FileMetadata", "audio"],
 };
-/** The names by the values, as JSON. */
+/** Schemas with names that a program, or this file, uses for something else. */
+const RENAMED: Record<string, string> = { Error: "ErrorBody", File: "StoredFile", ProcessingStatus: "FileStatus" };
+const typeNameOf = (schema: string) => RENAMED[schema] ?? schema;
+/** The query parameters of most lists. */
+const PAGING = ["limit", "page", "cursor"];
+/** The names by the values or fields, as JSON. */
 const names = new Map<string, string>();
+const keyOf = ({ enum: values, properties, required }: Schema) => JSON.stringify(values ?? [properties, required]);
 
 /** Requests may contain `undefined`, which JSON omits. Responses never do. */
 type Direction = "query" | "body" | "response";
 
 function typeOf(schema: Schema, direction: Direction): string {
-  if (schema.$ref) return `Schemas["${schema.$ref.split("/").at(-1)}"]`;
+  if (schema.$ref) return typeNameOf(schema.$ref.split("/").at(-1) ?? "");
   if (schema.const !== undefined) return JSON.stringify(schema.const);
-  if (schema.enum) return names.get(JSON.stringify(schema.enum)) ?? valuesOf(schema.enum);
+  const name = direction === "response" || schema.enum ? names.get(keyOf(schema)) : undefined;
+  if (name) return name;
+  if (schema.enum) return valuesOf(schema.enum);
   const union = schema.anyOf ?? schema.oneOf;
   if (union) return union.map((one) => typeOf(one, direction)).join(" | ");
   if (Array.isArray(schema.type)) return schema.type.map((type) => typeOf({ ...schema, type }, direction)).join(" | ");
@@ -71,7 +84,15 @@ function typeOf(schema: Schema, direction: Direction): string {
   return schema.type === "null" ? "null" : (SIMPLE[schema.type ?? ""] ?? "unknown");
 }
 
-const valuesOf = (values: unknown[]) => values.map((value) => JSON.stringify(value)).join(" | ");
+/** Returns a union of values. Of those that make up a named union, only its name. */
+function valuesOf(values: unknown[]): string {
+  const isPart = (union: string[]) => union.length < values.length && union.every((value) => values.includes(value));
+  const parts = [...names].map(([key, name]): [string, string[]] => [name, JSON.parse(key)]);
+  const [name, union = []] =
+    parts.filter(([, union]) => isPart(union)).sort((a, b) => b[1].length - a[1].length)[0] ?? [];
+  const others = values.filter((value) => !union.includes(value as string));
+  return [...(name ? [name] : []), ...others.map((value) => JSON.stringify(value))].join(" | ");
+}
 
 /** Indents all lines except the first. */
 const indented = (text: string) => text.replaceAll("\n", "\n  ");
@@ -93,8 +114,8 @@ function objectOf({ properties, required = [], additionalProperties }: Schema, d
 
 const blockOf = (fields: string[]) => `{${fields.map((field) => indented(`\n${field}`)).join("")}\n}`;
 
-/** Returns the values of a union by a place such as `["Event.actor", "kind"]`. */
-function findEnum(schemas: Record<string, Schema>, [place, field]: [string, string]): unknown[] {
+/** Returns a union or object by a place such as `["Event.actor", "kind"]`. */
+function findNamed(schemas: Record<string, Schema>, [place, field]: [string, string]): Schema {
   const resolve = (schema: Schema | undefined): Schema => {
     const object = schema?.anyOf?.find(({ type, $ref }) => type === "object" || $ref) ?? schema ?? {};
     return object.$ref ? resolve(schemas[object.$ref.split("/").at(-1) ?? ""]) : (object.items ?? object);
@@ -104,14 +125,55 @@ function findEnum(schemas: Record<string, Schema>, [place, field]: [string, stri
     (schema, name) => resolve(schema.properties?.[name]),
     resolve(schemas[place.split(".")[0] ?? ""]),
   );
-  if (!found.enum) throw new Error(`The union ${place}.${field} is gone. Correct NAMED in client-types.ts.`);
-  return found.enum;
+  if (!found.enum && !found.properties)
+    throw new Error(`${place}.${field} is neither a union nor an object. Correct NAMED in client-types.ts.`);
+  return found;
+}
+
+/** Declares a schema by the fields that it adds to the largest other schema whose fields it has. */
+function declarationOf(name: string, schemas: Record<string, Schema>): string {
+  const { properties = {}, required = [] } = schemas[name] ?? {};
+  const isBase = ([other, { properties: fields = {}, required: needed = [] }]: [string, Schema]) =>
+    other !== name &&
+    Object.entries(fields).every(
+      ([field, schema]) =>
+        JSON.stringify(schema) === JSON.stringify(properties[field]) &&
+        needed.includes(field) === required.includes(field),
+    );
+  const sizeOf = ([, other]: [string, Schema]) => Object.keys(other.properties ?? {}).length;
+  const bases = Object.entries(schemas).filter((entry) => sizeOf(entry) > 0 && isBase(entry));
+  const [base] = bases.sort((one, other) => sizeOf(other) - sizeOf(one));
+  const own = Object.entries(properties).filter(([field]) => !base?.[1].properties?.[field]);
+  const fields = objectOf({ properties: Object.fromEntries(own), required }, "response");
+  return `export interface ${typeNameOf(name)} ${base ? `extends ${typeNameOf(base[0])} ` : ""}${fields}`;
 }
 
 function queryOf(parameters: Parameter[]): string {
   const inQuery = parameters.filter((parameter) => parameter.in === "query");
   if (inQuery.length === 0) return "undefined";
-  return objectOf({ properties: Object.fromEntries(inQuery.map(({ name, schema }) => [name, schema])) }, "query");
+  const fields = inQuery.map(({ name, schema }): [string, Schema] => [name, schema]);
+  const isPaged = isPaging(fields);
+  const own = fields.filter(([name]) => !isPaged || !PAGING.includes(name));
+  const shown = own.length > 0 ? [objectOf({ properties: Object.fromEntries(own) }, "query")] : [];
+  return [...(isPaged ? ["Paging"] : []), ...shown].join(" & ");
+}
+
+/** Whether these are, or contain, the parameters of `Paging`: the first list that has all of them declares it. */
+function isPaging(fields: [string, Schema][]): boolean {
+  const properties = Object.fromEntries(fields.filter(([name]) => PAGING.includes(name)));
+  if (Object.keys(properties).length < PAGING.length) return false;
+  paging ??= objectOf({ properties }, "query");
+  return paging === objectOf({ properties }, "query");
+}
+let paging: string | undefined;
+
+/** Most responses have a message alone, or a message and data. */
+function responseOf(schema: Schema): string {
+  const fields = (schema.required ?? []).join();
+  if (Object.keys(schema.properties ?? {}).join() !== fields) return typeOf(schema, "response");
+  if (fields === "message") return "Message";
+  const { data } = schema.properties ?? {};
+  return fields === "message,data" && data ? `Data<${typeOf(data, "response")}>` : typeOf(schema, "response");
 }
 
 function operationOf({ parameters = [], requestBody, responses }: Described): string | undefined {
@@ -121,7 +183,7 @@ function operationOf({ parameters = [], requestBody, responses }: Described): st
   const fields = [
     `query: ${queryOf(parameters)};`,
     `body: ${body ? typeOf(body, "body") : "undefined"};`,
-    `response: ${typeOf(response, "response")};`,
+    `response: ${responseOf(response)};`,
   ];
   return blockOf(fields);
 }
@@ -131,14 +193,14 @@ function declarations(): string {
     paths: Record<string, Record<string, Described>>;
     components: { schemas: Record<string, Schema> };
   };
-  const unions = Object.entries(NAMED).map(([name, place]) => {
-    const values = findEnum(components.schemas, place);
-    names.set(JSON.stringify(values), name);
-    return `export type ${name} = ${valuesOf(values)};`;
-  });
-  const schemas = Object.entries(components.schemas).map(
-    ([name, schema]) => `  ${name}: ${indented(typeOf(schema, "response"))};`,
+  const named = Object.entries(NAMED).map(([name, place]) => ({ name, schema: findNamed(components.schemas, place) }));
+  for (const { name, schema } of named) names.set(keyOf(schema), name);
+  const types = named.map(({ name, schema }) =>
+    schema.enum
+      ? `export type ${name} = ${valuesOf(schema.enum)};`
+      : `export interface ${name} ${objectOf(schema, "response")}`,
   );
+  const schemas = Object.keys(components.schemas);
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).flatMap(([method, described]) => {
       const operation = operationOf(described);
@@ -147,9 +209,18 @@ function declarations(): string {
   );
   return [
     "// Written by `npm run types:client` from the schemas that make /openapi.json.",
-    ...unions,
+    ...types,
+    "export interface Message {",
+    "  message: string;",
+    "}",
+    "export interface Data<T> extends Message {",
+    "  data: T;",
+    "}",
+    `export interface Paging ${paging}`,
+    ...schemas.map((name) => declarationOf(name, components.schemas)),
+    "/** The schemas of /openapi.json. */",
     "export interface Schemas {",
-    ...schemas,
+    ...schemas.map((name) => `  ${name}: ${typeNameOf(name)};`),
     "}",
     "/** Request and response types of each route. */",
     "export interface Api {",

@@ -32,16 +32,18 @@ export const invite = writeOperation(
     success: {
       description: "The invitation. Its token is shown only in this response.",
       message: "User invited.",
-      schema: z
-        .union([
-          z.strictObject({
+      schema: z.union([
+        z
+          .strictObject({
             url: z.url().meta({ description: "The page of the console that accepts it." }),
             token: z.string(),
             expiresAt: timestamp,
-          }),
-          z.strictObject({ sent: z.literal(true).meta({ description: "The link was sent by email." }) }),
-        ])
-        .meta({ id: "Invitation" }),
+          })
+          .meta({ id: "Invitation" }),
+        z
+          .strictObject({ sent: z.literal(true).meta({ description: "The link was sent by email." }) })
+          .meta({ id: "SentInvitation" }),
+      ]),
       example: {
         url: `https://stowage.example.com/console/invitation#${TOKEN_EXAMPLE}`,
         token: TOKEN_EXAMPLE,

@@ -7,12 +7,9 @@ import { url as serverUrl } from "../support/team.ts";
 
 export type Step = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** A proxy to the server whose first connections have a fault. The test's end closes it. */
-export async function openLine(fault: Fault, afterBytes = 0, faulty = Number.POSITIVE_INFINITY): Promise<Line> {
-  const line = await Line.open(serverUrl, (connection) => ({
-    fault: connection < faulty ? fault : "none",
-    afterBytes,
-  }));
+/** A proxy to the server whose connections have a fault, up to `maxFaults` times. The test's end closes it. */
+export async function openLine(fault: Fault, afterBytes = 0, maxFaults?: number): Promise<Line> {
+  const line = await Line.open(serverUrl, () => ({ fault, afterBytes }), maxFaults);
   onTestFinished(() => line.close());
   return line;
 }

@@ -22,15 +22,18 @@ export class Line {
 
   readonly #target: URL;
   readonly #plan: Plan;
+  readonly #maxFaults: number;
 
-  private constructor(target: URL, plan: Plan) {
+  private constructor(target: URL, plan: Plan, maxFaults: number) {
     this.#target = target;
     this.#plan = plan;
+    this.#maxFaults = maxFaults;
     this.#server = createServer((client) => this.#join(client));
   }
 
-  static async open(target: string, plan: Plan): Promise<Line> {
-    const line = new Line(new URL(target), plan);
+  /** After `maxFaults`, all connections work: a client may open connections that it doesn't use. */
+  static async open(target: string, plan: Plan, maxFaults = Number.POSITIVE_INFINITY): Promise<Line> {
+    const line = new Line(new URL(target), plan, maxFaults);
     line.#server.listen(0, "localhost");
     await once(line.#server, "listening");
     return line;
@@ -49,6 +52,10 @@ export class Line {
     for (const socket of this.#sockets) socket.destroy();
     this.#server.close();
     await once(this.#server, "close");
+  }
+
+  get #hasFaults(): boolean {
+    return !this.#isWell && this.faults < this.#maxFaults;
   }
 
   #open(): Socket {
@@ -78,7 +85,7 @@ export class Line {
     client.on("data", (bytes: Buffer) => {
       this.sentBytes += bytes.length;
       if (isStalled) return;
-      const isLimited = !this.#isWell && (fault === "cut" || fault === "stall");
+      const isLimited = this.#hasFaults && (fault === "cut" || fault === "stall");
       const left = isLimited ? Math.max(0, afterBytes - passed) : bytes.length;
       const part = bytes.subarray(0, left);
       passed += part.length;
@@ -99,7 +106,7 @@ export class Line {
     server.on("data", (bytes: Buffer) => {
       // A stalled client never sees a response.
       if (isStalled) return end();
-      if (!this.#isWell && fault === "drop the answer" && passed >= afterBytes) {
+      if (this.#hasFaults && fault === "drop the answer" && passed >= afterBytes) {
         this.faults += 1;
         return end();
       }

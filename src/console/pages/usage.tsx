@@ -74,7 +74,7 @@ function UnfinishedUploads({ onCanceled }: { onCanceled: () => void }) {
   useNames();
   revision.value;
   const own = unfinishedUploads();
-  const others = uploads.items?.filter(({ _id }) => !own.some(({ url }) => url?.includes(`/${_id}.`)));
+  const others = uploads.items?.filter(({ _id }) => !own.some(({ saved }) => saved?.url?.includes(`/${_id}.`)));
   const cancel = ({ _id, name }: UnfinishedUpload) =>
     confirmFirst({
       title: `Cancel the upload of “${name}”?`,

@@ -1,20 +1,11 @@
 import { computed, effect } from "@preact/signals";
-import { type Stowage, StowageError } from "../../client/stowage.ts";
+import { RESUMABLE_BYTES, type Stowage, StowageError, type UploadStore } from "../../client/stowage.ts";
 import { reconnects } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
 import { client, isExpired, noteFailure, session } from "../session.ts";
 import { UserError } from "../user-error.ts";
 import { fetchProcessing } from "./processing.ts";
-import {
-  deleteExpired,
-  deleteUploads,
-  findFiles,
-  holdTabLock,
-  saveUploads,
-  tab,
-  takeOver,
-  updateUpload,
-} from "./saved.ts";
+import { holdTabLock, savedUploads, tab, takeOver } from "./saved.ts";
 import { measureProgress } from "./speed.ts";
 import {
   addUploads,
@@ -36,8 +27,6 @@ const MAX_IN_FLIGHT = 3;
 const MAX_ADDED_FILES = 10_000;
 const FIRST_RETRY_MILLISECONDS = 4000;
 const MAX_RETRY_MILLISECONDS = 60_000;
-/** Transient like any 5xx. The stored bytes stay, so a retry is safe. */
-const TRANSIENT_STATUSES = [408, 423, 429];
 
 let addedCount = 0;
 /** Keys sort in the order in which uploads are added. */
@@ -70,9 +59,9 @@ export function addFiles(chosen: ChosenFile[]): void {
   addUploads(added);
   const started = added.flatMap(
     ({ file, progress: _, stop: __, isCanceled: ___, consecutiveFailures: ____, ...upload }) =>
-      file ? [{ record: { ...upload, tab, sentBytes: 0 }, file }] : [],
+      file ? [{ record: { ...upload, tab, sentBytes: 0, at: Date.now() }, file }] : [],
   );
-  void saveUploads(started);
+  void savedUploads.save(started);
   for (const upload of added) if (stateOf(upload) === "failed") announceResult(upload);
   sendNext();
 }
@@ -111,23 +100,30 @@ export function cancel(upload: Upload): void {
   upload.isCanceled = true;
   change(upload, { state: "canceling", error: null });
   if (!isSending) void discard(upload);
-  // Without an upload URL it continues until it has one. Otherwise the upload would stay on the service for a day.
-  else if (upload.url) upload.stop?.abort();
+  else if (canStop(upload)) upload.stop?.abort();
+}
+
+/**
+ * Without an upload URL, an upload continues until it has one, or it would stay on the service for a day. A small file,
+ * which has none, continues once all of it is sent, because it may be stored.
+ */
+function canStop({ size, saved, progress }: Upload): boolean {
+  if (size < RESUMABLE_BYTES) return progress.peek().sentBytes < size;
+  return saved?.url !== undefined;
 }
 
 async function discard(upload: Upload): Promise<void> {
-  const { url } = upload;
+  const url = upload.saved?.url;
   const caller = client.peek();
   try {
     if (url) await caller.uploads.cancel(url);
     dismiss([upload]);
   } catch (error) {
     noteFailure(error, caller);
-    upload.isCanceled = false;
     if (url && error instanceof StowageError && error.status === 403) {
-      announce(`${upload.name} had already finished uploading`);
-      finish(upload, fileIdIn(url));
+      finish(upload, fileIdIn(url), true);
     } else {
+      upload.isCanceled = false;
       change(upload, { state: "failed", error });
     }
   }
@@ -154,6 +150,22 @@ function sendNext(): void {
   }
 }
 
+/** Keeps what resumes an upload: in memory, and for a reload in the browser's storage. */
+function storeOf(upload: Upload): UploadStore {
+  const keep = (resume: Upload["saved"]) => {
+    upload.saved = resume;
+    void savedUploads.update([upload.key], { saved: resume, at: Date.now() });
+  };
+  return {
+    get: () => upload.saved,
+    set: (_, resume) => {
+      keep(resume);
+      if (resume.url && upload.isCanceled) upload.stop?.abort();
+    },
+    delete: () => keep(undefined),
+  };
+}
+
 async function send(upload: Upload): Promise<void> {
   const file = upload.file as File;
   const stop = new AbortController();
@@ -164,17 +176,12 @@ async function send(upload: Upload): Promise<void> {
     const { id } = await caller.files.upload(file, {
       name: upload.name,
       properties: upload.folder ? { folder: upload.folder } : undefined,
-      resumableFromBytes: 1,
-      resumeUrl: upload.url,
+      store: storeOf(upload),
+      storeKey: upload.key,
       signal: stop.signal,
-      onResumeUrl: (url) => {
-        upload.url = url;
-        void updateUpload(upload.key, { url });
-        if (upload.isCanceled) stop.abort();
-      },
       onProgress: measureProgress(upload),
     });
-    finish(upload, id);
+    finish(upload, id, upload.isCanceled);
   } catch (error) {
     if (upload.isCanceled) await discard(upload);
     else if (stop.signal.aborted) change(upload, { state: "waiting" });
@@ -203,11 +210,11 @@ function handleLostFile(upload: Upload): void {
 
 function handleFailure(upload: Upload, error: unknown, caller: Stowage): void {
   noteFailure(error, caller);
-  const { code, status } = error instanceof StowageError ? error : { code: "", status: 0 };
+  const { status = 0, isTransient = false } = error instanceof StowageError ? error : {};
   if (status === 401) {
     // It resumes when the same user signs in again.
     change(upload, { state: "waiting" });
-  } else if (code === "connection_failed" || TRANSIENT_STATUSES.includes(status) || status >= 500) {
+  } else if (isTransient) {
     change(upload, { state: "waiting", error });
     const delay = Math.min(MAX_RETRY_MILLISECONDS, FIRST_RETRY_MILLISECONDS * 2 ** upload.consecutiveFailures++);
     setTimeout(() => {
@@ -227,8 +234,10 @@ function wake(waiting: Upload[]): void {
   sendNext();
 }
 
-function finish(upload: Upload, fileId: string): void {
-  void deleteUploads([upload.key]);
+function finish(upload: Upload, fileId: string, isLate = false): void {
+  if (isLate) announce(`${upload.name} had already finished uploading`);
+  upload.isCanceled = false;
+  void savedUploads.delete([upload.key]);
   const file = { _id: fileId, status: "pending" as const, failure: null };
   change(upload, { state: "stored", sentBytes: upload.size, error: null, file });
   announceResult(upload);
@@ -240,14 +249,14 @@ const awaitedTabs = new Set<string>();
 
 /** Resumes the user's uploads of a closed tab, or of this tab before its reload. */
 async function resumeSaved(owner: string, signal: AbortSignal): Promise<void> {
-  const saved = await deleteExpired();
-  const tabs = new Set(saved.filter((record) => record.owner === owner).map((record) => record.tab));
+  const records = await savedUploads.list();
+  const tabs = new Set(records.filter((record) => record.owner === owner).map((record) => record.tab));
   for (const other of tabs) {
     if (other === tab || awaitedTabs.has(other) || signal.aborted) continue;
     awaitedTabs.add(other);
     takeOver(other, owner, signal)
       .then(async (taken) => {
-        const files = await findFiles(taken.map(({ key }) => key));
+        const files = await savedUploads.files(taken.map(({ key }) => key));
         const resumed = taken.map(({ sentBytes, ...record }) => {
           const file = files.get(record.key);
           return createUpload(record, file, { sentBytes, state: file ? "waiting" : "interrupted" });
@@ -265,7 +274,7 @@ async function resumeSaved(owner: string, signal: AbortSignal): Promise<void> {
 export function startQueue(): void {
   holdTabLock();
   // Covers the records of all users, even without a sign-in.
-  void deleteExpired();
+  void savedUploads.list();
   const owner = computed(() => (isExpired.value ? undefined : session.value?.team?.owner));
   effect(() => {
     const current = owner.value;

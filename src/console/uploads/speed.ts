@@ -1,4 +1,4 @@
-import { updateUpload } from "./saved.ts";
+import { savedUploads } from "./saved.ts";
 import { change, type Upload } from "./upload.ts";
 
 const DISPLAY_INTERVAL_MILLISECONDS = 250;
@@ -21,8 +21,9 @@ export function measureProgress(upload: Upload): (sentBytes: number) => void {
     const bytes = now.sentBytes - first.sentBytes;
     if (bytes > 0) upload.consecutiveFailures = 0;
     change(upload, { sentBytes: now.sentBytes, bytesPerSecond: bytes && (bytes * 1000) / (now.at - first.at) });
-    if (now.at - savedAt < SAVE_INTERVAL_MILLISECONDS) return;
+    // Without an upload URL, nothing is stored until all bytes are.
+    if (!upload.saved?.url || now.at - savedAt < SAVE_INTERVAL_MILLISECONDS) return;
     savedAt = now.at;
-    void updateUpload(upload.key, { sentBytes: now.sentBytes });
+    void savedUploads.update([upload.key], { sentBytes: now.sentBytes, at: Date.now() });
   };
 }

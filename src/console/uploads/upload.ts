@@ -3,7 +3,7 @@ import type { FileMetadata } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
 import { countOf } from "../parts/format.ts";
 import { session } from "../session.ts";
-import { deleteUploads, type SavedUpload } from "./saved.ts";
+import { type SavedRecord, savedUploads } from "./saved.ts";
 
 /*
  * The state of all uploads, independent of any page.
@@ -27,7 +27,7 @@ export interface Progress {
   file?: Pick<FileMetadata, "_id" | "status" | "failure">;
 }
 
-export interface Upload extends Omit<SavedUpload, "sentBytes" | "tab"> {
+export interface Upload extends Omit<SavedRecord, "sentBytes" | "tab" | "at"> {
   progress: Signal<Progress>;
   /** Undefined if it must be selected again, and once it is no longer needed. */
   file: File | undefined;
@@ -76,7 +76,7 @@ export function change(upload: Upload, changes: Partial<Progress>): void {
 }
 
 export function createUpload(
-  record: Omit<SavedUpload, "sentBytes" | "tab">,
+  record: Omit<SavedRecord, "sentBytes" | "tab" | "at">,
   file: File | undefined,
   progress: Partial<Progress> = {},
 ): Upload {
@@ -93,7 +93,7 @@ export function dismiss(dismissed: Upload[]): void {
   const gone = new Set(dismissed);
   all.value = all.peek().filter((upload) => !gone.has(upload));
   for (const { progress } of dismissed) byFileId.delete(progress.peek().file?._id ?? "");
-  void deleteUploads(dismissed.map(({ key }) => key));
+  void savedUploads.delete(dismissed.map(({ key }) => key));
 }
 
 const ended = new Set<Upload>();

@@ -1,0 +1,154 @@
+import type { SavedUpload } from "./upload.ts";
+
+/** An unfinished upload in the browser's storage. */
+export interface UploadRecord {
+  key: string;
+  /** When the upload was last saved, in milliseconds. */
+  at: number;
+  /** What the service needs to resume it, once it has started. */
+  saved?: SavedUpload | undefined;
+}
+
+/** The service deletes an unfinished upload after the same time. */
+const RETENTION_MILLISECONDS = 24 * 3_600_000;
+/** The limit for all files together, because each takes its size on disk a second time. */
+const MAX_SAVED_BYTES = 200_000_000;
+/** Records of one transaction. Thousands would block the page for longer than a user notices. */
+const BATCH_RECORDS = 500;
+
+interface Stores {
+  records: IDBObjectStore;
+  files: IDBObjectStore;
+}
+
+/**
+ * Unfinished uploads in IndexedDB, so that they resume after a reload: their records, and separately the bytes of small
+ * files. If the browser denies storage, nothing is saved and nothing fails.
+ */
+export class BrowserStore<R extends UploadRecord> {
+  readonly #name: string;
+  #database: Promise<IDBDatabase> | undefined;
+  #lastSave: Promise<unknown> = Promise.resolve();
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  /** Deletes what the service has deleted, too. @returns the other records */
+  async list(): Promise<R[]> {
+    const records = await this.#records();
+    const isExpired = ({ at }: R) => Date.now() - at > RETENTION_MILLISECONDS;
+    await this.delete(records.filter(isExpired).map(({ key }) => key));
+    return records.filter((record) => !isExpired(record));
+  }
+
+  get(key: string): Promise<R | undefined> {
+    return this.#transact<R | undefined>(({ records }) => records.get(key));
+  }
+
+  /** Returns the saved files, by the keys of their uploads. */
+  async files(keys: string[]): Promise<Map<string, File>> {
+    const found = new Map<string, File>();
+    await this.#transactEach(keys, ({ files }, key) => {
+      const request: IDBRequest<File | undefined> = files.get(key);
+      request.onsuccess = () => request.result && found.set(key, request.result);
+    });
+    return found;
+  }
+
+  /**
+   * Saves uploads: first all records, then the bytes of each file, up to the limit. An upload that is saved already keeps
+   * what resumes it.
+   */
+  async save(uploads: { record: R; file: File }[]): Promise<void> {
+    // Not after the bytes of earlier uploads: a record that is deleted meanwhile would be saved again.
+    const recorded = this.#transactEach(uploads, ({ records }, { record }) => {
+      const request = records.get(record.key);
+      request.onsuccess = () => records.put({ savedBytes: 0, ...request.result, ...record });
+    });
+    const work = Promise.all([this.#lastSave, recorded]).then(() => this.#saveFiles(uploads));
+    this.#lastSave = work;
+    await work;
+  }
+
+  /** Changes records, except those that have been deleted. */
+  update(keys: string[], changes: Partial<R>): Promise<void> {
+    return this.#transactEach(keys, ({ records }, key) => {
+      const request = records.get(key);
+      request.onsuccess = () => request.result && records.put({ ...request.result, ...changes });
+    });
+  }
+
+  delete(keys: string[]): Promise<void> {
+    return this.#transactEach(keys, ({ records, files }, key) => {
+      records.delete(key);
+      files.delete(key);
+    });
+  }
+
+  async #records(): Promise<(R & { savedBytes: number })[]> {
+    return (await this.#transact(({ records }) => records.getAll())) ?? [];
+  }
+
+  async #saveFiles(uploads: { record: R; file: File }[]): Promise<void> {
+    const keys = new Set(uploads.map(({ record }) => record.key));
+    let free = MAX_SAVED_BYTES;
+    for (const { key, savedBytes } of await this.#records()) if (!keys.has(key)) free -= savedBytes;
+    for (const { record, file } of uploads) {
+      if (file.size > free) continue;
+      // A transaction for each file: one that exceeds the browser's quota must not undo the others.
+      const saved = await this.#transact(({ records, files }) => {
+        const request = records.get(record.key);
+        request.onsuccess = () => {
+          if (!request.result) return;
+          files.put(file, record.key);
+          records.put({ ...request.result, savedBytes: file.size });
+        };
+        return request;
+      });
+      if (saved) free -= file.size;
+    }
+  }
+
+  #open(): Promise<IDBDatabase> {
+    return new Promise((resolve, reject) => {
+      const request = indexedDB.open(this.#name, 1);
+      request.onupgradeneeded = () => {
+        request.result.createObjectStore("records", { keyPath: "key" });
+        request.result.createObjectStore("files");
+      };
+      request.onsuccess = () => resolve(request.result);
+      request.onerror = () => reject(request.error);
+    });
+  }
+
+  /** Runs `work` in one transaction. @returns its result; undefined if the browser denies it */
+  async #transact<T>(work: (stores: Stores) => IDBRequest<T>): Promise<T | undefined> {
+    try {
+      this.#database ??= this.#open().catch((error) => {
+        // The next transaction tries again.
+        this.#database = undefined;
+        throw error;
+      });
+      const transaction = (await this.#database).transaction(["records", "files"], "readwrite");
+      const request = work({ records: transaction.objectStore("records"), files: transaction.objectStore("files") });
+      await new Promise<unknown>((resolve, reject) => {
+        transaction.oncomplete = resolve;
+        transaction.onabort = reject;
+      });
+      return request.result;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Runs `work` for each item, in as many transactions as needed. */
+  async #transactEach<T>(items: T[], work: (stores: Stores, item: T) => unknown): Promise<void> {
+    for (let first = 0; first < items.length; first += BATCH_RECORDS) {
+      await this.#transact((stores) => {
+        for (const item of items.slice(first, first + BATCH_RECORDS)) work(stores, item);
+        return stores.records.count();
+      });
+    }
+  }
+}
