@@ -18,6 +18,21 @@ async function openTeams(openPage: (options: PageOptions) => Promise<Page>) {
   return { page, name };
 }
 
+test("asks an operator without teams to create the first one, and shows its key", async ({ openPage }) => {
+  const page = await openPage({ path: "/console" });
+  // The server of the tests has teams.
+  await page.route(/\/auth\/v1\/teams(\?|$)/, (route) =>
+    route.request().method() === "GET" ? route.fulfill({ json: { message: "Teams: 0.", data: [] } }) : route.continue(),
+  );
+  await signIn(page, inject("operatorToken"));
+  await expect(page.getByRole("heading", { name: "Create the first team" })).toBeVisible();
+  await button(page, "Create team").click();
+  await dialog(page).getByLabel("Name").fill("First");
+  await dialog(page).getByRole("button", { name: "Create team" }).click();
+  await expect(dialog(page)).toContainText("You won't be able to see it again.");
+  await expect(dialog(page).getByRole("code").first()).toContainText("stow_sk_");
+});
+
 test("creates a team with limits, shows its first key once, and edits the limits", async ({ openPage }) => {
   const { page, name } = await openTeams(openPage);
   await button(page, "Create team").click();

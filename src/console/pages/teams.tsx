@@ -58,8 +58,13 @@ export function Teams() {
       Create team
     </button>
   );
+  const isFirst = teams.items?.length === 0 && !name && !status;
   return (
-    <Page title="Teams" actions={create} call={{ path: "/auth/v1/teams", query: { name, status } }}>
+    <Page
+      title="Teams"
+      actions={isFirst ? undefined : create}
+      call={{ path: "/auth/v1/teams", query: { name, status } }}
+    >
       <Filters names={["name", "status"]} search={<SearchField name="name" label="Name starts with" />}>
         <Choice
           name="status"
@@ -70,8 +75,9 @@ export function Teams() {
       </Filters>
       <Failure error={teams.error} onRetry={teams.reload} />
       {teams.items?.length === 0 && (
-        <Empty title={name || status ? "No matching teams" : "No teams yet"}>
+        <Empty title={isFirst ? "Create the first team" : "No matching teams"}>
           <p>A team has its own files, users, and keys. Its first key is created with it.</p>
+          {isFirst && create}
         </Empty>
       )}
       {teams.items && teams.items.length > 0 && (
