@@ -295,6 +295,8 @@ export interface Schemas {
       userId: string | null;
     };
     url: string;
+    /** A page with a player, for people. */
+    pageUrl: string;
   };
   Link: {
     _id: string;
@@ -309,6 +311,17 @@ export interface Schemas {
       keyId: string;
       userId: string | null;
     };
+  };
+  SharedFile: {
+    name: string;
+    size: number;
+    mimeType: string;
+    /** Null unless the file is audio. */
+    durationSeconds: number | null;
+    /** Peaks per channel from -1 to 1, if they are set. */
+    waveform: Array<Array<number>> | null;
+    /** The bytes. */
+    url: string;
   };
   Event: {
     /** IDs sort in commit order. */
@@ -935,6 +948,14 @@ export interface Api {
     body: undefined;
     response: {
       message: string;
+    };
+  };
+  "GET /docs/v1/links/{id}.{secret}": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["SharedFile"];
     };
   };
   "GET /auth/v1/events": {

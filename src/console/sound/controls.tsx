@@ -207,10 +207,10 @@ export function Settings({ onCopyMoment }: { onCopyMoment: () => void }) {
       <Popover button={`${speed.value}×`} label={`Speed: ${speed.value}×`} class="ghost number">
         {() => (
           <div class="stack">
-            <label class="field">
-              <span>Speed</span>
+            <div class="field">
+              <span aria-hidden="true">Speed</span>
               <SpeedSelect />
-            </label>
+            </div>
             <label>
               <input
                 type="checkbox"
