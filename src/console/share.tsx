@@ -95,7 +95,7 @@ function Wave({ track }: { track: Track }) {
 const Player = ({ track }: { track: Track }) => (
   <section class="player" aria-label="Player" data-flat={!waveformOf(token).value}>
     <Wave track={track} />
-    <Ruler seconds={track.durationSeconds ?? 0} />
+    {waveformOf(token).value && <Ruler seconds={track.durationSeconds ?? 0} />}
     <div class="player-controls">
       <SkipButton seconds={-BACK_SECONDS} />
       <PlayButton file={track} class="primary" />
@@ -139,15 +139,17 @@ function Page({ shared }: { shared: SharedFile }) {
 function Embed({ shared }: { shared: SharedFile }) {
   const { name, mimeType, size, url } = shared;
   const title = (
-    <a class="embed-name" href={PAGE} target="_blank" rel="noopener" title={name}>
-      <bdi>{name}</bdi>
-    </a>
+    <h1>
+      <a href={PAGE} target="_blank" rel="noopener" title={name}>
+        <bdi>{name}</bdi>
+      </a>
+    </h1>
   );
   if (!mimeType.startsWith("audio/"))
     return (
       <>
         {title}
-        <p class="quiet">{formatBytes(size)}</p>
+        <p class="quiet number">{formatBytes(size)}</p>
         <Download url={url} />
       </>
     );
