@@ -89,6 +89,7 @@ export const api = {
   createLink: ["POST /docs/v1/uploads/{id}/links", links.create],
   listLinks: ["GET /docs/v1/uploads/{id}/links", links.list],
   revokeLink: ["DELETE /docs/v1/links/{id}", links.revoke],
+  describeLink: ["GET /docs/v1/links/{id}.{secret}", links.describe],
   openLink: ["GET /docs/v1/links/{link}/{name}", links.open],
 
   describeResumableUploads: ["OPTIONS /docs/v1/uploads/resumable", resumable.options],

@@ -292,6 +292,8 @@ export interface Waveform {
 }
 export interface NewLink extends Link {
   url: string;
+  /** A page with a player, for people. */
+  pageUrl: string;
 }
 export interface Link {
   _id: string;
@@ -303,6 +305,17 @@ export interface Link {
   expiresAt: string | null;
   createdAt: string;
   createdBy: Creator;
+}
+export interface SharedFile {
+  name: string;
+  size: number;
+  mimeType: string;
+  /** Null unless the file is audio. */
+  durationSeconds: number | null;
+  /** Peaks per channel from -1 to 1, if they are set. */
+  waveform: Array<Array<number>> | null;
+  /** The bytes. */
+  url: string;
 }
 export interface WebhookMessage {
   /** The id of the event. A test message has its own id. */
@@ -342,6 +355,7 @@ export interface Schemas {
   Waveform: Waveform;
   NewLink: NewLink;
   Link: Link;
+  SharedFile: SharedFile;
   WebhookMessage: WebhookMessage;
 }
 /** Request and response types of each route. */
@@ -805,6 +819,11 @@ export interface Api {
     query: undefined;
     body: undefined;
     response: Message;
+  };
+  "GET /docs/v1/links/{id}.{secret}": {
+    query: undefined;
+    body: undefined;
+    response: Data<SharedFile>;
   };
   "GET /auth/v1/events": {
     query: {

@@ -14,10 +14,11 @@ const element = { in: join(source, "../client/element.ts"), out: "upload" };
 /** `npm run dev` also serves a page that demonstrates it. */
 const demo = join(source, "../dev/demo");
 const hasDemo = process.env.STOWAGE_DEMO === "true";
-/** The page `{name}.html`, or the rendered reference, has the script `{name}.js` and the stylesheet `{name}.css` of its entry points. */
+/** The page `{name}.html`, or the rendered reference, refers to `{name}.js` and `{name}.css` of any of these entry points. */
 const ENTRIES = {
   home: { entryPoints: ["styles/home.css"] },
   console: { entryPoints: ["main.tsx"], format: "esm", splitting: true },
+  share: { entryPoints: ["share.tsx", "styles/share.css"], format: "esm" },
   reference: { entryPoints: ["reference/script.ts", "styles/reference.css"], format: "esm" },
 };
 
@@ -79,7 +80,7 @@ async function renderReference() {
   return (await import(pathToFileURL(program).href)).default;
 }
 
-for (const page of Object.keys(ENTRIES)) {
+for (const page of [...Object.keys(ENTRIES), "gone"]) {
   const template = page === "reference" ? renderReference() : readFileSync(join(source, `${page}.html`), "utf8");
   const html = (await template)
     .replace(/\/assets\/(\w+)(\.\w+)/g, (link, name, extension) => {

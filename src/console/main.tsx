@@ -5,7 +5,7 @@ import { followLinks } from "./router.ts";
 import { adoptSession, client, isExpired, noteFailure, refreshMe, session } from "./session.ts";
 import { Shell } from "./shell.tsx";
 import { followShortcuts } from "./shortcuts.ts";
-import { startPlayback } from "./sound/playback.ts";
+import { startSignedPlayback } from "./sound/signed-playback.ts";
 import { followStore } from "./store.ts";
 import { reloadOnReturn, shareSession } from "./token.ts";
 import "./styles/console.css";
@@ -20,7 +20,7 @@ followEvents();
 followStore();
 startQueue();
 followProcessing();
-startPlayback();
+startSignedPlayback();
 followShortcuts();
 // A saved session may be older than a change of the user's role.
 refreshMe().catch((error) => noteFailure(error, client.peek()));

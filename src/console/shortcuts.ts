@@ -1,11 +1,9 @@
 import { signal } from "@preact/signals";
+import { addShortcuts, runShortcut } from "./parts/keys.ts";
 import { href, navigate } from "./router.ts";
 import { session } from "./session.ts";
 
-/* Keys that work on every page. A page adds its own with `addShortcuts`. */
-
-/** Handlers by the key in lower case. One that returns false leaves the key to others. */
-type Shortcuts = Record<string, (event: KeyboardEvent) => unknown>;
+/* The keys of every page of the console. A page adds its own with `addShortcuts`. */
 
 /** The overlay that is open above the page. */
 export const overlay = signal<"palette" | "help" | null>(null);
@@ -40,20 +38,6 @@ export const HELP: Record<string, Record<string, string>> = {
 
 const SEQUENCE_MILLISECONDS = 1000;
 const DESTINATIONS: Record<string, string> = { f: "/files", e: "/events", k: "/keys", u: "/usage", w: "/webhooks" };
-const layers: Shortcuts[] = [];
-
-/** Adds shortcuts, which win over those added before. @returns a function that removes them */
-export function addShortcuts(shortcuts: Shortcuts): () => void {
-  layers.unshift(shortcuts);
-  return () => void layers.splice(layers.indexOf(shortcuts), 1);
-}
-
-/** Whether the focused element needs the keys itself. */
-const isTyping = (target: EventTarget | null) =>
-  target instanceof Element &&
-  target.closest(
-    "input:not([type=checkbox]), select, textarea, dialog, [popover], [role=slider], [contenteditable]",
-  ) !== null;
 
 export function followShortcuts(): void {
   let prefixAt = 0;
@@ -72,6 +56,12 @@ export function followShortcuts(): void {
       prefixAt = Date.now();
     },
   });
+  const goTo = (page: string) => {
+    if (Date.now() - prefixAt >= SEQUENCE_MILLISECONDS) return false;
+    prefixAt = 0;
+    navigate(href(page));
+  };
+  const destinations = Object.fromEntries(Object.entries(DESTINATIONS).map(([key, page]) => [key, () => goTo(page)]));
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || !session.peek()) return;
     const { key, metaKey, ctrlKey, altKey } = event;
@@ -80,14 +70,6 @@ export function followShortcuts(): void {
       overlay.value = overlay.peek() === "palette" ? null : "palette";
       return;
     }
-    if (metaKey || ctrlKey || altKey || isTyping(event.target)) return;
-    const destination = DESTINATIONS[key];
-    if (destination && Date.now() - prefixAt < SEQUENCE_MILLISECONDS) {
-      prefixAt = 0;
-      navigate(href(destination));
-      return;
-    }
-    const name = key.length === 1 ? key.toLowerCase() : key;
-    for (const layer of [...layers]) if (layer[name] && layer[name](event) !== false) return;
+    runShortcut(event, destinations);
   });
 }

@@ -1,9 +1,11 @@
 import { Buffer } from "node:buffer";
 import type { Context } from "hono";
 import * as z from "zod";
+import type { Deps } from "../deps.ts";
 import {
   createLink,
   DISPOSITIONS,
+  findLinked,
   type Link,
   type LinkedFile,
   listLinks,
@@ -13,19 +15,21 @@ import {
   openLink,
   revokeLink,
 } from "../domain/files/links.ts";
+import { describeLink, type SharedFile } from "../domain/files/sharing.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { countOpening, limitFailures } from "./authentication.ts";
 import { countOf, type Operation, readOperation, writeOperation } from "./operation.ts";
 import { creator, describeRecord, fieldOf } from "./record.ts";
-import { id, iso, isoOrNull, text, timestamp } from "./validation.ts";
+import { id, iso, isoOrNull, readQuery, text, timestamp } from "./validation.ts";
 
-/* Download links: creating, listing and revoking them, and serving the bytes as RFC 9110 describes. */
+/* Links: creating, listing and revoking them, their page, and serving the bytes as RFC 9110 describes. */
 
 export const LINKS = "/docs/v1/links";
 /** The paths that serve bytes. */
 export const LINK_PATHS = `${LINKS}/*/*`;
-const LINK_PATH = new RegExp(`^${LINKS}/[^/]+/[^/]+$`);
+const LINK_PATH = new RegExp(`^(${LINKS}/[^/]+(/|\\.)[^/]+|/(share|embed)/[^/]+)$`);
+/** Whether a path contains the secret of a link. */
 export const isLinkPath = (path: string): boolean => LINK_PATH.test(path);
 const MAX_NAME_LENGTH = 200;
 
@@ -59,6 +63,37 @@ const newLinkRecord = describeRecord({
       `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/interview.mp3`,
       (link) => link.url,
     ),
+    pageUrl: fieldOf<{ pageUrl: string }>()(
+      z.url().meta({ description: "A page with a player, for people." }),
+      "https://stowage.example.com/share/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567",
+      (link) => link.pageUrl,
+    ),
+  },
+});
+
+const sharedField = fieldOf<SharedFile & { url: string }>();
+
+const sharedFileRecord = describeRecord({
+  id: "SharedFile",
+  fields: {
+    name: sharedField(z.string(), "interview.mp3", (file) => file.name),
+    size: sharedField(z.int(), 48_213_004, (file) => file.sizeBytes),
+    mimeType: sharedField(z.string(), "audio/mpeg", (file) => file.mimeType),
+    durationSeconds: sharedField(
+      z.number().nullable().meta({ description: "Null unless the file is audio." }),
+      1805.2,
+      (file) => file.durationSeconds,
+    ),
+    waveform: sharedField(
+      z.array(z.array(z.number())).nullable().meta({ description: "Peaks per channel from -1 to 1, if they are set." }),
+      [[0.12, -0.4, 0.31]],
+      (file) => file.waveform,
+    ),
+    url: sharedField(
+      z.url().meta({ description: "The bytes." }),
+      `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/interview.mp3`,
+      (file) => file.url,
+    ),
   },
 });
 
@@ -70,12 +105,15 @@ const newLinkSchema = z.strictObject({
   name: text(1, MAX_NAME_LENGTH).optional().meta({ description: "The download name." }),
 });
 
-/** Returns the URL at which anyone can open the link. */
-export function linkUrl(c: Context<AppEnv>, { token, fileName }: OpenableLink): string {
-  const url = new URL(`${LINKS}/${token}/${encodeURIComponent(fileName)}`, c.req.url);
+function onLinkHost(c: Context<AppEnv>, path: string): string {
+  const url = new URL(path, c.req.url);
   url.host = c.var.deps.settings.linkHost ?? url.host;
   return url.href;
 }
+
+/** Returns the URL at which anyone can open the link. */
+export const linkUrl = (c: Context<AppEnv>, { token, fileName }: OpenableLink): string =>
+  onLinkHost(c, `${LINKS}/${token}/${encodeURIComponent(fileName)}`);
 
 export const create = writeOperation(
   "files:download",
@@ -87,7 +125,7 @@ export const create = writeOperation(
     isBodyOptional: true,
     bodyExample: { disposition: "inline", name: "interview.mp3" },
     success: {
-      description: "The link. No later response contains `url`.",
+      description: "The link. No later response contains `url` and `pageUrl`.",
       message: "Link created.",
       schema: newLinkRecord.schema,
       example: newLinkRecord.example,
@@ -98,7 +136,8 @@ export const create = writeOperation(
     const { expiresAt, ...rest } = body;
     const input = { ...rest, expiresAt: expiresAt ? Date.parse(expiresAt) : null };
     const { link, ...openable } = await createLink(deps, actor, id, input);
-    return newLinkRecord.render({ ...link, url: linkUrl(c, openable) });
+    const pageUrl = onLinkHost(c, `/share/${openable.token}`);
+    return newLinkRecord.render({ ...link, url: linkUrl(c, openable), pageUrl });
   },
 );
 
@@ -182,6 +221,49 @@ async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
   return found === true ? c.body(null, status) : c.body(found, status);
 }
 
+/**
+ * Looks up the link of the request. Failures count against the client IP.
+ * @throws `not_found`, `rate_limited`
+ */
+async function openCounted<T>(c: Context<AppEnv>, open: (deps: Deps, token: string) => Promise<T>): Promise<T> {
+  const token = c.req.param("link") ?? "";
+  return limitFailures(c, `link/${token}`, async () => {
+    await countOpening(c);
+    return open(c.var.deps, token);
+  });
+}
+
+/** @returns whether the link of the request exists @throws `rate_limited` */
+export async function isOpenable(c: Context<AppEnv>): Promise<boolean> {
+  try {
+    await openCounted(c, findLinked);
+    return true;
+  } catch (error) {
+    if (error instanceof AppError && error.code === "not_found") return false;
+    throw error;
+  }
+}
+
+export const describe: Operation = {
+  access: "public",
+  tag: "Links",
+  summary: "Describe a file by its link",
+  description: "Needs no token. The link's page shows this. The same 404 as downloading by the link.",
+  success: {
+    description: "The file.",
+    message: "Shared file.",
+    schema: sharedFileRecord.schema,
+    example: sharedFileRecord.example,
+  },
+  errorCodes: ["invalid_input", "not_found", "rate_limited"],
+  answer: async (c) => {
+    readQuery(c, undefined);
+    const file = await openCounted(c, describeLink);
+    const url = linkUrl(c, { token: c.req.param("link") ?? "", fileName: file.name });
+    return c.json({ message: "Shared file.", data: sharedFileRecord.render({ ...file, url }) });
+  },
+};
+
 export const open: Operation = {
   access: "public",
   tag: "Links",
@@ -208,12 +290,5 @@ export const open: Operation = {
     },
   },
   errorCodes: ["not_found", "version_mismatch", "range_not_satisfiable", "rate_limited"],
-  answer: async (c) => {
-    const token = c.req.param("link") ?? "";
-    const openCounted = async () => {
-      await countOpening(c);
-      return openLink(c.var.deps, token);
-    };
-    return serve(c, await limitFailures(c, `link/${token}`, openCounted));
-  },
+  answer: async (c) => serve(c, await openCounted(c, openLink)),
 };

@@ -122,6 +122,7 @@ const ID = "^[0-9a-f]{24}$";
 const SECRET_URL = "^[0-9a-f]{24}\\.[0-9a-f]{32}$";
 const IN_PATH: Record<string, { description: string; pattern?: string }> = {
   id: { description: "The id of the record.", pattern: ID },
+  secret: { description: "The secret of the link, from its `url`.", pattern: "^[0-9a-f]{32}$" },
   upload: { description: "`{id}.{secret}` from `Location`.", pattern: SECRET_URL },
   link: { description: "`{id}.{secret}`, from the link's `url`.", pattern: SECRET_URL },
   name: { description: "The download name. It is not checked." },

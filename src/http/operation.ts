@@ -286,7 +286,8 @@ const methodsOf = (api: Api, path: string): string[] =>
 export function mount(app: Hono<AppEnv>, api: Api): void {
   for (const [route, operation] of Object.values(api)) {
     const { method, path } = splitRoute(route);
-    const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1");
+    // Hono's parameters are whole segments.
+    const pattern = path.replace("{id}.{secret}", "{link}").replaceAll(/\{(\w+)\}/g, ":$1");
     // Hono handles HEAD as GET. If the path has no GET, reject other methods here.
     if (method === "HEAD") {
       app.get(pattern, (c) =>

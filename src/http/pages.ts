@@ -2,6 +2,7 @@ import type { Context, Hono, MiddlewareHandler } from "hono";
 import { except } from "hono/combine";
 import { secureHeaders } from "hono/secure-headers";
 import type { AppEnv } from "./app-env.ts";
+import { isOpenable } from "./links.ts";
 import { redirectToHttps } from "./middleware.ts";
 
 /** Where files are played from: storage, or links on their own host or on this one. */
@@ -10,23 +11,40 @@ function fileSource({ var: { deps } }: Context<AppEnv>): string {
   return storeOrigin ?? (linkHost === null ? "'self'" : `https://${linkHost}`);
 }
 
-/** Allows our own scripts, no text as script, and no other host except storage, from which files are played. */
-const pageHeaders = secureHeaders({
-  contentSecurityPolicy: {
-    defaultSrc: ["'none'"],
-    scriptSrc: ["'self'"],
-    styleSrc: ["'self'"],
-    imgSrc: ["'self'"],
-    connectSrc: ["'self'", fileSource],
-    mediaSrc: [fileSource],
-    baseUri: ["'none'"],
-    formAction: ["'none'"],
-    frameAncestors: ["'none'"],
-    requireTrustedTypesFor: ["'script'"],
-    trustedTypes: ["'none'"],
-  },
+type SecureHeaders = NonNullable<Parameters<typeof secureHeaders>[0]>;
+
+/** Allows our own scripts, no text as script, and no other host. */
+const POLICY = {
+  defaultSrc: ["'none'"],
+  scriptSrc: ["'self'"],
+  styleSrc: ["'self'"],
+  imgSrc: ["'self'"],
+  connectSrc: ["'self'"],
+  mediaSrc: ["'self'"],
+  baseUri: ["'none'"],
+  formAction: ["'none'"],
+  frameAncestors: ["'none'"],
+  requireTrustedTypesFor: ["'script'"],
+  trustedTypes: ["'none'"],
+};
+const HEADERS: SecureHeaders = {
+  contentSecurityPolicy: POLICY,
   strictTransportSecurity: "max-age=63072000",
   referrerPolicy: "no-referrer",
+};
+/** The console also plays files from storage. */
+const pageHeaders = secureHeaders({
+  ...HEADERS,
+  contentSecurityPolicy: { ...POLICY, connectSrc: ["'self'", fileSource], mediaSrc: [fileSource] },
+});
+/** A link's page is on the host of its file. */
+const shareHeaders = secureHeaders(HEADERS);
+/** Any site may frame the player. */
+const embedHeaders = secureHeaders({
+  ...HEADERS,
+  contentSecurityPolicy: { ...POLICY, frameAncestors: ["*"] },
+  xFrameOptions: false,
+  crossOriginResourcePolicy: "cross-origin",
 });
 
 /**
@@ -40,9 +58,22 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
     response.headers.set("Cache-Control", "no-cache, no-transform");
     return response;
   };
+  /** Its status is that of the link, so it is not stored: a revoked link ends with the next request. */
+  const serveLinkPage = async (c: Context<AppEnv>) => {
+    const isFound = await isOpenable(c);
+    const { body } = await c.var.deps.pages.fetch(new URL(isFound ? "/share.html" : "/gone.html", c.req.url));
+    const headers = {
+      "Cache-Control": "no-store",
+      "Content-Type": "text/html; charset=utf-8",
+      "X-Robots-Tag": "noindex",
+    };
+    return new Response(body, { status: isFound ? 200 : 404, headers });
+  };
   const page = [redirectToHttps, provideDeps, pageHeaders] as const;
   app.get("/console/*", ...page, servePage("/console.html"));
   app.on("GET", ["/reference", "/reference/"], ...page, servePage("/reference.html"));
+  app.get("/share/:link", redirectToHttps, provideDeps, shareHeaders, serveLinkPage);
+  app.get("/embed/:link", redirectToHttps, provideDeps, embedHeaders, serveLinkPage);
   // Only browsers get a page at `/`. API clients get a 404 in the shape of every error.
   const isApiClient = (c: Context) => !c.req.header("Accept")?.includes("text/html");
   app.get("/", except(isApiClient, ...page, servePage("/home.html")));

@@ -372,7 +372,7 @@ const OPERATOR_MAY = /^(list|get|create|update|rotate|delete)ApiKeys?$|^(listEve
 /** They need no token or any, or run another operation. */
 const WITHOUT_SCOPE = [
   ...["logIn", "acceptInvitation", "forgotPassword", "createSession", "logOut", "getMe", "changePassword"],
-  ...["openLink", "describeResumableUploads", "overrideResumableUpload"],
+  ...["openLink", "describeLink", "describeResumableUploads", "overrideResumableUpload"],
 ];
 
 /** Each caller with the scopes that it has. */

@@ -198,9 +198,11 @@ async function sendExample(name: string) {
   return sent;
 }
 
-async function sendLinkOf(fileId: string) {
+/** Opens a new link of a file: its bytes, or what its page shows. */
+async function sendLinkOf(fileId: string, isPage = false) {
   const { body } = await team.call("POST", `/docs/v1/uploads/${fileId}/links`, { json: {} });
   const { pathname } = new URL(body.data.url);
+  if (isPage) return send("GET /docs/v1/links/{id}.{secret}", pathname.split("/").slice(0, -1).join("/"), {});
   return send("GET /docs/v1/links/{link}/{name}", pathname, { headers: { Range: "bytes=0-0" } });
 }
 
@@ -370,6 +372,19 @@ describe("The rows written", () => {
     const { response, inTotal } = await sendLinkOf(id);
     expect(response.status).toBe(206);
     expect(inTotal).toMatchObject({ trips: 1, rowsRead: 3, rowsWritten: 0, r2: ["get"] });
+  });
+
+  test("are none for describing a file by its link, which reads three rows, and R2 only for a waveform", async () => {
+    const [{ id }, { id: bare }] = [await put(), await put()];
+    const route = routeNamed("PUT /docs/v1/uploads/{id}/waveform");
+    await send(route.name, pathTo(route, id), { ...requestFor(route), token: team.token });
+    for (const [file, r2] of [
+      [id, ["get"]],
+      [bare, []],
+    ] as const) {
+      const { inTotal } = await sendLinkOf(file, true);
+      expect(inTotal).toMatchObject({ trips: 1, rowsRead: 3, rowsWritten: 0, r2 });
+    }
   });
 
   test("are two for a waveform, and a deletion writes the same number with or without one", async () => {
@@ -914,7 +929,7 @@ async function sendRemainingRoutes() {
   for (const [route, prepare] of RESUMABLE) if (!driven.has(route)) await sendResumable(route, prepare);
   const { id } = await put();
   await runJobs([id]);
-  await sendLinkOf(id);
+  for (const isPage of [false, true]) await sendLinkOf(id, isPage);
   const { key: token } = await openSession(team.token);
   await send("POST /auth/v1/logout", "/auth/v1/logout", { token });
 }

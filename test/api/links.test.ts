@@ -13,11 +13,14 @@ import {
   newMember,
   newSession,
   newTeam,
+  processed,
+  queueing,
   randomAddress,
   read,
   rejected,
   startWorker,
   type Team,
+  type TestWorker,
   tally,
   upload,
   withoutRequestId,
@@ -40,6 +43,7 @@ const EXPOSED =
 interface NewLink {
   _id: string;
   url: string;
+  pageUrl: string;
 }
 
 const createLink = (team: Team, fileId: string, json: object = {}, token = team.token): Promise<NewLink> =>
@@ -173,7 +177,7 @@ describe("Opening a link", () => {
     const [revoked, expired] = [await createLink(team, kept), await createLink(team, kept)];
     const gone = await createLink(team, deleted);
     const wrongSecret = { ...revoked, url: revoked.url.replace(/\.[0-9a-f]{32}/, `.${"0".repeat(32)}`) };
-    const malformed = { _id: "", url: "https://stowage.test/docs/v1/links/x/y" };
+    const malformed = { _id: "", url: "https://stowage.test/docs/v1/links/x/y", pageUrl: "" };
     expect(await opened(revoked)).toBe(200);
     expect((await team.call("DELETE", `/docs/v1/links/${revoked._id}`)).status).toBe(200);
     await DB.prepare("update links set expires_at = ? where id = ?").bind(Date.now(), expired._id).run();
@@ -267,6 +271,118 @@ describe("Opening a link", () => {
         new Request(`https://links.stowage.test${path}`, { headers: { Accept: "text/html" } }),
       );
       expect([path, reply.status]).toEqual([path, 404]);
+    }
+  });
+});
+
+/** A Worker with the files of the pages. */
+const startWithPages = (linkHost: string | null = null) =>
+  startWorker((deps) => ({
+    ...deps,
+    pages: { fetch: async (file: URL) => new Response(file.pathname) } as unknown as Fetcher,
+    settings: { ...deps.settings, linkHost },
+  }));
+const describedAt = ({ url }: NewLink) => url.split("/").slice(0, -1).join("/");
+const withWrongSecret = (url: string) => url.replace(/\.[0-9a-f]{32}/, `.${"0".repeat(32)}`);
+
+describe("The description of a link", () => {
+  test("names the file and has its waveform", async () => {
+    const team = await newTeam(queueing);
+    const bytes = sample("tone-cbr.mp3").bytes;
+    const id = await upload(team, "tone ü.mp3", bytes);
+    const link = await createLink(team, id, { name: "song.mp3" });
+    const description = async () => dataOf(call("GET", describedAt(link)));
+    const { durationSeconds } = await processed(team, id);
+    expect(durationSeconds).toBeGreaterThan(0);
+    const plain = { name: "song.mp3", size: bytes.length, mimeType: "audio/mpeg", durationSeconds, url: link.url };
+    expect(await description()).toEqual({ ...plain, waveform: null });
+    const channels = [Array(16).fill(1), Array(16).fill(-1)];
+    await team.call("PUT", `/docs/v1/uploads/${id}/waveform`, { json: { channels } });
+    expect(await description()).toEqual({ ...plain, waveform: channels });
+    const { headers } = await call("GET", describedAt(link));
+    expect(headers.get("Cache-Control")).toBe("no-store, no-transform");
+    expect((await call("GET", `${describedAt(link)}?x=1`)).code).toBe("invalid_input");
+  });
+
+  test("ends with the link, by the same 404 as its bytes", async ({ team }) => {
+    const link = await createLink(team, await upload(team, "a.txt", "a"));
+    expect((await call("GET", describedAt(link))).status).toBe(200);
+    const unknown = await call("GET", withWrongSecret(link.url));
+    await team.call("DELETE", `/docs/v1/links/${link._id}`);
+    for (const url of [describedAt(link), withWrongSecret(describedAt(link)), describedAt(link).slice(0, -1)]) {
+      const { status, text } = await call("GET", url);
+      expect([status, withoutRequestId(text)]).toEqual([404, withoutRequestId(unknown.text)]);
+    }
+  });
+});
+
+describe("The page of a link", () => {
+  const open = async (worker: TestWorker, url: string) => {
+    const { status, headers, text } = await worker.call("GET", url);
+    return { status, headers, text, policy: headers.get("Content-Security-Policy") ?? "" };
+  };
+
+  test("is not stored, indexed, or framed, except that any site may frame the player", async ({ team }) => {
+    const worker = startWithPages();
+    const { pageUrl } = await createLink(team, await upload(team, "a.txt", "a"));
+    expect(new URL(pageUrl).pathname).toMatch(/^\/share\/[0-9a-f]{24}\.[0-9a-f]{32}$/);
+    for (const [url, ancestors, frameOptions] of [
+      [pageUrl, "'none'", "SAMEORIGIN"],
+      [pageUrl.replace("/share/", "/embed/"), "*", null],
+    ] as const) {
+      for (const [address, status, file] of [
+        [url, 200, "/share.html"],
+        [withWrongSecret(url), 404, "/gone.html"],
+      ] as const) {
+        const page = await open(worker, address);
+        expect([page.status, page.text]).toEqual([status, file]);
+        expect(Object.fromEntries(page.headers)).toMatchObject({
+          "cache-control": "no-store",
+          "content-type": "text/html; charset=utf-8",
+          "referrer-policy": "no-referrer",
+          "x-content-type-options": "nosniff",
+          "x-robots-tag": "noindex",
+        });
+        expect(page.headers.get("X-Frame-Options")).toBe(frameOptions);
+        expect(page.policy.split("; ")).toEqual(
+          expect.arrayContaining([
+            ...["default-src 'none'", "script-src 'self'", "connect-src 'self'", "media-src 'self'"],
+            ...[`frame-ancestors ${ancestors}`, "require-trusted-types-for 'script'", "trusted-types 'none'"],
+          ]),
+        );
+      }
+    }
+  });
+
+  test("ends with the next request once the link is revoked", async ({ team }) => {
+    const worker = startWithPages();
+    const { _id, pageUrl } = await createLink(team, await upload(team, "a.txt", "a"));
+    expect((await open(worker, pageUrl)).status).toBe(200);
+    await team.call("DELETE", `/docs/v1/links/${_id}`);
+    expect((await open(worker, pageUrl)).status).toBe(404);
+  });
+
+  test("counts failures against the client IP", async ({ team }) => {
+    const { call } = startLimited({ CLIENT_IP_LIMIT: 2 }, (deps) => ({
+      ...deps,
+      pages: { fetch: async () => new Response() } as unknown as Fetcher,
+    }));
+    const { pageUrl } = await createLink(team, await upload(team, "a.txt", "a"));
+    const address = randomAddress();
+    const statusOf = async (url: string) => (await call("GET", url, { address })).status;
+    const wrong = withWrongSecret(pageUrl);
+    expect([await statusOf(pageUrl), await statusOf(wrong), await statusOf(wrong)]).toEqual([200, 404, 404]);
+    expect([await statusOf(wrong), await statusOf(wrong), await statusOf(pageUrl)]).toEqual([429, 429, 200]);
+  });
+
+  test("is on LINK_HOST only, with its data, if that is set", async () => {
+    const worker = startWithPages("links.stowage.test");
+    const team = await newTeam(worker);
+    const link = await createLink(team, await upload(team, "a.txt", "a"));
+    for (const url of [link.pageUrl, link.pageUrl.replace("/share/", "/embed/"), describedAt(link)]) {
+      expect(new URL(url).host).toBe("links.stowage.test");
+      expect((await worker.call("GET", url)).status).toBe(200);
+      expect((await worker.call("GET", new URL(url).pathname)).status).toBe(404);
     }
   });
 });

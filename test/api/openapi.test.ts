@@ -36,7 +36,8 @@ interface Described {
 const answer = await call("GET", "/openapi.json");
 const document = answer.body;
 /** The routes of resumable uploads and of links, which their own test files cover. */
-const hasOwnTests = (route: string) => /\/resumable|\{link\}|\/logout/.test(route) || route.endsWith("/me/password");
+const hasOwnTests = (route: string) =>
+  /\/resumable|\{link\}|\{secret\}|\/logout/.test(route) || route.endsWith("/me/password");
 const operations = Object.entries(document.paths as Record<string, Record<string, Described>>)
   .filter(([path]) => !hasOwnTests(path))
   .flatMap(([path, item]) =>

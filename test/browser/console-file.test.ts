@@ -132,11 +132,17 @@ describe("File page", () => {
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     const share = page.getByRole("region", { name: "Share" });
     await share.getByLabel("Expires in").selectOption("1 day");
-    await share.getByLabel("Opens as").selectOption("Player in the browser");
+    await share.getByLabel("File link opens as").selectOption("Player in the browser");
     await share.getByRole("button", { name: "Create link" }).click();
-    const shown = share.getByRole("status").filter({ hasText: "You won't be able to see it again." });
-    const link = (await shown.getByRole("code").textContent()) ?? "";
-    expect(await copyBy(shown.getByRole("button", { name: "Copy link" }), link)).toBe(link);
+    const shown = share.getByRole("status").filter({ hasText: "You won't be able to see them again." });
+    const pageUrl = (await shown.getByRole("code").textContent()) ?? "";
+    expect(await copyBy(shown.getByRole("button", { name: "Copy page link" }), pageUrl)).toBe(pageUrl);
+    const embed = pageUrl.replace("/share/", "/embed/");
+    expect(await copyBy(shown.getByRole("button", { name: "Copy embed code" }), embed)).toContain(
+      `<iframe src="${embed}"`,
+    );
+    for (const of of [pageUrl, embed]) expect((await fetch(of)).status).toBe(200);
+    const link = await copyBy(shown.getByRole("button", { name: "Copy file link" }), "/docs/v1/links/");
     const response = await fetch(link);
     expect(response.headers.get("Content-Disposition")).toMatch(/^inline/);
     expect(Buffer.from(await response.arrayBuffer()).equals(sample("tone.flac"))).toBe(true);
@@ -146,12 +152,12 @@ describe("File page", () => {
     await page.reload();
     const listed = share.getByRole("list", { name: "Links" }).getByRole("listitem");
     await expect(listed).toHaveText(/Plays in the browser · expires in 24 hours.*by test/);
-    await expect(page.getByText(link)).toHaveCount(0);
+    await expect(page.getByText(pageUrl)).toHaveCount(0);
     await expectGoodLooks(page, "file-links");
     await chooseAction(page, "Actions for this link", "Revoke link");
     await page.getByRole("dialog").getByRole("button", { name: "Revoke link" }).click();
     await expect(listed).toHaveCount(0);
-    expect((await fetch(link)).status).toBe(404);
+    for (const of of [link, pageUrl]) expect((await fetch(of)).status).toBe(404);
   });
 
   test("creates and copies a signed URL with the chosen lifetime", async ({ openPage }) => {

@@ -1,5 +1,6 @@
 import { gzipSync } from "node:zlib";
 import { describe } from "vitest";
+import { newTeam, upload } from "../support/team.ts";
 import { expect, storeOrigin, test, url } from "./support.ts";
 
 /* How the pages and their files are served, to browsers and other clients. */
@@ -8,6 +9,7 @@ const PAGES = ["/", "/console", "/console/files/01a200a6007316cfb20018cd", "/ref
 /** The limit on the scripts that a browser loads before the console can be used. */
 const MAX_SCRIPT_BYTES = 70_000;
 const MAX_STYLE_BYTES = 8_000;
+const MAX_SHARE_BYTES = 24_000;
 /** The reference with its script and styles. */
 const MAX_REFERENCE_BYTES = 60_000;
 
@@ -110,6 +112,15 @@ describe("Files of pages", () => {
     await annotate(`The console loads ${scripts} bytes of scripts and ${styles} bytes of styles.`);
     expect(scripts).toBeLessThanOrEqual(MAX_SCRIPT_BYTES);
     expect(styles).toBeLessThanOrEqual(MAX_STYLE_BYTES);
+  });
+
+  test("of a link's page stay within 24 kB, compressed", async ({ annotate }) => {
+    const team = await newTeam();
+    const { pageUrl } = await team.stowage.links.create(await upload(team, "a.txt", "a"));
+    const { pathname } = new URL(pageUrl);
+    const [scripts, styles] = [await compressedBytes(pathname, ".js"), await compressedBytes(pathname, ".css")];
+    await annotate(`The page of a link loads ${scripts} bytes of scripts and ${styles} bytes of styles.`);
+    expect(scripts + styles).toBeLessThanOrEqual(MAX_SHARE_BYTES);
   });
 
   test("of the reference stay within 60 kB with the page itself, compressed", async ({ annotate }) => {

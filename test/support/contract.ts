@@ -38,7 +38,7 @@ const compiled = new Map<string, z.ZodType>();
 const routes = Object.entries(document.paths).map(([path, methods]) => ({
   path,
   methods,
-  pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, "[^/]+")}$`),
+  pattern: new RegExp(`^${path.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+")}$`),
 }));
 
 /** Finds the documented route of a request. */

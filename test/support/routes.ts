@@ -31,7 +31,7 @@ const isOfUpload = ({ method, path }: Place) =>
  */
 const isOfOthers = (route: Place) =>
   isOfUpload(route) ||
-  route.path.startsWith("/docs/v1/links/{link}/") ||
+  /^\/docs\/v1\/links\/\{(link|id\}\.\{secret)\}/.test(route.path) ||
   ["/auth/v1/logout", "/auth/v1/me/password"].includes(route.path) ||
   route.method === "OPTIONS";
 
@@ -138,6 +138,8 @@ export const PAGES = [
   "GET /console/*",
   "GET /reference",
   "GET /reference/",
+  "GET /share/{link}",
+  "GET /embed/{link}",
 ];
 
 /** The routes in the app's router, without middleware and preflights. */

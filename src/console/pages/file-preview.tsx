@@ -1,6 +1,6 @@
 import type { FileMetadata } from "../../client/stowage.ts";
 import { Failure } from "../parts/failure.tsx";
-import { signedUrl } from "../sound/playback.ts";
+import { signedUrl } from "../sound/signed-playback.ts";
 import { useData } from "../store.ts";
 
 /** As much of a text as a glance needs. */

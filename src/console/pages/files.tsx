@@ -6,13 +6,13 @@ import { Choice, ClearFilters, DateFilter, Filters, SearchField, setQuery } from
 import { focusRow } from "../parts/focus.ts";
 import { countOf, formatBytes, formatHours, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
+import { addShortcuts } from "../parts/keys.ts";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { href, query } from "../router.ts";
 import { can } from "../session.ts";
-import { addShortcuts } from "../shortcuts.ts";
 import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
 import { downloadFiles, MAX_DOWNLOADS } from "./file-changes.ts";

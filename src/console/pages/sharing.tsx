@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { FileMetadata, Link } from "../../client/stowage.ts";
+import type { FileMetadata, Link, NewLink } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
@@ -7,7 +7,7 @@ import { Failure } from "../parts/failure.tsx";
 import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { useTask } from "../parts/task.ts";
-import { Copyable, Time } from "../parts/values.tsx";
+import { Copyable, CopyButton, Time } from "../parts/values.tsx";
 import { client } from "../session.ts";
 import { useData } from "../store.ts";
 
@@ -18,19 +18,23 @@ const LIFETIMES = {
 };
 const DEFAULT_LIFETIMES = { link: "604800", signed: "3600" };
 const NOTES = {
-  link: "Anyone with a link can open the file until the link expires or you revoke it.",
+  link: "Anyone with the link can listen on its page, and download, until it expires or you revoke it.",
   signed: "Anyone with a signed URL can download the file until it expires. It can't be revoked.",
 };
 const MAX_SIGNED_SECONDS = 604_800;
 
 type Kind = keyof typeof LIFETIMES;
 
-/** A new URL. Only a link has an id. */
+/** A new URL; of a link, that of its page. */
 interface Created {
   url: string;
-  linkId: string | null;
+  link: NewLink | null;
   expiresAt: string | null;
 }
+
+const EMBED_HEIGHT = 120;
+const embedCode = (pageUrl: string) =>
+  `<iframe src="${pageUrl.replace("/share/", "/embed/")}" width="100%" height="${EMBED_HEIGHT}" style="border:0"></iframe>`;
 
 const expiryIn = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString();
 
@@ -54,7 +58,7 @@ export function Sharing({ file }: { file: FileMetadata }) {
         created={created}
         onCreated={(next) => {
           setCreated(next);
-          if (next?.linkId) links.reload();
+          if (next?.link) links.reload();
         }}
       />
       <Failure error={links.error} onRetry={links.reload} />
@@ -62,7 +66,7 @@ export function Sharing({ file }: { file: FileMetadata }) {
         <Links
           links={links.value}
           onRevoked={(linkId) => {
-            if (created?.linkId === linkId) setCreated(null);
+            if (created?.link?._id === linkId) setCreated(null);
             links.change((before) => before.filter(({ _id }) => _id !== linkId));
           }}
         />
@@ -95,11 +99,11 @@ function NewUrl({ file, created, onCreated }: NewUrlProps) {
       const disposition = textOf(form, "disposition") === "inline" ? "inline" : "attachment";
       const { links, files } = client.value;
       const next = isLink
-        ? await links.create(file._id, { expiresAt, disposition }).then(({ _id, url }) => ({ url, linkId: _id }))
-        : { url: await files.createSignedUrl(file._id, { expiresIn }), linkId: null };
+        ? await links.create(file._id, { expiresAt, disposition }).then((link) => ({ url: link.pageUrl, link }))
+        : { url: await files.createSignedUrl(file._id, { expiresIn }), link: null };
       onCreated({ ...next, expiresAt });
       await navigator.clipboard.writeText(next.url).then(
-        () => announce(`${isLink ? "Link" : "URL"} copied`),
+        () => announce(`${isLink ? "Page link" : "URL"} copied`),
         () => {},
       );
     });
@@ -114,8 +118,8 @@ function NewUrl({ file, created, onCreated }: NewUrlProps) {
           </button>
           {created && (
             <div role="status" class="secret">
-              {created.linkId ? (
-                <p>Save this link. You won't be able to see it again.</p>
+              {created.link ? (
+                <p>Save these links. You won't be able to see them again.</p>
               ) : (
                 created.expiresAt && (
                   <p>
@@ -123,9 +127,28 @@ function NewUrl({ file, created, onCreated }: NewUrlProps) {
                   </p>
                 )
               )}
-              <p>
-                <Copyable text={created.url} label={created.linkId ? "link" : "URL"} />
-              </p>
+              {created.link ? (
+                <>
+                  <p>
+                    <code>{created.url}</code>
+                  </p>
+                  <p class="actions">
+                    <CopyButton text={created.url} label="page link" class="primary">
+                      Copy page link
+                    </CopyButton>
+                    <CopyButton text={created.link.url} label="file link" class="">
+                      Copy file link
+                    </CopyButton>
+                    <CopyButton text={embedCode(created.url)} label="embed code" class="">
+                      Copy embed code
+                    </CopyButton>
+                  </p>
+                </>
+              ) : (
+                <p>
+                  <Copyable text={created.url} label="URL" />
+                </p>
+              )}
             </div>
           )}
         </>
@@ -150,7 +173,7 @@ function NewUrl({ file, created, onCreated }: NewUrlProps) {
         />
       )}
       {isLink && file.mimeType.startsWith("audio/") && (
-        <SelectField label="Opens as" name="disposition">
+        <SelectField label="File link opens as" name="disposition">
           {options({ inline: "Player in the browser", attachment: "Download" })}
         </SelectField>
       )}

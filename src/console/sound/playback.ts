@@ -1,18 +1,16 @@
 import { effect, type Signal, signal } from "@preact/signals";
-import { type StoredFile, StowageError } from "../../client/stowage.ts";
-import { client, noteFailure, session } from "../session.ts";
-import { addShortcuts } from "../shortcuts.ts";
+import type { StoredFile } from "../../client/stowage.ts";
+import { addShortcuts } from "../parts/keys.ts";
 import { UserError } from "../user-error.ts";
-import { loadWaveform, silencesOf, waveforms } from "./waveforms.ts";
+import { silencesOf, waveformOf } from "./waveforms.ts";
 
 /*
- * The one player of the console. It belongs to no page, so files keep playing, one after the other, while the user browses.
+ * The one player of the console, and of the page of a link. It belongs to no page, so files keep playing, one after the
+ * other, while the user browses.
  */
 
 export type Track = Pick<StoredFile, "_id" | "name" | "folder" | "mimeType" | "durationSeconds" | "artist">;
 
-/** Signed URLs expire after an hour. One that is about to expire is not used for a new request. */
-const URL_REUSE_MILLISECONDS = 50 * 60_000;
 /** A second failure within this distance has another cause than an expired URL. */
 const SAME_PLACE_SECONDS = 1;
 /** After this time, "previous" starts the same file again. */
@@ -50,7 +48,12 @@ function setting<T>(name: string, initial: T): Signal<T> {
   };
   const value = signal(read());
   effect(() => {
-    if (value.value !== read()) localStorage.setItem(key, JSON.stringify(value.value));
+    if (value.value === read()) return;
+    try {
+      localStorage.setItem(key, JSON.stringify(value.value));
+    } catch {
+      // A page in a frame may have no storage. Then the setting ends with it.
+    }
   });
   return value;
 }
@@ -62,19 +65,16 @@ export const skipsSilence = setting("skip-silence", false);
 
 const audio = new Audio();
 audio.preload = "metadata";
-let signed: { fileId: string; url: string; at: number } | undefined;
+/** Returns the URL of a file's bytes; with `isNew`, not the one that failed. */
+type UrlOf = (fileId: string, isNew: boolean) => Promise<string>;
+let urlOf: UrlOf;
+/** Whether the URL of the file failed. */
+let isUrlStale = false;
 /** Whether the element has the source of the file: no, soon, or yes. */
 let phase: "empty" | "loading" | "ready" = "empty";
 /** Where the signed URL was renewed last. */
 let renewedAt: number | null = null;
 let loads = 0;
-
-/** A signed URL of a file. It is reused while the same file is played and measured. */
-export async function signedUrl(fileId: string): Promise<string> {
-  if (signed?.fileId !== fileId || Date.now() - signed.at > URL_REUSE_MILLISECONDS)
-    signed = { fileId, url: await client.peek().files.createSignedUrl(fileId), at: Date.now() };
-  return signed.url;
-}
 
 /** Starts the element. Browsers may refuse that if the user's last action is too long ago. */
 function start(): void {
@@ -87,18 +87,16 @@ async function load(): Promise<void> {
   const file = track.peek();
   if (!file) return;
   const round = ++loads;
-  const caller = client.peek();
   phase = "loading";
   problem.value = null;
   try {
-    const url = await signedUrl(file._id);
+    const url = await urlOf(file._id, isUrlStale);
     if (round !== loads) return;
+    isUrlStale = false;
     audio.src = url;
     audio.load();
   } catch (error) {
-    if (round !== loads) return;
-    noteFailure(error, caller);
-    fail(error instanceof StowageError ? error : new UserError(explain(file)));
+    if (round === loads) fail(error);
   }
 }
 
@@ -116,6 +114,7 @@ function empty(): void {
   isPlaying.value = false;
   problem.value = null;
   renewedAt = null;
+  isUrlStale = false;
 }
 
 /** Opens a file in the player. Its bytes are requested once it is played. */
@@ -173,15 +172,20 @@ export function playNext(step: 1 | -1 = 1): void {
 /** Loads the file again after a failure, and plays it from where it was. */
 export function retry(): void {
   renewedAt = null;
-  if (problem.peek()) signed = undefined;
+  isUrlStale = problem.peek() !== null;
   isPlaying.value = true;
   void load();
 }
 
 export function close(): void {
   empty();
-  signed = undefined;
   track.value = null;
+}
+
+/** The seconds of a moment in a URL: `83` or `1:23`. */
+export function parseMoment(text: string | null): number {
+  const seconds = (text ?? "").split(":").reduce((sum, part) => sum * 60 + Number(part), 0);
+  return Number.isFinite(seconds) ? seconds : 0;
 }
 
 export function changeSpeed(step: 1 | -1): void {
@@ -231,7 +235,7 @@ audio.addEventListener("error", () => {
   const isNew = renewedAt === null || Math.abs(renewedAt - at) >= SAME_PLACE_SECONDS;
   if (!isNew) return fail(new UserError(explain(file)));
   renewedAt = at;
-  signed = undefined;
+  isUrlStale = true;
   void load();
 });
 
@@ -256,27 +260,22 @@ function followSystem(): void {
 
 const CONTROLS = "input, button, select, textarea, a[href], summary, dialog, [contenteditable]";
 
-/** Connects the player to the page, the keyboard, and the system. */
-export function startPlayback(): void {
+/** Connects the player to its files, the page, the keyboard, and the system. */
+export function startPlayback(source: UrlOf): void {
+  urlOf = source;
   document.body.append(audio);
   followSystem();
-  effect(() => {
-    if (!session.value) close();
-  });
   effect(() => {
     audio.muted = isMuted.value;
     audio.volume = volume.value;
     audio.playbackRate = speed.value;
   });
   effect(() => {
-    if (skipsSilence.value && track.value) void loadWaveform(track.value._id);
-  });
-  effect(() => {
     if (!isPlaying.value) return;
     let frame = 0;
     const follow = () => {
       if (phase === "ready") {
-        const channels = skipsSilence.peek() && waveforms.get(track.peek()?._id ?? "")?.peek();
+        const channels = skipsSilence.peek() && waveformOf(track.peek()?._id ?? "").peek();
         const silence =
           channels &&
           silencesOf(channels, duration.peek()).find(([from, to]) => {

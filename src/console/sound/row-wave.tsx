@@ -1,7 +1,8 @@
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { duration, playFrom, position, type Track, track } from "./playback.ts";
-import { drawWaveform, followCanvas, loadWaveform, waveformOf } from "./waveforms.ts";
+import { loadWaveform } from "./waveform-loading.ts";
+import { drawWaveform, followCanvas, waveformOf } from "./waveforms.ts";
 
 /** Waveforms load a little before their row is visible. */
 const MARGIN = "200px";

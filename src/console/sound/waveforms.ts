@@ -1,13 +1,10 @@
 import { type Signal, signal } from "@preact/signals";
-import { client } from "../session.ts";
 
-/* The waveforms that this tab knows, and how they are drawn. */
+/* The waveforms that this tab knows, and how they are drawn. The page of a link uses them, too. */
 
 const BAR_PIXELS = 2;
 const STEP_PIXELS = 3;
 const PLAIN_BAR_PIXELS = 4;
-/** Browsers send at most six requests to a host at a time, and the pages need some. */
-const MAX_IN_FLIGHT = 3;
 /** Quieter than -40 dB for longer than this counts as silence. */
 const SILENT_PEAK = 0.01;
 const MIN_SILENCE_SECONDS = 1.2;
@@ -25,48 +22,6 @@ export function waveformOf(id: string): Signal<number[][] | null | undefined> {
 /** Remembers a waveform that this tab has measured. */
 export function rememberWaveform(id: string, channels: number[][]): void {
   waveformOf(id).value = channels;
-}
-
-/** The requests that wait, the latest last. */
-const waiting: { id: string; isWanted: () => boolean; done: () => void }[] = [];
-let inFlight = 0;
-
-function loadNext(): void {
-  const next = inFlight < MAX_IN_FLIGHT ? waiting.pop() : undefined;
-  if (!next) return;
-  const { id, isWanted, done } = next;
-  const known = waveformOf(id);
-  if (known.peek() !== undefined || !isWanted()) {
-    done();
-    loadNext();
-    return;
-  }
-  inFlight++;
-  client
-    .peek()
-    .files.waveform(id)
-    .then(
-      (channels) => {
-        known.value ??= channels;
-      },
-      // Without it, everything works except its drawing.
-      () => {},
-    )
-    .finally(() => {
-      inFlight--;
-      done();
-      loadNext();
-    });
-  loadNext();
-}
-
-/** Loads a stored waveform, unless `isWanted` is false when its turn comes. */
-export function loadWaveform(id: string, isWanted: () => boolean = () => true): Promise<void> {
-  if (waveformOf(id).peek() !== undefined) return Promise.resolve();
-  return new Promise((resolve) => {
-    waiting.push({ id, isWanted, done: resolve });
-    loadNext();
-  });
 }
 
 /** The silent parts of a recording, as pairs of seconds. */

@@ -189,7 +189,7 @@ export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Prom
   if (link.refusal !== null) throw insufficientScope("files:write");
 }
 
-/** The file behind a link. */
+/** The bytes behind a link. */
 export interface LinkedFile {
   fileId: string;
   sizeBytes: number;
@@ -212,7 +212,9 @@ const SERVED_COLUMNS = {
   name: sql<string>`coalesce(${files.name}, ${files.originalName})`.as("file_name"),
   sizeBytes: files.sizeBytes,
   sha256: files.sha256,
-  mimeType: files.mimeType,
+  mimeType: sql<string>`coalesce(${files.mimeType}, 'application/octet-stream')`.as("mime"),
+  durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`.as("seconds"),
+  waveformWritingSince: files.waveformWritingSince,
 };
 type OpenValues = SecretUrlValues & { now: number };
 const isTeamActive = (teamId: SQLiteColumn) => hasRow(teams, and(eq(teams.id, teamId), eq(teams.status, "active")));
@@ -251,14 +253,18 @@ async function findByToken(given: Deps, token: string) {
 }
 
 /** @throws `not_found` if the link is unknown, revoked or expired, its file is deleted, or its team is suspended or deleted */
-export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
+export async function findLinked(deps: Deps, token: string) {
   const [row] = await findByToken(deps, token);
   if (!row) throw new AppError("not_found");
-  const { link, file } = row;
-  const contentType = servedContentType(file.mimeType ?? "application/octet-stream");
+  return { ...row, name: row.link.name ?? row.file.name };
+}
+
+/** @throws as `findLinked` */
+export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
+  const { link, file, name } = await findLinked(deps, token);
+  const contentType = servedContentType(file.mimeType);
   // Only audio of a harmless type is shown inline. Everything else could be a page on our origin.
   const isInline = link.disposition === "inline" && contentType.startsWith("audio/");
-  const name = link.name ?? file.name;
   return {
     fileId: file.id,
     sizeBytes: file.sizeBytes ?? 0,

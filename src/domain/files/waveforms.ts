@@ -5,11 +5,11 @@ import { write } from "../../platform/db.ts";
 import { files, isListed, teamOfFile } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { filesOfToken } from "../access/own-files.ts";
-import { listedStatus } from "./files.ts";
-import { type FileOf, isFile, waveformKey } from "./names.ts";
+import { type FileRow, listedStatus } from "./files.ts";
+import { type FileKey, type FileOf, isFile, waveformKey } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
-type Channels = number[][];
+export type Channels = number[][];
 
 /** A peak is stored as a signed byte. -1, 0, and 1 keep their exact values. */
 const FULL_SCALE = 127;
@@ -32,14 +32,23 @@ function unpack([channelCount = 1, ...bytes]: Uint8Array): Channels {
 export async function fetchWaveform(deps: Deps, credential: Credential<"files:read">, id: string): Promise<Channels> {
   const { rows } = await authorizeRead(deps, credential, (_, token) =>
     deps.db
-      .select({ id: files.id, teamId: teamOfFile, writingSince: files.waveformWritingSince })
+      .select({ id: files.id, teamId: teamOfFile, waveformWritingSince: files.waveformWritingSince })
       .from(files)
       .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
   );
-  const [file] = rows;
-  const bytes = file && file.writingSince !== null && (await deps.bytes.read(waveformKey(file), 0, MAX_OBJECT_BYTES));
-  if (!bytes) throw new AppError("not_found");
-  return unpack(bytes);
+  const channels = rows[0] && (await readWaveform(deps, rows[0]));
+  if (!channels) throw new AppError("not_found");
+  return channels;
+}
+
+/** Reads the waveform of a listed file; null if it has none. */
+export async function readWaveform(
+  deps: Deps,
+  file: FileKey & Pick<FileRow, "waveformWritingSince">,
+): Promise<Channels | null> {
+  if (file.waveformWritingSince === null) return null;
+  const bytes = await deps.bytes.read(waveformKey(file), 0, MAX_OBJECT_BYTES);
+  return bytes && unpack(bytes);
 }
 
 /**

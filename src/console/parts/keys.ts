@@ -1,0 +1,27 @@
+/* Keys that work on a whole page. */
+
+/** Handlers by the key in lower case. One that returns false leaves the key to others. */
+export type Shortcuts = Record<string, (event: KeyboardEvent) => unknown>;
+
+const layers: Shortcuts[] = [];
+
+/** Adds shortcuts, which win over those added before. @returns a function that removes them */
+export function addShortcuts(shortcuts: Shortcuts): () => void {
+  layers.unshift(shortcuts);
+  return () => void layers.splice(layers.indexOf(shortcuts), 1);
+}
+
+/** Whether the focused element needs the keys itself. */
+const isTyping = (target: EventTarget | null) =>
+  target instanceof Element &&
+  target.closest(
+    "input:not([type=checkbox]), select, textarea, dialog, [popover], [role=slider], [contenteditable]",
+  ) !== null;
+
+/** Runs the shortcut of a key. @param first wins over all that were added */
+export function runShortcut(event: KeyboardEvent, first: Shortcuts = {}): void {
+  const { key, metaKey, ctrlKey, altKey, target } = event;
+  if (event.defaultPrevented || metaKey || ctrlKey || altKey || isTyping(target)) return;
+  const name = key.length === 1 ? key.toLowerCase() : key;
+  for (const layer of [first, ...layers]) if (layer[name] && layer[name](event) !== false) return;
+}

@@ -1,0 +1,282 @@
+import { effect, useComputed } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Failure } from "../parts/failure.tsx";
+import { formatDuration } from "../parts/format.ts";
+import { Icon } from "../parts/icon.tsx";
+import { Popover } from "../parts/menu.tsx";
+import {
+  duration,
+  isMuted,
+  isPlaying,
+  position,
+  problem,
+  retry,
+  SPEEDS,
+  seek,
+  skip,
+  skipsSilence,
+  speed,
+  type Track,
+  toggle,
+  track,
+  volume,
+} from "./playback.ts";
+import { drawWaveform, followCanvas } from "./waveforms.ts";
+
+/* The controls of every player: in the console, and on the page of a link. */
+
+export const [BACK_SECONDS, FORWARD_SECONDS] = [15, 30];
+const STEP_SECONDS = 5;
+const PAGE_SECONDS = 30;
+/** The state of a file in the player, at its start if another one is there. Changes once a second. */
+export function usePlace(file: Track) {
+  const isCurrent = useComputed(() => track.value?._id === file._id).value;
+  const isActive = useComputed(() => isPlaying.value && track.value?._id === file._id).value;
+  const total = useComputed(() => (track.value?._id === file._id && duration.value) || (file.durationSeconds ?? 0));
+  const seconds = useComputed(() => (track.value?._id === file._id ? Math.floor(position.value) : 0));
+  return { isCurrent, isActive, total: total.value, seconds: seconds.value };
+}
+
+interface PlayButtonProps {
+  file: Track;
+  class?: string;
+  /** The list to play on. */
+  tracks?: () => Track[];
+  tabIndex?: number;
+}
+
+/** Starts or pauses a file. */
+export function PlayButton({ file, class: className = "", tracks, tabIndex = 0 }: PlayButtonProps) {
+  const { isActive, isCurrent } = usePlace(file);
+  return (
+    <button
+      type="button"
+      class={`button player-play ${className}`}
+      aria-label={`${isActive ? "Pause" : "Play"} ${file.name}`}
+      tabIndex={tabIndex}
+      data-playing={isActive}
+      data-current={isCurrent}
+      onClick={() => toggle(file, tracks?.())}
+    />
+  );
+}
+
+/** A slider over the duration of a file, drawn as its waveform. Hovering shows the time under the pointer. */
+export function SeekBar({ file, channels }: { file: Track; channels: number[][] | null | undefined }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const { seconds, total, isCurrent } = usePlace(file);
+  const [hovered, setHovered] = useState<number | null>(null);
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element) return;
+    let drawn = -1;
+    const playedNow = () => (isCurrent && total > 0 ? position.peek() / total : 0);
+    const redraw = () => drawWaveform(element, channels, playedNow());
+    redraw();
+    const unfollow = followCanvas(element, redraw);
+    const stop = effect(() => {
+      position.value;
+      const pixel = Math.round(playedNow() * element.clientWidth);
+      if (pixel !== drawn) redraw();
+      drawn = pixel;
+    });
+    return () => {
+      stop();
+      unfollow();
+    };
+  }, [file._id, channels, total, isCurrent]);
+  const shareAt = (event: PointerEvent) => {
+    const { left, width } = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    return Math.min(1, Math.max(0, (event.clientX - left) / width));
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const now = isCurrent ? position.peek() : 0;
+    const step = event.shiftKey ? PAGE_SECONDS : STEP_SECONDS;
+    const to = {
+      ArrowLeft: now - step,
+      ArrowDown: now - step,
+      ArrowRight: now + step,
+      ArrowUp: now + step,
+      PageDown: now - PAGE_SECONDS,
+      PageUp: now + PAGE_SECONDS,
+      Home: 0,
+      End: total,
+    }[event.key];
+    if (event.key === " ") toggle(file);
+    else if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    else seek(file, to);
+    event.preventDefault();
+  };
+  const onPointer = (event: PointerEvent) => {
+    const bar = event.currentTarget as HTMLElement;
+    setHovered(event.pointerType === "mouse" ? shareAt(event) : null);
+    if (event.type === "pointerdown") bar.setPointerCapture(event.pointerId);
+    if (bar.hasPointerCapture(event.pointerId)) seek(file, shareAt(event) * total);
+  };
+  return (
+    <div
+      class="player-seek"
+      role="slider"
+      tabIndex={0}
+      aria-label="Position"
+      aria-valuemin={0}
+      aria-valuemax={Math.floor(total)}
+      aria-valuenow={seconds}
+      aria-valuetext={`${formatDuration(seconds)} of ${formatDuration(total)}`}
+      onKeyDown={onKeyDown}
+      onPointerDown={onPointer}
+      onPointerMove={onPointer}
+      onPointerLeave={() => setHovered(null)}
+    >
+      <canvas ref={canvas} />
+      {hovered !== null && total > 0 && (
+        <span class="player-hover" style={{ insetInlineStart: `${hovered * 100}%` }} aria-hidden="true">
+          {formatDuration(Math.floor(hovered * total))}
+        </span>
+      )}
+    </div>
+  );
+}
+
+interface IconButtonProps {
+  label: string;
+  icon: Parameters<typeof Icon>[0]["name"];
+  isDisabled?: boolean;
+  isPressed?: boolean;
+  class?: string;
+  onClick: () => void;
+}
+
+export const IconButton = ({
+  label,
+  icon,
+  isDisabled = false,
+  isPressed,
+  class: className = "",
+  onClick,
+}: IconButtonProps) => (
+  <button
+    type="button"
+    class={`button ghost ${className}`}
+    aria-label={label}
+    title={label}
+    aria-disabled={isDisabled}
+    aria-pressed={isPressed}
+    onClick={() => !isDisabled && onClick()}
+  >
+    <Icon name={icon} size={18} />
+  </button>
+);
+
+export function SkipButton({ seconds }: { seconds: number }) {
+  const label = `${seconds < 0 ? "Back" : "Forward"} ${Math.abs(seconds)} seconds`;
+  return (
+    <button
+      type="button"
+      class="button ghost number player-far"
+      aria-label={label}
+      title={label}
+      onClick={() => skip(seconds)}
+    >
+      {seconds < 0 ? "−" : "+"}
+      {Math.abs(seconds)}
+    </button>
+  );
+}
+
+export const SpeedSelect = () => (
+  <select
+    aria-label="Speed"
+    value={speed.value}
+    onChange={({ currentTarget: { value } }) => {
+      speed.value = Number(value);
+    }}
+  >
+    {SPEEDS.map((value) => (
+      <option key={value} value={value}>
+        {value}×
+      </option>
+    ))}
+  </select>
+);
+
+/** Speed, volume, and a link to the present moment, which the caller copies. */
+export function Settings({ onCopyMoment }: { onCopyMoment: () => void }) {
+  return (
+    <div class="player-settings">
+      <Popover button={`${speed.value}×`} label={`Speed: ${speed.value}×`} class="ghost number">
+        {() => (
+          <div class="stack">
+            <div class="field">
+              <span aria-hidden="true">Speed</span>
+              <SpeedSelect />
+            </div>
+            <label>
+              <input
+                type="checkbox"
+                checked={skipsSilence.value}
+                onChange={({ currentTarget }) => {
+                  skipsSilence.value = currentTarget.checked;
+                }}
+              />{" "}
+              Skip silence
+            </label>
+          </div>
+        )}
+      </Popover>
+      <Popover
+        button={<Icon name={isMuted.value || volume.value === 0 ? "muted" : "volume"} size={18} />}
+        label="Volume"
+        class="ghost"
+      >
+        {() => (
+          <div class="stack">
+            <label class="field">
+              <span>Volume</span>
+              <input
+                type="range"
+                min="0"
+                max="100"
+                value={Math.round(volume.value * 100)}
+                onInput={({ currentTarget: { valueAsNumber } }) => {
+                  volume.value = valueAsNumber / 100;
+                }}
+              />
+            </label>
+            <label>
+              <input
+                type="checkbox"
+                checked={isMuted.value}
+                onChange={({ currentTarget }) => {
+                  isMuted.value = currentTarget.checked;
+                }}
+              />{" "}
+              Mute
+            </label>
+          </div>
+        )}
+      </Popover>
+      <IconButton label="Copy link to this moment" icon="link" onClick={onCopyMoment} />
+    </div>
+  );
+}
+
+export const PlaybackFailure = () => <Failure error={problem.value} onRetry={retry} />;
+
+export const Times = ({ file }: { file: Track }) => {
+  const { seconds, total } = usePlace(file);
+  return (
+    <p class="number player-times">
+      {formatDuration(seconds)} / {formatDuration(total)}
+    </p>
+  );
+};
+
+/** The times below a waveform, at every quarter. */
+export const Ruler = ({ seconds }: { seconds: number }) => (
+  <div class="player-ruler quiet" aria-hidden="true">
+    {[0, 1, 2, 3, 4].map((quarter) => (
+      <span key={quarter}>{formatDuration((seconds * quarter) / 4)}</span>
+    ))}
+  </div>
+);

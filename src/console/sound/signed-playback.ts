@@ -1,0 +1,36 @@
+import { effect } from "@preact/signals";
+import { client, noteFailure, session } from "../session.ts";
+import { close, skipsSilence, startPlayback, track } from "./playback.ts";
+import { loadWaveform } from "./waveform-loading.ts";
+
+/* How the console gets the bytes of a file: by signed URLs. */
+
+/** Signed URLs expire after an hour. One that is about to expire is not used for a new request. */
+const URL_REUSE_MILLISECONDS = 50 * 60_000;
+let signed: { fileId: string; url: string; at: number } | undefined;
+
+/** A signed URL of a file. It is reused while the same file is played and measured, unless it has failed. */
+export async function signedUrl(fileId: string, isNew = false): Promise<string> {
+  const isReusable = signed?.fileId === fileId && Date.now() - signed.at <= URL_REUSE_MILLISECONDS && !isNew;
+  if (signed && isReusable) return signed.url;
+  const caller = client.peek();
+  try {
+    signed = { fileId, url: await caller.files.createSignedUrl(fileId), at: Date.now() };
+    return signed.url;
+  } catch (error) {
+    noteFailure(error, caller);
+    throw error;
+  }
+}
+
+export function startSignedPlayback(): void {
+  startPlayback(signedUrl);
+  effect(() => {
+    if (session.value) return;
+    close();
+    signed = undefined;
+  });
+  effect(() => {
+    if (skipsSilence.value && track.value) void loadWaveform(track.value._id);
+  });
+}
