@@ -9,6 +9,17 @@ export async function tableNames(): Promise<string[]> {
   return results.map(({ name }) => name);
 }
 
+/** The teams whose rows each database has, by its number. */
+export async function teamsByDatabase(): Promise<Set<string>[]> {
+  const names = (await tableNames()).filter((name) => name !== "teams" && name !== "upload_parts");
+  const sql = ["select id from teams", ...names.map((name) => `select team_id from "${name}"`)].join(" union ");
+  const found = ALL_DATABASES.map(async (database) => {
+    const { results } = await database.prepare(sql).all<{ id: string }>();
+    return new Set(results.map(({ id }) => id));
+  });
+  return Promise.all(found);
+}
+
 /** Removes every row and every object. */
 export async function emptyStores(): Promise<void> {
   const names = await tableNames();
