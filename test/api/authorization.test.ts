@@ -189,9 +189,9 @@ function idsFor(route: Route, kind: IdKind, credential: Credential): string[] {
   return isKnown ? [...MALFORMED_IDS, own[noun].toUpperCase(), `${own[noun]}%20`] : MALFORMED_IDS.slice(0, 1);
 }
 
-/** The operator must name the team whose events it requests. */
+/** The operator must name the team whose events or keys it requests. */
 const queryFor = (route: string, credential: Credential, kind: IdKind): string => {
-  if (!route.includes("/events") || CREDENTIALS[credential] !== "operator") return "";
+  if (!/\/events|^GET .*\/apikeys$/.test(route) || CREDENTIALS[credential] !== "operator") return "";
   return `?teamId=${(kind === "another team's id" ? bystander : mine).teamId}`;
 };
 const kindsOf = ({ path }: Route): readonly IdKind[] => (path.includes("{id}") ? IDS : ["no id"]);

@@ -6,7 +6,7 @@ import { sample } from "../audio/samples.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer, CallOptions, Team } from "../support/client.ts";
-import { DB } from "../support/databases.ts";
+import { ALL_DATABASES, DB } from "../support/databases.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
 import { type Place, type Run, runEveryFault, type Scenario } from "../support/faults.ts";
 import { worldTest as test } from "../support/fixtures.ts";
@@ -449,6 +449,29 @@ const sending: Scenario<Hook, void> = {
   },
 };
 
+/** The cron trigger with teams in two databases. A fault hits the trigger or the run in the first one. */
+const recoveringTwo: Scenario<Team, void> = {
+  isRecovery: true,
+  onlyChanges: true,
+  async prepare({ world, team }) {
+    const other = await world.newTeam((world.database + 1) % ALL_DATABASES.length);
+    for (const one of [team, other]) {
+      for (const state of ["receiving", "deleting"]) await world.storeInterrupted(one, state, -DAY);
+    }
+    return other;
+  },
+  async act(other, bindings, { world }) {
+    await world.triggerCron(bindings).catch(() => undefined);
+    const jobs = world.recoveryMessages.splice(0);
+    for (const job of jobs) await world.deliverRecovery(job, job.database === world.database ? bindings : undefined);
+    if (jobs.length > 0) expect(await rowsOf(other.teamId), "the other database is recovered").toEqual([]);
+  },
+  async verify(rows, { state }) {
+    expect(rows).toEqual([]);
+    expect(await expectSettled(state.teamId)).toEqual([]);
+  },
+};
+
 const wakingWebhooks: Scenario<Hook, unknown> = {
   isRecovery: true,
   onlyChanges: true,
@@ -482,6 +505,7 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["a batch that deletes files", deletingMany],
   ["a round of deliveries to a webhook", sending],
   ["the recovery job", recovering],
+  ["the recovery job of two databases", recoveringTwo],
   ["the recovery job with overdue deliveries", wakingWebhooks],
   ["the deletion of a team", deletingTeam],
 ];
