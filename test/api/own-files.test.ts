@@ -18,7 +18,7 @@ import {
   withoutLimits,
 } from "../support/harness.ts";
 import { nounOf, pathTo, type Records, requestFor, routes } from "../support/routes.ts";
-import { create, head, locationOf, patch } from "../support/tus.ts";
+import { ask, create, head, locationOf, patch, RESUMABLE } from "../support/tus.ts";
 
 /* Callers that see only their own files: users with the role `contributor`, and keys with `ownFilesOnly`. */
 

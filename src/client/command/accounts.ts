@@ -79,7 +79,6 @@ function addKeyCommands(program: Command, define: Define): void {
       .argument("<name>", "label of the key")
       .addOption(scopesOption())
       .option("--public", "the key can only upload, and is safe in browser code")
-      .option("--max-files <n>", "how many files a public key may upload", parseCount)
       .option(
         "--max-file-bytes <size>",
         "size of the largest file that a public key may upload, such as 50MB",
@@ -90,7 +89,7 @@ function addKeyCommands(program: Command, define: Define): void {
       .option(...TEAM),
     {
       summary: "Create an API key and show it (`keys ls` does not)",
-      examples: ['stowage keys create "Application 42" --public --max-files 3 --file-types audio --expires 2026-12-31'],
+      examples: ['stowage keys create "Application 42" --public --file-types audio --expires 2026-12-31'],
     },
     async (context, [name = ""], { public: isPublic = false, scopes, expires, team: teamId, ...limits }) => {
       if (isPublic && scopes?.some((scope) => scope !== "files:upload"))
