@@ -258,12 +258,7 @@ describe("A caller with its own files", () => {
     expect(new Set([ofTeam.id, first.id, second.id]).size).toBe(3);
     expect(again.id).toBe(first.id);
     const begin = (token: string) =>
-      create(
-        call,
-        5,
-        {},
-        { token, headers: { "Tus-Resumable": "1.0.0", "Upload-Length": "5", "Idempotency-Key": "same" } },
-      );
+      ask(call, "POST", RESUMABLE, { "Upload-Length": "5", "Idempotency-Key": "same" }, { token });
     const [one, two] = [await begin(a.token), await begin(b.token)];
     expect((await head(call, locationOf(one), { token: a.token })).status).toBe(200);
     expect((await head(call, locationOf(two), { token: b.token })).status).toBe(200);
