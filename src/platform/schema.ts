@@ -106,11 +106,14 @@ export const isOwnedInFolder = sql`size_bytes is not null and owner_id is not nu
  * SQLite keeps the beginning of a row in its page, and the rest of a long row in other pages. What lists filter by comes
  * first, and long texts come last, so skipping a row reads one page.
  */
+/** No text is one, so a condition on the team of a file needs own-files.ts. */
+export type TeamOfFile = string & { readonly isTeamOfFile: true };
+
 const filesTable = sqliteTable(
   "files",
   {
     id: text().notNull(),
-    teamId: text("team_id").notNull(),
+    teamId: text("team_id").notNull().$type<TeamOfFile>(),
     status: text({ enum: FILE_STATES }).notNull(),
     fileType: text("file_type"),
     /** Null until every byte is stored, like `sha256`, `etag`, `mimeType` and `fileType`. */

@@ -1,4 +1,9 @@
+import { eq } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
+import type { TeamActor } from "../../src/domain/access/actor.ts";
+import { filesOf } from "../../src/domain/access/own-files.ts";
+import { isFile } from "../../src/domain/files/names.ts";
+import { files, teamOfFile } from "../../src/platform/schema.ts";
 import {
   compose,
   dataOf,
@@ -371,5 +376,22 @@ describe("A key with ownFilesOnly", () => {
     await put(team, alone.key);
     const next = await dataOf(team.call("POST", `/auth/v1/apikeys/${alone.id}/rotate`));
     expect(await listed(team, next.key)).toEqual([]);
+  });
+});
+
+describe("A query of files for a caller", () => {
+  test("does not compile without the caller's files", () => {
+    const queries = (caller: TeamActor, id: string) => {
+      // @ts-expect-error: the type of the table lacks the column.
+      const byTeam = eq(files.teamId, caller.teamId);
+      // @ts-expect-error: no text has the type of the column.
+      const byColumn = eq(teamOfFile, caller.teamId);
+      // @ts-expect-error: `ownerId` is missing.
+      const byKey = isFile({ teamId: caller.teamId, id });
+      // @ts-expect-error: `ownerId` is missing.
+      const ofTeam = filesOf({ teamId: caller.teamId });
+      return [byTeam, byColumn, byKey, ofTeam, filesOf(caller), isFile({ ...caller, id })];
+    };
+    expect(queries).toBeTypeOf("function");
   });
 });

@@ -6,7 +6,7 @@ import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { fingerprint, sameSecret } from "../../platform/secrets.ts";
 import { isTokenShaped } from "../../platform/system.ts";
 import type { Actor, Operator, TeamActor, UploadToken } from "./actor.ts";
-import { ALL_SCOPES, lacking, maskOfRole, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
+import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
 import { openUploadToken } from "./upload-tokens.ts";
 
 /*
@@ -110,7 +110,7 @@ export const presentScopes = (db: Db) => {
  * it sees all files of its team.
  */
 export const presentOwner = (() => {
-  const isContributor = and(isUserOfKey, eq(users.role, "contributor"));
+  const isContributor = and(isUserOfKey, eq(users.role, OWN_FILES_ROLE));
   const hasOwnFilesOnly = sql`${apiKeys.ownFilesOnly} or ${apiKeys.scopes} is null and ${hasRow(users, isContributor)}`;
   const key = sql`iif(${apiKeys.kind} = 'session', ${apiKeys.createdByKeyId}, ${apiKeys.id})`;
   return sql<string | null>`iif(${hasOwnFilesOnly}, coalesce(${apiKeys.userId}, ${key}), null)`;

@@ -9,7 +9,7 @@ import { DAY, instantOf, MINUTE, newId } from "../../platform/system.ts";
 import { uploads } from "../../platform/upload-schema.ts";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, type TeamActor } from "../access/authorization.ts";
-import { type FilesOf, filesOf } from "../access/own-files.ts";
+import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "../files/deletion.ts";
 import { fileEvent } from "../files/file-events.ts";
@@ -126,9 +126,7 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
     status: "receiving" as const,
     reservedBytes,
     allowedTypes,
-    keyId: actor.keyId,
-    userId: actor.userId,
-    ownerId: actor.userId ?? actor.ownerId,
+    ...ownerColumns(actor),
     isPublic: isVisitor(actor),
     uploadTokenId: actor.uploadToken?.id ?? null,
     // Lists filter by creation time through the id, so the time comes from the id.
