@@ -19,7 +19,7 @@ import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitFailedLogins } from "../access/login-limits.ts";
 import { keysOf } from "../access/own-files.ts";
 import { rehashPassword, verifyPassword } from "../access/passwords.ts";
-import { hasOwnFilesOnly, maskOf, ROLES } from "../access/scopes.ts";
+import { maskOf, OWN_FILES_ROLE, ROLES } from "../access/scopes.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
@@ -112,7 +112,7 @@ export function newUserSession(deps: Deps, user: User) {
     insert,
     stored: storedKey(deps, row),
     view: (session: KeyRow) =>
-      viewKey({ ...session, scopes: maskOf(ROLES[user.role]), ownFilesOnly: hasOwnFilesOnly(user.role) }, token),
+      viewKey({ ...session, scopes: maskOf(ROLES[user.role]), ownFilesOnly: user.role === OWN_FILES_ROLE }, token),
   };
 }
 

@@ -30,6 +30,7 @@ const DATA: Record<string, Column | SQL> = {
   durationSeconds: FACTS.durationSeconds,
   processedAt: iso(files.processedAt),
   failure: sql`json(${failure})`,
+  uploadTokenId: files.uploadTokenId,
   uploadedBy: sql`json_object('keyId', ${files.keyId}, 'userId', ${files.userId})`,
   audio: sql`json(json_remove(${files.audio}, '$.tags'))`,
 };
