@@ -91,7 +91,7 @@ describe("An invitation", () => {
     ]);
     expect(Date.parse(data.expiresAt) - before).toBeGreaterThanOrEqual(DAY);
     expect(Date.parse(data.expiresAt) - Date.now()).toBeLessThanOrEqual(DAY);
-    const stored = await env.DB.prepare("select * from users where id = ?").bind(_id).first();
+    const stored = await DB.prepare("select * from users where id = ?").bind(_id).first();
     expect(JSON.stringify(stored)).not.toContain(data.token.split(".")[1]);
     expect(await read(team, userPath(_id))).not.toHaveProperty("invitationHash");
   });

@@ -49,7 +49,7 @@ import { must, World } from "../support/world.ts";
 /** The first bytes of a video container, which could also hold audio only. */
 const MP4 = `\0\0\0\x18ftypisom\0\0\0\0isomavc1${"x".repeat(100)}`;
 const setColumns = (id: string, columns: string) =>
-  env.DB.prepare(`update api_keys set ${columns} where id = ?`).bind(id).run();
+  DB.prepare(`update api_keys set ${columns} where id = ?`).bind(id).run();
 
 const TRANSPORTS = [
   ["a form", formUpload],
@@ -62,7 +62,7 @@ const CASES = TRANSPORTS.flatMap(([name, transport]) =>
 
 describe.each(CASES)("$visitor, over $name", ({ transport, newVisitor }) => {
   const rowsOf = async (team: Team) =>
-    (await env.DB.prepare("select status from files where team_id = ?").bind(team.teamId).all()).results;
+    (await DB.prepare("select status from files where team_id = ?").bind(team.teamId).all()).results;
   const succeeded = expect.toBeOneOf([200, 204]);
 
   test("rejects a file above maxFileBytes, and stores nothing of it", async ({ team }) => {
@@ -114,7 +114,7 @@ describe.each(TRANSPORTS)("A public key, over %s", (_, transport) => {
   test("finishes an upload after its expiry, and begins no other", async ({ team }) => {
     const key = await newPageKey(team);
     const expiry = Date.now() - 5 * DAY;
-    const expire = () => env.DB.prepare("update api_keys set expires_at = ? where id = ?").bind(expiry, key.id).run();
+    const expire = () => DB.prepare("update api_keys set expires_at = ? where id = ?").bind(expiry, key.id).run();
     expect((await transport.pause(key, expire)).status).toEqual(succeeded);
     expect((await transport.send(key, "text")).code).toBe("token_invalid");
   });

@@ -6,7 +6,7 @@ import { expectGoodLooks, tabTo } from "./appearance.ts";
 import { openEndpoint, type Received } from "./endpoint.ts";
 import { button, dialog, heading } from "./locators.ts";
 import { chooseAction, openConsole } from "./signed-in.ts";
-import { copyBy, expect, test } from "./support.ts";
+import { copyBy, expect, expectAnnounced, test } from "./support.ts";
 
 const testResponse = (page: Page) => page.getByRole("status").filter({ hasText: "Test response" });
 const deliveries = (page: Page) => page.getByRole("list", { name: "Deliveries" }).getByRole("listitem");
@@ -14,8 +14,6 @@ const deliveries = (page: Page) => page.getByRole("list", { name: "Deliveries" }
 const details = (page: Page) => page.getByRole("region", { name: "Delivery", exact: true });
 const act = (page: Page, action: string) => chooseAction(page, "Actions for this webhook", action);
 const menu = (page: Page) => button(page, "Actions for this webhook");
-const expectAnnounced = (page: Page, text: string) =>
-  expect(page.getByRole("status").filter({ hasText: text })).toBeVisible();
 
 const verify = (message: Received | undefined, secret: string) =>
   verifyMessage<{ type: string }>(message?.body ?? "", message?.headers ?? {}, secret);
@@ -129,7 +127,7 @@ describe("Webhooks", () => {
     await expect(menu(page)).toBeFocused();
     expect(await webhooks.get(_id)).toMatchObject({ status: "disabled", disabledReason: "requested" });
     await act(page, "Enable");
-    await expect(page.getByText("Webhook enabled")).toBeVisible();
+    await expectAnnounced(page, "Webhook enabled");
     expect(await webhooks.get(_id)).toMatchObject({ status: "enabled" });
 
     await act(page, "Delete");
@@ -261,7 +259,7 @@ describe("Delivery log", () => {
 
     endpoint.response = { status: 200, body: "" };
     await act(page, "Enable");
-    await expect(page.getByText("Webhook enabled")).toBeVisible();
+    await expectAnnounced(page, "Webhook enabled");
     await button(page, "Replay from here").click();
     await dialog(page).getByLabel("Failed deliveries only").check();
     await dialog(page).getByRole("button", { name: "Replay" }).click();

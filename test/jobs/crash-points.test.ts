@@ -96,7 +96,7 @@ function uploading(bytes: Uint8Array<ArrayBuffer>): Scenario<Sent, Response> {
 }
 
 const ofUploadToken = (teamId: string) =>
-  env.DB.prepare("select count(upload_token_id) as files from files where team_id = ?")
+  DB.prepare("select count(upload_token_id) as files from files where team_id = ?")
     .bind(teamId)
     .first<{ files: number }>();
 
