@@ -38,7 +38,7 @@ export interface Invitation {
 /** Returns the URL at which a person uses the invitation with this token. */
 export type InvitationUrl = (token: string) => string;
 
-/** The change that replaces the user's invitation if `condition` holds. Its first query returns the user. */
+/** A new invitation, and the update that stores it in place of an older one if `condition` holds. */
 function newInvitation(deps: Deps, user: UserKey, condition: SQL | undefined) {
   const secret = newSecret(deps.system);
   const invitationEndsAt = deps.system.now() + INVITATION_MILLISECONDS;
