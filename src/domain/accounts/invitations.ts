@@ -23,7 +23,7 @@ import { emailKey, endSessions, isUser, type UserKey } from "./users.ts";
 
 export const INVITATION_MILLISECONDS = DAY;
 /** Whoever knows an email can ask for a reset. The user gets at most one email in this time. */
-export const RESET_PAUSE_MILLISECONDS = 5 * MINUTE;
+const RESET_PAUSE_MILLISECONDS = 5 * MINUTE;
 
 /** Lets secret scanners find it. The user's id follows, because the row is found by it. */
 const PREFIX = "stow_in_";
