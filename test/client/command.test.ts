@@ -185,7 +185,7 @@ describe("every command", () => {
     const { team, machine } = await newMachine();
     const { stdout, stderr } = await machine.run("users invite ada@example.com --first Ada --role member");
     expect(stdout).toMatch(new RegExp(`^${url}/console/invitation#stow_in_\\S+\\n$`));
-    expect(stderr).toMatch(/^The link works once, until \S+Z\.\n$/);
+    expect(stderr).toMatch(/^stowage: The link works once, until \S+Z\.\n$/);
     const again = await machine.json("users invite ada@example.com");
     expect(again).toMatchObject({ url: `${url}/console/invitation#${again.token}` });
     const accept = (token: string) => team.stowage.acceptInvitation({ token, password: "correct horse battery" });

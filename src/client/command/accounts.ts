@@ -229,7 +229,7 @@ function addUserCommands(program: Command, define: Define): void {
       }
       const { url, token, expiresAt } = await users.invite(_id, context.call);
       context.results.print({ _id, url, token, expiresAt }, [url], []);
-      context.notify(`The link works once, until ${expiresAt}.`);
+      if (!context.results.isJson) context.notify(`The link works once, until ${expiresAt}.`);
     },
   );
   define<UserOptions>(
