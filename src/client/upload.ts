@@ -6,7 +6,8 @@ import { openSource, type Source, type UploadSource } from "./upload-source.ts";
 
 /*
  * A file below 8 MB is one request, a form, which the service stores once however often it is repeated. A larger file is
- * a resumable upload (tus 1.0.0): POST creates it, PATCH appends, and after each failure HEAD asks for the offset.
+ * a resumable upload (tus 1.0.0): POST creates it, PATCH appends, and after each failure HEAD asks for the offset. POST
+ * carries no bytes: until its response arrives, nobody knows the URL, so they would be lost with it, or stored twice.
  */
 
 /** The fields that a team sets on a file. */
