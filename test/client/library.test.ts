@@ -235,7 +235,7 @@ describe("files", () => {
     expect(methods).toEqual(expected);
   });
 
-  // In a process of its own, because the memory of the test would count, too.
+  // In a separate process, because the memory of the test would count, too.
   test.runIf(inject("isExhaustive")).each(["path", "stream", "Blob"])(
     "an upload of 1 GB by %s takes at most 100 MiB of memory",
     async (input) => {
