@@ -287,7 +287,8 @@ class Upload {
 const fileChanged = (length: number, size: number) =>
   new StowageError("file_changed", `The upload expects ${length} bytes, and the file has ${size}.`);
 
-const randomKey = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
+const hexOf = (bytes: Uint8Array) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+const randomKey = () => hexOf(crypto.getRandomValues(new Uint8Array(16)));
 const base64OfBytes = (bytes: Iterable<number>) => btoa(String.fromCharCode(...bytes));
 const base64Of = (text: string) => base64OfBytes(new TextEncoder().encode(text));
 const base64OfHex = (hex: string) => base64OfBytes((hex.match(/../g) ?? []).map((byte) => Number.parseInt(byte, 16)));
