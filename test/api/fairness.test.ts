@@ -1,6 +1,6 @@
-import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { MAX_PROMPT_BYTES, MAX_PROMPT_FILES } from "../../src/domain/files/files.ts";
+import { DB } from "../support/databases.ts";
 import { type Deps, newTeam, startWorker, upload, withoutLimits } from "../support/harness.ts";
 
 /* The files of a team with many unprocessed files wait in a separate queue, so that they delay no other team. */

@@ -1,6 +1,6 @@
-import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import type { Mailer } from "../../src/platform/mailer.ts";
+import { DB } from "../support/databases.ts";
 import { apiTest } from "../support/fixtures.ts";
 import {
   atOnce,

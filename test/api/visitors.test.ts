@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
+import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   atOnce,

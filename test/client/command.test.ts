@@ -1333,6 +1333,11 @@ describe("a failure", () => {
     expectFailure(await new Machine("key", service.url).run("usage"), 5, message);
   });
 
+  test("of a service that lacks a feature has exit code 1, because a repetition would fail, too", async () => {
+    const service = await scripted(refusal(501, "not_available"));
+    expectFailure(await new Machine("key", service.url).run("usage"), 1, "Refused: not_available.");
+  });
+
   test("of a key with invalid characters sends no request", async () => {
     const service = await scripted(hangUp);
     expectFailure(await new Machine("sch\u00f6n\u2026", service.url).run("usage"), 3);
