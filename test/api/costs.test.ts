@@ -633,9 +633,9 @@ describe("With 100,000 files, users and events in a team", () => {
         .first<{ id: string }>();
       const userId = user?.id ?? "";
       token = await newSession(large, userId);
-      const isOwn = `id in (select id from files where team_id = ?2 order by id limit 2000)`;
-      await DB.prepare(`update files set owner_id = ?1, user_id = ?1 where team_id = ?2 and ${isOwn}`)
-        .bind(userId, large.teamId)
+      const isOwn = `id in (select id from files where team_id = ?1 order by id limit 2000)`;
+      await DB.prepare(`update files set owner_id = ?2, user_id = ?2 where team_id = ?1 and ${isOwn}`)
+        .bind(large.teamId, userId)
         .run();
     });
 
@@ -824,8 +824,6 @@ describe("With 100,000 files, users and events in a team", () => {
 
 describe("With files at the limits of all properties", () => {
   const FILES = 1100;
-  /** Of SQLite, for each request that a list counts as. On two busy cores, 100 of these rows take 2 to 4 ms. */
-  const MAX_MILLISECONDS = 20;
   let large: Team;
 
   beforeAll(async () => {
@@ -858,27 +856,30 @@ describe("With files at the limits of all properties", () => {
     expect(byResponse.rowsRead).toBeLessThanOrEqual(rows + 2 * CREDENTIAL_ROWS);
   });
 
+  /** The milliseconds of SQLite for a list, as the fastest of five, because other tests use the CPU. */
+  async function millisecondsOf(query: string): Promise<number> {
+    const before = queries.length;
+    await send("GET /docs/v1/uploads", `/docs/v1/uploads?${query}`, { token: large.token });
+    const sent = queries.slice(before).filter(({ parameters }) => parameters.length > 0);
+    const milliseconds: number[] = [];
+    for (let i = 0; i < 5; i++) {
+      const results = await DB.batch(sent.map(({ sql, parameters }) => DB.prepare(sql).bind(...parameters)));
+      milliseconds.push(results.reduce((sum, { meta }) => sum + meta.duration, 0));
+    }
+    return Math.min(...milliseconds);
+  }
+
+  // Compared with a list on the same machine. By name, SQLite reads whole rows: about twice as long for each request.
   test.each([
-    ["limit=100", 1],
     ["limit=1&page=1000", 10],
     ["sort=name&limit=1&page=1000", 10],
     [`folder=${"f".repeat(MAX_FOLDER_BYTES)}&limit=1&page=1000`, 10],
     ["sort=name&fileType=video+file", 5],
     ["sort=name&tag=unknown", 5],
   ])(
-    "GET /docs/v1/uploads?%s, which counts as %i requests, takes SQLite few milliseconds each",
+    "GET /docs/v1/uploads?%s, which counts as %i requests, takes SQLite at most eight times as long as 100 files for each",
     async (query, requests) => {
-      const before = queries.length;
-      await send("GET /docs/v1/uploads", `/docs/v1/uploads?${query}`, { token: large.token });
-      const sent = queries.slice(before).filter(({ parameters }) => parameters.length > 0);
-      const milliseconds: number[] = [];
-      // The fastest of five, because other tests use the CPU.
-      for (let i = 0; i < 5; i++) {
-        const statements = sent.map(({ sql, parameters }) => DB.prepare(sql).bind(...parameters));
-        const results = await DB.batch(statements);
-        milliseconds.push(results.reduce((sum, { meta }) => sum + meta.duration, 0));
-      }
-      expect(Math.min(...milliseconds) / requests).toBeLessThanOrEqual(MAX_MILLISECONDS);
+      expect((await millisecondsOf(query)) / requests).toBeLessThanOrEqual(8 * (await millisecondsOf("limit=100")));
     },
   );
 
