@@ -12,10 +12,10 @@ export async function tableNames(): Promise<string[]> {
 /** The teams whose rows each database has, by its number. */
 export async function teamsByDatabase(): Promise<Set<string>[]> {
   const names = (await tableNames()).filter((name) => name !== "teams" && name !== "upload_parts");
-  const sql = ["select id from teams", ...names.map((name) => `select team_id from "${name}"`)].join(" union ");
+  const selects = ["select id from teams", ...names.map((name) => `select distinct team_id as id from "${name}"`)];
   const found = ALL_DATABASES.map(async (database) => {
-    const { results } = await database.prepare(sql).all<{ id: string }>();
-    return new Set(results.map(({ id }) => id));
+    const answers = await database.batch<{ id: string }>(selects.map((sql) => database.prepare(sql)));
+    return new Set(answers.flatMap(({ results }) => results.map(({ id }) => id)));
   });
   return Promise.all(found);
 }

@@ -161,7 +161,8 @@ export async function authorizeRead<A extends Access, T>(
   ) as BoundQuery<T>;
   if (isOperator) {
     const actor = admitOperator<A>(deps, credential);
-    const [rows] = await read(deps, [query]);
+    // Without a team there is no database, and nothing to read.
+    const [rows] = namedTeam === null ? [[] as T] : await read(deps, [query]);
     return { actor, rows };
   }
   const [[row], rows] = await read(deps, [callerByToken(token), query]);
