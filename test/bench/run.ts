@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { clientComparisons } from "./client.ts";
 import { countCosts, dollarsPerMillion, monthlyBill, PRICES } from "./costs.ts";
+import { measureDatabases, OPERATIONS, plotDatabases } from "./databases.ts";
 import { measureMemory } from "./memory.ts";
 import { compare, overheadComparisons } from "./overhead.ts";
 import { type Scope, startServer } from "./server.ts";
@@ -12,7 +13,7 @@ import { measureWebhooks } from "./webhooks.ts";
 /* `npm run bench` compares the service with the bare platform: speed, memory and cost. */
 
 const { values: options } = parseArgs({ options: { quick: { type: "boolean" }, only: { type: "string" } } });
-const parts = options.only?.split(",") ?? ["memory", "overhead", "client", "cost", "webhooks"];
+const parts = options.only?.split(",") ?? ["memory", "overhead", "client", "cost", "webhooks", "databases"];
 const startedAt = Date.now();
 const scope: Scope = {
   isQuick: options.quick === true,
@@ -112,4 +113,19 @@ if (parts.includes("webhooks")) {
     ["", "seconds"],
     delays.map(({ name, seconds }) => [name, format(seconds, 1)]),
   );
+}
+
+if (parts.includes("databases")) {
+  const rows = await measureDatabases(scope);
+  const [first] = rows;
+  printTable(
+    "Databases: operations a second, and how many times those with one database",
+    ["databases", ...OPERATIONS, ...OPERATIONS.map((operation) => `${operation} ×`)],
+    rows.map(({ databases, rates }) => [
+      databases,
+      ...OPERATIONS.map((operation) => format(rates[operation])),
+      ...OPERATIONS.map((operation) => format(rates[operation] / (first?.rates[operation] ?? 1), 1)),
+    ]),
+  );
+  plotDatabases(rows);
 }

@@ -61,6 +61,11 @@ export async function startServer() {
     load,
     process: watchProcess(),
 
+    /** Prepares further databases. */
+    async migrate(names: string[]): Promise<void> {
+      for (const name of names) await worker.applyD1Migrations(name as "DB");
+    },
+
     async createTeam(mode?: Mode): Promise<Team> {
       const inMode = mode && { mode };
       const operator = { teamId: "", token: OPERATOR_TOKEN, tokenHash: "", ...inMode };

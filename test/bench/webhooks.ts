@@ -29,7 +29,7 @@ async function createWebhooks(server: Server, count: number, responseSeconds: nu
   return jobs;
 }
 
-async function control(server: Server, name: string, value: unknown): Promise<unknown> {
+export async function control(server: Server, name: string, value: unknown): Promise<unknown> {
   const { text } = await server.load.send({
     method: "POST",
     path: `/control/${name}`,

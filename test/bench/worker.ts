@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import service from "../../src/index.ts";
 import { type Effects, ProxiedBindings } from "../support/bindings.ts";
 import { addBacklog, simulate } from "./simulation.ts";
+import { spread } from "./spreading.ts";
 
 /* The service, and bare handlers that do the least work the platform allows: no token, no checks, no schema, no log. */
 
@@ -135,6 +136,7 @@ const control: Record<string, Bare> = {
     await addBacklog(env, teamId, count);
     return Response.json({});
   },
+  spread: async (request, env) => Response.json(await spread(env as never, await request.json())),
   simulate: async (request, env) => Response.json(await simulate(env, await request.json())),
 };
 
