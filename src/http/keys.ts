@@ -75,9 +75,9 @@ function render({ id, lastUsedAt, createdAt, expiresAt, ...rest }: ApiKey): z.in
 const example: z.input<typeof apiKeySchema> = {
   _id: "0193477be8a01f9c3ad5e7b2",
   id: "0193477be8a01f9c3ad5e7b2",
-  key: "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo3kQx9Z",
+  key: "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo003kQx9Z",
   name: "Web player",
-  teamId: "0193477be89f4d2e6b8a0c13",
+  teamId: "0193477be89f4d2e6b8a0000",
   uuid: "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4",
   isPublic: false,
   scopes: ["files:upload", "files:read", "files:download"],
