@@ -69,9 +69,9 @@ async function isFull(deps: Deps): Promise<boolean> {
 
 /**
  * Finishes interrupted work in one database, from a queue message that a cron trigger sends. Every step is idempotent and
- * may itself stop at any point: a row's `due_at` changes only in the statement that selects the row, so the next run finds whatever is not done.
- * The steps take turns, one batch each, until nothing is left or the budget of the run is used. A step that fails is
- * logged and does not stop the others.
+ * may itself stop at any point: a row's `due_at` changes only in the statement that selects the row, so the next run finds
+ * whatever is not done. The steps take turns, one batch each, until nothing is left or the budget of the run is used. A
+ * step that fails is logged and does not stop the others. A database above its limit is cleaned up first.
  */
 export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovered> {
   const budget = new Budget(deps, limits);
