@@ -55,11 +55,11 @@ export const keyRecord = describeRecord({
         description:
           "The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted.",
       }),
-      "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo3kQx9Z",
+      "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo003kQx9Z",
       ({ key }) => key,
     ),
     name: field(z.string(), "Web player", (key) => key.name),
-    teamId: field(id, "0193477be89f4d2e6b8a0c13", (key) => key.teamId),
+    teamId: field(id, "0193477be89f4d2e6b8a0000", (key) => key.teamId),
     uuid: field(z.uuid(), "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4", (key) => key.uuid),
     isPublic: field(
       z.boolean().meta({ description: "A public key can only upload files." }),

@@ -21,7 +21,7 @@ export async function measureDatabases({ isQuick, log }: Scope): Promise<SpreadR
       const rates: Record<string, number> = {};
       for (const operation of OPERATIONS) {
         log(`databases: ${operation} with ${databases}`);
-        const scenario: SpreadScenario = { databases, operation, milliseconds: isQuick ? 500 : 2000 };
+        const scenario: SpreadScenario = { databases, operation, milliseconds: isQuick ? 500 : 1000 };
         rates[operation] = (await server.control("spread", scenario)) as number;
       }
       rows.push({ databases, rates: rates as SpreadRow["rates"] });
@@ -32,52 +32,37 @@ export async function measureDatabases({ isQuick, log }: Scope): Promise<SpreadR
   }
 }
 
-const [WIDTH, HEIGHT, LEFT, BOTTOM] = [560, 300, 56, 40];
+const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [560, 320, 64, 84, 12, 44];
 const COLORS: Record<SpreadOperation, string> = { reads: "#2563eb", writes: "#b45309", uploads: "#15803d" };
+const [LOWEST, HIGHEST] = [50, 5000];
 
-/** Writes the growth of each rate as a plot, next to the line of an equal growth. */
+/** Writes the rates as a plot with logarithmic axes, on which an equal growth is a straight line. */
 export function plotDatabases(rows: SpreadRow[]): void {
-  const most = Math.max(...DATABASES);
-  const x = (databases: number) => Math.round(LEFT + ((WIDTH - LEFT - 90) * databases) / most);
-  const y = (times: number) => Math.round(HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - 16) * times) / most);
-  const text = (at: [number, number], words: string | number, more = "") =>
-    `<text x="${at[0]}" y="${at[1]}" ${more}>${words}</text>`;
-  const line = (points: [number, number][], more: string) =>
-    `<polyline points="${points.map(([databases, times]) => `${x(databases)},${y(times)}`).join(" ")}" fill="none" ${more}/>`;
-  const curves = OPERATIONS.map((operation, i) => {
-    const first = rows[0]?.rates[operation] ?? 1;
-    const points = rows.map(({ databases, rates }): [number, number] => [databases, rates[operation] / first]);
-    const [end = [0, 0]] = points.slice(-1);
-    const label = text(
-      [x(end[0]) + 8, y(end[1]) + 14 * i - 4],
-      `${operation} ${end[1].toFixed(1)}×`,
-      `fill="${COLORS[operation]}"`,
-    );
-    return (
-      line(points, `stroke="${COLORS[operation]}" stroke-width="2" stroke-dasharray="${["", "8 4", "2 3"][i]}"`) + label
-    );
+  const x = (databases: number) =>
+    Math.round(LEFT + ((WIDTH - LEFT - RIGHT) * Math.log2(databases)) / Math.log2(Math.max(...DATABASES)));
+  const y = (rate: number) =>
+    Math.round(HEIGHT - BOTTOM - ((HEIGHT - TOP - BOTTOM) * Math.log(rate / LOWEST)) / Math.log(HIGHEST / LOWEST));
+  const text = (left: number, top: number, words: string | number, more: string) =>
+    `<text x="${left}" y="${top}" ${more}>${words}</text>`;
+  const grid = [100, 200, 500, 1000, 2000, HIGHEST].flatMap((rate) => [
+    `<path d="M${LEFT} ${y(rate)}H${WIDTH - RIGHT}" stroke="#e4e4e7"/>`,
+    text(LEFT - 8, y(rate) + 4, rate.toLocaleString("en"), 'text-anchor="end"'),
+  ]);
+  const curves = OPERATIONS.flatMap((operation) => {
+    const points = rows.map(({ databases, rates }) => [x(databases), y(rates[operation])] as const);
+    const [right, top] = points.at(-1) ?? [0, 0];
+    return [
+      `<polyline points="${points.join(" ")}" fill="none" stroke="${COLORS[operation]}" stroke-width="2"/>`,
+      ...points.map(([left, top]) => `<circle cx="${left}" cy="${top}" r="3" fill="${COLORS[operation]}"/>`),
+      text(right + 10, top + 4, operation, `fill="${COLORS[operation]}"`),
+    ];
   });
   const svg = [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family="sans-serif" font-size="12" role="img" aria-label="Rates by the number of databases">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family="sans-serif" font-size="12" fill="#27272a" role="img" aria-label="Operations a second by the number of databases">`,
     `<rect width="${WIDTH}" height="${HEIGHT}" fill="#fff"/>`,
-    line(
-      [
-        [0, 0],
-        [most, most],
-      ],
-      'stroke="#d4d4d8"',
-    ),
-    line(
-      [
-        [0, most],
-        [0, 0],
-        [most, 0],
-      ],
-      'stroke="#71717a"',
-    ),
-    ...DATABASES.map((databases) => text([x(databases), HEIGHT - BOTTOM + 18], databases, 'text-anchor="middle"')),
-    ...DATABASES.map((times) => text([LEFT - 8, y(times) + 4], `${times}×`, 'text-anchor="end"')),
-    text([x(most / 2), HEIGHT - 6], "databases", 'text-anchor="middle"'),
+    ...grid,
+    ...DATABASES.map((databases) => text(x(databases), HEIGHT - BOTTOM + 20, databases, 'text-anchor="middle"')),
+    text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "databases", 'text-anchor="middle"'),
     ...curves,
     "</svg>",
   ];

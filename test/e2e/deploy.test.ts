@@ -53,7 +53,7 @@ describe("The configuration check", () => {
     ],
     [
       "with a misnamed database",
-      [['binding = "DB"', '$&\ndatabase_name = "stowage"\n\n[[d1_databases]]\nbinding = "DB_01"']],
+      [['binding = "DB"', '$&\ndatabase_name = "first"\n\n[[d1_databases]]\nbinding = "DB_01"']],
       "DB_01: Databases are DB, DB_1, DB_2, … up to DB_999.",
     ],
     ["without a rate limit", [[limit("LOGIN_LIMIT"), ""]], "[[ratelimits]] needs LOGIN_LIMIT."],
