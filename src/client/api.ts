@@ -349,7 +349,7 @@ export interface Schemas {
       id: string;
       version: number | null;
     };
-    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`, and with the `uploadTokenId`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
     data: Record<string, unknown>;
   };
   WebhookMessage: {
@@ -373,7 +373,7 @@ export interface Schemas {
       id: string;
       version: number | null;
     };
-    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`, and with the `uploadTokenId`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
     data: Record<string, unknown>;
   };
 }
