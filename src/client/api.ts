@@ -183,7 +183,7 @@ export interface Event {
   createdAt: string;
   actor: Actor;
   subject: Subject;
-  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`, and with the `uploadTokenId`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
 }
 export interface NewWebhook extends Webhook {
@@ -333,7 +333,7 @@ export interface WebhookMessage {
   teamId: string;
   actor: Actor;
   subject: Subject;
-  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`, and with the `uploadTokenId`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
 }
 /** The schemas of /openapi.json. */

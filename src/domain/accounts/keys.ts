@@ -163,7 +163,8 @@ export interface NewKey {
 
 /**
  * Makes a key of a team, with its token and row.
- * @throws `insufficient_scope`; `forbidden` if the key would see files that the caller doesn't see; `invalid_input` if the expiry is in the past or more than ten years away
+ * @throws `insufficient_scope`; `forbidden` if the key would see files that the caller doesn't see; `invalid_input` if the
+ *   expiry is in the past or more than ten years away
  */
 export function makeKey(
   deps: Deps,

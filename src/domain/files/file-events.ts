@@ -30,7 +30,6 @@ const DATA: Record<string, Column | SQL> = {
   durationSeconds: FACTS.durationSeconds,
   processedAt: iso(files.processedAt),
   failure: sql`json(${failure})`,
-  uploadTokenId: files.uploadTokenId,
   uploadedBy: sql`json_object('keyId', ${files.keyId}, 'userId', ${files.userId})`,
   audio: sql`json(json_remove(${files.audio}, '$.tags'))`,
 };
@@ -41,7 +40,7 @@ const METADATA = sql`json_object(${sql.join(
 
 /**
  * Creates an event of a file. A deletion has the last metadata, and no event if the file was never listed. An update has
- * the names of the changed `fields`.
+ * the names of the changed `fields`, and an upload by an upload token has the id of that.
  */
 export function fileEvent(
   deps: Deps,
@@ -52,7 +51,10 @@ export function fileEvent(
 ): NewEvent {
   const { teamId, id } = file;
   const isBefore = type === "file.deleted";
-  const data = fields ? sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))` : METADATA;
+  // A merge patch without a token adds nothing.
+  const withToken = sql`json_patch(${METADATA}, json_object('uploadTokenId', ${files.uploadTokenId}))`;
+  const withFields = sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))`;
+  const data = fields ? withFields : type === "file.uploaded" ? withToken : METADATA;
   const condition = and(isFile(file), isBefore ? isListed : sql`changes() > 0`);
   const row = { subjectVersion: sql`${files.version}`, data };
   const event = newEventFrom(deps, type, initiator, { teamId, id }, row, sql`from ${files} where ${condition}`);
