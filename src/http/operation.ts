@@ -287,7 +287,7 @@ export function mount(app: Hono<AppEnv>, api: Api): void {
   for (const [route, operation] of Object.values(api)) {
     const { method, path } = splitRoute(route);
     // Hono's parameters are whole segments.
-    const pattern = path.replace("{id}.{secret}", "{link}").replaceAll(/\{(\w+)\}/g, ":$1");
+    const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1").replace(":id.:secret", ":link{[^/]+\\.[^/]+}");
     // Hono handles HEAD as GET. If the path has no GET, reject other methods here.
     if (method === "HEAD") {
       app.get(pattern, (c) =>

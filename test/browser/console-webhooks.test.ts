@@ -139,6 +139,35 @@ describe("Webhooks", () => {
     await expect(page.getByRole("heading", { name: "No webhooks yet" })).toBeVisible();
   });
 
+  test("is not loaded while it is deleted, although the event of the deletion arrives first", async ({ openPage }) => {
+    const endpoint = await openEndpoint();
+    const { page, _id } = await openWebhook(openPage, endpoint.url);
+    await page.clock.install();
+    await page.reload();
+    await expect(menu(page)).toBeVisible();
+    const loaded: string[] = [];
+    await page.route(new RegExp(`/auth/v1/webhooks/${_id}`), async (route) => {
+      if (route.request().method() !== "DELETE") {
+        loaded.push(route.request().url());
+        return route.continue();
+      }
+      loaded.length = 0;
+      const told = page.waitForResponse(
+        async (response) =>
+          response.url().includes("/auth/v1/events") && (await response.text()).includes("webhook.deleted"),
+      );
+      const response = await route.fetch();
+      await told;
+      // Longer than the interval of loads.
+      await page.clock.runFor(5000);
+      await route.fulfill({ response });
+    });
+    await act(page, "Delete");
+    await dialog(page).getByRole("button", { name: "Delete webhook" }).click();
+    await expect(page.getByRole("heading", { name: "No webhooks yet" })).toBeVisible();
+    expect(loaded).toEqual([]);
+  });
+
   test("rotates the secret, which keeps or revokes the old one", async ({ openPage }) => {
     const endpoint = await openEndpoint();
     const { page, webhooks, _id, secret: first } = await openWebhook(openPage, endpoint.url);
