@@ -352,13 +352,14 @@ describe("files", () => {
     expect(await stowage.files.get(restarted)).toMatchObject({ size: file.size });
   });
 
-  test("a link opens a file without a token until it is revoked, and only its creation contains the URL", async () => {
+  test("a link opens a file without a token until it is revoked, and only its creation contains the URLs", async () => {
     const { stowage } = await newTeam();
     const { id } = await stowage.files.upload(new File(["text"], "a.txt"));
     const expiresAt = new Date(Date.now() + 60_000).toISOString();
-    const { url: linkUrl, ...link } = await stowage.links.create(id, { expiresAt, name: "b.txt" });
+    const { url: linkUrl, pageUrl, ...link } = await stowage.links.create(id, { expiresAt, name: "b.txt" });
     expect(link).toMatchObject({ fileId: id, name: "b.txt", expiresAt });
     expect(await (await fetch(linkUrl)).text()).toBe("text");
+    expect((await fetch(pageUrl)).status).toBe(200);
     expect(await stowage.links.list(id).toArray()).toEqual([link]);
     await stowage.links.delete(link._id);
     expect((await fetch(linkUrl)).status).toBe(404);
