@@ -45,6 +45,7 @@ CREATE TABLE `webhooks` (
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
 	`version` integer DEFAULT 0 NOT NULL,
+	`attempt_counts` text DEFAULT '[]' NOT NULL,
 	`failure_bodies` text DEFAULT '[]' NOT NULL,
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;

@@ -10,6 +10,7 @@ export type FailureCode = "bytes_missing" | "bytes_altered" | "audio_unreadable"
 export type TokenKind = "secret" | "public" | "session" | "operator";
 export type TeamStatus = "active" | "suspended" | "deleting";
 export type WebhookStatus = "enabled" | "disabled";
+export type WebhookHealth = "healthy" | "failing" | "disabled";
 export type DeliveryStatus = "pending" | "succeeded" | "failed";
 export type Disposition = "attachment" | "inline";
 export interface Schemas {
@@ -134,6 +135,21 @@ export interface Schemas {
     createdAt: string;
     updatedAt: string;
     __v: number;
+    /** `failing`: the latest 3 attempts or more have failed. */
+    health: WebhookHealth;
+    /** The first failure since the last success. Null while healthy. */
+    failingSince: string | null;
+    /** Attempts in this hour and the 23 before. A failed one is repeated later. */
+    lastDay: {
+      succeeded: number;
+      failed: number;
+      /** By hour, oldest first, without the hours that had none. */
+      hours: Array<{
+        succeeded: number;
+        failed: number;
+        startsAt: string;
+      }>;
+    };
     /** Signs every message (Standard Webhooks 1.0). Shown only once. */
     secret: string;
   };
@@ -150,6 +166,21 @@ export interface Schemas {
     createdAt: string;
     updatedAt: string;
     __v: number;
+    /** `failing`: the latest 3 attempts or more have failed. */
+    health: WebhookHealth;
+    /** The first failure since the last success. Null while healthy. */
+    failingSince: string | null;
+    /** Attempts in this hour and the 23 before. A failed one is repeated later. */
+    lastDay: {
+      succeeded: number;
+      failed: number;
+      /** By hour, oldest first, without the hours that had none. */
+      hours: Array<{
+        succeeded: number;
+        failed: number;
+        startsAt: string;
+      }>;
+    };
   };
   Attempt: {
     at: string;
@@ -725,8 +756,8 @@ export interface Api {
   "POST /auth/v1/webhooks/{id}/replay": {
     query: undefined;
     body: {
-      /** An event's id. */
-      after: string;
+      /** The ID of an event, or an instant: what happened later is sent. */
+      after: string | string | Date;
       /** Only deliveries that failed. */
       failedOnly?: boolean | undefined;
     };

@@ -22,6 +22,7 @@ export type {
   SubjectKind,
   TeamStatus,
   TokenKind,
+  WebhookHealth,
   WebhookStatus,
 } from "./api.ts";
 export type { Call, CallOptions, FetchFunction, List, Page, StowageOptions, VersionOptions } from "./connection.ts";

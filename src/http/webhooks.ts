@@ -1,7 +1,9 @@
 import * as z from "zod";
+import type { Deps } from "../deps.ts";
 import type { WebhookRow } from "../domain/events/deliveries.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { sendTestEvent } from "../domain/events/posting.ts";
+import { attemptsOfDay, FAILING_ATTEMPTS, healthOf } from "../domain/events/retries.ts";
 import {
   createWebhook,
   deleteWebhook,
@@ -21,6 +23,8 @@ import { atLeastOneField, id, iso, text, timestamp } from "./validation.ts";
 
 const type = z.enum(EVENT_TYPES);
 
+const attemptCounts = z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() });
+
 const webhookSchema = z
   .strictObject({
     _id: id,
@@ -36,13 +40,38 @@ const webhookSchema = z
     createdAt: timestamp,
     updatedAt: timestamp,
     __v: z.int().nonnegative(),
+    health: z.enum(["healthy", "failing", "disabled"]).meta({
+      description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
+    }),
+    failingSince: timestamp.nullable().meta({
+      description: "The first failure since the last success. Null while healthy.",
+    }),
+    lastDay: attemptCounts
+      .extend({
+        hours: z
+          .array(attemptCounts.extend({ startsAt: timestamp }))
+          .meta({ description: "By hour, oldest first, without the hours that had none." }),
+      })
+      .meta({ description: "Attempts in this hour and the 23 before. A failed one is repeated later." }),
   })
   .meta({ id: "Webhook" });
 
-function render(webhook: WebhookRow): z.input<typeof webhookSchema> {
+function render({ system }: Deps, webhook: WebhookRow): z.input<typeof webhookSchema> {
   const { id: _id, teamId, url, types, description, status, disabledReason, version: __v } = webhook;
   const times = { createdAt: iso(webhook.createdAt), updatedAt: iso(webhook.updatedAt) };
-  return { _id, teamId, url, types: types && JSON.parse(types), description, status, disabledReason, ...times, __v };
+  const { health, failingSince } = healthOf(webhook);
+  const hours = attemptsOfDay(webhook, system.now()).map(([startsAt, succeeded, failed]) => ({
+    startsAt: iso(startsAt),
+    succeeded,
+    failed,
+  }));
+  const total = (name: "succeeded" | "failed") => hours.reduce((sum, hour) => sum + hour[name], 0);
+  return {
+    ...{ _id, teamId, url, types: types && JSON.parse(types), description, status, disabledReason, ...times, __v },
+    health,
+    failingSince: failingSince === null ? null : iso(failingSince),
+    lastDay: { succeeded: total("succeeded"), failed: total("failed"), hours },
+  };
 }
 
 const example: z.input<typeof webhookSchema> = {
@@ -56,6 +85,9 @@ const example: z.input<typeof webhookSchema> = {
   createdAt: "2026-11-20T09:40:00.000Z",
   updatedAt: "2026-11-20T09:40:00.000Z",
   __v: 0,
+  health: "healthy",
+  failingSince: null,
+  lastDay: { succeeded: 12, failed: 0, hours: [{ startsAt: "2026-11-20T09:00:00.000Z", succeeded: 12, failed: 0 }] },
 };
 
 /** A message, as OpenAPI describes webhooks: the service is the client. */
@@ -136,7 +168,7 @@ export const create = writeOperation(
   },
   async ({ deps, actor, body }) => {
     const { webhook, secret } = await createWebhook(deps, actor, body);
-    return { ...render(webhook), secret };
+    return { ...render(deps, webhook), secret };
   },
 );
 
@@ -153,7 +185,7 @@ export const list = readOperation(
       example: [example],
     },
   },
-  async ({ deps, credential }) => (await listWebhooks(deps, credential)).map(render),
+  async ({ deps, credential }) => (await listWebhooks(deps, credential)).map((webhook) => render(deps, webhook)),
 );
 
 export const get = readOperation(
@@ -163,7 +195,7 @@ export const get = readOperation(
     summary: "Get webhook details",
     success: { description: "The webhook.", message: "Webhook found.", schema: webhookSchema, example },
   },
-  async ({ deps, credential, id }) => render(await fetchWebhook(deps, credential, id)),
+  async ({ deps, credential, id }) => render(deps, await fetchWebhook(deps, credential, id)),
 );
 
 export const update = writeOperation(
@@ -179,10 +211,10 @@ export const update = writeOperation(
       description: "The webhook.",
       message: "Webhook updated.",
       schema: webhookSchema,
-      example: { ...example, status: "disabled", disabledReason: "requested", __v: 1 },
+      example: { ...example, status: "disabled", disabledReason: "requested", __v: 1, health: "disabled" },
     },
   },
-  async ({ deps, actor, id, body }) => render(await updateWebhook(deps, actor, id, body)),
+  async ({ deps, actor, id, body }) => render(deps, await updateWebhook(deps, actor, id, body)),
 );
 
 export const remove = writeOperation(
@@ -219,7 +251,7 @@ export const rotate = writeOperation(
   },
   async ({ deps, actor, id, body }) => {
     const { webhook, secret } = await rotateSecret(deps, actor, id, body);
-    return { ...render(webhook), secret };
+    return { ...render(deps, webhook), secret };
   },
 );
 

@@ -60,6 +60,9 @@ export const isEventId = (text: string): boolean => /^[0-9a-f]{24}$/.test(text);
 /** Greater than the number of any event. */
 export const ABOVE_ALL = Number.MAX_SAFE_INTEGER;
 
+/** The greatest number that an event of this millisecond has, unless its team had more than a thousand in it. */
+export const lastSeqOf = (instant: number): number => Math.floor(instant) * 1000 + 999;
+
 export const seqOf = (id: string): number => Number.parseInt(id.slice(0, SEQ_DIGITS), 16);
 
 export function renderEvent({
