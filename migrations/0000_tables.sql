@@ -65,6 +65,7 @@ CREATE TABLE `api_keys` (
 	`user_id` text,
 	`last_used_at` integer,
 	`limits` text,
+	`own_files_only` integer DEFAULT false NOT NULL,
 	`upload_count` integer DEFAULT 0 NOT NULL,
 	`lifetime` integer NOT NULL,
 	`created_at` integer NOT NULL,
@@ -95,6 +96,7 @@ CREATE TABLE `files` (
 	`file_type` text,
 	`size_bytes` integer,
 	`processed_at` integer,
+	`owner_id` text,
 	`reserved_bytes` integer NOT NULL,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
@@ -114,7 +116,9 @@ CREATE TABLE `files` (
 	`sha256` text,
 	`etag` text,
 	`stated_sha256` text,
-	`public_key_id` text,
+	`key_id` text NOT NULL,
+	`user_id` text,
+	`is_public` integer DEFAULT false NOT NULL,
 	`idempotency_key` text,
 	`failure_message` text,
 	`allowed_types` text,
@@ -132,6 +136,9 @@ CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE siz
 CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
+CREATE INDEX `files_owner` ON `files` (`team_id`,`owner_id`,`id`,`size_bytes`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_owner_name` ON `files` (`team_id`,`owner_id`,`name_key`,`id`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`owner_id`,`folder_key`,`id`) WHERE size_bytes is not null and owner_id is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE TABLE `links` (
@@ -232,18 +239,18 @@ CREATE TRIGGER files_counted AFTER INSERT ON files BEGIN
 	UPDATE teams SET
 		files = files + 1,
 		bytes = bytes + new.reserved_bytes,
-		public_bytes = public_bytes + iif(new.public_key_id IS NOT NULL AND new.size_bytes IS NULL, new.reserved_bytes, 0)
+		public_bytes = public_bytes + iif(new.is_public AND new.size_bytes IS NULL, new.reserved_bytes, 0)
 	WHERE id = new.team_id;
 END;
 --> statement-breakpoint
 CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes, size_bytes ON files
 WHEN old.reserved_bytes <> new.reserved_bytes
-	OR old.public_key_id IS NOT NULL AND (old.size_bytes IS NULL) <> (new.size_bytes IS NULL) BEGIN
+	OR old.is_public AND (old.size_bytes IS NULL) <> (new.size_bytes IS NULL) BEGIN
 	UPDATE teams SET
 		bytes = bytes - old.reserved_bytes + new.reserved_bytes,
 		public_bytes = public_bytes
-			- iif(old.public_key_id IS NOT NULL AND old.size_bytes IS NULL, old.reserved_bytes, 0)
-			+ iif(new.public_key_id IS NOT NULL AND new.size_bytes IS NULL, new.reserved_bytes, 0)
+			- iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
+			+ iif(new.is_public AND new.size_bytes IS NULL, new.reserved_bytes, 0)
 	WHERE id = new.team_id;
 END;
 --> statement-breakpoint
@@ -251,7 +258,7 @@ CREATE TRIGGER files_uncounted AFTER DELETE ON files BEGIN
 	UPDATE teams SET
 		files = files - 1,
 		bytes = bytes - old.reserved_bytes,
-		public_bytes = public_bytes - iif(old.public_key_id IS NOT NULL AND old.size_bytes IS NULL, old.reserved_bytes, 0)
+		public_bytes = public_bytes - iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
 	WHERE id = old.team_id;
 END;
 --> statement-breakpoint
@@ -285,13 +292,13 @@ CREATE TRIGGER links_uncounted AFTER DELETE ON links BEGIN
 END;
 --> statement-breakpoint
 -- upload_count: an upload that does not complete is given back once, when its row is deleted, after its bytes.
-CREATE TRIGGER files_counted_by_key AFTER INSERT ON files WHEN new.public_key_id IS NOT NULL BEGIN
-	UPDATE api_keys SET upload_count = upload_count + 1 WHERE id = new.public_key_id AND limits IS NOT NULL;
+CREATE TRIGGER files_counted_by_key AFTER INSERT ON files WHEN new.is_public BEGIN
+	UPDATE api_keys SET upload_count = upload_count + 1 WHERE id = new.key_id AND limits IS NOT NULL;
 END;
 --> statement-breakpoint
 CREATE TRIGGER files_given_back_to_key AFTER DELETE ON files
-WHEN old.public_key_id IS NOT NULL AND old.size_bytes IS NULL BEGIN
-	UPDATE api_keys SET upload_count = upload_count - 1 WHERE id = old.public_key_id AND limits IS NOT NULL;
+WHEN old.is_public AND old.size_bytes IS NULL BEGIN
+	UPDATE api_keys SET upload_count = upload_count - 1 WHERE id = old.key_id AND limits IS NOT NULL;
 END;
 --> statement-breakpoint
 -- A hidden file has no links. The row itself is deleted only later.

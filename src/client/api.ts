@@ -1,6 +1,6 @@
 // Written by `npm run types:client` from the schemas that make /openapi.json.
 export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
-export type Role = "admin" | "member" | "viewer";
+export type Role = "admin" | "member" | "contributor" | "viewer";
 export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
 export type ActorKind = "secret" | "public" | "session" | "operator" | "user" | "system";
 export type SubjectKind = "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook";
@@ -36,6 +36,8 @@ export interface Schemas {
     /** A public key can only upload files. */
     isPublic: boolean;
     scopes: Array<Scope>;
+    /** Sees only its own files. */
+    ownFilesOnly: boolean;
     /** The limits of a public key. Null if it has none. */
     limits: Schemas["KeyLimits"] | null;
     /** The key or session that created it. Null if the operator did. */
@@ -95,6 +97,8 @@ export interface Schemas {
     role: Role | null;
     /** Null for the operator. */
     scopes: Array<Scope> | null;
+    /** Sees only its own files. Null for the operator. */
+    ownFilesOnly: boolean | null;
     expiresAt: string | null;
   };
   CreatedUser: {
@@ -226,6 +230,11 @@ export interface Schemas {
     /** Your own ID of the file. */
     reference: string | null;
     tags: Array<string>;
+    /** The key or session that began the upload, and its user. Never changes. */
+    uploadedBy: {
+      keyId: string;
+      userId: string | null;
+    };
     /** From the tags of the audio, up to 200 characters. */
     title: string | null;
     /** From the tags of the audio, up to 200 characters. */
@@ -270,6 +279,11 @@ export interface Schemas {
     /** Your own ID of the file. */
     reference: string | null;
     tags: Array<string>;
+    /** The key or session that began the upload, and its user. Never changes. */
+    uploadedBy: {
+      keyId: string;
+      userId: string | null;
+    };
     /** From the tags of the audio, up to 200 characters. */
     title: string | null;
     /** From the tags of the audio, up to 200 characters. */
@@ -447,6 +461,8 @@ export interface Api {
       isPublic?: boolean | undefined;
       /** Default: your own. You can only grant scopes that you have. A public key has `files:upload`. */
       scopes?: Array<Scope> | undefined;
+      /** Limits the key to the files that its user uploaded, or the key itself if no user created it. Such a key can have `files:*`, `keys:read` and `keys:write` only. Default: as your own token. */
+      ownFilesOnly?: boolean | undefined;
       /** For a public key: how many files, of what size and types, it may upload. An upload that fails or is canceled does not count. A stored file does, even if processing finds a type that is not allowed: it ends `failed` with `type_not_allowed`, and only the team can download or delete it. */
       limits?: Schemas["KeyLimits"] | undefined;
       /** Default 365 days from now, at most 3650. */
@@ -797,6 +813,8 @@ export interface Api {
       under?: string | undefined;
       tag?: string | undefined;
       reference?: string | undefined;
+      /** The ID of a user, for the files that the user uploaded. */
+      uploadedBy?: string | undefined;
       /** A part of the name, in any case. */
       search?: string | undefined;
       sort?: "-createdAt" | "name" | undefined;

@@ -88,7 +88,7 @@ export const AFTER_ALL_NAMES = "\u{10ffff}".repeat(100);
 export const SCANNED_ROWS = 499;
 
 /** True for the row of a scan that is returned as the last examined one, not as a match. */
-type MayBeEnd = { isEnd?: 0 | 1 };
+export type MayBeEnd = { isEnd?: 0 | 1 };
 
 /**
  * For filters that no index serves: examines the next `maxRows` rows of a query and returns a page of the matches

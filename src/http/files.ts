@@ -19,7 +19,7 @@ import { reprocessFile } from "../domain/files/processing.ts";
 import { updateFile } from "../domain/files/properties.ts";
 import { fetchWaveform, setWaveform as storeWaveform } from "../domain/files/waveforms.ts";
 import { fetchUsage } from "../domain/uploads/quota.ts";
-import { countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
+import { chargeOwnUsage, chargeRequests, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
 import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
@@ -88,6 +88,13 @@ export const fileRecord = describeRecord({
     ),
     reference: field(nullable(z.string(), "Your own ID of the file."), "episode-12", (file) => file.reference),
     tags: field(z.array(z.string()), ["interview"], (file) => file.tags),
+    uploadedBy: field(
+      z
+        .strictObject({ keyId: id, userId: id.nullable() })
+        .meta({ description: "The key or session that began the upload, and its user. Never changes." }),
+      { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
+      ({ keyId, userId }) => ({ keyId, userId }),
+    ),
     title: field(nullable(z.string(), FROM_TAGS), "Interview", (file) => file.title),
     artist: field(nullable(z.string(), FROM_TAGS), null, (file) => file.artist),
   },
@@ -284,7 +291,7 @@ export const usage = readOperation(
     tag: "Files",
     summary: "Get the team's usage",
     description:
-      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. The oldest events above `maxEvents` are deleted within minutes.",
+      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. The oldest events above `maxEvents` are deleted within minutes. A caller that sees only its own files gets what these take, without uploads in progress and events; each 100 of them count as a request.",
     success: {
       description: "The usage.",
       message: "Usage of the team.",
@@ -306,7 +313,11 @@ export const usage = readOperation(
       },
     },
   },
-  ({ deps, credential }) => fetchUsage(deps, credential),
+  async ({ c, deps, credential }) => {
+    const usage = await fetchUsage(deps, credential);
+    await chargeOwnUsage(c, credential, usage.files);
+    return usage;
+  },
 );
 
 /* Lists */
@@ -332,6 +343,9 @@ export const list = listOperation(
       under: folder.optional().meta({ description: "Files in this folder and the folders below it." }),
       tag: tag.optional(),
       reference: reference.optional(),
+      uploadedBy: id.optional().meta({
+        description: "The ID of a user, for the files that the user uploaded.",
+      }),
       search: nameFilter(MAX_NAME_FILTER).optional().meta({ description: "A part of the name, in any case." }),
       sort: z.enum(FILE_ORDERS).optional(),
     }),
@@ -344,7 +358,13 @@ export const list = listOperation(
       if (!c.var.actor) await authorize(deps, credential);
       await countSearch(c, credential);
     }
-    return listFiles(deps, credential, query, pageRequest(query));
+    const page = await listFiles(deps, credential, query, pageRequest(query));
+    const ownerId = c.var.actor && "ownerId" in c.var.actor ? c.var.actor.ownerId : null;
+    // Which index serves the list depends on the caller.
+    if (ownerId !== null && !examinesFiles(query) && examinesFiles({ ...query, uploadedBy: ownerId })) {
+      await chargeRequests(c, credential, EXAMINING_REQUESTS - 1);
+    }
+    return page;
   },
   fileRecord.render,
 );

@@ -1,5 +1,13 @@
 import { type Access, type Actor, admitsOperator, scopeOf } from "../domain/access/authorization.ts";
-import { PUBLIC_SCOPES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../domain/access/scopes.ts";
+import {
+  PUBLIC_SCOPES,
+  ROLE_NAMES,
+  ROLES,
+  type Role,
+  SCOPE_NAMES,
+  SCOPES,
+  type Scope,
+} from "../domain/access/scopes.ts";
 import { REPROCESSED_FILES_PER_CALL } from "../domain/files/batches.ts";
 import { MAX_NUMBERED_ROWS } from "../domain/paging.ts";
 import { IDEMPOTENCY_MILLISECONDS } from "../domain/uploads/upload.ts";
@@ -96,6 +104,7 @@ interface Named {
 }
 
 const isPublicScope = (scope: Scope) => (SCOPES[scope] & PUBLIC_SCOPES) !== 0;
+const LIMITED_ROLES = ROLE_NAMES.filter((role) => role !== "admin");
 const hasScope = (role: Role, scope: Scope) => (ROLES[role] as readonly Scope[]).includes(scope);
 
 /** A table of the scopes, with the tokens that have each, and the operations that need it. */
@@ -103,12 +112,12 @@ function scopeTable(operations: readonly Named[]): string {
   const rows = SCOPE_NAMES.map((scope) => {
     const needing = operations.filter(({ access }) => access !== "public" && scopeOf(access) === scope);
     const names = needing.map(({ operationId, access }) => `${operationId}${isForOperator(access) ? "†" : ""}`);
-    const marks = [hasScope("member", scope), hasScope("viewer", scope), isPublicScope(scope)];
+    const marks = [...LIMITED_ROLES.map((role) => hasScope(role, scope)), isPublicScope(scope)];
     return [`\`${scope}\``, ...marks.map((has) => (has ? "yes" : "no")), names.join(", ")];
   });
-  const header = ["Scope", "Role `member`", "Role `viewer`", "Public key", "Operations"];
+  const header = ["Scope", ...LIMITED_ROLES.map((role) => `Role \`${role}\``), "Public key", "Operations"];
   const lines = [header, header.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`);
-  return `The role \`admin\` has all scopes.\n\n${lines.join("\n")}`;
+  return `The role \`admin\` has all scopes. A \`contributor\` sees, changes and shares only files that the user has uploaded: any other file gets 404.\n\n${lines.join("\n")}`;
 }
 
 const isForOperator = (access: Access | "public") => access !== "public" && admitsOperator(access);

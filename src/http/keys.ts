@@ -56,6 +56,7 @@ const apiKeySchema = z
     uuid: z.uuid(),
     isPublic: z.boolean().meta({ description: "A public key can only upload files." }),
     scopes: z.array(z.enum(SCOPE_NAMES)),
+    ownFilesOnly: z.boolean().meta({ description: "Sees only its own files." }),
     limits: limitsSchema.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
     createdBy: z
       .strictObject({ keyId: id, userId: id.nullable() })
@@ -81,6 +82,7 @@ const example: z.input<typeof apiKeySchema> = {
   uuid: "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4",
   isPublic: false,
   scopes: ["files:upload", "files:read", "files:download"],
+  ownFilesOnly: false,
   limits: null,
   createdBy: { keyId: "0193477be8a01f9c3ad5e700", userId: null },
   lastUsedAt: null,
@@ -102,6 +104,10 @@ export const create = writeOperation(
       isPublic: z.boolean().default(false),
       scopes: scopes.optional().meta({
         description: "Default: your own. You can only grant scopes that you have. A public key has `files:upload`.",
+      }),
+      ownFilesOnly: z.boolean().optional().meta({
+        description:
+          "Limits the key to the files that its user uploaded, or the key itself if no user created it. Such a key can have `files:*`, `keys:read` and `keys:write` only. Default: as your own token.",
       }),
       limits: limitsSchema.optional().meta({
         description:

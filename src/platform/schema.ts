@@ -33,6 +33,8 @@ export const apiKeys = sqliteTable(
     lastUsedAt: integer("last_used_at"),
     /** JSON: the limits of a public key. Null if there are none. */
     limits: text(),
+    /** Sees only its own files, see domain/access/own-files.ts. A user's session also does if the user's role says so. */
+    ownFilesOnly: integer("own_files_only", { mode: "boolean" }).notNull().default(false),
     /** Files that count against `maxFiles` of its limits. Only triggers write it, and only if there are limits. */
     uploadCount: integer("upload_count").notNull().default(0),
     /** The milliseconds that it was created for. `expires_at` may be shortened later. */
@@ -69,7 +71,7 @@ export const users = sqliteTable(
     emailKey: text("email_key").notNull(),
     /** A PHC string. */
     password: text().notNull(),
-    role: text({ enum: ["admin", "member", "viewer"] }).notNull(),
+    role: text({ enum: ["admin", "member", "contributor", "viewer"] }).notNull(),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     version: integer().notNull().default(0),
@@ -98,12 +100,15 @@ export const isFailed = sql`status = 'failed'`;
 export const isNotAudio = sql`file_type <> 'audio file'`;
 export const isInFolder = sql`size_bytes is not null and folder <> ''`;
 export const hasReference = sql`size_bytes is not null and reference is not null`;
+/** Has an owner, see domain/access/own-files.ts. */
+export const isOwned = sql`size_bytes is not null and owner_id is not null and name_key <> ''`;
+export const isOwnedInFolder = sql`size_bytes is not null and owner_id is not null and folder <> ''`;
 
 /**
  * SQLite keeps the beginning of a row in its page, and the rest of a long row in other pages. What lists filter by comes
  * first, and long texts come last, so skipping a row reads one page.
  */
-export const files = sqliteTable(
+const filesTable = sqliteTable(
   "files",
   {
     id: text().notNull(),
@@ -114,6 +119,8 @@ export const files = sqliteTable(
     sizeBytes: integer("size_bytes"),
     /** Null until processed. */
     processedAt: integer("processed_at"),
+    /** The user who uploaded it, or the key if that has no user and sees only its own files. Null for other keys. Never changes. */
+    ownerId: text("owner_id"),
     /** The bytes that count against the team's quota: an upper bound during the upload, then the size. */
     reservedBytes: integer("reserved_bytes").notNull(),
     createdAt: integer("created_at").notNull(),
@@ -146,8 +153,11 @@ export const files = sqliteTable(
     etag: text(),
     /** The SHA-256 that the client of a resumable upload stated, hex. Processing compares it with the stored bytes. */
     statedSha256: text("stated_sha256"),
-    /** The public key that uploaded it. Null for every other token. */
-    publicKeyId: text("public_key_id"),
+    /** The key or session that began the upload, and its user. */
+    keyId: text("key_id").notNull(),
+    userId: text("user_id"),
+    /** A public key began the upload. */
+    isPublic: integer("is_public", { mode: "boolean" }).notNull().default(false),
     idempotencyKey: text("idempotency_key"),
     failureMessage: text("failure_message"),
     /** JSON: the file types that this key may upload. Null for all. */
@@ -172,10 +182,22 @@ export const files = sqliteTable(
     index("files_unprocessed").on(t.teamId, t.id).where(isUnprocessed),
     index("files_failed").on(t.teamId, t.id).where(isFailed),
     index("files_type").on(t.teamId, t.fileType, t.id).where(isNotAudio),
+    // Each of these costs a row only for a file that has an owner.
+    index("files_owner").on(t.teamId, t.ownerId, t.id, t.sizeBytes).where(isOwned),
+    index("files_owner_name").on(t.teamId, t.ownerId, t.nameKey, t.id).where(isOwned),
+    index("files_owner_folder").on(t.teamId, t.ownerId, t.folderKey, t.id).where(isOwnedInFolder),
     index("files_due").on(t.dueAt).where(sql`due_at is not null`),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
 );
+
+/**
+ * The files. Their type lacks `teamId`, because a caller may not see all files of its team: a query for a caller takes its
+ * condition from domain/access/own-files.ts.
+ */
+export const files: Omit<typeof filesTable, "teamId"> = filesTable;
+/** For own-files.ts, joins, and jobs. */
+export const teamOfFile = filesTable.teamId;
 
 /** The files of each tag. Only triggers write it. A hidden file has no row. */
 export const fileTags = sqliteTable(

@@ -51,6 +51,7 @@ const CREDENTIALS = {
   "a public key": "public",
   "the operator token": "operator",
   "another team's key": "stranger",
+  "a key of the team for its own files": "limited",
   "the team's own key": "owner",
 } as const;
 type Credential = keyof typeof CREDENTIALS;
@@ -73,6 +74,9 @@ function acceptedCallers(route: string): readonly string[] | "anyone" {
   return ["stranger", "owner"];
 }
 
+/** A key that sees only its own files has scopes of files and keys. The records of the team are not its own. */
+const isForAllFiles = (route: string) => /\/(users|events|webhooks|deliveries)/.test(route);
+
 /** The expected response. The service checks the token first, then the permission, then whether the id is the caller's. */
 function expected(route: string, credential: Credential, id: IdKind): [status: number, code?: string] {
   const caller = CREDENTIALS[credential];
@@ -80,12 +84,15 @@ function expected(route: string, credential: Credential, id: IdKind): [status: n
   if (accepted === "anyone") return [401, "login_failed"]; // the example's user does not exist
   if (caller === "missing") return [401, "token_missing"];
   if (caller === "invalid") return [401, "token_invalid"];
-  if (route === "POST /auth/v1/sessions" && !accepted.includes(caller)) return [403, "forbidden"];
-  if (!accepted.includes(caller))
+  if (route === "POST /auth/v1/sessions" && !["limited", ...accepted].includes(caller)) return [403, "forbidden"];
+  if (caller === "limited" && isForAllFiles(route)) return [403, "insufficient_scope"];
+  if (!accepted.includes(caller === "limited" ? "owner" : caller))
     return [403, caller === "public" && accepted.length > 1 ? "insufficient_scope" : "forbidden"];
   // The record of a team is another team.
   if (route.includes("/teams") && id !== "no id" && caller !== "operator") return [404, "not_found"];
-  const sees = { owner: ["own id"], operator: ["own id", "another team's id"], stranger: [], public: [] }[caller];
+  const sees = { owner: ["own id"], operator: ["own id", "another team's id"], stranger: [], limited: [], public: [] }[
+    caller
+  ];
   return id === "no id" || (sees as string[]).includes(id) ? [200] : [404, "not_found"];
 }
 
@@ -151,6 +158,7 @@ beforeAll(async () => {
     "a public key": page.key,
     "the operator token": OPERATOR,
     "another team's key": theirs.token,
+    "a key of the team for its own files": (await newKey(mine, { ownFilesOnly: true })).key,
     "the team's own key": mine.token,
   };
 });
@@ -211,6 +219,11 @@ describe.each(routes)("$name", (route) => {
           const isReadable = !["no token", "a malformed token"].includes(credential);
           if (acceptedCallers(name) !== "anyone" && !isReadable)
             expect(effects.trips, `${where} queried D1`).toBe(trips);
+          if (CREDENTIALS[credential] === "limited") {
+            for (const noun of ["uploads", "links", "apikeys", "sessions"] as const) {
+              expect(answer.text, where).not.toContain(own[noun]);
+            }
+          }
           // No response reveals anything about another team.
           if (credential === "another team's key") expect(answer.text, where).not.toContain(mine.teamId);
           if (status === 200 && method === "DELETE") {
@@ -251,6 +264,20 @@ describe("A request that counts as several", () => {
     spent = { ...NOTHING_SPENT };
     expect((await send(mine.token)).status).toBe(200);
     expect(spent).toEqual({ ...NOTHING_SPENT, ...counted });
+  });
+});
+
+describe("A list of a caller with its own files", () => {
+  test.each([
+    ["?tag=a", 5],
+    ["?reference=a", 5],
+    ["?folder=a", 1],
+    ["", 1],
+  ])("%s counts as what its index does not serve", async (query, requests) => {
+    const token = tokens["a key of the team for its own files"];
+    spent = { ...NOTHING_SPENT };
+    expect((await worker.call("GET", `/docs/v1/uploads${query}`, { token })).status).toBe(200);
+    expect(spent).toEqual({ ...NOTHING_SPENT, requests });
   });
 });
 
@@ -295,13 +322,17 @@ describe.each(uploadRoutes)("$name", (route) => {
       }[caller as string];
       for (const kind of isCreation ? (["no URL"] as const) : URLS.toReversed()) {
         const where = `${route.name} with ${credential} and ${kind}`;
-        const isOwn = kind === "the upload URL" && caller !== "stranger";
+        const isOwn = kind === "the upload URL" && caller !== "stranger" && caller !== "limited";
         const success = isCreation ? 201 : isRead ? 200 : 204;
         const [status, code] = rejection ?? (isCreation || isOwn ? [success] : [404, "not_found"]);
         const before = written();
         const answer = await send(route.path.replace("{upload}", urls[kind]), token);
         expect([answer.status, isRead ? code : answer.code], where).toEqual([status, code]);
         if (status !== success) expect(written(), where).toEqual(before);
+      }
+      // A team can have 100 unfinished uploads.
+      for (const url of [upload, another]) {
+        await mine.call("DELETE", `/docs/v1/uploads/resumable/${url}`, { headers: TUS });
       }
     },
   );
@@ -342,6 +373,7 @@ const CALLERS: Record<string, readonly string[]> = {
   "a key without scopes": [],
   "a session of an admin": ALL,
   "a session of a member": [...ALL.filter((scope) => scope.startsWith("files:")), "events:read"],
+  "a session of a contributor": ALL.filter((scope) => scope.startsWith("files:")),
   "a session of a viewer": ["files:read", "files:download", "events:read"],
   "a session of a deleted user": [],
   "a session of a key with users:read": ["users:read"],
@@ -372,7 +404,7 @@ describe("Scopes", () => {
     };
     const maskOf = (scopes: readonly string[]) => scopes.reduce((mask, scope) => mask | (1 << ALL.indexOf(scope)), 0);
     for (const [caller, scopes] of Object.entries(CALLERS)) {
-      const role = /session of an? (admin|member|viewer)/.exec(caller)?.[1];
+      const role = /session of an? (admin|member|contributor|viewer)/.exec(caller)?.[1];
       const isOfUser = role !== undefined || caller.includes("deleted");
       const kind = caller.includes("session") ? "session" : caller.includes("public") ? "public" : "secret";
       await newRow(caller, kind, isOfUser ? null : maskOf(scopes), role);

@@ -356,7 +356,7 @@ describe("The rows written", () => {
       expect(inTotal.rowsWritten).toBe(2);
       expect(inTotal.rowsRead, isNew ? "new" : "replacement").toBeLessThanOrEqual(CREDENTIAL_ROWS + 3);
     }
-    expect((await send(reading, path, { token })).inTotal.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 1);
+    expect((await send(reading, path, { token })).inTotal.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 2);
     const [withOne, without] = [
       (await send(deletion, `/docs/v1/uploads/${id}`, { token })).inTotal,
       (await send(deletion, `/docs/v1/uploads/${bare}`, { token })).inTotal,
@@ -496,11 +496,11 @@ describe("With 100,000 files, users and events in a team", () => {
   /** Half of the files are in 25 folders. */
   const insertFiles = (team: Team, rows: number) =>
     env.DB.prepare(
-      `insert into files (id, team_id, original_name, name_key, status, file_type, folder, reference, tags,
+      `insert into files (id, team_id, key_id, original_name, name_key, status, file_type, folder, reference, tags,
          reserved_bytes, size_bytes, processed_at, created_at, updated_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1),
          named as (select i, case i % 50 when 7 then 'take.mp3' else printf('%02d-%06d.mp3', i % 50, i) end as name from n)
-       select printf('%012x%012x', ${FIRST_MILLISECOND} + i, i), ?2, name, name, ${status}, ${type},
+       select printf('%012x%012x', ${FIRST_MILLISECOND} + i, i), ?2, ?2, name, name, ${status}, ${type},
          iif(i % 2, '', printf('shows/%02d', i % 50)), iif(i % 100 = 1, 'r', null), iif(i % 10, '[]', '["t"]'),
          1, 1, ${processedAt}, 1, 1 from named`,
     ).bind(rows, team.teamId);
@@ -564,6 +564,53 @@ describe("With 100,000 files, users and events in a team", () => {
       expect(rowsRead).toBeLessThanOrEqual(PAGE_ROWS + CREDENTIAL_ROWS);
     }
     expect(numbered.rowsRead).toBeLessThanOrEqual((number - 1) * 20 + PAGE_ROWS + CREDENTIAL_ROWS + AUTHORIZATION_ROWS);
+  });
+
+  describe("of whom one user uploaded 2,000", () => {
+    let token: string;
+    beforeAll(async () => {
+      const aUser = "id in (select id from users where team_id = ? limit 1)";
+      const user = await env.DB.prepare(`update users set role = 'contributor' where ${aUser} returning id`)
+        .bind(large.teamId)
+        .first<{ id: string }>();
+      const userId = user?.id ?? "";
+      token = await newSession(large, userId);
+      const isOwn = `id in (select id from files where team_id = ?2 order by id limit 2000)`;
+      await env.DB.prepare(`update files set owner_id = ?1, user_id = ?1 where team_id = ?2 and ${isOwn}`)
+        .bind(userId, large.teamId)
+        .run();
+    });
+
+    test.each([
+      ["", 20, 50],
+      ["&sort=name", 20, 50],
+      ["&name=01", 20, 50],
+      ["&folder=shows/10", 20, 50],
+      ["&tag=t", 20, 1000],
+      ["&search=nothing", 0, 5000],
+    ])(
+      "GET /docs/v1/uploads?limit=20%s lists %i of the user's files and reads at most %i rows",
+      async (query, count, rows) => {
+        const { response, inTotal } = await send("GET /docs/v1/uploads", `/docs/v1/uploads?limit=20${query}`, {
+          token,
+        });
+        const { data } = (await response.json()) as { data: unknown[] };
+        expect(data).toHaveLength(count);
+        // Its index depends on the caller, so the list follows the authorization.
+        expect(inTotal.trips).toBe(AUTHORIZED_FIRST + (query.includes("search") ? 1 : 0));
+        // The credential of a session includes its user.
+        expect(inTotal.rowsRead).toBeLessThanOrEqual(rows + 3 * SCAN_CREDENTIAL_ROWS);
+      },
+    );
+
+    test("GET /docs/v1/folders and /docs/v1/usage read only the user's files", async () => {
+      const folders = await send("GET /docs/v1/folders", "/docs/v1/folders?under=shows", { token });
+      expect(((await folders.response.json()) as { data: unknown[] }).data).toHaveLength(25);
+      expect(folders.inTotal.rowsRead).toBeLessThanOrEqual(100);
+      const usage = await send("GET /docs/v1/usage", "/docs/v1/usage", { token });
+      expect(await usage.response.json()).toMatchObject({ data: { files: 2000, bytes: 2000, events: 0 } });
+      expect(usage.inTotal.rowsRead).toBeLessThanOrEqual(2000 + 20);
+    });
   });
 
   test.each([
@@ -699,9 +746,10 @@ describe("With 100,000 files, users and events in a team", () => {
   });
 
   test.each([
-    ["GET /docs/v1/uploads/{id}", 1],
+    // The second row is the credential again: whether the caller sees only its own files.
+    ["GET /docs/v1/uploads/{id}", 2],
     ["GET /auth/v1/users/{id}", 1],
-    ["GET /docs/v1/uploads/{id}/metadata", 1],
+    ["GET /docs/v1/uploads/{id}/metadata", 2],
     ["GET /docs/v1/usage", 3],
     ["DELETE /docs/v1/uploads/{id}", 11],
     // They read the row for the verdict, too, and an update reads the caller again.
@@ -724,10 +772,10 @@ describe("With files at the limits of all properties", () => {
     large = await newTeam();
     const tags = Array.from({ length: MAX_TAGS }, (_, i) => `${i}`.padEnd(MAX_TAG_LENGTH, "\u{1f3b5}"));
     await env.DB.prepare(
-      `insert into files (id, team_id, original_name, name_key, status, file_type, folder, reference, tags, metadata, audio,
+      `insert into files (id, team_id, key_id, original_name, name_key, status, file_type, folder, reference, tags, metadata, audio,
          reserved_bytes, size_bytes, processed_at, created_at, updated_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)
-       select printf('%024x', i), ?2, ?3 || i, ?3 || i, 'completed', 'audio file', ?4, ?5, ?6, ?7, '{}', 1, 1, 1, 1, 1 from n`,
+       select printf('%024x', i), ?2, ?2, ?3 || i, ?3 || i, 'completed', 'audio file', ?4, ?5, ?6, ?7, '{}', 1, 1, 1, 1, 1 from n`,
     )
       .bind(
         ...[FILES, large.teamId, "n".repeat(190), "f".repeat(MAX_FOLDER_BYTES), "r".repeat(MAX_REFERENCE_LENGTH)],

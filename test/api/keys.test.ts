@@ -44,6 +44,7 @@ import { must, World } from "../support/world.ts";
 
 const FIELDS = [
   ...["_id", "createdAt", "createdBy", "expiresAt", "id", "isPublic", "key", "lastUsedAt", "limits", "name"],
+  "ownFilesOnly",
   ...["scopes", "teamId", "uuid"],
 ];
 

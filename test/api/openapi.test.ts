@@ -60,7 +60,7 @@ const PARAMETERS: Record<string, string[]> = {
   "DELETE /auth/v1/users/{id}": ["keepKeys", "If-Match"],
   "GET /docs/v1/uploads": [
     ...["limit", "page", "cursor", "status", "fileType", "name", "createdAfter", "createdBefore"],
-    ...["folder", "under", "tag", "reference", "search", "sort"],
+    ...["folder", "under", "tag", "reference", "uploadedBy", "search", "sort"],
   ],
   "GET /docs/v1/folders": ["limit", "cursor", "under"],
   "PATCH /docs/v1/uploads/{id}": ["If-Match"],

@@ -76,8 +76,8 @@ async function recoverBacklog(team: Team): Promise<Record<string, number>> {
   const COUNT = 700;
   const numbers = JSON.stringify(Array.from({ length: COUNT }, (_, i) => i));
   const insertFiles = env.DB.prepare(
-    `insert into files (id, team_id, original_name, status, reserved_bytes, due_at, lease_ends_at, created_at, updated_at)
-     select printf('%012x%012x', ?3, value), ?1, 'a.mp3', ?2, 1, 1, 1, 1, 1 from json_each(?4)`,
+    `insert into files (id, team_id, key_id, original_name, status, reserved_bytes, due_at, lease_ends_at, created_at, updated_at)
+     select printf('%012x%012x', ?3, value), ?1, ?1, 'a.mp3', ?2, 1, 1, 1, 1, 1 from json_each(?4)`,
   );
   const states = ["receiving", "pending", "processing", "deleting"];
   await env.DB.batch(states.map((status, i) => insertFiles.bind(team.teamId, status, i + 1, numbers)));

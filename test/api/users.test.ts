@@ -587,19 +587,35 @@ test("a user deleted with keepKeys loses only their sessions, and their keys can
 
 describe("GET /auth/v1/me", () => {
   const me = async (token: string) => (await call("GET", "/auth/v1/me", { token })).body.data;
-  const nothing = { teamId: null, keyId: null, userId: null, role: null, scopes: null, expiresAt: null };
+  const nothing = {
+    teamId: null,
+    keyId: null,
+    userId: null,
+    role: null,
+    scopes: null,
+    ownFilesOnly: null,
+    expiresAt: null,
+  };
 
   test("describes a secret key, a public key, the session of a user and the operator", async ({ team }) => {
     const { teamId, keyId } = team;
     const expiresAt = expect.stringMatching(/^20.*Z$/);
-    const secret = { ...nothing, kind: "secret", teamId, keyId, scopes: expect.any(Array), expiresAt };
+    const secret = {
+      ...nothing,
+      kind: "secret",
+      teamId,
+      keyId,
+      scopes: expect.any(Array),
+      ownFilesOnly: false,
+      expiresAt,
+    };
     expect(await me(team.token)).toEqual(secret);
     const page = await newKey(team, { isPublic: true });
     expect(await me(page.key)).toEqual({ ...secret, kind: "public", keyId: page.id, scopes: ["files:upload"] });
     const { id: userId, token } = await newMember(team, "viewer");
     const scopes = ["files:read", "files:download", "events:read"];
     const session = { kind: "session", teamId, keyId: expect.any(String), userId, role: "viewer", scopes };
-    expect(await me(token)).toEqual({ ...session, expiresAt: expect.any(String) });
+    expect(await me(token)).toEqual({ ...session, ownFilesOnly: false, expiresAt: expect.any(String) });
     expect((await call("GET", "/auth/v1/me", { token: OPERATOR })).body).toEqual({
       message: "You use an operator token.",
       data: { ...nothing, kind: "operator" },

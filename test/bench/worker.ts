@@ -99,9 +99,9 @@ const bare: Record<string, Bare> = {
   putAndWrite: async (request, env, url) => {
     const id = newId();
     const team = url.searchParams.get("team");
-    const row = [id, team, "a.bin", "receiving", 0, 1, 1];
+    const row = [id, team, team, "a.bin", "receiving", 0, 1, 1];
     await env.DB.prepare(
-      "insert into files (id, team_id, original_name, status, reserved_bytes, created_at, updated_at) values (?, ?, ?, ?, ?, ?, ?)",
+      "insert into files (id, team_id, key_id, original_name, status, reserved_bytes, created_at, updated_at) values (?, ?, ?, ?, ?, ?, ?, ?)",
     )
       .bind(...row)
       .run();

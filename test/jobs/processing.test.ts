@@ -410,7 +410,11 @@ describe("A deletion", () => {
   const remove = async ({ world, team, id }: Stored) => {
     const after: Promise<unknown>[] = [];
     const deps = world.deps(undefined, (work) => void after.push(work));
-    await deleteFile(deps, { kind: "secret", teamId: team.teamId, keyId: UNKNOWN, userId: null, scopes: 0 }, id);
+    await deleteFile(
+      deps,
+      { kind: "secret", teamId: team.teamId, keyId: UNKNOWN, userId: null, scopes: 0, ownerId: null },
+      id,
+    );
     await Promise.all(after);
   };
 
@@ -480,7 +484,7 @@ describe("The content type of a file", () => {
     const setContentType: ByteStore["setContentType"] = async (...given) => {
       await deleteFile(
         world.deps(),
-        { kind: "secret", teamId: team.teamId, keyId: team.keyId, userId: null, scopes: 0 },
+        { kind: "secret", teamId: team.teamId, keyId: team.keyId, userId: null, scopes: 0, ownerId: null },
         id,
       );
       return deps.bytes.setContentType(...given);

@@ -37,8 +37,8 @@ async function setUp(): Promise<{ world: World; team: Team }> {
 const insertFiles = ({ teamId }: Team, state: State, count: number) =>
   insertMany(
     count,
-    `insert into files (id, team_id, original_name, status, reserved_bytes, size_bytes, due_at, created_at, updated_at)
-     select lower(hex(randomblob(12))), ?2, 'many', ?3, 1, 1, i, 1, 1 from n`,
+    `insert into files (id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, due_at, created_at, updated_at)
+     select lower(hex(randomblob(12))), ?2, ?2, 'many', ?3, 1, 1, i, 1, 1 from n`,
     teamId,
     state,
   );

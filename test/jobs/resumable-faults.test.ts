@@ -668,7 +668,14 @@ describe("Two requests for one upload", () => {
 
   test("keep the file if DELETE comes after its commit, and record no deletion", async ({ world, team }) => {
     const id = await world.store(team, "stored.txt", "stored");
-    const actor = { kind: "secret" as const, teamId: team.teamId, keyId: team.keyId, userId: null, scopes: ALL_SCOPES };
+    const actor = {
+      kind: "secret" as const,
+      teamId: team.teamId,
+      keyId: team.keyId,
+      userId: null,
+      scopes: ALL_SCOPES,
+      ownerId: null,
+    };
     // The step of DELETE after it has read that the upload is not finished.
     await expect(deleteFile(world.deps(), actor, id, { onlyUnfinished: true })).rejects.toMatchObject({
       code: "forbidden",

@@ -36,9 +36,9 @@ const FILLERS = {
     "'User', n, n || '@b.de', n || '@b.de', 'x', 'admin', 1, 1",
   ],
   files: [
-    `original_name, name_key, status, reserved_bytes, size_bytes, sha256, etag, mime_type, file_type, processed_at, created_at,
+    `key_id, original_name, name_key, status, reserved_bytes, size_bytes, sha256, etag, mime_type, file_type, processed_at, created_at,
      updated_at`,
-    `n || '.txt', n || '.txt', 'completed', 1, 1, '${"0".repeat(64)}', 'x', 'text/plain', 'text file', 1, 1, 1`,
+    `?3, n || '.txt', n || '.txt', 'completed', 1, 1, '${"0".repeat(64)}', 'x', 'text/plain', 'text file', 1, 1, 1`,
   ],
 };
 

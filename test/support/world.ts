@@ -329,7 +329,7 @@ export interface Row {
   original_name: string;
   status: string;
   reserved_bytes: number;
-  public_key_id: string | null;
+  is_public: 0 | 1;
   size_bytes: number | null;
   sha256: string | null;
   etag: string | null;
@@ -415,7 +415,7 @@ export async function expectSound(
     "objects without a row",
   ).toEqual([]);
   const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);
-  const ofPublicKeys = rows.filter((row) => row.size_bytes === null && row.public_key_id !== null);
+  const ofPublicKeys = rows.filter((row) => row.size_bytes === null && row.is_public === 1);
   const publicBytes = ofPublicKeys.reduce((sum, row) => sum + row.reserved_bytes, 0);
   const unused = { files: 0, bytes: 0, public_bytes: 0, extra_links: 0 };
   expect(usage ?? unused, "the team's usage is the sum of the rows").toEqual({

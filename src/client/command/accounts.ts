@@ -167,7 +167,7 @@ interface UserOptions {
 const roleOption = () =>
   new Option(
     "--role <role>",
-    "admin, member (files and events), or viewer (reads files and events; the default of a new user)",
+    "admin, member (files and events), contributor (only the files that the user uploads), or viewer (reads files and events; the default of a new user)",
   ).choices(ROLES);
 
 function addUserCommands(program: Command, define: Define): void {

@@ -36,7 +36,7 @@ export const TEAM = ["--team <id>", "ID of the team (operator token)"] as const;
 const valuesOf = <T extends string>(values: Record<T, true>) => Object.keys(values) as T[];
 
 export const STATUSES = valuesOf<ProcessingStatus>({ pending: true, processing: true, completed: true, failed: true });
-export const ROLES = valuesOf<Role>({ admin: true, member: true, viewer: true });
+export const ROLES = valuesOf<Role>({ admin: true, member: true, contributor: true, viewer: true });
 export const TEAM_STATUSES = valuesOf<TeamStatus>({ active: true, suspended: true, deleting: true });
 export const SCOPES = valuesOf<Scope>({
   "files:upload": true,

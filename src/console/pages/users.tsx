@@ -19,6 +19,7 @@ import { signInUrl } from "./account.tsx";
 const ROLES: Record<Role, string> = {
   admin: "Admin – everything, including users and keys",
   member: "Member – all actions on files, and events",
+  contributor: "Contributor – all actions on their own files",
   viewer: "Viewer – view and download files, and view events",
 };
 /** Without characters that look alike. */

@@ -19,7 +19,7 @@ export const SCOPE_LABELS: Record<Scope, string> = {
 export const scopeLabel = (scope: Scope): string => SCOPE_LABELS[scope].replace(/^./, (letter) => letter.toUpperCase());
 export const SCOPES = Object.keys(SCOPE_LABELS) as Scope[];
 
-export const ROLE_LABELS = { admin: "Admin", member: "Member", viewer: "Viewer" };
+export const ROLE_LABELS = { admin: "Admin", member: "Member", contributor: "Contributor", viewer: "Viewer" };
 export type Role = keyof typeof ROLE_LABELS;
 
 const inWords = new Intl.ListFormat("en", { type: "disjunction" });

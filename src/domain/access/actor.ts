@@ -16,4 +16,6 @@ export interface TeamActor {
   userId: string | null;
   /** The mask of the scopes that the token has now. */
   scopes: number;
+  /** Whose files the caller sees, see own-files.ts: its user's, or the key's. Null if it sees all files of its team. */
+  ownerId: string | null;
 }

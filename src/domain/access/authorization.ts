@@ -79,14 +79,27 @@ export type TokenValues = {
   namedTeam: string | null;
 };
 
+const isUserOfKey = and(eq(users.id, apiKeys.userId), eq(users.teamId, apiKeys.teamId));
+
 /** The scopes of a row of `api_keys`: its own, or those that the user's role has now. */
 export const presentScopes = (db: Db) => {
   const ofRole = db
     .select({ scopes: maskOfRole(users.role) })
     .from(users)
-    .where(and(eq(users.id, apiKeys.userId), eq(users.teamId, apiKeys.teamId)));
+    .where(isUserOfKey);
   return sql<number>`coalesce(${apiKeys.scopes}, ${ofRole}, 0)`;
 };
+
+/**
+ * Whose files a row of `api_keys` sees, if it sees only its own: those of its user, or of the key if that has no user. Null if
+ * it sees all files of its team.
+ */
+export const presentOwner = (() => {
+  const isContributor = and(isUserOfKey, eq(users.role, "contributor"));
+  const hasOwnFilesOnly = sql`${apiKeys.ownFilesOnly} or ${apiKeys.scopes} is null and ${hasRow(users, isContributor)}`;
+  const key = sql`iif(${apiKeys.kind} = 'session', ${apiKeys.createdByKeyId}, ${apiKeys.id})`;
+  return sql<string | null>`iif(${hasOwnFilesOnly}, coalesce(${apiKeys.userId}, ${key}), null)`;
+})();
 
 const isLive = (param: Param<TokenValues>) => sql`${apiKeys.tokenHash} = ${param("tokenHash")}
   and ${apiKeys.expiresAt} > ${param("now")} - iif(${apiKeys.kind} = 'public', ${param("graceMilliseconds")}, 0)`;
@@ -95,7 +108,10 @@ const isLive = (param: Param<TokenValues>) => sql`${apiKeys.tokenHash} = ${param
 const callerByToken = preparedQuery((db, param: Param<TokenValues>) => {
   const { id: keyId, teamId, userId, kind } = apiKeys;
   return db
-    .select({ keyId, teamId, userId, kind, scopes: presentScopes(db), teamStatus: teams.status })
+    .select({
+      ...{ keyId, teamId, userId, kind, teamStatus: teams.status },
+      ...{ scopes: presentScopes(db), ownerId: presentOwner },
+    })
     .from(apiKeys)
     .innerJoin(teams, and(eq(teams.id, apiKeys.teamId), ne(teams.status, "deleting")))
     .where(isLive(param));
@@ -105,13 +121,22 @@ const callerByToken = preparedQuery((db, param: Param<TokenValues>) => {
  * The only team that a read may see: the token's team, if the token is live and has the needed scope, or the team that the
  * operator named. Null for any other token, so that a condition on it finds nothing.
  */
-export function teamOf(db: Db, param: Param<TokenValues>): SQL<string | null> {
+export function teamOf(db: Db, param: Param<TokenValues>, condition?: SQL): SQL<string | null> {
   const hasScope = sql`(${presentScopes(db)} & ${param("needed")}) = ${param("needed")}`;
   const ofToken = db
     .select({ teamId: apiKeys.teamId })
     .from(apiKeys)
-    .where(and(isLive(param), hasScope));
+    .where(and(isLive(param), hasScope, condition));
   return sql`coalesce(${param("namedTeam")}, ${ofToken})`;
+}
+
+/** The team of a read, if the caller sees all of its files. */
+export const teamOfAllFiles = (db: Db, param: Param<TokenValues>) => teamOf(db, param, sql`${presentOwner} is null`);
+
+/** Whose files the caller of a read sees. Empty for all of its team, null for a token that isn't live. */
+export function ownerOf(db: Db, param: Param<TokenValues>): SQL<string | null> {
+  const owner = sql`coalesce(${presentOwner}, '')`;
+  return sql`${db.select({ owner }).from(apiKeys).where(isLive(param))}`;
 }
 
 /** The query of a read. It must require `team`, which is that of the caller. `token` has the parameters of a prepared query. */
@@ -149,10 +174,7 @@ export async function authorizeRead<A extends Access, T>(
 ): Promise<{ actor: ActorWith<A>; rows: T }> {
   const isOperator = credential.tokenHash === null;
   const token = { ...tokenValues(deps, credential), ...(isOperator && { namedTeam }) };
-  const query = teamRows(
-    teamOf(deps.db, (name) => token[name] as never),
-    token,
-  ) as BoundQuery<T>;
+  const query = teamRows(teamOf(deps.db, valuesOf(token)), token) as BoundQuery<T>;
   if (isOperator) {
     const actor = admitOperator<A>(deps, credential);
     const [rows] = await read(deps, [query]);
@@ -160,6 +182,34 @@ export async function authorizeRead<A extends Access, T>(
   }
   const [[row], rows] = await read(deps, [callerByToken(token), query]);
   return { actor: admit<A>(deps, credential, row), rows };
+}
+
+/** Passes the values of a token to a query that isn't prepared. */
+export const valuesOf =
+  (token: TokenValues): Param<TokenValues> =>
+  (name) =>
+    token[name] as never;
+
+/** Whose rows a caller sees: those of a team, or only its own. */
+export type Viewer = Pick<TeamActor, "ownerId" | "keyId"> & { teamId: string | SQL<string | null> };
+
+/**
+ * Like `authorizeRead`, for rows of which some callers see only their own. These take a second round trip: their rows are found
+ * by another index, so the query depends on the caller.
+ */
+export async function authorizeOwnRead<A extends Access, T>(
+  deps: Deps,
+  credential: Credential<A>,
+  ownRows: (viewer: Viewer, token: TokenValues) => Query<T>,
+  namedTeam: string | null = null,
+): Promise<{ actor: ActorWith<A>; rows: T }> {
+  const teamRows: TeamRead<T> = (_, token) =>
+    ownRows({ teamId: teamOfAllFiles(deps.db, valuesOf(token)), ownerId: null, keyId: "" }, token);
+  const { actor, rows } = await authorizeRead(deps, credential, teamRows, namedTeam);
+  const caller: Actor = actor;
+  if (caller.kind === "operator" || caller.ownerId === null) return { actor, rows };
+  const [own] = await read(deps, [ownRows(caller, tokenValues(deps, credential)) as BoundQuery<T>]);
+  return { actor, rows: own };
 }
 
 function admitOperator<A extends Access>(deps: Deps, { access }: Credential): ActorWith<A> {
@@ -204,12 +254,13 @@ export function refusalError(refusal: string, caller: Pick<Actor, "scopes">, mas
 }
 
 /**
- * Whether the caller is still who it was when it was authorized: its token exists, and has the scopes. The condition of a
+ * Whether the caller is still who it was when it was authorized: its token exists, has the scopes, and sees the same files. The condition of a
  * write that grants something which outlives the caller's own access.
  */
-export function isStillAllowed({ db, system }: Deps, { teamId, keyId }: TeamActor, mask: number): SQL {
+export function isStillAllowed({ db, system }: Deps, { teamId, keyId, ownerId }: TeamActor, mask: number): SQL {
   const isSame = and(eq(apiKeys.id, keyId), eq(apiKeys.teamId, teamId));
-  const isAllowed = sql`${apiKeys.expiresAt} > ${system.now()} and (${presentScopes(db)} & ${mask}) = ${mask}`;
+  const isAllowed = sql`${apiKeys.expiresAt} > ${system.now()} and (${presentScopes(db)} & ${mask}) = ${mask}
+    and ${presentOwner} is ${ownerId}`;
   return hasRow(apiKeys, and(isSame, isAllowed));
 }
 

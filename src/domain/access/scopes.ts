@@ -37,6 +37,8 @@ export const PUBLIC_SCOPES = SCOPES["files:upload"];
 export const ROLES = {
   admin: SCOPE_NAMES,
   member: ["files:upload", "files:read", "files:download", "files:write", "files:delete", "events:read"],
+  // Without `events:read`, which would show the files of others.
+  contributor: ["files:upload", "files:read", "files:download", "files:write", "files:delete"],
   viewer: ["files:read", "files:download", "events:read"],
 } as const satisfies Record<string, readonly Scope[]>;
 
@@ -44,6 +46,12 @@ export type Role = keyof typeof ROLES;
 export const ROLE_NAMES = Object.keys(ROLES) as [Role, ...Role[]];
 /** The role of a new user. It has the fewest scopes, so that no user becomes an admin by omission. */
 export const DEFAULT_ROLE: Role = "viewer";
+
+/** Whether a user with this role sees only the files that the user has uploaded. */
+export const hasOwnFilesOnly = (role: Role): boolean => role === "contributor";
+
+/** A key that sees only its own files has none but these. The others show what belongs to all of its team. */
+export const OWN_FILES_SCOPES = maskOf([...ROLES.contributor, "keys:read", "keys:write"]);
 
 /** The scopes of the first mask that the second one lacks. */
 export const lacking = (wanted: number, present: number): Scope[] => scopesIn(wanted & ~present);

@@ -10,7 +10,7 @@ import { isUnfinished, uploads } from "../../platform/upload-schema.ts";
 import {
   type Actor,
   authorize,
-  authorizeRead,
+  authorizeOwnRead,
   type Credential,
   checkCovered,
   exceeds,
@@ -21,7 +21,16 @@ import {
   teamNotAllowed,
 } from "../access/authorization.ts";
 import { decryptOrLog, REENCRYPTED_ROWS, reencryptRows } from "../access/encryption.ts";
-import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
+import { keysOf } from "../access/own-files.ts";
+import {
+  ALL_SCOPES,
+  lacking,
+  maskOf,
+  OWN_FILES_SCOPES,
+  PUBLIC_SCOPES,
+  type Scope,
+  scopesIn,
+} from "../access/scopes.ts";
 import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../paging.ts";
 import { newStep } from "../recovery-step.ts";
@@ -53,6 +62,8 @@ export interface ApiKey {
   uuid: string;
   isPublic: boolean;
   scopes: Scope[];
+  /** Sees only its own files, see access/own-files.ts. */
+  ownFilesOnly: boolean;
   limits: KeyLimits | null;
   /** Null if the operator created it. */
   createdBy: { keyId: string; userId: string | null } | null;
@@ -64,10 +75,10 @@ export interface ApiKey {
 export type KeyRow = typeof apiKeys.$inferSelect;
 
 export function viewKey(row: KeyRow, key: string): ApiKey {
-  const { id, name, teamId, uuid, kind, scopes, limits, createdByKeyId, userId, lastUsedAt, createdAt, expiresAt } =
-    row;
+  const { id, name, teamId, uuid, kind, scopes, ownFilesOnly, limits, createdByKeyId, userId } = row;
+  const { lastUsedAt, createdAt, expiresAt } = row;
   return {
-    ...{ id, key, name, teamId, uuid },
+    ...{ id, key, name, teamId, uuid, ownFilesOnly },
     isPublic: kind === "public",
     scopes: scopesIn(scopes ?? 0),
     limits: limits && JSON.parse(limits),
@@ -102,7 +113,10 @@ const maySeeToken = ({ kind, scopes }: Actor, row: KeyRow): boolean =>
 
 /* Creation */
 
-type KeyFields = Pick<KeyRow, "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetime">;
+type KeyFields = Pick<
+  KeyRow,
+  "name" | "teamId" | "kind" | "scopes" | "ownFilesOnly" | "createdByKeyId" | "userId" | "lifetime"
+>;
 
 /** Makes a token and the row of its key or session, which holds the token as a hash only. */
 export function newHashedKey(
@@ -137,6 +151,8 @@ export interface NewKey {
   isPublic: boolean;
   /** By default those of the caller. A public key always has `PUBLIC_SCOPES`. */
   scopes?: Scope[] | undefined;
+  /** By default as the caller. A caller with its own files can't create a key that sees others. */
+  ownFilesOnly?: boolean | undefined;
   /** Only a public key has limits. */
   limits?: KeyLimits | undefined;
   expiresAt?: number | undefined;
@@ -144,12 +160,12 @@ export interface NewKey {
 
 /**
  * Makes a key of a team, with its token and row.
- * @throws `insufficient_scope`; `invalid_input` if the expiry is in the past or more than ten years away
+ * @throws `insufficient_scope`; `forbidden` if the key would see files that the caller doesn't see; `invalid_input` if the expiry is in the past or more than ten years away
  */
 export function makeKey(
   deps: Deps,
   actor: Actor,
-  { name, isPublic, scopes, limits, expiresAt }: NewKey,
+  { name, isPublic, scopes, ownFilesOnly: given, limits, expiresAt }: NewKey,
   teamId: string,
 ): { token: string; row: KeyRow; mask: number } {
   const now = deps.system.now();
@@ -161,14 +177,24 @@ export function makeKey(
     const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
     throw invalidField("expiresAt", message);
   }
-  const ownOrGiven = scopes ? maskOf(scopes) : actor.scopes;
+  const isLimited = actor.kind !== "operator" && actor.ownerId !== null;
+  const ownFilesOnly = given ?? isLimited;
+  if (isLimited && !ownFilesOnly) {
+    throw new AppError("forbidden", { message: "This token sees only its own files, and so must its keys." });
+  }
+  const ownOrGiven = scopes ? maskOf(scopes) : actor.scopes & (ownFilesOnly ? OWN_FILES_SCOPES : ALL_SCOPES);
   const mask = isPublic ? PUBLIC_SCOPES : ownOrGiven;
+  if (ownFilesOnly && lacking(mask, OWN_FILES_SCOPES).length > 0) {
+    const names = scopesIn(OWN_FILES_SCOPES).join(", ");
+    throw invalidField("scopes", `A key that sees only its own files can have only these: ${names}.`);
+  }
   checkCovered(actor, mask);
   const { token, row } = newHashedKey(deps, {
     name,
     kind: isPublic ? "public" : "secret",
     limits: limits && Object.keys(limits).length > 0 ? JSON.stringify(limits) : null,
     scopes: mask,
+    ownFilesOnly,
     teamId,
     ...creatorOf(actor),
     createdAt: now,
@@ -274,7 +300,7 @@ export async function createKey(
 
 type KeyAccess = "keys:read or operator";
 
-/** Reads keys of the caller's team. The operator reads those of the named team, or of all teams if none is named. */
+/** Reads the keys of the team that the caller sees. The operator reads those of the named team, or of all teams if none is named. */
 async function readKeys<T>(
   deps: Deps,
   credential: Credential<KeyAccess>,
@@ -286,7 +312,12 @@ async function readKeys<T>(
     const [found] = await read(deps, [rows(undefined)]);
     return { actor, rows: found };
   }
-  return authorizeRead(deps, credential, (team) => rows(eq(apiKeys.teamId, team)), namedTeam);
+  return authorizeOwnRead(
+    deps,
+    credential,
+    (viewer) => rows(and(eq(apiKeys.teamId, viewer.teamId), keysOf(viewer))),
+    namedTeam,
+  );
 }
 
 /**
@@ -349,6 +380,9 @@ async function teamOfKey(deps: Deps, actor: Actor, id: string): Promise<string> 
   return key.teamId;
 }
 
+/** The key that a caller changes. */
+const isTargetOf = (actor: Actor, teamId: string, id: string) =>
+  and(isKeyOf(teamId, id), actor.kind === "operator" ? undefined : keysOf(actor));
 const isKeyOf = (teamId: string, id: string) => and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId), isApiKey);
 const isSessionOfKey = (teamId: string, id: string) =>
   and(isSession, eq(apiKeys.createdByKeyId, id), eq(apiKeys.teamId, teamId));
@@ -371,7 +405,7 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
   }
   const scopes = changes.scopes && maskOf(changes.scopes);
   const teamId = await teamOfKey(deps, actor, id);
-  const isTarget = isKeyOf(teamId, id);
+  const isTarget = isTargetOf(actor, teamId, id);
   const refusal = firstOf({
     insufficient_scope: exceeds(actor, sql`${apiKeys.scopes}`),
     ...(scopes !== undefined && { widens: sql`(${scopes} & ~${apiKeys.scopes}) <> 0` }),
@@ -421,7 +455,7 @@ function narrowSessions({ db }: Deps, teamId: string, id: string) {
 export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<ApiKey> {
   const { db } = deps;
   const teamId = await teamOfKey(deps, actor, id);
-  const isTarget = isKeyOf(teamId, id);
+  const isTarget = isTargetOf(actor, teamId, id);
   const refusal = firstOf({ insufficient_scope: exceeds(actor, sql`${apiKeys.scopes}`) });
   const isDeleted = and(isTarget, isNull(refusal));
   const key = db.select({ id: apiKeys.id }).from(apiKeys).where(isDeleted);
@@ -459,15 +493,13 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
   const isOldKey = and(
     eq(apiKeys.id, oldId),
     isApiKey,
-    ...(actor.kind === "operator" ? [] : [eq(apiKeys.teamId, actor.teamId)]),
+    ...(actor.kind === "operator" ? [] : [eq(apiKeys.teamId, actor.teamId), keysOf(actor)]),
   );
+  const { kind, teamId: ofTeam, lifetime, scopes, ownFilesOnly } = apiKeys;
   // Reads before it writes, because the form of the new token depends on the kind, and its encryption on the team. These
   // and the lifetime never change, and scopes only narrow. The insert copies and checks everything that may change.
   const [[old]] = await read(deps, [
-    db
-      .select({ kind: apiKeys.kind, teamId: apiKeys.teamId, lifetime: apiKeys.lifetime, scopes: apiKeys.scopes })
-      .from(apiKeys)
-      .where(isOldKey),
+    db.select({ kind, teamId: ofTeam, lifetime, scopes, ownFilesOnly }).from(apiKeys).where(isOldKey),
   ]);
   if (!old) throw new AppError("not_found");
   const { teamId } = old;
@@ -488,8 +520,11 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
     scopes: sql`${apiKeys.scopes}`,
     limits: sql`${apiKeys.limits}`,
     uploadCount: sql`${apiKeys.uploadCount}`,
-    // The new key is deleted with the user whose session rotates it, because the user has seen it.
-    userId: sql`coalesce(${presentUser(deps, actor)}, ${apiKeys.userId})`,
+    // The new key is deleted with the user whose session rotates it, because the user has seen it. One that sees only the files
+    // of its user keeps this user.
+    userId: old.ownFilesOnly
+      ? sql`coalesce(${apiKeys.userId}, ${presentUser(deps, actor)})`
+      : sql`coalesce(${presentUser(deps, actor)}, ${apiKeys.userId})`,
   };
   const teamAndOldKey = sql`${teams} inner join ${apiKeys} on ${eq(apiKeys.teamId, teams.id)}`;
   const endAfterOverlap = (isEnding: SQL | undefined) =>

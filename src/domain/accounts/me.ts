@@ -19,6 +19,7 @@ export interface Me {
   userId: string | null;
   role: Role | null;
   scopes: Scope[] | null;
+  ownFilesOnly: boolean | null;
   expiresAt: number | null;
 }
 
@@ -27,7 +28,15 @@ const isLoggedInUser = and(eq(users.id, apiKeys.userId), eq(users.teamId, apiKey
 
 export async function fetchMe(deps: Deps, credential: Credential<"any token">): Promise<Me> {
   const { tokenHash } = credential;
-  const nothing = { teamId: null, keyId: null, userId: null, role: null, scopes: null, expiresAt: null };
+  const nothing = {
+    teamId: null,
+    keyId: null,
+    userId: null,
+    role: null,
+    scopes: null,
+    ownFilesOnly: null,
+    expiresAt: null,
+  };
   if (tokenHash === null) {
     await authorize(deps, credential);
     return { ...nothing, kind: "operator" };
@@ -42,7 +51,8 @@ export async function fetchMe(deps: Deps, credential: Credential<"any token">): 
       .leftJoin(users, isLoggedInUser)
       .where(and(eq(apiKeys.tokenHash, tokenHash), eq(apiKeys.teamId, team))),
   );
-  return { ...nothing, ...actor, ...row, scopes: scopesIn(actor.scopes) };
+  const { ownerId = null, ...caller } = actor.kind === "operator" ? { kind: actor.kind } : actor;
+  return { ...nothing, ...caller, ...row, scopes: scopesIn(actor.scopes), ownFilesOnly: ownerId !== null };
 }
 
 /**

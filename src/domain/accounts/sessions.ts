@@ -6,7 +6,7 @@ import { apiKeys, isSession, teams, users } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
 import {
   type Actor,
-  authorizeRead,
+  authorizeOwnRead,
   type Credential,
   exceeds,
   isExistingTeam,
@@ -16,8 +16,9 @@ import {
   teamExists,
 } from "../access/authorization.ts";
 import { limitFailedLogins } from "../access/login-limits.ts";
+import { keysOf } from "../access/own-files.ts";
 import { rehashPassword, verifyPassword } from "../access/passwords.ts";
-import { maskOf, ROLES } from "../access/scopes.ts";
+import { hasOwnFilesOnly, maskOf, ROLES } from "../access/scopes.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
@@ -82,6 +83,7 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
     name: fullNameOf(user) || user.email,
     kind: "session",
     scopes: null,
+    ownFilesOnly: false,
     teamId: user.teamId,
     createdByKeyId: null,
     userId: user.id,
@@ -93,7 +95,9 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
   const initiator = { kind: "user" as const, keyId: row.id, userId: user.id };
   const event = newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id });
   const [, [stored]] = await writeWithEvent(deps, event, [insert, storedKey(deps, row)], { isIdempotent: true });
-  return stored ? viewKey({ ...stored, scopes: maskOf(ROLES[user.role]) }, token) : null;
+  return stored
+    ? viewKey({ ...stored, scopes: maskOf(ROLES[user.role]), ownFilesOnly: hasOwnFilesOnly(user.role) }, token)
+    : null;
 }
 
 /** Moves the password to the current master key. Only a login knows the password, and a hash can't be re-encrypted. */
@@ -118,7 +122,7 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
   const { db, system } = deps;
   const { teamId, keyId, userId } = actor;
   const { token, row } = newHashedKey(deps, {
-    ...{ name: "", kind: "session", scopes: 0, lifetime: SESSION_MILLISECONDS },
+    ...{ name: "", kind: "session", scopes: 0, ownFilesOnly: false, lifetime: SESSION_MILLISECONDS },
     ...{ teamId, createdByKeyId: keyId, userId },
   });
   const isCaller = and(eq(apiKeys.id, keyId), eq(apiKeys.teamId, teamId), gt(apiKeys.expiresAt, system.now()));
@@ -132,6 +136,7 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
   const copied = {
     name: sql`${apiKeys.name}`,
     scopes: sql`${apiKeys.scopes}`,
+    ownFilesOnly: sql`${apiKeys.ownFilesOnly}`,
     userId: sql`${apiKeys.userId}`,
     expiresAt: sql`min(${apiKeys.expiresAt}, ${row.expiresAt})`,
   };
@@ -156,12 +161,13 @@ export async function listSessions(
   credential: Credential<"keys:read">,
   request: PageRequest,
 ): Promise<Page<Session>> {
+  const isLive = gt(apiKeys.expiresAt, deps.system.now());
   const page = pageById("sessions", apiKeys.id, "newest first", request);
-  const { rows } = await authorizeRead(deps, credential, (team) =>
+  const { rows } = await authorizeOwnRead(deps, credential, (viewer) =>
     deps.db
       .select()
       .from(apiKeys)
-      .where(and(eq(apiKeys.teamId, team), isSession, gt(apiKeys.expiresAt, deps.system.now()), page.where))
+      .where(and(eq(apiKeys.teamId, viewer.teamId), keysOf(viewer), isSession, isLive, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset),
@@ -176,7 +182,7 @@ export async function listSessions(
 export async function revokeSession(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const { db } = deps;
   const { teamId } = actor;
-  const isTarget = and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId), isSession);
+  const isTarget = and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId), isSession, keysOf(actor));
   const scopes = presentScopes(db);
   const refusal = firstOf({ insufficient_scope: exceeds(actor, scopes) });
   const isEnded = and(isTarget, isNull(refusal));

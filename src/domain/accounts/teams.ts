@@ -14,6 +14,7 @@ import {
 } from "../access/authorization.ts";
 import { type Change, fieldsOf, newEvent, newTeamEvents, writeWithEvent, writeWithEvents } from "../events/events.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../paging.ts";
+import { ownUsage } from "../uploads/quota.ts";
 import { type ApiKey, makeKey, type NewKey, viewKey } from "./keys.ts";
 
 /*
@@ -72,17 +73,20 @@ export async function createTeam(
   return { team: { ...team, apiKeys: 1 }, key: viewKey(row, token) };
 }
 
-/** The operator reads any team, and a team its own. @throws `not_found` */
+/** The operator reads any team, and a team its own. A caller with its own files sees what these take. @throws `not_found` */
 export async function fetchTeam(
   deps: Deps,
   credential: Credential<"files:read or operator">,
   id: string,
 ): Promise<Team> {
   const {
+    actor,
     rows: [team],
   } = await authorizeRead(deps, credential, (team) => deps.db.select().from(teams).where(eq(teams.id, team)), id);
   if (team?.id !== id) throw new AppError("not_found");
-  return team;
+  if (actor.kind === "operator" || actor.ownerId === null) return team;
+  const [[usage]] = await read(deps, [ownUsage(deps, actor)]);
+  return { ...team, ...usage };
 }
 
 export interface TeamFilters {

@@ -1,8 +1,9 @@
-import { and, eq, inArray, sql } from "drizzle-orm";
+import { and, inArray, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import type { Query } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
+import { filesOf } from "../access/own-files.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
 import { fileDeletion, isWritingWaveform, removeRows } from "./deletion.ts";
 import { isClean } from "./erasure.ts";
@@ -43,7 +44,6 @@ export async function changeFiles(
   action: BatchAction,
 ): Promise<BatchResult[]> {
   if (action.action === "delete") return deleteFiles(deps, actor, ids);
-  const { teamId } = actor;
   const changes = ids.map((id): Change<Query[]> => {
     if (action.action === "reprocess") {
       const { event, queries } = fileReprocessing(deps, actor, id);
@@ -58,12 +58,12 @@ export async function changeFiles(
   const current = deps.db
     .select({ id: files.id, status: files.status, refusal })
     .from(files)
-    .where(and(eq(files.teamId, teamId), isGiven, isListed));
+    .where(and(filesOf(actor), isGiven, isListed));
   const {
     last: [found],
   } = await writeWithEvents(deps, changes, [current], { isIdempotent: true });
   if (action.action === "reprocess") {
-    const pending = found.filter(({ status }) => status === "pending").map(({ id }) => ({ teamId, id }));
+    const pending = found.filter(({ status }) => status === "pending").map(({ id }) => ({ teamId: actor.teamId, id }));
     // The recovery job sends messages that could not be sent.
     await enqueueAll(deps, pending).catch((cause) => deps.log("warn", "file_message_failed", { cause }));
   }

@@ -2,7 +2,7 @@ import { and, eq, inArray, not, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { write } from "../../platform/db.ts";
-import { files } from "../../platform/schema.ts";
+import { files, teamOfFile } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import { writeWithEvent } from "../events/events.ts";
@@ -41,7 +41,7 @@ export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: Er
 /** The columns of `Erasable`. */
 export const ERASABLE_COLUMNS = {
   id: files.id,
-  teamId: files.teamId,
+  teamId: teamOfFile,
   originalName: files.originalName,
   sizeBytes: files.sizeBytes,
   waveformWritingSince: files.waveformWritingSince,
@@ -53,7 +53,7 @@ export const ERASABLE_COLUMNS = {
  * and cleans up.
  */
 export function fileDeletion(deps: Deps, actor: TeamActor, id: string, onlyUnfinished = false) {
-  const { teamId } = actor;
+  const file = { ...actor, id };
   const now = deps.system.now();
   const dueAt = now + MAX_DELETING_MILLISECONDS;
   const isUnstored = sql`${files.sizeBytes} is null`;
@@ -63,10 +63,10 @@ export function fileDeletion(deps: Deps, actor: TeamActor, id: string, onlyUnfin
       ...hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`),
       ...changed(now),
     })
-    .where(and(isFile({ id, teamId }), onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined))
+    .where(and(isFile(file), onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined))
     .returning(ERASABLE_COLUMNS);
-  const queries = [mark, endResumable(deps, { id, teamId }, now)] as const;
-  return { event: fileEvent(deps, "file.deleted", actor, { id, teamId }), queries };
+  const queries = [mark, endResumable(deps, file, now)] as const;
+  return { event: fileEvent(deps, "file.deleted", actor, file), queries };
 }
 
 /**
@@ -80,11 +80,10 @@ export async function deleteFile(
   id: string,
   { onlyUnfinished = false } = {},
 ): Promise<void> {
-  const { teamId } = actor;
   const { event, queries } = fileDeletion(deps, actor, id, onlyUnfinished);
   // An unfinished upload has no events.
   const [[row], [resumable], [listed]] = onlyUnfinished
-    ? await write(deps, [...queries, listedStatus(deps, { id, teamId })], { isIdempotent: true })
+    ? await write(deps, [...queries, listedStatus(deps, { ...actor, id })], { isIdempotent: true })
     : [...(await writeWithEvent(deps, event, queries, { isIdempotent: true })), []];
   if (listed) throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   if (!row) throw new AppError("not_found");
@@ -118,6 +117,12 @@ export async function removeRows(deps: Deps, keys: FileKey[], uploadIds: string[
   const isGiven = sql`${fileKey} in (select value ->> 'teamId', value ->> 'id' from json_each(${json}))`;
   const query = deps.db
     .delete(files)
-    .where(and(keys.length === 1 ? isFile(key) : isGiven, eq(files.status, "deleting"), not(hasUpload)));
+    .where(
+      and(
+        keys.length === 1 ? isFile({ ...key, ownerId: null }) : isGiven,
+        eq(files.status, "deleting"),
+        not(hasUpload),
+      ),
+    );
   await write(deps, [...(uploadIds.length > 0 ? deleteUploads(deps, uploadIds) : []), query], { isIdempotent: true });
 }

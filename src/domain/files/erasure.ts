@@ -4,7 +4,8 @@ import { hasRow } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import { isUnfinished, uploadParts, uploads } from "../../platform/upload-schema.ts";
-import { chunkPrefix, type FileKey, isFileOfUpload, type Named, objectKey } from "./names.ts";
+import { filesOf } from "../access/own-files.ts";
+import { chunkPrefix, type FileOf, isFileOfUpload, type Named, objectKey } from "./names.ts";
 
 /* A resumable upload has more than its file: a row, rows of parts, and objects in R2. A deletion deletes them, too. */
 
@@ -31,12 +32,14 @@ export const ended = (now: number | SQL) => ({
 });
 
 /** Part of the batch that deletes a file: ends its upload. */
-export const endResumable = ({ db }: Deps, { teamId, id }: FileKey, now: number) =>
-  db
+export function endResumable({ db }: Deps, file: FileOf, now: number) {
+  const isHidden = hasRow(files, and(isFileOfUpload, filesOf(file), eq(files.status, "deleting")));
+  return db
     .update(uploads)
     .set(ended(now))
-    .where(and(eq(uploads.fileId, id), eq(uploads.teamId, teamId), hasHiddenFile))
+    .where(and(eq(uploads.fileId, file.id), eq(uploads.teamId, file.teamId), isHidden))
     .returning();
+}
 
 /** Nothing of the upload is in R2 except the bytes of its file, so only its row has to be deleted. */
 export const isClean = ({ hasLeftovers, multipartId, isWriting }: ResumableRow): boolean =>

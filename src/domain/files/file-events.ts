@@ -3,7 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { files, isListed } from "../../platform/schema.ts";
 import { type EventType, eventValues, type Initiator, insertEvent, type NewEvent } from "../events/events.ts";
 import { FACTS } from "./files.ts";
-import { type FileKey, isFile } from "./names.ts";
+import { type FileOf, isFile } from "./names.ts";
 
 const iso = (milliseconds: Column) => sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${milliseconds} / 1000.0, 'unixepoch')`;
 const failure = sql`case when ${files.failureCode} is not null
@@ -30,6 +30,7 @@ const DATA: Record<string, Column | SQL> = {
   durationSeconds: FACTS.durationSeconds,
   processedAt: iso(files.processedAt),
   failure: sql`json(${failure})`,
+  uploadedBy: sql`json_object('keyId', ${files.keyId}, 'userId', ${files.userId})`,
   audio: sql`json(json_remove(${files.audio}, '$.tags'))`,
 };
 const METADATA = sql`json_object(${sql.join(
@@ -45,13 +46,14 @@ export function fileEvent(
   deps: Deps,
   type: EventType & `file.${string}`,
   initiator: Initiator,
-  { teamId, id }: FileKey,
+  file: FileOf,
   fields?: string[],
 ): NewEvent {
-  const values = eventValues(deps, type, initiator, { teamId, id });
+  const { teamId } = file;
+  const values = eventValues(deps, type, initiator, file);
   const isBefore = type === "file.deleted";
   const data = fields ? sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))` : METADATA;
-  const condition = and(isFile({ teamId, id }), isBefore ? isListed : sql`changes() > 0`);
+  const condition = and(isFile(file), isBefore ? isListed : sql`changes() > 0`);
   const row = { subjectVersion: sql`${files.version}`, data };
   const insert = insertEvent(deps.db, values, row, sql`from ${files} where ${condition}`);
   return { teamId, position: isBefore ? 0 : 1, insert };

@@ -1,7 +1,7 @@
 import { and, asc, eq, isNotNull, lte, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { write } from "../../platform/db.ts";
-import { files } from "../../platform/schema.ts";
+import { files, teamOfFile } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import { newStep } from "../recovery-step.ts";
 import { ERASABLE_COLUMNS, hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
@@ -29,7 +29,7 @@ async function updateOverdue(deps: Deps, status: FileRow["status"], change: Chan
   const isErasable = status === "deleting" ? not(hasUpload) : undefined;
   const isInState = and(eq(files.status, status), hasExpired, isErasable);
   const due = deps.db
-    .select({ teamId: files.teamId, id: files.id })
+    .select({ teamId: teamOfFile, id: files.id })
     .from(files)
     .where(and(isInState, isNotNull(files.dueAt), lte(files.dueAt, now)))
     .orderBy(asc(files.dueAt))

@@ -3,19 +3,14 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { contentDisposition } from "../../platform/byte-store.ts";
 import { type Db, type Param, preparedQuery } from "../../platform/db.ts";
-import { files, isListed, isUnprocessed } from "../../platform/schema.ts";
+import { files, isListed, isUnprocessed, teamOfFile } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
-import {
-  authorizeRead,
-  type Credential,
-  insufficientScope,
-  type TokenValues,
-  teamOf,
-} from "../access/authorization.ts";
+import { authorizeRead, type Credential, insufficientScope, type TokenValues } from "../access/authorization.ts";
+import { filesOfToken } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Audio } from "../audio/inspect.ts";
 import { type OpenableLink, signLink } from "./links.ts";
-import { type FileKey, isFile, objectKey } from "./names.ts";
+import { type FileKey, type FileOf, isFile, objectKey } from "./names.ts";
 
 /*
  * The life of a file:
@@ -52,7 +47,7 @@ const shown = (tag: SQL) => sql<string | null>`substr(${tag}, 1, ${SHOWN_TAG_CHA
 /** The facts of a file that its team sees in lists, of which some also are in events. */
 export const FACTS = {
   id: files.id,
-  teamId: files.teamId,
+  teamId: teamOfFile,
   originalName: files.originalName,
   filename: sql<string>`${files.id} || '-' || ${files.originalName}`,
   name: sql<string>`coalesce(${files.name}, ${files.originalName})`,
@@ -68,6 +63,8 @@ export const FACTS = {
   sizeBytes: sql<number>`coalesce(${files.sizeBytes}, 0)`,
   mimeType: sql<string>`coalesce(${files.mimeType}, 'application/octet-stream')`,
   durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`,
+  keyId: files.keyId,
+  userId: files.userId,
   createdAt: files.createdAt,
   updatedAt: files.updatedAt,
   version: files.version,
@@ -106,7 +103,7 @@ export const toStoredFile = (deps: Deps, row: ListedRow) => ({
 
 type IdValues = TokenValues & { id: string };
 const isListedFile = (db: Db, param: Param<IdValues>) =>
-  and(eq(files.teamId, teamOf(db, param)), eq(files.id, param("id")), isListed);
+  and(filesOfToken(db, param), eq(files.id, param("id")), isListed);
 
 const fileById = preparedQuery((db, param: Param<IdValues>) =>
   db.select(LISTED_COLUMNS).from(files).where(isListedFile(db, param)),
@@ -149,18 +146,18 @@ export async function fetchStatus(
   credential: Credential<"any token">,
   id: string,
 ): Promise<Pick<FileMetadata, "failure"> & { status: ListedStatus }> {
-  const { status, failureCode, failureMessage, publicKeyId } = files;
-  const { actor, rows } = await authorizeRead(deps, credential, (team) =>
+  const { status, failureCode, failureMessage, keyId } = files;
+  const { actor, rows } = await authorizeRead(deps, credential, (_, token) =>
     deps.db
-      .select({ status, failureCode, failureMessage, publicKeyId })
+      .select({ status, failureCode, failureMessage, keyId })
       .from(files)
-      .where(and(eq(files.teamId, team), eq(files.id, id), isListed)),
+      .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
   );
   const [row] = rows;
   const isReader = (actor.scopes & SCOPES["files:read"]) !== 0;
   if (actor.kind === "operator") throw new AppError("forbidden");
   if (actor.kind !== "public" && !isReader) throw insufficientScope("files:read");
-  if (!row || !(isReader || row.publicKeyId === actor.keyId)) throw new AppError("not_found");
+  if (!row || !(isReader || row.keyId === actor.keyId)) throw new AppError("not_found");
   return { status: row.status as ListedStatus, failure: failureOf(row) };
 }
 
@@ -194,7 +191,7 @@ export const changed = (updatedAt: number | Param<{ updatedAt: number }>) => ({
 });
 
 /** The state of a file, if its team sees it. */
-export const listedStatus = ({ db }: Deps, file: FileKey) =>
+export const listedStatus = ({ db }: Deps, file: FileOf) =>
   db
     .select({ status: files.status })
     .from(files)

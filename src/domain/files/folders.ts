@@ -1,7 +1,8 @@
-import { and, eq, type SQL, sql } from "drizzle-orm";
+import { and, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { files, isInFolder, isListed } from "../../platform/schema.ts";
-import { authorizeRead, type Credential } from "../access/authorization.ts";
+import { files, isInFolder, isListed, isOwnedInFolder } from "../../platform/schema.ts";
+import { authorizeOwnRead, type Credential } from "../access/authorization.ts";
+import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { decodeCursor, encodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
 
 /*
@@ -22,17 +23,19 @@ export const folderKey = (folder: string): string => folder.replaceAll("/", SEPA
 /** The first `limit` folders below a prefix: one search of the index for each (a skip scan), however many files are in it. */
 function childFolders(
   { db }: Deps,
-  team: SQL<string | null>,
+  { teamId, ownerId }: FilesOf,
   { prefix, start, end, limit }: { prefix: string; start: string; end: string; limit: number },
 ) {
-  const firstFrom = (bound: SQL) => sql`(select ${files.folderKey} from ${files} indexed by files_folder
-    where ${and(eq(files.teamId, sql`(select id from team)`), isInFolder, isListed)}
+  const index = ownerId === null ? sql`files_folder` : sql`files_owner_folder`;
+  const isInIndex = ownerId === null ? isInFolder : isOwnedInFolder;
+  const firstFrom = (bound: SQL) => sql`(select ${files.folderKey} from ${files} indexed by ${index}
+    where ${and(filesOf({ teamId: sql`(select id from team)`, ownerId }), isInIndex, isListed)}
       and ${files.folderKey} >= ${bound} and ${files.folderKey} < ${end}
     order by ${files.folderKey} limit 1)`;
   const rest = sql`substr(found, length(${prefix}) + 1) || char(1)`;
   const child = sql`substr(found, 1, length(${prefix}) + instr(${rest}, char(1)) - 1)`;
   return db.select({ folder: sql<string>`folder` }).from(sql`(
-    with recursive team (id) as (select ${team}), child (found) as (
+    with recursive team (id) as (select ${teamId}), child (found) as (
       select ${firstFrom(sql`${start}`)}
       union all
       select ${firstFrom(sql`${child} || char(2)`)} from child where found is not null limit ${limit}
@@ -53,7 +56,7 @@ export async function listFolders(
   const start = cursor === undefined ? prefix : folderKey(decodeCursor(list, cursor, under).name) + AFTER_SEPARATOR;
   const end = under === "" ? AFTER_ALL_FOLDERS : key + AFTER_SEPARATOR;
   const range = { prefix, start, end, limit: limit + 1 };
-  const { rows } = await authorizeRead(deps, credential, (team) => childFolders(deps, team, range));
+  const { rows } = await authorizeOwnRead(deps, credential, (viewer) => childFolders(deps, viewer, range));
   const items = rows.slice(0, limit).map(({ folder }) => folder);
   const last = rows.length > limit ? items.at(-1) : undefined;
   return { items, next: last === undefined ? null : encodeCursor(list, NO_ID, last) };

@@ -4,7 +4,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { contentDisposition } from "../../platform/byte-store.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../../platform/db.ts";
-import { files, isListed, links, teams } from "../../platform/schema.ts";
+import { files, isListed, links, teamOfFile, teams } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import {
@@ -15,10 +15,11 @@ import {
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
+import { filesOf, filesOfToken } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { eventValues, insertEvent, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
-import { cleanName, type FileKey, objectKey } from "./names.ts";
+import { cleanName, type FileKey, type FileOf, isFile, objectKey } from "./names.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl, type SecretUrlValues, secretUrlValues } from "./secret-url.ts";
 
 /*
@@ -55,6 +56,8 @@ export interface Link {
   createdBy: { keyId: string; userId: string | null };
 }
 
+const isLinkOfFile = and(eq(links.teamId, teamOfFile), eq(links.fileId, files.id));
+
 type LinkRow = typeof links.$inferSelect;
 
 const linkOf = ({ teamId: _, secretHash: __, keyId, userId, ...link }: LinkRow): Link => ({
@@ -68,7 +71,7 @@ export interface NewLink {
   name?: string | undefined;
 }
 
-const isListedFile = (teamId: string, fileId: string) => and(eq(files.teamId, teamId), eq(files.id, fileId), isListed);
+const isListedFile = (file: FileOf) => and(isFile(file), isListed);
 
 /** The parts of a link's URL. */
 export interface OpenableLink {
@@ -105,7 +108,7 @@ export async function createLink(
     keyId,
     userId,
   };
-  const isOfFile = isListedFile(teamId, fileId);
+  const isOfFile = isListedFile({ ...actor, id: fileId });
   const others = sql`(select count(*) from ${links}
     where ${and(eq(links.teamId, teamId), eq(links.fileId, fileId))})`;
   const hasRoom = sql`${others} < ${MAX_LINKS} and ${teamExists(teamId, lt(teams.links, MAX_TEAM_LINKS))}`;
@@ -147,12 +150,12 @@ export function signLink(
 /** The links of a file, oldest first. @throws `not_found` */
 export async function listLinks(deps: Deps, credential: Credential<"files:download">, fileId: string): Promise<Link[]> {
   // A row without a link shows that the file exists.
-  const { rows } = await authorizeRead(deps, credential, (team) =>
+  const { rows } = await authorizeRead(deps, credential, (_, token) =>
     deps.db
       .select({ link: links })
       .from(files)
-      .leftJoin(links, and(eq(links.teamId, files.teamId), eq(links.fileId, files.id)))
-      .where(and(eq(files.teamId, team), eq(files.id, fileId), isListed))
+      .leftJoin(links, isLinkOfFile)
+      .where(and(filesOfToken(deps.db, token), eq(files.id, fileId), isListed))
       .orderBy(asc(links.id))
       .limit(MAX_LINKS),
   );
@@ -166,7 +169,8 @@ export async function listLinks(deps: Deps, credential: Credential<"files:downlo
  */
 export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const { teamId, keyId, userId } = actor;
-  const isLink = and(eq(links.id, id), eq(links.teamId, teamId));
+  const isOfFile = hasRow(files, and(filesOf(actor), isLinkOfFile, isListed));
+  const isLink = and(eq(links.id, id), eq(links.teamId, teamId), isOfFile);
   const isOwn = or(eq(links.keyId, keyId), userId === null ? undefined : eq(links.userId, userId));
   const mayRevokeAll = (actor.scopes & SCOPES["files:write"]) !== 0;
   const verdict = firstOf(mayRevokeAll ? {} : { insufficient_scope: sql`(${isOwn}) is not true` });
@@ -210,7 +214,7 @@ export interface LinkedFile {
 
 const SERVED_COLUMNS = {
   id: files.id,
-  teamId: files.teamId,
+  teamId: teamOfFile,
   originalName: files.originalName,
   /** Results have no two columns of the same name. */
   name: sql<string>`coalesce(${files.name}, ${files.originalName})`.as("file_name"),
@@ -225,7 +229,7 @@ const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
   db
     .select({ link: { name: links.name, disposition: links.disposition }, file: SERVED_COLUMNS })
     .from(links)
-    .innerJoin(files, and(eq(files.teamId, links.teamId), eq(files.id, links.fileId), isListed))
+    .innerJoin(files, and(isLinkOfFile, isListed))
     .where(
       and(
         eq(links.id, param("id")),
@@ -240,7 +244,7 @@ const fileOfSignedLink = ({ db }: Deps, teamId: string, fileId: string) =>
   db
     .select({ link: { name: sql<null>`null`, disposition: sql<Disposition>`'attachment'` }, file: SERVED_COLUMNS })
     .from(files)
-    .where(and(isListedFile(teamId, fileId), isTeamActive(files.teamId)));
+    .where(and(isListedFile({ teamId, id: fileId, ownerId: null }), isTeamActive(teamOfFile)));
 
 /** Returns the query that finds the file of a link; null if the token can't be valid. */
 function fileByToken(deps: Deps, token: string) {

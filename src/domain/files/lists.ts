@@ -1,7 +1,7 @@
 import { and, eq, gt, is, lt, or, SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
-import { type Param, preparedQuery } from "../../platform/db.ts";
+import { type Param, preparedQuery, type Query } from "../../platform/db.ts";
 import {
   files,
   fileTags,
@@ -11,10 +11,14 @@ import {
   isListed,
   isNamed,
   isNotAudio,
+  isOwned,
+  isOwnedInFolder,
   isUnprocessed,
+  teamOfFile,
 } from "../../platform/schema.ts";
 import { idBound } from "../../platform/system.ts";
-import { authorizeRead, type Credential, type TokenValues, teamOf } from "../access/authorization.ts";
+import { authorizeOwnRead, type Credential, type TokenValues, teamOfAllFiles } from "../access/authorization.ts";
+import { type FilesOf, filesOf } from "../access/own-files.ts";
 import {
   ABOVE_ALL_IDS,
   AFTER_ALL_NAMES,
@@ -24,6 +28,7 @@ import {
   type KeysetValues,
   keysetValues,
   listName,
+  type MayBeEnd,
   orderById,
   type Page,
   type PageClauses,
@@ -59,6 +64,8 @@ export interface FileFilters {
   reference?: string | undefined;
   /** A part of the name, in any case. */
   search?: string | undefined;
+  /** The owner, see own-files.ts. */
+  uploadedBy?: string | undefined;
 }
 
 /** By default, lists with `name` or `search` are ordered by name, and all others newest first. */
@@ -86,6 +93,7 @@ const CONDITIONS: Conditions = {
   under: (folder) =>
     or(eq(files.folder, folder), sql`substr(${files.folder}, 1, length(${folder}) + 1) = ${`${folder}/`}`),
   reference: (reference) => eq(files.reference, reference),
+  uploadedBy: (owner) => eq(files.ownerId, owner),
   search: (part) => sql`instr(${files.nameKey}, ${nameKey(part)}) > 0`,
   tag: (tag) => {
     // The opening quote follows a bracket or a comma only at the start of a tag: within one, it is escaped. `json_each` would
@@ -103,24 +111,25 @@ interface Index {
   /** The filters that it serves without a scan. The clauses of the page serve `name` and `createdBefore`. */
   serves: (keyof FileFilters)[];
   where: (filters: FileFilters) => SQL | undefined;
-  teamId: SQLiteColumn;
   id: SQLiteColumn;
 }
 
 /** Indexes are named because SQLite's planner prefers the primary key to a partial index. */
 const from = (index: SQL) => sql`${files} indexed by ${index}`;
 type Where = Index["where"];
-type Key = Pick<Index, "teamId" | "id">;
 
-function newestFirst(source: SQL, serves: Index["serves"] = [], where: Where = () => undefined, key?: Key): Index {
-  const { teamId, id } = key ?? files;
+function newestFirst(
+  source: SQL,
+  serves: Index["serves"] = [],
+  where: Where = () => undefined,
+  id: SQLiteColumn = files.id,
+): Index {
   return {
     from: source,
     order: "-createdAt",
     serves: [...serves, "createdAfter", "createdBefore"],
     where: (filters) =>
       and(where(filters), filters.createdAfter === undefined ? undefined : gt(id, afterInstant(filters.createdAfter))),
-    teamId,
     id,
   };
 }
@@ -133,10 +142,13 @@ const byName = (source: SQL, serves: Index["serves"] = [], where: Where = () => 
 });
 
 const inFolder: Where = ({ folder = "" }) => and(isInFolder, eq(files.folderKey, folderKey(folder)));
+const ofOwner: Where = ({ uploadedBy = "" }) => and(isOwned, eq(files.ownerId, uploadedBy));
+const ofOwnerInFolder: Where = ({ uploadedBy = "", folder = "" }) =>
+  and(isOwnedInFolder, eq(files.ownerId, uploadedBy), eq(files.folderKey, folderKey(folder)));
 const ofType: Where = ({ fileType = "" }) => and(isNotAudio, eq(files.fileType, fileType));
 const ofReference: Where = ({ reference = "" }) => and(hasReference, eq(files.reference, reference));
 const filesOfTag = sql`${fileTags} cross join ${files}
-  on ${files.teamId} = ${fileTags.teamId} and ${files.id} = ${fileTags.fileId}`;
+  on ${teamOfFile} = ${fileTags.teamId} and ${files.id} = ${fileTags.fileId}`;
 
 const INDEXES = {
   key: newestFirst(sql`${files}`),
@@ -145,17 +157,22 @@ const INDEXES = {
   unprocessed: newestFirst(from(sql`files_unprocessed`), [], () => isUnprocessed),
   fileType: newestFirst(from(sql`files_type`), ["fileType"], ofType),
   reference: newestFirst(from(sql`files_reference`), ["reference"], ofReference),
-  tag: newestFirst(filesOfTag, ["tag"], ({ tag = "" }) => eq(fileTags.tag, tag), {
-    teamId: fileTags.teamId,
-    id: fileTags.fileId,
-  }),
+  tag: newestFirst(filesOfTag, ["tag"], ({ tag = "" }) => eq(fileTags.tag, tag), fileTags.fileId),
   folder: newestFirst(from(sql`files_folder`), ["folder"], inFolder),
   name: byName(from(sql`files_name`), [], () => isNamed),
   folderName: byName(from(sql`files_folder_name`), ["folder"], inFolder),
+  owner: newestFirst(from(sql`files_owner`), ["uploadedBy"], ofOwner),
+  ownerFolder: newestFirst(from(sql`files_owner_folder`), ["uploadedBy", "folder"], ofOwnerInFolder),
+  ownerName: byName(from(sql`files_owner_name`), ["uploadedBy"], ofOwner),
 };
 
 /** Most files are completed audio files, so only the primary key serves those. */
-function indexFor({ folder, tag, reference, status, fileType }: FileFilters, order: FileOrder): Index {
+function indexFor({ uploadedBy, folder, tag, reference, status, fileType }: FileFilters, order: FileOrder): Index {
+  // A list of an owner examines no file of another: its cursor would name it.
+  if (uploadedBy !== undefined) {
+    if (order === "name") return INDEXES.ownerName;
+    return folder ? INDEXES.ownerFolder : INDEXES.owner;
+  }
   if (order === "name") return folder ? INDEXES.folderName : INDEXES.name;
   if (reference !== undefined) return INDEXES.reference;
   if (tag !== undefined) return INDEXES.tag;
@@ -206,23 +223,26 @@ const allFiles = preparedQuery((db, param: Param<TokenValues & KeysetValues>) =>
   return db
     .select(LISTED_COLUMNS)
     .from(files)
-    .where(and(eq(files.teamId, teamOf(db, param)), where, isListed))
+    .where(and(filesOf({ teamId: teamOfAllFiles(db, param), ownerId: null }), where, isListed))
     .orderBy(...orderBy)
     .limit(param("limit"))
     .offset(param("offset"));
 });
 
-type Team = SQL<string | null>;
-
-const isInIndex = ({ filters, index }: Plan, team: Team, page: PageClauses) =>
-  and(eq(index.teamId, team), index.where(filters), page.where);
+const isInIndex = ({ filters, index }: Plan, { teamId, ownerId }: FilesOf, page: PageClauses) =>
+  and(
+    // No list of an owner reads the index of tags.
+    index === INDEXES.tag ? eq(fileTags.teamId, teamId) : filesOf({ teamId, ownerId }),
+    index.where(filters),
+    page.where,
+  );
 
 /** The files of a page, if the index serves every filter. */
-const servedFiles = ({ db }: Deps, plan: Plan, team: Team, page: PageClauses) =>
+const servedFiles = ({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses) =>
   db
     .select(columns)
     .from(plan.index.from)
-    .where(and(isInIndex(plan, team, page), isListed))
+    .where(and(isInIndex(plan, whose, page), isListed))
     .orderBy(...page.orderBy)
     .limit(page.limit)
     .offset(page.offset);
@@ -231,7 +251,7 @@ const servedFiles = ({ db }: Deps, plan: Plan, team: Team, page: PageClauses) =>
  * Examines rows, and then reads only the files that match and the last examined one. A search reads nothing but the index,
  * so it also finds hidden files.
  */
-function examinedFiles({ db }: Deps, plan: Plan, team: Team, page: PageClauses) {
+function examinedFiles({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses) {
   const { filters, index, unserved, isSearch } = plan;
   const conditions = unserved.map((filter) => CONDITIONS[filter](filters[filter] as never));
   // In a CASE, SQLite evaluates no condition after the first that fails. Tags come last, because they may be long.
@@ -240,11 +260,11 @@ function examinedFiles({ db }: Deps, plan: Plan, team: Team, page: PageClauses) 
   const rows = db
     .select({
       fileId: sql`${sql`${files.id}`}`.as("fileId"),
-      team: sql`${sql`${files.teamId}`}`.as("team"),
+      team: sql`${sql`${teamOfFile}`}`.as("team"),
       isMatch: isMatch.as("isMatch"),
     })
     .from(index.from)
-    .where(isInIndex(plan, team, page))
+    .where(isInIndex(plan, whose, page))
     .orderBy(...page.orderBy)
     .$dynamic();
   // Each row of a tag is two rows: that of the tag and that of the file.
@@ -253,7 +273,7 @@ function examinedFiles({ db }: Deps, plan: Plan, team: Team, page: PageClauses) 
   const found = sql`(${scan(db, rows, (examined) => sql`${examined.isMatch}`, page, maxRows)}) found`;
   return db
     .select({ ...columns, isEnd: sql<0 | 1>`found.isEnd`.as("isEnd") })
-    .from(sql`${found} cross join ${files} on ${files.teamId} = found.team and ${files.id} = found.fileId`);
+    .from(sql`${found} cross join ${files} on ${teamOfFile} = found.team and ${files.id} = found.fileId`);
 }
 
 /**
@@ -267,39 +287,33 @@ export async function listFiles(
   query: FileQuery,
   request: PageRequest,
 ): Promise<Page<StoredFile>> {
-  const plan = planOf(query);
-  const { filters, index, unserved } = plan;
+  const { filters, index } = planOf(query);
   const list = listName("files", { ...filters, sort: query.sort });
   const nameOf = index.order === "name" ? (row: ListedRow) => row.nameKey : undefined;
   const below = filters.createdBefore === undefined ? ABOVE_ALL_IDS : idBound(filters.createdBefore);
-  const page = nameOf
-    ? pageByName(list, { name: files.nameKey, id: files.id }, nameKey(filters.name ?? ""), request)
-    : pageById(list, index.id, "newest first", request, below);
+  const { rows } = await authorizeOwnRead(deps, credential, (viewer, token): Query<(ListedRow & MayBeEnd)[]> => {
+    const { ownerId } = viewer;
+    if (ownerId === null && index === INDEXES.key && Object.keys(filters).length === 0) {
+      return allFiles({ ...token, ...keysetValues(list, "newest first", request) });
+    }
+    const plan = planOf(ownerId === null ? query : { ...query, uploadedBy: query.uploadedBy ?? ownerId });
+    const page = nameOf
+      ? pageByName(list, { name: files.nameKey, id: files.id }, nameKey(filters.name ?? ""), request)
+      : pageById(list, plan.index.id, "newest first", request, below);
+    return plan.unserved.length === 0 ? servedFiles(deps, plan, viewer, page) : examinedFiles(deps, plan, viewer, page);
+  });
   /** `end` is the last examined row, if there are more. */
-  const pageOf = (rows: ListedRow[], end?: ListedRow): Page<StoredFile> => {
-    const { items, next } = cutPage(list, request, rows, nameOf);
-    // A search does not read the status of the names that it examines. Its indexes have no hidden file.
-    const listed = items.filter(({ status }) => (LISTED_STATES as readonly string[]).includes(status));
-    return {
-      items: listed.map((row) => toStoredFile(deps, row)),
-      next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null),
-    };
-  };
-  if (index === INDEXES.key && Object.keys(filters).length === 0) {
-    const values = keysetValues(list, "newest first", request);
-    const { rows } = await authorizeRead(deps, credential, (_, token) => allFiles({ ...token, ...values }));
-    return pageOf(rows);
-  }
-  if (unserved.length === 0) {
-    const { rows } = await authorizeRead(deps, credential, (team) => servedFiles(deps, plan, team, page));
-    return pageOf(rows);
-  }
-  const { rows } = await authorizeRead(deps, credential, (team) => examinedFiles(deps, plan, team, page));
   const { matching, end } = splitScan(rows);
   if (end && matching.length === 0 && request.page > 1) {
     throw invalidPage(
       "With these filters, this page can't be requested by number. Follow the Link header from an earlier page.",
     );
   }
-  return pageOf(matching, end);
+  const { items, next } = cutPage(list, request, matching, nameOf);
+  // A search does not read the status of the names that it examines. Its indexes have no hidden file.
+  const listed = items.filter(({ status }) => (LISTED_STATES as readonly string[]).includes(status));
+  return {
+    items: listed.map((row) => toStoredFile(deps, row)),
+    next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null),
+  };
 }

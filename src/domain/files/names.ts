@@ -1,8 +1,8 @@
 import { and, eq, sql } from "drizzle-orm";
 import { PART_BYTES } from "../../platform/byte-store.ts";
-import type { Param } from "../../platform/db.ts";
-import { files } from "../../platform/schema.ts";
+import { files, teamOfFile } from "../../platform/schema.ts";
 import { uploads } from "../../platform/upload-schema.ts";
+import { type FilesOf, filesOf } from "../access/own-files.ts";
 
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const MAX_NAME_BYTES = 200;
@@ -52,15 +52,15 @@ export interface FileKey {
   teamId: string;
 }
 
+/** A file that is found only if it is one of these files. */
+export type FileOf = FileKey & Pick<FilesOf, "ownerId">;
+
 /** The row of the file. */
-export function isFile(file: FileKey | Param<FileKey>) {
-  const { teamId, id } = typeof file === "function" ? { teamId: file("teamId"), id: file("id") } : file;
-  return and(eq(files.teamId, teamId), eq(files.id, id));
-}
+export const isFile = (file: FileOf) => and(filesOf(file), eq(files.id, file.id));
 /** The row of the file that an upload is of. */
-export const isFileOfUpload = and(eq(files.teamId, uploads.teamId), eq(files.id, uploads.fileId));
+export const isFileOfUpload = and(eq(teamOfFile, uploads.teamId), eq(files.id, uploads.fileId));
 /** The key as one value, for a row-value IN. */
-export const fileKey = sql`(${files.teamId}, ${files.id})`;
+export const fileKey = sql`(${teamOfFile}, ${files.id})`;
 
 /** The values from which the keys of a file's objects are built. */
 export interface Named extends FileKey {

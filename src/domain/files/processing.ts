@@ -13,7 +13,7 @@ import { UnreadableAudio } from "../audio/range-source.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
 import { changed, enqueue, type FailureCode, type FileRow, listedStatus, MAX_PENDING_MILLISECONDS } from "./files.ts";
-import { type FileKey, isFile, objectKey } from "./names.ts";
+import { type FileOf, isFile, objectKey } from "./names.ts";
 
 /** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
 export const LEASE_MILLISECONDS = 5 * MINUTE;
@@ -57,7 +57,7 @@ interface Findings {
 /** The lease has expired. */
 export const hasExpiredLease = (now: number | Placeholder) => lte(files.leaseEndsAt, now);
 /** The file is pending, or its worker's lease has expired. */
-const isClaimable = (file: FileKey, now: number) =>
+const isClaimable = (file: FileOf, now: number) =>
   and(isFile(file), or(eq(files.status, "pending"), and(eq(files.status, "processing"), hasExpiredLease(now))));
 /** This worker has the file: its `claim` is the fencing token. */
 const isHeld = (file: FileRow) => and(isFile(file), eq(files.status, "processing"), eq(files.claim, file.claim));
@@ -66,7 +66,7 @@ const isHeld = (file: FileRow) => and(isFile(file), eq(files.status, "processing
 const ended = (now: number) => ({ processedAt: now, dueAt: null, leaseEndsAt: null, ...changed(now) });
 const failed = (failure: Failure, now: number) => ({ status: "failed" as const, ...failure, ...ended(now) });
 
-const failExhausted = ({ db, system }: Deps, file: FileKey, minAttempts: number) =>
+const failExhausted = ({ db, system }: Deps, file: FileOf, minAttempts: number) =>
   db
     .update(files)
     .set(failed(EXHAUSTED, system.now()))
@@ -76,7 +76,7 @@ const failExhausted = ({ db, system }: Deps, file: FileKey, minAttempts: number)
 /** Makes a completed or failed file pending again. Does not change an unprocessed one. */
 export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
   const now = deps.system.now();
-  const file = { id, teamId: actor.teamId };
+  const file = { ...actor, id };
   const markPending = deps.db
     .update(files)
     .set({
@@ -96,7 +96,7 @@ export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
 /** @throws `not_found` */
 export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const { event, queries } = fileReprocessing(deps, actor, id);
-  const file = { id, teamId: actor.teamId };
+  const file = { ...actor, id };
   const [, [row]] = await writeWithEvent(deps, event, [...queries, listedStatus(deps, file)], { isIdempotent: true });
   if (!row) throw new AppError("not_found");
   // If the file was pending already, its message may be lost.
@@ -115,7 +115,7 @@ export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): P
  */
 export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const now = deps.system.now();
-  const key = { teamId, id: fileId };
+  const key = { teamId, id: fileId, ownerId: null };
   const claim = deps.db
     .update(files)
     .set({
@@ -147,14 +147,14 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
  * @returns "not_claimed" if the file has changed in the meantime or another worker has claimed it
  */
 export async function failExhaustedFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
-  const file = { teamId, id: fileId };
+  const file = { teamId, id: fileId, ownerId: null };
   const [rows] = await writeWithEvent(deps, failedEvent(deps, file), [failExhausted(deps, file, 1)], {
     isIdempotent: false,
   });
   return rows.length > 0 ? "failed" : "not_claimed";
 }
 
-const failedEvent = (deps: Deps, file: FileKey) => fileEvent(deps, "file.failed", SYSTEM, file);
+const failedEvent = (deps: Deps, file: FileOf) => fileEvent(deps, "file.failed", SYSTEM, file);
 
 /** Throws only errors that a retry may resolve. */
 async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
@@ -243,12 +243,7 @@ async function recordOutcome(deps: Deps, file: FileRow, findings: Findings | Fai
   const [rows] = await writeWithEvent(deps, event, [end], { isIdempotent: false });
   if (rows.length > 0) return outcome;
   // The file may have been deleted while its bytes were rewritten. R2 has no conditional put that could prevent this.
-  const [[row]] = await read(deps, [
-    deps.db
-      .select({ status: files.status })
-      .from(files)
-      .where(isFile({ teamId: file.teamId, id: file.id })),
-  ]);
+  const [[row]] = await read(deps, [deps.db.select({ status: files.status }).from(files).where(isFile(file))]);
   if (!row || row.status === "deleting") await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";
 }

@@ -136,7 +136,7 @@ export function fileUpdate(
   changes: FileChanges,
   versions: ExpectedVersions = undefined,
 ) {
-  const key = { id, teamId: actor.teamId };
+  const key = { ...actor, id };
   const { columns, differs, verdict } = changeOf(changes, versions);
   const update = deps.db
     .update(files)
@@ -154,7 +154,7 @@ export async function updateFile(
   versions: ExpectedVersions,
 ): Promise<StoredFile> {
   const { event, update } = fileUpdate(deps, actor, id, changes, versions);
-  const isOne = and(isFile({ id, teamId: actor.teamId }), isListed);
+  const isOne = and(isFile({ ...actor, id }), isListed);
   const check = deps.db
     .select({ refusal: refusalOf(changes, versions) })
     .from(files)

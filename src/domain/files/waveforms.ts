@@ -2,10 +2,11 @@ import { and, eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { write } from "../../platform/db.ts";
-import { files, isListed } from "../../platform/schema.ts";
+import { files, isListed, teamOfFile } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { filesOfToken } from "../access/own-files.ts";
 import { listedStatus } from "./files.ts";
-import { type FileKey, isFile, waveformKey } from "./names.ts";
+import { type FileOf, isFile, waveformKey } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
 type Channels = number[][];
@@ -29,11 +30,11 @@ function unpack([channelCount = 1, ...bytes]: Uint8Array): Channels {
 
 /** @throws `not_found`, also if the file has no waveform */
 export async function fetchWaveform(deps: Deps, credential: Credential<"files:read">, id: string): Promise<Channels> {
-  const { rows } = await authorizeRead(deps, credential, (team) =>
+  const { rows } = await authorizeRead(deps, credential, (_, token) =>
     deps.db
-      .select({ id: files.id, teamId: files.teamId, writingSince: files.waveformWritingSince })
+      .select({ id: files.id, teamId: teamOfFile, writingSince: files.waveformWritingSince })
       .from(files)
-      .where(and(eq(files.teamId, team), eq(files.id, id), isListed)),
+      .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
   );
   const [file] = rows;
   const bytes = file && file.writingSince !== null && (await deps.bytes.read(waveformKey(file), 0, MAX_OBJECT_BYTES));
@@ -48,7 +49,7 @@ export async function fetchWaveform(deps: Deps, credential: Credential<"files:re
  * @throws `not_found`
  */
 export async function setWaveform(deps: Deps, actor: TeamActor, id: string, channels: Channels): Promise<Channels> {
-  const file = { id, teamId: actor.teamId };
+  const file = { ...actor, id };
   const waveformWritingSince = deps.system.now();
   const begin = deps.db
     .update(files)
@@ -68,7 +69,7 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
 }
 
 /** Removes the waveform again if the file was deleted in the meantime. A later write that has begun stays in progress. */
-async function finishWrite(deps: Deps, file: FileKey, waveformWritingSince: number): Promise<void> {
+async function finishWrite(deps: Deps, file: FileOf, waveformWritingSince: number): Promise<void> {
   const end = deps.db
     .update(files)
     .set({ waveformWritingSince: 0 })

@@ -3,7 +3,7 @@ import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { type Db, hasRow, write } from "../../platform/db.ts";
 import { deliveries, events, webhooks } from "../../platform/event-schema.ts";
-import { apiKeys, files, isApiKey, isSession, teams, users } from "../../platform/schema.ts";
+import { apiKeys, files, isApiKey, isSession, teamOfFile, teams, users } from "../../platform/schema.ts";
 import { uploads } from "../../platform/upload-schema.ts";
 import { hidden, MAX_DELETING_MILLISECONDS } from "../files/deletion.ts";
 import { ended, MAX_FENCED_MILLISECONDS } from "../files/erasure.ts";
@@ -37,7 +37,7 @@ const nextFiles = (columns: SQL, now: number) =>
   sql`(${ofDeletedTeams(
     columns,
     files,
-    files.teamId,
+    teamOfFile,
     sql`not (${files.status} = 'deleting' and ${files.dueAt} > ${now})`,
   )} limit ${HIDDEN_FILES})`;
 
@@ -57,7 +57,7 @@ async function hideFiles({ db, ...deps }: Deps): Promise<number> {
   const hide = db
     .update(files)
     .set(hidden(dueAt))
-    .where(and(sql`${fileKey} in ${nextFiles(sql`${files.teamId}, ${files.id}`, now)}`, ne(files.status, "deleting")));
+    .where(and(sql`${fileKey} in ${nextFiles(sql`${teamOfFile}, ${files.id}`, now)}`, ne(files.status, "deleting")));
   const [, { meta }] = await write({ ...deps, db }, [endUploads, hide], { isIdempotent: true });
   return meta.changes;
 }
@@ -83,7 +83,7 @@ function deletions(db: Db) {
   const hasNone = (table: SQLiteTable, teamId: SQLiteColumn, isOfKind?: SQL) =>
     not(hasRow(table, and(eq(teamId, teams.id), isOfKind)));
   const isEmpty = and(
-    hasNone(files, files.teamId),
+    hasNone(files, teamOfFile),
     hasNone(apiKeys, apiKeys.teamId, isApiKey),
     hasNone(apiKeys, apiKeys.teamId, isSession),
     hasNone(users, users.teamId),

@@ -24,7 +24,7 @@ export const MAX_RESUMABLE_MILLISECONDS = 6 * DAY;
 
 /** An upload with its file. */
 export type NamedRow = ResumableRow & { originalName: string; allowedTypes: string | null };
-const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, originalName });
+const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, ownerId: null, originalName });
 export const NAMED_COLUMNS = {
   ...getTableColumns(uploads),
   originalName: files.originalName,

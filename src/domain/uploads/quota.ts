@@ -1,11 +1,13 @@
 import { and, eq, isNull, ne, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { firstOf } from "../../platform/db.ts";
-import { apiKeys, files, teams } from "../../platform/schema.ts";
+import { firstOf, read } from "../../platform/db.ts";
+import { apiKeys, files, isOwned, teams } from "../../platform/schema.ts";
 import { holdsQuota, uploads } from "../../platform/upload-schema.ts";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { type FilesOf, filesOf } from "../access/own-files.ts";
 import type { FileType } from "../audio/media-type.ts";
+import type { FileOf } from "../files/names.ts";
 
 /*
  * The quota of a team, and the limits of its uploads. The statement that inserts an upload requires that nothing refuses
@@ -17,7 +19,7 @@ export interface Usage {
   bytes: number;
   maxFiles: number;
   maxBytes: number;
-  /** Stored events. The oldest above the limit are deleted, so the number may exceed it for a few minutes. */
+  /** Stored events, 0 for a caller with its own files. The oldest above the limit are deleted, so the number may exceed it for a few minutes. */
   events: number;
   maxEvents: number;
 }
@@ -25,11 +27,19 @@ export interface Usage {
 const positionAt = (end: SQL) =>
   sql`(select position from events where team_id = teams.id order by seq ${end} limit 1)`;
 
-/** The team's usage and limits. Uploads in progress count. */
+/** What the files of an owner take. Uploads in progress do not count. */
+export const ownUsage = ({ db }: Deps, whose: FilesOf) =>
+  db
+    .select({ files: sql<number>`count(*)`, bytes: sql<number>`coalesce(sum(${files.sizeBytes}), 0)` })
+    .from(sql`${files} indexed by files_owner`)
+    .where(and(filesOf(whose), isOwned));
+
+/** The usage and limits of the team, or for a caller with its own files, what these take. Uploads in progress count for the team. */
 export async function fetchUsage(deps: Deps, credential: Credential<"files:read">): Promise<Usage> {
   const { maxTeamFiles, maxTeamBytes, maxTeamEvents: maxEvents } = deps.settings;
   const events = sql<number | null>`${positionAt(sql`desc`)} - ${positionAt(sql`asc`)} + 1`;
   const {
+    actor,
     rows: [usage],
   } = await authorizeRead(deps, credential, (team) =>
     deps.db
@@ -38,6 +48,10 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
       .where(eq(teams.id, team)),
   );
   const quota = { maxFiles: usage?.maxFiles ?? maxTeamFiles, maxBytes: usage?.maxBytes ?? maxTeamBytes };
+  if (actor.ownerId !== null) {
+    const [[own = { files: 0, bytes: 0 }]] = await read(deps, [ownUsage(deps, actor)]);
+    return { ...own, events: 0, ...quota, maxEvents };
+  }
   return { files: usage?.files ?? 0, bytes: usage?.bytes ?? 0, events: usage?.events ?? 0, ...quota, maxEvents };
 }
 
@@ -127,14 +141,9 @@ export function quotaFor(
   return { from, reservedBytes, allowedTypes, isAccepted: sql`${isTeam} and ${refusal} is null`, verdict };
 }
 
-/** The unfinished upload with an idempotency key that the upload `id` replaces. */
-export const isReplaced = (teamId: string, id: string, idempotencyKey: string) =>
-  and(
-    eq(files.teamId, teamId),
-    eq(files.idempotencyKey, idempotencyKey),
-    eq(files.status, "receiving"),
-    ne(files.id, id),
-  );
+/** The unfinished upload with an idempotency key that the upload of this file replaces. */
+export const isReplaced = (file: FileOf, idempotencyKey: string) =>
+  and(filesOf(file), eq(files.idempotencyKey, idempotencyKey), eq(files.status, "receiving"), ne(files.id, file.id));
 
 export type Verdict = { refusal: string | null; maxFiles: number; maxBytes: number; limits: string | null };
 

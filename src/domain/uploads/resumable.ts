@@ -8,9 +8,10 @@ import { fingerprint } from "../../platform/secrets.ts";
 import { HOUR, instantOf, newId } from "../../platform/system.ts";
 import { isUnfinished, uploads } from "../../platform/upload-schema.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { filesOf, filesOfToken } from "../access/own-files.ts";
 import { deleteFile, ERASABLE_COLUMNS, hidden, removeUpload } from "../files/deletion.ts";
 import { ended, hasHiddenFile, type ResumableRow } from "../files/erasure.ts";
-import { cleanName, isFile, isFileOfUpload } from "../files/names.ts";
+import { cleanName, type FileOf, isFile, isFileOfUpload } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { newSecret, type SecretUrl, secretUrlValues } from "../files/secret-url.ts";
 import {
@@ -127,7 +128,7 @@ async function insertResumable(
   { name, sizeBytes, metadata, sha256, properties, idempotencyKey: given }: Omit<NewUpload, "body">,
 ): Promise<CreatedUpload> {
   const { db, system } = deps;
-  const { teamId, keyId, kind } = actor;
+  const { teamId, ownerId, keyId, kind } = actor;
   const id = newId(system);
   const secret = newSecret(system);
   const createdAt = instantOf(id);
@@ -156,12 +157,12 @@ async function insertResumable(
     dueAt: createdAt + MAX_EMPTY_MILLISECONDS,
   };
   const file = {
-    ...{ id, teamId, originalName, ...propertyColumns(originalName, properties) },
+    ...{ id, teamId, ownerId, originalName, ...propertyColumns(originalName, properties) },
     ...{ idempotencyKey: null, statedSha256: sha256, dueAt: system.now() + MAX_RESUMABLE_MILLISECONDS },
   };
   // Only the key that created an upload can replace it. Line breaks separate it from the keys of form uploads.
   const idempotencyKey = given === undefined ? null : `resumable\n${keyId}\n${given}`;
-  const replaced = idempotencyKey === null ? undefined : isReplaced(teamId, id, idempotencyKey);
+  const replaced = idempotencyKey === null ? undefined : isReplaced({ id, teamId, ownerId }, idempotencyKey);
   const reservation = { minBytes: sizeBytes, maxBytes: sizeBytes, resumable: { replaced } };
   const queries = [
     ...insertReceiving(deps, actor, file, reservation),
@@ -189,15 +190,15 @@ async function insertResumable(
 }
 
 /** Once the upload is inserted, cancels the unfinished upload that has the key, and gives the key to the new one. */
-function replaceUpload({ db, system }: Deps, file: { id: string; teamId: string }, idempotencyKey: string) {
+function replaceUpload({ db, system }: Deps, file: FileOf, idempotencyKey: string) {
   const { id, teamId } = file;
   const now = system.now();
   const isInserted = hasRow(files, isFile(file));
-  const hasKey = and(eq(files.teamId, teamId), eq(files.idempotencyKey, idempotencyKey), ne(files.id, id));
+  const hasKey = and(filesOf(file), eq(files.idempotencyKey, idempotencyKey), ne(files.id, id));
   const hide = db
     .update(files)
     .set(hidden(sql`${now}`))
-    .where(and(isReplaced(teamId, id, idempotencyKey), isInserted))
+    .where(and(isReplaced(file, idempotencyKey), isInserted))
     .returning(ERASABLE_COLUMNS);
   const end = db
     .update(uploads)
@@ -222,8 +223,8 @@ export async function fetchUpload(
   const row = await pollUntilSaved(deps, url, async () => {
     const {
       rows: [found],
-    } = await authorizeRead(deps, credential, (team) =>
-      withFile(deps.db).where(and(matchesUrl(url), eq(uploads.teamId, team), isNotDeleting)),
+    } = await authorizeRead(deps, credential, (_, token) =>
+      withFile(deps.db).where(and(matchesUrl(url), filesOfToken(deps.db, token), isNotDeleting)),
     );
     if (!found) throw new AppError("not_found");
     return found;
@@ -265,8 +266,8 @@ const hasSavedAll = (before: ResumableRow, { epoch, chunks }: ResumableRow) =>
 
 /** Cancels an unfinished upload and deletes its bytes. @throws `not_found`, `forbidden` once it is finished */
 export async function terminateUpload(deps: Deps, actor: TeamActor, url: SecretUrl): Promise<void> {
-  const isOwn = and(matchesUrl(url), eq(uploads.teamId, actor.teamId));
-  const [[row]] = await read(deps, [withFile(deps.db).where(and(isOwn, isNotDeleting))]);
+  const isOwn = and(matchesUrl(url), filesOf(actor), isNotDeleting);
+  const [[row]] = await read(deps, [withFile(deps.db).where(isOwn)]);
   if (!row) throw new AppError("not_found");
   await deleteFile(deps, actor, row.fileId, { onlyUnfinished: true });
 }
@@ -287,7 +288,8 @@ export async function appendToUpload(
   const { offsetBytes } = input;
   const sizeBytes = input.sizeBytes ?? 0;
   const now = system.now();
-  const isOwn = and(matchesUrl(url), eq(uploads.teamId, actor.teamId));
+  const isUpload = and(matchesUrl(url), eq(uploads.teamId, actor.teamId));
+  const isOwn = hasRow(files, and(isFileOfUpload, filesOf(actor), isNotDeleting));
   const isAtEnd = sql`${uploads.offsetBytes} = ${uploads.sizeBytes}`;
   const refusal = firstOf({
     expired: sql`${isUnfinished} and not ${isAtEnd} and ${uploads.dueAt} <= ${now}`,
@@ -302,7 +304,7 @@ export async function appendToUpload(
     .select({ ...NAMED_COLUMNS, refusal: refusal.as("refusal") })
     .from(uploads)
     .innerJoin(files, isFileOfUpload)
-    .where(and(isOwn, isNotDeleting));
+    .where(and(isUpload, filesOf(actor), isNotDeleting));
   // The newest request wins. If an older one is writing, skips the part number that the older request may still upload.
   const claim = db
     .update(uploads)
@@ -312,7 +314,7 @@ export async function appendToUpload(
       hasLeftovers: sql`has_leftovers or is_writing`,
       isWriting: true,
     })
-    .where(and(isOwn, sql`${refusal} is null`))
+    .where(and(isUpload, isOwn, sql`${refusal} is null`))
     .returning();
   const [[row], [claimed]] = await write(deps, [found, claim], { isIdempotent: false });
   if (!row) throw new AppError("not_found");

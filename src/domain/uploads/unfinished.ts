@@ -13,7 +13,8 @@ import {
   isUnfinished,
   uploads,
 } from "../../platform/upload-schema.ts";
-import { authorizeRead, type Credential } from "../access/authorization.ts";
+import { authorizeOwnRead, type Credential, type Viewer } from "../access/authorization.ts";
+import { filesOf } from "../access/own-files.ts";
 import { SYSTEM } from "../events/events.ts";
 import { hidden, removeRows } from "../files/deletion.ts";
 import { deleteUploads, ended, eraseResumable, MAX_FENCED_MILLISECONDS } from "../files/erasure.ts";
@@ -36,6 +37,9 @@ export interface UnfinishedUpload {
   expiresAt: number;
 }
 
+const isOfTeam = ({ teamId }: Viewer) => eq(uploads.teamId, teamId);
+const isReceivingUpload = and(holdsQuota, isUnfinished, eq(files.status, "receiving"));
+
 /** Newest first. @throws `invalid_input` for a cursor of another list */
 export async function listUnfinished(
   deps: Deps,
@@ -44,12 +48,12 @@ export async function listUnfinished(
 ): Promise<Page<UnfinishedUpload>> {
   const { fileId: id, sizeBytes, offsetBytes, keyId, createdAt, dueAt: expiresAt } = uploads;
   const page = pageById(LIST, id, "newest first", request);
-  const { rows } = await authorizeRead(deps, credential, (team) =>
+  const { rows } = await authorizeOwnRead(deps, credential, (viewer) =>
     deps.db
       .select({ id, name: files.originalName, sizeBytes, offsetBytes, keyId, createdAt, expiresAt })
       .from(uploads)
       .innerJoin(files, isFileOfUpload)
-      .where(and(eq(uploads.teamId, team), holdsQuota, isUnfinished, eq(files.status, "receiving"), page.where))
+      .where(and(isOfTeam(viewer), filesOf(viewer), isReceivingUpload, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset),

@@ -4,10 +4,11 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../../platform/byte-store.ts";
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../../platform/db.ts";
-import { apiKeys, files, teams } from "../../platform/schema.ts";
+import { apiKeys, files, teamOfFile, teams } from "../../platform/schema.ts";
 import { DAY, instantOf, MINUTE, newId } from "../../platform/system.ts";
 import { uploads } from "../../platform/upload-schema.ts";
 import { isExistingTeam, type TeamActor } from "../access/authorization.ts";
+import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "../files/deletion.ts";
 import { fileEvent } from "../files/file-events.ts";
@@ -23,7 +24,7 @@ import {
 import {
   chunkPrefix,
   cleanName,
-  type FileKey,
+  type FileOf,
   isFile,
   type Named,
   objectKey,
@@ -81,7 +82,8 @@ export interface IncomingFile {
  */
 export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<StoredFile> {
   const { maxBytes } = file;
-  const upload: Named = { id: newId(deps.system), teamId: actor.teamId, originalName: cleanName(file.name) };
+  const { teamId, ownerId } = actor;
+  const upload = { id: newId(deps.system), teamId, ownerId, originalName: cleanName(file.name) };
   const orRollBack = <T>(work: Promise<T>) =>
     work.catch(async (error) => {
       await rollBack(deps, actor, upload, maxBytes, error);
@@ -99,9 +101,11 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   return toStoredFile(deps, committed.row);
 }
 
+/** A file that is uploaded. */
+type NamedFile = Named & FileOf;
 type PropertyColumns = ReturnType<typeof propertyColumns>;
 
-export interface NewFile extends Named, PropertyColumns {
+export interface NewFile extends NamedFile, PropertyColumns {
   idempotencyKey: string | null;
   statedSha256: string | null;
   dueAt: number;
@@ -118,7 +122,10 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
     status: "receiving" as const,
     reservedBytes,
     allowedTypes,
-    publicKeyId: actor.kind === "public" ? actor.keyId : null,
+    keyId: actor.keyId,
+    userId: actor.userId,
+    ownerId: actor.userId ?? actor.ownerId,
+    isPublic: actor.kind === "public",
     // Lists filter by creation time through the id, so the time comes from the id.
     createdAt: instantOf(file.id),
     updatedAt: deps.system.now(),
@@ -127,21 +134,21 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
 }
 
 /** The limits that the insert has set for an upload. No row if the upload was not inserted. */
-export const insertedLimits = ({ db }: Deps, key: FileKey) =>
+export const insertedLimits = ({ db }: Deps, key: FileOf) =>
   db.select({ reservedBytes: files.reservedBytes, allowedTypes: files.allowedTypes }).from(files).where(isFile(key));
 
 interface Inserted {
   /** The limits of the inserted upload. */
   limits?: { reservedBytes: number; allowedTypes: string | null } | undefined;
   /** The upload that has the idempotency key: this one, or an earlier one. */
-  earlier?: FileKey | undefined;
+  earlier?: FileOf | undefined;
   verdict?: Verdict | undefined;
 }
 
 async function insertUpload(
   deps: Deps,
   actor: TeamActor,
-  upload: Named & PropertyColumns,
+  upload: NamedFile & PropertyColumns,
   { minBytes, maxBytes, idempotencyKey: given }: IncomingFile,
 ): Promise<Inserted> {
   const idempotencyKey = given === undefined ? null : scopedKey(actor, given);
@@ -153,7 +160,7 @@ async function insertUpload(
     const [[verdict], , [limits]] = await write(deps, queries, { isIdempotent: true });
     return { verdict, limits };
   }
-  const { freeKey, uploadWithKey } = claimKey(deps, upload.teamId, idempotencyKey);
+  const { freeKey, uploadWithKey } = claimKey(deps, upload, idempotencyKey);
   const batch = [...freeKey, ...queries, uploadWithKey] as const;
   const [, , [verdict], , [limits], [earlier]] = await write(deps, batch, { isIdempotent: true });
   return { verdict, limits, earlier };
@@ -171,7 +178,7 @@ async function* limitBytes(bytes: AsyncIterable<Uint8Array>, maxBytes: number) {
 
 async function storeBytes(
   deps: Deps,
-  upload: Named,
+  upload: NamedFile,
   { minBytes, idempotencyKey, ...file }: IncomingFile,
   { reservedBytes: maxBytes, allowedTypes }: { reservedBytes: number; allowedTypes: string | null },
 ): Promise<StoredObject> {
@@ -234,7 +241,7 @@ type CommitOptions = {
 export async function commit(
   deps: Deps,
   initiator: Initiator,
-  key: FileKey,
+  key: FileOf,
   stored: StoredObject,
   { extraQueries = [], epoch = null }: CommitOptions = {},
 ): Promise<{ row: ListedRow; isBulk: boolean }> {
@@ -286,7 +293,7 @@ export const fencedOff = () => new AppError("offset_mismatch", { message: "A new
 async function rollBack(
   deps: Deps,
   actor: TeamActor,
-  upload: Named,
+  upload: NamedFile,
   maxBytes: number,
   failure: unknown,
 ): Promise<void> {
@@ -323,15 +330,20 @@ const MAX_IDLE_MILLISECONDS = 10 * MINUTE;
  */
 const MAX_RETRY_AFTER_SECONDS = 10;
 
-/** The key as stored. That of a public key is scoped to it, because anyone may have it. No key contains a line break. */
-const scopedKey = ({ kind, keyId }: TeamActor, idempotencyKey: string): string =>
-  kind === "public" ? `${keyId}\n${idempotencyKey}` : idempotencyKey;
+/**
+ * The key as stored. That of a public key is scoped to it, because anyone may have it, and that of a caller with its own files
+ * to those, or it would find the files of others. No key contains a line break.
+ */
+function scopedKey({ kind, keyId, ownerId }: TeamActor, idempotencyKey: string): string {
+  const scope = kind === "public" ? keyId : ownerId;
+  return scope === null ? idempotencyKey : `${scope}\n${idempotencyKey}`;
+}
 
 /** The queries that take the key from an expired or abandoned upload, and the one that finds the upload that has the key. */
-function claimKey({ db, settings, system }: Deps, teamId: string, idempotencyKey: string) {
+function claimKey({ db, settings, system }: Deps, whose: FilesOf, idempotencyKey: string) {
   const now = system.now();
   const maxIdleMilliseconds = Math.max(MAX_IDLE_MILLISECONDS, 2 * settings.uploadIdleMilliseconds);
-  const hasKey = and(eq(files.teamId, teamId), eq(files.idempotencyKey, idempotencyKey));
+  const hasKey = and(filesOf(whose), eq(files.idempotencyKey, idempotencyKey));
   const isExpired = lt(files.createdAt, now - IDEMPOTENCY_MILLISECONDS);
   const isAbandoned = or(isExpired, lt(files.updatedAt, now - maxIdleMilliseconds));
   // The upload may still be writing, so the recovery job deletes its bytes when it would have.
@@ -340,7 +352,10 @@ function claimKey({ db, settings, system }: Deps, teamId: string, idempotencyKey
     .set(hidden(sql`${files.dueAt}`))
     .where(and(hasKey, eq(files.status, "receiving"), isAbandoned));
   const free = db.update(files).set({ idempotencyKey: null }).where(and(hasKey, isExpired));
-  const uploadWithKey = db.select({ id: files.id, teamId: files.teamId }).from(files).where(hasKey);
+  const uploadWithKey = db
+    .select({ id: files.id, teamId: teamOfFile, ownerId: files.ownerId })
+    .from(files)
+    .where(hasKey);
   return { freeKey: [hide, free] as const, uploadWithKey };
 }
 
@@ -358,7 +373,7 @@ async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
  */
 async function settleReplay(
   deps: Deps,
-  earlier: FileKey,
+  earlier: FileOf,
   sha256: string,
   { originalName, name, folder, reference, tags }: PropertyColumns & Pick<Named, "originalName">,
 ): Promise<StoredFile> {
@@ -379,7 +394,7 @@ async function settleReplay(
 }
 
 /** Yields the bytes and records progress, so that a repetition does not take the key. */
-async function* reportProgress(deps: Deps, upload: FileKey, bytes: AsyncIterable<Uint8Array>) {
+async function* reportProgress(deps: Deps, upload: FileOf, bytes: AsyncIterable<Uint8Array>) {
   let reportedAt = deps.system.now();
   for await (const chunk of bytes) {
     const now = deps.system.now();
