@@ -122,6 +122,7 @@ CREATE TABLE `files` (
 	`idempotency_key` text,
 	`failure_message` text,
 	`allowed_types` text,
+	`peaks` blob,
 	`tags` text DEFAULT '[]' NOT NULL,
 	`metadata` text DEFAULT '{}' NOT NULL,
 	`audio` text,

@@ -237,6 +237,8 @@ export interface Schemas {
     };
     /** From the tags of the audio, up to 200 characters. */
     title: string | null;
+    /** The waveform as 56 bars of 0 to 99. Null until a waveform is set. */
+    peaks: Array<number> | null;
     /** From the tags of the audio, up to 200 characters. */
     artist: string | null;
   };
@@ -286,6 +288,8 @@ export interface Schemas {
     };
     /** From the tags of the audio, up to 200 characters. */
     title: string | null;
+    /** The waveform as 56 bars of 0 to 99. Null until a waveform is set. */
+    peaks: Array<number> | null;
     /** From the tags of the audio, up to 200 characters. */
     artist: string | null;
     /** Null for a resumable upload until its bytes were read back. */

@@ -10,7 +10,7 @@ type Event = Schemas["Event"];
 type FileMetadata = Schemas["FileMetadata"];
 
 /** Events lack what a team sets on a file, except the reference. */
-type Absent = "path" | "hasWaveform" | "audio" | "title" | "artist" | "name" | "folder" | "tags" | "metadata";
+type Absent = "path" | "hasWaveform" | "audio" | "title" | "artist" | "peaks" | "name" | "folder" | "tags" | "metadata";
 
 /** The file's metadata at the time of an event, without URLs and tags. */
 export type FileEventData = Omit<FileMetadata, Absent> & {

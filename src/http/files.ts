@@ -17,7 +17,7 @@ import { listFolders } from "../domain/files/folders.ts";
 import { EXAMINED_FILES, examinesFiles, FILE_ORDERS, listFiles, SEARCHED_NAMES } from "../domain/files/lists.ts";
 import { reprocessFile } from "../domain/files/processing.ts";
 import { updateFile } from "../domain/files/properties.ts";
-import { fetchWaveform, setWaveform as storeWaveform } from "../domain/files/waveforms.ts";
+import { fetchWaveform, MAX_SHOWN_PEAK, SHOWN_PEAKS, setWaveform as storeWaveform } from "../domain/files/waveforms.ts";
 import { fetchUsage } from "../domain/uploads/quota.ts";
 import { chargeOwnUsage, chargeRequests, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
@@ -96,6 +96,14 @@ export const fileRecord = describeRecord({
       ({ keyId, userId }) => ({ keyId, userId }),
     ),
     title: field(nullable(z.string(), FROM_TAGS), "Interview", (file) => file.title),
+    peaks: field(
+      nullable(
+        z.array(z.int().min(0).max(MAX_SHOWN_PEAK)).length(SHOWN_PEAKS),
+        `The waveform as ${SHOWN_PEAKS} bars of 0 to ${MAX_SHOWN_PEAK}. Null until a waveform is set.`,
+      ),
+      Array.from({ length: SHOWN_PEAKS }, (_, i) => Math.round(MAX_SHOWN_PEAK * Math.abs(Math.sin(i / 4)))),
+      (file) => file.peaks,
+    ),
     artist: field(nullable(z.string(), FROM_TAGS), null, (file) => file.artist),
   },
 });
@@ -518,7 +526,7 @@ export const setWaveform = writeOperation(
     description:
       `Takes one or two channels of ${MIN_PEAKS} to ${MAX_PEAKS} peaks from -1 to 1, from any client that has decoded the ` +
       "audio, and replaces the previous waveform. Each peak is stored as a byte, with an error of at most 0.0045; -1, 0, and 1 " +
-      `are exact. Deleting the file deletes the waveform. The body may have ${MAX_WAVEFORM_BYTES / 1024} KiB.`,
+      `are exact. The file's \`peaks\` show it in small; \`__v\` and the events stay as they are. Deleting the file deletes the waveform. The body may have ${MAX_WAVEFORM_BYTES / 1024} KiB.`,
     body: waveformSchema,
     maxBodyBytes: MAX_WAVEFORM_BYTES,
     bodyExample: {

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 
 // Instants are milliseconds since the epoch. `version` is what the API calls `__v`.
 // Tables whose key is named by `primaryKey` are WITHOUT ROWID in the migrations: a row and its key are one row written.
@@ -162,6 +162,8 @@ const filesTable = sqliteTable(
     failureMessage: text("failure_message"),
     /** JSON: the file types that this key may upload. Null for all. */
     allowedTypes: text("allowed_types"),
+    /** The waveform in small, a byte for each peak, see domain/files/waveforms.ts. Null without a waveform. */
+    peaks: blob({ mode: "buffer" }),
     /** A JSON array of strings. Triggers keep the same tags in `file_tags`. */
     tags: text().notNull().default("[]"),
     /** A JSON object that the team sets. */

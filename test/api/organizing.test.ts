@@ -65,7 +65,7 @@ const tagRows = async (team: Team) =>
       .all()
   ).results;
 
-const DEFAULTS = { folder: "", reference: null, tags: [], title: null, artist: null };
+const DEFAULTS = { folder: "", reference: null, tags: [], title: null, artist: null, peaks: null };
 // In NFC, with wildcards, quotes, and right-to-left text.
 const PROPERTIES = {
   name: '100%_ "Ömer\'s" \u05e9\u05dc\u05d5\u05dd.mp3',
