@@ -125,12 +125,14 @@ CREATE TABLE `files` (
 	`peaks` blob,
 	`tags` text DEFAULT '[]' NOT NULL,
 	`metadata` text DEFAULT '{}' NOT NULL,
+	`search_keys` text DEFAULT '{}' NOT NULL,
 	`audio` text,
+	`search_text` text GENERATED ALWAYS AS (ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(replace(replace(replace(replace(substr(nullif(search_keys ->> 'tags', '{}'), 3, length(nullif(search_keys ->> 'tags', '{}')) - 4), '":"', char(1)), '","', char(1)), '\"', '"'), '\\', '\'), '')) VIRTUAL,
 	`folder_key` text GENERATED ALWAYS AS (replace(folder, '/', char(1))) VIRTUAL,
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE size_bytes is not null and reference is not null;--> statement-breakpoint
@@ -138,7 +140,7 @@ CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is
 CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
 CREATE INDEX `files_owner` ON `files` (`team_id`,`owner_id`,`id`,`size_bytes`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_owner_name` ON `files` (`team_id`,`owner_id`,`name_key`,`id`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_owner_name` ON `files` (`team_id`,`owner_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`owner_id`,`folder_key`,`id`) WHERE size_bytes is not null and owner_id is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint

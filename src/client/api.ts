@@ -819,7 +819,7 @@ export interface Api {
       reference?: string | undefined;
       /** The ID of a user, for the files that the user uploaded. */
       uploadedBy?: string | undefined;
-      /** A part of the name, in any case. */
+      /** A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders. */
       search?: string | undefined;
       sort?: "-createdAt" | "name" | undefined;
     };

@@ -340,7 +340,7 @@ export const list = listOperation(
   {
     tag: "Files",
     summary: "List files",
-    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and can count as ${EXAMINING_REQUESTS} requests. A search may also return such a page: it examines up to ${SEARCHED_NAMES.toLocaleString("en")} names per request.`,
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and can count as ${EXAMINING_REQUESTS} requests. A search may also return such a page: it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
     query: pageQuery("files").extend({
       status: z.enum(LISTED_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
@@ -354,7 +354,10 @@ export const list = listOperation(
       uploadedBy: id.optional().meta({
         description: "The ID of a user, for the files that the user uploaded.",
       }),
-      search: nameFilter(MAX_NAME_FILTER).optional().meta({ description: "A part of the name, in any case." }),
+      search: nameFilter(MAX_NAME_FILTER).optional().meta({
+        description:
+          "A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders.",
+      }),
       sort: z.enum(FILE_ORDERS).optional(),
     }),
     requestsOf: (query) => (examinesFiles(query) ? EXAMINING_REQUESTS : 1),

@@ -105,6 +105,18 @@ export const isOwned = sql`size_bytes is not null and owner_id is not null and n
 export const isOwnedInFolder = sql`size_bytes is not null and owner_id is not null and folder <> ''`;
 
 /**
+ * What a search finds besides the name: title, artist, reference, folder, and tags, as text that begins and separates each
+ * with a character that no query has. The tags are an object of each tag and its folded form.
+ */
+const searchText = (() => {
+  const tags = sql`nullif(search_keys ->> 'tags', '{}')`;
+  const inner = sql`substr(${tags}, 3, length(${tags}) - 4)`;
+  const separated = sql`replace(replace(${inner}, '":"', char(1)), '","', char(1))`;
+  const unescaped = sql`replace(replace(${separated}, '\\"', '"'), '\\\\', '\\')`;
+  return sql`ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(${unescaped}, '')`;
+})();
+
+/**
  * SQLite keeps the beginning of a row in its page, and the rest of a long row in other pages. What lists filter by comes
  * first, and long texts come last, so skipping a row reads one page.
  */
@@ -168,14 +180,19 @@ const filesTable = sqliteTable(
     tags: text().notNull().default("[]"),
     /** A JSON object that the team sets. */
     metadata: text().notNull().default("{}"),
+    /** A JSON object: what a search finds besides the name, folded, see domain/files/names.ts. */
+    searchKeys: text("search_keys").notNull().default("{}"),
     /** JSON, see domain/audio/inspect.ts. */
     audio: text(),
+    /** It is computed, and stored only in the indexes that a search reads. */
+    searchText: text("search_text").generatedAlwaysAs(searchText, { mode: "virtual" }),
     /** The path with a separator that sorts before every other character: a folder and those below it are one range. */
     folderKey: text("folder_key").generatedAlwaysAs(sql`replace(folder, '/', char(1))`, { mode: "virtual" }),
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
-    index("files_name").on(t.teamId, t.nameKey, t.id).where(isNamed),
+    // A search reads only this index, or that of an owner.
+    index("files_name").on(t.teamId, t.nameKey, t.id, t.searchText).where(isNamed),
     // Each of these three costs a row only for a file that has a folder or a reference.
     index("files_folder").on(t.teamId, t.folderKey, t.id).where(isInFolder),
     index("files_folder_name").on(t.teamId, t.folderKey, t.nameKey, t.id).where(isInFolder),
@@ -186,7 +203,7 @@ const filesTable = sqliteTable(
     index("files_type").on(t.teamId, t.fileType, t.id).where(isNotAudio),
     // Each of these costs a row only for a file that has an owner.
     index("files_owner").on(t.teamId, t.ownerId, t.id, t.sizeBytes).where(isOwned),
-    index("files_owner_name").on(t.teamId, t.ownerId, t.nameKey, t.id).where(isOwned),
+    index("files_owner_name").on(t.teamId, t.ownerId, t.nameKey, t.id, t.searchText).where(isOwned),
     index("files_owner_folder").on(t.teamId, t.ownerId, t.folderKey, t.id).where(isOwnedInFolder),
     index("files_due").on(t.dueAt).where(sql`due_at is not null`),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),

@@ -6,14 +6,15 @@ import { MAX_TEAM_KEYS } from "../../src/domain/accounts/keys.ts";
 import { MAX_LISTED_USERS } from "../../src/domain/accounts/users.ts";
 import { MAX_REPLAYED_EVENTS } from "../../src/domain/events/delivery-log.ts";
 import { EVENT_TYPES, eventId } from "../../src/domain/events/events.ts";
+import { MAX_FOLDER_BYTES } from "../../src/domain/files/names.ts";
 import {
-  MAX_FOLDER_BYTES,
   MAX_METADATA_BYTES,
   MAX_REFERENCE_LENGTH,
   MAX_TAG_LENGTH,
   MAX_TAGS,
 } from "../../src/domain/files/properties.ts";
 import worker from "../../src/index.ts";
+import { sample } from "../audio/samples.ts";
 import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts";
 import { MEBIBYTE } from "../support/bytes.ts";
 import { buildRequest } from "../support/client.ts";
@@ -327,6 +328,18 @@ describe("The rows written", () => {
     const { id, inTotal } = await put();
     const job = await runJobs([id]);
     expect(inTotal.rowsWritten + job.inTotal.rowsWritten).toBeLessThanOrEqual(13);
+  });
+
+  test("are one more for audio with a title or an artist, which processing adds to the index that a search reads", async () => {
+    const rowsOf = async (name: string) => {
+      const body = new FormData();
+      body.append("file", new File([sample(name).bytes], name));
+      const sent = await send("POST /docs/v1/uploads", "/docs/v1/uploads", { token: team.token, body });
+      const { _id } = ((await sent.response.json()) as { data: { _id: string } }).data;
+      const job = await runJobs([_id]);
+      return sent.inTotal.rowsWritten + job.inTotal.rowsWritten;
+    };
+    expect([await rowsOf("tone.wav"), await rowsOf("tone.flac")]).toEqual([12, 13]);
   });
 
   test("are one more for each tag and for a reference, two for a folder, and none for a name or metadata", async () => {
@@ -801,7 +814,7 @@ describe("With files at the limits of all properties", () => {
     const { results } = await env.DB.prepare("select name from pragma_table_info('files')").all<{ name: string }>();
     const names = results.map(({ name }) => name);
     expect(names.slice(0, 6)).toEqual(["id", "team_id", "status", "file_type", "size_bytes", "processed_at"]);
-    expect(names.slice(-3)).toEqual(["tags", "metadata", "audio"]);
+    expect(names.slice(-5)).toEqual(["peaks", "tags", "metadata", "search_keys", "audio"]);
   });
 });
 

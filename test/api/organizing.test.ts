@@ -6,6 +6,7 @@ import { apiTest as test } from "../support/fixtures.ts";
 import {
   type Answer,
   atOnce,
+  call,
   dataOf,
   eventsOf,
   fill,
@@ -321,6 +322,63 @@ describe("Folders", () => {
 });
 
 describe("A search", () => {
+  const UPPER = { folder: "Night Signals/Season 2", reference: "EP-12", tags: ["Raw", "Ärger", 'a"b\\c', "A,B"] };
+  /** The searches that find the file. */
+  const finding = async (team: Team, searches: string[]) => {
+    const lists = await Promise.all(searches.map((search) => listed(team, { search })));
+    return searches.filter((_, i) => lists[i]?.length === 1);
+  };
+
+  test("finds name, folder, reference and tags, in any case, as the upload set them", async ({ team }) => {
+    await uploadForm(team, formWith(JSON.stringify({ ...UPPER, name: "Take.wav" })));
+    const found = ["tAKE", "night", "signals/season", "ep-12", "RAW", "ÄRGER", 'A"B\\C', "a,b"];
+    expect(await finding(team, found)).toEqual(found);
+    expect(await finding(team, ["takeN", "12raw", 'raw",', '":"', '","', "folder", "tags", "null"])).toEqual([]);
+  });
+
+  test("finds what a file has after an update, and no longer what it had", async ({ team }) => {
+    const id = await upload(team, "a.txt", "text");
+    const terms = ["night", "ep-12", "raw", "ärger", "b.txt", "a.txt", "later"];
+    const update = (json: object) => dataOf(team.call("PATCH", `${UPLOADS}/${id}`, { json }));
+    expect(await finding(team, terms)).toEqual(["a.txt"]);
+    await update(UPPER);
+    expect(await finding(team, terms)).toEqual(["night", "ep-12", "raw", "ärger", "a.txt"]);
+    await update({ name: "b.txt" });
+    expect(await finding(team, terms)).toEqual(["night", "ep-12", "raw", "ärger", "b.txt"]);
+    await update({ folder: "Later", reference: null });
+    expect(await finding(team, terms)).toEqual(["raw", "ärger", "b.txt", "later"]);
+    await update({ tags: ["Later"], folder: "" });
+    expect(await finding(team, terms)).toEqual(["b.txt", "later"]);
+    await update({ tags: [] });
+    expect(await finding(team, [...terms, "{}"])).toEqual(["b.txt"]);
+  });
+
+  test("finds the tags that batches leave, also if two differ only in case", async ({ team }) => {
+    const id = await upload(team, "a.txt", "text");
+    const batch = (action: string, tags: string[]) =>
+      dataOf(team.call("POST", `${UPLOADS}/batch`, { json: { action, ids: [id], tags } }));
+    await batch("tag", ["Raw", "raw", "Final"]);
+    expect(await finding(team, ["RAW", "FINAL"])).toEqual(["RAW", "FINAL"]);
+    await batch("untag", ["Raw", "Final"]);
+    expect(await finding(team, ["RAW", "FINAL"])).toEqual(["RAW"]);
+    await batch("untag", ["raw"]);
+    expect(await finding(team, ["RAW", "FINAL"])).toEqual([]);
+  });
+
+  test("finds title and artist of the audio once they are known, and until the file is processed again", async () => {
+    const team = await newTeam(queueing);
+    const { audio, _id } = await processed(team, await upload(team, "x.flac", sample("tone.flac").bytes));
+    expect(audio.tags.title).toBe("Übergröße");
+    const search = "ÜBERGRÖ";
+    expect(await listed(team, { search })).toEqual([_id]);
+    await team.call("PATCH", `${UPLOADS}/${_id}`, { json: { tags: ["a"] } });
+    expect(await listed(team, { search })).toEqual([_id]);
+    // This worker sends no messages.
+    await call("POST", `${UPLOADS}/${_id}/reprocess`, { token: team.token });
+    expect(await listed(team, { search })).toEqual([]);
+    expect(await listed(team, { search: "x.flac" })).toEqual([_id]);
+  });
+
   test("continues by Link after 2,440 names", async ({ team }) => {
     await fill(team, "files", 2600);
     await env.DB.prepare("update files set name_key = original_name where team_id = ?").bind(team.teamId).run();

@@ -29,6 +29,7 @@ export const hidden = (dueAt: SQL) => ({
   reference: null,
   tags: "[]",
   metadata: "{}",
+  searchKeys: "{}",
   audio: null,
   fileType: null,
   dueAt,

@@ -62,7 +62,7 @@ export interface FileFilters {
   under?: string | undefined;
   tag?: string | undefined;
   reference?: string | undefined;
-  /** A part of the name, in any case. */
+  /** A part of the name, title, artist, reference, folder, or a tag, in any case. */
   search?: string | undefined;
   /** The owner, see own-files.ts. */
   uploadedBy?: string | undefined;
@@ -94,7 +94,10 @@ const CONDITIONS: Conditions = {
     or(eq(files.folder, folder), sql`substr(${files.folder}, 1, length(${folder}) + 1) = ${`${folder}/`}`),
   reference: (reference) => eq(files.reference, reference),
   uploadedBy: (owner) => eq(files.ownerId, owner),
-  search: (part) => sql`instr(${files.nameKey}, ${nameKey(part)}) > 0`,
+  search: (part) => {
+    const key = nameKey(part);
+    return sql`instr(${files.nameKey}, ${key}) + instr(${files.searchText}, ${key}) > 0`;
+  },
   tag: (tag) => {
     // The opening quote follows a bracket or a comma only at the start of a tag: within one, it is escaped. `json_each` would
     // read a row for each tag.
