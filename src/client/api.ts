@@ -821,7 +821,8 @@ export interface Api {
       uploadedBy?: string | undefined;
       /** A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders. */
       search?: string | undefined;
-      sort?: "-createdAt" | "name" | undefined;
+      /** `-`: descending. Lists of up to 250 files can be sorted by duration or size; with more, the response is 400. A file without a duration counts as 0. */
+      sort?: "-createdAt" | "createdAt" | "name" | "-name" | "duration" | "-duration" | "size" | "-size" | undefined;
     };
     body: undefined;
     response: {

@@ -57,10 +57,35 @@ export function pageByName(
   { name, id }: { name: SQLiteColumn; id: SQLiteColumn },
   prefix: string,
   request: PageRequest,
+  { isDescending = false } = {},
 ): PageClauses {
-  const { nameBound, idBound, lastName, ...rows } = nameKeysetValues(list, prefix, request);
-  const where = sql`(${name}, ${id}) > (${nameBound}, ${idBound}) and ${name} <= ${lastName}`;
+  const lastName = prefix + AFTER_ALL_NAMES;
+  const rows = pageValues(request);
+  const start = { name: isDescending ? lastName : prefix, id: "" };
+  const bound = request.cursor === undefined ? start : decodeCursor(list, request.cursor, prefix);
+  if (isDescending) {
+    const where = sql`(${name}, ${id}) < (${bound.name}, ${bound.id}) and ${name} >= ${prefix}`;
+    return { where, orderBy: [desc(name), desc(id)], ...rows };
+  }
+  const where = sql`(${name}, ${id}) > (${bound.name}, ${bound.id}) and ${name} <= ${lastName}`;
   return { where, orderBy: [asc(name), asc(id)], ...rows };
+}
+
+/** The clauses of a page in the order of a number and then of the id. Its cursors have the number as their name. */
+export function pageByNumber(
+  list: string,
+  { value, id }: { value: SQL; id: SQL },
+  request: PageRequest,
+  { isDescending = false } = {},
+): PageClauses {
+  const rows = pageValues(request);
+  const orderBy = [value, id].map((one) => (isDescending ? desc(one) : asc(one)));
+  if (request.cursor === undefined) return { where: sql`true`, orderBy, ...rows };
+  const bound = decodeCursor(list, request.cursor, "");
+  const number = Number(bound.name);
+  if (`${number}` !== bound.name || !Number.isFinite(number)) throw invalidCursor();
+  const compared = isDescending ? sql`<` : sql`>`;
+  return { where: sql`(${value}, ${id}) ${compared} (${number}, ${bound.id})`, orderBy, ...rows };
 }
 
 /** @throws `invalid_input` for a page that is too deep */
@@ -183,15 +208,4 @@ export function keysetValues(
   const { id } = decodeCursor(list, request.cursor);
   if (order === "newest first" ? id > start : id < start) throw invalidCursor();
   return { ...pageValues(request), bound: id };
-}
-
-/** @throws as `keysetValues` does */
-function nameKeysetValues(
-  list: string,
-  prefix: string,
-  request: PageRequest,
-): { limit: number; offset: number; nameBound: string; idBound: string; lastName: string } {
-  const { name, id } =
-    request.cursor === undefined ? { name: prefix, id: "" } : decodeCursor(list, request.cursor, prefix);
-  return { ...pageValues(request), nameBound: name, idBound: id, lastName: prefix + AFTER_ALL_NAMES };
 }

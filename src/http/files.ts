@@ -14,7 +14,14 @@ import {
   signFile,
 } from "../domain/files/files.ts";
 import { listFolders } from "../domain/files/folders.ts";
-import { EXAMINED_FILES, examinesFiles, FILE_ORDERS, listFiles, SEARCHED_NAMES } from "../domain/files/lists.ts";
+import {
+  EXAMINED_FILES,
+  examinesFiles,
+  FILE_ORDERS,
+  listFiles,
+  SEARCHED_NAMES,
+  SORTED_FILES,
+} from "../domain/files/lists.ts";
 import { reprocessFile } from "../domain/files/processing.ts";
 import { updateFile } from "../domain/files/properties.ts";
 import { fetchWaveform, MAX_SHOWN_PEAK, SHOWN_PEAKS, setWaveform as storeWaveform } from "../domain/files/waveforms.ts";
@@ -358,7 +365,12 @@ export const list = listOperation(
         description:
           "A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders.",
       }),
-      sort: z.enum(FILE_ORDERS).optional(),
+      sort: z
+        .enum(FILE_ORDERS)
+        .optional()
+        .meta({
+          description: `\`-\`: descending. Lists of up to ${SORTED_FILES} files can be sorted by duration or size; with more, the response is 400. A file without a duration counts as 0.`,
+        }),
     }),
     requestsOf: (query) => (examinesFiles(query) ? EXAMINING_REQUESTS : 1),
     success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },

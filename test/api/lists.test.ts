@@ -278,7 +278,7 @@ function expected(rows: FileRow[], filters: Filters): FileRow[] {
     .filter((row) => tag === undefined || row.tags.includes(tag))
     .filter((row) => reference === undefined || row.reference === reference)
     .filter((row) => search === undefined || searchedIn(row).some((text) => fold(text).includes(fold(search))))
-    .sort((a, b) => (sort === "name" ? byName(a, b) : a.id < b.id ? 1 : -1));
+    .sort((a, b) => (sort.startsWith("-") ? -1 : 1) * (sort.endsWith("name") ? byName(a, b) : a.id < b.id ? -1 : 1));
 }
 
 const FILES = "/docs/v1/uploads";
@@ -298,7 +298,7 @@ describe("Filters of files", () => {
       tag: fc.constantFrom(...TAGS.flat(), "z"),
       reference: fc.constantFrom(...REFERENCES.filter((one) => one !== null), "z"),
       search: fc.constantFrom("a", "B", "%", "_", ".wav", "\u1e69", "e", "x", "R", '"x', "/b"),
-      sort: fc.constantFrom("name", "-createdAt"),
+      sort: fc.constantFrom("name", "-name", "-createdAt", "createdAt"),
     },
     { requiredKeys: [] },
   );

@@ -397,6 +397,69 @@ describe("A search", () => {
   });
 });
 
+describe("A list sorted by duration or size", () => {
+  /** Files in a folder whose sizes and durations are in different orders, some without a duration. */
+  const fillFolder = async (team: Team, count: number) => {
+    await fill(team, "files", count);
+    await env.DB.prepare(
+      `update files set folder = 'f', name_key = original_name, size_bytes = rowid_of % 7 + 1,
+         audio = iif(rowid_of % 3, json_object('durationSeconds', (rowid_of * 37 % 11) / 4.0), null)
+       from (select id as file, row_number() over (order by id) as rowid_of from files where team_id = ?1)
+       where team_id = ?1 and id = file`,
+    )
+      .bind(team.teamId)
+      .run();
+  };
+  type Sortable = { _id: string; size: number; durationSeconds: number | null };
+
+  test.each([
+    "sort=duration",
+    "sort=-duration",
+    "sort=size",
+    "sort=-size",
+    "sort=-size&folder=f",
+    "sort=duration&search=1",
+    "sort=size&under=f&createdAfter=2000-01-01T00:00:00Z",
+  ])("by %s shows each file once, in order, over its pages", async (query) => {
+    const team = await newTeam();
+    await fillFolder(team, 50);
+    const all: Sortable[] =
+      (await read(team, `${UPLOADS}?${query.replace(/sort=[^&]*/, "sort=createdAt")}&limit=100`)) ?? [];
+    const [, sign = "", fact] = /sort=(-?)(\w+)/.exec(query) ?? [];
+    const factOf = ({ size, durationSeconds }: Sortable) => (fact === "size" ? size : (durationSeconds ?? 0));
+    const inOrder = all.toSorted(
+      (a, b) => (sign === "-" ? -1 : 1) * (factOf(a) - factOf(b) || (a._id < b._id ? -1 : 1)),
+    );
+    const pages = await readPages(team, `${UPLOADS}?${query}&limit=7`);
+    expect(pages.flat().map(({ _id }) => _id)).toEqual(inOrder.map(({ _id }) => _id));
+    const second = await read(team, `${UPLOADS}?${query}&limit=7&page=2`);
+    expect(idsIn(second)).toEqual(inOrder.slice(7, 14).map(({ _id }) => _id));
+  });
+
+  test("has at most 250 files, and otherwise is a 400 that says what to do", async ({ team }) => {
+    await fillFolder(team, 250);
+    expect(await read(team, `${UPLOADS}?sort=size&limit=100`)).toHaveLength(100);
+    await upload(team, "one more.txt", "text");
+    await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?sort=-duration`), ["sort"]);
+    expect(await read(team, `${UPLOADS}?sort=-duration&folder=f&limit=100`)).toHaveLength(100);
+    expect(await read(team, `${UPLOADS}?sort=size&search=nothing&folder=f`)).toEqual([]);
+    await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?sort=size&search=nothing`), ["sort"]);
+  });
+
+  test("has cursors of its own", async ({ team }) => {
+    await fillFolder(team, 4);
+    const next = new URL(nextOf(await team.call("GET", `${UPLOADS}?sort=size&limit=2`)) ?? "");
+    next.searchParams.set("sort", "-size");
+    await rejected(team, 400, "invalid_input", () => team.call("GET", next.pathname + next.search), ["cursor"]);
+    for (const value of ["x", "1e999", "01"]) {
+      next.searchParams.set("sort", "size");
+      const cursor = (next.searchParams.get("cursor") ?? "").replace(/\.[\w-]+/, `.${btoa(value).replaceAll("=", "")}`);
+      next.searchParams.set("cursor", cursor);
+      await rejected(team, 400, "invalid_input", () => team.call("GET", next.pathname + next.search), ["cursor"]);
+    }
+  });
+});
+
 describe("A batch", () => {
   const batch = (team: Team, json: object): Promise<Answer> => team.call("POST", `${UPLOADS}/batch`, { json });
   const results = async (team: Team, json: object) =>
