@@ -60,6 +60,7 @@ export type StoredFile = Schemas["File"];
 export type Session = Schemas["Session"];
 export type Team = Schemas["Team"];
 export type UnfinishedUpload = Schemas["UnfinishedUpload"];
+export type UploadToken = Schemas["UploadToken"];
 export type Usage = Api["GET /docs/v1/usage"]["response"]["data"];
 export type User = Schemas["User"];
 export type Waveform = Schemas["Waveform"];

@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import type * as z from "zod";
+import { isVisitor } from "../domain/access/actor.ts";
 import type { TeamActor } from "../domain/access/authorization.ts";
 import type { ResumableRow } from "../domain/files/erasure.ts";
 import { parseSecretUrl, renderSecretUrl, type SecretUrl } from "../domain/files/secret-url.ts";
@@ -44,7 +45,7 @@ const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once t
 /** Extensions of tus that are not offered, and a digest of the body: a part of it may be stored before all has arrived. */
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest"];
 
-/** The expiry of a public key stops new uploads only. An upload URL works until its upload expires. */
+/** The expiry of a public key or upload token stops new uploads only. An upload URL works until its upload expires. */
 const AFTER_KEY_EXPIRY = { graceMilliseconds: MAX_RESUMABLE_MILLISECONDS };
 
 type Contract = Parameters<typeof writeOperation<"files:upload", z.ZodType>>[1];
@@ -126,7 +127,7 @@ const CREATION_HEADERS: Record<string, HeaderContract> = {
   "Upload-Metadata": {
     description:
       "Comma-separated pairs of a key and a base64 value. `filename` must be UTF-8. `sha256` (64 hex digits) is compared " +
-      "with the stored bytes. `properties` is JSON as in a form upload, and with a public key as little to be trusted. With a public key, the header has at most 3,072 characters. Keys must be unique. Others have no effect.",
+      "with the stored bytes. `properties` is JSON as in a form upload, and with a public key as little to be trusted. With a public key or an upload token, the header has at most 3,072 characters. Keys must be unique. Others have no effect.",
     schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS, pattern: METADATA_PATTERN },
   },
   "Repr-Digest": { ...REPR_DIGEST, description: `${REPR_DIGEST.description} Like \`sha256\` in the metadata.` },
@@ -159,8 +160,8 @@ function parseNewUpload(c: Context<AppEnv>, actor: TeamActor, maxFileBytes: numb
     throw new AppError("file_too_large", { message: `A file can have at most ${maxFileBytes} bytes.` });
   }
   const metadata = c.req.header("Upload-Metadata") ?? "";
-  if (actor.kind === "public" && metadata.length > MAX_VISITOR_METADATA_CHARACTERS) {
-    const message = `Must have at most ${MAX_VISITOR_METADATA_CHARACTERS} characters with a public key.`;
+  if (isVisitor(actor) && metadata.length > MAX_VISITOR_METADATA_CHARACTERS) {
+    const message = `Must have at most ${MAX_VISITOR_METADATA_CHARACTERS} characters with a public key or an upload token.`;
     throw invalidField("Upload-Metadata", message);
   }
   const values = parseMetadata(metadata);

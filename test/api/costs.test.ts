@@ -34,6 +34,7 @@ import {
 } from "../support/harness.ts";
 import { newRecord, pathTo, type Route, requestFor, routeNamed, routes, tokenFor } from "../support/routes.ts";
 import { create, locationOf, tusHeaders } from "../support/tus.ts";
+import { newUploadToken } from "../support/visitors.ts";
 
 /*
  * The cost of each operation: round trips to D1 (each adds latency for a distant client), rows (they are billed), R2 and
@@ -119,11 +120,11 @@ const newUser = async (json = account()): Promise<string> =>
   (await dataOf(team.call("POST", "/auth/v1/users", { json })))._id;
 
 /** Uploads without processing, because no consumer gets the message. */
-async function put(size = 64, headers: Record<string, string> = {}, properties?: object) {
+async function put(size = 64, headers: Record<string, string> = {}, properties?: object, token = team.token) {
   const body = new FormData();
   if (properties) body.append("properties", JSON.stringify(properties));
   body.append("file", new File([new Uint8Array(size)], "a.bin"));
-  const sent = await send("POST /docs/v1/uploads", "/docs/v1/uploads", { token: team.token, body, headers });
+  const sent = await send("POST /docs/v1/uploads", "/docs/v1/uploads", { token, body, headers });
   return { ...sent, id: sent.response.headers.get("Location")?.split("/").at(-1) ?? "" };
 }
 
@@ -208,6 +209,8 @@ describe("Until its response", () => {
     "POST /auth/v1/deliveries/{id}/redeliver": { messages: 1 },
     "GET /docs/v1/uploads/{id}/waveform": { r2: ["get"] },
     "PUT /docs/v1/uploads/{id}/waveform": { r2: ["put"] },
+    // Stores nothing.
+    "POST /docs/v1/uploadtokens": { trips: 1 },
     // Records that it shows the token.
     "GET /auth/v1/apikeys/{id}": { trips: 2 },
     // Reads the old key before.
@@ -340,6 +343,19 @@ describe("The rows written", () => {
       return sent.inTotal.rowsWritten + job.inTotal.rowsWritten;
     };
     expect([await rowsOf("tone.wav"), await rowsOf("tone.flac")]).toEqual([12, 13]);
+  });
+
+  test("are two more for an upload by a user, three in a folder, and one more by an upload token", async () => {
+    const rowsBy = async (token: string, properties?: object) =>
+      (await put(64, {}, properties, token)).inTotal.rowsWritten;
+    const member = await newUser({ ...account(), ...{ role: "member" } });
+    const session = await newSession(team, member);
+    const [plain, inFolder] = [await rowsBy(team.token), await rowsBy(team.token, { folder: "a" })];
+    expect(await rowsBy(session)).toBe(plain + 2);
+    expect(await rowsBy(session, { folder: "a" })).toBe(inFolder + 3);
+    expect(await rowsBy((await newUploadToken(team)).token)).toBe(plain + 1);
+    const { token } = await newUploadToken(team, { properties: { folder: "a" } });
+    expect(await rowsBy(token)).toBe(inFolder + 1);
   });
 
   test("are one more for each tag and for a reference, two for a folder, and none for a name or metadata", async () => {
@@ -862,7 +878,7 @@ describe("Every query of the service", () => {
     const triggers = env.DB.prepare("select sql from sqlite_schema where type = 'trigger'");
     const { results } = await triggers.all<{ sql: string }>();
     const bodies = results.flatMap(({ sql }) => /BEGIN(.*)END/s.exec(sql)?.[1]?.split(";").slice(0, -1) ?? []);
-    expect(bodies).toHaveLength(18);
+    expect(bodies).toHaveLength(16);
     for (const sql of bodies) {
       const plan = await explain(sql.replaceAll(/\b(old|new)\.\w+/g, "'1'"), []);
       expect(plan.filter(isExpensive), sql).toEqual([]);

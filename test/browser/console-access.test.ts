@@ -176,13 +176,12 @@ describe("Keys", () => {
     expect(Math.abs(left - 3_600_000)).toBeLessThan(60_000);
 
     await startKey("Contest", "public");
-    await dialog(page).getByLabel("Maximum files").fill("2");
     await dialog(page).getByLabel("Largest file in MB").fill("1.5");
     await box("Audio").check();
     await expectGoodLooks(page, "keys-public");
     await finishKey();
-    await expect(row("Contest")).toContainText("Upload only: 2 files, 1.5 MB each, Audio");
-    const limits = { maxFiles: 2, maxFileBytes: 1_500_000, fileTypes: ["audio file"] };
+    await expect(row("Contest")).toContainText("Upload only: 1.5 MB each, Audio");
+    const limits = { maxFileBytes: 1_500_000, fileTypes: ["audio file"] };
     expect(await find("Contest")).toMatchObject({ limits });
   });
 });

@@ -108,6 +108,7 @@ describe("every command", () => {
     "completion bash",
     "keys",
     "keys create Player --public",
+    "tokens create",
     "sessions",
     "users",
     "events --limit 2",
@@ -208,9 +209,9 @@ describe("every command", () => {
     await json(`webhooks rm ${hook._id}`);
     expect(await collect(stowage.webhooks.list())).toEqual([]);
     const expires = `${new Date().getUTCFullYear() + 1}-01-01`;
-    const given = `--max-files 3 --max-file-bytes 5kB --file-types audio,image --expires ${expires}`;
+    const given = `--max-file-bytes 5kB --file-types audio,image --expires ${expires}`;
     const made = await json(`keys create Player --public ${given}`);
-    const limits = { maxFiles: 3, maxFileBytes: 5000, fileTypes: ["audio file", "image file"] };
+    const limits = { maxFileBytes: 5000, fileTypes: ["audio file", "image file"] };
     expect(made).toMatchObject({ isPublic: true, limits, expiresAt: `${expires}T00:00:00.000Z` });
     const { stdout, stderr } = await machine.run(`keys rotate ${made.id} --overlap 0 --json`);
     const rotated = JSON.parse(stdout);
@@ -228,6 +229,20 @@ describe("every command", () => {
     expect(await json("sessions")).toMatchObject({ _id: session });
     await json(`sessions rm ${session}`);
     expect(await collect(stowage.sessions.list())).toEqual([]);
+    const ofToken =
+      "--expires-in 60 --max-files 2 --max-file-bytes 5kB --file-types other,text --folder memos --tag a,b";
+    const visitor = await json(`tokens create ${ofToken} --reference 7 --metadata {"a":1}`);
+    expect(visitor).toMatchObject({ token: expect.stringMatching(/^stow_ut_/), maxFiles: 2 });
+    const { id: memo } = await new Stowage({ url, key: visitor.token }).files.upload(bytesOf(10), { name: "memo.bin" });
+    const properties = { folder: "memos", tags: ["a", "b"], reference: "7", metadata: { a: 1 } };
+    expect(await stowage.files.get(memo)).toMatchObject(properties);
+    await stowage.files.delete(memo);
+    const own = await json("keys create Own --own-files");
+    expect(own).toMatchObject({ ownFilesOnly: true });
+    const { id: mine } = await new Stowage({ url, key: own.key }).files.upload(bytesOf(10), { name: "own.bin" });
+    expect(await json(`ls --uploaded-by ${own.id}`)).toMatchObject({ _id: mine });
+    await stowage.files.delete(mine);
+    await json(`keys rm ${own.id}`);
     const scoped = await json(["keys", "create", "Reader", "--scopes", "files:read, files:download"]);
     expect(scoped).toMatchObject({ scopes: ["files:read", "files:download"] });
     const narrowed = await json(`keys update ${scoped.id} --scopes files:read --name Lister`);

@@ -94,18 +94,23 @@ function uploading(bytes: Uint8Array<ArrayBuffer>): Scenario<Sent, Response> {
   };
 }
 
-/** The key counts exactly the files that it stored. */
+const ofUploadToken = (teamId: string) =>
+  env.DB.prepare("select count(upload_token_id) as files from files where team_id = ?")
+    .bind(teamId)
+    .first<{ files: number }>();
+
+/** The upload token counts exactly the files that it stored. */
 const uploadingWithLimits: Scenario<Sent & { page: Team }, Response> = {
   async prepare(place) {
-    const json = { name: "page", isPublic: true, limits: { maxFiles: 2 } };
-    const { body } = await must(ask(place, "POST", "/auth/v1/apikeys", { json }));
-    return { ...(await sent(tone)), page: { ...place.team, token: body.data.key, keyId: body.data._id } };
+    const json = { maxFiles: 1 };
+    const { body } = await must(ask(place, "POST", "/docs/v1/uploadtokens", { json }));
+    return { ...(await sent(tone)), page: { ...place.team, token: body.data.token } };
   },
   act: ({ page, form }, bindings, { world }) => world.upload(page, form, {}, { bindings }),
   async verify(rows, run) {
     verifyUpload(rows, run.state, run.result, run);
-    const key = env.DB.prepare("select upload_count as files from api_keys where id = ?").bind(run.state.page.keyId);
-    expect(await key.first()).toEqual({ files: rows.length });
+    const { files } = (await ofUploadToken(run.team.teamId)) ?? {};
+    expect(files).toBe(rows.length);
   },
 };
 
@@ -465,7 +470,7 @@ const wakingWebhooks: Scenario<Hook, unknown> = {
 // biome-ignore lint/suspicious/noExplicitAny: scenarios of every state and result.
 const scenarios: [string, Scenario<any, any>][] = [
   ["an upload in parts", uploading(zeros)],
-  ["an upload with a limited public key", uploadingWithLimits],
+  ["an upload with an upload token", uploadingWithLimits],
   ["an upload with an Idempotency-Key and its retry", uploadingWithKey],
   ["the rollback of an upload whose commit got no response", rollingBack],
   ["an upload whose body ends early", rejected(truncated, 400)],

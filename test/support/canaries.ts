@@ -10,7 +10,7 @@ const decoded = atob(env.MASTER_KEY);
 const hex = (text: string) => [...text].map((c) => c.charCodeAt(0).toString(16).padStart(2, "0")).join("");
 
 const SECRETS: Record<string, RegExp> = {
-  "a token": /stow_[sp]k_[0-9A-Za-z]{38}/,
+  "a token": /stow_([sp]k_[0-9A-Za-z]{38}|ut_[0-9a-f]{8}[\w-]{60})/,
   "a signing secret": /whsec_[0-9A-Za-z+/]{43}=/,
   "a password": /canary-password|correct horse battery/,
   "the operator token": literally(env.OPERATOR_TOKEN),

@@ -18,7 +18,7 @@ import {
 import { limitFailedLogins } from "../access/login-limits.ts";
 import { keysOf } from "../access/own-files.ts";
 import { rehashPassword, verifyPassword } from "../access/passwords.ts";
-import { hasOwnFilesOnly, maskOf, ROLES } from "../access/scopes.ts";
+import { maskOf, OWN_FILES_ROLE, ROLES } from "../access/scopes.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
@@ -96,7 +96,7 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
   const event = newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id });
   const [, [stored]] = await writeWithEvent(deps, event, [insert, storedKey(deps, row)], { isIdempotent: true });
   return stored
-    ? viewKey({ ...stored, scopes: maskOf(ROLES[user.role]), ownFilesOnly: hasOwnFilesOnly(user.role) }, token)
+    ? viewKey({ ...stored, scopes: maskOf(ROLES[user.role]), ownFilesOnly: user.role === OWN_FILES_ROLE }, token)
     : null;
 }
 

@@ -40,7 +40,7 @@ const METADATA = sql`json_object(${sql.join(
 
 /**
  * Creates an event of a file. A deletion has the last metadata, and no event if the file was never listed. An update has
- * the names of the changed `fields`.
+ * the names of the changed `fields`, and an upload by an upload token has the id of that.
  */
 export function fileEvent(
   deps: Deps,
@@ -52,7 +52,10 @@ export function fileEvent(
   const { teamId } = file;
   const values = eventValues(deps, type, initiator, file);
   const isBefore = type === "file.deleted";
-  const data = fields ? sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))` : METADATA;
+  // A merge patch without a token adds nothing.
+  const withToken = sql`json_patch(${METADATA}, json_object('uploadTokenId', ${files.uploadTokenId}))`;
+  const withFields = sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))`;
+  const data = fields ? withFields : type === "file.uploaded" ? withToken : METADATA;
   const condition = and(isFile(file), isBefore ? isListed : sql`changes() > 0`);
   const row = { subjectVersion: sql`${files.version}`, data };
   const insert = insertEvent(deps.db, values, row, sql`from ${files} where ${condition}`);
