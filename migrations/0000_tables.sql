@@ -111,6 +111,7 @@ CREATE TABLE `files` (
 	`name` text,
 	`name_key` text DEFAULT '' NOT NULL,
 	`folder` text DEFAULT '' NOT NULL,
+	`folder_since` integer DEFAULT 0 NOT NULL,
 	`reference` text,
 	`sha256` text,
 	`etag` text,
@@ -146,6 +147,28 @@ CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`owner_id`,`folder_key`,
 CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
+CREATE TABLE `folder_changes` (
+	`team_id` text PRIMARY KEY NOT NULL,
+	`id` text NOT NULL,
+	`owner_id` text,
+	`folder` text NOT NULL,
+	`target` text,
+	`initiator` text NOT NULL,
+	`created_at` integer NOT NULL,
+	`position` text DEFAULT '["",""]' NOT NULL,
+	`step_end` text,
+	`due_at` integer NOT NULL
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `folder_changes_due` ON `folder_changes` (`due_at`);--> statement-breakpoint
+CREATE TABLE `folders` (
+	`team_id` text NOT NULL,
+	`owner_id` text NOT NULL,
+	`folder_key` text NOT NULL,
+	`created_at` integer NOT NULL,
+	PRIMARY KEY(`team_id`, `owner_id`, `folder_key`)
+) WITHOUT ROWID;
+--> statement-breakpoint
 CREATE TABLE `links` (
 	`id` text PRIMARY KEY NOT NULL,
 	`team_id` text NOT NULL,
@@ -172,6 +195,7 @@ CREATE TABLE `teams` (
 	`public_bytes` integer DEFAULT 0 NOT NULL,
 	`api_keys` integer DEFAULT 0 NOT NULL,
 	`links` integer DEFAULT 0 NOT NULL,
+	`folders` integer DEFAULT 0 NOT NULL,
 	`users` integer DEFAULT 0 NOT NULL,
 	`admins` integer DEFAULT 0 NOT NULL,
 	`created_at` integer NOT NULL,
@@ -294,6 +318,14 @@ END;
 --> statement-breakpoint
 CREATE TRIGGER links_uncounted AFTER DELETE ON links BEGIN
 	UPDATE teams SET links = links - 1 WHERE id = old.team_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER folders_counted AFTER INSERT ON folders BEGIN
+	UPDATE teams SET folders = folders + 1 WHERE id = new.team_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER folders_uncounted AFTER DELETE ON folders BEGIN
+	UPDATE teams SET folders = folders - 1 WHERE id = old.team_id;
 END;
 --> statement-breakpoint
 -- A hidden file has no links. The row itself is deleted only later.

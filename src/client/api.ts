@@ -17,7 +17,7 @@ export interface Schemas {
   Error: {
     status: boolean;
     message: string;
-    code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "unavailable";
+    code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_folders" | "folder_busy" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "unavailable";
     requestId: string;
     /** Only for `invalid_input`: each invalid field and its problem. */
     errors?: Array<{
@@ -1073,6 +1073,51 @@ export interface Api {
     response: {
       message: string;
       data: Array<string>;
+    };
+  };
+  "POST /docs/v1/folders": {
+    query: undefined;
+    body: {
+      /** A path such as `a/b`. Empty: outside all folders. */
+      folder: string;
+    };
+    response: {
+      message: string;
+      data: {
+        folder: string;
+      };
+    };
+  };
+  "PATCH /docs/v1/folders": {
+    query: undefined;
+    body: {
+      /** A path such as `a/b`. Empty: outside all folders. */
+      folder: string;
+      /** Its new path. */
+      to: string;
+    };
+    response: {
+      message: string;
+      data: {
+        /** Where the folder is, or was. */
+        folder: string;
+        isComplete: boolean;
+      };
+    };
+  };
+  "POST /docs/v1/folders/delete": {
+    query: undefined;
+    body: {
+      /** A path such as `a/b`. Empty: outside all folders. */
+      folder: string;
+    };
+    response: {
+      message: string;
+      data: {
+        /** Where the folder is, or was. */
+        folder: string;
+        isComplete: boolean;
+      };
     };
   };
   "GET /docs/v1/usage": {

@@ -13,7 +13,8 @@ import {
   type StoredFile,
   signFile,
 } from "../domain/files/files.ts";
-import { listFolders } from "../domain/files/folders.ts";
+import { changeFolder } from "../domain/files/folder-changes.ts";
+import { listFolders, MAX_FOLDERS, createFolder as storeFolder } from "../domain/files/folders.ts";
 import {
   EXAMINED_FILES,
   examinesFiles,
@@ -398,7 +399,7 @@ export const folders = listOperation(
     tag: "Files",
     summary: "List folders",
     description:
-      "The folders directly below a folder, by name. A folder exists as long as a file is in it or below it.",
+      "The folders directly below a folder, by name. A folder exists as long as a file is in it or below it, and if it was created, until it is deleted.",
     query: z.object({
       limit: pageLimit.meta({ description: `Page size. Default and maximum ${MAX_LIMIT}.` }),
       cursor: cursorOf("folders"),
@@ -414,6 +415,83 @@ export const folders = listOperation(
   ({ deps, credential, query: { under = "", limit = MAX_LIMIT, cursor } }) =>
     listFolders(deps, credential, under, { limit, cursor }),
   (folder) => folder,
+);
+
+const namedFolder = folder.refine((path) => path !== "", "Must not be empty.").meta({ minLength: 1 });
+
+export const createFolder = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Create a folder",
+    description: `Creates an empty folder; one that exists stays as it is. A team can have ${MAX_FOLDERS.toLocaleString("en")} created folders. A file needs none: uploading or moving it into a folder is enough.`,
+    body: z.strictObject({ folder: namedFolder }),
+    bodyExample: { folder: "podcast/2027" },
+    success: {
+      description: "The folder exists.",
+      message: "Folder created.",
+      schema: z.strictObject({ folder: z.string() }),
+      example: { folder: "podcast/2027" },
+    },
+    errorCodes: ["too_many_folders"],
+  },
+  async ({ deps, actor, body }) => {
+    await storeFolder(deps, actor, body.folder);
+    return { folder: body.folder };
+  },
+);
+
+const FOLDER_CHANGE =
+  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). " +
+  "A file that comes into the folder after the request stays where it was put. Each file has its event, as in a batch. " +
+  "A caller that sees only its own files changes only these. Up to 10 a minute.";
+const folderChange = z.strictObject({
+  folder: z.string().meta({ description: "Where the folder is, or was." }),
+  isComplete: z.boolean(),
+});
+
+export const moveFolder = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Rename or move a folder",
+    description: `Moves the files and folders in it along. If \`to\` exists, the two are merged. A folder that doesn't exist has nothing to move. ${FOLDER_CHANGE}`,
+    body: z.strictObject({ folder: namedFolder, to: namedFolder.meta({ description: "Its new path." }) }),
+    bodyExample: { folder: "podcast/2026", to: "archive/podcast" },
+    success: {
+      description: "The folder is moved, or being moved.",
+      message: ({ isComplete }) => (isComplete ? "Folder moved." : "The folder is being moved."),
+      schema: folderChange,
+      example: { folder: "archive/podcast", isComplete: true },
+    },
+    errorCodes: ["folder_busy"],
+  },
+  async ({ c, deps, actor, body }) => {
+    await countExpensiveCall(c, "folder", actor);
+    return changeFolder(deps, actor, body.folder, body.to);
+  },
+);
+
+export const deleteFolder = writeOperation(
+  "files:delete",
+  {
+    tag: "Files",
+    summary: "Delete a folder",
+    description: `Deletes the files and folders in it. ${FOLDER_CHANGE}`,
+    body: z.strictObject({ folder: namedFolder }),
+    bodyExample: { folder: "podcast/2025" },
+    success: {
+      description: "The folder is deleted, or being deleted.",
+      message: ({ isComplete }) => (isComplete ? "Folder deleted." : "The folder is being deleted."),
+      schema: folderChange,
+      example: { folder: "podcast/2025", isComplete: true },
+    },
+    errorCodes: ["folder_busy"],
+  },
+  async ({ c, deps, actor, body }) => {
+    await countExpensiveCall(c, "folder", actor);
+    return changeFolder(deps, actor, body.folder, null);
+  },
 );
 
 /* Changes */

@@ -159,6 +159,8 @@ const filesTable = sqliteTable(
     nameKey: text("name_key").notNull().default(""),
     /** The path without a slash at either end. Empty for a file outside all folders. */
     folder: text().notNull().default(""),
+    /** When it came into its folder. A change of the folder that was requested before leaves it where it is. */
+    folderSince: integer("folder_since").notNull().default(0),
     /** The team's own id for the file. */
     reference: text(),
     /** Hex, of the received bytes. For a resumable upload, of the bytes read back, and null until then. */
@@ -223,6 +225,43 @@ export const files: Omit<typeof filesTable, "teamId"> = filesTable;
 /** For own-files.ts, joins, and jobs. */
 export const teamOfFile = filesTable.teamId;
 
+/** Folders that were created, which exist without files, too. */
+export const folders = sqliteTable(
+  "folders",
+  {
+    teamId: text("team_id").notNull(),
+    /** Whoever sees only its own files, and no other, sees the folder. Empty for a folder of the team. */
+    ownerId: text("owner_id").notNull(),
+    /** As in `files`. */
+    folderKey: text("folder_key").notNull(),
+    createdAt: integer("created_at").notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.teamId, t.ownerId, t.folderKey] })],
+);
+
+/** The folder that a team is moving or deleting, see domain/files/folder-changes.ts. The row is deleted with the last step. */
+export const folderChanges = sqliteTable(
+  "folder_changes",
+  {
+    teamId: text("team_id").notNull(),
+    id: text().notNull(),
+    /** Changes only the files of this owner. Null for those of the team. */
+    ownerId: text("owner_id"),
+    folder: text().notNull(),
+    /** Null for a deletion. */
+    target: text(),
+    /** JSON: who requested it. */
+    initiator: text().notNull(),
+    createdAt: integer("created_at").notNull(),
+    /** JSON: folder key and id of the last file that the steps before have examined. */
+    position: text().notNull().default('["",""]'),
+    /** The same of the step that runs. Null in the last step. */
+    stepEnd: text("step_end"),
+    dueAt: integer("due_at").notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.teamId] }), index("folder_changes_due").on(t.dueAt)],
+);
+
 /** The files of each tag. Only triggers write it. A hidden file has no row. */
 export const fileTags = sqliteTable(
   "file_tags",
@@ -247,6 +286,7 @@ export const teams = sqliteTable(
     publicBytes: integer("public_bytes").notNull().default(0),
     apiKeys: integer("api_keys").notNull().default(0),
     links: integer().notNull().default(0),
+    folders: integer().notNull().default(0),
     users: integer().notNull().default(0),
     /** The users with the role `admin`. Only a secret key can remove the last one, see domain/accounts/users.ts. */
     admins: integer().notNull().default(0),

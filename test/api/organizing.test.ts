@@ -303,6 +303,100 @@ describe("Folders", () => {
     expect(await pagesOf(team, "under=a&limit=1")).toEqual([["a/b"], ["a/\u05d0"]]);
   });
 
+  const create = (team: Team, folder: string) => team.call("POST", "/docs/v1/folders", { json: { folder } });
+  const move = (team: Team, folder: string, to: string) =>
+    team.call("PATCH", "/docs/v1/folders", { json: { folder, to } });
+  const remove = (team: Team, folder: string) => team.call("POST", "/docs/v1/folders/delete", { json: { folder } });
+  const folderOf = async (team: Team, id: string) => (await metadataOf(team, id)).folder;
+
+  test("that are created exist without files, next to those of files", async ({ team }) => {
+    await add(team, { folder: "a/x" });
+    for (const folder of ["a/y/z", "b", "a/x", "b"]) expect((await create(team, folder)).body.data).toEqual({ folder });
+    expect(await folders(team)).toEqual(["a", "b"]);
+    expect(await folders(team, "under=a")).toEqual(["a/x", "a/y"]);
+    expect(await folders(team, "under=a&limit=1")).toEqual(["a/x", "a/y"]);
+    expect(await folders(team, "under=a/y")).toEqual(["a/y/z"]);
+    for (const folder of ["", "a//b", "..", 1]) {
+      await rejected(team, 400, "invalid_input", () => create(team, folder as string), ["folder"]);
+    }
+  });
+
+  test("can be created up to 10,000 times", async ({ team }) => {
+    await env.DB.prepare("update teams set folders = 9999 where id = ?").bind(team.teamId).run();
+    expect((await create(team, "last")).status).toBe(200);
+    await rejected(team, 409, "too_many_folders", () => create(team, "one more"));
+    expect((await create(team, "last")).status, "one that exists").toBe(200);
+  });
+
+  test("are moved with everything in them, and merged with those that exist", async ({ team }) => {
+    const ids = [
+      await add(team, { folder: "a" }),
+      await add(team, { folder: "a/b" }),
+      await add(team, { folder: "a-b" }),
+    ];
+    await create(team, "a/empty");
+    await create(team, "c/empty");
+    expect((await move(team, "a", "c/d")).body.data).toEqual({ folder: "c/d", isComplete: true });
+    expect(await Promise.all(ids.map((id) => folderOf(team, id)))).toEqual(["c/d", "c/d/b", "a-b"]);
+    expect(await folders(team)).toEqual(["a-b", "c"]);
+    expect(await folders(team, "under=c/d")).toEqual(["c/d/b", "c/d/empty"]);
+    await move(team, "c/d", "c");
+    expect(await folders(team, "under=c")).toEqual(["c/b", "c/empty"]);
+    expect(await listed(team, { under: "c", search: "c/b" })).toEqual([ids[1]]);
+    expect((await historyOf(team, ids[0] ?? "")).map(({ type }: { type: string }) => type)).toEqual([
+      "file.uploaded",
+      "file.updated",
+      "file.updated",
+    ]);
+    expect((await move(team, "nothing", "x")).body.data).toEqual({ folder: "x", isComplete: true });
+  });
+
+  test("can't be moved into themselves, or to where a path would be too long", async ({ team }) => {
+    await add(team, { folder: `a/${"x".repeat(100)}` });
+    for (const to of ["a", "a/b", `${"y".repeat(500)}`, ""]) {
+      await rejected(team, 400, "invalid_input", () => move(team, "a", to), ["to"]);
+    }
+    expect((await move(team, "a", "y".repeat(411))).status).toBe(200);
+    await create(team, "b/c");
+    await rejected(team, 400, "invalid_input", () => move(team, "b", "y".repeat(511)), ["to"]);
+  });
+
+  test("are deleted with everything in them, which has its events", async ({ team }) => {
+    const [a, b] = [await add(team, { folder: "a/b", tags: ["t"] }), await add(team, { folder: "ab" })];
+    await create(team, "a");
+    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
+    expect(await folders(team)).toEqual(["ab"]);
+    expect(idsIn(await read(team, UPLOADS))).toEqual([b]);
+    expect((await historyOf(team, a)).map(({ type }: { type: string }) => type)).toEqual([
+      "file.uploaded",
+      "file.deleted",
+    ]);
+    expect(await tagRows(team)).toEqual([]);
+    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
+  });
+
+  test("of a caller with its own files are its own, with its files alone", async ({ team }) => {
+    const { key: token } = await newKey(team, { ownFilesOnly: true });
+    const own: Team = {
+      ...team,
+      token,
+      call: (method, path, options) => team.call(method, path, { token, ...options }),
+    };
+    const [mine, theirs] = [await add(own, { folder: "shared" }), await add(team, { folder: "shared" })];
+    await create(own, "mine");
+    await create(team, "theirs");
+    expect(await folders(own)).toEqual(["mine", "shared"]);
+    expect(await folders(team)).toEqual(["shared", "theirs"]);
+    await move(own, "shared", "moved");
+    expect([await folderOf(team, mine), await folderOf(team, theirs)]).toEqual(["moved", "shared"]);
+    await remove(own, "theirs");
+    await remove(own, "moved");
+    await remove(own, "shared");
+    expect(idsIn(await read(team, UPLOADS))).toEqual([theirs]);
+    expect(await folders(team)).toEqual(["shared", "theirs"]);
+    expect(await folders(own)).toEqual(["mine"]);
+  });
+
   test("disappear with their last file", async ({ team }) => {
     const [first, second] = [await add(team, { folder: "a/b" }), await add(team, { folder: "c" })];
     await patch(team, first, { folder: "d" });

@@ -109,6 +109,23 @@ export function insertEvent(
   );
 }
 
+/** Inserts an event for each row of `source`, a FROM and WHERE. The subject may be one of its columns. */
+export function insertEvents(
+  db: Db,
+  { teamId, type, createdAt, actor }: EventValues,
+  { subjectId, subjectVersion, data }: { subjectId: SQL; subjectVersion: SQL; data: SQL },
+  source: SQL,
+) {
+  const last = (column: SQL) =>
+    sql`coalesce((select ${column} from events where team_id = ${teamId} order by seq desc limit 1), 0)`;
+  const number = sql`row_number() over ()`;
+  const seq = sql`max(${last(sql`seq`)}, ${createdAt * 1000 - 1}) + ${number}`;
+  return db.insert(events).select(
+    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actor}, ${subjectId}, ${subjectVersion}, ${data},
+        ${last(sql`position`)} + ${number} ${source}`,
+  );
+}
+
 const ofUser = { table: users, teamId: users.teamId };
 const ofTeam = { table: teams, teamId: teams.id };
 const ofWebhook = { table: webhooks, teamId: webhooks.teamId };

@@ -98,7 +98,7 @@ function changedTags({ tags, addedTags, removedTags }: FileChanges): SQL | undef
 type Refusal = "version_mismatch" | "metadata_too_large" | "too_many_tags";
 
 /** A change of a file: the columns that it sets, whether it makes a difference, and why it is refused. */
-function changeOf(changes: FileChanges, versions: ExpectedVersions) {
+function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0) {
   const { name, folder, reference } = changes;
   const tags = changedTags(changes);
   const { tags: set, addedTags, removedTags } = changes;
@@ -122,6 +122,7 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions) {
   };
   return {
     columns: {
+      ...(folder !== undefined && { folderSince: sql`iif(${files.folder} = ${folder}, ${files.folderSince}, ${now})` }),
       ...(name !== undefined && { name, nameKey: nameKey(name) }),
       ...{ folder, reference, tags, metadata },
       ...(patch && { searchKeys: sql`json_patch(${searched}, ${patch})` }),
@@ -147,7 +148,7 @@ export function fileUpdate(
   versions: ExpectedVersions = undefined,
 ) {
   const key = { ...actor, id };
-  const { columns, differs, verdict } = changeOf(changes, versions);
+  const { columns, differs, verdict } = changeOf(changes, versions, deps.system.now());
   const update = deps.db
     .update(files)
     .set({ ...columns, ...changed(deps.system.now()) })
