@@ -106,6 +106,9 @@ export const api = {
   getEvent: ["GET /auth/v1/events/{id}", events.get],
 
   listFolders: ["GET /docs/v1/folders", files.folders],
+  createFolder: ["POST /docs/v1/folders", files.createFolder],
+  moveFolder: ["PATCH /docs/v1/folders", files.moveFolder],
+  deleteFolder: ["POST /docs/v1/folders/delete", files.deleteFolder],
   getUsage: ["GET /docs/v1/usage", files.usage],
 } satisfies Api;
 

@@ -48,6 +48,7 @@ const NAMED: Record<string, [schema: string, field: string]> = {
   TokenKind: ["Me", "kind"],
   TeamStatus: ["Team", "status"],
   WebhookStatus: ["Webhook", "status"],
+  WebhookHealth: ["Webhook", "health"],
   DeliveryStatus: ["Delivery", "status"],
   Disposition: ["Link", "disposition"],
   Creator: ["ApiKey", "createdBy"],

@@ -1,9 +1,8 @@
 import * as z from "zod";
 import type { TeamActor } from "../domain/access/authorization.ts";
-import { cleanName, isSafeText } from "../domain/files/names.ts";
+import { cleanName, isSafeText, MAX_FOLDER_BYTES } from "../domain/files/names.ts";
 import {
   type FileProperties,
-  MAX_FOLDER_BYTES,
   MAX_METADATA_BYTES,
   MAX_METADATA_DEPTH,
   MAX_METADATA_PATCH_BYTES,

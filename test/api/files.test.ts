@@ -26,7 +26,19 @@ import { fileForm, sendForm } from "../support/raw-form.ts";
 
 const FIELDS = [
   ...["__v", "_id", "artist", "createdAt", "durationSeconds", "fileType", "filename", "folder", "mimeType", "name"],
-  ...["originalName", "path", "reference", "size", "status", "tags", "teamId", "title", "updatedAt", "uploadedBy"],
+  ...[
+    "originalName",
+    "path",
+    "peaks",
+    "reference",
+    "size",
+    "status",
+    "tags",
+    "teamId",
+    "title",
+    "updatedAt",
+    "uploadedBy",
+  ],
 ];
 const METADATA_FIELDS = [...FIELDS, "audio", "failure", "hasWaveform", "metadata", "processedAt", "sha256"].sort();
 const AUDIO_FIELDS = ["bitrate", "channels", "codec", "container", "durationSeconds", "lossless", "sampleRate", "tags"];

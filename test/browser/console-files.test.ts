@@ -28,6 +28,7 @@ const fakeFiles = (count: number, first = 1) =>
     tags: [],
     title: null,
     artist: null,
+    peaks: null,
     fileType: "audio file",
     status: "completed",
     createdAt: new Date(1_780_000_000_000 - place * 60_000).toISOString(),

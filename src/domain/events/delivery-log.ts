@@ -7,7 +7,7 @@ import { authorizeRead, type Credential, type TeamActor } from "../access/author
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
 import { type Attempt, parseAttempts } from "./attempts.ts";
 import { type DeliveryRow, enqueueWebhooks, isReceived, isWebhook, newDelivery } from "./deliveries.ts";
-import { ABOVE_ALL, type EventType, eventId, isEventId, seqOf } from "./events.ts";
+import { ABOVE_ALL, type EventType, eventId, isEventId, lastSeqOf, seqOf } from "./events.ts";
 import { MAX_DELIVERY_ATTEMPTS } from "./retries.ts";
 
 /**
@@ -103,7 +103,7 @@ export async function redeliverEvent(deps: Deps, { teamId }: TeamActor, id: stri
 }
 
 /**
- * Makes deliveries of the events after `after` due, or only the failed ones. They keep their ids. Pending deliveries stay
+ * Makes deliveries of the events after `after`, an event or an instant, due, or only the failed ones. They keep their ids. Pending deliveries stay
  * as they are.
  * @returns the number of deliveries, and the event to continue after if there may be more
  * @throws `not_found`, `webhook_disabled`
@@ -112,11 +112,12 @@ export async function replayEvents(
   deps: Deps,
   { teamId }: TeamActor,
   id: string,
-  { after, failedOnly }: { after: string; failedOnly: boolean },
+  { after, failedOnly }: { after: string | number; failedOnly: boolean },
 ): Promise<{ deliveries: number; next: string | null }> {
   const { db } = deps;
+  const afterSeq = typeof after === "number" ? lastSeqOf(after) : seqOf(after);
   const key = { teamId, id };
-  const isAfter = and(eq(events.teamId, teamId), gt(events.seq, seqOf(after)));
+  const isAfter = and(eq(events.teamId, teamId), gt(events.seq, afterSeq));
   // The last event that this replay reads. None if it reads all events.
   const last = db
     .select({ seq: events.seq })
@@ -132,7 +133,7 @@ export async function replayEvents(
     .insert(deliveries)
     .select(
       sql`select ${newDelivery(deps.system.now())} from ${webhooks} w cross join ${events} e
-          on e.team_id = w.team_id and e.seq > ${seqOf(after)} and e.seq <= ifnull(${last}, ${ABOVE_ALL})
+          on e.team_id = w.team_id and e.seq > ${afterSeq} and e.seq <= ifnull(${last}, ${ABOVE_ALL})
         where w.team_id = ${teamId} and w.id = ${id} and w.status = 'enabled'
           and ${isReceived} and ${failedOnly ? hasFailed : sql`1`}`,
     )

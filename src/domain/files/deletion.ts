@@ -1,12 +1,21 @@
-import { and, eq, inArray, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, ne, not, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { write } from "../../platform/db.ts";
 import { files, teamOfFile } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
+import { uploads } from "../../platform/upload-schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import { writeWithEvent } from "../events/events.ts";
-import { deleteUploads, endResumable, eraseResumable, hasUpload, type ResumableRow } from "./erasure.ts";
+import {
+  deleteUploads,
+  ended,
+  endResumable,
+  eraseResumable,
+  hasUpload,
+  MAX_FENCED_MILLISECONDS,
+  type ResumableRow,
+} from "./erasure.ts";
 import { fileEvent } from "./file-events.ts";
 import { changed, listedStatus } from "./files.ts";
 import { type Erasable, type FileKey, fileKey, isFile, storedKeys } from "./names.ts";
@@ -29,10 +38,33 @@ export const hidden = (dueAt: SQL) => ({
   reference: null,
   tags: "[]",
   metadata: "{}",
+  searchKeys: "{}",
   audio: null,
   fileType: null,
   dueAt,
 });
+
+/**
+ * Hides many files at once, which `keys` and `ids` select, and ends their uploads. Triggers
+ * delete up to 100 links and 20 tags with each file. A file whose upload or waveform is being written is due later.
+ */
+export function hideMany({ db, system }: Pick<Deps, "db" | "system">, keys: SQL, ids: SQL) {
+  const now = system.now();
+  // A finished upload would otherwise stay for a day. One that was ended while a request wrote is due soon.
+  const isOpen = sql`(not ${uploads.isFinished} or ${uploads.dueAt} > ${now + MAX_FENCED_MILLISECONDS})`;
+  const endUploads = db
+    .update(uploads)
+    .set(ended(now))
+    .where(and(sql`${uploads.fileId} in ${ids}`, isOpen));
+  const isWriting = sql`${files.waveformWritingSince} > ${now - MAX_DELETING_MILLISECONDS}`;
+  const dueAt = sql`case when ${files.sizeBytes} is null and not ${hasUpload} then ${files.dueAt}
+    when ${isWriting} then ${now + MAX_DELETING_MILLISECONDS} else ${now} end`;
+  const hide = db
+    .update(files)
+    .set(hidden(dueAt))
+    .where(and(sql`${fileKey} in ${keys}`, ne(files.status, "deleting")));
+  return [endUploads, hide] as const;
+}
 
 /** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
 export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: Erasable): boolean =>

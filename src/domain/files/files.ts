@@ -57,6 +57,8 @@ export const FACTS = {
   reference: files.reference,
   /** JSON. */
   tags: files.tags,
+  /** D1 returns a BLOB as numbers. */
+  peaks: sql<number[] | null>`${files.peaks}`,
   title: shown(sql`json_extract(${files.audio}, '$.tags.title')`),
   artist: shown(sql`json_extract(${files.audio}, '$.tags.artist')`),
   fileType: sql<string>`coalesce(${files.fileType}, 'other file')`,

@@ -265,6 +265,7 @@ export async function commit(
       ...("uploadToken" in initiator && { finishedByTokenId: initiator.uploadToken?.id }),
       reservedBytes: stored.sizeBytes,
       dueAt: now + MAX_PENDING_MILLISECONDS,
+      folderSince: now,
       updatedAt: now,
       version: sql`${files.version} + 1`,
     })
