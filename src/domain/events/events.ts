@@ -158,6 +158,8 @@ export interface NewEvent {
    * records the previous state, and has its own condition.
    */
   position?: number;
+  /** The insert may insert many events. */
+  isMany?: true;
 }
 
 /** The columns that do not depend on the type of the event. */
@@ -255,10 +257,10 @@ export async function writeWithEvents<const Q extends Queries, const L extends Q
   options: { isIdempotent: boolean },
 ): Promise<{ rows: RowsOf<Q>[]; last: RowsOf<L> }> {
   const now = deps.system.now();
-  const batches = changes.map(({ event: { teamId, insert, position = 1 }, queries }) => [
+  const batches = changes.map(({ event: { teamId, insert, position = 1, isMany }, queries }) => [
     ...queries.slice(0, position),
     insert,
-    insertDeliveries(deps.db, teamId, now),
+    insertDeliveries(deps.db, teamId, now, isMany),
     ...queries.slice(position),
   ]);
   const found: unknown[] = [...(await write(deps, [...batches.flat(), ...last], options))];

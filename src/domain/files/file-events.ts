@@ -59,7 +59,8 @@ export function fileEvents(
   const updatedAt = new Date(values.createdAt).toISOString();
   const moved = sql`json_set(${METADATA}, '$.__v', ${subjectVersion}, '$.updatedAt', ${updatedAt}, '$.fields', json('["folder"]'))`;
   const row = { subjectId: sql`${files.id}`, subjectVersion, data: isMove ? moved : METADATA };
-  return { teamId, insert: insertEvents(deps.db, values, row, sql`from ${files} where ${fileKey} in ${keys}`) };
+  const insert = insertEvents(deps.db, values, row, sql`from ${files} where ${fileKey} in ${keys}`);
+  return { teamId, insert, isMany: true };
 }
 
 /**

@@ -82,7 +82,7 @@ function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined 
   return sql`(select count(*) >= ${CHECKED_FOLDERS} or max(length(cast(path as blob))) > ${MAX_FOLDER_BYTES - added} from (
     with recursive child (path) as (select ${next(sql`''`)} union all
       select ${next(sql`child.path`)} from child where child.path is not null limit ${CHECKED_FOLDERS})
-    select path from child where path is not null union all select folder_key from ${created}) paths)`;
+    select path from child where path is not null union all select folder_key from ${created} found) matching)`;
 }
 
 /** The queries of one step, and the events of its files. */
@@ -157,7 +157,7 @@ const copyFolders = ({ db, system }: Deps, folder: string, target: string, nextF
     .insert(folders)
     .select(
       sql`select team_id, owner_id, ${folderKey(target)} || substr(folder_key, length(${folderKey(folder)}) + 1),
-        ${system.now()} from (${nextFolders}) where true`,
+        ${system.now()} from (${nextFolders}) found where true`,
     )
     .onConflictDoNothing();
 
@@ -185,7 +185,7 @@ export async function changeFolder(
     too_long: target === null ? undefined : isTooLong(deps, change, target),
   });
   const row = { ...change, position: '["",""]', stepEnd: null, dueAt: now + MAX_STEP_MILLISECONDS };
-  const check = deps.db.select({ refusal: verdict }).from(sql`(select 1)`);
+  const check = deps.db.select({ refusal: verdict }).from(sql`(select 1) one`);
   const insert = insertWhere(deps.db, folderChanges, row, teamExists(teamId, sql`${verdict} is null`));
   const [refused, isComplete] = await runStep(deps, change, row.dueAt, [check, insert]);
   const { refusal } = (refused as { refusal: "folder_busy" | "too_long" | null }[])[0] ?? {};
