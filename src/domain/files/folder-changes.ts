@@ -1,4 +1,4 @@
-import { and, asc, eq, isNull, lte, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, isNull, lte, ne, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
@@ -181,7 +181,7 @@ export async function changeFolder(
   const initiator = JSON.stringify({ kind, keyId, userId });
   const change = { ...{ teamId, ownerId, folder, target, initiator }, id: newId(deps.system), createdAt: now };
   const verdict = firstOf({
-    folder_busy: hasRow(folderChanges, eq(folderChanges.teamId, teamId)),
+    folder_busy: hasRow(folderChanges, and(eq(folderChanges.teamId, teamId), ne(folderChanges.id, change.id))),
     too_long: target === null ? undefined : isTooLong(deps, change, target),
   });
   const row = { ...change, position: '["",""]', stepEnd: null, dueAt: now + MAX_STEP_MILLISECONDS };
@@ -210,8 +210,8 @@ async function runStep(
     deps,
     [{ event: { ...event, position: first.length }, queries: [...first, ...changes] }],
     [left],
-    // After a lost response, a repetition would begin the change again.
-    { isIdempotent: before.length === 0 },
+    // After a lost response, a repetition takes a step more, or finds nothing left.
+    { isIdempotent: true },
   );
   return [rows[0]?.[0], last[0].length === 0];
 }
