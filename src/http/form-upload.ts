@@ -39,7 +39,7 @@ export const upload = writeOperation(
     description:
       "Send one part `file` with a file name. A text part `properties` before it, at most 8 KiB of JSON, can set name, " +
       "folder, reference, tags and metadata. With a public key, it can have 1 KiB, and these are the visitor's words: the `actor` of the event " +
-      "`file.uploaded` has the kind `public`, so don't trust a `reference` of such a file. Up to ten other text parts of 1 KiB are ignored. The file is listed once its " +
+      "`file.uploaded` has the kind `public`, so don't trust a `reference` of such a file. An upload token sets the properties itself: 400 if they are sent. Up to ten other text parts of 1 KiB are ignored. The file is listed once its " +
       "bytes are stored, and processed after the response.",
     takesFile: true,
     query: z.object({

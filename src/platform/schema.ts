@@ -132,7 +132,7 @@ const filesTable = sqliteTable(
     sizeBytes: integer("size_bytes"),
     /** Null until processed. */
     processedAt: integer("processed_at"),
-    /** The user who uploaded it, or the key if that has no user and sees only its own files. Null for other keys. Never changes. */
+    /** The user who uploaded it, or the key if that has no user and sees only its own files. Null for other keys. */
     ownerId: text("owner_id"),
     /** The bytes that count against the team's quota: an upper bound during the upload, then the size. */
     reservedBytes: integer("reserved_bytes").notNull(),

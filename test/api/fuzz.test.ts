@@ -269,6 +269,7 @@ const UNSTATED: Record<string, string[]> = {
   // Limits in bytes.
   "PATCH /docs/v1/uploads/{id}": ["name", "folder", "metadata"],
   "POST /docs/v1/uploads/batch": ["ids", "folder"],
+  "POST /docs/v1/uploadtokens": ["name", "folder", "metadata"].map((name) => `properties.${name}`).concat("properties"),
   // The validator of these tests does not support `not`, which forbids a name in both spellings.
   "PATCH /auth/v1/users/{id}": ["firstname", "firstName", "lastname", "lastName", ""],
 };

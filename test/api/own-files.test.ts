@@ -358,6 +358,8 @@ describe("A key with ownFilesOnly", () => {
     }
     expect((await dataOf(team.call("GET", `/auth/v1/apikeys/${two.id}`, { token: one.key }))).key).toBe(two.key);
     const [session] = await dataOf(team.call("GET", "/auth/v1/sessions"));
+    const created = await openSession(stranger.key);
+    expect(idsIn(await dataOf(team.call("GET", "/auth/v1/sessions", { token: stranger.key })))).toEqual([created.id]);
     await rejected(team, 404, "not_found", () =>
       team.call("DELETE", `/auth/v1/sessions/${session._id}`, { token: stranger.key }),
     );

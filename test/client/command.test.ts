@@ -1282,7 +1282,7 @@ describe("a failure", () => {
     ["an unknown event type", "webhooks create http://a.invalid --types file.lost", 2, /"file\.lost" is not one of /],
     ["an unknown status", "ls --status lost", 2],
     ["an invalid size", "keys create a --public --max-file-bytes 5XB", 2, /such as 5000, 50MB, or 2GiB\.$/],
-    ["limits of a secret key", "keys create a --max-files 3", 1],
+    ["limits of a secret key", "keys create a --max-file-bytes 3", 1],
   ] as [string, string | string[], number, (string | RegExp)?][])(
     "of %s prints one line on stderr, and has its exit code",
     async (_, args, ...expected) => {

@@ -22,8 +22,9 @@ import { openUploadToken } from "./upload-tokens.ts";
 export type { Actor, TeamActor };
 
 /**
- * The requirement of an operation: a scope (`or operator`: the operator needs none), the operator, or just a valid
- * token, but no upload token (`uploader`: also one, but not the operator). The operator has no scopes, because most operations make sense only within a team.
+ * The requirement of an operation: a scope (`or operator`: the operator needs none), the operator, any token except an upload
+ * token, or any token of a team (`uploader`). The operator has no scopes, because most operations make sense only within a
+ * team.
  */
 export type Access = Scope | `${Scope} or operator` | "operator" | "any token" | "uploader";
 
@@ -275,8 +276,8 @@ export function refusalError(refusal: string, caller: Pick<Actor, "scopes">, mas
 }
 
 /**
- * Whether the caller is still who it was when it was authorized: its token exists, has the scopes, and sees the same files. The condition of a
- * write that grants something which outlives the caller's own access.
+ * Whether the caller is still who it was when it was authorized: its token exists, has the scopes, and sees the same files.
+ * The condition of a write that grants something which outlives the caller's own access.
  */
 export function isStillAllowed({ db, system }: Deps, { teamId, keyId, ownerId }: TeamActor, mask: number): SQL {
   const isSame = and(eq(apiKeys.id, keyId), eq(apiKeys.teamId, teamId));

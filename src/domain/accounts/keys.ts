@@ -159,7 +159,8 @@ export interface NewKey {
 
 /**
  * Makes a key of a team, with its token and row.
- * @throws `insufficient_scope`; `forbidden` if the key would see files that the caller doesn't see; `invalid_input` if the expiry is in the past or more than ten years away
+ * @throws `insufficient_scope`; `forbidden` if the key would see files that the caller doesn't see; `invalid_input` if the
+ *   expiry is in the past or more than ten years away
  */
 export function makeKey(
   deps: Deps,
@@ -299,7 +300,7 @@ export async function createKey(
 
 type KeyAccess = "keys:read or operator";
 
-/** Reads the keys of the team that the caller sees. The operator reads those of the named team, or of all teams if none is named. */
+/** Reads the keys that the caller sees. The operator reads those of the named team, or of all teams if none is named. */
 async function readKeys<T>(
   deps: Deps,
   credential: Credential<KeyAccess>,

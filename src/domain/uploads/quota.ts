@@ -20,7 +20,10 @@ export interface Usage {
   bytes: number;
   maxFiles: number;
   maxBytes: number;
-  /** Stored events, 0 for a caller with its own files. The oldest above the limit are deleted, so the number may exceed it for a few minutes. */
+  /**
+   * Stored events, 0 for a caller with its own files. The oldest above the limit are deleted, so the number may exceed it for a
+   * few minutes.
+   */
   events: number;
   maxEvents: number;
 }
@@ -35,7 +38,7 @@ export const ownUsage = ({ db }: Deps, whose: FilesOf) =>
     .from(sql`${files} indexed by files_owner`)
     .where(and(filesOf(whose), isOwned));
 
-/** The usage and limits of the team, or for a caller with its own files, what these take. Uploads in progress count for the team. */
+/** The usage and limits of the team, with its uploads in progress. For a caller with its own files, what these take. */
 export async function fetchUsage(deps: Deps, credential: Credential<"files:read">): Promise<Usage> {
   const { maxTeamFiles, maxTeamBytes, maxTeamEvents: maxEvents } = deps.settings;
   const events = sql<number | null>`${positionAt(sql`desc`)} - ${positionAt(sql`asc`)} + 1`;

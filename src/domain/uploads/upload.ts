@@ -339,8 +339,8 @@ const MAX_RETRY_AFTER_SECONDS = 10;
 export const visitorOf = ({ keyId, uploadToken }: TeamActor): string => uploadToken?.id ?? keyId;
 
 /**
- * The key as stored. That of a public key or upload token is scoped to it, because anyone may have it, and that of a caller with its own files
- * to those, or it would find the files of others. No key contains a line break.
+ * The key as stored. That of a public key or upload token is scoped to it, because anyone may have it, and that of a caller with
+ * its own files to these, or it would find the files of others. No key contains a line break.
  */
 function scopedKey(actor: TeamActor, idempotencyKey: string): string {
   const scope = isVisitor(actor) ? visitorOf(actor) : actor.ownerId;
