@@ -737,7 +737,8 @@ describe("With 100,000 files, users and events in a team", () => {
   test("GET /docs/v1/folders reads three rows for each folder, however many files are in it", async () => {
     const { count, rowsRead } = await pageAt("/docs/v1/folders?under=shows");
     expect(count).toBe(25);
-    expect(rowsRead).toBeLessThanOrEqual(3 * 25 + 10);
+    // And one for the created folders.
+    expect(rowsRead).toBeLessThanOrEqual(3 * 25 + 11);
   });
 
   test.each([
@@ -956,14 +957,14 @@ describe("Every query of the service", () => {
   });
 });
 
-/** A LIMIT bounds the files that a list sorts. */
+/** A LIMIT bounds the files that a list sorts. A window function reads a subquery, whose own plan the check covers. */
 const isBoundedSort = (step: string, plan: string[]) =>
   step === "USE TEMP B-TREE FOR ORDER BY" && plan.includes("SCAN sorted");
 
 // A LIMIT bounds the rows of `examined`, `matching` and `last`, which are parts of a list with filters. `page` is the one row
 // of a purge's aggregate. `oldest` are the rows that it checks, which a LIMIT bounds as well.
 const isExpensive = (step: string) =>
-  /^SCAN (?!CONSTANT ROW|json_each|one$|page$|oldest$|examined|found$|sorted$|tagged$|team$|child$|matching|last)|USE TEMP B-TREE/.test(
+  /^SCAN (?!CONSTANT ROW|json_each|one$|page$|oldest$|examined|found$|\(subquery-\d+\)$|sorted$|tagged$|team$|child$|matching|last)|USE TEMP B-TREE/.test(
     step,
   );
 

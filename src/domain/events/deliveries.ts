@@ -32,12 +32,14 @@ export const isReceived = sql`(w.types is null or instr(w.types, json_quote(e.ty
 export const newDelivery = (now: number) => sql`w.id, e.seq, w.team_id, e.type, 'pending', '[]', 0, ${now}, ${now}`;
 
 /**
- * Inserts a delivery of the events that the previous query of the batch has inserted, for each enabled webhook that receives
- * it. They are the newest of the team.
+ * Inserts a delivery of the team's newest event for each enabled webhook that receives it. In a batch it follows the insert
+ * of the event, and inserts nothing if there was no event. With `isMany`, of all events that the insert has inserted.
  */
-export function insertDeliveries(db: Db, teamId: string, now: number) {
-  const newest = sql`(select seq from events where team_id = ${teamId} order by seq desc limit changes())`;
-  const event = sql`events e on e.team_id = w.team_id and e.seq in ${newest}`;
+export function insertDeliveries(db: Db, teamId: string, now: number, isMany = false) {
+  const newest = isMany
+    ? sql`in (select seq from events where team_id = ${teamId} order by seq desc limit changes())`
+    : sql`= (select max(seq) from events where team_id = ${teamId})`;
+  const event = sql`events e on e.team_id = w.team_id and e.seq ${newest}`;
   return db
     .insert(deliveries)
     .select(

@@ -158,6 +158,8 @@ export interface NewEvent {
    * records the previous state, and has its own condition.
    */
   position?: number;
+  /** The insert may insert many events. */
+  isMany?: true;
 }
 
 /** An event whose data is known before the change. `data` never contains personal data, a token, or a secret. */
@@ -208,7 +210,7 @@ export function newEventsFrom(
     sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actorOf(initiator, requestId)}, ${subjectId}, ${subjectVersion},
         ${data}, ${last(sql`position`)} + ${number} ${source}`,
   );
-  return { teamId, type, insert };
+  return { teamId, type, insert, isMany: true };
 }
 
 /**
@@ -262,10 +264,10 @@ export async function writeWithEvents<const Q extends Queries, const L extends Q
   options: { isIdempotent: boolean },
 ): Promise<{ rows: RowsOf<Q>[]; last: RowsOf<L> }> {
   const now = deps.system.now();
-  const batches = changes.map(({ event: { teamId, insert, position = 1 }, queries }) => [
+  const batches = changes.map(({ event: { teamId, insert, position = 1, isMany }, queries }) => [
     ...queries.slice(0, position),
     insert,
-    insertDeliveries(deps.db, teamId, now),
+    insertDeliveries(deps.db, teamId, now, isMany),
     ...queries.slice(position),
   ]);
   const unrecorded = async (error: unknown) => {

@@ -1,4 +1,4 @@
-import { and, asc, eq, isNull, lte, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, isNull, lte, ne, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
@@ -82,7 +82,7 @@ function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined 
   return sql`(select count(*) >= ${CHECKED_FOLDERS} or max(length(cast(path as blob))) > ${MAX_FOLDER_BYTES - added} from (
     with recursive child (path) as (select ${next(sql`''`)} union all
       select ${next(sql`child.path`)} from child where child.path is not null limit ${CHECKED_FOLDERS})
-    select path from child where path is not null union all select folder_key from ${created}) paths)`;
+    select path from child where path is not null union all select folder_key from ${created} found) matching)`;
 }
 
 /** The queries of one step, and the events of its files. */
@@ -157,7 +157,7 @@ const copyFolders = ({ db, system }: Deps, folder: string, target: string, nextF
     .insert(folders)
     .select(
       sql`select team_id, owner_id, ${folderKey(target)} || substr(folder_key, length(${folderKey(folder)}) + 1),
-        ${system.now()} from (${nextFolders}) where true`,
+        ${system.now()} from (${nextFolders}) found where true`,
     )
     .onConflictDoNothing();
 
@@ -185,11 +185,11 @@ export async function changeFolder(
     createdAt: now,
   };
   const refusal = firstOf({
-    folder_busy: hasRow(folderChanges, eq(folderChanges.teamId, teamId)),
+    folder_busy: hasRow(folderChanges, and(eq(folderChanges.teamId, teamId), ne(folderChanges.id, change.id))),
     too_long: target === null ? undefined : isTooLong(deps, change, target),
   });
   const row = { ...change, position: '["",""]', stepEnd: null, dueAt: now + MAX_STEP_MILLISECONDS };
-  const check = deps.db.select({ refusal }).from(sql`(select 1)`);
+  const check = deps.db.select({ refusal }).from(sql`(select 1) one`);
   const insert = insertWhere(deps.db, folderChanges, row, teamExists(teamId, sql`${refusal} is null`));
   const [refused, isComplete] = await runStep(deps, change, row.dueAt, [check, insert]);
   const reason = (refused as { refusal: "folder_busy" | "too_long" | null }[])[0]?.refusal;
@@ -214,8 +214,8 @@ async function runStep(
     deps,
     [{ event: { ...event, position: first.length }, queries: [...first, ...changes] }],
     [left],
-    // After a lost response, a repetition would begin the change again.
-    { isIdempotent: before.length === 0 },
+    // After a lost response, a repetition takes a step more, or finds nothing left.
+    { isIdempotent: true },
   );
   return [rows[0]?.[0], last[0].length === 0];
 }

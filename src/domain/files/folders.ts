@@ -40,10 +40,9 @@ function childFolders(
     where ${and(filesOf(ofViewer), isInIndex, isListed)} and ${between(files.folderKey, bound)})`;
   const created = (bound: SQL) => sql`(select ${folders.folderKey} from ${folders}
     where ${foldersOf(ofViewer)} and ${between(folders.folderKey, bound)})`;
-  const firstFrom = (bound: SQL) => {
-    const [first, other] = [ofFiles(bound), created(bound)];
-    return sql`(select min(ifnull(one, other), ifnull(other, one)) from (select ${first} as one, ${other} as other))`;
-  };
+  const orLast = (one: SQL) => sql`ifnull(${one}, ${AFTER_ALL_FOLDERS})`;
+  const firstFrom = (bound: SQL) =>
+    sql`nullif(min(${orLast(ofFiles(bound))}, ${orLast(created(bound))}), ${AFTER_ALL_FOLDERS})`;
   const rest = sql`substr(found, length(${prefix}) + 1) || char(1)`;
   const child = sql`substr(found, 1, length(${prefix}) + instr(${rest}, char(1)) - 1)`;
   return db.select({ folder: sql<string>`folder` }).from(sql`(
