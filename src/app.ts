@@ -22,6 +22,7 @@ import { mountPages } from "./http/pages.ts";
 import * as resumable from "./http/resumable.ts";
 import * as sessions from "./http/sessions.ts";
 import * as teams from "./http/teams.ts";
+import * as trash from "./http/trash.ts";
 import * as unfinished from "./http/unfinished.ts";
 import * as users from "./http/users.ts";
 import * as webhooks from "./http/webhooks.ts";
@@ -85,6 +86,13 @@ export const api = {
   reprocessFile: ["POST /docs/v1/uploads/{id}/reprocess", files.reprocess],
   getWaveform: ["GET /docs/v1/uploads/{id}/waveform", files.getWaveform],
   setWaveform: ["PUT /docs/v1/uploads/{id}/waveform", files.setWaveform],
+  holdFile: ["PUT /docs/v1/uploads/{id}/hold", trash.hold],
+  releaseFile: ["DELETE /docs/v1/uploads/{id}/hold", trash.release],
+
+  listTrash: ["GET /docs/v1/trash", trash.list],
+  restoreFile: ["POST /docs/v1/trash/{id}/restore", trash.restore],
+  eraseFile: ["DELETE /docs/v1/trash/{id}", trash.erase],
+  setRetention: ["PUT /docs/v1/retention", trash.setRetention],
 
   createLink: ["POST /docs/v1/uploads/{id}/links", links.create],
   listLinks: ["GET /docs/v1/uploads/{id}/links", links.list],

@@ -1,17 +1,20 @@
-import { and, eq, inArray, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, isNull, not, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { write } from "../../platform/db.ts";
-import { files, teamOfFile } from "../../platform/schema.ts";
-import { MINUTE } from "../../platform/system.ts";
+import { firstOf, type RowsOf, write } from "../../platform/db.ts";
+import { files, isHeld, isKept, isListed, isTrashed, teamOfFile } from "../../platform/schema.ts";
+import { DAY, MINUTE } from "../../platform/system.ts";
 import type { TeamActor } from "../access/authorization.ts";
-import { writeWithEvent } from "../events/events.ts";
+import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { deleteUploads, endResumable, eraseResumable, hasUpload, type ResumableRow } from "./erasure.ts";
 import { fileEvent } from "./file-events.ts";
-import { changed, listedStatus } from "./files.ts";
-import { type Erasable, type FileKey, fileKey, isFile, storedKeys } from "./names.ts";
+import { changed, trashedValues } from "./files.ts";
+import { type Erasable, type FileKey, type FileOf, fileKey, isFile, storedKeys } from "./names.ts";
 
-/* Deletion: one update hides a file, then its bytes are deleted, then its row. */
+/*
+ * Deletion: one update hides a file, then its bytes are deleted, then its row. If there is a trash, the update only moves it
+ * there, and a later one erases it (trash.ts). A held file is never deleted.
+ */
 
 /** How long a deletion can last before the recovery job continues it. */
 export const MAX_DELETING_MILLISECONDS = MINUTE;
@@ -31,6 +34,10 @@ export const hidden = (dueAt: SQL) => ({
   metadata: "{}",
   audio: null,
   fileType: null,
+  deleteAfter: null,
+  trashedAt: null as SQL | null,
+  trashedValues: null as SQL | null,
+  leaseEndsAt: null,
   dueAt,
 });
 
@@ -47,54 +54,113 @@ export const ERASABLE_COLUMNS = {
   waveformWritingSince: files.waveformWritingSince,
 };
 
+interface DeletionOptions {
+  /** Keeps a file whose upload is complete, even if it completes at the same time. */
+  onlyUnfinished?: boolean;
+  /** Keeps a file that is not in the trash. */
+  onlyTrashed?: boolean;
+  /** Erases the file, also if there is a trash. */
+  isPermanent?: boolean;
+  /** The file must also meet this. */
+  condition?: SQL | undefined;
+}
+
+/** Why a file was not deleted. */
+type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found";
+
 /**
- * One update hides the file. The recovery job can do everything after that too. An interrupted deletion can be repeated.
- * While a form upload is still sending the bytes, the row and its `due_at` stay: the upload finds it at the commit point,
- * and cleans up.
+ * One update hides the file, or moves it to the trash. The recovery job can do everything after that too. An interrupted
+ * deletion can be repeated. While a form upload is still sending the bytes, the row and its `due_at` stay: the upload finds
+ * it at the commit point, and cleans up.
  */
-export function fileDeletion(deps: Deps, actor: TeamActor, id: string, onlyUnfinished = false) {
-  const file = { ...actor, id };
+export function fileDeletion(
+  deps: Deps,
+  initiator: Initiator,
+  file: FileOf,
+  { onlyUnfinished = false, onlyTrashed = false, isPermanent = onlyTrashed, condition }: DeletionOptions = {},
+) {
   const now = deps.system.now();
+  const { trashDays } = deps.settings;
+  const isTrashing = trashDays > 0 && !isPermanent;
   const dueAt = now + MAX_DELETING_MILLISECONDS;
   const isUnstored = sql`${files.sizeBytes} is null`;
+  const erased = hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`);
+  // An unfinished upload is erased in any case.
+  const ifListed = (value: SQL, otherwise: SQL) => sql`case when ${isListed} then ${value} else ${otherwise} end`;
+  const trashed = {
+    ...erased,
+    trashedAt: ifListed(sql`${now}`, sql`null`),
+    trashedValues: ifListed(trashedValues, sql`null`),
+    dueAt: ifListed(sql`${now + trashDays * DAY}`, erased.dueAt),
+  };
+  const isSelected = and(
+    condition,
+    onlyTrashed ? isTrashed : undefined,
+    onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined,
+    isTrashing || onlyUnfinished ? isNull(files.trashedAt) : undefined,
+  );
   const mark = deps.db
     .update(files)
-    .set({
-      ...hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`),
-      ...changed(now),
-    })
-    .where(and(isFile(file), onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined))
+    .set({ ...(isTrashing ? trashed : erased), ...changed(now) })
+    .where(and(isFile(file), isNull(files.hold), isSelected))
     .returning(ERASABLE_COLUMNS);
-  const queries = [mark, endResumable(deps, file, now)] as const;
-  return { event: fileEvent(deps, "file.deleted", actor, file), queries };
+  const refusal = firstOf({
+    // By this deletion, of which this may be a repetition.
+    trashed: isTrashing ? sql`${files.trashedAt} = ${now}` : undefined,
+    not_in_trash: onlyTrashed ? isNull(files.trashedAt) : undefined,
+    forbidden: onlyUnfinished ? isNull(files.trashedAt) : undefined,
+    file_held: isHeld,
+    not_found: sql`true`,
+  } satisfies Record<Refusal | "trashed", SQL | undefined>);
+  const kept = deps.db
+    .select({ refusal: sql<Refusal | "trashed">`${refusal}`.as("refusal") })
+    .from(files)
+    .where(and(isFile(file), isKept));
+  const event = fileEvent(deps, isTrashing ? "file.trashed" : "file.deleted", initiator, file, {
+    condition: isSelected,
+  });
+  return { event, queries: [mark, endResumable(deps, file, now), kept] as const };
+}
+
+/** The outcome of a deletion: the rows to erase, or why there are none. */
+export function outcomeOf([[row], [upload], [kept]]: RowsOf<ReturnType<typeof fileDeletion>["queries"]>): {
+  refusal: Refusal | null;
+  erased: { row: Erasable; upload: ResumableRow | undefined } | null;
+} {
+  if (kept) return { refusal: kept.refusal === "trashed" ? null : kept.refusal, erased: null };
+  return { refusal: row ? null : "not_found", erased: row ? { row, upload } : null };
 }
 
 /**
- * @param onlyUnfinished keeps a file whose upload is complete, even if it completes at the same time
- * @throws `not_found`; `forbidden` with `onlyUnfinished` if the upload is complete; `unavailable` if the bytes could not be
- *   deleted yet
+ * @throws `not_found`, `file_held`; `forbidden` with `onlyUnfinished` if the upload is complete; `not_in_trash` with
+ *   `onlyTrashed`; `unavailable` if the bytes could not be deleted yet
  */
 export async function deleteFile(
   deps: Deps,
   actor: TeamActor,
   id: string,
-  { onlyUnfinished = false } = {},
+  options: DeletionOptions = {},
 ): Promise<void> {
-  const { event, queries } = fileDeletion(deps, actor, id, onlyUnfinished);
+  const { event, queries } = fileDeletion(deps, actor, { ...actor, id }, options);
   // An unfinished upload has no events.
-  const [[row], [resumable], [listed]] = onlyUnfinished
-    ? await write(deps, [...queries, listedStatus(deps, { ...actor, id })], { isIdempotent: true })
-    : [...(await writeWithEvent(deps, event, queries, { isIdempotent: true })), []];
-  if (listed) throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
-  if (!row) throw new AppError("not_found");
-  if (row.sizeBytes === null && !resumable) return;
-  if (row.sizeBytes === null && resumable) return removeUpload(deps, row, resumable);
-  if (resumable) await eraseResumable(deps, row, resumable);
+  const rows = options.onlyUnfinished
+    ? await write(deps, queries, { isIdempotent: true })
+    : await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  const { refusal, erased } = outcomeOf(rows);
+  if (refusal === "forbidden") {
+    throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
+  }
+  if (refusal !== null) throw new AppError(refusal);
+  if (!erased) return;
+  const { row, upload } = erased;
+  if (row.sizeBytes === null && !upload) return;
+  if (row.sizeBytes === null && upload) return removeUpload(deps, row, upload);
+  if (upload) await eraseResumable(deps, row, upload);
   await deps.bytes.remove(storedKeys(row));
   // Bytes that are still being written may arrive after this. Then the recovery job removes them, with the rows.
-  if (isWritingWaveform(deps, row) || resumable?.isWriting) return;
+  if (isWritingWaveform(deps, row) || upload?.isWriting) return;
   // The caller need not wait for this: the file is hidden and its bytes are deleted.
-  const removed = removeRows(deps, [row], resumable ? [id] : []);
+  const removed = removeRows(deps, [row], upload ? [id] : []);
   deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
 }
 
@@ -121,6 +187,7 @@ export async function removeRows(deps: Deps, keys: FileKey[], uploadIds: string[
       and(
         keys.length === 1 ? isFile({ ...key, ownerId: null }) : isGiven,
         eq(files.status, "deleting"),
+        isNull(files.trashedAt),
         not(hasUpload),
       ),
     );

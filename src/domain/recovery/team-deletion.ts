@@ -1,9 +1,9 @@
-import { and, eq, inArray, ne, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, isNull, ne, not, or, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { type Db, hasRow, write } from "../../platform/db.ts";
 import { deliveries, events, webhooks } from "../../platform/event-schema.ts";
-import { apiKeys, files, isApiKey, isSession, teamOfFile, teams, users } from "../../platform/schema.ts";
+import { apiKeys, files, isApiKey, isSession, isTrashed, teamOfFile, teams, users } from "../../platform/schema.ts";
 import { uploads } from "../../platform/upload-schema.ts";
 import { hidden, MAX_DELETING_MILLISECONDS } from "../files/deletion.ts";
 import { ended, MAX_FENCED_MILLISECONDS } from "../files/erasure.ts";
@@ -38,7 +38,7 @@ const nextFiles = (columns: SQL, now: number) =>
     columns,
     files,
     teamOfFile,
-    sql`not (${files.status} = 'deleting' and ${files.dueAt} > ${now})`,
+    sql`not (${files.status} = 'deleting' and ${files.trashedAt} is null and ${files.dueAt} > ${now})`,
   )} limit ${HIDDEN_FILES})`;
 
 /** Hides files of deleted teams, and ends their uploads. @returns how many files were hidden */
@@ -57,7 +57,13 @@ async function hideFiles({ db, ...deps }: Deps): Promise<number> {
   const hide = db
     .update(files)
     .set(hidden(dueAt))
-    .where(and(sql`${fileKey} in ${nextFiles(sql`${teamOfFile}, ${files.id}`, now)}`, ne(files.status, "deleting")));
+    .where(
+      and(
+        sql`${fileKey} in ${nextFiles(sql`${teamOfFile}, ${files.id}`, now)}`,
+        or(ne(files.status, "deleting"), isTrashed),
+        isNull(files.hold),
+      ),
+    );
   const [, { meta }] = await write({ ...deps, db }, [endUploads, hide], { isIdempotent: true });
   return meta.changes;
 }
