@@ -94,6 +94,7 @@ function expected(route: string, credential: Credential, id: IdKind): [status: n
   if (caller === "invalid") return [401, "token_invalid"];
   if (route === "POST /auth/v1/sessions" && !["limited", ...accepted].includes(caller)) return [403, "forbidden"];
   if (caller === "limited" && isForAllFiles(route)) return [403, "insufficient_scope"];
+  if (caller === "limited" && route === "PUT /docs/v1/retention") return [403, "forbidden"];
   if (!accepted.includes(caller === "limited" ? "owner" : caller))
     return [403, caller === "public" && accepted.length > 1 ? "insufficient_scope" : "forbidden"];
   // The record of a team is another team.
@@ -228,7 +229,7 @@ describe.each(routes)("$name", (route) => {
           if (acceptedCallers(name) !== "anyone" && !isReadable)
             expect(effects.trips, `${where} queried D1`).toBe(trips);
           if (CREDENTIALS[credential] === "limited") {
-            for (const noun of ["uploads", "links", "apikeys", "sessions"] as const) {
+            for (const noun of ["uploads", "trash", "links", "apikeys", "sessions"] as const) {
               expect(answer.text, where).not.toContain(own[noun]);
             }
           }
@@ -354,7 +355,7 @@ const NEEDED_SCOPES = Object.fromEntries(
       "listFiles getFileMetadata getFileStatus getWaveform getTeam getUsage listUnfinishedUploads listFolders",
     "files:download": "signFile createLink listLinks revokeLink",
     "files:write": "reprocessFile setWaveform updateFile changeFiles",
-    "files:delete": "deleteFile",
+    "files:delete": "deleteFile holdFile releaseFile listTrash restoreFile eraseFile setRetention",
     "users:read": "listUsers getUser exportUser",
     "users:write": "createUser updateUser deleteUser inviteUser",
     "keys:read": "listApiKeys getApiKey listSessions",

@@ -34,6 +34,7 @@ import {
   type Team,
 } from "../support/harness.ts";
 import { newRecord, pathTo, type Route, requestFor, routeNamed, routes, tokenFor } from "../support/routes.ts";
+import { moveToTrash } from "../support/rows.ts";
 import { create, locationOf, tusHeaders } from "../support/tus.ts";
 
 /*
@@ -121,15 +122,15 @@ let userId: string;
 let publicToken: string;
 
 const account = () => ({ email: `${crypto.randomUUID()}@example.com`, password: "correct horse battery" });
-const newUser = async (json = account()): Promise<string> =>
+const newUser = async (json: object = account()): Promise<string> =>
   (await dataOf(team.call("POST", "/auth/v1/users", { json })))._id;
 
 /** Uploads without processing, because no consumer gets the message. */
-async function put(size = 64, headers: Record<string, string> = {}, properties?: object) {
+async function put(size = 64, headers: Record<string, string> = {}, properties?: object, token = team.token) {
   const body = new FormData();
   if (properties) body.append("properties", JSON.stringify(properties));
   body.append("file", new File([new Uint8Array(size)], "a.bin"));
-  const sent = await send("POST /docs/v1/uploads", "/docs/v1/uploads", { token: team.token, body, headers });
+  const sent = await send("POST /docs/v1/uploads", "/docs/v1/uploads", { token, body, headers });
   return { ...sent, id: sent.response.headers.get("Location")?.split("/").at(-1) ?? "" };
 }
 
@@ -229,6 +230,8 @@ describe("Until its response", () => {
     "GET /auth/v1/teams": { trips: ALL_DATABASES.length },
     "POST /auth/v1/users": { trips: AUTHORIZED_AGAIN },
     "DELETE /docs/v1/uploads/{id}": { r2: ["delete"] },
+    "DELETE /docs/v1/trash/{id}": { r2: ["delete"] },
+    "POST /docs/v1/trash/{id}/restore": { messages: 1 },
     "POST /docs/v1/uploads/{id}/reprocess": { messages: 1 },
   };
   // The operator's token needs no database.
@@ -309,6 +312,7 @@ describe("Until its response", () => {
 
   test.each<[string, object]>([
     ["delete", { r2: ["delete"] }],
+    ["restore", {}],
     ["reprocess", { messages: 100 }],
     ["tag", {}],
     ["untag", {}],
@@ -317,6 +321,7 @@ describe("Until its response", () => {
     const { token, call, ...crowd } = await newTeam();
     await fill({ token, call, ...crowd }, "files", 100);
     const ids = idsIn(await read({ call }, "/docs/v1/uploads?limit=100"));
+    if (action === "restore") for (const id of ids) await moveToTrash(crowd.teamId, id);
     const input = action === "move" ? { folder: "f" } : action.includes("tag") ? { tags: ["a"] } : {};
     const before = queries.length;
     const path = "/docs/v1/uploads/batch";
@@ -404,6 +409,43 @@ describe("The rows written", () => {
       (await send(deletion, `/docs/v1/uploads/${bare}`, { token })).inTotal,
     ];
     expect(withOne).toEqual(without);
+  });
+});
+
+describe("The rows written for the trash", () => {
+  const change = { TRASH_DAYS: "30" } as unknown as Partial<Env>;
+  const request = async (route: string, id: string, token = team.token, query = "") => {
+    const path = (route.split(" ")[1] ?? "").replace("{id}", id) + query;
+    const { response, byResponse, inTotal } = await send(route, path, { token }, change);
+    expect(response.status).toBe(200);
+    return { ...inTotal, byResponse };
+  };
+  const deleteOne = async (query: string, token: string) => {
+    const { id } = await put(64, {}, { folder: "f", tags: ["a"] }, token);
+    await runJobs([id]);
+    return { id, ...(await request("DELETE /docs/v1/uploads/{id}", id, token, query)) };
+  };
+
+  test("are at most three more than those of a deletion, which erases the row, too", async () => {
+    const contributor = await newUser({ ...account(), role: "contributor" });
+    for (const token of [team.token, await newSession(team, contributor)]) {
+      const erased = await deleteOne("?permanent=true", token);
+      const { id, rowsWritten, r2 } = await deleteOne("", token);
+      const restored = await request("POST /docs/v1/trash/{id}/restore", id, token);
+      expect(r2).toEqual([]);
+      expect(rowsWritten).toBeLessThanOrEqual(erased.rowsWritten + 3);
+      expect(restored.rowsWritten).toBeLessThanOrEqual(rowsWritten + 3);
+      expect(restored.byResponse).toMatchObject({ trips: AUTHORIZED_FIRST, messages: 0 });
+    }
+  });
+
+  test("a page of the trash reads its own rows, among many files", async () => {
+    const crowd = await newTeam();
+    await fill(crowd, "files", 1000);
+    for (let i = 0; i < 3; i++)
+      await moveToTrash(crowd.teamId, await newRecord(crowd, routeNamed("GET /docs/v1/uploads/{id}/metadata")));
+    const { rowsRead } = await request("GET /docs/v1/trash", "", crowd.token, "?limit=2");
+    expect(rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 2 * 3);
   });
 });
 

@@ -5,12 +5,12 @@ import { files, isListed } from "../../platform/schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
-import { fileDeletion, isWritingWaveform, outcomeOf, removeRows } from "./deletion.ts";
+import { fileDeletion, isWritingWaveform, keptFiles, refusalOf, removeRows } from "./deletion.ts";
 import { isClean } from "./erasure.ts";
 import { enqueueAll, hasBacklog } from "./files.ts";
 import { storedKeys } from "./names.ts";
 import { fileReprocessing } from "./processing.ts";
-import { type FileChanges, fileUpdate, refusalOf } from "./properties.ts";
+import { type FileChanges, fileUpdate, refusalOf as refusalOfChange } from "./properties.ts";
 import { restoreFiles } from "./trash.ts";
 
 /*
@@ -56,7 +56,7 @@ export async function changeFiles(
     return { event, queries: [update] };
   });
   // After the changes, the same files are refused as before: tags that were added fit.
-  const refusal = refusalOf(propertiesOf(action));
+  const refusal = refusalOfChange(propertiesOf(action));
   const isGiven = inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`);
   const current = deps.db
     .select({ id: files.id, status: files.status, isBulk: hasBacklog(actor.teamId).as("isBulk"), refusal })
@@ -92,9 +92,14 @@ function propertiesOf(action: BatchAction): FileChanges {
  */
 async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPermanent: boolean): Promise<BatchResult[]> {
   const changes = ids.map((id) => fileDeletion(deps, actor, { ...actor, id }, { isPermanent }));
-  const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: true });
-  const outcomes = rows.map(outcomeOf);
-  const deleted = outcomes.flatMap(({ erased }) => erased ?? []);
+  // The reason is the same expression for each file.
+  const refusal = changes[0]?.refusal ?? sql<null>`null`;
+  const {
+    rows,
+    last: [found],
+  } = await writeWithEvents(deps, changes, [keptFiles(deps, actor, ids, refusal)], { isIdempotent: true });
+  const kept = new Map(found.map((row) => [row.id, row]));
+  const deleted = rows.flatMap(([[row], [upload]]) => (row && !kept.has(row.id) ? [{ row, upload }] : []));
   // A form upload that is still sending the bytes cleans up itself.
   const stored = deleted.filter(({ row, upload }) => row.sizeBytes !== null || upload);
   await deps.bytes.remove(stored.flatMap(({ row }) => storedKeys(row)));
@@ -106,5 +111,5 @@ async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPerman
     uploads,
   );
   deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { cause })));
-  return ids.map((id, i) => ({ id, code: outcomes[i]?.refusal as BatchResult["code"] }));
+  return ids.map((id, i) => ({ id, code: refusalOf(rows[i]?.[0][0], kept.get(id)) as BatchResult["code"] }));
 }

@@ -1,10 +1,11 @@
 import { and, eq, inArray, isNull, not, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { firstOf, type RowsOf, write } from "../../platform/db.ts";
+import { firstOf, write } from "../../platform/db.ts";
 import { files, isHeld, isKept, isListed, isTrashed, teamOfFile } from "../../platform/schema.ts";
 import { DAY, MINUTE } from "../../platform/system.ts";
 import type { TeamActor } from "../access/authorization.ts";
+import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { deleteUploads, endResumable, eraseResumable, hasUpload, type ResumableRow } from "./erasure.ts";
 import { fileEvent } from "./file-events.ts";
@@ -104,31 +105,31 @@ export function fileDeletion(
     .set({ ...(isTrashing ? trashed : erased), ...changed(now) })
     .where(and(isFile(file), isNull(files.hold), isSelected))
     .returning(ERASABLE_COLUMNS);
-  const refusal = firstOf({
+  const refusal = firstOf<Refusal | "trashed">({
     // By this deletion, of which this may be a repetition.
     trashed: isTrashing ? sql`${files.trashedAt} = ${now}` : undefined,
     not_in_trash: onlyTrashed ? isNull(files.trashedAt) : undefined,
     forbidden: onlyUnfinished ? isNull(files.trashedAt) : undefined,
     file_held: isHeld,
     not_found: sql`true`,
-  } satisfies Record<Refusal | "trashed", SQL | undefined>);
-  const kept = deps.db
-    .select({ refusal: sql<Refusal | "trashed">`${refusal}`.as("refusal") })
-    .from(files)
-    .where(and(isFile(file), isKept));
+  });
   const event = fileEvent(deps, isTrashing ? "file.trashed" : "file.deleted", initiator, file, {
     condition: isSelected,
   });
-  return { event, queries: [mark, endResumable(deps, file, now), kept] as const };
+  return { event, queries: [mark, endResumable(deps, file, now)] as const, refusal };
 }
 
-/** The outcome of a deletion: the rows to erase, or why there are none. */
-export function outcomeOf([[row], [upload], [kept]]: RowsOf<ReturnType<typeof fileDeletion>["queries"]>): {
-  refusal: Refusal | null;
-  erased: { row: Erasable; upload: ResumableRow | undefined } | null;
-} {
-  if (kept) return { refusal: kept.refusal === "trashed" ? null : kept.refusal, erased: null };
-  return { refusal: row ? null : "not_found", erased: row ? { row, upload } : null };
+/** After their deletion: those of these files that still have their bytes, and `refusal`, which says why. */
+export const keptFiles = <R>({ db }: Deps, whose: FilesOf, ids: string[], refusal: SQL<R>) =>
+  db
+    .select({ id: files.id, refusal: sql<R>`${refusal}`.as("refusal") })
+    .from(files)
+    .where(and(filesOf(whose), inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`), isKept));
+
+/** Why a file was not deleted, by what the deletion changed, and what it kept. Null if it was deleted, or is in the trash now. */
+export function refusalOf(changed: object | undefined, kept: { refusal: Refusal | "trashed" | null } | undefined) {
+  if (kept) return kept.refusal === "trashed" ? null : kept.refusal;
+  return changed ? null : "not_found";
 }
 
 /**
@@ -141,18 +142,18 @@ export async function deleteFile(
   id: string,
   options: DeletionOptions = {},
 ): Promise<void> {
-  const { event, queries } = fileDeletion(deps, actor, { ...actor, id }, options);
+  const { event, queries, refusal: reason } = fileDeletion(deps, actor, { ...actor, id }, options);
+  const batch = [...queries, keptFiles(deps, actor, [id], reason)] as const;
   // An unfinished upload has no events.
-  const rows = options.onlyUnfinished
-    ? await write(deps, queries, { isIdempotent: true })
-    : await writeWithEvent(deps, event, queries, { isIdempotent: true });
-  const { refusal, erased } = outcomeOf(rows);
+  const [[row], [upload], [kept]] = options.onlyUnfinished
+    ? await write(deps, batch, { isIdempotent: true })
+    : await writeWithEvent(deps, event, batch, { isIdempotent: true });
+  const refusal = refusalOf(row, kept);
   if (refusal === "forbidden") {
     throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   }
   if (refusal !== null) throw new AppError(refusal);
-  if (!erased) return;
-  const { row, upload } = erased;
+  if (!row || kept) return;
   if (row.sizeBytes === null && !upload) return;
   if (row.sizeBytes === null && upload) return removeUpload(deps, row, upload);
   if (upload) await eraseResumable(deps, row, upload);

@@ -19,8 +19,8 @@ import { fileKey } from "./names.ts";
 
 /** Rows of one statement. */
 const AGED_FILES = 500;
-/** A file takes five queries, and a batch of the recovery job has at most 100. */
-const DELETED_FILES = 15;
+/** A file takes four queries, and a batch of the recovery job has at most 100. */
+const DELETED_FILES = 20;
 
 /** Gives files that have reached the age of their team's retention a time to delete them. @returns how many */
 async function expireAged(deps: Deps): Promise<number> {

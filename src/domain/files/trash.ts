@@ -2,11 +2,12 @@ import { and, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { Query } from "../../platform/db.ts";
-import { files, isKept, isListed, isOwnedInTrash, isTrashed } from "../../platform/schema.ts";
+import { files, isOwnedInTrash, isTrashed } from "../../platform/schema.ts";
 import { authorizeOwnRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { writeWithEvents } from "../events/events.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
+import { keptFiles } from "./deletion.ts";
 import { fileEvent } from "./file-events.ts";
 import {
   changed,
@@ -72,10 +73,6 @@ export async function listTrash(
 function fileRestoring(deps: Deps, actor: TeamActor, id: string) {
   const file = { ...actor, id };
   const now = deps.system.now();
-  const check = deps.db
-    .select({ isTrashed: sql<0 | 1>`${isTrashed}`.as("isTrashed") })
-    .from(files)
-    .where(and(isFile(file), isKept));
   const dueAt = sql`iif(${RESTORED_COLUMNS.status} = 'pending', ${now + MAX_PENDING_MILLISECONDS}, null)`;
   const restored = {
     ...RESTORED_COLUMNS,
@@ -84,13 +81,9 @@ function fileRestoring(deps: Deps, actor: TeamActor, id: string) {
   const restore = deps.db
     .update(files)
     .set({ ...restored, ...changed(now) })
-    .where(and(isFile(file), isTrashed));
-  const current = deps.db
-    .select({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") })
-    .from(files)
-    .where(and(isFile(file), isListed));
-  const event = { ...fileEvent(deps, "file.restored", actor, file), position: 2 };
-  return { event, queries: [check, restore, current] as const };
+    .where(and(isFile(file), isTrashed))
+    .returning({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") });
+  return { event: fileEvent(deps, "file.restored", actor, file), queries: [restore] as const };
 }
 
 interface Restored {
@@ -102,16 +95,20 @@ interface Restored {
 /** Restores each file that is in the trash, in one transaction. @returns a result for each id, in their order */
 export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]): Promise<Restored[]> {
   const changes = ids.map((id) => fileRestoring(deps, actor, id));
-  // After a lost response, a repetition would find no file in the trash.
-  const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: false });
-  const pending = rows.flatMap(([check, , [row]]) => (check[0]?.isTrashed && row?.status === "pending" ? [row] : []));
+  const {
+    rows,
+    last: [kept],
+    // After a lost response, a repetition would find no file in the trash.
+  } = await writeWithEvents(deps, changes, [keptFiles(deps, actor, ids, sql<null>`null`)], { isIdempotent: false });
+  const pending = rows.flatMap(([[row]]) => (row?.status === "pending" ? [row] : []));
   // The recovery job sends messages that could not be sent.
   const sent = enqueueAll(deps, pending, pending[0]?.isBulk === 1);
   await sent.catch((cause) => deps.log("warn", "file_message_failed", { cause }));
-  return rows.map(([[check], , [found]], i) => {
-    const { isBulk: _, ...row } = found ?? { isBulk: 0 };
-    const code = check ? (check.isTrashed ? null : "not_in_trash") : "not_found";
-    return { id: ids[i] ?? "", code, file: found && toStoredFile(deps, row as typeof found) };
+  const live = new Set(kept.map(({ id }) => id));
+  return ids.map((id, i) => {
+    const { isBulk, ...row } = rows[i]?.[0][0] ?? { isBulk: null };
+    if (isBulk === null) return { id, code: live.has(id) ? "not_in_trash" : "not_found", file: undefined };
+    return { id, code: null, file: toStoredFile(deps, row as ListedRow) };
   });
 }
 
