@@ -176,6 +176,7 @@ CREATE TABLE `teams` (
 	`trash_bytes` integer DEFAULT 0 NOT NULL,
 	`retention_days` integer,
 	`retention_reached` text DEFAULT '' NOT NULL,
+	`retention_due_at` integer,
 	`public_bytes` integer DEFAULT 0 NOT NULL,
 	`api_keys` integer DEFAULT 0 NOT NULL,
 	`links` integer DEFAULT 0 NOT NULL,
@@ -189,7 +190,7 @@ CREATE TABLE `teams` (
 CREATE INDEX `teams_name` ON `teams` (`name`,`id`);--> statement-breakpoint
 CREATE INDEX `teams_status` ON `teams` (`status`,`id`);--> statement-breakpoint
 CREATE INDEX `teams_status_name` ON `teams` (`status`,`name`,`id`);--> statement-breakpoint
-CREATE INDEX `teams_retention` ON `teams` (`id`) WHERE retention_days is not null;--> statement-breakpoint
+CREATE INDEX `teams_retention` ON `teams` (`retention_due_at`) WHERE retention_due_at is not null;--> statement-breakpoint
 CREATE TABLE `upload_parts` (
 	`file_id` text NOT NULL,
 	`number` integer NOT NULL,

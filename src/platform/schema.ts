@@ -249,8 +249,10 @@ export const teams = sqliteTable(
     trashBytes: integer("trash_bytes").notNull().default(0),
     /** Files of this age are deleted. Null: never. */
     retentionDays: integer("retention_days"),
-    /** The files with lower ids had this age before, see domain/files/retention.ts. */
+    /** The files with lower ids had this age before, see domain/files/expiry.ts. */
     retentionReached: text("retention_reached").notNull().default(""),
+    /** When the recovery job looks for files of this age. Null: never. */
+    retentionDueAt: integer("retention_due_at"),
     /** The bytes that unfinished uploads of public keys reserve. */
     publicBytes: integer("public_bytes").notNull().default(0),
     apiKeys: integer("api_keys").notNull().default(0),
@@ -267,7 +269,7 @@ export const teams = sqliteTable(
     index("teams_name").on(t.name, t.id),
     index("teams_status").on(t.status, t.id),
     index("teams_status_name").on(t.status, t.name, t.id),
-    index("teams_retention").on(t.id).where(sql`retention_days is not null`),
+    index("teams_retention").on(t.retentionDueAt).where(sql`retention_due_at is not null`),
   ],
 );
 

@@ -89,6 +89,7 @@ export async function createTeam(
     trashBytes: 0,
     retentionDays: null,
     retentionReached: "",
+    retentionDueAt: null,
     publicBytes: 0,
     apiKeys: 0,
     links: 0,
@@ -185,7 +186,10 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
       .set({
         ...changes,
         // A new rule applies to all files, also to those that were restored.
-        ...(changes.retentionDays !== undefined && { retentionReached: "" }),
+        ...(changes.retentionDays !== undefined && {
+          retentionReached: "",
+          retentionDueAt: changes.retentionDays === null ? null : system.now(),
+        }),
         ...{ updatedAt: system.now(), version: sql`${teams.version} + 1` },
       })
       .where(isExistingTeam(id))

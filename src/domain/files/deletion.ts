@@ -120,11 +120,14 @@ export function fileDeletion(
 }
 
 /** After their deletion: those of these files that still have their bytes, and `refusal`, which says why. */
-export const keptFiles = <R>({ db }: Deps, whose: FilesOf, ids: string[], refusal: SQL<R>) =>
-  db
+export function keptFiles<R>({ db }: Deps, whose: FilesOf, ids: string[], refusal: SQL<R>) {
+  const given = sql`(select value from json_each(${JSON.stringify(ids)}))`;
+  const isOneOf = ids.length === 1 ? eq(files.id, ids[0] ?? "") : inArray(files.id, given);
+  return db
     .select({ id: files.id, refusal: sql<R>`${refusal}`.as("refusal") })
     .from(files)
-    .where(and(filesOf(whose), inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`), isKept));
+    .where(and(filesOf(whose), isKept, isOneOf));
+}
 
 /** Why a file was not deleted, by what the deletion changed, and what it kept. Null if it was deleted, or is in the trash now. */
 export function refusalOf(changed: object | undefined, kept: { refusal: Refusal | "trashed" | null } | undefined) {

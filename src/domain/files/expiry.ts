@@ -17,6 +17,8 @@ import { fileKey } from "./names.ts";
  * file that is restored later stays.
  */
 
+/** How often files of a team's retention are looked for. */
+const AGING_MILLISECONDS = HOUR;
 /** Rows of one statement. */
 const AGED_FILES = 500;
 /** A file takes four queries, and a batch of the recovery job has at most 100. */
@@ -26,10 +28,9 @@ const DELETED_FILES = 20;
 async function expireAged(deps: Deps): Promise<number> {
   const { db, system } = deps;
   const now = system.now();
-  // Ids begin with the time of creation. The files of an hour come at once, so that a team is updated once an hour.
+  // Ids begin with the time of creation.
   const reached = sql`printf('%012x', ${now} - ${teams.retentionDays} * ${DAY})`;
-  const isDue = sql`${teams.retentionDays} is not null and ${teams.status} <> 'deleting' and ${teams.retentionReached}
-    < printf('%012x', ${now - HOUR} - ${teams.retentionDays} * ${DAY})`;
+  const isDue = and(isNotNull(teams.retentionDueAt), lte(teams.retentionDueAt, now));
   const isAged = sql`${files.id} >= ${teams.retentionReached} and ${files.id} < ${reached}
     and (${files.deleteAfter} is null or ${files.deleteAfter} > ${now}) and ${files.status} <> 'deleting'`;
   const aged = (columns: SQL) => sql`select ${columns} from ${teams} cross join ${files} on ${teamOfFile} = ${teams.id}
@@ -40,7 +41,10 @@ async function expireAged(deps: Deps): Promise<number> {
     .where(sql`${fileKey} in (${aged(sql`${teamOfFile}, ${files.id}`)} limit ${AGED_FILES})`);
   // A team that has more such files is continued.
   const isDone = sql`not exists (select 1 from ${files} where ${teamOfFile} = ${teams.id} and ${isAged})`;
-  const advance = db.update(teams).set({ retentionReached: reached }).where(and(isDue, isDone));
+  const advance = db
+    .update(teams)
+    .set({ retentionReached: reached, retentionDueAt: now + AGING_MILLISECONDS })
+    .where(and(isDue, isDone));
   const [{ meta }] = await write(deps, [mark, advance], { isIdempotent: true });
   return meta.changes;
 }
