@@ -65,7 +65,6 @@ CREATE TABLE `api_keys` (
 	`last_used_at` integer,
 	`limits` text,
 	`own_files_only` integer DEFAULT false NOT NULL,
-	`upload_count` integer DEFAULT 0 NOT NULL,
 	`lifetime` integer NOT NULL,
 	`created_at` integer NOT NULL,
 	`expires_at` integer NOT NULL
@@ -121,6 +120,8 @@ CREATE TABLE `files` (
 	`key_id` text NOT NULL,
 	`user_id` text,
 	`is_public` integer DEFAULT false NOT NULL,
+	`upload_token_id` text,
+	`finished_by_token_id` text,
 	`idempotency_key` text,
 	`failure_message` text,
 	`allowed_types` text,
@@ -147,6 +148,7 @@ CREATE INDEX `files_trash` ON `files` (`team_id`,`id`) WHERE trashed_at is not n
 CREATE INDEX `files_owner_trash` ON `files` (`team_id`,`owner_id`,`id`,`size_bytes`) WHERE trashed_at is not null and owner_id is not null;--> statement-breakpoint
 CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null and size_bytes is not null;--> statement-breakpoint
 CREATE INDEX `files_held` ON `files` (`team_id`,`id`) WHERE hold is not null;--> statement-breakpoint
+CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE TABLE `links` (
@@ -250,7 +252,7 @@ CREATE INDEX `users_team` ON `users` (`team_id`,`id`);--> statement-breakpoint
 CREATE INDEX `users_name` ON `users` (`team_id`,`full_name`,`id`);
 --> statement-breakpoint
 -- teams contains totals per team, maintained by triggers so that no code path can miss an update. A file counts until its row
--- is deleted, after its bytes. public_bytes counts an upload of a public key until it is committed or deleted.
+-- is deleted, after its bytes. public_bytes counts an upload of a visitor until it is committed or deleted.
 CREATE TRIGGER files_counted AFTER INSERT ON files BEGIN
 	UPDATE teams SET
 		files = files + 1,
@@ -320,16 +322,6 @@ END;
 --> statement-breakpoint
 CREATE TRIGGER links_uncounted AFTER DELETE ON links BEGIN
 	UPDATE teams SET links = links - 1 WHERE id = old.team_id;
-END;
---> statement-breakpoint
--- upload_count: an upload that does not complete is given back once, when its row is deleted, after its bytes.
-CREATE TRIGGER files_counted_by_key AFTER INSERT ON files WHEN new.is_public BEGIN
-	UPDATE api_keys SET upload_count = upload_count + 1 WHERE id = new.key_id AND limits IS NOT NULL;
-END;
---> statement-breakpoint
-CREATE TRIGGER files_given_back_to_key AFTER DELETE ON files
-WHEN old.is_public AND old.size_bytes IS NULL BEGIN
-	UPDATE api_keys SET upload_count = upload_count - 1 WHERE id = old.key_id AND limits IS NOT NULL;
 END;
 --> statement-breakpoint
 -- A hidden file has no links. The row itself is deleted only later.

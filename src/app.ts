@@ -24,6 +24,7 @@ import * as sessions from "./http/sessions.ts";
 import * as teams from "./http/teams.ts";
 import * as trash from "./http/trash.ts";
 import * as unfinished from "./http/unfinished.ts";
+import * as uploadTokens from "./http/upload-tokens.ts";
 import * as users from "./http/users.ts";
 import * as webhooks from "./http/webhooks.ts";
 import { consoleLog } from "./platform/log.ts";
@@ -72,6 +73,8 @@ export const api = {
   listDeliveries: ["GET /auth/v1/webhooks/{id}/deliveries", deliveries.list],
   replayEvents: ["POST /auth/v1/webhooks/{id}/replay", deliveries.replay],
   redeliver: ["POST /auth/v1/deliveries/{id}/redeliver", deliveries.redeliver],
+
+  createUploadToken: ["POST /docs/v1/uploadtokens", uploadTokens.create],
 
   listFiles: ["GET /docs/v1/uploads", files.list],
   uploadFile: ["POST /docs/v1/uploads", upload],

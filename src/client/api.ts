@@ -2,7 +2,7 @@
 export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
 export type Role = "admin" | "member" | "contributor" | "viewer";
 export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.invited" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
-export type ActorKind = TokenKind | "user" | "system";
+export type ActorKind = TokenKind | "upload" | "user" | "system";
 export type SubjectKind = "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook";
 export type FileType = "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file";
 export type ProcessingStatus = "pending" | "processing" | "completed" | "failed";
@@ -17,7 +17,7 @@ export interface Creator {
   userId: string | null;
 }
 export interface Actor {
-  /** The kind of token, `user` for a login itself, or `system` for the service. */
+  /** The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service. */
   kind: ActorKind;
   keyId: string | null;
   /** Set for a login, and for actions of sessions and of the keys that they created. */
@@ -94,7 +94,6 @@ export interface ApiKey {
   expiresAt: string;
 }
 export interface KeyLimits {
-  maxFiles?: number;
   maxFileBytes?: number;
   fileTypes?: Array<FileType>;
 }
@@ -184,7 +183,7 @@ export interface Event {
   createdAt: string;
   actor: Actor;
   subject: Subject;
-  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
 }
 export interface NewWebhook extends Webhook {
@@ -222,6 +221,13 @@ export interface Delivery {
   /** The latest ten attempts. */
   attempts: Array<Attempt>;
   nextAttemptAt: string | null;
+}
+export interface UploadToken {
+  /** The `uploadTokenId` in events of its files. */
+  _id: string;
+  token: string;
+  expiresAt: string;
+  maxFiles: number;
 }
 export interface StoredFile {
   _id: string;
@@ -327,7 +333,7 @@ export interface WebhookMessage {
   teamId: string;
   actor: Actor;
   subject: Subject;
-  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
 }
 /** The schemas of /openapi.json. */
@@ -348,6 +354,7 @@ export interface Schemas {
   Webhook: Webhook;
   Attempt: Attempt;
   Delivery: Delivery;
+  UploadToken: UploadToken;
   File: StoredFile;
   UnfinishedUpload: UnfinishedUpload;
   FileMetadata: FileMetadata;
@@ -419,7 +426,7 @@ export interface Api {
       scopes?: Array<Scope> | undefined;
       /** Limits the key to the files that its user uploaded, or the key itself if no user created it. Such a key can have `files:*`, `keys:read` and `keys:write` only. Default: as your own token. */
       ownFilesOnly?: boolean | undefined;
-      /** For a public key: how many files, of what size and types, it may upload. An upload that fails or is canceled does not count. A stored file does, even if processing finds a type that is not allowed: it ends `failed` with `type_not_allowed`, and only the team can download or delete it. */
+      /** For a public key: the size and types of the files that it may upload. If processing finds a type that is not allowed, the file ends `failed` with `type_not_allowed`, and only the team can download or delete it. */
       limits?: KeyLimits | undefined;
       /** Default 365 days from now, at most 3650. */
       expiresAt?: string | Date | undefined;
@@ -674,6 +681,30 @@ export interface Api {
     query: undefined;
     body: undefined;
     response: Data<Delivery>;
+  };
+  "POST /docs/v1/uploadtokens": {
+    query: undefined;
+    body: {
+      /** Seconds. An upload that has begun may finish later. */
+      expiresIn?: number | undefined;
+      /** How many files the token can upload. Files that exist and uploads in progress count. An upload that fails or is canceled doesn't. */
+      maxFiles?: number | undefined;
+      maxFileBytes?: number | undefined;
+      fileTypes?: Array<FileType> | undefined;
+      /** Set on each file. The visitor can neither set nor see them. At most 4 KiB as JSON. */
+      properties?: {
+        /** The display and download name, at most 200 bytes. Default: `originalName`. */
+        name?: string | undefined;
+        /** A path such as `a/b`. Empty: outside all folders. */
+        folder?: string | undefined;
+        /** Your own ID of the file. Null removes it. */
+        reference?: string | null | undefined;
+        tags?: Array<string> | undefined;
+        /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
+        metadata?: Record<string, unknown> | undefined;
+      } | undefined;
+    };
+    response: Data<UploadToken>;
   };
   "GET /docs/v1/uploads": {
     query: Paging & {

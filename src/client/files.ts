@@ -11,6 +11,8 @@ const MAX_POLL_MILLISECONDS = 2000;
 export const MAX_BATCH_FILES = 100;
 
 export type FileFilters = Filters<"GET /docs/v1/uploads">;
+/** The limits of an upload token, and the properties of its files. */
+export type UploadTokenInput = Api["POST /docs/v1/uploadtokens"]["body"];
 /** An action on 1 to 100 files. */
 export type Batch = Api["POST /docs/v1/uploads/batch"]["body"];
 export type BatchResult = Api["POST /docs/v1/uploads/batch"]["response"]["data"][number];
@@ -29,6 +31,11 @@ export class Files {
    */
   async upload(file: UploadSource, options?: UploadOptions): Promise<{ id: string }> {
     return { id: await uploadFile(this.#connection, file, options) };
+  }
+
+  /** Creates a token with which a web page uploads a few files. Default: one file, for an hour. */
+  createUploadToken(token: UploadTokenInput = {}, options?: CallOptions): Call<Schemas["UploadToken"]> {
+    return this.#connection.data("POST /docs/v1/uploadtokens", { body: token, ...options, isIdempotent: true });
   }
 
   /** Lists the team's files. Default order: newest first, or by name if `name` or `search` is given. */
@@ -80,7 +87,7 @@ export class Files {
     return this.#connection.list("GET /docs/v1/folders", { query: filters, ...options });
   }
 
-  /** Returns the processing status. A public key can ask for the files that it uploaded. */
+  /** Returns the processing status. A public key or upload token can ask for the files that it uploaded. */
   status(id: string, options?: CallOptions): Call<Schemas["ProcessingStatus"]> {
     return this.#connection.data("GET /docs/v1/uploads/{id}/status", { id, ...options });
   }

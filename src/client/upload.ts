@@ -6,7 +6,9 @@ import { openSource, type Source, type UploadSource } from "./upload-source.ts";
 
 /*
  * A file below 8 MB is one request, a form, which the service stores once however often it is repeated. A larger file is
- * a resumable upload (tus 1.0.0): POST creates it, PATCH appends, and after each failure HEAD asks for the offset.
+ * a resumable upload (tus 1.0.0): POST creates it, PATCH appends, and after each failure HEAD asks for the offset. POST
+ * carries no bytes: a lost response would also lose the upload URL, and the repeated creation would discard the stored
+ * bytes, or store a complete file twice.
  */
 
 /** The fields that a team sets on a file. */
@@ -131,13 +133,13 @@ class Upload {
       if (key !== undefined) await store?.delete(key);
       return id;
     } catch (error) {
-      await this.#giveUp(error);
+      await this.#cleanUp(error);
       throw error;
     }
   }
 
   /** Frees what a failed upload holds, unless it can be resumed. */
-  async #giveUp(error: unknown): Promise<void> {
+  async #cleanUp(error: unknown): Promise<void> {
     const { store, resumeUrl, onResumeUrl, headers } = this.#options;
     const key = this.#storeKey;
     // These are of another version of the file.

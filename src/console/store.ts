@@ -24,6 +24,8 @@ interface Entry<T> {
   /** The minimum milliseconds between the starts of two loads that the user did not ask for. */
   interval: (value: T | undefined) => number;
   users: number;
+  /** Whether its record is being deleted. Loading it would fail. */
+  isHeld: boolean;
   /** Aborts the load in flight. */
   stop: AbortController | undefined;
   startedAt: number;
@@ -47,7 +49,8 @@ function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
   if (!entry) {
     const state = signal<State<T>>({ value: undefined, error: null, isLoading: true });
     const interval = () => MIN_INTERVAL_MILLISECONDS;
-    entry = { state, load, interval, users: 0, stop: undefined, startedAt: 0, timer: 0, next: "no", updates: [] };
+    const idle = { users: 0, isHeld: false, stop: undefined, startedAt: 0, timer: 0, next: "no" as const };
+    entry = { state, load, interval, ...idle, updates: [] };
   }
   // The entry that was used last is the last one.
   entries.delete(key);
@@ -63,6 +66,28 @@ function forgetUnused(): void {
 /** Forgets what pages that are not open have loaded, because the user changed it. */
 export function forget(prefix: string): void {
   for (const [key, { users }] of entries) if (users === 0 && key.startsWith(prefix)) entries.delete(key);
+}
+
+/**
+ * Deletes records. Meanwhile, nothing that has their id in its key is loaded: the event of the deletion may arrive before
+ * its response does.
+ */
+export async function whileHeld(ids: string[], work: () => Promise<void>): Promise<void> {
+  const held = [...entries].filter(([key]) => ids.some((id) => key.includes(id))).map(([, entry]) => entry);
+  for (const entry of held) {
+    clearTimeout(entry.timer);
+    entry.stop?.abort();
+    Object.assign(entry, { isHeld: true, stop: undefined, timer: 0 });
+  }
+  try {
+    await work();
+  } catch (error) {
+    for (const entry of held) {
+      entry.isHeld = false;
+      refresh(entry, "now");
+    }
+    throw error;
+  }
 }
 
 async function run<T>(entry: Entry<T>): Promise<void> {
@@ -89,7 +114,7 @@ async function run<T>(entry: Entry<T>): Promise<void> {
 
 /** Loads a value again: now, or once its interval has passed. */
 function refresh<T>(entry: Entry<T>, when: "soon" | "now"): void {
-  if (entry.users === 0) return;
+  if (entry.users === 0 || entry.isHeld) return;
   if (entry.stop) {
     if (entry.next !== "now") entry.next = when;
     return;

@@ -1,4 +1,5 @@
 import type { Context } from "hono";
+import { isVisitor } from "../domain/access/actor.ts";
 import { type Access, type Actor, authorize, type Credential, readCredential } from "../domain/access/authorization.ts";
 import { inDatabaseOfToken } from "../domain/access/databases.ts";
 import { noteUse } from "../domain/access/last-use.ts";
@@ -66,10 +67,10 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
   return /^Bearer +(\S+)$/i.exec(c.req.header("Authorization")?.trim() ?? "")?.[1];
 }
 
-/** Returns the counter that a caller's requests count for. Visitors with public keys can't use up the limit of secret keys. */
+/** Returns the counter that a caller's requests count for. Visitors can't use up the limit of secret keys. */
 function counterOf(actor: Actor): string {
   if (actor.kind === "operator") return OPERATOR_COUNTER;
-  return actor.kind === "public" ? `${actor.teamId}/public` : actor.teamId;
+  return isVisitor(actor) ? `${actor.teamId}/public` : actor.teamId;
 }
 const OPERATOR_COUNTER = "operator";
 

@@ -38,6 +38,8 @@ const SAMPLES: Record<string, string> = {
   listDeliveries: "for await (const delivery of stowage.webhooks.deliveries(id)) console.log(delivery.status);",
   replayEvents: "const { deliveries } = await stowage.webhooks.replay(id, { after: eventId });",
   redeliver: "const delivery = await stowage.webhooks.redeliver(id);",
+  createUploadToken:
+    'const { token } = await stowage.files.createUploadToken({ maxFiles: 3, properties: { folder: "memos" } });',
   listFiles: 'for await (const file of stowage.files.list({ folder: "podcast/2026" })) console.log(file.name);',
   listFolders: 'for await (const folder of stowage.files.folders({ under: "podcast" })) console.log(folder);',
   updateFile: 'const file = await stowage.files.update(id, { folder: "podcast/2026", tags: ["interview"] });',

@@ -13,8 +13,9 @@ const eventSchema = z
     type: z.enum(EVENT_TYPES),
     createdAt: timestamp,
     actor: z.strictObject({
-      kind: z.enum(["secret", "public", "session", "operator", "user", "system"]).meta({
-        description: "The kind of token, `user` for a login itself, or `system` for the service.",
+      kind: z.enum(["secret", "public", "session", "upload", "operator", "user", "system"]).meta({
+        description:
+          "The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service.",
       }),
       keyId: id.nullable(),
       userId: id
@@ -29,7 +30,7 @@ const eventSchema = z
     }),
     data: z.record(z.string(), z.unknown()).meta({
       description:
-        "For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; " +
+        "For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and " +
         "`file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields.",
     }),
   })

@@ -237,19 +237,19 @@ export const metadata = readOperation(
 );
 
 export const status = readOperation(
-  "any token",
+  "uploader",
   {
     tag: "Files",
     summary: "Get the status of a file",
     description:
-      "Needs the scope `files:read`, or the public key that uploaded the file. Any other public key gets 404.",
+      "Needs the scope `files:read`, or the public key or upload token that uploaded the file. Any other public key or upload token gets 404.",
     success: {
       description: "The status.",
       message: "File found.",
       schema: metadataRecord.schema.pick({ _id: true, status: true, failure: true }).meta({ id: "ProcessingStatus" }),
       example: { _id: fileRecord.example._id, status: "completed", failure: null },
     },
-    errorCodes: ["forbidden", "insufficient_scope"],
+    errorCodes: ["insufficient_scope"],
   },
   async ({ deps, credential, id }) => ({ _id: id, ...(await fetchStatus(deps, credential, id)) }),
 );

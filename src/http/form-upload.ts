@@ -39,8 +39,9 @@ export const upload = writeOperation(
     description:
       "Send one part `file` with a file name. A text part `properties` before it, at most 8 KiB of JSON, can set name, " +
       "folder, reference, tags and metadata. With a public key, it has at most 1 KiB, and any visitor can send anything in it: " +
-      "don't trust the `reference` of a file if the `actor` of its event `file.uploaded` has the kind `public`. Up to ten other " +
-      "text parts of 1 KiB are ignored. The file is listed once its bytes are stored, and processed after the response.",
+      "don't trust the `reference` of a file if the `actor` of its event `file.uploaded` has the kind `public`. An upload token " +
+      "sets the properties itself: 400 if they are sent. Up to ten other text parts of 1 KiB are ignored. The file is listed " +
+      "once its bytes are stored, and processed after the response.",
     takesFile: true,
     query: z.object({
       limit: z.unknown().optional().meta({ type: "string", deprecated: true, description: "Accepted and ignored." }),

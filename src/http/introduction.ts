@@ -60,7 +60,7 @@ Another team's records get 404, as if they did not exist.
 
 A token has scopes, and each operation needs one of them. A secret key has the scopes that it was created with, and a
 session those of the user's role, or of the key that created it. A token without the scope gets 403
-\`insufficient_scope\`, which names the missing scope. A public key has \`files:upload\` only, so it may ship in a web page.
+\`insufficient_scope\`, which names the missing scope. A public key and an upload token have \`files:upload\` only, so they may ship in a web page.
 The operator token has no scopes; the operations that accept it are marked with †.
 
 SCOPE_TABLE
@@ -85,7 +85,7 @@ file. The \`ETag\` of a user or file is its version: send it as \`If-Match\` to 
 
 ## Rate limits
 
-${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as many for its public keys;
+${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as many for its public keys and upload tokens;
 ${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token, and ${RATE_LIMITS.link.toLocaleString("en")} openings of links; ${RATE_LIMITS.login} failed logins and ${RATE_LIMITS.login}
 forgotten passwords a minute for each client IP and each account; ${RATE_LIMITS.password} passwords that are set or that users check to change their own, ${CALLS} reprocessed files, ${CALLS} emails, ${CALLS} exports of users, ${CALLS}
 deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks, and ${RATE_LIMITS.search} searches of files a
@@ -134,6 +134,7 @@ const TAGS = {
   Trash: "Restore or erase deleted files, delete files in time, and hold files that must not be deleted.",
   Links: "Revocable download URLs on this service, for people without a token.",
   "API keys": "Tokens of a team. A secret key has scopes; a public key uploads, and may ship in a web page.",
+  "Upload tokens": "Tokens for visitors of your web page: a few files, for an hour. Your server creates them.",
   Sessions: "Tokens of people for 12 hours, by email and password or with a secret key.",
   Teams: "The tenants of the service, which the operator manages.",
   Me: "The caller: what its token may do, and the password of its user.",
@@ -156,6 +157,11 @@ const TOKENS: Record<Actor["kind"], { name: string; description: string }> = {
   public: {
     name: "publicKey",
     description: "An API key, `stow_pk_…`, that may ship in a web page: it uploads files, and does nothing else.",
+  },
+  upload: {
+    name: "uploadToken",
+    description:
+      "An upload token, `stow_ut_…`: it uploads a few files for the key or session that created it, and does nothing else.",
   },
   operator: {
     name: "operatorToken",
@@ -183,7 +189,8 @@ export function securityOf({
   const isAccepted: Record<Actor["kind"], boolean> = {
     secret: access !== "operator",
     session: access !== "operator",
-    public: access === "any token" || (scope !== null && isPublicScope(scope)),
+    public: access === "any token" || access === "uploader" || (scope !== null && isPublicScope(scope)),
+    upload: access === "uploader" || (scope !== null && isPublicScope(scope)),
     operator: admitsOperator(access),
   };
   const scopesOf = (kind: Actor["kind"]) => (scope === null || kind === "operator" ? [] : [scope]);
@@ -193,11 +200,12 @@ export function securityOf({
 /** A sentence about the access, for people who read only the operation. */
 export function describeAccess(access: Access | "public"): string {
   if (access === "public") return "Needs no token.";
-  if (access === "any token") return "Needs a valid token.";
+  if (access === "any token") return "Needs a valid token, but not an upload token.";
+  if (access === "uploader") return "Needs a token of a team.";
   const scope = scopeOf(access);
   if (scope === null) return "Only the operator can do this.";
   const others = [
-    ...(isPublicScope(scope) ? ["public keys have it"] : []),
+    ...(isPublicScope(scope) ? ["public keys and upload tokens have it"] : []),
     ...(isForOperator(access) ? ["the operator needs none"] : []),
   ];
   return `Scope: \`${scope}\`${others.map((other) => `; ${other}`).join("")}.`;

@@ -19,13 +19,12 @@ import { listOperation, readOperation, writeOperation } from "./operation.ts";
 import { creator, describeRecord, fieldOf } from "./record.ts";
 import { atLeastOneField, id, iso, isoOrNull, name, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
-/** Bounds without effect: no team has as many files, and no file as many bytes. */
-const MAX_FILES_OF_KEY = 1_000_000;
+/** A bound without effect: no file has as many bytes. */
 const MAX_FILE_BYTES_OF_KEY = 5_000_000_000_000;
 
-const limitsSchema = z
+/** The limits of a public key. An upload token has them, too. */
+export const uploadLimits = z
   .strictObject({
-    maxFiles: z.int().min(1).max(MAX_FILES_OF_KEY).optional(),
     maxFileBytes: z.int().min(1).max(MAX_FILE_BYTES_OF_KEY).optional(),
     fileTypes: z
       .array(z.enum(FILE_TYPES))
@@ -56,11 +55,11 @@ export const keyRecord = describeRecord({
         description:
           "The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted.",
       }),
-      "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo3kQx9Z",
+      "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo003kQx9Z",
       ({ key }) => key,
     ),
     name: field(z.string(), "Web player", (key) => key.name),
-    teamId: field(id, "0193477be89f4d2e6b8a0c13", (key) => key.teamId),
+    teamId: field(id, "0193477be89f4d2e6b8a0000", (key) => key.teamId),
     uuid: field(z.uuid(), "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4", (key) => key.uuid),
     isPublic: field(
       z.boolean().meta({ description: "A public key can only upload files." }),
@@ -74,7 +73,7 @@ export const keyRecord = describeRecord({
       ({ ownFilesOnly }) => ownFilesOnly,
     ),
     limits: field(
-      limitsSchema.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
+      uploadLimits.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
       null,
       (key) => key.limits,
     ),
@@ -109,9 +108,9 @@ export const create = writeOperation(
         description:
           "Limits the key to the files that its user uploaded, or the key itself if no user created it. Such a key can have `files:*`, `keys:read` and `keys:write` only. Default: as your own token.",
       }),
-      limits: limitsSchema.optional().meta({
+      limits: uploadLimits.optional().meta({
         description:
-          "For a public key: how many files, of what size and types, it may upload. An upload that fails or is canceled does not count. A stored file does, even if processing finds a type that is not allowed: it ends `failed` with `type_not_allowed`, and only the team can download or delete it.",
+          "For a public key: the size and types of the files that it may upload. If processing finds a type that is not allowed, the file ends `failed` with `type_not_allowed`, and only the team can download or delete it.",
       }),
       expiresAt: timestamp
         .optional()
@@ -205,7 +204,7 @@ export const rotate = writeOperation(
     tag: "API keys",
     summary: "Rotate an API key",
     description:
-      "Creates a key with the same name, scopes, limits and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. Until then, each of the two keys can upload what was left of the limits. The caller's scopes must cover those of the key.",
+      "Creates a key with the same name, scopes, limits and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.",
     body: z.strictObject({
       overlapSeconds: z
         .int()

@@ -45,7 +45,7 @@ function codesOf(operation: Operation, { method, path }: SplitRoute): Code[] {
   const codes = new Set<Code>(operation.errorCodes);
   if (operation.access !== "public") {
     for (const code of ["token_missing", "token_invalid", "team_suspended"] as const) codes.add(code);
-    if (operation.access !== "any token") codes.add("forbidden");
+    codes.add("forbidden");
     if (scopeOf(operation.access)) codes.add("insufficient_scope");
     codes.add(operation.retryableFailureCode ?? "rate_limited");
   }

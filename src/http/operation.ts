@@ -119,7 +119,7 @@ function requestOf<Q, B>(
 ): Request<Q, B> {
   const id = c.req.param("id") ?? "";
   const { deps } = c.var;
-  if (credential?.tokenHash !== null) return { c, deps, id, query, body };
+  if (credential?.tokenHash !== null || credential.access === "any token") return { c, deps, id, query, body };
   // The operator has no team. The team or the record that the request names chooses the database.
   const named = teamIn(query) ?? teamIn(body) ?? id;
   return { c, deps: named === "" ? deps : inDatabaseOf(deps, named), id, query, body };
@@ -287,7 +287,7 @@ export function mount(app: Hono<AppEnv>, api: Api): void {
   for (const [route, operation] of Object.values(api)) {
     const { method, path } = splitRoute(route);
     // Hono's parameters are whole segments.
-    const pattern = path.replace("{id}.{secret}", "{link}").replaceAll(/\{(\w+)\}/g, ":$1");
+    const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1").replace(":id.:secret", ":link{[^/]+\\.[^/]+}");
     // Hono handles HEAD as GET. If the path has no GET, reject other methods here.
     if (method === "HEAD") {
       app.get(pattern, (c) =>

@@ -158,7 +158,14 @@ const problem = (message: string) => invalidField("properties", message);
 const MAX_VISITOR_PROPERTIES_BYTES = 1024;
 
 /** Parses the properties of an upload. @throws `invalid_input` that names the field, such as `properties.folder` */
-export function parseProperties(text: string | undefined, { kind }: Pick<TeamActor, "kind">): FileProperties {
+export function parseProperties(
+  text: string | undefined,
+  { kind, uploadToken }: Pick<TeamActor, "kind" | "uploadToken">,
+): FileProperties {
+  if (uploadToken) {
+    if (text !== undefined) throw problem("Can't be sent with an upload token, which sets them.");
+    return uploadToken.properties;
+  }
   if (text === undefined) return {};
   const isVisitor = kind === "public";
   const maxBytes = isVisitor ? MAX_VISITOR_PROPERTIES_BYTES : MAX_PROPERTIES_BYTES;

@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import type * as z from "zod";
+import { isVisitor } from "../domain/access/actor.ts";
 import type { TeamActor } from "../domain/access/authorization.ts";
 import type { ResumableRow } from "../domain/files/erasure.ts";
 import { parseSecretUrl, renderSecretUrl, type SecretUrl } from "../domain/files/secret-url.ts";
@@ -47,7 +48,7 @@ const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once t
  */
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest", "Content-Encoding"];
 
-/** The expiry of a public key stops new uploads only. An upload URL works until its upload expires. */
+/** The expiry of a public key or upload token stops new uploads only. An upload URL works until its upload expires. */
 const AFTER_KEY_EXPIRY = { graceMilliseconds: MAX_RESUMABLE_MILLISECONDS };
 
 type Contract = Parameters<typeof writeOperation<"files:upload", z.ZodType>>[1];
@@ -129,7 +130,7 @@ const CREATION_HEADERS: Record<string, HeaderContract> = {
   "Upload-Metadata": {
     description:
       "Comma-separated pairs of a key and a base64 value. `filename` must be UTF-8. `sha256` (64 hex digits) is compared " +
-      "with the stored bytes. `properties` is JSON as in a form upload. With a public key, any visitor can send anything in it, and the header has at most 3,072 characters. Keys must be unique. Others have no effect.",
+      "with the stored bytes. `properties` is JSON as in a form upload. With a public key, any visitor can send anything in it. An upload token sets it itself: 400 if it is sent. With either, the header has at most 3,072 characters. Keys must be unique. Others have no effect.",
     schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS, pattern: METADATA_PATTERN },
   },
   "Repr-Digest": { ...REPR_DIGEST, description: `${REPR_DIGEST.description} Like \`sha256\` in the metadata.` },
@@ -162,8 +163,8 @@ function parseNewUpload(c: Context<AppEnv>, actor: TeamActor, maxFileBytes: numb
     throw new AppError("file_too_large", { message: `A file can have at most ${maxFileBytes} bytes.` });
   }
   const metadata = c.req.header("Upload-Metadata") ?? "";
-  if (actor.kind === "public" && metadata.length > MAX_VISITOR_METADATA_CHARACTERS) {
-    const message = `Must have at most ${MAX_VISITOR_METADATA_CHARACTERS} characters with a public key.`;
+  if (isVisitor(actor) && metadata.length > MAX_VISITOR_METADATA_CHARACTERS) {
+    const message = `Must have at most ${MAX_VISITOR_METADATA_CHARACTERS} characters with a public key or an upload token.`;
     throw invalidField("Upload-Metadata", message);
   }
   const values = parseMetadata(metadata);

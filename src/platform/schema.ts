@@ -35,8 +35,6 @@ export const apiKeys = sqliteTable(
     limits: text(),
     /** Sees only its own files, see domain/access/own-files.ts. A user's session also does if the user's role says so. */
     ownFilesOnly: integer("own_files_only", { mode: "boolean" }).notNull().default(false),
-    /** Files that count against `maxFiles` of its limits. Only triggers write it, and only if there are limits. */
-    uploadCount: integer("upload_count").notNull().default(0),
     /** The milliseconds that it was created for. `expires_at` may be shortened later. */
     lifetime: integer().notNull(),
     createdAt: integer("created_at").notNull(),
@@ -118,18 +116,21 @@ export const isHeld = sql`hold is not null`;
  * SQLite keeps the beginning of a row in its page, and the rest of a long row in other pages. What lists filter by comes
  * first, and long texts come last, so skipping a row reads one page.
  */
+/** No text is one, so a condition on the team of a file needs own-files.ts. */
+export type TeamOfFile = string & { readonly isTeamOfFile: true };
+
 const filesTable = sqliteTable(
   "files",
   {
     id: text().notNull(),
-    teamId: text("team_id").notNull(),
+    teamId: text("team_id").notNull().$type<TeamOfFile>(),
     status: text({ enum: FILE_STATES }).notNull(),
     fileType: text("file_type"),
     /** Null until every byte is stored, like `sha256`, `etag`, `mimeType` and `fileType`. */
     sizeBytes: integer("size_bytes"),
     /** Null until processed. */
     processedAt: integer("processed_at"),
-    /** The user who uploaded it, or the key if that has no user and sees only its own files. Null for other keys. Never changes. */
+    /** The user who uploaded it, or the key if that has no user and sees only its own files. Null for other keys. */
     ownerId: text("owner_id"),
     /** The bytes that count against the team's quota: an upper bound during the upload, then the size. */
     reservedBytes: integer("reserved_bytes").notNull(),
@@ -172,8 +173,11 @@ const filesTable = sqliteTable(
     /** The key or session that began the upload, and its user. */
     keyId: text("key_id").notNull(),
     userId: text("user_id"),
-    /** A public key began the upload. */
+    /** A public key or an upload token began the upload. */
     isPublic: integer("is_public", { mode: "boolean" }).notNull().default(false),
+    /** The upload token that began the upload, and the one that finished it. */
+    uploadTokenId: text("upload_token_id"),
+    finishedByTokenId: text("finished_by_token_id"),
     idempotencyKey: text("idempotency_key"),
     failureMessage: text("failure_message"),
     /** JSON: the file types that this key may upload. Null for all. */
@@ -211,6 +215,7 @@ const filesTable = sqliteTable(
     index("files_owner_trash").on(t.teamId, t.ownerId, t.id, t.sizeBytes).where(isOwnedInTrash),
     index("files_expiring").on(t.deleteAfter).where(isExpiring),
     index("files_held").on(t.teamId, t.id).where(isHeld),
+    index("files_upload_token").on(t.uploadTokenId).where(sql`upload_token_id is not null`),
     index("files_due").on(t.dueAt).where(sql`due_at is not null`),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],

@@ -26,6 +26,7 @@ interface MasterKey {
   encryption: Buffer;
   pepper: Buffer;
   signing: Buffer;
+  uploadTokens: Buffer;
 }
 
 /** SHA-256 in lower-case hex. Tokens are looked up by it. */
@@ -49,6 +50,7 @@ function deriveKey(encoded: string): MasterKey {
     encryption: derive("key-sealing", 32),
     pepper: derive("password-pepper", 32),
     signing: derive("link-signing", 32),
+    uploadTokens: derive("upload-tokens", 32),
   };
 }
 
@@ -77,37 +79,45 @@ export function loadSecrets(masterKey: string, system: System) {
   const keyWithId = (id: string | undefined) => keys.find((key) => key.id === id);
   const dummySalt = Buffer.alloc(16);
 
+  /** AES-256-GCM under a random 96-bit nonce (NIST SP 800-38D). */
+  const seal = (use: "encryption" | "uploadTokens") => (text: string, context: string) => {
+    const nonce = Buffer.from(system.randomBytes(NONCE_BYTES));
+    const cipher = createCipheriv("aes-256-gcm", current[use], nonce).setAAD(Buffer.from(context));
+    const payload = Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()]);
+    return `${current.id}.${payload.toString("base64url")}`;
+  };
+  const open = (use: "encryption" | "uploadTokens") => (sealed: string, context: string) => {
+    const [id, encoded = ""] = sealed.split(".");
+    const key = keyWithId(id);
+    if (!key) throw new DecryptionError(`Encrypted with the master key ${id}, which MASTER_KEY does not hold.`);
+    const payload = Buffer.from(encoded, "base64url");
+    try {
+      // The decoder skips what is not base64url, so other texts have the same payload.
+      if (payload.toString("base64url") !== encoded) throw new Error("Not canonical.");
+      const decipher = createDecipheriv("aes-256-gcm", key[use], payload.subarray(0, NONCE_BYTES), {
+        authTagLength: TAG_BYTES,
+      })
+        .setAAD(Buffer.from(context))
+        .setAuthTag(payload.subarray(-TAG_BYTES));
+      return decipher.update(payload.subarray(NONCE_BYTES, -TAG_BYTES), undefined, "utf8") + decipher.final("utf8");
+    } catch (cause) {
+      throw new DecryptionError("An encrypted value was changed, or moved to another record.", { cause });
+    }
+  };
+
   return {
     /** The key of new values. */
     currentKeyId: current.id,
     /** The older keys, whose values should be re-encrypted. */
     olderKeyIds: keys.slice(1).map((key) => key.id),
 
-    /** AES-256-GCM under a random 96-bit nonce (NIST SP 800-38D); `context` is authenticated with the text. */
-    encrypt(text: string, context: string): string {
-      const nonce = Buffer.from(system.randomBytes(NONCE_BYTES));
-      const cipher = createCipheriv("aes-256-gcm", current.encryption, nonce).setAAD(Buffer.from(context));
-      const payload = Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()]);
-      return `${current.id}.${payload.toString("base64url")}`;
-    },
-
+    /** Encrypts a value of a row. `context` is authenticated with it. */
+    encrypt: seal("encryption"),
     /** @throws DecryptionError if the key is missing, or the value or context was changed */
-    decrypt(encrypted: string, context: string): string {
-      const [id, encoded = ""] = encrypted.split(".");
-      const key = keyWithId(id);
-      if (!key) throw new DecryptionError(`Encrypted with the master key ${id}, which MASTER_KEY does not hold.`);
-      const payload = Buffer.from(encoded, "base64url");
-      try {
-        const decipher = createDecipheriv("aes-256-gcm", key.encryption, payload.subarray(0, NONCE_BYTES), {
-          authTagLength: TAG_BYTES,
-        })
-          .setAAD(Buffer.from(context))
-          .setAuthTag(payload.subarray(-TAG_BYTES));
-        return decipher.update(payload.subarray(NONCE_BYTES, -TAG_BYTES), undefined, "utf8") + decipher.final("utf8");
-      } catch (cause) {
-        throw new DecryptionError("An encrypted value was changed, or moved to another record.", { cause });
-      }
-    },
+    decrypt: open("encryption"),
+    sealUploadToken: (text: string) => seal("uploadTokens")(text, ""),
+    /** @throws DecryptionError as `decrypt` does */
+    openUploadToken: (sealed: string) => open("uploadTokens")(sealed, ""),
 
     /** Returns a PHC string: scrypt, then HMAC-SHA-256 with a pepper, so the database alone allows no guessing. */
     async hashPassword(password: string): Promise<string> {

@@ -17,7 +17,7 @@ export const uploads = sqliteTable(
   {
     fileId: text("file_id").notNull(),
     teamId: text("team_id").notNull(),
-    /** The API key that created the upload, and whether it is a public one. */
+    /** The API key that created the upload, and whether a visitor did: with a public key, or an upload token that it issued. */
     keyId: text("key_id").notNull(),
     isPublic: integer("is_public", { mode: "boolean" }).notNull(),
     /** SHA-256 of the secret in the upload URL, hex. */

@@ -36,6 +36,7 @@ import {
   uploadRoutes,
 } from "../support/routes.ts";
 import { create as createUpload } from "../support/tus.ts";
+import { newUploadToken } from "../support/visitors.ts";
 
 /*
  * Every route × every credential × every kind of id. The expectations come from the few rules below, which restate the
@@ -50,6 +51,7 @@ const CREDENTIALS = {
   "an expired token": "invalid",
   "a revoked token": "invalid",
   "a public key": "public",
+  "an upload token": "public",
   "the operator token": "operator",
   "another team's key": "stranger",
   "a key of the team for its own files": "limited",
@@ -77,6 +79,7 @@ function acceptedCallers(route: string): readonly string[] | "anyone" {
   if (route.includes("/teams")) return ["operator"];
   if (route === "POST /auth/v1/sessions") return ["stranger", "owner"];
   if (route === "GET /auth/v1/me") return ["operator", "public", "stranger", "owner"];
+  if (route === "POST /docs/v1/uploadtokens") return ["stranger", "owner"];
   if (route.includes("/apikeys") || route.includes("/events")) return ["operator", "stranger", "owner"];
   if (route === "POST /docs/v1/uploads" || route.endsWith("/status")) return ["public", "stranger", "owner"];
   return ["stranger", "owner"];
@@ -92,7 +95,13 @@ function expected(route: string, credential: Credential, id: IdKind): [status: n
   if (accepted === "anyone") return PUBLIC[route] ?? [404];
   if (caller === "missing") return [401, "token_missing"];
   if (caller === "invalid") return [401, "token_invalid"];
-  if (route === "POST /auth/v1/sessions" && !["limited", ...accepted].includes(caller)) return [403, "forbidden"];
+  if (route === "GET /auth/v1/me" && credential === "an upload token") return [403, "forbidden"];
+  if (
+    /\/(sessions|uploadtokens)$/.test(route) &&
+    route.startsWith("POST") &&
+    !["limited", ...accepted].includes(caller)
+  )
+    return [403, "forbidden"];
   if (caller === "limited" && isForAllFiles(route)) return [403, "insufficient_scope"];
   if (caller === "limited" && route === "PUT /docs/v1/retention") return [403, "forbidden"];
   if (!accepted.includes(caller === "limited" ? "owner" : caller))
@@ -165,6 +174,7 @@ beforeAll(async () => {
     "an expired token": expired.key,
     "a revoked token": revoked.key,
     "a public key": page.key,
+    "an upload token": (await newUploadToken(mine)).token,
     "the operator token": OPERATOR,
     "another team's key": theirs.token,
     "a key of the team for its own files": (await newKey(mine, { ownFilesOnly: true })).key,
@@ -190,9 +200,9 @@ function idsFor(route: Route, kind: IdKind, credential: Credential): string[] {
   return isKnown ? [...MALFORMED_IDS, own[noun].toUpperCase(), `${own[noun]}%20`] : MALFORMED_IDS.slice(0, 1);
 }
 
-/** The operator must name the team whose events it requests. */
+/** The operator must name the team whose events or keys it requests. */
 const queryFor = (route: string, credential: Credential, kind: IdKind): string => {
-  if (!route.includes("/events") || CREDENTIALS[credential] !== "operator") return "";
+  if (!/\/events|^GET .*\/apikeys$/.test(route) || CREDENTIALS[credential] !== "operator") return "";
   return `?teamId=${(kind === "another team's id" ? bystander : mine).teamId}`;
 };
 const kindsOf = ({ path }: Route): readonly IdKind[] => (path.includes("{id}") ? IDS : ["no id"]);
@@ -331,7 +341,11 @@ describe.each(uploadRoutes)("$name", (route) => {
       }[caller as string];
       for (const kind of isCreation ? (["no URL"] as const) : URLS.toReversed()) {
         const where = `${route.name} with ${credential} and ${kind}`;
-        const isOwn = kind === "the upload URL" && caller !== "stranger" && caller !== "limited";
+        const isOwn =
+          kind === "the upload URL" &&
+          !["stranger", "limited"].includes(caller) &&
+          // Its issuer is another key.
+          credential !== "an upload token";
         const success = isCreation ? 201 : isRead ? 200 : 204;
         const [status, code] = rejection ?? (isCreation || isOwn ? [success] : [404, "not_found"]);
         const before = written();
@@ -350,7 +364,8 @@ describe.each(uploadRoutes)("$name", (route) => {
 /** The scope of every operation that needs one, restated from the documentation. */
 const NEEDED_SCOPES = Object.fromEntries(
   Object.entries({
-    "files:upload": "uploadFile createResumableUpload getResumableUpload appendToResumableUpload deleteResumableUpload",
+    "files:upload":
+      "uploadFile createUploadToken createResumableUpload getResumableUpload appendToResumableUpload deleteResumableUpload",
     "files:read":
       "listFiles getFileMetadata getFileStatus getWaveform getTeam getUsage listUnfinishedUploads listFolders",
     "files:download": "signFile createLink listLinks revokeLink",
@@ -446,6 +461,10 @@ describe("Scopes", () => {
         });
         // A public key may ask for the files that it uploaded.
         const isUploader = operationId === "getFileStatus" && caller === "a public key";
+        if (operationId === "createUploadToken" && caller === "a public key") {
+          expect([answer.status, answer.code], where).toEqual([403, "forbidden"]);
+          continue;
+        }
         if (isOperator ? OPERATOR_MAY.test(operationId) : isUploader || scopes.includes(needed ?? "")) {
           // The input may name further scopes, such as those of a new key, which the caller lacks.
           const isAdmitted = answer.code === "insufficient_scope" || [200, 400, 404].includes(answer.status);

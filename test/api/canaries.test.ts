@@ -20,6 +20,7 @@ import {
   withoutJobs,
 } from "../support/harness.ts";
 import { deletionsLast, newRecords, pathIn, pathTo, type Records } from "../support/routes.ts";
+import { issueToken } from "../support/visitors.ts";
 
 /* No log line and no error contains a secret: each dependency fails in turn, while every route gets requests full of secrets. */
 
@@ -144,6 +145,7 @@ describe("Log lines and errors", () => {
     const credentials = { teamId: team.teamId, email, password: PASSWORD };
     const user = await team.call("POST", "/auth/v1/users", { json: { email, password: PASSWORD } });
     const page = await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } });
+    const visitor = await issueToken(team, { properties: { reference: email } });
     const login = await team.call("POST", "/auth/v1/login", { json: credentials });
     const invited = await team.call("POST", `/auth/v1/users/${user.body.data._id}/invitations`);
     const invitation = invited.body.data.token;
@@ -173,7 +175,7 @@ describe("Log lines and errors", () => {
     // Each route gets an unknown token, a public key, the operator token and the team's key, and secrets in the query.
     const query = `?token=${team.token}&email=${email}&password=${PASSWORD}`;
     for (const route of deletionsLast) {
-      for (const token of [newToken(realSystem, false, 0), page.body.data.key, OPERATOR, team.token]) {
+      for (const token of [newToken(realSystem, false, 0), page.body.data.key, visitor.token, OPERATOR, team.token]) {
         const path = token === page.body.data.key ? pathTo(route, team.token) : pathIn(route, records);
         const options = { ...secretRequests[route.name]?.(), token };
         const { status, text } = await worker.call(route.method, path + query, options);

@@ -36,6 +36,7 @@ import {
 import { newRecord, pathTo, type Route, requestFor, routeNamed, routes, tokenFor } from "../support/routes.ts";
 import { moveToTrash } from "../support/rows.ts";
 import { create, locationOf, tusHeaders } from "../support/tus.ts";
+import { newUploadToken } from "../support/visitors.ts";
 
 /*
  * The cost of each operation: round trips to D1 (each adds latency for a distant client), rows (they are billed), R2 and
@@ -221,6 +222,8 @@ describe("Until its response", () => {
     "POST /auth/v1/deliveries/{id}/redeliver": { messages: 1 },
     "GET /docs/v1/uploads/{id}/waveform": { r2: ["get"] },
     "PUT /docs/v1/uploads/{id}/waveform": { r2: ["put"] },
+    // Stores nothing.
+    "POST /docs/v1/uploadtokens": { trips: 1 },
     // Records that it shows the token.
     "GET /auth/v1/apikeys/{id}": { trips: 2 },
     // Reads the old key before.
@@ -361,6 +364,19 @@ describe("The rows written", () => {
     const { id, inTotal } = await put();
     const job = await runJobs([id]);
     expect(inTotal.rowsWritten + job.inTotal.rowsWritten).toBeLessThanOrEqual(13);
+  });
+
+  test("are two more for an upload by a user, three in a folder, and one more by an upload token", async () => {
+    const rowsBy = async (token: string, properties?: object) =>
+      (await put(64, {}, properties, token)).inTotal.rowsWritten;
+    const member = await newUser({ ...account(), ...{ role: "member" } });
+    const session = await newSession(team, member);
+    const [plain, inFolder] = [await rowsBy(team.token), await rowsBy(team.token, { folder: "a" })];
+    expect(await rowsBy(session)).toBe(plain + 2);
+    expect(await rowsBy(session, { folder: "a" })).toBe(inFolder + 3);
+    expect(await rowsBy((await newUploadToken(team)).token)).toBe(plain + 1);
+    const { token } = await newUploadToken(team, { properties: { folder: "a" } });
+    expect(await rowsBy(token)).toBe(inFolder + 1);
   });
 
   test("are one more for each tag and for a reference, two for a folder, and none for a name or metadata", async () => {
@@ -654,14 +670,14 @@ describe("With 100,000 files, users and events in a team", () => {
     let token: string;
     beforeAll(async () => {
       const aUser = "id in (select id from users where team_id = ? limit 1)";
-      const user = await env.DB.prepare(`update users set role = 'contributor' where ${aUser} returning id`)
+      const user = await DB.prepare(`update users set role = 'contributor' where ${aUser} returning id`)
         .bind(large.teamId)
         .first<{ id: string }>();
       const userId = user?.id ?? "";
       token = await newSession(large, userId);
-      const isOwn = `id in (select id from files where team_id = ?2 order by id limit 2000)`;
-      await env.DB.prepare(`update files set owner_id = ?1, user_id = ?1 where team_id = ?2 and ${isOwn}`)
-        .bind(userId, large.teamId)
+      const isOwn = `id in (select id from files where team_id = ?1 order by id limit 2000)`;
+      await DB.prepare(`update files set owner_id = ?2, user_id = ?2 where team_id = ?1 and ${isOwn}`)
+        .bind(large.teamId, userId)
         .run();
     });
 
@@ -850,8 +866,6 @@ describe("With 100,000 files, users and events in a team", () => {
 
 describe("With files at the limits of all properties", () => {
   const FILES = 1100;
-  /** Of SQLite, for each request that a list counts as. On two busy cores, 100 of these rows take 2 to 4 ms. */
-  const MAX_MILLISECONDS = 20;
   let large: Team;
 
   beforeAll(async () => {
@@ -884,27 +898,30 @@ describe("With files at the limits of all properties", () => {
     expect(byResponse.rowsRead).toBeLessThanOrEqual(rows + 2 * CREDENTIAL_ROWS);
   });
 
+  /** The milliseconds of SQLite for a list, as the fastest of five, because other tests use the CPU. */
+  async function millisecondsOf(query: string): Promise<number> {
+    const before = queries.length;
+    await send("GET /docs/v1/uploads", `/docs/v1/uploads?${query}`, { token: large.token });
+    const sent = queries.slice(before).filter(({ parameters }) => parameters.length > 0);
+    const milliseconds: number[] = [];
+    for (let i = 0; i < 5; i++) {
+      const results = await DB.batch(sent.map(({ sql, parameters }) => DB.prepare(sql).bind(...parameters)));
+      milliseconds.push(results.reduce((sum, { meta }) => sum + meta.duration, 0));
+    }
+    return Math.min(...milliseconds);
+  }
+
+  // Compared with a list on the same machine. By name, SQLite reads whole rows: about twice as long for each request.
   test.each([
-    ["limit=100", 1],
     ["limit=1&page=1000", 10],
     ["sort=name&limit=1&page=1000", 10],
     [`folder=${"f".repeat(MAX_FOLDER_BYTES)}&limit=1&page=1000`, 10],
     ["sort=name&fileType=video+file", 5],
     ["sort=name&tag=unknown", 5],
   ])(
-    "GET /docs/v1/uploads?%s, which counts as %i requests, takes SQLite few milliseconds each",
+    "GET /docs/v1/uploads?%s, which counts as %i requests, takes SQLite at most eight times as long as 100 files for each",
     async (query, requests) => {
-      const before = queries.length;
-      await send("GET /docs/v1/uploads", `/docs/v1/uploads?${query}`, { token: large.token });
-      const sent = queries.slice(before).filter(({ parameters }) => parameters.length > 0);
-      const milliseconds: number[] = [];
-      // The fastest of five, because other tests use the CPU.
-      for (let i = 0; i < 5; i++) {
-        const statements = sent.map(({ sql, parameters }) => env.DB.prepare(sql).bind(...parameters));
-        const results = await env.DB.batch(statements);
-        milliseconds.push(results.reduce((sum, { meta }) => sum + meta.duration, 0));
-      }
-      expect(Math.min(...milliseconds) / requests).toBeLessThanOrEqual(MAX_MILLISECONDS);
+      expect((await millisecondsOf(query)) / requests).toBeLessThanOrEqual(8 * (await millisecondsOf("limit=100")));
     },
   );
 
@@ -943,7 +960,7 @@ describe("Every query of the service", () => {
     const triggers = env.DB.prepare("select sql from sqlite_schema where type = 'trigger'");
     const { results } = await triggers.all<{ sql: string }>();
     const bodies = results.flatMap(({ sql }) => /BEGIN(.*)END/s.exec(sql)?.[1]?.split(";").slice(0, -1) ?? []);
-    expect(bodies).toHaveLength(20);
+    expect(bodies).toHaveLength(18);
     // RAISE reads nothing, and is allowed only in a trigger.
     for (const sql of bodies.filter((body) => !body.includes("RAISE"))) {
       const plan = await explain(sql.replaceAll(/\b(old|new)\.\w+/g, "'1'"), []);

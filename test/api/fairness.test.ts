@@ -1,6 +1,6 @@
-import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { MAX_PROMPT_BYTES, MAX_PROMPT_FILES } from "../../src/domain/files/files.ts";
+import { DB } from "../support/databases.ts";
 import { type Deps, newTeam, startWorker, upload, withoutLimits } from "../support/harness.ts";
 
 /* The files of a team with many unprocessed files wait in a separate queue, so that they delay no other team. */
@@ -34,7 +34,7 @@ describe("The queue of a file", () => {
     const [importing, other] = [await newTeam(worker), await newTeam(worker)];
     const large = await upload(importing, "large.txt", "text");
     const resize = (sizeBytes: number) =>
-      env.DB.prepare("update files set size_bytes = ? where id = ?").bind(sizeBytes, large).run();
+      DB.prepare("update files set size_bytes = ? where id = ?").bind(sizeBytes, large).run();
     await resize(MAX_PROMPT_BYTES - "text".length);
     const second = await upload(importing, "a.txt", "text");
     await resize(MAX_PROMPT_BYTES);
@@ -50,7 +50,7 @@ describe("The queue of a file", () => {
     for (let i = 0; i < MAX_PROMPT_FILES + 5; i++) ids.push(await upload(team, `text ${i}`, `${i}.txt`));
     /** Processes all files, reprocesses these, and counts the messages of both queues. */
     const queued = async (calls: [path: string, json?: object][]) => {
-      await env.DB.prepare("update files set status = 'completed', processed_at = 1 where team_id = ?")
+      await DB.prepare("update files set status = 'completed', processed_at = 1 where team_id = ?")
         .bind(team.teamId)
         .run();
       prompt.length = 0;

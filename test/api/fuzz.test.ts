@@ -18,6 +18,7 @@ import {
   withoutLimits,
 } from "../support/harness.ts";
 import { newRecords, nounOf, type Records, tokenFor } from "../support/routes.ts";
+import { newUploadToken } from "../support/visitors.ts";
 
 /*
  * Valid and invalid requests to every route, generated from the OpenAPI document. No response may be a 5xx, and the
@@ -175,7 +176,7 @@ const encoded = (text: string) => encodeURIComponent(text.toWellFormed());
 /** Unlike `String`, does not throw on an object with its own `toString`. */
 const asText = (value: unknown) => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
 
-type Caller = "team" | "page" | "operator" | "none" | "garbage";
+type Caller = "team" | "page" | "visitor" | "operator" | "none" | "garbage";
 interface GeneratedRequest {
   method: string;
   target: string;
@@ -204,7 +205,11 @@ function requestsTo({ method, path, operation }: (typeof operations)[number]): f
     fc.constantFrom("%", "%2f", "%2e%2e%2f", "%ff", "a%00b"),
   );
   const id = mostly(2, fc.constant("{own}"), unknownIds);
-  const caller = mostly(5, fc.constant<Caller>("team"), fc.constantFrom<Caller>("page", "operator", "none", "garbage"));
+  const caller = mostly(
+    5,
+    fc.constant<Caller>("team"),
+    fc.constantFrom<Caller>("page", "visitor", "operator", "none", "garbage"),
+  );
   return fc.tuple(id, query, headers, bodyOf(operation), caller).map(([id, query, headers, body, caller]) => ({
     method,
     target: `${path.replace("{id}", id)}?${query.filter(Boolean).join("&")}`,
@@ -221,7 +226,8 @@ beforeAll(async () => {
   team = await newTeam(worker);
   ids = await newRecords(team);
   const page = await newKey(team, { isPublic: true });
-  tokens = { team: team.token, page: page.key, operator: OPERATOR, none: undefined, garbage: "garbage" };
+  const visitor = (await newUploadToken(team)).token;
+  tokens = { team: team.token, page: page.key, visitor, operator: OPERATOR, none: undefined, garbage: "garbage" };
 });
 
 test("generated requests get only documented responses, and no 5xx", {
@@ -263,6 +269,7 @@ const UNSTATED: Record<string, string[]> = {
   // Limits in bytes.
   "PATCH /docs/v1/uploads/{id}": ["name", "folder", "metadata"],
   "POST /docs/v1/uploads/batch": ["ids", "folder"],
+  "POST /docs/v1/uploadtokens": ["name", "folder", "metadata"].map((name) => `properties.${name}`).concat("properties"),
   // The validator of these tests does not support `not`, which forbids a name in both spellings.
   "PATCH /auth/v1/users/{id}": ["firstname", "firstName", "lastname", "lastName", ""],
 };

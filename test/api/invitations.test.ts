@@ -1,6 +1,7 @@
-import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import type { Mailer } from "../../src/platform/mailer.ts";
+import { DB } from "../support/databases.ts";
+import { withDatabases } from "../support/deps.ts";
 import { apiTest } from "../support/fixtures.ts";
 import {
   atOnce,
@@ -91,7 +92,7 @@ describe("An invitation", () => {
     ]);
     expect(Date.parse(data.expiresAt) - before).toBeGreaterThanOrEqual(DAY);
     expect(Date.parse(data.expiresAt) - Date.now()).toBeLessThanOrEqual(DAY);
-    const stored = await env.DB.prepare("select * from users where id = ?").bind(_id).first();
+    const stored = await DB.prepare("select * from users where id = ?").bind(_id).first();
     expect(JSON.stringify(stored)).not.toContain(data.token.split(".")[1]);
     expect(await read(team, userPath(_id))).not.toHaveProperty("invitationHash");
   });
@@ -374,20 +375,20 @@ describe("A forgotten password", () => {
         const held = new Promise<void>((resolve) => {
           release = resolve;
         });
-        const batch = deps.db.$client.batch.bind(deps.db.$client);
         let calls = 0;
-        const $client = Object.create(deps.db.$client, {
-          batch: {
-            value: async (statements: D1PreparedStatement[]) => {
-              calls += 1;
-              if (calls > 1) await held;
-              return batch(statements);
+        const holding = (database: D1Database) =>
+          Object.create(database, {
+            prepare: { value: database.prepare.bind(database) },
+            batch: {
+              value: async (statements: D1PreparedStatement[]) => {
+                calls += 1;
+                if (calls > 1) await held;
+                return database.batch(statements);
+              },
             },
-          },
-        });
+          });
         return {
-          ...deps,
-          db: Object.create(deps.db, { $client: { value: $client } }),
+          ...withDatabases(deps, holding),
           after: (work) => {
             background.push(work);
             setTimeout(() => {

@@ -125,7 +125,13 @@ describe("GET /openapi.json", () => {
 
   test("describes each kind of bearer token, and the tokens and the scope that each operation accepts", () => {
     const bearer = { type: "http", scheme: "bearer", description: expect.any(String) };
-    const schemes = { secretKey: bearer, session: bearer, publicKey: bearer, operatorToken: bearer };
+    const schemes = {
+      secretKey: bearer,
+      session: bearer,
+      publicKey: bearer,
+      uploadToken: bearer,
+      operatorToken: bearer,
+    };
     expect(document.components.securitySchemes).toEqual(schemes);
     const table: string = document.info.description;
     for (const { described, operation, route } of operations) {
@@ -137,7 +143,7 @@ describe("GET /openapi.json", () => {
       expect(described.security, route).toEqual([
         { secretKey: [scope] },
         { session: [scope] },
-        ...(scope === "files:upload" ? [{ publicKey: [scope] }] : []),
+        ...(scope === "files:upload" ? [{ publicKey: [scope] }, { uploadToken: [scope] }] : []),
         ...(access.endsWith("operator") ? [{ operatorToken: [] }] : []),
       ]);
       expect(described.description).toContain(`Scope: \`${scope}\``);

@@ -1,4 +1,9 @@
+import { eq } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
+import type { TeamActor } from "../../src/domain/access/actor.ts";
+import { filesOf } from "../../src/domain/access/own-files.ts";
+import { isFile } from "../../src/domain/files/names.ts";
+import { files, teamOfFile } from "../../src/platform/schema.ts";
 import {
   compose,
   dataOf,
@@ -18,7 +23,7 @@ import {
   withoutLimits,
 } from "../support/harness.ts";
 import { nounOf, pathTo, type Records, requestFor, routes } from "../support/routes.ts";
-import { create, head, locationOf, patch } from "../support/tus.ts";
+import { ask, create, head, locationOf, patch, RESUMABLE } from "../support/tus.ts";
 
 /* Callers that see only their own files: users with the role `contributor`, and keys with `ownFilesOnly`. */
 
@@ -259,12 +264,7 @@ describe("A caller with its own files", () => {
     expect(new Set([ofTeam.id, first.id, second.id]).size).toBe(3);
     expect(again.id).toBe(first.id);
     const begin = (token: string) =>
-      create(
-        call,
-        5,
-        {},
-        { token, headers: { "Tus-Resumable": "1.0.0", "Upload-Length": "5", "Idempotency-Key": "same" } },
-      );
+      ask(call, "POST", RESUMABLE, { "Upload-Length": "5", "Idempotency-Key": "same" }, { token });
     const [one, two] = [await begin(a.token), await begin(b.token)];
     expect((await head(call, locationOf(one), { token: a.token })).status).toBe(200);
     expect((await head(call, locationOf(two), { token: b.token })).status).toBe(200);
@@ -359,6 +359,8 @@ describe("A key with ownFilesOnly", () => {
     }
     expect((await dataOf(team.call("GET", `/auth/v1/apikeys/${two.id}`, { token: one.key }))).key).toBe(two.key);
     const [session] = await dataOf(team.call("GET", "/auth/v1/sessions"));
+    const created = await openSession(stranger.key);
+    expect(idsIn(await dataOf(team.call("GET", "/auth/v1/sessions", { token: stranger.key })))).toEqual([created.id]);
     await rejected(team, 404, "not_found", () =>
       team.call("DELETE", `/auth/v1/sessions/${session._id}`, { token: stranger.key }),
     );
@@ -377,5 +379,22 @@ describe("A key with ownFilesOnly", () => {
     await put(team, alone.key);
     const next = await dataOf(team.call("POST", `/auth/v1/apikeys/${alone.id}/rotate`));
     expect(await listed(team, next.key)).toEqual([]);
+  });
+});
+
+describe("A query of files for a caller", () => {
+  test("does not compile without the caller's files", () => {
+    const queries = (caller: TeamActor, id: string) => {
+      // @ts-expect-error: the type of the table lacks the column.
+      const byTeam = eq(files.teamId, caller.teamId);
+      // @ts-expect-error: no text has the type of the column.
+      const byColumn = eq(teamOfFile, caller.teamId);
+      // @ts-expect-error: `ownerId` is missing.
+      const byKey = isFile({ teamId: caller.teamId, id });
+      // @ts-expect-error: `ownerId` is missing.
+      const ofTeam = filesOf({ teamId: caller.teamId });
+      return [byTeam, byColumn, byKey, ofTeam, filesOf(caller), isFile({ ...caller, id })];
+    };
+    expect(queries).toBeTypeOf("function");
   });
 });

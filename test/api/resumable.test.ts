@@ -39,6 +39,7 @@ import {
 import { insertMany } from "../support/rows.ts";
 import { HOUR } from "../support/time.ts";
 import { ask, create, head, idOf, locationOf, metadataOf, offsetOf, patch, RESUMABLE } from "../support/tus.ts";
+import { newUploadToken } from "../support/visitors.ts";
 import { encodeForm, must, World } from "../support/world.ts";
 
 const digestOf = (bytes: Uint8Array) => `sha-256=:${createHash("sha256").update(bytes).digest("base64")}:`;
@@ -665,17 +666,17 @@ describe("A creation with the Idempotency-Key of an unfinished upload", () => {
         ...BYTES,
         "Upload-Length": `${size}`,
         "Idempotency-Key": "again",
-        "Upload-Metadata": metadataOf({
-          filename: "a.wav",
-          properties: '{"folder":"takes","tags":["t"],"reference":"r"}',
-        }),
+        "Upload-Metadata": metadataOf({ filename: "a.wav" }),
       },
       { token, body: patternOf(bytes) },
     );
 
-  test("leaves R2, rows and what lists read as they were, however often a key for one file repeats it", async () => {
+  test("leaves R2, rows and what lists read as they were, however often a token for one file repeats it", async () => {
     const team = await newTeam();
-    const { key: token } = await newKey(team, { isPublic: true, limits: { maxFiles: 1, maxFileBytes: 100_000 } });
+    const { token } = await newUploadToken(team, {
+      ...{ maxFiles: 1, maxFileBytes: 100_000 },
+      properties: { folder: "takes", tags: ["t"], reference: "r" },
+    });
     const state = async () => {
       const objects = (await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects.map(({ size }) => size);
       const counts = await DB.prepare(
@@ -712,9 +713,9 @@ describe("A creation with the Idempotency-Key of an unfinished upload", () => {
     expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 1000 });
   });
 
-  test("cannot exceed the limit of its key by more than the upload whose bytes are not deleted yet", async () => {
+  test("cannot exceed the limit of its token by more than the upload whose bytes are not deleted yet", async () => {
     const team = await newTeam();
-    const { key: token } = await newKey(team, { isPublic: true, limits: { maxFiles: 1 } });
+    const { token } = await newUploadToken(team, { maxFiles: 1 });
     const markWriting = () => DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
     expect((await begin(token, 1000, 10)).status).toBe(201);
     await markWriting();

@@ -36,7 +36,7 @@ export async function clientComparisons(server: Server, folder: string): Promise
     const ours = { work: () => command(files), prepare };
     return { name, goal, connections: 1, count: 1, requests: files.length, bare, ours };
   };
-  return [upload("CLI: 95 MB", 0.85, large), upload("CLI: 200 files of 64 KB", 0.9, small)];
+  return [upload("CLI: 95 MB", 0.9, large), upload("CLI: 200 files of 64 KB", 1, small)];
 }
 
 function createFiles(folder: string, count: number, bytes: number): string[] {

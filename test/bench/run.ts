@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { clientComparisons } from "./client.ts";
 import { countCosts, dollarsPerMillion, monthlyBill, PRICES } from "./costs.ts";
+import { measureDatabases, OPERATIONS, plotDatabases } from "./databases.ts";
 import { measureFairness } from "./fairness.ts";
 import { measureMemory } from "./memory.ts";
 import { compare, overheadComparisons } from "./overhead.ts";
@@ -13,7 +14,9 @@ import { measureWebhooks } from "./webhooks.ts";
 /* `npm run bench` compares the service with the bare platform: speed, memory and cost. */
 
 const { values: options } = parseArgs({ options: { quick: { type: "boolean" }, only: { type: "string" } } });
-const parts = options.only?.split(",") ?? ["memory", "overhead", "client", "cost", "webhooks", "fairness"];
+const parts = options.only?.split(",") ?? [
+  ...["memory", "overhead", "client", "cost", "webhooks", "fairness", "databases"],
+];
 const startedAt = Date.now();
 const scope: Scope = {
   isQuick: options.quick === true,
@@ -123,4 +126,19 @@ if (parts.includes("fairness")) {
     waits.map(({ name, median, longest }) => [name, format(median, 2), format(longest, 2)]),
   );
   console.log(`\nOf that import, ${pendingBefore} files were unprocessed before these, and ${pendingAfter} after.`);
+}
+
+if (parts.includes("databases")) {
+  const rows = await measureDatabases(scope);
+  const [first] = rows;
+  printTable(
+    "Databases: operations a second, and how many times those with one database",
+    ["databases", ...OPERATIONS, ...OPERATIONS.map((operation) => `${operation} ×`)],
+    rows.map(({ databases, rates }) => [
+      databases,
+      ...OPERATIONS.map((operation) => format(rates[operation])),
+      ...OPERATIONS.map((operation) => format(rates[operation] / (first?.rates[operation] ?? 1), 1)),
+    ]),
+  );
+  plotDatabases(rows);
 }

@@ -44,9 +44,9 @@ export const seededId = (number: number) => `0193477be8a0${number.toString(16).p
 export async function startServer() {
   const server = createTestHarness({ root: ROOT, workers: [{ configPath: "test/bench/wrangler.toml" }] });
   const { url } = await server.listen();
-  const worker = server.getWorker<{ DB: D1Database; DB_IDLE: D1Database }>();
-  for (const name of ["DB", "DB_IDLE"] as const) await worker.applyD1Migrations(name);
-  const { DB, DB_IDLE } = await worker.getEnv();
+  const worker = server.getWorker<{ DB: D1Database; IDLE_DB: D1Database }>();
+  for (const name of ["DB", "IDLE_DB"] as const) await worker.applyD1Migrations(name);
+  const { DB, IDLE_DB } = await worker.getEnv();
   const load = new Load(url);
   const query = async (database: D1Database, sql: string, ...values: unknown[]) =>
     (
@@ -61,12 +61,17 @@ export async function startServer() {
     load,
     process: watchProcess(),
 
+    /** Prepares further databases. */
+    async migrate(names: string[]): Promise<void> {
+      for (const name of names) await worker.applyD1Migrations(name as "DB");
+    },
+
     async createTeam(mode?: Mode): Promise<Team> {
       const inMode = mode && { mode };
       const operator = { teamId: "", token: OPERATOR_TOKEN, tokenHash: "", ...inMode };
       const { text } = await load.send(json("POST", "/auth/v1/apikeys", { name: "bench" }, operator));
       const { teamId, key: token } = JSON.parse(text).data;
-      const database = mode === "idle" ? DB_IDLE : DB;
+      const database = mode === "idle" ? IDLE_DB : DB;
       const [row] = await query(database, "select token_hash from api_keys where team_id = ?", teamId);
       return { teamId, token, tokenHash: String(row?.token_hash), ...inMode };
     },

@@ -90,11 +90,12 @@ export async function simulate(env: Env, scenario: Scenario): Promise<Result> {
     },
   } as unknown as Queue<WebhookJob>;
 
+  const db = createDb(database, 0);
   const base: Deps = {
     ...readDeps(env, { waitUntil: () => undefined }),
     system: { ...realSystem, now: () => now },
-    db: createDb(database, 0),
-    databases: new Map(),
+    db,
+    databases: new Map([[db.number, db]]),
     webhookJobs: createJobs(queueBinding),
     after: (work) => void work.catch((error) => failures.push(error)),
     log: (level, event, fields) => {

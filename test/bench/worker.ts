@@ -2,11 +2,12 @@ import { createHash } from "node:crypto";
 import service from "../../src/index.ts";
 import { type Effects, ProxiedBindings } from "../support/bindings.ts";
 import { addBacklog, simulate } from "./simulation.ts";
+import { spread } from "./spreading.ts";
 
 /* The service, and bare handlers that do the least work the platform allows: no token, no checks, no schema, no log. */
 
 interface BenchEnv extends Env {
-  DB_IDLE: D1Database;
+  IDLE_DB: D1Database;
   JOBS_IDLE: Queue;
 }
 type Bare = (request: Request, env: BenchEnv, url: URL) => Promise<Response>;
@@ -50,7 +51,7 @@ const bare: Record<string, Bare> = {
 
   /** Reads the row of a link, then sends bytes of the object. */
   lookUpAndDownload: async (request, env, url) => {
-    const { results } = await env.DB_IDLE.prepare(
+    const { results } = await env.IDLE_DB.prepare(
       "select * from links join files on files.id = file_id where links.id = ?",
     )
       .bind(url.searchParams.get("link"))
@@ -135,6 +136,7 @@ const control: Record<string, Bare> = {
     await addBacklog(env, teamId, count);
     return Response.json({});
   },
+  spread: async (request, env) => Response.json(await spread(env as never, await request.json())),
   simulate: async (request, env) => Response.json(await simulate(env, await request.json())),
   /** Makes all files of a team pending, and runs the recovery job, which sends their messages. */
   pending: async (request, env) => {
@@ -207,7 +209,7 @@ const environments = new Map<string, BenchEnv>();
 function environment({ headers }: Request, env: BenchEnv): BenchEnv {
   const mode = headers.get("X-Bench-Mode");
   if (mode === null) return watched?.env ?? env;
-  const others = mode === "idle" ? { DB: env.DB_IDLE } : { BUCKET: DROPPING_BUCKET };
+  const others = mode === "idle" ? { DB: env.IDLE_DB } : { BUCKET: DROPPING_BUCKET };
   const known = environments.get(mode) ?? { ...env, ...others, JOBS: env.JOBS_IDLE, BULK_JOBS: env.JOBS_IDLE };
   environments.set(mode, known);
   return known;

@@ -5,7 +5,7 @@ import { collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
 import { button, dialog, heading } from "./locators.ts";
 import { chooseAction, openConsole } from "./signed-in.ts";
-import { expect, type PageOptions, test } from "./support.ts";
+import { expect, expectAnnounced, type PageOptions, test } from "./support.ts";
 
 /* The console shows only actions that the session's scopes allow. The API checks each request itself. */
 
@@ -101,7 +101,7 @@ describe("Session page", () => {
     await dialog(member).getByLabel("Current password").fill(PASSWORD);
     await dialog(member).getByLabel("New password").fill(`${PASSWORD} 2`);
     await dialog(member).getByRole("button", { name: "Change password" }).click();
-    await expect(member.getByText("Password changed.")).toBeVisible();
+    await expectAnnounced(member, "Password changed.");
     await new Stowage({ url }).logIn({ teamId: team.teamId, email: "member@example.com", password: `${PASSWORD} 2` });
 
     const { page } = await openConsole(openPage, { path: "/usage", team });
@@ -174,13 +174,12 @@ describe("Keys", () => {
     expect(Math.abs(left - 3_600_000)).toBeLessThan(60_000);
 
     await startKey("Contest", "public");
-    await dialog(page).getByLabel("Maximum files").fill("2");
     await dialog(page).getByLabel("Largest file in MB").fill("1.5");
     await box("Audio").check();
     await expectGoodLooks(page, "keys-public");
     await finishKey();
-    await expect(row("Contest")).toContainText("Upload only: 2 files, 1.5 MB each, Audio");
-    const limits = { maxFiles: 2, maxFileBytes: 1_500_000, fileTypes: ["audio file"] };
+    await expect(row("Contest")).toContainText("Upload only: 1.5 MB each, Audio");
+    const limits = { maxFileBytes: 1_500_000, fileTypes: ["audio file"] };
     expect(await find("Contest")).toMatchObject({ limits });
   });
 });

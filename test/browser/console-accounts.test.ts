@@ -5,7 +5,7 @@ import { collect, newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, tabTo } from "./appearance.ts";
 import { button, dialog, heading, row } from "./locators.ts";
 import { chooseAction, openConsole, submitKey } from "./signed-in.ts";
-import { copyBy, expect, test } from "./support.ts";
+import { copyBy, expect, expectAnnounced, test } from "./support.ts";
 
 const PASSWORD = "correct horse battery";
 
@@ -193,7 +193,7 @@ describe("Keys", () => {
     const shown = await dialog(page).locator("code").textContent();
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy key" }), shown ?? "")).toBe(shown);
     // Outside a modal dialog, screen readers would ignore it.
-    await expect(dialog(page).getByRole("status").filter({ hasText: "Copied key" })).toBeVisible();
+    await expectAnnounced(page, "Copied key in a dialog");
     await expect(dialog(page).getByText(`const form = new FormData();`)).toContainText(`Bearer ${shown}`);
     await button(page, "Done").click();
     await expect(button(page, "Create key")).toBeFocused();

@@ -6,7 +6,7 @@ import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "./appeara
 import { dropFiles } from "./dragging.ts";
 import { dialog } from "./locators.ts";
 import { openConsole } from "./signed-in.ts";
-import { expect, test } from "./support.ts";
+import { expect, expectAnnounced, test } from "./support.ts";
 
 const tone = sample("tone-vbr.mp3");
 
@@ -428,7 +428,7 @@ describe("Deleting files", () => {
     await page.keyboard.press("Enter");
     await tabTo(dialog(page).getByRole("button", { name: "Delete 2 files" }));
     await page.keyboard.press("Enter");
-    await expect(page.getByRole("status").filter({ hasText: "Deleted 2 files" })).toBeVisible();
+    await expectAnnounced(page, "Deleted 2 files");
     await expect(page.getByRole("rowheader")).toHaveText(["keep.txt"]);
     await expect(page.getByRole("heading", { level: 1 })).toBeFocused();
     expect(await namesOf(team.stowage)).toEqual(["keep.txt"]);

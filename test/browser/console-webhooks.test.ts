@@ -6,7 +6,7 @@ import { expectGoodLooks, tabTo } from "./appearance.ts";
 import { openEndpoint, type Received } from "./endpoint.ts";
 import { button, dialog, heading } from "./locators.ts";
 import { chooseAction, openConsole } from "./signed-in.ts";
-import { copyBy, expect, test } from "./support.ts";
+import { copyBy, expect, expectAnnounced, test } from "./support.ts";
 
 const testResponse = (page: Page) => page.getByRole("status").filter({ hasText: "Test response" });
 const deliveries = (page: Page) => page.getByRole("list", { name: "Deliveries" }).getByRole("listitem");
@@ -14,8 +14,6 @@ const deliveries = (page: Page) => page.getByRole("list", { name: "Deliveries" }
 const details = (page: Page) => page.getByRole("region", { name: "Delivery", exact: true });
 const act = (page: Page, action: string) => chooseAction(page, "Actions for this webhook", action);
 const menu = (page: Page) => button(page, "Actions for this webhook");
-const expectAnnounced = (page: Page, text: string) =>
-  expect(page.getByRole("status").filter({ hasText: text })).toBeVisible();
 
 const verify = (message: Received | undefined, secret: string) =>
   verifyMessage<{ type: string }>(message?.body ?? "", message?.headers ?? {}, secret);
@@ -129,7 +127,7 @@ describe("Webhooks", () => {
     await expect(menu(page)).toBeFocused();
     expect(await webhooks.get(_id)).toMatchObject({ status: "disabled", disabledReason: "requested" });
     await act(page, "Enable");
-    await expect(page.getByText("Webhook enabled")).toBeVisible();
+    await expectAnnounced(page, "Webhook enabled");
     expect(await webhooks.get(_id)).toMatchObject({ status: "enabled" });
 
     await act(page, "Delete");
@@ -139,6 +137,35 @@ describe("Webhooks", () => {
     await expectAnnounced(page, "Webhook deleted");
     expect(await collect(webhooks.list())).toEqual([]);
     await expect(page.getByRole("heading", { name: "No webhooks yet" })).toBeVisible();
+  });
+
+  test("is not loaded while it is deleted, although the event of the deletion arrives first", async ({ openPage }) => {
+    const endpoint = await openEndpoint();
+    const { page, _id } = await openWebhook(openPage, endpoint.url);
+    await page.clock.install();
+    await page.reload();
+    await expect(menu(page)).toBeVisible();
+    const loaded: string[] = [];
+    await page.route(new RegExp(`/auth/v1/webhooks/${_id}`), async (route) => {
+      if (route.request().method() !== "DELETE") {
+        loaded.push(route.request().url());
+        return route.continue();
+      }
+      loaded.length = 0;
+      const told = page.waitForResponse(
+        async (response) =>
+          response.url().includes("/auth/v1/events") && (await response.text()).includes("webhook.deleted"),
+      );
+      const response = await route.fetch();
+      await told;
+      // Longer than the interval of loads.
+      await page.clock.runFor(5000);
+      await route.fulfill({ response });
+    });
+    await act(page, "Delete");
+    await dialog(page).getByRole("button", { name: "Delete webhook" }).click();
+    await expect(page.getByRole("heading", { name: "No webhooks yet" })).toBeVisible();
+    expect(loaded).toEqual([]);
   });
 
   test("rotates the secret, which keeps or revokes the old one", async ({ openPage }) => {
@@ -261,7 +288,7 @@ describe("Delivery log", () => {
 
     endpoint.response = { status: 200, body: "" };
     await act(page, "Enable");
-    await expect(page.getByText("Webhook enabled")).toBeVisible();
+    await expectAnnounced(page, "Webhook enabled");
     await button(page, "Replay from here").click();
     await dialog(page).getByLabel("Failed deliveries only").check();
     await dialog(page).getByRole("button", { name: "Replay" }).click();

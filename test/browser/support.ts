@@ -62,12 +62,33 @@ export const test = base
       });
       contexts.push(context);
       context.setDefaultTimeout(TIMEOUT_MILLISECONDS);
+      await context.addInitScript(recordAnnouncements);
       await watch(context, problems, [new URL(url).origin, storeOrigin]);
       const page = await context.newPage();
       await page.goto(path);
       return page;
     };
   });
+
+/** Announcements disappear after seconds, in which a busy machine may not look at the page. So the page keeps their texts. */
+function recordAnnouncements(): void {
+  const announced: string[] = [];
+  Reflect.set(window, "announced", announced);
+  new MutationObserver((changes) => {
+    for (const node of changes.flatMap(({ addedNodes }) => [...addedNodes])) {
+      const isRead = node instanceof Element && node.parentElement?.matches(".announcements[role=status]");
+      if (!isRead || !node.checkVisibility()) continue;
+      const place = node.closest("dialog") ? "in a dialog" : "on the page";
+      announced.push(`${node.querySelector("span")?.textContent} ${place}`);
+    }
+  }).observe(document, { childList: true, subtree: true });
+}
+
+/** Checks that the console has shown an announcement since the page was loaded, "in a dialog" or "on the page". */
+export async function expectAnnounced(page: Page, text: string): Promise<void> {
+  const announced = () => page.evaluate(() => (Reflect.get(window, "announced") as string[]).join("\n"));
+  await expect.poll(announced).toContain(text);
+}
 
 /** Saves a screenshot to the folder in the variable SCREENSHOTS, if it is set. */
 export async function screenshot(page: Page, name: string): Promise<void> {

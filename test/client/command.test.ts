@@ -107,6 +107,7 @@ describe("every command", () => {
     "completion bash",
     "keys",
     "keys create Player --public",
+    "tokens create",
     "sessions",
     "users",
     "events --limit 2",
@@ -184,7 +185,7 @@ describe("every command", () => {
     const { team, machine } = await newMachine();
     const { stdout, stderr } = await machine.run("users invite ada@example.com --first Ada --role member");
     expect(stdout).toMatch(new RegExp(`^${url}/console/invitation#stow_in_\\S+\\n$`));
-    expect(stderr).toMatch(/^The link works once, until \S+Z\.\n$/);
+    expect(stderr).toMatch(/^stowage: The link works once, until \S+Z\.\n$/);
     const again = await machine.json("users invite ada@example.com");
     expect(again).toMatchObject({ url: `${url}/console/invitation#${again.token}` });
     const accept = (token: string) => team.stowage.acceptInvitation({ token, password: "correct horse battery" });
@@ -222,9 +223,9 @@ describe("every command", () => {
     await json(`webhooks rm ${hook._id}`);
     expect(await collect(stowage.webhooks.list())).toEqual([]);
     const expires = `${new Date().getUTCFullYear() + 1}-01-01`;
-    const given = `--max-files 3 --max-file-bytes 5kB --file-types audio,image --expires ${expires}`;
+    const given = `--max-file-bytes 5kB --file-types audio,image --expires ${expires}`;
     const made = await json(`keys create Player --public ${given}`);
-    const limits = { maxFiles: 3, maxFileBytes: 5000, fileTypes: ["audio file", "image file"] };
+    const limits = { maxFileBytes: 5000, fileTypes: ["audio file", "image file"] };
     expect(made).toMatchObject({ isPublic: true, limits, expiresAt: `${expires}T00:00:00.000Z` });
     const { stdout, stderr } = await machine.run(`keys rotate ${made.id} --overlap 0 --json`);
     const rotated = JSON.parse(stdout);
@@ -242,6 +243,20 @@ describe("every command", () => {
     expect(await json("sessions")).toMatchObject({ _id: session });
     await json(`sessions rm ${session}`);
     expect(await collect(stowage.sessions.list())).toEqual([]);
+    const ofToken =
+      "--expires-in 60 --max-files 2 --max-file-bytes 5kB --file-types other,text --folder memos --tag a,b";
+    const visitor = await json(`tokens create ${ofToken} --reference 7 --metadata {"a":1}`);
+    expect(visitor).toMatchObject({ token: expect.stringMatching(/^stow_ut_/), maxFiles: 2 });
+    const { id: memo } = await new Stowage({ url, key: visitor.token }).files.upload(bytesOf(10), { name: "memo.bin" });
+    const properties = { folder: "memos", tags: ["a", "b"], reference: "7", metadata: { a: 1 } };
+    expect(await stowage.files.get(memo)).toMatchObject(properties);
+    await stowage.files.delete(memo);
+    const own = await json("keys create Own --own-files");
+    expect(own).toMatchObject({ ownFilesOnly: true });
+    const { id: mine } = await new Stowage({ url, key: own.key }).files.upload(bytesOf(10), { name: "own.bin" });
+    expect(await json(`ls --uploaded-by ${own.id}`)).toMatchObject({ _id: mine });
+    await stowage.files.delete(mine);
+    await json(`keys rm ${own.id}`);
     const scoped = await json(["keys", "create", "Reader", "--scopes", "files:read, files:download"]);
     expect(scoped).toMatchObject({ scopes: ["files:read", "files:download"] });
     const narrowed = await json(`keys update ${scoped.id} --scopes files:read --name Lister`);
@@ -1281,7 +1296,7 @@ describe("a failure", () => {
     ["an unknown event type", "webhooks create http://a.invalid --types file.lost", 2, /"file\.lost" is not one of /],
     ["an unknown status", "ls --status lost", 2],
     ["an invalid size", "keys create a --public --max-file-bytes 5XB", 2, /such as 5000, 50MB, or 2GiB\.$/],
-    ["limits of a secret key", "keys create a --max-files 3", 1],
+    ["limits of a secret key", "keys create a --max-file-bytes 3", 1],
   ] as [string, string | string[], number, (string | RegExp)?][])(
     "of %s prints one line on stderr, and has its exit code",
     async (_, args, ...expected) => {
@@ -1316,6 +1331,11 @@ describe("a failure", () => {
   ])("of a service that %s prints one line, and has exit code 5", async (_, step, message) => {
     const service = await scripted(step);
     expectFailure(await new Machine("key", service.url).run("usage"), 5, message);
+  });
+
+  test("of a service that lacks a feature has exit code 1, because a repetition would fail, too", async () => {
+    const service = await scripted(refusal(501, "not_available"));
+    expectFailure(await new Machine("key", service.url).run("usage"), 1, "Refused: not_available.");
   });
 
   test("of a key with invalid characters sends no request", async () => {

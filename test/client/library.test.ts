@@ -1,10 +1,12 @@
+import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, mkdtempSync, openAsBlob, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdtempSync, openAsBlob, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { createServer, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { promisify } from "node:util";
+import { afterEach, describe, expect, inject, onTestFinished, test, vi } from "vitest";
 import { SignatureError, verifyMessage } from "../../src/client/signatures.ts";
 import {
   type SavedUpload,
@@ -216,6 +218,59 @@ describe("files", () => {
     for (const [folder, header] of requests) expect(header).toBe(folder === "docs" ? "radio" : null);
   });
 
+  test.each([
+    ["one request below 8 MB", 7_999_999, ["POST"]],
+    ["two requests from 8 MB on", 8_000_000, ["POST", "PATCH"]],
+  ])("an upload takes %s", async (_, size, expected) => {
+    const { key } = await newTeam();
+    const methods: string[] = [];
+    const counting = (target: string, init: RequestInit) => {
+      methods.push(init.method ?? "");
+      return fetch(target, init);
+    };
+    const { files } = new Stowage({ url, key, fetch: counting });
+    await files.upload(bytesOf(size), { store: new Map(), storeKey: "a" });
+    expect(methods).toEqual(expected);
+  });
+
+  // In a separate process, because the memory of the test would count, too.
+  test.runIf(inject("isExhaustive")).each(["path", "stream", "Blob"])(
+    "an upload of 1 GB by %s takes at most 100 MiB of memory",
+    async (input) => {
+      const size = 1_000_000_000;
+      let storedBytes = 0;
+      const sink = await scripted(({ method, headers }, response) => {
+        if (method === "POST") response.writeHead(201, { Location: "/docs/v1/uploads/resumable/1.2" });
+        else {
+          storedBytes += Number(headers["content-length"]);
+          response.writeHead(204, { "Upload-Offset": storedBytes, "Content-Location": "/docs/v1/uploads/1" });
+        }
+        response.end();
+      });
+      const folder = mkdtempSync(join(tmpdir(), "stowage large "));
+      onTestFinished(() => rmSync(folder, { recursive: true }));
+      const path = join(folder, "large.bin");
+      writeFileSync(path, "");
+      truncateSync(path, size);
+      const program = `import { openAsBlob } from "node:fs";
+        import { Stowage } from ${JSON.stringify(join(import.meta.dirname, "../../src/client/stowage.ts"))};
+        const { files } = new Stowage({ url: "${sink.url}" });
+        const chunk = new Uint8Array(1_000_000);
+        async function* stream() { for (let sent = 0; sent < ${size}; sent += chunk.length) yield chunk; }
+        const input = { path: () => process.argv[1], stream, Blob: () => openAsBlob(process.argv[1]) }.${input};
+        const idle = process.memoryUsage.rss();
+        let peak = 0;
+        const onProgress = () => { peak = Math.max(peak, process.memoryUsage.rss()); };
+        await files.upload(await input(), { size: ${size}, onProgress });
+        console.log(peak - idle);`;
+      const run = promisify(execFile);
+      const { stdout } = await run(process.execPath, ["--input-type=module", "-e", program, path]);
+      expect(storedBytes).toBe(size);
+      expect(Number(stdout)).toBeLessThanOrEqual(100 * MEBIBYTE);
+      expect(Number(stdout)).toBeGreaterThan(0);
+    },
+  );
+
   test("a form upload whose response is lost is retried with the same key, and stored once", async () => {
     const { key, stowage } = await newTeam();
     const line = await openLine("drop the answer", 1000, 1);
@@ -297,13 +352,14 @@ describe("files", () => {
     expect(await stowage.files.get(restarted)).toMatchObject({ size: file.size });
   });
 
-  test("a link opens a file without a token until it is revoked, and only its creation contains the URL", async () => {
+  test("a link opens a file without a token until it is revoked, and only its creation contains the URLs", async () => {
     const { stowage } = await newTeam();
     const { id } = await stowage.files.upload(new File(["text"], "a.txt"));
     const expiresAt = new Date(Date.now() + 60_000).toISOString();
-    const { url: linkUrl, ...link } = await stowage.links.create(id, { expiresAt, name: "b.txt" });
+    const { url: linkUrl, pageUrl, ...link } = await stowage.links.create(id, { expiresAt, name: "b.txt" });
     expect(link).toMatchObject({ fileId: id, name: "b.txt", expiresAt });
     expect(await (await fetch(linkUrl)).text()).toBe("text");
+    expect((await fetch(pageUrl)).status).toBe(200);
     expect(await stowage.links.list(id).toArray()).toEqual([link]);
     await stowage.links.delete(link._id);
     expect((await fetch(linkUrl)).status).toBe(404);

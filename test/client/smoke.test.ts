@@ -4,8 +4,9 @@ import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { describe, expect, onTestFinished, test } from "vitest";
-import { runSmoke } from "../../src/dev/smoke-steps.ts";
+import { describe, expect, inject, onTestFinished, test } from "vitest";
+import { Stowage } from "../../src/client/stowage.ts";
+import { runSmoke, runSmokePerDatabase } from "../../src/dev/smoke-steps.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
 
 /* `npm run smoke`, against a working server and through proxies that break it. */
@@ -82,6 +83,22 @@ describe("The smoke test", () => {
     expect(lines.map((line) => line.replace(/ \(\d+ ms\)/, ""))).toEqual(all);
     expect(await team.stowage.usage()).toMatchObject({ files: 0, bytes: 0 });
     expect(await collect(team.stowage.keys.list())).toHaveLength(1);
+  });
+
+  test("runs with a new team in each database with the operator token, and deletes the teams", async () => {
+    const lines: string[] = [];
+    const operatorToken = inject("operatorToken");
+    expect(
+      await runSmokePerDatabase({ url, operatorToken, print: (line) => void lines.push(line) }),
+      lines.join("\n"),
+    ).toBe(true);
+    expect([lines[0], lines.at(-1)]).toEqual(["Database 0", expect.stringMatching(/^ok {4}delete/)]);
+    const teams = await collect(new Stowage({ url, key: operatorToken }).teams.list({ name: "smoke-" }));
+    expect(teams.filter(({ status }) => status !== "deleting")).toEqual([]);
+    lines.length = 0;
+    const { key } = await newTeam();
+    expect(await runSmokePerDatabase({ url, operatorToken: key, print: (line) => void lines.push(line) })).toBe(false);
+    expect(lines).toEqual(["FAIL  OPERATOR_TOKEN is not the operator token of this deployment."]);
   });
 
   test("rejects a URL without https:// or http://", () => {

@@ -51,6 +51,11 @@ describe("The configuration check", () => {
       [['database_name = "stowage"', '$&\ndatabase_id = "00000000-0000-0000-0000-000000000000"']],
       "The database_id of DB is a placeholder.",
     ],
+    [
+      "with a misnamed database",
+      [['binding = "DB"', '$&\ndatabase_name = "first"\n\n[[d1_databases]]\nbinding = "DB_01"']],
+      "DB_01: Databases are DB, DB_1, DB_2, … up to DB_999.",
+    ],
     ["without a rate limit", [[limit("LOGIN_LIMIT"), ""]], "[[ratelimits]] needs LOGIN_LIMIT."],
     [
       "with two rate limits that share a namespace_id",
@@ -166,7 +171,7 @@ describe("A new environment", () => {
     expect(staging.vars).not.toHaveProperty("LINK_HOST");
     expect(Object.keys(staging.vars)).toHaveLength(Object.keys(first.vars).length - 1);
     expect(staging.queues.consumers?.map(({ queue }) => queue).sort()).toEqual(
-      ["bulk", "jobs", "jobs-dead", "webhooks"].map((name) => `stowage-staging-${name}`),
+      ["bulk", "jobs", "jobs-dead", "recovery", "webhooks"].map((name) => `stowage-staging-${name}`),
     );
     const counters = [...first.ratelimits, ...staging.ratelimits].map(({ namespace_id }) => namespace_id);
     expect(new Set(counters).size).toBe(2 * first.ratelimits.length);
@@ -193,7 +198,7 @@ describe("A new environment", () => {
 const COMPLETE = {
   databases: ["stowage"],
   buckets: ["stowage-files"],
-  queues: ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-webhooks"],
+  queues: ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery", "stowage-webhooks"],
   teams: [1],
   isMigrated: true,
   secrets: ["MASTER_KEY", "OPERATOR_TOKEN"],
@@ -217,6 +222,22 @@ describe("A deployment", () => {
     expect(machine.api.secrets).toBe(secrets);
     expect(machine.lines.filter((line) => /created|generated|applied/.test(line))).toEqual([]);
     expect(machine.lines.join()).toContain("Your secret key: stow_sk_first");
+  });
+
+  test("creates and migrates each database of wrangler.toml, also one that is added later", async () => {
+    const machine = new FakeMachine(folder);
+    await deploy(machine, {});
+    for (const number of [1, 2]) {
+      const block = `[[d1_databases]]\nbinding = "DB_${number}"\ndatabase_name = "stowage-${number}"\n`;
+      writeFileSync(join(machine.root, "wrangler.toml"), `${machine.config}\n${block}`);
+      machine.lines.length = 0;
+      await deploy(machine, {});
+      expect(machine.lines).toContain(`Database "stowage-${number}": created`);
+      expect(machine.lines).toContain(`Migrations of "stowage-${number}": applied`);
+      expect(machine.lines).toContain('Migrations of "stowage": none to apply');
+    }
+    expect(machine.state).toEqual({ ...COMPLETE, databases: ["stowage", "stowage-1", "stowage-2"] });
+    expect(machine.lines.join("\n")).toMatch(/OPERATOR_TOKEN="\$\(.*\)" npm run smoke/);
   });
 
   test("continues after a failure of any call, without a duplicate team or a lost secret", async () => {

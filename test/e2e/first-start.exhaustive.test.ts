@@ -1,7 +1,7 @@
 import { appendFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { cloneProject, freePort, runDev } from "../support/server.ts";
+import { cloneProject, freePort, runDev, Server } from "../support/server.ts";
 
 type Problem = [what: string, spoil: (folder: string) => void, ...messages: (string | RegExp)[]];
 
@@ -42,4 +42,41 @@ test.each(problems)("the start fails %s", async (_, spoil, ...messages) => {
   expect(await exited).toBe(1);
   for (const message of messages) expect(output()).toMatch(message);
   rmSync(folder, { recursive: true, maxRetries: 5 });
+});
+
+test("any number of databases is created, kept, and increased", { timeout: 300_000 }, async () => {
+  const folder = cloneProject();
+  const bind = (number: number) =>
+    appendFileSync(
+      join(folder, "wrangler.toml"),
+      `\n[[d1_databases]]\nbinding = "DB_${number}"\ndatabase_name = "stowage-${number}"\nmigrations_dir = "migrations"\n`,
+    );
+  bind(1);
+  const server = await Server.start([], {}, { folder });
+  try {
+    const newTeam = async (database: number) => {
+      const json = { name: "team", database };
+      const { body } = await server.call("POST", "/auth/v1/teams", { token: server.operatorToken, json });
+      return { id: body.data._id, token: body.apiKey.key };
+    };
+    const numbers = async () => {
+      const { body } = await server.call("GET", "/health", { token: server.operatorToken });
+      return body.databases.map(({ number, status }: { number: number; status: string }) => `${number} ${status}`);
+    };
+    expect(await numbers()).toEqual(["0 ok", "1 ok"]);
+    const teams = [await newTeam(0), await newTeam(1)];
+    await server.stop();
+    bind(2);
+    await server.restart();
+    expect(await numbers()).toEqual(["0 ok", "1 ok", "2 ok"]);
+    teams.push(await newTeam(2));
+    await server.stop();
+    await server.restart();
+    for (const [number, { id, token }] of teams.entries()) {
+      const { body } = await server.call("GET", `/auth/v1/teams/${id}`, { token });
+      expect(body.data).toMatchObject({ _id: id, database: number });
+    }
+  } finally {
+    await server.remove();
+  }
 });

@@ -52,7 +52,7 @@ const filesOf = async (key: string) => (await get("/docs/v1/uploads", key)).data
 
 async function observe(): Promise<Start> {
   const { output, operatorToken } = server;
-  const key = output.match(/^Your secret key: (stow_sk_\w{38})$/m)?.[1] ?? "";
+  const key = output.match(/^Your secret key: (stow_sk_\w{40})$/m)?.[1] ?? "";
   return { output, operatorToken, key, files: await filesOf(key), secrets: readFileSync(secretsFile(), "utf8") };
 }
 const secretsFile = () => join(server.folder, ".dev.vars");
@@ -157,6 +157,16 @@ const unusable: [data: string, write: (database: DatabaseSync) => void][] = [
     (database) => {
       migrate(database);
       database.exec("insert into d1_migrations (name) values ('9998_newer.sql')");
+    },
+  ],
+  [
+    "an older version, whose ids had no number of a database",
+    (database) => {
+      migrate(database);
+      const insert = database.prepare(
+        "insert into teams (id, name, status, created_at, updated_at) values (?, 'a', 'active', 1, 1)",
+      );
+      insert.run("0193477be89f4d2e6b8a0c13");
     },
   ],
   ["another project", (database) => database.exec("create table notes (id integer)")],

@@ -6,7 +6,7 @@ import { sample } from "../audio/samples.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer, CallOptions, Team } from "../support/client.ts";
-import { DB } from "../support/databases.ts";
+import { ALL_DATABASES, DB } from "../support/databases.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
 import { type Place, type Run, runEveryFault, type Scenario } from "../support/faults.ts";
 import { worldTest as test } from "../support/fixtures.ts";
@@ -95,18 +95,23 @@ function uploading(bytes: Uint8Array<ArrayBuffer>): Scenario<Sent, Response> {
   };
 }
 
-/** The key counts exactly the files that it stored. */
+const ofUploadToken = (teamId: string) =>
+  DB.prepare("select count(upload_token_id) as files from files where team_id = ?")
+    .bind(teamId)
+    .first<{ files: number }>();
+
+/** The upload token counts exactly the files that it stored. */
 const uploadingWithLimits: Scenario<Sent & { page: Team }, Response> = {
   async prepare(place) {
-    const json = { name: "page", isPublic: true, limits: { maxFiles: 2 } };
-    const { body } = await must(ask(place, "POST", "/auth/v1/apikeys", { json }));
-    return { ...(await sent(tone)), page: { ...place.team, token: body.data.key, keyId: body.data._id } };
+    const json = { maxFiles: 1 };
+    const { body } = await must(ask(place, "POST", "/docs/v1/uploadtokens", { json }));
+    return { ...(await sent(tone)), page: { ...place.team, token: body.data.token } };
   },
   act: ({ page, form }, bindings, { world }) => world.upload(page, form, {}, { bindings }),
   async verify(rows, run) {
     verifyUpload(rows, run.state, run.result, run);
-    const key = DB.prepare("select upload_count as files from api_keys where id = ?").bind(run.state.page.keyId);
-    expect(await key.first()).toEqual({ files: rows.length });
+    const { files } = (await ofUploadToken(run.team.teamId)) ?? {};
+    expect(files).toBe(rows.length);
   },
 };
 
@@ -449,6 +454,29 @@ const sending: Scenario<Hook, void> = {
   },
 };
 
+/** The cron trigger with teams in two databases. A fault hits the trigger or the run in the first one. */
+const recoveringTwo: Scenario<Team, void> = {
+  isRecovery: true,
+  onlyChanges: true,
+  async prepare({ world, team }) {
+    const other = await world.newTeam((world.database + 1) % ALL_DATABASES.length);
+    for (const one of [team, other]) {
+      for (const state of ["receiving", "deleting"]) await world.storeInterrupted(one, state, -DAY);
+    }
+    return other;
+  },
+  async act(other, bindings, { world }) {
+    await world.triggerCron(bindings).catch(() => undefined);
+    const jobs = world.recoveryMessages.splice(0);
+    for (const job of jobs) await world.deliverRecovery(job, job.database === world.database ? bindings : undefined);
+    if (jobs.length > 0) expect(await rowsOf(other.teamId), "the other database is recovered").toEqual([]);
+  },
+  async verify(rows, { state }) {
+    expect(rows).toEqual([]);
+    expect(await expectSettled(state.teamId)).toEqual([]);
+  },
+};
+
 const wakingWebhooks: Scenario<Hook, unknown> = {
   isRecovery: true,
   onlyChanges: true,
@@ -466,7 +494,7 @@ const wakingWebhooks: Scenario<Hook, unknown> = {
 // biome-ignore lint/suspicious/noExplicitAny: scenarios of every state and result.
 const scenarios: [string, Scenario<any, any>][] = [
   ["an upload in parts", uploading(zeros)],
-  ["an upload with a limited public key", uploadingWithLimits],
+  ["an upload with an upload token", uploadingWithLimits],
   ["an upload with an Idempotency-Key and its retry", uploadingWithKey],
   ["the rollback of an upload whose commit got no response", rollingBack],
   ["an upload whose body ends early", rejected(truncated, 400)],
@@ -482,6 +510,7 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["a batch that deletes files", deletingMany],
   ["a round of deliveries to a webhook", sending],
   ["the recovery job", recovering],
+  ["the recovery job of two databases", recoveringTwo],
   ["the recovery job with overdue deliveries", wakingWebhooks],
   ["the deletion of a team", deletingTeam],
 ];

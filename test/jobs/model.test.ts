@@ -1,11 +1,13 @@
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { databaseOf } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { MEBIBYTE, patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer, Team } from "../support/client.ts";
 import { OPERATOR } from "../support/harness.ts";
+import { teamsByDatabase } from "../support/stores.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { offsetOf } from "../support/tus.ts";
 import { Uploader } from "../support/uploader.ts";
@@ -632,6 +634,10 @@ describe("The service", () => {
       }),
       { numRuns: RUNS },
     );
+    // No team has a row outside of the database that its id names.
+    const homes = await teamsByDatabase();
+    expect(homes.map((teams) => [...teams].filter((id) => homes[databaseOf(id)] !== teams))).toEqual([[], [], []]);
+    expect(homes.every((teams) => teams.size >= Math.min(RUNS, 10))).toBe(true);
     await annotate(`model: ${ran} runs; resumable uploads: ${JSON.stringify(seen)}`);
     expect(ran).toBeGreaterThanOrEqual(RUNS);
     // A short run may contain none of them.

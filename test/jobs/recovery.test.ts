@@ -15,7 +15,7 @@ import { databaseOf, newId, newToken, newUuid, realSystem } from "../../src/plat
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";
-import { DB } from "../support/databases.ts";
+import { DB, databaseWith } from "../support/databases.ts";
 import { type Deps, sink } from "../support/deps.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { insertMany } from "../support/rows.ts";
@@ -135,7 +135,7 @@ describe("a run", () => {
     const rows = await rowsOf(team.teamId);
     expect(await world.recover()).toEqual(NOTHING);
     expect(await rowsOf(team.teamId)).toEqual(rows);
-    const line = { level: "info", event: "recovery_finished" };
+    const line = { level: "info", event: "recovery_finished", database: world.database };
     expect(world.lines.filter(({ event }) => event.startsWith("recovery"))).toEqual([
       { ...line, counts },
       { ...line, counts: NOTHING },
@@ -374,7 +374,8 @@ describe("a backlog", () => {
     const limits = { ...RUN_LIMITS, queries: 50 };
     const others = Array.from({ length: OWNERS_PER_CHECK + 10 }, (_, i) => `ffff${i.toString(16).padStart(20, "0")}`);
     await insertEvents(team.teamId, 30_000);
-    await DB.prepare("insert into events select value, 1, 'user.created', 1, '{}', 'x', 0, '{}', 1 from json_each(?)")
+    await databaseWith(team.teamId)
+      .prepare("insert into events select value, 1, 'user.created', 1, '{}', 'x', 0, '{}', 1 from json_each(?)")
       .bind(JSON.stringify(others))
       .run();
     await must(world.recover(undefined, limits));

@@ -11,7 +11,7 @@ const decoded = atob(env.MASTER_KEY);
 const hex = (text: string) => [...text].map((c) => c.charCodeAt(0).toString(16).padStart(2, "0")).join("");
 
 const SECRETS: Record<string, RegExp> = {
-  "a token": /stow_[sp]k_[0-9A-Za-z]{40}/,
+  "a token": /stow_([sp]k_[0-9A-Za-z]{40}|ut_[0-9a-f]{8}[\w-]{60})/,
   "an invitation": /stow_in_[0-9a-f]{24}\.[0-9a-f]{32}/,
   "a signing secret": /whsec_[0-9A-Za-z+/]{43}=/,
   "a password": /canary-password|correct horse battery/,

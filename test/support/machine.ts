@@ -17,8 +17,8 @@ export class FakeMachine implements Machine {
   readonly api = new CloudflareApi();
   /** The teams of the service, each with its keys. */
   readonly teams: { _id: string; name: string; keys: { key: string }[] }[] = [];
-  /** How many migrations ran; null before the database exists. */
-  migrations = 0;
+  /** The bindings of the databases that are migrated. */
+  readonly migrated = new Set<string>();
   calls = 0;
   /** The commands of wrangler. */
   readonly commands: string[] = [];
@@ -90,9 +90,11 @@ export class FakeMachine implements Machine {
       if (!this.api.secrets) throw new Error('Worker "stowage" not found.');
       return JSON.stringify(this.api.call("GET /workers/scripts/stowage/secrets"));
     }
-    if (command.startsWith("d1 migrations apply DB --remote")) {
-      this.migrations += 1;
-      return this.migrations > 1 ? "No migrations to apply!" : "";
+    const [, binding] = /^d1 migrations apply (\w+) --remote/.exec(command) ?? [];
+    if (binding !== undefined) {
+      if (this.migrated.has(binding)) return "No migrations to apply!";
+      this.migrated.add(binding);
+      return "";
     }
     expect(args[0]).toBe("deploy");
     if (args.includes("--dry-run")) return "";
@@ -135,7 +137,7 @@ export class FakeMachine implements Machine {
       buckets: [...buckets],
       queues: [...queues.keys()].sort(),
       teams: this.teams.map(({ keys }) => keys.length),
-      isMigrated: this.migrations > 0,
+      isMigrated: this.migrated.size === databases.size,
       secrets: Object.keys(secrets ?? {}),
     };
   }

@@ -9,6 +9,17 @@ export async function tableNames(): Promise<string[]> {
   return results.map(({ name }) => name);
 }
 
+/** The teams whose rows each database has, by its number. */
+export async function teamsByDatabase(): Promise<Set<string>[]> {
+  const names = (await tableNames()).filter((name) => name !== "teams" && name !== "upload_parts");
+  const selects = ["select id from teams", ...names.map((name) => `select distinct team_id as id from "${name}"`)];
+  const found = ALL_DATABASES.map(async (database) => {
+    const answers = await database.batch<{ id: string }>(selects.map((sql) => database.prepare(sql)));
+    return new Set(answers.flatMap(({ results }) => results.map(({ id }) => id)));
+  });
+  return Promise.all(found);
+}
+
 /** Removes every row and every object. */
 export async function emptyStores(): Promise<void> {
   const names = await tableNames();

@@ -2,8 +2,8 @@ import { env } from "cloudflare:workers";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
-import { handleJob } from "../../src/domain/consumer.ts";
-import { type FileJob, type Job, jobMessages, type WebhookJob } from "../../src/domain/jobs.ts";
+import { handleJob, startRecovery } from "../../src/domain/consumer.ts";
+import { type FileJob, type Job, jobMessages, type RecoveryJob, type WebhookJob } from "../../src/domain/jobs.ts";
 import { RUN_LIMITS } from "../../src/domain/recovery/budget.ts";
 import { type Recovered, recover } from "../../src/domain/recovery/recovery.ts";
 import { STALL_CHECK_MILLISECONDS } from "../../src/domain/uploads/appending.ts";
@@ -121,6 +121,8 @@ export class World {
   readonly multiparts: Multipart[] = [];
   /** The messages in the queue of webhooks. */
   webhookMessages: WebhookMessage[] = [];
+  /** The messages in the queue of the recovery job. */
+  recoveryMessages: RecoveryJob[] = [];
   /** The requests to webhook endpoints, and the response to each. */
   readonly posts: Post[] = [];
   answer: (post: Post) => Partial<Reply> | Promise<Partial<Reply>> = () => ACCEPTED_REPLY;
@@ -158,6 +160,12 @@ export class World {
     },
   } as unknown as Queue;
 
+  readonly recoveryQueue = {
+    sendBatch: async (batch: Iterable<MessageSendRequest<RecoveryJob>>) => {
+      for (const { body } of batch) this.recoveryMessages.push(body);
+    },
+  } as unknown as Queue;
+
   /** Returns the dependencies of one invocation in the world's own database. `after` gets the promises of `waitUntil`. */
   deps(bindings = new ProxiedBindings(), after: (work: Promise<unknown>) => void = () => undefined): Deps {
     bindings.multiparts = this.multiparts;
@@ -180,7 +188,7 @@ export class World {
         return { ...ACCEPTED_REPLY, ...(await this.answer(post)) };
       },
     };
-    const queues = { JOBS: this.queue as Queue, WEBHOOKS: this.webhookQueue };
+    const queues = { JOBS: this.queue as Queue, WEBHOOKS: this.webhookQueue, RECOVERY: this.recoveryQueue };
     const bound = withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues }));
     return { ...bound, db: bound.databases.get(this.database) as Deps["db"], sender };
   }
@@ -329,6 +337,16 @@ export class World {
       for (const [name, count] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + count;
     }
     return sums as Recovered;
+  }
+
+  /** Runs the cron trigger, which sends the messages of the recovery job. */
+  triggerCron(bindings = new ProxiedBindings()): Promise<Outcome<void>> {
+    return this.#invoke(bindings, undefined, startRecovery);
+  }
+
+  /** Delivers one message of the recovery job. */
+  deliverRecovery(job: RecoveryJob, bindings?: ProxiedBindings): Promise<Outcome<number | null>> {
+    return this.#handle(job, "stowage-recovery", bindings);
   }
 
   /** Runs the recovery job in one database. */

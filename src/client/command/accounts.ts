@@ -13,8 +13,7 @@ import {
   limited,
   parseBytes,
   parseCount,
-  parseFileType,
-  parseList,
+  parseFileTypes,
   parseStart,
   ROLES,
   removeEach,
@@ -55,7 +54,6 @@ export function addAccountCommands(program: Command, define: Define): void {
 type KeyScopes = ApiKey["scopes"];
 type KeyLimits = NonNullable<ApiKey["limits"]>;
 const scopesOption = () => choices("--scopes <list>", "what the key may do, separated by commas", SCOPES);
-const parseFileTypes = (text: string) => parseList(text).map(parseFileType);
 
 function addKeyCommands(program: Command, define: Define): void {
   const keys = addGroup(program, "keys", "List, create, update, rotate, and revoke API keys.", [
@@ -73,13 +71,13 @@ function addKeyCommands(program: Command, define: Define): void {
         printKey(context, key);
     },
   );
-  define<KeyLimits & { public?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
+  define<KeyLimits & { public?: boolean; ownFiles?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
     keys
       .command("create")
       .argument("<name>", "label of the key")
       .addOption(scopesOption())
       .option("--public", "the key can only upload, and is safe in browser code")
-      .option("--max-files <n>", "how many files a public key may upload", parseCount)
+      .option("--own-files", "the key sees only the files that it uploads, or its user")
       .option(
         "--max-file-bytes <size>",
         "size of the largest file that a public key may upload, such as 50MB",
@@ -90,13 +88,16 @@ function addKeyCommands(program: Command, define: Define): void {
       .option(...TEAM),
     {
       summary: "Create an API key and show it (`keys ls` does not)",
-      examples: ['stowage keys create "Application 42" --public --max-files 3 --file-types audio --expires 2026-12-31'],
+      examples: ['stowage keys create "Application 42" --public --file-types audio --expires 2026-12-31'],
     },
-    async (context, [name = ""], { public: isPublic = false, scopes, expires, team: teamId, ...limits }) => {
+    async (context, [name = ""], { public: isPublic = false, ownFiles, scopes, expires, team: teamId, ...limits }) => {
       if (isPublic && scopes?.some((scope) => scope !== "files:upload"))
         throw new Failure("usage", "A public key can only upload. Leave out --scopes.");
       const isLimited = Object.keys(limits).length > 0;
-      const key = { name, isPublic, scopes, expiresAt: expires, teamId, ...(isLimited && { limits }) };
+      const key = {
+        ...{ name, isPublic, scopes, ownFilesOnly: ownFiles, expiresAt: expires, teamId },
+        ...(isLimited && { limits }),
+      };
       context.results.printRecord(await context.stowage.keys.create(key, context.call));
     },
   );
@@ -228,7 +229,7 @@ function addUserCommands(program: Command, define: Define): void {
       }
       const { url, token, expiresAt } = await users.invite(_id, context.call);
       context.results.print({ _id, url, token, expiresAt }, [url], []);
-      context.notify(`The link works once, until ${expiresAt}.`);
+      if (!context.results.isJson) context.notify(`The link works once, until ${expiresAt}.`);
     },
   );
   define<UserOptions>(

@@ -13,6 +13,7 @@ import { addLoginCommands } from "./login.ts";
 import { addOrganizingCommands } from "./organizing.ts";
 import { complain, plain } from "./output.ts";
 import { addTeamCommands } from "./teams.ts";
+import { addTokenCommands } from "./tokens.ts";
 import { addUploadCommands } from "./upload.ts";
 import { addUnfinishedCommands } from "./uploads.ts";
 import { addWebhookCommands } from "./webhooks.ts";
@@ -94,6 +95,7 @@ export async function run(argv: string[], io: Io): Promise<number> {
   addUnfinishedCommands(program, define);
   addLoginCommands(program, define);
   addAccountCommands(program, define);
+  addTokenCommands(program, define);
   addTeamCommands(program, define);
   addEventCommands(program, define);
   addWebhookCommands(program, define);

@@ -116,6 +116,8 @@ export const pathOf = ({ folder, name }: Pick<StoredFile, "folder" | "name">): s
   folder === "" ? name : `${folder}/${name}`;
 
 /** Parses values separated by commas. */
+export const parseFileTypes = (text: string): FileType[] => parseList(text).map(parseFileType);
+
 export function parseList(text: string): string[] {
   const items = text.split(",").map((item) => item.trim());
   if (items.includes("")) throw new InvalidArgumentError("It must be values separated by commas.");

@@ -37,11 +37,11 @@ const FILE_PROBLEMS: Record<string, string> = {
   ELOOP: "is a link, which is not followed",
 };
 
-function kindOf({ status, code }: StowageError): FailureKind {
+function kindOf({ status, code, isTransient }: StowageError): FailureKind {
   if (code === "digest_mismatch") return "altered";
   if (status === 401 || status === 403) return "rejected";
   if (code === "not_found") return "not_found";
-  if (code === "connection_failed" || status === 429 || status > 500) return "unreachable";
+  if (code === "connection_failed" || (isTransient && (status === 429 || status > 500))) return "unreachable";
   return "failed";
 }
 

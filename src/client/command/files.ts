@@ -30,6 +30,7 @@ interface ListOptions {
   under?: string;
   tag?: string;
   reference?: string;
+  uploadedBy?: string;
   search?: string;
   sort?: FileFilters["sort"];
   limit?: number;
@@ -47,6 +48,7 @@ export function addFileCommands(program: Command, define: Define): void {
       .option("--under <folder>", "in this folder and below it", parseFolder)
       .option("--tag <tag>", "with this tag")
       .option("--reference <reference>", "with your own ID")
+      .option("--uploaded-by <id>", "uploaded by this user")
       .addOption(new Option("--sort <order>", "order of the files").choices(["name", "-createdAt"]))
       .option("--after <date>", "uploaded after that day or time (UTC)", parseEnd)
       .option("--before <date>", "uploaded before that day or time (UTC)", parseStart)

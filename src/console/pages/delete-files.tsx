@@ -3,6 +3,7 @@ import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
 import { countOf, formatCount } from "../parts/format.ts";
 import { isMissing } from "../parts/unloaded.tsx";
+import { whileHeld } from "../store.ts";
 import { deleteFiles, MAX_BATCH_FILES } from "./file-changes.ts";
 
 interface NamedFile {
@@ -40,7 +41,7 @@ export function DeleteFiles({ files, onDeleted, onClose }: DeleteFilesProps) {
     isStopped.current = false;
     for (let rest = left; rest.length > 0 && !isStopped.current; setLeft(rest)) {
       const ids = rest.slice(0, MAX_BATCH_FILES).map(({ _id }) => _id);
-      await deleteFiles(ids).catch((error) => {
+      await whileHeld(ids, () => deleteFiles(ids)).catch((error) => {
         if (!isMissing(error)) throw error;
       });
       rest = rest.slice(ids.length);

@@ -105,20 +105,20 @@ function EventLog({ hasSignIns, ...filters }: EventFilters & { hasSignIns: boole
     {
       id: "event",
       label: "Event",
-      width: "minmax(0, 1.8fr)",
+      width: "minmax(0, 2.4fr)",
       cell: (event) => (
         <span class="with-icon">
           <Icon name={ICONS[event.subject.kind] ?? "activity"} />
-          {titleOf(event)}
+          <span>{titleOf(event)}</span>
         </span>
       ),
     },
     { id: "resource", label: "Resource", width: "minmax(0, 3.4fr)", cell: (event) => <Subject event={event} /> },
-    { id: "actor", label: "Actor", width: "minmax(0, 2.2fr)", cell: (event) => <Actor event={event} /> },
+    { id: "actor", label: "Actor", width: "minmax(0, 1.9fr)", cell: (event) => <Actor event={event} /> },
     {
       id: "time",
       label: "Time",
-      width: "minmax(0, 1.2fr)",
+      width: "minmax(0, 1.5fr)",
       card: "bare",
       cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
     },

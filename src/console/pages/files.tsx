@@ -227,7 +227,7 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
       </Empty>
     );
   return (
-    <Empty title={folder ? "This folder is empty" : "No files yet"}>
+    <Empty title={folder ? "This folder is empty" : "No files yet"} hasLogo={!folder}>
       {can("files:upload") && (
         <>
           <p class="wide-only">Drop recordings or folders anywhere on this page.</p>

@@ -4,7 +4,7 @@ import { SCOPES, scopeLabel } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
 import { SelectField, TextField, textOf } from "../parts/form.tsx";
-import { countOf, formatBytes, TYPE_LABELS } from "../parts/format.ts";
+import { formatBytes, TYPE_LABELS } from "../parts/format.ts";
 import { Secret } from "../parts/secret.tsx";
 import { Time } from "../parts/values.tsx";
 import { linkedTeam } from "../router.ts";
@@ -37,9 +37,8 @@ const TYPES = {
 /** Describes the scopes and limits of a key in a few words. */
 export function accessOf({ isPublic, scopes, limits }: ApiKey): string {
   if (isPublic) {
-    const { maxFiles, maxFileBytes, fileTypes } = limits ?? {};
+    const { maxFileBytes, fileTypes } = limits ?? {};
     const parts = [
-      maxFiles && countOf(maxFiles, "file"),
       maxFileBytes && `${formatBytes(maxFileBytes)} each`,
       fileTypes?.map((type) => TYPE_LABELS[type]).join(" or "),
     ].filter(Boolean);
@@ -76,7 +75,6 @@ function chosenScopes(form: HTMLFormElement): Scope[] {
 function LimitFields() {
   return (
     <>
-      <TextField label="Maximum files" name="maxFiles" type="number" min={1} hint="Leave blank for no limit." />
       <TextField
         label="Largest file in MB"
         name="maxFileBytes"
@@ -98,10 +96,9 @@ function LimitFields() {
 }
 
 function chosenLimits(form: HTMLFormElement): ApiKey["limits"] | undefined {
-  const [files, megabytes] = [textOf(form, "maxFiles"), textOf(form, "maxFileBytes")];
+  const megabytes = textOf(form, "maxFileBytes");
   const fileTypes = new FormData(form).getAll("fileTypes") as NonNullable<NonNullable<ApiKey["limits"]>["fileTypes"]>;
   const limits = {
-    ...(files && { maxFiles: Number(files) }),
     ...(megabytes && { maxFileBytes: Math.round(Number(megabytes) * MEGABYTE) }),
     ...(fileTypes.length > 0 && { fileTypes }),
   };

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import type { Delivery, Webhook } from "../../client/stowage.ts";
 import { MissingScopes } from "../parts/access.tsx";
+import { Code } from "../parts/connect.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { More } from "../parts/more.tsx";
@@ -12,6 +13,16 @@ import { href } from "../router.ts";
 import { can, client } from "../session.ts";
 import { useData } from "../store.ts";
 import { DeliveryBars, HealthBadge, healthOf } from "./webhook-health.tsx";
+
+/** How a server checks a request of a webhook. */
+const VERIFYING = `import { verifyMessage } from "stowage";
+
+export async function POST(request) {
+  const secret = process.env.WEBHOOK_SECRET;
+  // Throws unless the service has sent the request.
+  const message = await verifyMessage(await request.text(), request.headers, secret);
+  return Response.json({ received: message.type });
+}`;
 
 /** Enough deliveries to judge an endpoint. */
 const JUDGED_DELIVERIES = 24;
@@ -57,8 +68,9 @@ export function Webhooks() {
         <Empty title="No webhooks yet">
           <p>
             Webhooks send a signed request to your server whenever something happens, such as a file finishing
-            processing.
+            processing. Check the signature before you trust one:
           </p>
+          <Code text={VERIFYING} label="sample" />
         </Empty>
       )}
       {list && list.length > 0 && (

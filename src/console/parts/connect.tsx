@@ -29,6 +29,22 @@ await fetch("${url}/docs/v1/uploads", {
   };
 }
 
+interface CodeProps {
+  text: string;
+  /** Names it in the announcement that it is copied. */
+  label: string;
+  onCopied?: () => void;
+}
+
+/** Code with a button that copies it. */
+export const Code = ({ text, label, onCopied }: CodeProps) => (
+  <div class="code">
+    {/* biome-ignore lint/a11y/noNoninteractiveTabindex: long lines scroll, also by keyboard. */}
+    <pre tabIndex={0}>{text}</pre>
+    <CopyButton text={text} label={label} {...(onCopied && { onCopied })} />
+  </div>
+);
+
 /** Code that uses a new key, in several languages. */
 export function Connect({ apiKey, onCopied }: { apiKey: Pick<ApiKey, "key" | "isPublic">; onCopied: () => void }) {
   const samples = samplesFor(apiKey, location.origin);
@@ -45,11 +61,7 @@ export function Connect({ apiKey, onCopied }: { apiKey: Pick<ApiKey, "key" | "is
           </label>
         ))}
       </fieldset>
-      <div class="code">
-        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: long lines scroll, also by keyboard. */}
-        <pre tabIndex={0}>{text}</pre>
-        <CopyButton text={text} label={`${chosen} sample`} onCopied={onCopied} />
-      </div>
+      <Code text={text} label={`${chosen} sample`} onCopied={onCopied} />
       <p class="quiet">
         <a href="/reference" target="_blank" rel="noreferrer">
           Open the API reference ↗

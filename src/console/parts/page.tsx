@@ -78,10 +78,21 @@ export const Breadcrumbs = ({ label = "Breadcrumbs", links }: CrumbsProps) => (
   </nav>
 );
 
+interface EmptyProps {
+  title: string;
+  hasLogo?: boolean;
+  children?: ComponentChildren;
+}
+
 /** The state of an empty list: why it is empty, and the next step. */
-export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+export function Empty({ title, hasLogo, children }: EmptyProps) {
   return (
     <div class="empty">
+      {hasLogo && (
+        <svg class="logo" viewBox="6 4 20 24" aria-hidden="true">
+          <path d="M8 14v4M13 10v12M18 6.500v19M23 12v8" />
+        </svg>
+      )}
       <h2>{title}</h2>
       {children}
     </div>

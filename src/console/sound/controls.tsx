@@ -272,11 +272,15 @@ export const Times = ({ file }: { file: Track }) => {
   );
 };
 
-/** The times below a waveform, at every quarter. */
+const RULER_PARTS = 8;
+
+/** The times below a waveform: at every eighth, on a narrow screen at every quarter, and only the ends of a short file. */
 export const Ruler = ({ seconds }: { seconds: number }) => (
   <div class="player-ruler quiet" aria-hidden="true">
-    {[0, 1, 2, 3, 4].map((quarter) => (
-      <span key={quarter}>{formatDuration((seconds * quarter) / 4)}</span>
-    ))}
+    {Array.from({ length: RULER_PARTS + 1 }, (_, part) => part)
+      .filter((part) => seconds >= RULER_PARTS || part % RULER_PARTS === 0)
+      .map((part) => (
+        <span key={part}>{formatDuration((seconds * part) / RULER_PARTS)}</span>
+      ))}
   </div>
 );

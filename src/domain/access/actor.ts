@@ -8,9 +8,9 @@ export interface Operator {
 }
 
 export interface TeamActor {
-  kind: "secret" | "public" | "session";
+  kind: "secret" | "public" | "session" | "upload";
   teamId: string;
-  /** The API key or session. */
+  /** The API key or session. For an upload token, the one that issued it. */
   keyId: string;
   /** The user whose session it is, or whose session created the key. */
   userId: string | null;
@@ -18,4 +18,22 @@ export interface TeamActor {
   scopes: number;
   /** Whose files the caller sees, see own-files.ts: its user's, or the key's. Null if it sees all files of its team. */
   ownerId: string | null;
+  /** Only of the kind `upload`. */
+  uploadToken?: UploadToken;
 }
+
+/** What an upload token holds, see upload-tokens.ts. */
+export interface UploadToken {
+  id: string;
+  teamId: string;
+  /** SHA-256 of the token of the key or session that issued it. */
+  issuerHash: string;
+  /** For new uploads. */
+  expiresAt: number;
+  limits: { maxFiles: number; maxFileBytes?: number | undefined; fileTypes?: string[] | undefined };
+  /** The properties of each file. */
+  properties: object;
+}
+
+/** Whether anyone may have the token, who sees a web page or its requests. */
+export const isVisitor = ({ kind }: Pick<TeamActor, "kind">): boolean => kind === "public" || kind === "upload";

@@ -5,8 +5,9 @@ import { type BoundQuery, type Db, hasRow, type Param, preparedQuery, type Query
 import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { fingerprint, sameSecret } from "../../platform/secrets.ts";
 import { databaseOf, isTokenShaped } from "../../platform/system.ts";
-import type { Actor, Operator, TeamActor } from "./actor.ts";
-import { ALL_SCOPES, lacking, maskOfRole, SCOPES, type Scope } from "./scopes.ts";
+import type { Actor, Operator, TeamActor, UploadToken } from "./actor.ts";
+import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
+import { openUploadToken } from "./upload-tokens.ts";
 
 /*
  * Determines the caller, and what the caller is allowed to do.
@@ -21,17 +22,27 @@ import { ALL_SCOPES, lacking, maskOfRole, SCOPES, type Scope } from "./scopes.ts
 export type { Actor, TeamActor };
 
 /**
- * The requirement of an operation: a scope (`or operator`: the operator needs none), the operator, or just a valid
- * token. The operator has no scopes, because most operations make sense only within a team.
+ * The requirement of an operation: a scope (`or operator`: the operator needs none), the operator, any token except an upload
+ * token, or any token of a team (`uploader`). The operator has no scopes, because most operations make sense only within a
+ * team.
  */
-export type Access = Scope | `${Scope} or operator` | "operator" | "any token";
+export type Access = Scope | `${Scope} or operator` | "operator" | "any token" | "uploader";
 
+type NoUpload = TeamActor & { kind: Exclude<TeamActor["kind"], "upload"> };
 /** The callers that an access admits. */
-export type ActorWith<A extends Access> = A extends Scope ? TeamActor : A extends "operator" ? Operator : Actor;
+export type ActorWith<A extends Access> = A extends Scope | "uploader"
+  ? TeamActor
+  : A extends "operator"
+    ? Operator
+    : A extends "any token"
+      ? Operator | NoUpload
+      : Actor;
 
 /** The scope that a token of a team needs. Null if it needs none, or if only the operator is admitted. */
 export const scopeOf = (access: Access): Scope | null =>
-  access === "any token" || access === "operator" ? null : (access.replace(" or operator", "") as Scope);
+  access === "any token" || access === "uploader" || access === "operator"
+    ? null
+    : (access.replace(" or operator", "") as Scope);
 
 export const admitsOperator = (access: Access): boolean => access === "any token" || access.endsWith("operator");
 
@@ -48,12 +59,13 @@ const maskFor = (access: Access): number => {
 /** A request's token, and what its operation needs. */
 export interface Credential<A extends Access = Access> {
   readonly access: A;
-  /** How long a public key may still run the operation after its expiry. */
+  /** How long a public key or upload token may still run the operation after its expiry. */
   readonly graceMilliseconds: number;
   /** SHA-256 of the token in hex. Null for the operator token, which needs no database. */
   readonly tokenHash: string | null;
   /** The number of the token's database. Null for the operator token. */
   readonly database: number | null;
+  readonly uploadToken?: UploadToken;
 }
 
 /** @throws `token_missing`, or `token_invalid` if the token can't be valid, such as one of a database that isn't bound */
@@ -64,10 +76,12 @@ export function readCredential<A extends Access>(
   graceMilliseconds = 0,
 ): Credential<A> {
   if (!token) throw new AppError("token_missing");
-  if (isTokenShaped(token)) {
-    const database = databaseOf(token);
+  const uploadToken = openUploadToken(deps, token);
+  const isValid = uploadToken && uploadToken.expiresAt + graceMilliseconds > deps.system.now();
+  if (isTokenShaped(token) || isValid) {
+    const database = databaseOf(isValid ? uploadToken.teamId : token);
     if (!deps.databases.has(database)) throw new AppError("token_invalid");
-    return { access, graceMilliseconds, tokenHash: fingerprint(token), database };
+    return { access, graceMilliseconds, tokenHash: fingerprint(token), database, ...(isValid && { uploadToken }) };
   }
   const { operatorToken } = deps.settings;
   if (operatorToken === null || !sameSecret(token, operatorToken)) throw new AppError("token_invalid");
@@ -101,7 +115,7 @@ export const presentScopes = (db: Db) => {
  * it sees all files of its team.
  */
 export const presentOwner = (() => {
-  const isContributor = and(isUserOfKey, eq(users.role, "contributor"));
+  const isContributor = and(isUserOfKey, eq(users.role, OWN_FILES_ROLE));
   const hasOwnFilesOnly = sql`${apiKeys.ownFilesOnly} or ${apiKeys.scopes} is null and ${hasRow(users, isContributor)}`;
   const key = sql`iif(${apiKeys.kind} = 'session', ${apiKeys.createdByKeyId}, ${apiKeys.id})`;
   return sql<string | null>`iif(${hasOwnFilesOnly}, coalesce(${apiKeys.userId}, ${key}), null)`;
@@ -148,12 +162,12 @@ export function ownerOf(db: Db, param: Param<TokenValues>): SQL<string | null> {
 /** The query of a read. It must require `team`, which is that of the caller. `token` has the parameters of a prepared query. */
 type TeamRead<T> = (team: SQL<string | null>, token: TokenValues) => Query<T>;
 
-const tokenValues = ({ system }: Deps, { tokenHash, access, graceMilliseconds }: Credential): TokenValues => ({
+const tokenValues = ({ system }: Deps, credential: Credential): TokenValues => ({
   // No key has an empty hash, so the operator finds nothing without a named team.
-  tokenHash: tokenHash ?? "",
+  tokenHash: credential.uploadToken?.issuerHash ?? credential.tokenHash ?? "",
   now: system.now(),
-  needed: maskFor(access),
-  graceMilliseconds,
+  needed: maskFor(credential.access),
+  graceMilliseconds: credential.graceMilliseconds,
   namedTeam: null,
 });
 
@@ -183,7 +197,8 @@ export async function authorizeRead<A extends Access, T>(
   const query = teamRows(teamOf(deps.db, valuesOf(token)), token) as BoundQuery<T>;
   if (isOperator) {
     const actor = admitOperator<A>(deps, credential);
-    const [rows] = await read(deps, [query]);
+    // Without a team there is no database, and nothing to read.
+    const [rows] = namedTeam === null ? [[] as T] : await read(deps, [query]);
     return { actor, rows };
   }
   const [[row], rows] = await read(deps, [callerByToken(token), query]);
@@ -228,12 +243,18 @@ function admitOperator<A extends Access>(deps: Deps, { access }: Credential): Ac
 type CallerRow = TeamActor & { teamStatus: "active" | "suspended" | "deleting" };
 
 /** Checks the caller in the order that is documented: token, team, scope. */
-function admit<A extends Access>(deps: Deps, { access }: Credential, row: CallerRow | undefined): ActorWith<A> {
+function admit<A extends Access>(
+  deps: Deps,
+  { access, uploadToken }: Credential,
+  row: CallerRow | undefined,
+): ActorWith<A> {
   if (!row) throw new AppError("token_invalid");
-  const { teamStatus, ...actor } = row;
+  const { teamStatus, ...caller } = row;
+  const scopes = caller.scopes & PUBLIC_SCOPES;
+  const actor: TeamActor = uploadToken ? { ...caller, kind: "upload", scopes, uploadToken } : caller;
   deps.noteCaller(actor);
   if (teamStatus === "suspended") throw new AppError("team_suspended");
-  if (access === "operator") throw new AppError("forbidden");
+  if (access === "operator" || (uploadToken && access === "any token")) throw new AppError("forbidden");
   checkCovered(actor, maskFor(access));
   return actor as ActorWith<A>;
 }
@@ -260,8 +281,8 @@ export function refusalError(refusal: string, caller: Pick<Actor, "scopes">, mas
 }
 
 /**
- * Whether the caller is still who it was when it was authorized: its token exists, has the scopes, and sees the same files. The condition of a
- * write that grants something which outlives the caller's own access.
+ * Whether the caller is still who it was when it was authorized: its token exists, has the scopes, and sees the same files.
+ * The condition of a write that grants something which outlives the caller's own access.
  */
 export function isStillAllowed({ db, system }: Deps, { teamId, keyId, ownerId }: TeamActor, mask: number): SQL {
   const isSame = and(eq(apiKeys.id, keyId), eq(apiKeys.teamId, teamId));

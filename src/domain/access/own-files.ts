@@ -1,7 +1,15 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { Db, Param } from "../../platform/db.ts";
-import { apiKeys, files, teamOfFile } from "../../platform/schema.ts";
-import { ownerOf, presentOwner, type TokenValues, teamOf, type Viewer, valuesOf } from "./authorization.ts";
+import { apiKeys, files, type TeamOfFile, teamOfFile } from "../../platform/schema.ts";
+import {
+  ownerOf,
+  presentOwner,
+  type TeamActor,
+  type TokenValues,
+  teamOf,
+  type Viewer,
+  valuesOf,
+} from "./authorization.ts";
 
 /*
  * Whose files a caller sees and changes. A user with the role `contributor`, and a key with `ownFilesOnly`, has only its own.
@@ -13,7 +21,13 @@ export type FilesOf = Pick<Viewer, "teamId" | "ownerId">;
 
 /** The files that a caller sees. A job sees those of a team, and says so by `ownerId: null`. */
 export const filesOf = ({ teamId, ownerId }: FilesOf) =>
-  and(eq(teamOfFile, teamId), ownerId === null ? undefined : eq(files.ownerId, ownerId));
+  and(eq(teamOfFile, teamId as TeamOfFile | SQL), ownerId === null ? undefined : eq(files.ownerId, ownerId));
+
+/** The columns of a new file that say whose it is. */
+export const ownerColumns = ({ teamId, keyId, userId, ownerId }: TeamActor) => ({
+  ...{ teamId: teamId as TeamOfFile, keyId, userId },
+  ownerId: userId ?? ownerId,
+});
 
 /** The files that the caller of a read sees, in the round trip that authorizes it. For one file: no index serves a list. */
 export function filesOfToken(db: Db, token: TokenValues | Param<TokenValues>) {

@@ -47,8 +47,8 @@ export const ROLE_NAMES = Object.keys(ROLES) as [Role, ...Role[]];
 /** The role of a new user. It has the fewest scopes, so that no user becomes an admin by omission. */
 export const DEFAULT_ROLE: Role = "viewer";
 
-/** Whether a user with this role sees only the files that the user has uploaded. */
-export const hasOwnFilesOnly = (role: Role): boolean => role === "contributor";
+/** The role whose users see only the files that they have uploaded. */
+export const OWN_FILES_ROLE = "contributor" satisfies Role;
 
 /** A key that sees only its own files has none but these. The others show what belongs to all of its team. */
 export const OWN_FILES_SCOPES = maskOf([...ROLES.contributor, "keys:read", "keys:write"]);

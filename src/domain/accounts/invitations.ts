@@ -24,7 +24,7 @@ import { emailKey, endSessions, isUser, type UserKey } from "./users.ts";
 
 export const INVITATION_MILLISECONDS = DAY;
 /** Whoever knows an email can ask for a reset. The user gets at most one email in this time. */
-export const RESET_PAUSE_MILLISECONDS = 5 * MINUTE;
+const RESET_PAUSE_MILLISECONDS = 5 * MINUTE;
 
 /** Lets secret scanners find it. The user's id follows, because the row is found by it. */
 const PREFIX = "stow_in_";
@@ -39,7 +39,7 @@ export interface Invitation {
 /** Returns the URL at which a person uses the invitation with this token. */
 export type InvitationUrl = (token: string) => string;
 
-/** The change that replaces the user's invitation if `condition` holds. Its first query returns the user. */
+/** A new invitation, and the update that stores it in place of an older one if `condition` holds. */
 function newInvitation(deps: Deps, user: UserKey, condition: SQL | undefined) {
   const secret = newSecret(deps.system);
   const invitationEndsAt = deps.system.now() + INVITATION_MILLISECONDS;

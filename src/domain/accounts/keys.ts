@@ -133,7 +133,6 @@ export function newHashedKey(
     uuid: newUuid(system),
     limits: null,
     ...fields,
-    uploadCount: 0,
     tokenHash: fingerprint(token),
     encryptedToken: null,
     encryptedWith: null,
@@ -164,7 +163,8 @@ export interface NewKey {
 
 /**
  * Makes a key of a team, with its token and row.
- * @throws `insufficient_scope`; `forbidden` if the key would see files that the caller doesn't see; `invalid_input` if the expiry is in the past or more than ten years away
+ * @throws `insufficient_scope`; `forbidden` if the key would see files that the caller doesn't see; `invalid_input` if the
+ *   expiry is in the past or more than ten years away
  */
 export function makeKey(
   deps: Deps,
@@ -491,7 +491,7 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
 /* Rotation: a new key replaces an old one, and both work during an overlap. */
 
 /**
- * Creates a key with the name, scopes, limits, and upload count of the old one, which expires after the overlap. The new
+ * Creates a key with the name, scopes and limits of the old one, which expires after the overlap. The new
  * key lives as long as the old one was created for.
  * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired,
  *   `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
@@ -527,7 +527,6 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
     name: sql`${apiKeys.name}`,
     scopes: sql`${apiKeys.scopes}`,
     limits: sql`${apiKeys.limits}`,
-    uploadCount: sql`${apiKeys.uploadCount}`,
     // The new key is deleted with the user whose session rotates it, because the user has seen it. One that sees only the files
     // of its user keeps this user.
     userId: old.ownFilesOnly

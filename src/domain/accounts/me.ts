@@ -3,7 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { read } from "../../platform/db.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
-import { type Actor, authorize, authorizeRead, type Credential } from "../access/authorization.ts";
+import { type Actor, type ActorWith, authorize, authorizeRead, type Credential } from "../access/authorization.ts";
 import { hashPassword, verifyOwnPassword } from "../access/passwords.ts";
 import { type Role, type Scope, scopesIn } from "../access/scopes.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
@@ -13,7 +13,7 @@ import { endSessions, replacePassword } from "./users.ts";
 
 /** The caller. Fields that do not apply to its kind are null. */
 export interface Me {
-  kind: Actor["kind"];
+  kind: ActorWith<"any token">["kind"];
   teamId: string | null;
   keyId: string | null;
   userId: string | null;

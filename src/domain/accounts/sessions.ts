@@ -14,12 +14,13 @@ import {
   refusalError,
   type TeamActor,
   teamExists,
+  type Viewer,
 } from "../access/authorization.ts";
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitFailedLogins } from "../access/login-limits.ts";
 import { keysOf } from "../access/own-files.ts";
 import { rehashPassword, verifyPassword } from "../access/passwords.ts";
-import { hasOwnFilesOnly, maskOf, ROLES } from "../access/scopes.ts";
+import { maskOf, OWN_FILES_ROLE, ROLES } from "../access/scopes.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
@@ -112,7 +113,7 @@ export function newUserSession(deps: Deps, user: User) {
     insert,
     stored: storedKey(deps, row),
     view: (session: KeyRow) =>
-      viewKey({ ...session, scopes: maskOf(ROLES[user.role]), ownFilesOnly: hasOwnFilesOnly(user.role) }, token),
+      viewKey({ ...session, scopes: maskOf(ROLES[user.role]), ownFilesOnly: user.role === OWN_FILES_ROLE }, token),
   };
 }
 
@@ -171,6 +172,13 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
 
 /* Both */
 
+/** The sessions that a caller lists. One with its own files lists those that it created: at most `MAX_KEY_SESSIONS`. */
+function listedSessions({ teamId, ownerId, keyId }: Viewer) {
+  if (ownerId === null) return eq(apiKeys.teamId, teamId);
+  // The plus keeps SQLite from reading all sessions of the team in the order of their ids.
+  return sql`+${apiKeys.teamId} = ${teamId} and ${apiKeys.createdByKeyId} = ${keyId}`;
+}
+
 /** Lists the team's sessions, newest first. The rows of expired ones are kept for a day. */
 export async function listSessions(
   deps: Deps,
@@ -183,7 +191,7 @@ export async function listSessions(
     deps.db
       .select()
       .from(apiKeys)
-      .where(and(eq(apiKeys.teamId, viewer.teamId), keysOf(viewer), isSession, isLive, page.where))
+      .where(and(listedSessions(viewer), isSession, isLive, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset),

@@ -142,7 +142,9 @@ const inNameOrder = (a: Team, b: Team): number =>
 
 /**
  * Lists the teams of all databases, newest first, or by name if `name` is given. Each database returns its teams up to the
- * page's end, because only their merge shows which of them are on the page. @throws `invalid_input` for a cursor of another list */
+ * page's end, because only their merge shows which of them are on the page.
+ * @throws `invalid_input` for a cursor of another list
+ */
 export async function listTeams(
   deps: Deps,
   credential: Credential<"operator">,

@@ -40,7 +40,8 @@ const METADATA = sql`json_object(${sql.join(
 
 /**
  * Creates an event of a file. A deletion has the last metadata, requires the same `condition` as the deletion itself, and
- * has no event if the file was never listed. An update has the names of the changed `fields`.
+ * has no event if the file was never listed. An update has the names of the changed `fields`, and an upload by an upload
+ * token has the id of that.
  */
 export function fileEvent(
   deps: Deps,
@@ -51,7 +52,10 @@ export function fileEvent(
 ): NewEvent {
   const { teamId, id } = file;
   const isBefore = type === "file.deleted" || type === "file.trashed";
-  const data = fields ? sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))` : METADATA;
+  // A merge patch without a token adds nothing.
+  const withToken = sql`json_patch(${METADATA}, json_object('uploadTokenId', ${files.uploadTokenId}))`;
+  const withFields = sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))`;
+  const data = fields ? withFields : type === "file.uploaded" ? withToken : METADATA;
   const isWritten = isBefore ? and(isListed, isNull(files.hold), condition) : sql`changes() > 0`;
   // A file is also deleted from the trash.
   const source = type === "file.deleted" ? knownFiles() : sql`${files}`;

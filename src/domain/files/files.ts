@@ -6,6 +6,7 @@ import { contentDisposition } from "../../platform/byte-store.ts";
 import { type Db, type Param, preparedQuery } from "../../platform/db.ts";
 import { files, isListed, isUnprocessed, teamOfFile } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
+import { isVisitor } from "../access/actor.ts";
 import { authorizeRead, type Credential, insufficientScope, type TokenValues } from "../access/authorization.ts";
 import { filesOfToken } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
@@ -186,26 +187,30 @@ export async function fetchMetadata(
 }
 
 /**
- * The processing status of a file, also for the public key that uploaded it.
- * @throws `not_found`, also for a public key that did not upload the file; `insufficient_scope`
+ * The processing status of a file, also for the public key that uploaded it, and for the upload tokens that began or finished
+ * the upload.
+ * @throws `not_found`, also for another public key or upload token; `insufficient_scope`
  */
 export async function fetchStatus(
   deps: Deps,
-  credential: Credential<"any token">,
+  credential: Credential<"uploader">,
   id: string,
 ): Promise<Pick<FileMetadata, "failure"> & { status: ListedStatus }> {
-  const { status, failureCode, failureMessage, keyId } = files;
+  const { status, failureCode, failureMessage, keyId, uploadTokenId, finishedByTokenId } = files;
   const { actor, rows } = await authorizeRead(deps, credential, (_, token) =>
     deps.db
-      .select({ status, failureCode, failureMessage, keyId })
+      .select({ status, failureCode, failureMessage, keyId, uploadTokenId, finishedByTokenId })
       .from(files)
       .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
   );
   const [row] = rows;
   const isReader = (actor.scopes & SCOPES["files:read"]) !== 0;
-  if (actor.kind === "operator") throw new AppError("forbidden");
-  if (actor.kind !== "public" && !isReader) throw insufficientScope("files:read");
-  if (!row || !(isReader || row.keyId === actor.keyId)) throw new AppError("not_found");
+  if (!isVisitor(actor) && !isReader) throw insufficientScope("files:read");
+  const { uploadToken, keyId: callerId } = actor;
+  const isUploader = uploadToken
+    ? [row?.uploadTokenId, row?.finishedByTokenId].includes(uploadToken.id)
+    : row?.keyId === callerId;
+  if (!row || !(isReader || isUploader)) throw new AppError("not_found");
   return { status: row.status as ListedStatus, failure: failureOf(row) };
 }
 

@@ -9,7 +9,7 @@ import { UPLOAD_STEPS } from "../uploads/unfinished.ts";
 import { Budget, RUN_LIMITS } from "./budget.ts";
 import { TEAM_STEPS } from "./team-deletion.ts";
 
-/** The steps that run first leave the rest of the budget to the others, so a backlog of them never lets the database fill up. */
+/** The steps that run first leave the rest of the budget to the others, so that no backlog lets the database fill up. */
 const FIRST_SHARE = 0.5;
 
 export const NOTHING_RECOVERED = {
@@ -76,10 +76,10 @@ async function isFull(deps: Deps): Promise<boolean> {
 }
 
 /**
- * Finishes interrupted work in one database, from a queue message that a cron trigger sends. Every step is idempotent and may itself stop at any point: a row's
- * `due_at` changes only in the statement that selects the row, so the next run finds whatever is not done.
- * The steps take turns, one batch each, until nothing is left or the budget of the run is used. A step that fails is
- * logged and does not stop the others.
+ * Finishes interrupted work in one database, from a queue message that a cron trigger sends. Every step is idempotent and
+ * may itself stop at any point: a row's `due_at` changes only in the statement that selects the row, so the next run finds
+ * whatever is not done. The steps take turns, one batch each, until nothing is left or the budget of the run is used. A
+ * step that fails is logged and does not stop the others. A database above its limit is cleaned up first.
  */
 export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovered> {
   const budget = new Budget(deps, limits);

@@ -4,6 +4,7 @@ import { AppError } from "../../errors.ts";
 import { firstOf, read } from "../../platform/db.ts";
 import { apiKeys, files, isOwned, isOwnedInTrash, teams } from "../../platform/schema.ts";
 import { holdsQuota, uploads } from "../../platform/upload-schema.ts";
+import { isVisitor, type UploadToken } from "../access/actor.ts";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import type { FileType } from "../audio/media-type.ts";
@@ -22,7 +23,10 @@ export interface Usage {
   trashBytes: number;
   maxFiles: number;
   maxBytes: number;
-  /** Stored events, 0 for a caller with its own files. The oldest above the limit are deleted, so the number may exceed it for a few minutes. */
+  /**
+   * Stored events, 0 for a caller with its own files. The oldest above the limit are deleted, so the number may exceed it for a
+   * few minutes.
+   */
   events: number;
   maxEvents: number;
 }
@@ -50,7 +54,7 @@ export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
   };
 }
 
-/** The usage and limits of the team, or for a caller with its own files, what these take. Uploads in progress count for the team. */
+/** The usage and limits of the team, with its uploads in progress. For a caller with its own files, what these take. */
 export async function fetchUsage(deps: Deps, credential: Credential<"files:read">): Promise<Usage> {
   const { maxTeamFiles, maxTeamBytes, maxTeamEvents: maxEvents } = deps.settings;
   const events = sql<number | null>`${positionAt(sql`desc`)} - ${positionAt(sql`asc`)} + 1`;
@@ -74,11 +78,11 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
   return { ...used, events: usage?.events ?? 0, ...quota, maxEvents };
 }
 
-/** Anyone who sees a web page can use its public key, so public keys can reserve only a fifth of the storage quota. */
+/** Anyone who sees a web page can use its public key or upload token, so these can reserve only a fifth of the storage quota. */
 const PUBLIC_QUOTA_DIVISOR = 5;
 /** Each holds quota and R2 objects, and every creation reads all of them to count. */
 const MAX_UNFINISHED_UPLOADS = 100;
-/** Public keys leave half of the uploads to the team itself, for the same reason. */
+/** Visitors leave half of the uploads to the team itself, for the same reason. */
 const MAX_PUBLIC_UPLOADS = 50;
 /** Half of these, so that the visitors of one public key can't block the other keys. */
 const MAX_UPLOADS_PER_PUBLIC_KEY = 25;
@@ -92,14 +96,14 @@ export interface Reservation {
   resumable?: { replaced: SQL | undefined };
 }
 
-/** The limits on uploads with a public key. */
+/** The limits on uploads with a public key. Those of an upload token also have `maxFiles`. */
 export interface KeyLimits {
-  maxFiles?: number | undefined;
   maxFileBytes?: number | undefined;
   fileTypes?: FileType[] | undefined;
 }
-const keyLimit = (name: keyof KeyLimits) =>
-  sql<number>`coalesce(json_extract(${apiKeys.limits}, ${`$.${name}`}), ${Number.MAX_SAFE_INTEGER})`;
+/** The files and uploads that count against `maxFiles` of an upload token. A row counts until its bytes are gone. */
+const filesOfUploadToken = ({ id }: UploadToken) =>
+  sql`(select count(*) from ${files} where ${eq(files.uploadTokenId, id)})`;
 
 const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`;
 
@@ -109,10 +113,13 @@ const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`
  */
 export function quotaFor(
   { db, settings }: Deps,
-  { teamId, keyId, kind }: TeamActor,
+  { teamId, keyId, kind, uploadToken }: TeamActor,
   { minBytes, maxBytes: requested, resumable }: Reservation,
 ) {
-  const isPublic = kind === "public";
+  const isPublic = isVisitor({ kind });
+  const limits = uploadToken ? sql`${JSON.stringify(uploadToken.limits)}` : sql`${apiKeys.limits}`;
+  const keyLimit = (name: "maxFiles" | "maxFileBytes") =>
+    sql<number>`coalesce(json_extract(${limits}, ${`$.${name}`}), ${Number.MAX_SAFE_INTEGER})`;
   const maxFiles = sql<number>`coalesce(${teams.maxFiles}, ${settings.maxTeamFiles})`;
   const maxBytes = sql<number>`coalesce(${teams.maxBytes}, ${settings.maxTeamBytes})`;
   const reservedBytes = sql<number>`min(${requested}, ${keyLimit("maxFileBytes")})`;
@@ -127,6 +134,9 @@ export function quotaFor(
     too_many_of_team: isAtLeast(besides(sql`count(*)`), MAX_UNFINISHED_UPLOADS),
     ...(isPublic && {
       too_many_public: isAtLeast(besides(sql`sum(is_public)`), MAX_PUBLIC_UPLOADS),
+    }),
+    // An upload token has a limit of its own.
+    ...(kind === "public" && {
       too_many_of_key: isAtLeast(besides(sql`sum(key_id = ${keyId})`), MAX_UPLOADS_PER_PUBLIC_KEY),
     }),
   });
@@ -135,7 +145,9 @@ export function quotaFor(
     firstOf({ token_invalid: sql`${teams.status} = 'deleting' or ${isNull(apiKeys.id)}` }),
     ...(resumable ? [sql`(select ${tooManyUnfinished} from ${uploads} where ${isUpload})`] : []),
     firstOf<string>({
-      upload_limit_reached: isAtLeast(besides(sql`${apiKeys.uploadCount}`), keyLimit("maxFiles")),
+      ...(uploadToken && {
+        upload_limit_reached: isAtLeast(besides(filesOfUploadToken(uploadToken)), keyLimit("maxFiles")),
+      }),
       file_too_large: sql`${minBytes} > ${keyLimit("maxFileBytes")}`,
       file_limit_reached: isAtLeast(besides(sql`${teams.files}`), maxFiles),
       quota_exceeded: sql`${teams.bytes} - ${freedBytes} + ${reservedBytes} > ${maxBytes}`,
@@ -152,11 +164,11 @@ export function quotaFor(
       refusal: refusal.as("refusal"),
       maxFiles: sql<number>`${maxFiles}`.as("maxFiles"),
       maxBytes: sql<number>`${maxBytes}`.as("maxBytes"),
-      limits: sql<string | null>`${sql`${apiKeys.limits}`}`.as("limits"),
+      limits: sql<string | null>`${sql`${limits}`}`.as("limits"),
     })
     .from(from)
     .where(isTeam);
-  const allowedTypes = sql<string | null>`${apiKeys.limits} -> 'fileTypes'`;
+  const allowedTypes = sql<string | null>`${limits} -> 'fileTypes'`;
   return { from, reservedBytes, allowedTypes, isAccepted: sql`${isTeam} and ${refusal} is null`, verdict };
 }
 
@@ -177,16 +189,16 @@ const tooMany = (who: string, limit: number) =>
 /** The error for an upload that was not inserted. */
 export function quotaError(verdict: Verdict | undefined): AppError {
   const { refusal, maxFiles = 0, maxBytes = 0, limits } = verdict ?? {};
-  const { maxFiles: keyFiles, maxFileBytes = 0 }: KeyLimits = JSON.parse(limits ?? "{}");
+  const { maxFiles: tokenFiles, maxFileBytes = 0 } = JSON.parse(limits ?? "{}");
   switch (refusal) {
     case "too_many_of_team":
       return tooMany("A team", MAX_UNFINISHED_UPLOADS);
     case "too_many_public":
-      return tooMany("The public keys of a team", MAX_PUBLIC_UPLOADS);
+      return tooMany("The public keys and upload tokens of a team", MAX_PUBLIC_UPLOADS);
     case "too_many_of_key":
       return tooMany("A public key", MAX_UPLOADS_PER_PUBLIC_KEY);
     case "upload_limit_reached":
-      return new AppError("upload_limit_reached", { message: `This key can upload at most ${keyFiles} files.` });
+      return new AppError("upload_limit_reached", { message: `This token can upload at most ${tokenFiles} files.` });
     case "file_too_large":
       return fileTooLarge(maxFileBytes);
     case "file_limit_reached": {
@@ -199,7 +211,7 @@ export function quotaError(verdict: Verdict | undefined): AppError {
     }
     case "public_quota_exceeded": {
       const limit = formatBytes(Math.floor(maxBytes / PUBLIC_QUOTA_DIVISOR));
-      const message = `Unfinished uploads of public keys can reserve at most ${limit}. Complete or cancel one and retry.`;
+      const message = `Unfinished uploads of public keys and upload tokens can reserve at most ${limit}. Complete or cancel one and retry.`;
       return new AppError("quota_exceeded", { message });
     }
     default:

@@ -7,6 +7,7 @@ import { files } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { HOUR, instantOf, newId } from "../../platform/system.ts";
 import { isUnfinished, uploads } from "../../platform/upload-schema.ts";
+import { isVisitor } from "../access/actor.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { filesOf, filesOfToken } from "../access/own-files.ts";
 import { deleteFile, ERASABLE_COLUMNS, hidden, removeUpload } from "../files/deletion.ts";
@@ -27,7 +28,7 @@ import {
   withFile,
 } from "./appending.ts";
 import { isReplaced, quotaError } from "./quota.ts";
-import { insertedLimits, insertReceiving } from "./upload.ts";
+import { insertedLimits, insertReceiving, visitorOf } from "./upload.ts";
 
 /*
  * Resumable uploads. The file is created, committed and enqueued like that of a form upload (upload.ts). Between the two,
@@ -69,6 +70,8 @@ function matchesUrl(url: SecretUrl) {
   return and(eq(uploads.fileId, id), eq(uploads.secretHash, secretHash));
 }
 const isNotDeleting = ne(files.status, "deleting");
+/** An upload token continues only uploads of its issuer. It may have expired since it began one, and a new one continues. */
+const mayContinue = ({ kind, keyId }: TeamActor) => (kind === "upload" ? eq(uploads.keyId, keyId) : undefined);
 
 interface NewUpload {
   name: string;
@@ -128,7 +131,7 @@ async function insertResumable(
   { name, sizeBytes, metadata, sha256, properties, idempotencyKey: given }: Omit<NewUpload, "body">,
 ): Promise<CreatedUpload> {
   const { db, system } = deps;
-  const { teamId, ownerId, keyId, kind } = actor;
+  const { teamId, ownerId, keyId } = actor;
   const id = newId(system, db.number);
   const secret = newSecret(system);
   const createdAt = instantOf(id);
@@ -137,7 +140,7 @@ async function insertResumable(
     fileId: id,
     teamId,
     keyId,
-    isPublic: kind === "public",
+    isPublic: isVisitor(actor),
     secretHash: fingerprint(secret),
     sizeBytes,
     offsetBytes: 0,
@@ -160,8 +163,8 @@ async function insertResumable(
     ...{ id, teamId, ownerId, originalName, ...propertyColumns(originalName, properties) },
     ...{ idempotencyKey: null, statedSha256: sha256, dueAt: system.now() + MAX_RESUMABLE_MILLISECONDS },
   };
-  // Only the key that created an upload can replace it. Line breaks separate it from the keys of form uploads.
-  const idempotencyKey = given === undefined ? null : `resumable\n${keyId}\n${given}`;
+  // Only the token that created an upload can replace it. Line breaks separate it from the keys of form uploads.
+  const idempotencyKey = given === undefined ? null : `resumable\n${visitorOf(actor)}\n${given}`;
   const replaced = idempotencyKey === null ? undefined : isReplaced({ id, teamId, ownerId }, idempotencyKey);
   const reservation = { minBytes: sizeBytes, maxBytes: sizeBytes, resumable: { replaced } };
   const queries = [
@@ -222,11 +225,12 @@ export async function fetchUpload(
 ): Promise<ResumableRow> {
   const row = await pollUntilSaved(deps, url, async () => {
     const {
+      actor,
       rows: [found],
     } = await authorizeRead(deps, credential, (_, token) =>
       withFile(deps.db).where(and(matchesUrl(url), filesOfToken(deps.db, token), isNotDeleting)),
     );
-    if (!found) throw new AppError("not_found");
+    if (!found || (actor.kind === "upload" && found.keyId !== actor.keyId)) throw new AppError("not_found");
     return found;
   });
   if (row.isFinished) return row;
@@ -266,7 +270,7 @@ const hasSavedAll = (before: ResumableRow, { epoch, chunks }: ResumableRow) =>
 
 /** Cancels an unfinished upload and deletes its bytes. @throws `not_found`, `forbidden` once it is finished */
 export async function terminateUpload(deps: Deps, actor: TeamActor, url: SecretUrl): Promise<void> {
-  const isOwn = and(matchesUrl(url), filesOf(actor), isNotDeleting);
+  const isOwn = and(matchesUrl(url), filesOf(actor), mayContinue(actor), isNotDeleting);
   const [[row]] = await read(deps, [withFile(deps.db).where(isOwn)]);
   if (!row) throw new AppError("not_found");
   await deleteFile(deps, actor, row.fileId, { onlyUnfinished: true });
@@ -288,7 +292,7 @@ export async function appendToUpload(
   const { offsetBytes } = input;
   const sizeBytes = input.sizeBytes ?? 0;
   const now = system.now();
-  const isUpload = and(matchesUrl(url), eq(uploads.teamId, actor.teamId));
+  const isUpload = and(matchesUrl(url), eq(uploads.teamId, actor.teamId), mayContinue(actor));
   const isOwn = hasRow(files, and(isFileOfUpload, filesOf(actor), isNotDeleting));
   const isAtEnd = sql`${uploads.offsetBytes} = ${uploads.sizeBytes}`;
   const refusal = firstOf({

@@ -7,8 +7,9 @@ import { firstOf, hasRow, insertWhere, type Query, read, write } from "../../pla
 import { apiKeys, files, isHeld, teamOfFile, teams } from "../../platform/schema.ts";
 import { DAY, instantOf, MINUTE, newId } from "../../platform/system.ts";
 import { uploads } from "../../platform/upload-schema.ts";
+import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, type TeamActor } from "../access/authorization.ts";
-import { type FilesOf, filesOf } from "../access/own-files.ts";
+import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "../files/deletion.ts";
 import { fileEvent } from "../files/file-events.ts";
@@ -93,13 +94,16 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   const properties = propertyColumns(upload.originalName, file.properties ?? {});
   const inserting = insertUpload(deps, actor, { ...upload, ...properties }, file);
   const { limits, earlier, verdict } = await orRollBack(inserting);
-  const sent = { ...properties, originalName: upload.originalName };
-  if (!limits && earlier) return settleReplay(deps, earlier, await hashOf(file.bytes), sent);
+  // A visitor does not see what an upload token sets.
+  const sent = actor.uploadToken ? propertyColumns(upload.originalName, {}) : properties;
+  const replayed = { ...sent, originalName: upload.originalName };
+  if (!limits && earlier) return settleReplay(deps, earlier, await hashOf(file.bytes), replayed);
   if (!limits) throw quotaError(verdict);
   const storeAndCommit = async () => commit(deps, actor, upload, await storeBytes(deps, upload, file, limits));
   const committed = await orRollBack(storeAndCommit());
   await enqueue(deps, upload, committed.isBulk);
-  return toStoredFile(deps, committed.row);
+  const { name, ...shown } = sent;
+  return toStoredFile(deps, { ...committed.row, ...shown, name: name ?? upload.originalName });
 }
 
 /** A file that is uploaded. */
@@ -123,10 +127,9 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
     status: "receiving" as const,
     reservedBytes,
     allowedTypes,
-    keyId: actor.keyId,
-    userId: actor.userId,
-    ownerId: actor.userId ?? actor.ownerId,
-    isPublic: actor.kind === "public",
+    ...ownerColumns(actor),
+    isPublic: isVisitor(actor),
+    uploadTokenId: actor.uploadToken?.id ?? null,
     // Lists filter by creation time through the id, so the time comes from the id.
     createdAt: instantOf(file.id),
     updatedAt: deps.system.now(),
@@ -259,6 +262,7 @@ export async function commit(
     .set({
       status: "pending",
       ...stored,
+      ...("uploadToken" in initiator && { finishedByTokenId: initiator.uploadToken?.id }),
       reservedBytes: stored.sizeBytes,
       dueAt: now + MAX_PENDING_MILLISECONDS,
       updatedAt: now,
@@ -337,12 +341,15 @@ const MAX_IDLE_MILLISECONDS = 10 * MINUTE;
  */
 const MAX_RETRY_AFTER_SECONDS = 10;
 
+/** The public key or upload token of a visitor, or the key or session of another caller. */
+export const visitorOf = ({ keyId, uploadToken }: TeamActor): string => uploadToken?.id ?? keyId;
+
 /**
- * The key as stored. That of a public key is scoped to it, because anyone may have it, and that of a caller with its own files
- * to those, or it would find the files of others. No key contains a line break.
+ * The key as stored. That of a public key or upload token is scoped to it, because anyone may have it, and that of a caller with
+ * its own files to these, or it would find the files of others. No key contains a line break.
  */
-function scopedKey({ kind, keyId, ownerId }: TeamActor, idempotencyKey: string): string {
-  const scope = kind === "public" ? keyId : ownerId;
+function scopedKey(actor: TeamActor, idempotencyKey: string): string {
+  const scope = isVisitor(actor) ? visitorOf(actor) : actor.ownerId;
   return scope === null ? idempotencyKey : `${scope}\n${idempotencyKey}`;
 }
 
