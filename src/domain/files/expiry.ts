@@ -1,4 +1,4 @@
-import { and, asc, eq, isNotNull, lte, type SQL, sql } from "drizzle-orm";
+import { and, asc, isNotNull, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read, write } from "../../platform/db.ts";
 import { files, isExpiring, isTrashed, teamOfFile, teams } from "../../platform/schema.ts";
@@ -70,12 +70,7 @@ const deleteExpired = (deps: Deps) =>
 
 /** Erases what has been in the trash long enough. */
 const emptyTrash = (deps: Deps) =>
-  deleteNext(
-    deps,
-    and(eq(files.status, "deleting"), isTrashed, isNotNull(files.dueAt), lte(files.dueAt, deps.system.now())),
-    asc(files.dueAt),
-    true,
-  );
+  deleteNext(deps, and(isTrashed, isNotNull(files.dueAt), lte(files.dueAt, deps.system.now())), asc(files.dueAt), true);
 
 export const EXPIRY_STEPS = [
   newStep("aged_files", "filesAged", AGED_FILES, expireAged),
