@@ -19,6 +19,7 @@ import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requi
 import { serveDescription } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
+import * as reconciliation from "./http/reconciliation.ts";
 import * as resumable from "./http/resumable.ts";
 import * as sessions from "./http/sessions.ts";
 import * as teams from "./http/teams.ts";
@@ -109,6 +110,8 @@ export const api = {
   appendToResumableUpload: ["PATCH /docs/v1/uploads/resumable/{upload}", resumable.append],
   deleteResumableUpload: ["DELETE /docs/v1/uploads/resumable/{upload}", resumable.remove],
   overrideResumableUpload: ["POST /docs/v1/uploads/resumable/{upload}", resumable.override],
+
+  reconcile: ["POST /auth/v1/reconciliation", reconciliation.reconcile],
 
   listEvents: ["GET /auth/v1/events", events.list],
   getEvent: ["GET /auth/v1/events/{id}", events.get],
