@@ -105,6 +105,9 @@ CREATE TABLE `files` (
 	`due_at` integer,
 	`lease_ends_at` integer,
 	`waveform_writing_since` integer,
+	`delete_after` integer,
+	`trashed_at` integer,
+	`restores` integer DEFAULT 0 NOT NULL,
 	`mime_type` text,
 	`failure_code` text,
 	`original_name` text NOT NULL,
@@ -129,6 +132,8 @@ CREATE TABLE `files` (
 	`metadata` text DEFAULT '{}' NOT NULL,
 	`search_keys` text DEFAULT '{}' NOT NULL,
 	`audio` text,
+	`hold` text,
+	`trashed_values` text,
 	`search_text` text GENERATED ALWAYS AS (ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(replace(replace(replace(replace(substr(nullif(search_keys ->> 'tags', '{}'), 3, length(nullif(search_keys ->> 'tags', '{}')) - 4), '":"', char(1)), '","', char(1)), '\"', '"'), '\\', '\'), '')) VIRTUAL,
 	`folder_key` text GENERATED ALWAYS AS (replace(folder, '/', char(1))) VIRTUAL,
 	PRIMARY KEY(`team_id`, `id`)
@@ -144,6 +149,10 @@ CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_typ
 CREATE INDEX `files_owner` ON `files` (`team_id`,`owner_id`,`id`,`size_bytes`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_owner_name` ON `files` (`team_id`,`owner_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`owner_id`,`folder_key`,`id`) WHERE size_bytes is not null and owner_id is not null and folder <> '';--> statement-breakpoint
+CREATE INDEX `files_trash` ON `files` (`team_id`,`id`) WHERE trashed_at is not null;--> statement-breakpoint
+CREATE INDEX `files_owner_trash` ON `files` (`team_id`,`owner_id`,`id`,`size_bytes`) WHERE trashed_at is not null and owner_id is not null;--> statement-breakpoint
+CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null and size_bytes is not null;--> statement-breakpoint
+CREATE INDEX `files_held` ON `files` (`team_id`,`id`) WHERE hold is not null;--> statement-breakpoint
 CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
@@ -192,6 +201,11 @@ CREATE TABLE `teams` (
 	`max_files` integer,
 	`files` integer DEFAULT 0 NOT NULL,
 	`bytes` integer DEFAULT 0 NOT NULL,
+	`trash_files` integer DEFAULT 0 NOT NULL,
+	`trash_bytes` integer DEFAULT 0 NOT NULL,
+	`retention_days` integer,
+	`retention_reached` text DEFAULT '' NOT NULL,
+	`retention_due_at` integer,
 	`public_bytes` integer DEFAULT 0 NOT NULL,
 	`api_keys` integer DEFAULT 0 NOT NULL,
 	`links` integer DEFAULT 0 NOT NULL,
@@ -206,6 +220,7 @@ CREATE TABLE `teams` (
 CREATE INDEX `teams_name` ON `teams` (`name`,`id`);--> statement-breakpoint
 CREATE INDEX `teams_status` ON `teams` (`status`,`id`);--> statement-breakpoint
 CREATE INDEX `teams_status_name` ON `teams` (`status`,`name`,`id`);--> statement-breakpoint
+CREATE INDEX `teams_retention` ON `teams` (`retention_due_at`) WHERE retention_due_at is not null;--> statement-breakpoint
 CREATE TABLE `upload_parts` (
 	`file_id` text NOT NULL,
 	`number` integer NOT NULL,
@@ -289,8 +304,23 @@ CREATE TRIGGER files_uncounted AFTER DELETE ON files BEGIN
 	UPDATE teams SET
 		files = files - 1,
 		bytes = bytes - old.reserved_bytes,
+		trash_files = trash_files - (old.trashed_at IS NOT NULL),
+		trash_bytes = trash_bytes - iif(old.trashed_at IS NULL, 0, old.reserved_bytes),
 		public_bytes = public_bytes - iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
 	WHERE id = old.team_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER files_trashed AFTER UPDATE OF trashed_at ON files
+WHEN (old.trashed_at IS NULL) <> (new.trashed_at IS NULL) BEGIN
+	UPDATE teams SET
+		trash_files = trash_files + iif(new.trashed_at IS NULL, -1, 1),
+		trash_bytes = trash_bytes + iif(new.trashed_at IS NULL, -1, 1) * new.reserved_bytes
+	WHERE id = new.team_id;
+END;
+--> statement-breakpoint
+-- No bug can delete a held file. The queries have this condition, too, so that they can say why.
+CREATE TRIGGER files_held_kept BEFORE UPDATE OF status ON files WHEN old.hold IS NOT NULL AND new.status = 'deleting' BEGIN
+	SELECT RAISE(ABORT, 'The file is held.');
 END;
 --> statement-breakpoint
 -- Sessions do not count.

@@ -19,9 +19,11 @@ import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requi
 import { serveDescription } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
+import * as reconciliation from "./http/reconciliation.ts";
 import * as resumable from "./http/resumable.ts";
 import * as sessions from "./http/sessions.ts";
 import * as teams from "./http/teams.ts";
+import * as trash from "./http/trash.ts";
 import * as unfinished from "./http/unfinished.ts";
 import * as uploadTokens from "./http/upload-tokens.ts";
 import * as users from "./http/users.ts";
@@ -88,6 +90,13 @@ export const api = {
   reprocessFile: ["POST /docs/v1/uploads/{id}/reprocess", files.reprocess],
   getWaveform: ["GET /docs/v1/uploads/{id}/waveform", files.getWaveform],
   setWaveform: ["PUT /docs/v1/uploads/{id}/waveform", files.setWaveform],
+  holdFile: ["PUT /docs/v1/uploads/{id}/hold", trash.hold],
+  releaseFile: ["DELETE /docs/v1/uploads/{id}/hold", trash.release],
+
+  listTrash: ["GET /docs/v1/trash", trash.list],
+  restoreFile: ["POST /docs/v1/trash/{id}/restore", trash.restore],
+  eraseFile: ["DELETE /docs/v1/trash/{id}", trash.erase],
+  setRetention: ["PUT /docs/v1/retention", trash.setRetention],
 
   createLink: ["POST /docs/v1/uploads/{id}/links", links.create],
   listLinks: ["GET /docs/v1/uploads/{id}/links", links.list],
@@ -101,6 +110,8 @@ export const api = {
   appendToResumableUpload: ["PATCH /docs/v1/uploads/resumable/{upload}", resumable.append],
   deleteResumableUpload: ["DELETE /docs/v1/uploads/resumable/{upload}", resumable.remove],
   overrideResumableUpload: ["POST /docs/v1/uploads/resumable/{upload}", resumable.override],
+
+  reconcile: ["POST /auth/v1/reconciliation", reconciliation.reconcile],
 
   listEvents: ["GET /auth/v1/events", events.list],
   getEvent: ["GET /auth/v1/events/{id}", events.get],

@@ -30,6 +30,8 @@ export interface Settings {
   maxTeamEvents: number;
   /** Retention of the event log. */
   eventDays: number;
+  /** How long the trash keeps deleted files. 0: there is no trash. */
+  trashDays: number;
   /** The name of the dead letter queue. */
   deadLetterQueue: string;
   /** The origin of signed URLs; null without S3 credentials. The pages' CSP allows media from it. */
@@ -91,6 +93,9 @@ const MAX_PUT_BYTES = 5 * 1024 ** 3 - 5 * 1024 ** 2;
 
 const WHOLE_NUMBER = "Must be a whole number above 0.";
 const positive = z.coerce.number(WHOLE_NUMBER).int(WHOLE_NUMBER).positive(WHOLE_NUMBER);
+/** D1's Time Travel, which restores a database to an earlier moment, reaches back as far. */
+export const MAX_TRASH_DAYS = 30;
+const TRASH = `Must be a whole number from 0 to ${MAX_TRASH_DAYS}.`;
 const secret = z.string().min(1);
 const binding = <T>(method: keyof T & string) =>
   z.custom<T>((value) => typeof (value as Record<string, unknown> | undefined)?.[method] === "function", "No binding.");
@@ -118,6 +123,11 @@ const settingsSchema = z.object({
   MAX_TEAM_FILES: positive,
   MAX_TEAM_EVENTS: positive,
   EVENT_DAYS: positive,
+  TRASH_DAYS: z
+    .string()
+    .regex(/^\d+$/, TRASH)
+    .transform(Number)
+    .refine((days) => days <= MAX_TRASH_DAYS, TRASH),
   LINK_HOST: z
     .string()
     .regex(/^[a-z0-9.-]+(:\d+)?$/, "Must be a host name in lower case, without a scheme or path.")
@@ -205,6 +215,7 @@ function isolateDeps(env: Env): IsolateDeps {
       maxTeamFiles: vars.MAX_TEAM_FILES,
       maxTeamEvents: vars.MAX_TEAM_EVENTS,
       eventDays: vars.EVENT_DAYS,
+      trashDays: vars.TRASH_DAYS,
       deadLetterQueue: vars.DEAD_LETTER_QUEUE,
       storeOrigin: endpoint && credentials ? new URL(endpoint).origin : null,
       isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE === "true",

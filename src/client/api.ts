@@ -1,7 +1,7 @@
 // Written by `npm run types:client` from the schemas that make /openapi.json.
 export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
 export type Role = "admin" | "member" | "contributor" | "viewer";
-export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.invited" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
+export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.trashed" | "file.restored" | "file.held" | "file.released" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.invited" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
 export type ActorKind = TokenKind | "upload" | "user" | "system";
 export type SubjectKind = "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook";
 export type FileType = "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file";
@@ -64,7 +64,7 @@ export interface Paging {
 export interface ErrorBody {
   status: boolean;
   message: string;
-  code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_folders" | "folder_busy" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "email_not_configured" | "unavailable" | "storage_full";
+  code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "file_held" | "not_in_trash" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_folders" | "folder_busy" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "email_not_configured" | "unavailable" | "storage_full";
   requestId: string;
   /** Only for `invalid_input`: each invalid field and its problem. */
   errors?: Array<{
@@ -119,11 +119,17 @@ export interface Team {
   maxFiles: number | null;
   /** The number of the database that the team lives in. */
   database: number;
-  /** Uploads in progress count. */
+  /** Uploads in progress and the trash count. */
   usage: {
     files: number;
     bytes: number;
+    /** The part of `files` that is in the trash. */
+    trashFiles: number;
+    /** The part of `bytes` that is in the trash. */
+    trashBytes: number;
   };
+  /** Files are deleted this many days after their upload. Null: never. */
+  retentionDays: number | null;
   createdAt: string;
   updatedAt: string;
   __v: number;
@@ -271,6 +277,8 @@ export interface StoredFile {
   /** Your own ID of the file. */
   reference: string | null;
   tags: Array<string>;
+  /** When the service deletes the file. Null: never. */
+  deleteAfter: string | null;
   /** The key or session that began the upload, and its user. Never changes. */
   uploadedBy: Creator;
   /** From the tags of the audio, up to 200 characters. */
@@ -304,6 +312,13 @@ export interface FileMetadata extends StoredFile {
   hasWaveform: boolean;
   /** Your own fields. */
   metadata: Record<string, unknown>;
+  /** Why the file can't be deleted. Null if it can. */
+  hold: Hold | null;
+}
+export interface Hold {
+  reason: string;
+  createdAt: string;
+  createdBy: Creator;
 }
 export interface FileStatus {
   _id: string;
@@ -313,6 +328,11 @@ export interface FileStatus {
 export interface Waveform {
   /** One or two of equal length. */
   channels: Array<Array<number>>;
+}
+export interface TrashedFile extends StoredFile {
+  trashedAt: string;
+  /** When the service erases the file, within minutes. */
+  eraseAfter: string;
 }
 export interface NewLink extends Link {
   url: string;
@@ -376,8 +396,10 @@ export interface Schemas {
   File: StoredFile;
   UnfinishedUpload: UnfinishedUpload;
   FileMetadata: FileMetadata;
+  Hold: Hold;
   ProcessingStatus: FileStatus;
   Waveform: Waveform;
+  TrashedFile: TrashedFile;
   NewLink: NewLink;
   Link: Link;
   SharedFile: SharedFile;
@@ -533,6 +555,8 @@ export interface Api {
       maxBytes?: number | null | undefined;
       /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
       maxFiles?: number | null | undefined;
+      /** Files are deleted this many days after their upload. Null: never. */
+      retentionDays?: number | null | undefined;
     };
     response: Data<Team>;
   };
@@ -720,6 +744,8 @@ export interface Api {
         tags?: Array<string> | undefined;
         /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
         metadata?: Record<string, unknown> | undefined;
+        /** When the service deletes the file, within minutes. Null: never. The team's retention may delete it earlier. */
+        deleteAfter?: string | Date | null | undefined;
       } | undefined;
     };
     response: Data<UploadToken>;
@@ -764,8 +790,12 @@ export interface Api {
   "POST /docs/v1/uploads/batch": {
     query: undefined;
     body: {
-      action: "delete" | "reprocess";
+      action: "restore" | "reprocess";
       ids: Array<string>;
+    } | {
+      action: "delete";
+      ids: Array<string>;
+      permanent?: boolean | undefined;
     } | {
       action: "tag" | "untag";
       ids: Array<string>;
@@ -779,7 +809,7 @@ export interface Api {
     response: Data<Array<{
       _id: string;
       ok: boolean;
-      code?: "not_found" | "too_many_tags";
+      code?: "not_found" | "too_many_tags" | "file_held" | "not_in_trash";
     }>>;
   };
   "GET /docs/v1/uploads/{id}": {
@@ -806,11 +836,15 @@ export interface Api {
       tags?: Array<string> | undefined;
       /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
       metadata?: Record<string, unknown> | undefined;
+      /** When the service deletes the file, within minutes. Null: never. The team's retention may delete it earlier. */
+      deleteAfter?: string | Date | null | undefined;
     };
     response: Data<StoredFile>;
   };
   "DELETE /docs/v1/uploads/{id}": {
     query: {
+      /** `true` erases the file at once, also one that is in the trash. */
+      permanent?: "true" | "false" | undefined;
       /** Only cancels an upload. If the upload is complete, the response is 403 and the file stays. */
       unfinished?: "true" | undefined;
     };
@@ -848,6 +882,44 @@ export interface Api {
     body: Waveform;
     response: Data<Waveform>;
   };
+  "PUT /docs/v1/uploads/{id}/hold": {
+    query: undefined;
+    body: {
+      reason: string;
+    };
+    response: Data<Hold>;
+  };
+  "DELETE /docs/v1/uploads/{id}/hold": {
+    query: undefined;
+    body: undefined;
+    response: Message;
+  };
+  "GET /docs/v1/trash": {
+    query: Paging;
+    body: undefined;
+    response: Data<Array<TrashedFile>>;
+  };
+  "POST /docs/v1/trash/{id}/restore": {
+    query: undefined;
+    body: undefined;
+    response: Data<StoredFile>;
+  };
+  "DELETE /docs/v1/trash/{id}": {
+    query: undefined;
+    body: undefined;
+    response: Message;
+  };
+  "PUT /docs/v1/retention": {
+    query: undefined;
+    body: {
+      /** Files are deleted this many days after their upload. Null: never. */
+      days: number | null;
+    };
+    response: Data<{
+      /** Files are deleted this many days after their upload. Null: never. */
+      days: number | null;
+    }>;
+  };
   "POST /docs/v1/uploads/{id}/links": {
     query: undefined;
     body: {
@@ -874,6 +946,31 @@ export interface Api {
     query: undefined;
     body: undefined;
     response: Data<SharedFile>;
+  };
+  "POST /auth/v1/reconciliation": {
+    query: undefined;
+    body: {
+      /** `next` of the previous page. */
+      after?: string | undefined;
+      /** Removes the bytes without a row that are a day old. */
+      remove?: boolean | undefined;
+    };
+    response: Data<{
+      /** Bytes without a row. */
+      objects: Array<{
+        key: string;
+        size: number;
+        storedAt: string;
+        isRemoved: boolean;
+      }>;
+      /** Rows without bytes. */
+      files: Array<{
+        _id: string;
+        teamId: string;
+      }>;
+      /** Where the next page begins. Null: this was the last. */
+      next: string | null;
+    }>;
   };
   "GET /auth/v1/events": {
     query: {
@@ -959,6 +1056,10 @@ export interface Api {
     response: Data<{
       files: number;
       bytes: number;
+      /** The part of `files` that is in the trash. */
+      trashFiles: number;
+      /** The part of `bytes` that is in the trash. */
+      trashBytes: number;
       maxFiles: number;
       maxBytes: number;
       events: number;

@@ -59,6 +59,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   SEARCH_LIMIT: "limit",
   S3_BUCKET: "setting",
   EVENT_DAYS: "setting",
+  TRASH_DAYS: "setting",
   DEAD_LETTER_QUEUE: "setting",
   MAX_UPLOAD_BYTES: "setting",
   MAX_FILE_BYTES: "setting",

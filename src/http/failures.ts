@@ -30,6 +30,8 @@ export const STATUS = {
   last_admin: 409,
   idempotency_conflict: 409,
   idempotency_in_progress: 409,
+  file_held: 409,
+  not_in_trash: 409,
   conflict: 409,
   file_limit_reached: 409,
   too_many_unfinished_uploads: 409,

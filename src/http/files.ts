@@ -9,6 +9,7 @@ import {
   type FileMetadata,
   fetchMetadata,
   fetchStatus,
+  type Hold,
   LISTED_STATES,
   type StoredFile,
   signFile,
@@ -31,7 +32,7 @@ import { chargeOwnUsage, chargeRequests, countExpensiveCall, countRequests, coun
 import { linkUrl } from "./links.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
 import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
-import { describeRecord, fieldOf } from "./record.ts";
+import { creator, describeRecord, fieldOf } from "./record.ts";
 import {
   atLeastOneField,
   cursorOf,
@@ -97,6 +98,9 @@ export const fileRecord = describeRecord({
     ),
     reference: field(nullable(z.string(), "Your own ID of the file."), "episode-12", (file) => file.reference),
     tags: field(z.array(z.string()), ["interview"], (file) => file.tags),
+    deleteAfter: field(nullable(timestamp, "When the service deletes the file. Null: never."), null, (file) =>
+      isoOrNull(file.deleteAfter),
+    ),
     uploadedBy: field(
       z
         .strictObject({ keyId: id, userId: id.nullable() })
@@ -138,6 +142,11 @@ const exampleAudio = {
   tags: { title: "Interview" },
 };
 
+export const holdSchema = z
+  .strictObject({ reason: z.string(), createdAt: timestamp, createdBy: creator })
+  .meta({ id: "Hold" });
+export const renderHold = (hold: Hold) => ({ ...hold, createdAt: iso(hold.createdAt) });
+
 const metadataField = fieldOf<FileMetadata>();
 
 const metadataRecord = describeRecord({
@@ -169,6 +178,11 @@ const metadataRecord = describeRecord({
       z.record(z.string(), z.unknown()).meta({ description: "Your own fields." }),
       { season: 2 },
       (file) => file.metadata,
+    ),
+    hold: metadataField(
+      nullable(holdSchema, "Why the file can't be deleted. Null if it can."),
+      null,
+      (file) => file.hold && renderHold(file.hold),
     ),
   },
 });
@@ -262,8 +276,11 @@ export const remove = writeOperation(
     tag: "Files",
     summary: "Delete a file",
     description:
-      "Works in any status. Deletes the bytes, so the file's signed URLs stop working. With the id of an unfinished upload, cancels that upload.",
+      "Works in any status. The file's links and signed URLs stop working. If the service has a trash, the file moves there, and is erased later; otherwise its bytes are deleted. With the id of an unfinished upload, cancels that upload.",
     query: z.object({
+      permanent: z.enum(["true", "false"]).optional().meta({
+        description: "`true` erases the file at once, also one that is in the trash.",
+      }),
       unfinished: z.literal("true").optional().meta({
         description: "Only cancels an upload. If the upload is complete, the response is 403 and the file stays.",
       }),
@@ -273,9 +290,11 @@ export const remove = writeOperation(
       schema: done,
       example: { status: true, message: "File deleted." },
     },
+    errorCodes: ["file_held"],
   },
   async ({ deps, actor, id, query }) => {
-    await deleteFile(deps, actor, id, { onlyUnfinished: query.unfinished !== undefined });
+    const isPermanent = query.permanent === "true";
+    await deleteFile(deps, actor, id, { onlyUnfinished: query.unfinished !== undefined, isPermanent });
     return { status: true as const, message: "File deleted." };
   },
 );
@@ -300,6 +319,12 @@ export const reprocess = writeOperation(
   },
 );
 
+/** What the trash takes of the usage. */
+export const trashUsage = {
+  trashFiles: z.int().nonnegative().meta({ description: "The part of `files` that is in the trash." }),
+  trashBytes: z.int().nonnegative().meta({ description: "The part of `bytes` that is in the trash." }),
+};
+
 export const usage = readOperation(
   "files:read",
   {
@@ -313,6 +338,7 @@ export const usage = readOperation(
       schema: z.strictObject({
         files: z.int().nonnegative(),
         bytes: z.int().nonnegative(),
+        ...trashUsage,
         maxFiles: z.int().nonnegative(),
         maxBytes: z.int().nonnegative(),
         events: z.int().nonnegative(),
@@ -321,6 +347,8 @@ export const usage = readOperation(
       example: {
         files: 12,
         bytes: 60_104_321,
+        trashFiles: 1,
+        trashBytes: 482_113,
         maxFiles: 100_000,
         maxBytes: 50_000_000_000,
         events: 4210,
@@ -527,16 +555,17 @@ const ids = z
   .refine((all) => new Set(all).size === all.length, "Must not repeat an ID.")
   .meta({ uniqueItems: true });
 
-const ITEM_CODES = ["not_found", "too_many_tags"] as const;
+const ITEM_CODES = ["not_found", "too_many_tags", "file_held", "not_in_trash"] as const;
 
 export const batch = writeOperation(
   "files:write",
   {
     tag: "Files",
     summary: "Change many files",
-    description: `Deletes, tags, untags, moves or reprocesses files. A deletion also needs \`files:delete\`. Repeating a batch changes nothing more. Each ID counts as a request. For the limit of reprocessed files, ${REPROCESSED_FILES_PER_CALL} files of a batch count as one.`,
+    description: `Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs \`files:delete\`; with \`permanent\`, a deletion erases the files, also those in the trash. Repeating a batch changes nothing more. Each ID counts as a request. For the limit of reprocessed files, ${REPROCESSED_FILES_PER_CALL} files of a batch count as one.`,
     body: z.discriminatedUnion("action", [
-      z.strictObject({ action: z.enum(["delete", "reprocess"]), ids }),
+      z.strictObject({ action: z.enum(["restore", "reprocess"]), ids }),
+      z.strictObject({ action: z.literal("delete"), ids, permanent: z.boolean().optional() }),
       z.strictObject({ action: z.enum(["tag", "untag"]), ids, tags: someTags }),
       z.strictObject({ action: z.literal("move"), ids, folder }),
     ]),
@@ -549,7 +578,7 @@ export const batch = writeOperation(
     },
   },
   async ({ c, deps, actor, credential, body: { ids: given, ...action } }) => {
-    if (action.action === "delete") checkCovered(actor, SCOPES["files:delete"]);
+    if (action.action === "delete" || action.action === "restore") checkCovered(actor, SCOPES["files:delete"]);
     // The request itself is already counted.
     await countRequests(c, credential, given.length - 1);
     if (action.action === "reprocess") {

@@ -131,6 +131,7 @@ const TAGS = {
   Files: "Upload, process, list and download audio files, or files of any other type.",
   "Resumable uploads":
     "For large files and unreliable connections: interrupted uploads resume where they left off (tus 1.0.0).",
+  Trash: "Restore or erase deleted files, delete files in time, and hold files that must not be deleted.",
   Links: "Revocable download URLs on this service, for people without a token.",
   "API keys": "Tokens of a team. A secret key has scopes; a public key uploads, and may ship in a web page.",
   "Upload tokens": "Tokens for visitors of your web page: a few files, for an hour. Your server creates them.",

@@ -14,7 +14,7 @@ import {
 } from "../domain/files/properties.ts";
 import { invalidField } from "../errors.ts";
 import { MAX_PROPERTIES_BYTES } from "./multipart.ts";
-import { validate } from "./validation.ts";
+import { instant, validate } from "./validation.ts";
 
 /* The rules for properties of files: in a PATCH, in a batch, at the upload, and in the filters of lists. */
 
@@ -136,6 +136,10 @@ export const properties = z
     reference: reference.nullable().meta({ description: "Your own ID of the file. Null removes it." }),
     tags,
     metadata,
+    deleteAfter: instant.nullable().meta({
+      description:
+        "When the service deletes the file, within minutes. Null: never. The team's retention may delete it earlier.",
+    }),
   })
   .partial();
 

@@ -5,10 +5,12 @@ import {
   deleteTeam,
   fetchTeam,
   listTeams,
+  MAX_RETENTION_DAYS,
   TEAM_STATES,
   type Team,
   updateTeam,
 } from "../domain/accounts/teams.ts";
+import { trashUsage } from "./files.ts";
 import { keyRecord } from "./keys.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
 import { describeRecord, fieldOf } from "./record.ts";
@@ -33,6 +35,13 @@ const quota = (what: string, setting: string) =>
 const maxBytes = quota("Bytes", "MAX_TEAM_BYTES");
 const maxFiles = quota("Files", "MAX_TEAM_FILES");
 
+export const retentionDays = z
+  .int()
+  .min(1)
+  .max(MAX_RETENTION_DAYS)
+  .nullable()
+  .meta({ description: "Files are deleted this many days after their upload. Null: never." });
+
 const field = fieldOf<Team>();
 
 const { schema, example, render } = describeRecord({
@@ -49,10 +58,13 @@ const { schema, example, render } = describeRecord({
       (team) => databaseOf(team.id),
     ),
     usage: field(
-      z.strictObject({ files: z.int(), bytes: z.int() }).meta({ description: "Uploads in progress count." }),
-      { files: 0, bytes: 0 },
-      ({ files, bytes }) => ({ files, bytes }),
+      z
+        .strictObject({ files: z.int(), bytes: z.int(), ...trashUsage })
+        .meta({ description: "Uploads in progress and the trash count." }),
+      { files: 0, bytes: 0, trashFiles: 0, trashBytes: 0 },
+      ({ files, bytes, trashFiles, trashBytes }) => ({ files, bytes, trashFiles, trashBytes }),
     ),
+    retentionDays: field(retentionDays, null, (team) => team.retentionDays),
     createdAt: field(timestamp, "2026-11-20T09:30:00.000Z", (team) => iso(team.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:30:00.000Z", (team) => iso(team.updatedAt)),
     __v: field(z.int().nonnegative(), 0, (team) => team.version),
@@ -122,7 +134,7 @@ export const update = writeOperation(
     description:
       "From the next request on, every token of a suspended team gets 403 `team_suspended`, and the team's links get 404. An upload request that is in progress finishes. Signed URLs work until they expire. Files are processed and webhooks are sent as before. Set `status` to `active` to resume the team.",
     body: atLeastOneField(
-      z.strictObject({ name: name(1), status: z.enum(["active", "suspended"]), maxBytes, maxFiles }),
+      z.strictObject({ name: name(1), status: z.enum(["active", "suspended"]), maxBytes, maxFiles, retentionDays }),
     ),
     bodyExample: { status: "suspended" },
     success: {
@@ -142,13 +154,14 @@ export const remove = writeOperation(
     tag: "Teams",
     summary: "Delete a team",
     description:
-      "Irreversible. From the next request on, the team's tokens get 401. Its files, users, keys, webhooks and events are deleted in the background. Until then the team is `deleting`; then it is not found.",
+      "Irreversible. A team with held files can't be deleted. From the next request on, the team's tokens get 401. Its files, users, keys, webhooks and events are deleted in the background. Until then the team is `deleting`; then it is not found.",
     success: {
       description: "The team, which is being deleted.",
       message: "Team is being deleted.",
       schema,
       example: { ...example, status: "deleting", __v: 1 },
     },
+    errorCodes: ["file_held"],
   },
   async ({ deps, actor, id }) => render(await deleteTeam(deps, actor, id)),
 );

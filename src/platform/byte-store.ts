@@ -191,6 +191,14 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       }
     },
 
+    /** The objects after a key, in the order of their keys, and whether there are more. */
+    async list(after: string, limit: number) {
+      const options = { limit, ...(after !== "" && { startAfter: after }) };
+      const { objects, truncated } = await retrying(system, () => bucket.list(options));
+      const found = objects.map(({ key, size, uploaded }) => ({ key, sizeBytes: size, storedAt: uploaded.getTime() }));
+      return { objects: found, isTruncated: truncated };
+    },
+
     /** Deletes every object whose key starts with `prefix`. */
     async removeAll(prefix: string): Promise<void> {
       for (let isTruncated = true; isTruncated; ) {

@@ -90,6 +90,9 @@ const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed"
 
 /** The states in which a file exists for its team. */
 export const isListed = sql`status not in ('receiving', 'deleting')`;
+export const isTrashed = sql`trashed_at is not null`;
+/** Listed, or in the trash: the bytes and the waveform stay. */
+export const isKept = sql`(status not in ('receiving', 'deleting') or trashed_at is not null)`;
 
 // No index of a list has a file that is still received, or hidden: hiding clears the indexed columns. A condition on the status
 // would rewrite index entries whenever it changes.
@@ -104,6 +107,10 @@ export const hasReference = sql`size_bytes is not null and reference is not null
 /** Has an owner, see domain/access/own-files.ts. */
 export const isOwned = sql`size_bytes is not null and owner_id is not null and name_key <> ''`;
 export const isOwnedInFolder = sql`size_bytes is not null and owner_id is not null and folder <> ''`;
+export const isOwnedInTrash = sql`trashed_at is not null and owner_id is not null`;
+/** Stored, with a time to delete it, and no hold that forbids it. */
+export const isExpiring = sql`delete_after is not null and hold is null and size_bytes is not null`;
+export const isHeld = sql`hold is not null`;
 
 /**
  * What a search finds besides the name: title, artist, reference, folder, and tags, as text that begins and separates each
@@ -153,6 +160,12 @@ const filesTable = sqliteTable(
     leaseEndsAt: integer("lease_ends_at"),
     /** Null without a waveform, 0 once it is stored. Otherwise the time at which the write in progress began. */
     waveformWritingSince: integer("waveform_writing_since"),
+    /** When the recovery job moves it to the trash, or without one deletes it. Null: never. */
+    deleteAfter: integer("delete_after"),
+    /** When it was moved to the trash. Null unless it is there: then it is hidden, and `due_at` is when it is erased. */
+    trashedAt: integer("trashed_at"),
+    /** How often it was restored from the trash. Signed links of an earlier number are invalid. */
+    restores: integer().notNull().default(0),
     mimeType: text("mime_type"),
     failureCode: text("failure_code"),
     originalName: text("original_name").notNull(),
@@ -193,6 +206,10 @@ const filesTable = sqliteTable(
     searchKeys: text("search_keys").notNull().default("{}"),
     /** JSON, see domain/audio/inspect.ts. */
     audio: text(),
+    /** JSON, see domain/files/holds.ts. Null if nothing forbids the deletion. */
+    hold: text(),
+    /** JSON: the values of a file in the trash that hiding has cleared, see domain/files/trash.ts. */
+    trashedValues: text("trashed_values"),
     /** It is computed, and stored only in the indexes that a search reads. */
     searchText: text("search_text").generatedAlwaysAs(searchText, { mode: "virtual" }),
     /** The path with a separator that sorts before every other character: a folder and those below it are one range. */
@@ -214,6 +231,11 @@ const filesTable = sqliteTable(
     index("files_owner").on(t.teamId, t.ownerId, t.id, t.sizeBytes).where(isOwned),
     index("files_owner_name").on(t.teamId, t.ownerId, t.nameKey, t.id, t.searchText).where(isOwned),
     index("files_owner_folder").on(t.teamId, t.ownerId, t.folderKey, t.id).where(isOwnedInFolder),
+    // A file in the trash is in no index of lists, but in these.
+    index("files_trash").on(t.teamId, t.id).where(isTrashed),
+    index("files_owner_trash").on(t.teamId, t.ownerId, t.id, t.sizeBytes).where(isOwnedInTrash),
+    index("files_expiring").on(t.deleteAfter).where(isExpiring),
+    index("files_held").on(t.teamId, t.id).where(isHeld),
     index("files_upload_token").on(t.uploadTokenId).where(sql`upload_token_id is not null`),
     index("files_due").on(t.dueAt).where(sql`due_at is not null`),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
@@ -285,6 +307,15 @@ export const teams = sqliteTable(
     maxFiles: integer("max_files"),
     files: integer().notNull().default(0),
     bytes: integer().notNull().default(0),
+    /** The part of both that is in the trash. */
+    trashFiles: integer("trash_files").notNull().default(0),
+    trashBytes: integer("trash_bytes").notNull().default(0),
+    /** Files of this age are deleted. Null: never. */
+    retentionDays: integer("retention_days"),
+    /** The files with lower ids had this age before, see domain/files/expiry.ts. */
+    retentionReached: text("retention_reached").notNull().default(""),
+    /** When the recovery job looks for files of this age. Null: never. */
+    retentionDueAt: integer("retention_due_at"),
     /** The bytes that unfinished uploads of public keys reserve. */
     publicBytes: integer("public_bytes").notNull().default(0),
     apiKeys: integer("api_keys").notNull().default(0),
@@ -302,6 +333,7 @@ export const teams = sqliteTable(
     index("teams_name").on(t.name, t.id),
     index("teams_status").on(t.status, t.id),
     index("teams_status_name").on(t.status, t.name, t.id),
+    index("teams_retention").on(t.retentionDueAt).where(sql`retention_due_at is not null`),
   ],
 );
 

@@ -103,6 +103,7 @@ function expected(route: string, credential: Credential, id: IdKind): [status: n
   )
     return [403, "forbidden"];
   if (caller === "limited" && isForAllFiles(route)) return [403, "insufficient_scope"];
+  if (caller === "limited" && route === "PUT /docs/v1/retention") return [403, "forbidden"];
   if (!accepted.includes(caller === "limited" ? "owner" : caller))
     return [403, caller === "public" && accepted.length > 1 ? "insufficient_scope" : "forbidden"];
   // The record of a team is another team.
@@ -181,7 +182,7 @@ beforeAll(async () => {
   };
 });
 
-// A successful DELETE leaves the next requests without a record.
+// A successful DELETE leaves the next requests without a record, and a restored file is not in the trash.
 afterEach(async () => {
   if (isRecordDeleted) [own, others] = [await newRecords(mine), await newRecords(bystander)];
   isRecordDeleted = false;
@@ -238,13 +239,13 @@ describe.each(routes)("$name", (route) => {
           if (acceptedCallers(name) !== "anyone" && !isReadable)
             expect(effects.trips, `${where} queried D1`).toBe(trips);
           if (CREDENTIALS[credential] === "limited") {
-            for (const noun of ["uploads", "links", "apikeys", "sessions"] as const) {
+            for (const noun of ["uploads", "trash", "links", "apikeys", "sessions"] as const) {
               expect(answer.text, where).not.toContain(own[noun]);
             }
           }
           // No response reveals anything about another team.
           if (credential === "another team's key") expect(answer.text, where).not.toContain(mine.teamId);
-          if (status === 200 && method === "DELETE") {
+          if (status === 200 && (method === "DELETE" || name.endsWith("/restore"))) {
             isRecordDeleted = true;
             break;
           }
@@ -369,7 +370,7 @@ const NEEDED_SCOPES = Object.fromEntries(
       "listFiles getFileMetadata getFileStatus getWaveform getTeam getUsage listUnfinishedUploads listFolders",
     "files:download": "signFile createLink listLinks revokeLink",
     "files:write": "reprocessFile setWaveform updateFile changeFiles createFolder moveFolder",
-    "files:delete": "deleteFile deleteFolder",
+    "files:delete": "deleteFile deleteFolder holdFile releaseFile listTrash restoreFile eraseFile setRetention",
     "users:read": "listUsers getUser exportUser",
     "users:write": "createUser updateUser deleteUser inviteUser",
     "keys:read": "listApiKeys getApiKey listSessions",
@@ -466,7 +467,10 @@ describe("Scopes", () => {
         }
         if (isOperator ? OPERATOR_MAY.test(operationId) : isUploader || scopes.includes(needed ?? "")) {
           // The input may name further scopes, such as those of a new key, which the caller lacks.
-          const isAdmitted = answer.code === "insufficient_scope" || [200, 400, 404].includes(answer.status);
+          const isForAdmins = operationId === "setRetention" && /member|contributor/.test(caller);
+          const isAdmitted =
+            answer.code === "insufficient_scope" ||
+            [200, 400, 404, ...(isForAdmins ? [403] : [])].includes(answer.status);
           expect(isAdmitted, `${where}: ${answer.text}`).toBe(true);
           expect(answer.headers.get("WWW-Authenticate") ?? "", where).not.toContain(`"${needed}"`);
           continue;

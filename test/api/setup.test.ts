@@ -40,6 +40,7 @@ const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN"> | "S3_ENDPOINT" | "S3_
   MAX_TEAM_FILES: true,
   MAX_TEAM_EVENTS: true,
   EVENT_DAYS: true,
+  TRASH_DAYS: true,
   DEAD_LETTER_QUEUE: true,
 };
 
@@ -59,6 +60,12 @@ test.each(Object.keys(NEEDED))("a Worker without %s responds 503, and logs which
   const message = "The service is temporarily unavailable. Retry shortly.";
   expect(body).toMatchObject({ code: "unavailable", message });
   expect(lines.join()).toContain(`The Worker is not set up. ${name}: `);
+});
+
+test.each(["", "31", "-1", "1.5", "soon"])("a Worker with TRASH_DAYS %j responds 503", async (TRASH_DAYS) => {
+  const { status, lines } = await respondWith({ ...env, TRASH_DAYS });
+  expect(status).toBe(503);
+  expect(lines.join()).toContain("TRASH_DAYS: Must be a whole number from 0 to 30.");
 });
 
 test("a Worker with EMAIL needs EMAIL_FROM, an address, and sends emails with both", async () => {

@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { api } from "../../src/app.ts";
 import { type Operation, splitRoute } from "../../src/http/operation.ts";
 import { type CallOptions, form, type Team } from "./client.ts";
+import { moveToTrash } from "./rows.ts";
 
 /*
  * The fixture for tests of every route: the routes of the API, a record of each kind, and a valid request for each.
@@ -64,6 +65,8 @@ export interface Records {
   webhooks: string;
   deliveries: string;
   links: string;
+  /** A file in the trash. */
+  trash: string;
 }
 export type Noun = keyof Records;
 
@@ -93,6 +96,12 @@ const makers: Record<Noun, (team: Team) => Promise<string>> = {
   links: async (team) => {
     const { id } = await team.call("POST", "/docs/v1/uploads", { body: form("linked.txt", "linked") });
     return (await team.call("POST", `/docs/v1/uploads/${id}/links`, { json: {} })).body.data._id;
+  },
+  trash: async (team) => {
+    const { id } = await team.call("POST", "/docs/v1/uploads", { body: form("trashed.txt", "trashed") });
+    // As if the service had a trash.
+    await moveToTrash(team.teamId, id);
+    return id;
   },
   deliveries: async (team) => {
     const path = `/auth/v1/webhooks/${await someWebhook(team)}`;

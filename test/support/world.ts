@@ -17,7 +17,7 @@ import { type Multipart, ProxiedBindings } from "./bindings.ts";
 import { sha256 } from "./bytes.ts";
 import { type Answer, type CallOptions, createCall, form, foundTeam, type Team } from "./client.ts";
 import { ALL_DATABASES, DATABASES, DB, nextDatabase } from "./databases.ts";
-import { ACCEPTED_REPLY, type Change, type Deps, readDeps, withBindings } from "./deps.ts";
+import { ACCEPTED_REPLY, type Change, type Deps, readDeps, type Settings, withBindings } from "./deps.ts";
 import { eventLogQueries, expectDelivered, expectOneEventPerChange, hasEnded, isHidden } from "./event-log.ts";
 import { OPERATOR } from "./harness.ts";
 
@@ -128,6 +128,8 @@ export class World {
   answer: (post: Post) => Partial<Reply> | Promise<Partial<Reply>> = () => ACCEPTED_REPLY;
   /** Replaces the secrets of the environment, so that a test can rotate them. */
   secrets: Secrets | undefined;
+  /** Replaces settings of the environment. */
+  settings: Partial<Settings> = {};
 
   readonly system: System = {
     ...realSystem,
@@ -168,8 +170,10 @@ export class World {
   deps(bindings = new ProxiedBindings(), after: (work: Promise<unknown>) => void = () => undefined): Deps {
     bindings.multiparts = this.multiparts;
     bindings.now = this.system.now;
+    const read = readDeps(env, { waitUntil: after });
     const deps: Deps = {
-      ...readDeps(env, { waitUntil: after }),
+      ...read,
+      settings: { ...read.settings, ...this.settings },
       ...(this.secrets && { secrets: this.secrets }),
       system: this.system,
       log: (level, event, fields) => {
@@ -382,6 +386,7 @@ export interface Row {
   idempotency_key: string | null;
   attempts: number;
   due_at: number | null;
+  trashed_at: number | null;
   waveform_writing_since: number | null;
   version: number;
 }
@@ -443,7 +448,8 @@ export async function expectSound(
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
       // A part has no team, but its upload has one.
       DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
-      of(`select files, bytes, public_bytes, links - (select count(*) from links where team_id = teams.id) as extra_links,
+      of(`select files, bytes, trash_files, trash_bytes, public_bytes,
+        links - (select count(*) from links where team_id = teams.id) as extra_links,
         folders - (select count(*) from folders where team_id = teams.id) as extra_folders from teams where id = ?`),
       ...eventLogQueries(teamId),
     ])
@@ -461,9 +467,12 @@ export async function expectSound(
   const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);
   const ofPublicKeys = rows.filter((row) => row.size_bytes === null && row.is_public === 1);
   const publicBytes = ofPublicKeys.reduce((sum, row) => sum + row.reserved_bytes, 0);
-  const unused = { files: 0, bytes: 0, public_bytes: 0, extra_links: 0, extra_folders: 0 };
+  const trashed = rows.filter((row) => row.trashed_at !== null);
+  const trash = { trash_files: trashed.length, trash_bytes: trashed.reduce((sum, row) => sum + row.reserved_bytes, 0) };
+  const extra = { extra_links: 0, extra_folders: 0 };
+  const unused = { files: 0, bytes: 0, trash_files: 0, trash_bytes: 0, public_bytes: 0, ...extra };
   expect(usage ?? unused, "the team's usage is the sum of the rows").toEqual({
-    ...{ ...unused, files: rows.length, bytes, public_bytes: publicBytes },
+    ...{ ...unused, files: rows.length, bytes, ...trash, public_bytes: publicBytes },
   });
   expectOneEventPerChange(rows, eventLog);
   if (isDelivered) expectDelivered(eventLog);
@@ -471,9 +480,12 @@ export async function expectSound(
     if (!hasEnded(row)) {
       expect(row.due_at, `a file that is ${row.status} is due`).not.toBeNull();
     }
-    if (isHidden(row) || bytesLost) continue;
+    if ((isHidden(row) && row.trashed_at === null) || bytesLost) continue;
     const object = objects.find(({ key }) => key === keyOf(row));
-    expect([object?.size, object?.etag], "a listed file has its bytes").toEqual([row.size_bytes, row.etag]);
+    expect([object?.size, object?.etag], "a listed file, or one in the trash, has its bytes").toEqual([
+      row.size_bytes,
+      row.etag,
+    ]);
     if (checkBytes) expect(await digestOf(object), "a listed file has exactly its bytes").toBe(row.sha256);
   }
   return rows;

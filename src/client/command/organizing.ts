@@ -4,7 +4,12 @@ import { type Define, FILES, parseFolder, parseList, pathOf } from "./command.ts
 import type { Context } from "./context.ts";
 import { EXIT_CODES, Failure, failureAbout } from "./failures.ts";
 
-const PROBLEMS = { not_found: "Not found.", too_many_tags: "A file can have at most 20 tags." } as const;
+const PROBLEMS = {
+  not_found: "Not found.",
+  not_in_trash: "It is not in the trash.",
+  file_held: "It is held.",
+  too_many_tags: "A file can have at most 20 tags.",
+} as const;
 
 /** An action without its files. */
 type Action = Batch extends infer B ? (B extends { ids: unknown } ? Omit<B, "ids"> : never) : never;

@@ -1,9 +1,9 @@
-import { and, eq, not, sql } from "drizzle-orm";
+import { and, eq, isNull, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
-import { hasRow, type Query, read } from "../../platform/db.ts";
+import { firstOf, hasRow, type Query, read } from "../../platform/db.ts";
 import { sizeOf } from "../../platform/health.ts";
-import { apiKeys, teams } from "../../platform/schema.ts";
+import { apiKeys, files, isHeld, teams } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import {
   type Actor,
@@ -11,12 +11,15 @@ import {
   authorizeRead,
   type Credential,
   isExistingTeam,
+  type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
 import { inDatabase, inEveryDatabase } from "../access/databases.ts";
+import { filesOf } from "../access/own-files.ts";
+import { ALL_SCOPES, lacking } from "../access/scopes.ts";
 import { type Change, fieldsOf, newEvent, newTeamEvents, writeWithEvent, writeWithEvents } from "../events/events.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../paging.ts";
-import { ownUsage } from "../uploads/quota.ts";
+import { fetchOwnUsage } from "../uploads/quota.ts";
 import { type ApiKey, makeKey, type NewKey, viewKey } from "./keys.ts";
 
 /*
@@ -26,6 +29,8 @@ import { type ApiKey, makeKey, type NewKey, viewKey } from "./keys.ts";
 
 /** Instants are milliseconds since the epoch. A quota that is null is that of the settings. */
 export type Team = typeof teams.$inferSelect;
+/** Ten years. */
+export const MAX_RETENTION_DAYS = 3650;
 export const TEAM_STATES = ["active", "suspended", "deleting"] as const;
 
 export interface NewTeam {
@@ -80,6 +85,11 @@ export async function createTeam(
     maxFiles,
     files: 0,
     bytes: 0,
+    trashFiles: 0,
+    trashBytes: 0,
+    retentionDays: null,
+    retentionReached: "",
+    retentionDueAt: null,
     publicBytes: 0,
     apiKeys: 0,
     links: 0,
@@ -117,8 +127,7 @@ export async function fetchTeam(
   } = await authorizeRead(deps, credential, (team) => deps.db.select().from(teams).where(eq(teams.id, team)), id);
   if (team?.id !== id) throw new AppError("not_found");
   if (actor.kind === "operator" || actor.ownerId === null) return team;
-  const [[usage]] = await read(deps, [ownUsage(deps, actor)]);
-  return { ...team, ...usage };
+  return { ...team, ...(await fetchOwnUsage(deps, actor)) };
 }
 
 export interface TeamFilters {
@@ -168,6 +177,7 @@ export async function listTeams(
 export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
   name?: string | undefined;
   status?: Exclude<Team["status"], "deleting"> | undefined;
+  retentionDays?: number | null | undefined;
 }
 
 /** Suspending takes effect with the next request of the team. @throws `not_found`, `conflict` if the team is being deleted */
@@ -176,7 +186,15 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
   const queries = [
     db
       .update(teams)
-      .set({ ...changes, updatedAt: system.now(), version: sql`${teams.version} + 1` })
+      .set({
+        ...changes,
+        // A new rule applies to all files, also to those that were restored.
+        ...(changes.retentionDays !== undefined && {
+          retentionReached: "",
+          retentionDueAt: changes.retentionDays === null ? null : system.now(),
+        }),
+        ...{ updatedAt: system.now(), version: sql`${teams.version} + 1` },
+      })
       .where(isExistingTeam(id))
       .returning(),
     db.select().from(teams).where(eq(teams.id, id)),
@@ -189,20 +207,40 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
   return team;
 }
 
-/** From now on, the team's tokens are invalid. The recovery job deletes everything. Can be repeated. @throws `not_found` */
+/**
+ * Sets how long the team keeps its files. It applies to all of them.
+ * @throws `forbidden` for any caller but a secret key or an admin that sees all files; `conflict`
+ */
+export async function setRetention(deps: Deps, actor: TeamActor, retentionDays: number | null): Promise<Team> {
+  const isAdmin = lacking(ALL_SCOPES, actor.scopes).length === 0;
+  if (actor.ownerId !== null || (actor.kind !== "secret" && !isAdmin)) {
+    throw new AppError("forbidden", { message: "Only a secret key or an admin can set the retention of a team." });
+  }
+  return updateTeam(deps, actor, actor.teamId, { retentionDays });
+}
+
+/** From now on, the team's tokens are invalid. The recovery job deletes everything. Can be repeated. @throws `not_found`, `file_held` */
 export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): Promise<Team> {
   const { db, system } = deps;
+  const refusal = firstOf({ file_held: hasRow(files, and(filesOf({ teamId, ownerId: null }), isHeld)) });
   const queries = [
     db
       .update(teams)
       .set({ status: "deleting", updatedAt: system.now(), version: sql`${teams.version} + 1` })
-      .where(isExistingTeam(teamId)),
-    db.select().from(teams).where(eq(teams.id, teamId)),
+      .where(and(isExistingTeam(teamId), isNull(refusal))),
+    db
+      .select({ team: teams, refusal: refusal.as("refusal") })
+      .from(teams)
+      .where(eq(teams.id, teamId)),
   ] as const;
-  const events = newTeamEvents(deps, "team.deleted", operator, teamId, sql`where ${teamExists(teamId)}`);
+  const isDeletable = sql`where ${teamExists(teamId)} and ${refusal} is null`;
+  const events = newTeamEvents(deps, "team.deleted", operator, teamId, isDeletable);
   const {
-    last: [, [team]],
+    last: [, [found]],
   } = await writeWithEvents(deps, events, queries, { isIdempotent: true });
-  if (!team) throw new AppError("not_found");
-  return team;
+  if (!found) throw new AppError("not_found");
+  if (found.refusal !== null && found.team.status !== "deleting") {
+    throw new AppError("file_held", { message: "The team has held files. Release their holds and retry." });
+  }
+  return found.team;
 }

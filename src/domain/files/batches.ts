@@ -5,12 +5,13 @@ import { files, isListed } from "../../platform/schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
-import { fileDeletion, isWritingWaveform, removeRows } from "./deletion.ts";
+import { fileDeletion, isWritingWaveform, keptFiles, refusalOf, removeRows } from "./deletion.ts";
 import { isClean } from "./erasure.ts";
 import { enqueueAll, hasBacklog } from "./files.ts";
 import { storedKeys } from "./names.ts";
 import { fileReprocessing } from "./processing.ts";
-import { type FileChanges, fileUpdate, refusalOf } from "./properties.ts";
+import { type FileChanges, fileUpdate, refusalOf as refusalOfChange } from "./properties.ts";
+import { restoreFiles } from "./trash.ts";
 
 /*
  * One action on many files. Every file is changed by the queries that change a single one, with its own event, and all of
@@ -26,14 +27,15 @@ export const MAX_BATCH_FILES = 100;
 export const REPROCESSED_FILES_PER_CALL = 10;
 
 type BatchAction =
-  | { action: "delete" | "reprocess" }
+  | { action: "reprocess" | "restore" }
+  | { action: "delete"; permanent?: boolean | undefined }
   | { action: "tag" | "untag"; tags: string[] }
   | { action: "move"; folder: string };
 
 export interface BatchResult {
   id: string;
   /** Null if the file now is as requested. */
-  code: "not_found" | "too_many_tags" | null;
+  code: "not_found" | "too_many_tags" | "file_held" | "not_in_trash" | null;
 }
 
 /** @returns a result for each id, in their order. @throws `unavailable` if bytes could not be deleted yet: repeat the batch */
@@ -43,7 +45,8 @@ export async function changeFiles(
   ids: string[],
   action: BatchAction,
 ): Promise<BatchResult[]> {
-  if (action.action === "delete") return deleteFiles(deps, actor, ids);
+  if (action.action === "delete") return deleteFiles(deps, actor, ids, action.permanent ?? false);
+  if (action.action === "restore") return restoreFiles(deps, actor, ids);
   const changes = ids.map((id): Change<Query[]> => {
     if (action.action === "reprocess") {
       const { event, queries } = fileReprocessing(deps, actor, id);
@@ -53,7 +56,7 @@ export async function changeFiles(
     return { event, queries: [update] };
   });
   // After the changes, the same files are refused as before: tags that were added fit.
-  const refusal = refusalOf(propertiesOf(action));
+  const refusal = refusalOfChange(propertiesOf(action));
   const isGiven = inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`);
   const current = deps.db
     .select({ id: files.id, status: files.status, isBulk: hasBacklog(actor.teamId).as("isBulk"), refusal })
@@ -84,13 +87,19 @@ function propertiesOf(action: BatchAction): FileChanges {
 }
 
 /**
- * Hides all files in one transaction, and deletes their bytes with one call for 1,000 objects. The recovery job cleans up
- * files whose upload or waveform may still be writing.
+ * Hides all files in one transaction, and deletes the bytes of those that the trash does not keep with one call for 1,000
+ * objects. The recovery job cleans up files whose upload or waveform may still be writing.
  */
-async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[]): Promise<BatchResult[]> {
-  const changes = ids.map((id) => fileDeletion(deps, actor, id));
-  const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: true });
-  const deleted = rows.flatMap(([[row], [upload]]) => (row ? [{ row, upload }] : []));
+async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPermanent: boolean): Promise<BatchResult[]> {
+  const changes = ids.map((id) => fileDeletion(deps, actor, { ...actor, id }, { isPermanent }));
+  // The reason is the same expression for each file.
+  const refusal = changes[0]?.refusal ?? sql<null>`null`;
+  const {
+    rows,
+    last: [found],
+  } = await writeWithEvents(deps, changes, [keptFiles(deps, actor, ids, refusal)], { isIdempotent: true });
+  const kept = new Map(found.map((row) => [row.id, row]));
+  const deleted = rows.flatMap(([[row], [upload]]) => (row && !kept.has(row.id) ? [{ row, upload }] : []));
   // A form upload that is still sending the bytes cleans up itself.
   const stored = deleted.filter(({ row, upload }) => row.sizeBytes !== null || upload);
   await deps.bytes.remove(stored.flatMap(({ row }) => storedKeys(row)));
@@ -102,6 +111,5 @@ async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[]): Promise
     uploads,
   );
   deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { cause })));
-  const found = new Set(deleted.map(({ row }) => row.id));
-  return ids.map((id) => ({ id, code: found.has(id) ? null : "not_found" }));
+  return ids.map((id, i) => ({ id, code: refusalOf(rows[i]?.[0][0], kept.get(id)) as BatchResult["code"] }));
 }

@@ -1,12 +1,13 @@
-import { and, eq, inArray, ne, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, isNull, ne, not, or, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { write } from "../../platform/db.ts";
-import { files, teamOfFile } from "../../platform/schema.ts";
-import { MINUTE } from "../../platform/system.ts";
+import { firstOf, write } from "../../platform/db.ts";
+import { files, isHeld, isKept, isListed, isTrashed, teamOfFile } from "../../platform/schema.ts";
+import { DAY, MINUTE } from "../../platform/system.ts";
 import { uploads } from "../../platform/upload-schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
-import { writeWithEvent } from "../events/events.ts";
+import { type FilesOf, filesOf } from "../access/own-files.ts";
+import { type Initiator, writeWithEvent } from "../events/events.ts";
 import {
   deleteUploads,
   ended,
@@ -17,10 +18,13 @@ import {
   type ResumableRow,
 } from "./erasure.ts";
 import { fileEvent } from "./file-events.ts";
-import { changed, listedStatus } from "./files.ts";
-import { type Erasable, type FileKey, fileKey, isFile, storedKeys } from "./names.ts";
+import { changed, trashedValues } from "./files.ts";
+import { type Erasable, type FileKey, type FileOf, fileKey, isFile, storedKeys } from "./names.ts";
 
-/* Deletion: one update hides a file, then its bytes are deleted, then its row. */
+/*
+ * Deletion: one update hides a file, then its bytes are deleted, then its row. If there is a trash, the update only moves it
+ * there, and a later one erases it (trash.ts). A held file is never deleted.
+ */
 
 /** How long a deletion can last before the recovery job continues it. */
 export const MAX_DELETING_MILLISECONDS = MINUTE;
@@ -41,29 +45,55 @@ export const hidden = (dueAt: SQL) => ({
   searchKeys: "{}",
   audio: null,
   fileType: null,
+  deleteAfter: null,
+  trashedAt: null as SQL | null,
+  trashedValues: null as SQL | null,
+  leaseEndsAt: null,
   dueAt,
 });
 
+/** What a deletion sets if there is a trash. An unfinished upload is erased in any case. */
+function trashing({ settings: { trashDays } }: Deps, now: number, erased: ReturnType<typeof hidden>) {
+  const ifListed = (value: SQL, otherwise: SQL) => sql`case when ${isListed} then ${value} else ${otherwise} end`;
+  return {
+    ...erased,
+    trashedAt: ifListed(sql`${now}`, sql`null`),
+    trashedValues: ifListed(trashedValues, sql`null`),
+    dueAt: ifListed(sql`${now + trashDays * DAY}`, erased.dueAt),
+  };
+}
+
 /**
- * Hides many files at once, which `keys` and `ids` select, and ends their uploads. Triggers
- * delete up to 100 links and 20 tags with each file. A file whose upload or waveform is being written is due later.
+ * Part of a batch: ends the uploads of files, and hides the files. `ids` are the ids of `keys`. Triggers delete up to 100
+ * links and 20 tags with each. A file whose upload or waveform is being written is due later.
  */
-export function hideMany({ db, system }: Pick<Deps, "db" | "system">, keys: SQL, ids: SQL) {
-  const now = system.now();
+function hideMany(deps: Deps, keys: SQL, ids: SQL, { isTrashing }: { isTrashing: boolean }) {
+  const now = deps.system.now();
   // A finished upload would otherwise stay for a day. One that was ended while a request wrote is due soon.
   const isOpen = sql`(not ${uploads.isFinished} or ${uploads.dueAt} > ${now + MAX_FENCED_MILLISECONDS})`;
-  const endUploads = db
+  const endUploads = deps.db
     .update(uploads)
     .set(ended(now))
     .where(and(sql`${uploads.fileId} in ${ids}`, isOpen));
   const isWriting = sql`${files.waveformWritingSince} > ${now - MAX_DELETING_MILLISECONDS}`;
-  const dueAt = sql`case when ${files.sizeBytes} is null and not ${hasUpload} then ${files.dueAt}
-    when ${isWriting} then ${now + MAX_DELETING_MILLISECONDS} else ${now} end`;
-  const hide = db
+  const erased = hidden(sql`case when ${files.sizeBytes} is null and not ${hasUpload} then ${files.dueAt}
+    when ${isWriting} then ${now + MAX_DELETING_MILLISECONDS} else ${now} end`);
+  const isHidable = isTrashing ? ne(files.status, "deleting") : or(ne(files.status, "deleting"), isTrashed);
+  const hide = deps.db
     .update(files)
-    .set(hidden(dueAt))
-    .where(and(sql`${fileKey} in ${keys}`, ne(files.status, "deleting")));
+    .set(isTrashing ? trashing(deps, now, erased) : erased)
+    .where(and(sql`${fileKey} in ${keys}`, isHidable, isNull(files.hold)));
   return [endUploads, hide] as const;
+}
+
+/** Part of a batch: erases files, also those in the trash, but not held ones. `ids` are the ids of `keys`. */
+export const eraseMany = (deps: Deps, keys: SQL, ids: SQL) => hideMany(deps, keys, ids, { isTrashing: false });
+
+/** Part of a batch: deletes files, but not held ones, and the type of their events. `ids` are the ids of `keys`. */
+export function deleteMany(deps: Deps, keys: SQL, ids: SQL) {
+  const isTrashing = deps.settings.trashDays > 0;
+  const type = isTrashing ? ("file.trashed" as const) : ("file.deleted" as const);
+  return { type, queries: hideMany(deps, keys, ids, { isTrashing }) };
 }
 
 /** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
@@ -79,54 +109,107 @@ export const ERASABLE_COLUMNS = {
   waveformWritingSince: files.waveformWritingSince,
 };
 
+interface DeletionOptions {
+  /** Keeps a file whose upload is complete, even if it completes at the same time. */
+  onlyUnfinished?: boolean;
+  /** Keeps a file that is not in the trash. */
+  onlyTrashed?: boolean;
+  /** Erases the file, also if there is a trash. */
+  isPermanent?: boolean;
+  /** The file must also meet this. */
+  condition?: SQL | undefined;
+}
+
+/** Why a file was not deleted. */
+type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found";
+
 /**
- * One update hides the file. The recovery job can do everything after that too. An interrupted deletion can be repeated.
- * While a form upload is still sending the bytes, the row and its `due_at` stay: the upload finds it at the commit point,
- * and cleans up.
+ * One update hides the file, or moves it to the trash. The recovery job can do everything after that too. An interrupted
+ * deletion can be repeated. While a form upload is still sending the bytes, the row and its `due_at` stay: the upload finds
+ * it at the commit point, and cleans up.
  */
-export function fileDeletion(deps: Deps, actor: TeamActor, id: string, onlyUnfinished = false) {
-  const file = { ...actor, id };
+export function fileDeletion(
+  deps: Deps,
+  initiator: Initiator,
+  file: FileOf,
+  { onlyUnfinished = false, onlyTrashed = false, isPermanent = onlyTrashed, condition }: DeletionOptions = {},
+) {
   const now = deps.system.now();
+  const isTrashing = deps.settings.trashDays > 0 && !isPermanent;
   const dueAt = now + MAX_DELETING_MILLISECONDS;
   const isUnstored = sql`${files.sizeBytes} is null`;
+  const erased = hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`);
+  const isSelected = and(
+    condition,
+    onlyTrashed ? isTrashed : undefined,
+    onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined,
+    isTrashing || onlyUnfinished ? isNull(files.trashedAt) : undefined,
+  );
   const mark = deps.db
     .update(files)
-    .set({
-      ...hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`),
-      ...changed(now),
-    })
-    .where(and(isFile(file), onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined))
+    .set({ ...(isTrashing ? trashing(deps, now, erased) : erased), ...changed(now) })
+    .where(and(isFile(file), isNull(files.hold), isSelected))
     .returning(ERASABLE_COLUMNS);
-  const queries = [mark, endResumable(deps, file, now)] as const;
-  return { event: fileEvent(deps, "file.deleted", actor, file), queries };
+  const refusal = firstOf<Refusal | "trashed">({
+    // By this deletion, of which this may be a repetition.
+    trashed: isTrashing ? sql`${files.trashedAt} = ${now}` : undefined,
+    not_in_trash: onlyTrashed ? isNull(files.trashedAt) : undefined,
+    forbidden: onlyUnfinished ? isNull(files.trashedAt) : undefined,
+    file_held: isHeld,
+    not_found: sql`true`,
+  });
+  const event = fileEvent(deps, isTrashing ? "file.trashed" : "file.deleted", initiator, file, {
+    condition: isSelected,
+  });
+  return { event, queries: [mark, endResumable(deps, file, now)] as const, refusal };
+}
+
+/** After their deletion: those of these files that still have their bytes, and `refusal`, which says why. */
+export function keptFiles<R>({ db }: Deps, whose: FilesOf, ids: string[], refusal: SQL<R>) {
+  const given = sql`(select value from json_each(${JSON.stringify(ids)}))`;
+  const isOneOf = ids.length === 1 ? eq(files.id, ids[0] ?? "") : inArray(files.id, given);
+  return db
+    .select({ id: files.id, refusal: sql<R>`${refusal}`.as("refusal") })
+    .from(files)
+    .where(and(filesOf(whose), isKept, isOneOf));
+}
+
+/** Why a file was not deleted, by what the deletion changed, and what it kept. Null if it was deleted, or is in the trash now. */
+export function refusalOf(changed: object | undefined, kept: { refusal: Refusal | "trashed" | null } | undefined) {
+  if (kept) return kept.refusal === "trashed" ? null : kept.refusal;
+  return changed ? null : "not_found";
 }
 
 /**
- * @param onlyUnfinished keeps a file whose upload is complete, even if it completes at the same time
- * @throws `not_found`; `forbidden` with `onlyUnfinished` if the upload is complete; `unavailable` if the bytes could not be
- *   deleted yet
+ * @throws `not_found`, `file_held`; `forbidden` with `onlyUnfinished` if the upload is complete; `not_in_trash` with
+ *   `onlyTrashed`; `unavailable` if the bytes could not be deleted yet
  */
 export async function deleteFile(
   deps: Deps,
   actor: TeamActor,
   id: string,
-  { onlyUnfinished = false } = {},
+  options: DeletionOptions = {},
 ): Promise<void> {
-  const { event, queries } = fileDeletion(deps, actor, id, onlyUnfinished);
+  const { event, queries, refusal: reason } = fileDeletion(deps, actor, { ...actor, id }, options);
+  const batch = [...queries, keptFiles(deps, actor, [id], reason)] as const;
   // An unfinished upload has no events.
-  const [[row], [resumable], [listed]] = onlyUnfinished
-    ? await write(deps, [...queries, listedStatus(deps, { ...actor, id })], { isIdempotent: true })
-    : [...(await writeWithEvent(deps, event, queries, { isIdempotent: true })), []];
-  if (listed) throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
-  if (!row) throw new AppError("not_found");
-  if (row.sizeBytes === null && !resumable) return;
-  if (row.sizeBytes === null && resumable) return removeUpload(deps, row, resumable);
-  if (resumable) await eraseResumable(deps, row, resumable);
+  const [[row], [upload], [kept]] = options.onlyUnfinished
+    ? await write(deps, batch, { isIdempotent: true })
+    : await writeWithEvent(deps, event, batch, { isIdempotent: true });
+  const refusal = refusalOf(row, kept);
+  if (refusal === "forbidden") {
+    throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
+  }
+  if (refusal !== null) throw new AppError(refusal);
+  if (!row || kept) return;
+  if (row.sizeBytes === null && !upload) return;
+  if (row.sizeBytes === null && upload) return removeUpload(deps, row, upload);
+  if (upload) await eraseResumable(deps, row, upload);
   await deps.bytes.remove(storedKeys(row));
   // Bytes that are still being written may arrive after this. Then the recovery job removes them, with the rows.
-  if (isWritingWaveform(deps, row) || resumable?.isWriting) return;
+  if (isWritingWaveform(deps, row) || upload?.isWriting) return;
   // The caller need not wait for this: the file is hidden and its bytes are deleted.
-  const removed = removeRows(deps, [row], resumable ? [id] : []);
+  const removed = removeRows(deps, [row], upload ? [id] : []);
   deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
 }
 
@@ -153,6 +236,7 @@ export async function removeRows(deps: Deps, keys: FileKey[], uploadIds: string[
       and(
         keys.length === 1 ? isFile({ ...key, ownerId: null }) : isGiven,
         eq(files.status, "deleting"),
+        isNull(files.trashedAt),
         not(hasUpload),
       ),
     );

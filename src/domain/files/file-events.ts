@@ -1,8 +1,8 @@
-import { and, type Column, type SQL, sql } from "drizzle-orm";
+import { and, type Column, isNull, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { files, isListed } from "../../platform/schema.ts";
 import { type EventType, type Initiator, type NewEvent, newEventFrom, newEventsFrom } from "../events/events.ts";
-import { FACTS } from "./files.ts";
+import { FACTS, knownFiles } from "./files.ts";
 import { type FileOf, fileKey, isFile } from "./names.ts";
 
 const iso = (milliseconds: Column) => sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${milliseconds} / 1000.0, 'unixepoch')`;
@@ -38,14 +38,11 @@ const METADATA = sql`json_object(${sql.join(
   sql`, `,
 )})`;
 
+/** What happens to many files at once. */
+export type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
+
 /** Creates an event for each file of `keys` before it is deleted, or moved to another folder. */
-export function fileEvents(
-  deps: Deps,
-  type: "file.deleted" | "file.updated",
-  initiator: Initiator,
-  teamId: string,
-  keys: SQL,
-): NewEvent {
+export function fileEvents(deps: Deps, type: FileEventType, initiator: Initiator, teamId: string, keys: SQL): NewEvent {
   const isMove = type === "file.updated";
   const subjectVersion = isMove ? sql`${files.version} + 1` : sql`${files.version}`;
   const updatedAt = new Date(deps.system.now()).toISOString();
@@ -55,24 +52,34 @@ export function fileEvents(
 }
 
 /**
- * Creates an event of a file. A deletion has the last metadata, and no event if the file was never listed. An update has
- * the names of the changed `fields`, and an upload by an upload token has the id of that.
+ * Creates an event of a file. A deletion has the last metadata, requires the same `condition` as the deletion itself, and
+ * has no event if the file was never listed. An update has the names of the changed `fields`, and an upload by an upload
+ * token has the id of that.
  */
 export function fileEvent(
   deps: Deps,
   type: EventType & `file.${string}`,
   initiator: Initiator,
   file: FileOf,
-  fields?: string[],
+  { fields, condition }: { fields?: string[]; condition?: SQL | undefined } = {},
 ): NewEvent {
   const { teamId, id } = file;
-  const isBefore = type === "file.deleted";
+  const isBefore = type === "file.deleted" || type === "file.trashed";
   // A merge patch without a token adds nothing.
   const withToken = sql`json_patch(${METADATA}, json_object('uploadTokenId', ${files.uploadTokenId}))`;
   const withFields = sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))`;
   const data = fields ? withFields : type === "file.uploaded" ? withToken : METADATA;
-  const condition = and(isFile(file), isBefore ? isListed : sql`changes() > 0`);
+  const isWritten = isBefore ? and(isListed, isNull(files.hold), condition) : sql`changes() > 0`;
+  // A file is also deleted from the trash.
+  const source = type === "file.deleted" ? knownFiles() : sql`${files}`;
   const row = { subjectVersion: sql`${files.version}`, data };
-  const event = newEventFrom(deps, type, initiator, { teamId, id }, row, sql`from ${files} where ${condition}`);
+  const event = newEventFrom(
+    deps,
+    type,
+    initiator,
+    { teamId, id },
+    row,
+    sql`from ${source} where ${and(isFile(file), isWritten)}`,
+  );
   return { ...event, position: isBefore ? 0 : 1 };
 }

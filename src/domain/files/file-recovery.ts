@@ -1,4 +1,4 @@
-import { and, asc, eq, isNotNull, lte, not, sql } from "drizzle-orm";
+import { and, asc, eq, isNotNull, isNull, lte, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read, write } from "../../platform/db.ts";
 import { isStorageFull } from "../../platform/retry.ts";
@@ -27,8 +27,8 @@ type Change = Parameters<ReturnType<Deps["db"]["update"]>["set"]>[0];
 function overdue(deps: Deps, status: FileRow["status"]) {
   const now = deps.system.now();
   const hasExpired = status === "processing" ? lte(files.leaseEndsAt, now) : undefined;
-  // A hidden file whose upload is not erased yet waits for that.
-  const isErasable = status === "deleting" ? not(hasUpload) : undefined;
+  // A hidden file whose upload is not erased yet waits for that. One in the trash is first deleted with an event.
+  const isErasable = status === "deleting" ? and(not(hasUpload), isNull(files.trashedAt)) : undefined;
   const isInState = and(eq(files.status, status), hasExpired, isErasable);
   const due = deps.db
     .select({ teamId: teamOfFile, id: files.id })

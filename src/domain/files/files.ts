@@ -1,4 +1,5 @@
-import { and, eq, is, SQL, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, is, SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { contentDisposition } from "../../platform/byte-store.ts";
@@ -11,13 +12,14 @@ import { filesOfToken } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Audio } from "../audio/inspect.ts";
 import { type OpenableLink, signLink } from "./links.ts";
-import { type FileKey, type FileOf, isFile, objectKey } from "./names.ts";
+import { type FileKey, objectKey } from "./names.ts";
 
 /*
  * The life of a file:
  *
  *   receiving (hidden) -> pending -> processing -> completed | failed;  from any of them -> deleting (hidden) -> gone
  *
+ * A file in the trash is `deleting`, and due only when it is to be erased (trash.ts).
  * Each arrow is one conditional update. If a file stays in a state until `due_at`, the recovery job continues.
  */
 
@@ -55,6 +57,7 @@ export const FACTS = {
   nameKey: files.nameKey,
   folder: files.folder,
   reference: files.reference,
+  deleteAfter: files.deleteAfter,
   /** JSON. */
   tags: files.tags,
   /** D1 returns a BLOB as numbers. */
@@ -95,6 +98,14 @@ export interface FileMetadata extends StoredFile {
   hasWaveform: boolean;
   /** The metadata that the team has set. */
   metadata: Record<string, unknown>;
+  hold: Hold | null;
+}
+
+/** Why a file can't be deleted. */
+export interface Hold {
+  reason: string;
+  createdAt: number;
+  createdBy: { keyId: string; userId: string | null };
 }
 
 export const toStoredFile = (deps: Deps, row: ListedRow) => ({
@@ -104,16 +115,63 @@ export const toStoredFile = (deps: Deps, row: ListedRow) => ({
   path: deps.signer.url(objectKey(row)),
 });
 
+/** What hiding clears, so that no index has a hidden file. The trash keeps the values in one column, as JSON. */
+const CLEARED_COLUMNS = (({
+  status,
+  fileType,
+  name,
+  nameKey,
+  folder,
+  reference,
+  tags,
+  metadata,
+  searchKeys,
+  audio,
+}) => ({
+  ...{ status, fileType, name, nameKey, folder, reference, tags, metadata, searchKeys, audio },
+}))(files);
+const jsonPath = (column: SQLiteColumn) => `$.${column.name}`;
+
+/** The values that the trash keeps. A file whose processing it interrupts will be processed again. */
+export const trashedValues = sql`json_object(${sql.join(
+  Object.values(CLEARED_COLUMNS).map((column) =>
+    column === files.status
+      ? sql`${column.name}, iif(${column} = 'processing', 'pending', ${column})`
+      : sql`${column.name}, ${column}`,
+  ),
+  sql`, `,
+)})`;
+
+/** The columns of a file in the trash as they were before. */
+export const RESTORED_COLUMNS = Object.fromEntries(
+  Object.entries(CLEARED_COLUMNS).map(([name, column]) => [name, sql`${files.trashedValues} ->> ${jsonPath(column)}`]),
+) as { [Name in keyof typeof CLEARED_COLUMNS]: SQL };
+
+/** A source in place of the files, in which those of the trash are as they were before. */
+export function knownFiles(source: SQL = sql`${files}`): SQL {
+  const cleared: SQLiteColumn[] = Object.values(CLEARED_COLUMNS);
+  const columns = Object.values(getTableColumns(files as SQLiteTable)).filter(({ generated }) => !generated);
+  const values = columns.map((column) => {
+    const name = sql.identifier(column.name);
+    if (!cleared.includes(column)) return sql`${name}`;
+    return sql`iif(trashed_at is null, ${name}, trashed_values ->> ${jsonPath(column)}) as ${name}`;
+  });
+  return sql`(select ${sql.join(values, sql`, `)} from ${source}) ${files}`;
+}
+
 type IdValues = TokenValues & { id: string };
 const isListedFile = (db: Db, param: Param<IdValues>) =>
   and(filesOfToken(db, param), eq(files.id, param("id")), isListed);
 
 const fileById = preparedQuery((db, param: Param<IdValues>) =>
-  db.select(LISTED_COLUMNS).from(files).where(isListedFile(db, param)),
+  db
+    .select({ ...LISTED_COLUMNS, restores: files.restores })
+    .from(files)
+    .where(isListedFile(db, param)),
 );
 const metadataById = preparedQuery((db, param: Param<IdValues>) => {
-  const { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata } = files;
-  const columns = { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata };
+  const { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata, hold } = files;
+  const columns = { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata, hold };
   return db
     .select({ ...LISTED_COLUMNS, ...columns })
     .from(files)
@@ -137,6 +195,7 @@ export async function fetchMetadata(
     audio: row.audio === null ? null : JSON.parse(row.audio),
     hasWaveform: row.waveformWritingSince !== null,
     metadata: JSON.parse(row.metadata),
+    hold: row.hold === null ? null : JSON.parse(row.hold),
   };
 }
 
@@ -172,8 +231,8 @@ const failureOf = ({ failureCode, failureMessage }: Pick<FileRow, "failureCode" 
   failureCode === null ? null : { code: failureCode as FailureCode, message: failureMessage ?? "" };
 
 /**
- * Creates a signed URL of the store, or a signed link if there are no S3 credentials. Anyone who has it can download the
- * file, in any processing status.
+ * Creates a signed URL of the store. If there are no S3 credentials, or if a deleted file may keep its bytes in the trash,
+ * creates a signed link. Anyone who has it can download the file, in any processing status.
  * @throws `not_found`
  */
 export async function signFile(
@@ -185,6 +244,7 @@ export async function signFile(
   const { rows } = await authorizeRead(deps, credential, (_, token) => fileById({ ...token, id }));
   const [row] = rows;
   if (!row) throw new AppError("not_found");
+  if (deps.settings.trashDays > 0) return signLink(deps, row, expiresInSeconds);
   // The object itself keeps the name that it was uploaded with.
   const disposition = row.name === row.originalName ? undefined : contentDisposition("attachment", row.name);
   const url = await deps.signer.sign(objectKey(row), expiresInSeconds, disposition);
@@ -193,13 +253,6 @@ export async function signFile(
 
 /** Sets the columns that every visible change updates. */
 export const changed = (updatedAt: number) => ({ updatedAt, version: sql`${files.version} + 1` });
-
-/** The state of a file, if its team sees it. */
-export const listedStatus = ({ db }: Deps, file: FileOf) =>
-  db
-    .select({ status: files.status })
-    .from(files)
-    .where(and(isFile(file), isListed));
 
 /** A team with more unprocessed files, or more bytes of them, waits in a separate queue, and delays no other team. */
 export const MAX_PROMPT_FILES = 20;

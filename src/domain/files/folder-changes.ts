@@ -16,8 +16,8 @@ import { MINUTE, newId } from "../../platform/system.ts";
 import { type TeamActor, teamExists } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { type Initiator, writeWithEvents } from "../events/events.ts";
-import { hideMany } from "./deletion.ts";
-import { fileEvents } from "./file-events.ts";
+import { deleteMany } from "./deletion.ts";
+import { type FileEventType, fileEvents } from "./file-events.ts";
 import { changed } from "./files.ts";
 import { AFTER_SEPARATOR, folderKey, foldersOf } from "./folders.ts";
 import { fileKey, MAX_FOLDER_BYTES, searchPatch } from "./names.ts";
@@ -106,6 +106,8 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     isNext,
     isInStep,
     lte(files.folderSince, createdAt),
+    // A held file stays, with its folder.
+    target === null ? isNull(files.hold) : undefined,
     hasRow(folderChanges, isChange(change)),
   );
   const selected = (columns: SQL) => sql`(select ${columns} from ${from} where ${isAffected})`;
@@ -118,11 +120,14 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
   const nextFolders = sql`select ${folders.teamId}, ${folders.ownerId}, ${folders.folderKey} from ${folders}
     where ${isNextFolder} order by ${folders.folderKey} limit ${STEP_FOLDERS}`;
   const removeFolders = db.delete(folders).where(sql`(team_id, owner_id, folder_key) in (${nextFolders})`);
-  const changes: Query[] =
+  const { type, queries }: { type: FileEventType; queries: readonly Query[] } =
     target === null
-      ? [...hideMany(deps, keys, selected(sql`${files.id}`)), removeFolders]
-      : [moveFiles(deps, folder, target, keys), copyFolders(deps, folder, target, nextFolders), removeFolders];
-  const type = target === null ? "file.deleted" : "file.updated";
+      ? deleteMany(deps, keys, selected(sql`${files.id}`))
+      : {
+          type: "file.updated",
+          queries: [moveFiles(deps, folder, target, keys), copyFolders(deps, folder, target, nextFolders)],
+        };
+  const changes = [...queries, removeFolders];
   const event = fileEvents(deps, type, JSON.parse(change.initiator) as Initiator, teamId, keys);
   const isLast = and(isChange(change), isNull(folderChanges.stepEnd), sql`not exists (${nextFolders})`);
   const finish = db.delete(folderChanges).where(isLast);

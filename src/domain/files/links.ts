@@ -29,15 +29,16 @@ import { newSecret, parseSecretUrl, renderSecretUrl, type SecretUrlValues, secre
  * file as soon as the file is hidden.
  *
  * A signed link has no row: its URL contains the file, the expiry and their signature. It takes the place of a signed URL
- * if there are no S3 credentials. Like a signed URL it can't be revoked, and ends with its file.
+ * if there are no S3 credentials. Like a signed URL it can't be revoked, and ends with its file. It stays invalid if the file
+ * comes back from the trash.
  */
 
 /** Enough to share a file with a group one by one, and few enough to list at once. */
 export const MAX_LINKS = 100;
 /** A link takes about 600 bytes of D1's 10 GB, so links of a team take at most 6 MB. Expired ones count until they are purged. */
 export const MAX_TEAM_LINKS = 10_000;
-/** `{team id}.{file id}.{expiry in seconds}.{signature}` */
-const SIGNED_LINK = /^(([0-9a-f]{24})\.([0-9a-f]{24})\.(\d{1,11}))\.([\w-]{43})$/;
+/** `{team id}.{file id}.{expiry in seconds}.{signature}`, or `{expiry in seconds}.{restores}` for a file that was in the trash. */
+const SIGNED_LINK = /^(([0-9a-f]{24})\.([0-9a-f]{24})\.(\d{1,11})(?:\.(\d{1,9}))?)\.([\w-]{43})$/;
 /** Expired links deleted by one statement of the recovery job. */
 export const EXPIRED_LINK_ROWS = 500;
 
@@ -140,11 +141,11 @@ export async function createLink(
 /** Creates a signed link of a file. */
 export function signLink(
   deps: Deps,
-  { teamId, id, name }: FileKey & { name: string },
+  { teamId, id, name, restores }: FileKey & { name: string; restores: number },
   expiresInSeconds: number,
 ): OpenableLink {
   const expiresAtSeconds = Math.floor(deps.system.now() / 1000) + expiresInSeconds;
-  const text = `${teamId}.${id}.${expiresAtSeconds}`;
+  const text = `${teamId}.${id}.${expiresAtSeconds}${restores > 0 ? `.${restores}` : ""}`;
   return { token: `${text}.${deps.secrets.sign(text)}`, fileName: name };
 }
 
@@ -234,22 +235,25 @@ const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
     ),
 );
 
-const fileOfSignedLink = ({ db }: Deps, teamId: string, fileId: string) =>
+const fileOfSignedLink = ({ db }: Deps, teamId: string, fileId: string, restores: number) =>
   db
     .select({ link: { name: sql<null>`null`, disposition: sql<Disposition>`'attachment'` }, file: SERVED_COLUMNS })
     .from(files)
-    .where(and(isListedFile({ teamId, id: fileId, ownerId: null }), isTeamActive(teamOfFile)));
+    .where(
+      and(isListedFile({ teamId, id: fileId, ownerId: null }), eq(files.restores, restores), isTeamActive(teamOfFile)),
+    );
 
 /** Finds the file of a link, by the link's id or the signed team, which name the database. */
 async function findByToken(given: Deps, token: string) {
   const now = given.system.now();
   const url = parseSecretUrl(token);
   if (url) return (await read(inDatabaseOf(given, url.id), [fileOfLink({ ...secretUrlValues(url), now })]))[0];
-  const [, text = "", teamId = "", fileId = "", expiresAtSeconds, signature = ""] = SIGNED_LINK.exec(token) ?? [];
+  const [, text = "", teamId = "", fileId = "", expiresAtSeconds, restores, signature = ""] =
+    SIGNED_LINK.exec(token) ?? [];
   const isValid = Number(expiresAtSeconds) * 1000 > now && given.secrets.isSigned(text, signature);
   if (!isValid) return [];
   const deps = inDatabaseOf(given, teamId);
-  return (await read(deps, [fileOfSignedLink(deps, teamId, fileId)]))[0];
+  return (await read(deps, [fileOfSignedLink(deps, teamId, fileId, Number(restores ?? 0))]))[0];
 }
 
 /** @throws `not_found` if the link is unknown, revoked or expired, its file is deleted, or its team is suspended or deleted */

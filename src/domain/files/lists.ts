@@ -242,7 +242,7 @@ function pageOf(plan: Plan, list: string, request: PageRequest): PageClauses {
 }
 
 /** Drizzle needs an alias for each column of a source that is SQL, and qualifies only columns within nested SQL. */
-const columns = Object.fromEntries(
+export const columns = Object.fromEntries(
   Object.entries(LISTED_COLUMNS).map(([name, column]) => [
     name,
     sql`${is(column, SQL.Aliased) ? column.sql : sql`${column}`}`.as(name),

@@ -4,7 +4,7 @@ import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
 import { read, write } from "../../platform/db.ts";
 import { retryDelaySeconds } from "../../platform/jobs.ts";
-import { files, isListed } from "../../platform/schema.ts";
+import { files, isKept, isListed } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import { type Audio, InspectionFailed, inspectFile } from "../audio/inspect.ts";
@@ -255,8 +255,13 @@ async function recordOutcome(deps: Deps, file: FileRow, findings: Findings | Fai
   const [rows] = await writeWithEvent(deps, event, [end], { isIdempotent: false });
   if (rows.length > 0) return outcome;
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.
-  const [[row]] = await read(deps, [deps.db.select({ status: files.status }).from(files).where(isFile(file))]);
-  if (!row || row.status === "deleting") await deps.bytes.remove([objectKey(file)]);
+  const [[row]] = await read(deps, [
+    deps.db
+      .select({ id: files.id })
+      .from(files)
+      .where(and(isFile(file), isKept)),
+  ]);
+  if (!row) await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";
 }
 

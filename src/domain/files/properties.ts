@@ -32,6 +32,8 @@ export interface FileProperties {
   /** Empty: outside all folders. */
   folder?: string | undefined;
   reference?: string | null | undefined;
+  /** Milliseconds since the epoch. */
+  deleteAfter?: number | null | undefined;
   /** Without duplicates. */
   tags?: string[] | undefined;
   /** A merge patch (RFC 7396). */
@@ -60,7 +62,7 @@ const metadataTooLarge = (path: string) => invalidField(path, `Must have at most
 /** The columns of a new file. @throws `invalid_input` for metadata that is too large */
 export function propertyColumns(
   originalName: string,
-  { name, folder, reference, tags, metadata = {} }: FileProperties,
+  { name, folder, reference, deleteAfter, tags, metadata = {} }: FileProperties,
 ) {
   const text = JSON.stringify(patched(metadata));
   if (Buffer.byteLength(text) > MAX_METADATA_BYTES) throw metadataTooLarge("properties.metadata");
@@ -69,6 +71,7 @@ export function propertyColumns(
     nameKey: nameKey(name ?? originalName),
     folder: folder ?? "",
     reference: reference ?? null,
+    deleteAfter: deleteAfter ?? null,
     tags: JSON.stringify(tags ?? []),
     metadata: text,
     searchKeys: JSON.stringify(
@@ -99,7 +102,7 @@ type Refusal = "version_mismatch" | "metadata_too_large" | "too_many_tags";
 
 /** A change of a file: the columns that it sets, whether it makes a difference, and why it is refused. */
 function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0) {
-  const { name, folder, reference } = changes;
+  const { name, folder, reference, deleteAfter } = changes;
   const tags = changedTags(changes);
   const { tags: set, addedTags, removedTags } = changes;
   const tagChanges = changesOf(set ?? addedTags, true) ?? changesOf(removedTags, false);
@@ -110,6 +113,7 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0) {
     name !== undefined && sql`${FACTS.name} <> ${name}`,
     folder !== undefined && ne(files.folder, folder),
     reference !== undefined && sql`${files.reference} is not ${reference}`,
+    deleteAfter !== undefined && sql`${files.deleteAfter} is not ${deleteAfter}`,
     tags && sql`${files.tags} <> ${tags}`,
     metadata && sql`${files.metadata} <> ${metadata}`,
   ].filter((difference) => difference !== false);
@@ -124,7 +128,7 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0) {
     columns: {
       ...(folder !== undefined && { folderSince: sql`iif(${files.folder} = ${folder}, ${files.folderSince}, ${now})` }),
       ...(name !== undefined && { name, nameKey: nameKey(name) }),
-      ...{ folder, reference, tags, metadata },
+      ...{ folder, reference, deleteAfter, tags, metadata },
       ...(patch && { searchKeys: sql`json_patch(${searched}, ${patch})` }),
     },
     differs: or(...differences),
@@ -153,7 +157,7 @@ export function fileUpdate(
     .update(files)
     .set({ ...columns, ...changed(deps.system.now()) })
     .where(and(isFile(key), isListed, differs, isNull(refusal)));
-  return { event: fileEvent(deps, "file.updated", actor, key, fieldsOf(changes).map(eventField)), update };
+  return { event: fileEvent(deps, "file.updated", actor, key, { fields: fieldsOf(changes).map(eventField) }), update };
 }
 
 /** @throws `not_found`, `version_mismatch`, `invalid_input` for metadata that is too large after merging */

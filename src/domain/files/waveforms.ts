@@ -2,10 +2,10 @@ import { and, eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { write } from "../../platform/db.ts";
-import { files, isListed, teamOfFile } from "../../platform/schema.ts";
+import { files, isKept, isListed, teamOfFile } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { filesOfToken } from "../access/own-files.ts";
-import { type FileRow, listedStatus } from "./files.ts";
+import type { FileRow } from "./files.ts";
 import { type FileKey, type FileOf, isFile, waveformKey } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
@@ -99,6 +99,10 @@ async function finishWrite(deps: Deps, file: FileOf, waveformWritingSince: numbe
     .update(files)
     .set({ waveformWritingSince: 0 })
     .where(and(isFile(file), eq(files.waveformWritingSince, waveformWritingSince)));
-  const [, [listed]] = await write(deps, [end, listedStatus(deps, file)], { isIdempotent: true });
-  if (!listed) await deps.bytes.remove([waveformKey(file)]);
+  const kept = deps.db
+    .select({ id: files.id })
+    .from(files)
+    .where(and(isFile(file), isKept));
+  const [, [row]] = await write(deps, [end, kept], { isIdempotent: true });
+  if (!row) await deps.bytes.remove([waveformKey(file)]);
 }

@@ -2,6 +2,7 @@ import type { Deps } from "../../deps.ts";
 import { sizeOf } from "../../platform/health.ts";
 import { ACCOUNT_STEPS } from "../accounts/keys.ts";
 import { EVENT_STEPS } from "../events/event-recovery.ts";
+import { EXPIRY_STEPS } from "../files/expiry.ts";
 import { FILE_STEPS } from "../files/file-recovery.ts";
 import type { RecoveryStep } from "../recovery-step.ts";
 import { UPLOAD_STEPS } from "../uploads/unfinished.ts";
@@ -26,6 +27,12 @@ export const NOTHING_RECOVERED = {
   teamFilesHidden: 0,
   /** Deleted teams that have nothing left. */
   teamsDeleted: 0,
+  /** Files that reached the age of their team's retention. */
+  filesAged: 0,
+  /** Files whose time to delete them came. */
+  filesExpired: 0,
+  /** Files that left the trash. */
+  filesPurged: 0,
   /** Files whose bytes and row were deleted. */
   filesDeleted: 0,
   /** Steps of moving or deleting folders. */
@@ -47,6 +54,7 @@ export type Recovered = typeof NOTHING_RECOVERED;
 const STEPS: RecoveryStep<keyof Recovered>[] = [
   ...TEAM_STEPS,
   ...UPLOAD_STEPS,
+  ...EXPIRY_STEPS,
   ...FILE_STEPS,
   ...ACCOUNT_STEPS,
   ...EVENT_STEPS,

@@ -14,7 +14,7 @@ import {
   teams,
   users,
 } from "../../platform/schema.ts";
-import { hideMany } from "../files/deletion.ts";
+import { eraseMany } from "../files/deletion.ts";
 import { type Batch, newStep, type RecoveryStep } from "../recovery-step.ts";
 
 /*
@@ -45,13 +45,13 @@ const nextFiles = (columns: SQL, now: number) =>
     columns,
     files,
     teamOfFile,
-    sql`not (${files.status} = 'deleting' and ${files.dueAt} > ${now})`,
+    sql`not (${files.status} = 'deleting' and ${files.trashedAt} is null and ${files.dueAt} > ${now})`,
   )} limit ${HIDDEN_FILES})`;
 
 /** Hides files of deleted teams, and ends their uploads. @returns how many files were hidden */
 async function hideFiles({ db, ...deps }: Deps): Promise<number> {
   const now = deps.system.now();
-  const queries = hideMany(
+  const queries = eraseMany(
     { ...deps, db },
     nextFiles(sql`${teamOfFile}, ${files.id}`, now),
     nextFiles(sql`${files.id}`, now),

@@ -2,7 +2,7 @@ import { and, eq, isNull, ne, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { firstOf, read } from "../../platform/db.ts";
-import { apiKeys, files, isOwned, teams } from "../../platform/schema.ts";
+import { apiKeys, files, isOwned, isOwnedInTrash, teams } from "../../platform/schema.ts";
 import { holdsQuota, uploads } from "../../platform/upload-schema.ts";
 import { isVisitor, type UploadToken } from "../access/actor.ts";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
@@ -16,8 +16,11 @@ import type { FileOf } from "../files/names.ts";
  */
 
 export interface Usage {
+  /** Also those in the trash. */
   files: number;
   bytes: number;
+  trashFiles: number;
+  trashBytes: number;
   maxFiles: number;
   maxBytes: number;
   /**
@@ -32,11 +35,24 @@ const positionAt = (end: SQL) =>
   sql`(select position from events where team_id = teams.id order by seq ${end} limit 1)`;
 
 /** What the files of an owner take. Uploads in progress do not count. */
-export const ownUsage = ({ db }: Deps, whose: FilesOf) =>
-  db
-    .select({ files: sql<number>`count(*)`, bytes: sql<number>`coalesce(sum(${files.sizeBytes}), 0)` })
-    .from(sql`${files} indexed by files_owner`)
-    .where(and(filesOf(whose), isOwned));
+export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
+  const countIn = (index: SQL, isInIndex: SQL) =>
+    deps.db
+      .select({ files: sql<number>`count(*)`, bytes: sql<number>`coalesce(sum(${files.sizeBytes}), 0)` })
+      .from(sql`${files} indexed by ${index}`)
+      .where(and(filesOf(whose), isInIndex));
+  const none = { files: 0, bytes: 0 };
+  const [[listed = none], [trashed = none]] = await read(deps, [
+    countIn(sql`files_owner`, isOwned),
+    countIn(sql`files_owner_trash`, isOwnedInTrash),
+  ]);
+  return {
+    files: listed.files + trashed.files,
+    bytes: listed.bytes + trashed.bytes,
+    trashFiles: trashed.files,
+    trashBytes: trashed.bytes,
+  };
+}
 
 /** The usage and limits of the team, with its uploads in progress. For a caller with its own files, what these take. */
 export async function fetchUsage(deps: Deps, credential: Credential<"files:read">): Promise<Usage> {
@@ -47,16 +63,19 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
     rows: [usage],
   } = await authorizeRead(deps, credential, (team) =>
     deps.db
-      .select({ files: teams.files, bytes: teams.bytes, maxFiles: teams.maxFiles, maxBytes: teams.maxBytes, events })
+      .select({
+        ...{ files: teams.files, bytes: teams.bytes, trashFiles: teams.trashFiles, trashBytes: teams.trashBytes },
+        ...{ maxFiles: teams.maxFiles, maxBytes: teams.maxBytes, events },
+      })
       .from(teams)
       .where(eq(teams.id, team)),
   );
   const quota = { maxFiles: usage?.maxFiles ?? maxTeamFiles, maxBytes: usage?.maxBytes ?? maxTeamBytes };
   if (actor.ownerId !== null) {
-    const [[own = { files: 0, bytes: 0 }]] = await read(deps, [ownUsage(deps, actor)]);
-    return { ...own, events: 0, ...quota, maxEvents };
+    return { ...(await fetchOwnUsage(deps, actor)), events: 0, ...quota, maxEvents };
   }
-  return { files: usage?.files ?? 0, bytes: usage?.bytes ?? 0, events: usage?.events ?? 0, ...quota, maxEvents };
+  const used = { files: 0, bytes: 0, trashFiles: 0, trashBytes: 0, ...usage };
+  return { ...used, events: usage?.events ?? 0, ...quota, maxEvents };
 }
 
 /** Anyone who sees a web page can use its public key or upload token, so these can reserve only a fifth of the storage quota. */

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { and, eq, lt, or, sql } from "drizzle-orm";
+import { and, eq, isNull, lt, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../../platform/byte-store.ts";
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../../platform/db.ts";
-import { apiKeys, files, teamOfFile, teams } from "../../platform/schema.ts";
+import { apiKeys, files, isHeld, teamOfFile, teams } from "../../platform/schema.ts";
 import { DAY, instantOf, MINUTE, newId } from "../../platform/system.ts";
 import { uploads } from "../../platform/upload-schema.ts";
 import { isVisitor } from "../access/actor.ts";
@@ -310,8 +310,14 @@ async function rollBack(
     const hide = deps.db
       .update(files)
       .set({ ...hidden(sql`${dueAt}`), sizeBytes: null })
-      .where(isFile(upload));
-    await writeWithEvent(deps, fileEvent(deps, "file.deleted", actor, upload), [hide], { isIdempotent: true });
+      .where(and(isFile(upload), isNull(files.hold)));
+    const held = deps.db
+      .select({ id: files.id })
+      .from(files)
+      .where(and(isFile(upload), isHeld));
+    const event = fileEvent(deps, "file.deleted", actor, upload);
+    const [, [isKept]] = await writeWithEvent(deps, event, [hide, held], { isIdempotent: true });
+    if (isKept) return;
     const file = { ...upload, reservedBytes: maxBytes, sizeBytes: null, waveformWritingSince: null };
     await deps.bytes.remove(objectKeys(file));
     if (isRejection) await removeRows(deps, [upload]);
@@ -384,7 +390,7 @@ async function settleReplay(
   deps: Deps,
   earlier: FileOf,
   sha256: string,
-  { originalName, name, folder, reference, tags }: PropertyColumns & Pick<Named, "originalName">,
+  { originalName, name, folder, reference, deleteAfter, tags }: PropertyColumns & Pick<Named, "originalName">,
 ): Promise<StoredFile> {
   const state = deps.db.select({ ...LISTED_COLUMNS, sha256: files.sha256 }).from(files);
   const [[row]] = await read(deps, [state.where(isFile(earlier))]);
@@ -398,7 +404,14 @@ async function settleReplay(
     throw new AppError("idempotency_in_progress", { retryAfterSeconds });
   }
   if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
-  const sent = { originalName, filename: storedName({ ...earlier, originalName }), folder, reference, tags };
+  const sent = {
+    originalName,
+    filename: storedName({ ...earlier, originalName }),
+    folder,
+    reference,
+    deleteAfter,
+    tags,
+  };
   return toStoredFile(deps, { ...row, ...sent, name: name ?? originalName });
 }
 

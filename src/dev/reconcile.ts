@@ -1,0 +1,51 @@
+/**
+ * Compares the bytes of a deployment with its databases, after one was restored to an earlier moment: `npm run reconcile --
+ * URL [--remove]`. Prints a line for each difference, and exits with 1 if there are any.
+ */
+import { existsSync } from "node:fs";
+import { loadEnvFile } from "node:process";
+import { parseArgs } from "node:util";
+
+const { values, positionals } = parseArgs({ options: { remove: { type: "boolean" } }, allowPositionals: true });
+const [url] = positionals;
+if (!process.env.OPERATOR_TOKEN && existsSync(".dev.vars")) loadEnvFile(".dev.vars");
+const token = process.env.OPERATOR_TOKEN;
+if (!url || positionals.length > 1 || !token) {
+  console.error("Usage: OPERATOR_TOKEN=… npm run reconcile -- https://HOST [--remove]");
+  process.exit(2);
+}
+
+interface Page {
+  objects: { key: string; size: number; isRemoved: boolean }[];
+  files: { _id: string; teamId: string }[];
+  next: string | null;
+}
+
+async function fetchPage(after: string | undefined): Promise<Page> {
+  const response = await fetch(new URL("/auth/v1/reconciliation", url), {
+    method: "POST",
+    headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ after, remove: values.remove ?? false }),
+  });
+  const body = (await response.json()) as { data: Page; message: string };
+  if (!response.ok) throw new Error(`${response.status}: ${body.message}`);
+  return body.data;
+}
+
+let differences = 0;
+try {
+  for (let after: string | null | undefined; after !== null; ) {
+    const { objects, files, next }: Page = await fetchPage(after);
+    for (const { key, size, isRemoved } of objects) {
+      console.log(`bytes without a row${isRemoved ? ", removed" : ""}: ${key} (${size} bytes)`);
+    }
+    for (const { _id, teamId } of files) console.log(`row without bytes: ${_id} of the team ${teamId}`);
+    differences += objects.length + files.length;
+    after = next;
+  }
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exit(2);
+}
+console.log(differences === 0 ? "All rows have bytes, and all bytes have a row." : `Differences: ${differences}.`);
+process.exit(differences === 0 ? 0 : 1);

@@ -1,0 +1,79 @@
+import { and, asc, isNotNull, lte, type SQL, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { read, write } from "../../platform/db.ts";
+import { files, isExpiring, isTrashed, teamOfFile, teams } from "../../platform/schema.ts";
+import { DAY, HOUR } from "../../platform/system.ts";
+import { SYSTEM, writeWithEvents } from "../events/events.ts";
+import { newStep } from "../recovery-step.ts";
+import { fileDeletion } from "./deletion.ts";
+import { changed } from "./files.ts";
+import { fileKey } from "./names.ts";
+
+/*
+ * What the recovery job deletes because its time has come: files with a time to delete them, files that are older than their
+ * team keeps files, and what is in the trash. A held file stays until its hold is released.
+ *
+ * The retention of a team gives each file that reaches the age a time to delete it, once: `retention_reached` moves on, so a
+ * file that is restored later stays.
+ */
+
+/** How often files of a team's retention are looked for. */
+const AGING_MILLISECONDS = HOUR;
+/** Rows of one statement. */
+const AGED_FILES = 500;
+/** A file takes four queries, and a batch of the recovery job has at most 100. */
+const DELETED_FILES = 20;
+
+/** Gives files that have reached the age of their team's retention a time to delete them. @returns how many */
+async function expireAged(deps: Deps): Promise<number> {
+  const { db, system } = deps;
+  const now = system.now();
+  // Ids begin with the time of creation.
+  const reached = sql`printf('%012x', ${now} - ${teams.retentionDays} * ${DAY})`;
+  const isDue = and(isNotNull(teams.retentionDueAt), lte(teams.retentionDueAt, now));
+  const isAged = sql`${files.id} >= ${teams.retentionReached} and ${files.id} < ${reached}
+    and (${files.deleteAfter} is null or ${files.deleteAfter} > ${now}) and ${files.status} <> 'deleting'`;
+  const aged = (columns: SQL) => sql`select ${columns} from ${teams} cross join ${files} on ${teamOfFile} = ${teams.id}
+    where ${isDue} and ${isAged}`;
+  const mark = db
+    .update(files)
+    .set({ deleteAfter: now, ...changed(now) })
+    .where(sql`${fileKey} in (${aged(sql`${teamOfFile}, ${files.id}`)} limit ${AGED_FILES})`);
+  // A team that has more such files is continued.
+  const isDone = sql`not exists (select 1 from ${files} where ${teamOfFile} = ${teams.id} and ${isAged})`;
+  const advance = db
+    .update(teams)
+    .set({ retentionReached: reached, retentionDueAt: now + AGING_MILLISECONDS })
+    .where(and(isDue, isDone));
+  const [{ meta }] = await write(deps, [mark, advance], { isIdempotent: true });
+  return meta.changes;
+}
+
+/** Deletes the next files that meet the condition, each with its event. Later steps erase the bytes. @returns how many */
+async function deleteNext(deps: Deps, condition: SQL | undefined, order: SQL, isPermanent: boolean): Promise<number> {
+  const next = deps.db
+    .select({ id: files.id, teamId: teamOfFile })
+    .from(files)
+    .where(condition)
+    .orderBy(order)
+    .limit(DELETED_FILES);
+  const [rows] = await read(deps, [next]);
+  if (rows.length === 0) return 0;
+  const changes = rows.map((row) => fileDeletion(deps, SYSTEM, { ...row, ownerId: null }, { isPermanent, condition }));
+  await writeWithEvents(deps, changes, [], { isIdempotent: true });
+  return rows.length;
+}
+
+/** Moves files whose time has come to the trash, or deletes them if there is none. */
+const deleteExpired = (deps: Deps) =>
+  deleteNext(deps, and(isExpiring, lte(files.deleteAfter, deps.system.now())), asc(files.deleteAfter), false);
+
+/** Erases what has been in the trash long enough. */
+const emptyTrash = (deps: Deps) =>
+  deleteNext(deps, and(isTrashed, isNotNull(files.dueAt), lte(files.dueAt, deps.system.now())), asc(files.dueAt), true);
+
+export const EXPIRY_STEPS = [
+  newStep("aged_files", "filesAged", AGED_FILES, expireAged),
+  newStep("expired_files", "filesExpired", DELETED_FILES, deleteExpired),
+  newStep("trash", "filesPurged", DELETED_FILES, emptyTrash),
+];

@@ -1,0 +1,55 @@
+import { and, isNotNull, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { firstOf } from "../../platform/db.ts";
+import { files, isListed } from "../../platform/schema.ts";
+import { type TeamActor, teamExists } from "../access/authorization.ts";
+import { writeWithEvent } from "../events/events.ts";
+import { fileEvent } from "./file-events.ts";
+import { changed, type Hold } from "./files.ts";
+import { isFile } from "./names.ts";
+
+/* Holds. A held file can't be deleted, by a request, by retention, or with its team, until a secret key releases it. */
+
+/** The reason is shown with the file, and a row is small. */
+export const MAX_REASON_LENGTH = 200;
+
+/** Holds the file, again with another reason. @throws `not_found` */
+export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason: string): Promise<Hold> {
+  const { teamId, keyId, userId } = actor;
+  const file = { ...actor, id };
+  const now = deps.system.now();
+  const hold: Hold = { reason, createdAt: now, createdBy: { keyId, userId } };
+  const isOther = sql`${files.hold} is null or ${files.hold} ->> '$.reason' <> ${reason}`;
+  const place = deps.db
+    .update(files)
+    .set({ hold: JSON.stringify(hold), ...changed(now) })
+    // The deletion of a team finds every hold that was placed before it.
+    .where(and(isFile(file), isListed, sql`(${isOther})`, teamExists(teamId)));
+  const current = deps.db
+    .select({ hold: files.hold })
+    .from(files)
+    .where(and(isFile(file), isListed, isNotNull(files.hold)));
+  const event = fileEvent(deps, "file.held", actor, file);
+  const [, [row]] = await writeWithEvent(deps, event, [place, current], { isIdempotent: true });
+  if (!row?.hold) throw new AppError("not_found");
+  return JSON.parse(row.hold);
+}
+
+/** Can be repeated. @throws `not_found`, `forbidden` for any caller but a secret key */
+export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  const file = { ...actor, id };
+  const refusal = firstOf({ forbidden: sql`${actor.kind !== "secret"}` });
+  const check = deps.db
+    .select({ refusal })
+    .from(files)
+    .where(and(isFile(file), isListed));
+  const release = deps.db
+    .update(files)
+    .set({ hold: null, ...changed(deps.system.now()) })
+    .where(and(isFile(file), isListed, isNotNull(files.hold), sql`${refusal} is null`));
+  const event = { ...fileEvent(deps, "file.released", actor, file), position: 2 };
+  const [[found]] = await writeWithEvent(deps, event, [check, release], { isIdempotent: true });
+  if (!found) throw new AppError("not_found");
+  if (found.refusal !== null) throw new AppError("forbidden", { message: "Only a secret key can release a hold." });
+}

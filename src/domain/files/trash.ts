@@ -1,0 +1,122 @@
+import { and, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import type { Query } from "../../platform/db.ts";
+import { files, isOwnedInTrash, isTrashed } from "../../platform/schema.ts";
+import { authorizeOwnRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { filesOf } from "../access/own-files.ts";
+import { writeWithEvents } from "../events/events.ts";
+import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
+import { keptFiles } from "./deletion.ts";
+import { fileEvent } from "./file-events.ts";
+import {
+  changed,
+  enqueueAll,
+  hasBacklog,
+  knownFiles,
+  LISTED_COLUMNS,
+  type ListedRow,
+  MAX_PENDING_MILLISECONDS,
+  RESTORED_COLUMNS,
+  type StoredFile,
+  toStoredFile,
+} from "./files.ts";
+import { columns } from "./lists.ts";
+import { isFile } from "./names.ts";
+
+/*
+ * The trash. A deleted file is hidden as always, with the values that hiding clears in one column and a far `due_at`. So no
+ * list, link or index has it, nothing can change it, and its quota is not given back. Restoring sets the values again. When
+ * it is due, the recovery job deletes it once more, permanently (expiry.ts).
+ */
+
+const LIST = "trash";
+
+export interface TrashedFile extends StoredFile {
+  trashedAt: number;
+  /** When it is erased. */
+  eraseAfter: number;
+}
+
+type TrashRow = ListedRow & Pick<TrashedFile, "trashedAt" | "eraseAfter">;
+
+/** The caller's files in the trash, the latest uploads first. @throws `invalid_input` for a cursor of another list */
+export async function listTrash(
+  deps: Deps,
+  credential: Credential<"files:delete">,
+  request: PageRequest,
+): Promise<Page<TrashedFile>> {
+  const page = pageById(LIST, files.id, "newest first", request);
+  const { rows } = await authorizeOwnRead(deps, credential, (viewer): Query<TrashRow[]> => {
+    const [index, isInIndex] =
+      viewer.ownerId === null ? [sql`files_trash`, isTrashed] : [sql`files_owner_trash`, isOwnedInTrash];
+    return deps.db
+      .select({
+        ...columns,
+        trashedAt: sql<number>`trashed_at`.as("trashedAt"),
+        eraseAfter: sql<number>`due_at`.as("eraseAfter"),
+      })
+      .from(knownFiles(sql`${files} indexed by ${index} where ${and(filesOf(viewer), isInIndex)}`))
+      .where(page.where)
+      .orderBy(...page.orderBy)
+      .limit(page.limit)
+      .offset(page.offset);
+  });
+  const { items, next } = cutPage(LIST, request, rows);
+  return {
+    items: items.map(({ trashedAt, eraseAfter, ...row }) => ({ ...toStoredFile(deps, row), trashedAt, eraseAfter })),
+    next,
+  };
+}
+
+/** A file is as it was, except for its links and the time to delete it. Processing that was interrupted starts again. */
+function fileRestoring(deps: Deps, actor: TeamActor, id: string) {
+  const file = { ...actor, id };
+  const now = deps.system.now();
+  const dueAt = sql`iif(${RESTORED_COLUMNS.status} = 'pending', ${now + MAX_PENDING_MILLISECONDS}, null)`;
+  const restored = {
+    ...RESTORED_COLUMNS,
+    ...{ trashedAt: null, trashedValues: null, dueAt, restores: sql`${files.restores} + 1` },
+    // It is in its folder since now, so a change of the folder that is in progress leaves it there.
+    folderSince: now,
+  };
+  const restore = deps.db
+    .update(files)
+    .set({ ...restored, ...changed(now) })
+    .where(and(isFile(file), isTrashed))
+    .returning({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") });
+  return { event: fileEvent(deps, "file.restored", actor, file), queries: [restore] as const };
+}
+
+interface Restored {
+  id: string;
+  code: "not_found" | "not_in_trash" | null;
+  file: StoredFile | undefined;
+}
+
+/** Restores each file that is in the trash, in one transaction. @returns a result for each id, in their order */
+export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]): Promise<Restored[]> {
+  const changes = ids.map((id) => fileRestoring(deps, actor, id));
+  const {
+    rows,
+    last: [kept],
+    // After a lost response, a repetition would find no file in the trash.
+  } = await writeWithEvents(deps, changes, [keptFiles(deps, actor, ids, sql<null>`null`)], { isIdempotent: false });
+  const pending = rows.flatMap(([[row]]) => (row?.status === "pending" ? [row] : []));
+  // The recovery job sends messages that could not be sent.
+  const sent = enqueueAll(deps, pending, pending[0]?.isBulk === 1);
+  await sent.catch((cause) => deps.log("warn", "file_message_failed", { cause }));
+  const live = new Set(kept.map(({ id }) => id));
+  return ids.map((id, i) => {
+    const { isBulk, ...row } = rows[i]?.[0][0] ?? { isBulk: null };
+    if (isBulk === null) return { id, code: live.has(id) ? "not_in_trash" : "not_found", file: undefined };
+    return { id, code: null, file: toStoredFile(deps, row as ListedRow) };
+  });
+}
+
+/** @throws `not_found`, `not_in_trash` */
+export async function restoreFile(deps: Deps, actor: TeamActor, id: string): Promise<StoredFile> {
+  const [result] = await restoreFiles(deps, actor, [id]);
+  if (result?.file && result.code === null) return result.file;
+  throw new AppError(result?.code ?? "not_found");
+}

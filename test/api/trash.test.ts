@@ -1,0 +1,418 @@
+import { describe, expect } from "vitest";
+import { sample } from "../audio/samples.ts";
+import { apiTest } from "../support/fixtures.ts";
+import {
+  type Answer,
+  atOnce,
+  compose,
+  dataOf,
+  eventsOf,
+  expectNoFiles,
+  form,
+  idsIn,
+  metadataOf,
+  newKey,
+  newMember,
+  newTeam,
+  OPERATOR,
+  openSession,
+  processed,
+  read,
+  readPages,
+  rejected,
+  startWorker,
+  type Team,
+  tally,
+  usageOf,
+  withoutLimits,
+  withSettings,
+} from "../support/harness.ts";
+import { create, locationOf, patch } from "../support/tus.ts";
+
+/* The trash, and holds. What happens in time is in jobs/trash.test.ts. */
+
+const UPLOADS = "/docs/v1/uploads";
+const TRASH = "/docs/v1/trash";
+const worker = startWorker(compose(withoutLimits, withSettings({ trashDays: 30 })));
+const test = apiTest.extend("team", () => newTeam(worker));
+
+const PROPERTIES = {
+  name: "Interview.txt",
+  folder: "podcast/2026",
+  reference: "episode-12",
+  tags: ["interview", "ada"],
+  metadata: { season: 2 },
+};
+const PEAKS = { channels: [Array.from({ length: 16 }, (_, i) => (i % 2 === 0 ? 1 : -1))] };
+
+async function put(team: Team, properties: object = {}, { token = team.token, headers = {} } = {}): Promise<string> {
+  const body = new FormData();
+  body.append("properties", JSON.stringify(properties));
+  for (const [part, file] of form("note.txt", "to be kept")) body.append(part, file);
+  return (await dataOf(team.call("POST", UPLOADS, { body, token, headers })))._id;
+}
+const remove = (team: Team, id: string, query = "", token = team.token) =>
+  team.call("DELETE", `${UPLOADS}/${id}${query}`, { token });
+const restore = (team: Team, id: string, token = team.token) => team.call("POST", `${TRASH}/${id}/restore`, { token });
+const batch = (team: Team, json: object) => dataOf(team.call("POST", `${UPLOADS}/batch`, { json }));
+const trashOf = async (team: Team, token = team.token) =>
+  (await readPages({ call: (method, path) => team.call(method, path, { token }) }, `${TRASH}?limit=2`)).flat();
+const typesOf = async (team: Team, id: string) =>
+  (await eventsOf(team, `subject=${id}`)).map(({ type }: { type: string }) => type);
+const openedBy = async (team: Team, url: string) => {
+  const { pathname, search } = new URL(url);
+  const answer = await team.call("GET", pathname + search, { token: "" });
+  return answer.status === 200 ? answer.text : answer.status;
+};
+
+describe("Deletion with a trash", () => {
+  test("moves the file to the trash, where no list, filter or link finds it", async ({ team }) => {
+    const id = await put(team, PROPERTIES);
+    const link = (await dataOf(team.call("POST", `${UPLOADS}/${id}/links`, { json: {} }))).url;
+    const { signedUrl } = (await team.call("GET", `${UPLOADS}/${id}`)).body;
+    expect(signedUrl, "a signed link, because a presigned URL would stay open").toContain("/docs/v1/links/");
+    for (const url of [link, signedUrl]) expect(await openedBy(team, url)).toBe("to be kept");
+    const before = await metadataOf(team, id);
+
+    expect((await remove(team, id)).body).toEqual({ status: true, message: "File deleted." });
+
+    const [trashed] = await trashOf(team);
+    const { trashedAt, eraseAfter, ...file } = trashed;
+    expect(before).toMatchObject({ ...file, __v: before.__v, updatedAt: before.updatedAt });
+    expect(Date.parse(eraseAfter) - Date.parse(trashedAt)).toBe(30 * 24 * 60 * 60 * 1000);
+    for (const url of [link, signedUrl]) expect(await openedBy(team, url)).toBe(404);
+    for (const query of ["", "name=I", "folder=podcast/2026", "tag=ada", "reference=episode-12", "search=view"]) {
+      expect(await read(team, `${UPLOADS}?${query}`), query).toEqual([]);
+    }
+    expect(await read(team, "/docs/v1/folders")).toEqual([]);
+    for (const path of ["/metadata", "/status", "/waveform", "/links", ""]) {
+      await rejected(team, 404, "not_found", () => team.call("GET", `${UPLOADS}/${id}${path}`));
+    }
+    const changes = [
+      ["PATCH", "", { name: "b" }],
+      ["POST", "/reprocess", undefined],
+      ["PUT", "/waveform", PEAKS],
+      ["PUT", "/hold", { reason: "r" }],
+      ["POST", "/links", {}],
+    ] as const;
+    for (const [method, path, json] of changes) {
+      await rejected(team, 404, "not_found", () => team.call(method, `${UPLOADS}/${id}${path}`, { json }));
+    }
+    await rejected(team, 404, "not_found", () => remove(team, id));
+    await rejected(team, 404, "not_found", () => remove(team, id, "?unfinished=true"));
+    expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.trashed"]);
+  });
+
+  test("counts in the usage, and tells it apart, until the file is erased", async ({ team }) => {
+    const [kept, trashed] = [await put(team), await put(team)];
+    await remove(team, trashed);
+    const usage = { files: 2, bytes: 20, trashFiles: 1, trashBytes: 10 };
+    expect(await usageOf(team)).toMatchObject(usage);
+    expect((await read(team, `/auth/v1/teams/${team.teamId}`)).usage).toEqual(usage);
+    await restore(team, trashed);
+    expect(await usageOf(team)).toMatchObject({ files: 2, bytes: 20, trashFiles: 0, trashBytes: 0 });
+    await remove(team, kept, "?permanent=true");
+    await remove(team, trashed, "?permanent=true");
+    await expectNoFiles(team);
+    expect(await usageOf(team)).toMatchObject({ trashFiles: 0, trashBytes: 0 });
+  });
+
+  test("does not make room in the quota", async ({ team }) => {
+    const json = { maxFiles: 2 };
+    await team.call("PATCH", `/auth/v1/teams/${team.teamId}`, { json, token: OPERATOR });
+    const id = await put(team);
+    await put(team);
+    await remove(team, id);
+    const upload = () => team.call("POST", UPLOADS, { body: form("a.txt", "a") });
+    await rejected(team, 409, "file_limit_reached", upload);
+    await team.call("DELETE", `${TRASH}/${id}`);
+    expect((await upload()).status).toBe(200);
+  });
+
+  test("cancels an unfinished upload at once", async ({ team }) => {
+    const upload = await create(team.call, 10, { filename: "a" }, { token: team.token });
+    const id = upload.headers.get("Content-Location")?.split("/").at(-1) ?? "";
+    expect((await remove(team, id)).status).toBe(200);
+    expect(await trashOf(team)).toEqual([]);
+    await expectNoFiles(team);
+  });
+
+  test("frees an Idempotency-Key, also for the file that returns", async ({ team }) => {
+    const headers = { "Idempotency-Key": "once" };
+    const id = await put(team, {}, { headers });
+    expect(await put(team, {}, { headers })).toBe(id);
+    await remove(team, id);
+    const other = await put(team, {}, { headers });
+    expect(other).not.toBe(id);
+    await restore(team, id);
+    expect(await put(team, {}, { headers })).toBe(other);
+  });
+
+  test("erases a file with `permanent`, from the trash too", async ({ team }) => {
+    const [listed, trashed] = [await put(team, PROPERTIES), await put(team, PROPERTIES)];
+    await remove(team, trashed);
+    for (const id of [listed, trashed]) {
+      expect((await remove(team, id, "?permanent=true")).status).toBe(200);
+      await rejected(team, 404, "not_found", () => remove(team, id, "?permanent=true"));
+      await rejected(team, 404, "not_found", () => restore(team, id));
+      const [event] = (await eventsOf(team, `subject=${id}&type=file.deleted`)) as { data: object }[];
+      expect(event?.data).toMatchObject({ status: "pending", reference: "episode-12", fileType: "text file" });
+    }
+    await expectNoFiles(team);
+  });
+});
+
+describe("A restored file", () => {
+  test("has everything that it had, except for links and deleteAfter", async ({ team }) => {
+    const id = await put(team, { ...PROPERTIES, deleteAfter: "2999-01-01T00:00:00.000Z" });
+    await team.call("PUT", `${UPLOADS}/${id}/waveform`, { json: PEAKS });
+    const link = (await dataOf(team.call("POST", `${UPLOADS}/${id}/links`, { json: {} }))).url;
+    const { signedUrl } = (await team.call("GET", `${UPLOADS}/${id}`)).body;
+    const before = await metadataOf(team, id);
+    expect(before.deleteAfter).toBe("2999-01-01T00:00:00.000Z");
+    await remove(team, id);
+
+    const restored = await dataOf(restore(team, id));
+
+    const after = await metadataOf(team, id);
+    expect(after).toEqual({ ...before, deleteAfter: null, __v: before.__v + 2, updatedAt: after.updatedAt });
+    expect(after).toMatchObject(restored);
+    expect(await read(team, `${UPLOADS}/${id}/waveform`)).toEqual(PEAKS);
+    for (const query of ["", "name=I", "folder=podcast/2026", "tag=ada", "reference=episode-12", "search=view"]) {
+      expect(idsIn(await read(team, `${UPLOADS}?${query}`)), query).toEqual([id]);
+    }
+    expect(await read(team, "/docs/v1/folders")).toEqual(["podcast"]);
+    expect(await trashOf(team)).toEqual([]);
+    expect(await read(team, `${UPLOADS}/${id}/links`)).toEqual([]);
+    for (const url of [link, signedUrl]) expect(await openedBy(team, url), "stays revoked").toBe(404);
+    const url = (await team.call("GET", `${UPLOADS}/${id}`)).body.signedUrl;
+    expect(await openedBy(team, url)).toBe("to be kept");
+    expect(await openedBy(team, url.replace(/\.1\./, ".2."))).toBe(404);
+    expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.trashed", "file.restored"]);
+  });
+
+  test("keeps the results of its processing", async () => {
+    const team = await newTeam(startWorker((deps) => ({ ...deps, settings: { ...deps.settings, trashDays: 30 } })));
+    const id = await dataOf(team.call("POST", UPLOADS, { body: form("tone.m4a", sample("tone.m4a").bytes) })).then(
+      ({ _id }) => _id,
+    );
+    const before = await processed(team, id);
+    expect(before).toMatchObject({ status: "completed", fileType: "audio file" });
+    await remove(team, id);
+    await restore(team, id);
+    expect(await metadataOf(team, id)).toMatchObject({ status: "completed", audio: before.audio, title: before.title });
+  });
+
+  test("is restored by one of many requests at once", async ({ team }) => {
+    const id = await put(team);
+    await remove(team, id);
+    expect(tally(await atOnce(30, () => restore(team, id)))).toEqual({ "200": 1, not_in_trash: 29 });
+    expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.trashed", "file.restored"]);
+    expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 10, trashFiles: 0, trashBytes: 0 });
+    const ids = await Promise.all(Array.from({ length: 10 }, () => put(team)));
+    await Promise.all(ids.map((one) => remove(team, one)));
+    await Promise.all([...ids.map((one) => restore(team, one)), ...ids.map((one) => remove(team, one))]);
+    const { trashFiles, files } = await usageOf(team);
+    expect([files, trashFiles]).toEqual([11, (await trashOf(team)).length]);
+  });
+
+  test("must be in the trash", async ({ team }) => {
+    const id = await put(team);
+    const erase = (one: string) => team.call("DELETE", `${TRASH}/${one}`);
+    for (const act of [restore.bind(null, team), erase]) {
+      await rejected(team, 409, "not_in_trash", () => act(id));
+      await rejected(team, 404, "not_found", () => act("0193477be8a01f9c3ad5e7b2"));
+    }
+    const upload = await create(team.call, 10, { filename: "a" }, { token: team.token });
+    const unfinished = upload.headers.get("Content-Location")?.split("/").at(-1) ?? "";
+    for (const act of [restore.bind(null, team), erase]) {
+      await rejected(team, 404, "not_found", () => act(unfinished));
+    }
+    await remove(team, id);
+    expect((await erase(id)).body).toEqual({ message: "File erased." });
+    for (const act of [restore.bind(null, team), erase]) await rejected(team, 404, "not_found", () => act(id));
+  });
+});
+
+describe("A batch", () => {
+  test("deletes, restores and erases, with a result for each file", async ({ team }) => {
+    const [a, b, held] = [await put(team), await put(team), await put(team)];
+    await team.call("PUT", `${UPLOADS}/${held}/hold`, { json: { reason: "r" } });
+    const unknown = "0193477be8a01f9c3ad5e7b2";
+    const ids = [a, b, held, unknown];
+    const codes = async (json: object) => (await batch(team, { ids, ...json })).map((one: Answer) => one.code);
+    expect(await codes({ action: "delete" })).toEqual([undefined, undefined, "file_held", "not_found"]);
+    expect(idsIn(await trashOf(team)).sort()).toEqual([a, b].sort());
+    expect(await codes({ action: "delete" })).toEqual(["not_found", "not_found", "file_held", "not_found"]);
+    await restore(team, b);
+    expect(await codes({ action: "restore" })).toEqual([undefined, "not_in_trash", "not_in_trash", "not_found"]);
+    await remove(team, a);
+    expect(await codes({ action: "delete", permanent: true })).toEqual([
+      undefined,
+      undefined,
+      "file_held",
+      "not_found",
+    ]);
+    expect(await usageOf(team)).toMatchObject({ files: 1, trashFiles: 0 });
+    const { key } = await newKey(team, { scopes: ["files:write"] });
+    const json = { action: "restore", ids };
+    await rejected(team, 403, "insufficient_scope", () => team.call("POST", `${UPLOADS}/batch`, { json, token: key }));
+  });
+});
+
+describe("The trash of a caller with its own files", () => {
+  test("has only these", async ({ team }) => {
+    const [mine, theirs] = [await newMember(team, "contributor"), await newMember(team, "contributor")];
+    const [own, own2] = [await put(team, {}, { token: mine.token }), await put(team, {}, { token: mine.token })];
+    const other = await put(team, {}, { token: theirs.token });
+    const ofTeam = await put(team);
+    for (const id of [own, own2, other, ofTeam]) await remove(team, id);
+    expect(idsIn(await trashOf(team, mine.token)).sort()).toEqual([own, own2].sort());
+    for (const id of [other, ofTeam]) {
+      await rejected(team, 404, "not_found", () => restore(team, id, mine.token));
+      await rejected(team, 404, "not_found", () => team.call("DELETE", `${TRASH}/${id}`, { token: mine.token }));
+      await rejected(team, 404, "not_found", () => remove(team, id, "?permanent=true", mine.token));
+    }
+    expect((await restore(team, own, mine.token)).status).toBe(200);
+    const usage = await dataOf(team.call("GET", "/docs/v1/usage", { token: mine.token }));
+    expect(usage).toMatchObject({ files: 2, bytes: 20, trashFiles: 1, trashBytes: 10 });
+    expect(await usageOf(team)).toMatchObject({ files: 4, bytes: 40, trashFiles: 3, trashBytes: 30 });
+    expect((await restore(team, own2, mine.token)).status).toBe(200);
+    const list = await dataOf(team.call("GET", UPLOADS, { token: mine.token }));
+    expect(idsIn(list).sort()).toEqual([own, own2].sort());
+  });
+});
+
+describe("Without a trash", () => {
+  apiTest("deletion erases, and the trash is empty", async ({ team }) => {
+    for (const query of ["", "?permanent=true", "?permanent=false"]) {
+      const id = await put(team);
+      expect((await team.call("GET", `${UPLOADS}/${id}`)).body.signedUrl).toContain("X-Amz-Signature");
+      await remove(team, id, query);
+      await expectNoFiles(team);
+      expect(await trashOf(team)).toEqual([]);
+      await rejected(team, 404, "not_found", () => restore(team, id));
+      expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.deleted"]);
+    }
+  });
+});
+
+describe("A hold", () => {
+  const hold = (team: Team, id: string, reason: string, token = team.token) =>
+    team.call("PUT", `${UPLOADS}/${id}/hold`, { json: { reason }, token });
+  const release = (team: Team, id: string, token = team.token) =>
+    team.call("DELETE", `${UPLOADS}/${id}/hold`, { token });
+
+  test("keeps the file from every deletion, and its team", async ({ team }) => {
+    const id = await put(team);
+    const placed = await dataOf(hold(team, id, "case 1"));
+    expect(placed).toEqual({
+      reason: "case 1",
+      createdAt: expect.any(String),
+      createdBy: { keyId: team.keyId, userId: null },
+    });
+    expect(await metadataOf(team, id)).toMatchObject({ hold: placed, __v: 2 });
+    for (const query of ["", "?permanent=true"]) {
+      await rejected(team, 409, "file_held", () => remove(team, id, query));
+    }
+    await rejected(team, 409, "not_in_trash", () => team.call("DELETE", `${TRASH}/${id}`));
+    await rejected(team, 403, "forbidden", () => remove(team, id, "?unfinished=true"));
+    const teamPath = `/auth/v1/teams/${team.teamId}`;
+    await rejected(team, 409, "file_held", () => team.call("DELETE", teamPath, { token: OPERATOR }));
+    expect((await read(team, teamPath)).status).toBe("active");
+
+    expect((await hold(team, id, "case 1")).body.data).toEqual(placed);
+    expect((await dataOf(hold(team, id, "case 2"))).reason).toBe("case 2");
+    for (const _ of [1, 2]) expect((await release(team, id)).body).toEqual({ message: "Hold released." });
+    expect((await metadataOf(team, id)).hold).toBe(null);
+    const types = ["file.uploaded", "file.held", "file.held", "file.released"];
+    expect(await typesOf(team, id)).toEqual(types);
+    expect((await remove(team, id)).status).toBe(200);
+    expect((await team.call("DELETE", teamPath, { token: OPERATOR })).status).toBe(200);
+  });
+
+  test("is placed by a caller who can delete the file, and released by a secret key", async ({ team }) => {
+    const id = await put(team);
+    const [admin, member, contributor] = [
+      await newMember(team, "admin"),
+      await newMember(team, "member"),
+      await newMember(team, "contributor"),
+    ];
+    const viewer = await newMember(team, "viewer");
+    const { key: writer } = await newKey(team, { scopes: ["files:write", "files:read"] });
+    for (const token of [viewer.token, writer]) {
+      await rejected(team, 403, "insufficient_scope", () => hold(team, id, "r", token));
+      await rejected(team, 403, "insufficient_scope", () => release(team, id, token));
+    }
+    await rejected(team, 404, "not_found", () => hold(team, id, "r", contributor.token));
+    for (const { token } of [member, admin]) {
+      expect((await hold(team, id, "r", token)).status).toBe(200);
+      await rejected(team, 403, "forbidden", () => release(team, id, token));
+      await rejected(team, 409, "file_held", () => remove(team, id, "?permanent=true", token));
+    }
+    const session = await openSession(team.token);
+    await rejected(team, 403, "forbidden", () => release(team, id, session.key));
+    const own = await put(team, {}, { token: contributor.token });
+    expect((await hold(team, own, "mine", contributor.token)).status).toBe(200);
+    await rejected(team, 403, "forbidden", () => release(team, own, contributor.token));
+    for (const one of [id, own]) expect((await release(team, one)).status).toBe(200);
+    for (const reason of ["", "x".repeat(201), "a\0b"]) {
+      await rejected(team, 400, "invalid_input", () => hold(team, id, reason), ["reason"]);
+    }
+  });
+
+  test("wins or loses as a whole against a deletion at the same time", async ({ team }) => {
+    const ids = await Promise.all(Array.from({ length: 8 }, () => put(team)));
+    await Promise.all(ids.flatMap((id) => [hold(team, id, "r"), remove(team, id)]));
+    const trashed = new Set(idsIn(await trashOf(team)));
+    for (const id of ids) {
+      const { status, body } = await team.call("GET", `${UPLOADS}/${id}/metadata`);
+      if (trashed.has(id)) expect(status).toBe(404);
+      else expect(body.data.hold.reason).toBe("r");
+    }
+  });
+});
+
+describe("Retention", () => {
+  const set = (team: Team, days: unknown, token = team.token) =>
+    team.call("PUT", "/docs/v1/retention", { json: { days }, token });
+  const daysOf = async (team: Team) => (await read(team, `/auth/v1/teams/${team.teamId}`)).retentionDays;
+
+  test("is set by a secret key, an admin or the operator, and by nobody else", async ({ team }) => {
+    const admin = await newMember(team, "admin");
+    expect(await daysOf(team)).toBe(null);
+    expect((await set(team, 30)).body.data).toEqual({ days: 30 });
+    expect((await set(team, null, admin.token)).body.data).toEqual({ days: null });
+    const json = { retentionDays: 7 };
+    await team.call("PATCH", `/auth/v1/teams/${team.teamId}`, { json, token: OPERATOR });
+    expect(await daysOf(team)).toBe(7);
+    const { key: own } = await newKey(team, { ownFilesOnly: true });
+    for (const token of [(await newMember(team, "member")).token, (await newMember(team, "contributor")).token, own]) {
+      await rejected(team, 403, "forbidden", () => set(team, 1, token));
+    }
+    const { key: reader } = await newKey(team, { scopes: ["files:read"] });
+    await rejected(team, 403, "insufficient_scope", () => set(team, 1, reader));
+    for (const days of [0, 3651, 1.5, "1", undefined]) {
+      await rejected(team, 400, "invalid_input", () => set(team, days), ["days"]);
+    }
+    expect(await daysOf(team)).toBe(7);
+    const [event] = (await eventsOf(team, "type=team.updated")).slice(-1);
+    expect(event.data.fields).toEqual(["retentionDays"]);
+  });
+
+  test("`deleteAfter` is a property of a file: set, changed and removed", async ({ team }) => {
+    const id = await put(team, { deleteAfter: "2999-01-01T00:00:00+01:00" });
+    const shown = async () => (await metadataOf(team, id)).deleteAfter;
+    expect(await shown()).toBe("2998-12-31T23:00:00.000Z");
+    const patchWith = (deleteAfter: unknown) => team.call("PATCH", `${UPLOADS}/${id}`, { json: { deleteAfter } });
+    expect((await dataOf(patchWith("2999-06-01T00:00:00Z"))).deleteAfter).toBe("2999-06-01T00:00:00.000Z");
+    expect((await read(team, UPLOADS))[0].deleteAfter).toBe("2999-06-01T00:00:00.000Z");
+    await rejected(team, 400, "invalid_input", () => patchWith("tomorrow"), ["deleteAfter"]);
+    await patchWith(null);
+    expect(await shown()).toBe(null);
+    const properties = JSON.stringify({ deleteAfter: "2999-01-01T00:00:00Z" });
+    const tus = await create(team.call, 1, { filename: "b", properties }, { token: team.token });
+    await patch(team.call, locationOf(tus), 0, new Uint8Array(1), { token: team.token });
+    expect((await read(team, UPLOADS))[0].deleteAfter).toBe("2999-01-01T00:00:00.000Z");
+  });
+});

@@ -1,0 +1,281 @@
+import { env } from "cloudflare:workers";
+import { afterEach, describe, expect } from "vitest";
+import { sample } from "../audio/samples.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
+import type { Team } from "../support/client.ts";
+import { DB } from "../support/databases.ts";
+import { worldTest } from "../support/fixtures.ts";
+import { dataOf, eventsOf, idsIn, metadataOf, newMember, OPERATOR, read, usageOf } from "../support/harness.ts";
+import { insertMany } from "../support/rows.ts";
+import { emptyStores } from "../support/stores.ts";
+import { DAY, HOUR, MINUTE } from "../support/time.ts";
+import { expectErased, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
+
+/* What the recovery job does in time with the trash, retention and holds; and deletions during other work. */
+
+afterEach(emptyStores);
+
+const UPLOADS = "/docs/v1/uploads";
+const TRASH = "/docs/v1/trash";
+const test = worldTest.extend("world", () => Object.assign(new World(), { settings: { trashDays: 7 } }));
+
+const remove = (team: Team, id: string) => dataOf(team.call("DELETE", `${UPLOADS}/${id}`));
+const restore = (team: Team, id: string) => dataOf(team.call("POST", `${TRASH}/${id}/restore`));
+const typesOf = async (team: Team, id: string) =>
+  (await eventsOf(team, `subject=${id}`)).map(({ type }: { type: string }) => type);
+const listed = async (team: Team) => idsIn(await read(team, UPLOADS));
+const trashed = async (team: Team) => idsIn(await read(team, TRASH));
+async function pass(world: World, milliseconds: number): Promise<void> {
+  world.aheadMilliseconds += milliseconds;
+  await must(world.recover());
+  // Bytes are erased a minute after they were hidden.
+  world.aheadMilliseconds += 2 * MINUTE;
+  await must(world.recover());
+}
+
+describe("The trash", () => {
+  test("keeps the bytes for its days, and then nothing", async ({ world, team }) => {
+    const [id, other] = [await world.store(team, "a.txt", "a"), await world.store(team, "b.txt", "b")];
+    await world.drain();
+    await remove(team, id);
+    await pass(world, 7 * DAY - HOUR);
+    expect(await trashed(team)).toEqual([id]);
+    await restore(team, id);
+    await pass(world, 8 * DAY);
+    expect(await listed(team)).toEqual([other, id]);
+    await remove(team, id);
+    await pass(world, 7 * DAY);
+    expect(await trashed(team)).toEqual([]);
+    expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 1, trashFiles: 0, trashBytes: 0 });
+    const deleted = ["file.trashed", "file.restored", "file.trashed", "file.deleted"];
+    expect((await typesOf(team, id)).slice(2)).toEqual(deleted);
+    const [event] = await eventsOf(team, `subject=${id}&type=file.deleted`);
+    expect(event).toMatchObject({ actor: { kind: "system" }, data: { status: "completed", fileType: "text file" } });
+    expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toHaveLength(1);
+    await expectSettled(team.teamId, { world });
+  });
+
+  test("is erased within bounds, by as many runs as it takes", async ({ world, team }) => {
+    await insertMany(
+      300,
+      `insert into files (id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, trashed_at, trashed_values,
+         due_at, created_at, updated_at)
+       select lower(hex(randomblob(12))), ?2, ?2, 'many', 'deleting', 1, 1, 1, json_object('status', 'completed'), i, 1, 1 from n`,
+      team.teamId,
+    );
+    const bindings = new ProxiedBindings();
+    const { filesPurged } = await must(world.recover(bindings));
+    expect(filesPurged).toBeGreaterThanOrEqual(100);
+    const sent = bindings.queries.filter(({ parameters }) => parameters.length > 0);
+    expect(sent.length).toBeLessThan(1000);
+    for (let i = 0; i < 4; i++) await pass(world, 5 * MINUTE);
+    expect(await rowsOf(team.teamId)).toEqual([]);
+    expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
+  });
+
+  test("is erased with its team at once", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "a");
+    await world.drain();
+    await remove(team, id);
+    await must(world.ask("DELETE", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR }));
+    for (let i = 0; i < 3; i++) await pass(world, 5 * MINUTE);
+    await expectErased(team.teamId, world);
+  });
+
+  test("sends a file to the queue again that was being processed, and fences its worker off", async ({
+    world,
+    team,
+  }) => {
+    const id = await world.store(team, "tone.m4a", sample("tone.m4a").bytes);
+    const [message] = world.messages.splice(0);
+    let isRestored = false;
+    const bindings = new ProxiedBindings();
+    const wrap = bindings.wrap.bind(bindings);
+    bindings.wrap = (given) => {
+      const wrapped = wrap(given);
+      const { BUCKET } = wrapped as { BUCKET: R2Bucket };
+      const head = async (key: string) => {
+        if (!isRestored) await remove(team, id).then(() => restore(team, id));
+        isRestored = true;
+        return BUCKET.head(key);
+      };
+      return {
+        ...wrapped,
+        BUCKET: new Proxy(BUCKET, { get: (of, name) => (name === "head" ? head : Reflect.get(of, name)) }),
+      };
+    };
+    await world.deliver(message ?? "", bindings);
+    expect(isRestored).toBe(true);
+    expect(await metadataOf(team, id)).toMatchObject({ status: "pending", audio: null });
+    expect(world.messages).toEqual([id]);
+    await world.drain();
+    expect(await metadataOf(team, id)).toMatchObject({ status: "completed", fileType: "audio file" });
+    await expectSettled(team.teamId, { world });
+  });
+
+  test("keeps the bytes that a job stores again, and a waveform, while the file moves there", async ({
+    world,
+    team,
+  }) => {
+    const bytes = sample("tone-audio-only.mp4").bytes;
+    const id = await world.store(team, "tone.m4a", bytes);
+    const [message] = world.messages.splice(0);
+    const json = { channels: [Array.from({ length: 16 }, () => 1)] };
+    // The file is deleted right before the worker records the outcome, and before the waveform is finished.
+    const deleteAt = (method: "put") => {
+      const bindings = new ProxiedBindings();
+      const wrap = bindings.wrap.bind(bindings);
+      bindings.wrap = (given) => {
+        const wrapped = wrap(given);
+        const { BUCKET } = wrapped as { BUCKET: R2Bucket };
+        const put = async (...of: Parameters<R2Bucket["put"]>) => {
+          const stored = await BUCKET.put(...(of as [string, string]));
+          await remove(team, id);
+          return stored;
+        };
+        return {
+          ...wrapped,
+          BUCKET: new Proxy(BUCKET, { get: (of, name) => (name === method ? put : Reflect.get(of, name)) }),
+        };
+      };
+      return bindings;
+    };
+    await world.deliver(message ?? "", deleteAt("put"));
+    expect(await trashed(team)).toEqual([id]);
+    await restore(team, id);
+    await world.drain();
+    expect(await metadataOf(team, id)).toMatchObject({ status: "completed" });
+    const { token } = team;
+    await must(world.ask("PUT", `${UPLOADS}/${id}/waveform`, { token, json }, { bindings: deleteAt("put") }));
+    expect(await trashed(team)).toEqual([id]);
+    await restore(team, id);
+    expect((await read(team, `${UPLOADS}/${id}/waveform`)).channels).toEqual(json.channels);
+    await expectSound(team.teamId, { checkBytes: true });
+    await remove(team, id);
+    await pass(world, 8 * DAY);
+    expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toEqual([]);
+  });
+});
+
+describe("A file with deleteAfter", () => {
+  test("moves to the trash when its time has come, and stays if it is restored", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "a");
+    await world.drain();
+    const deleteAfter = new Date(world.system.now() + DAY).toISOString();
+    await dataOf(team.call("PATCH", `${UPLOADS}/${id}`, { json: { deleteAfter } }));
+    await pass(world, DAY - 5 * MINUTE);
+    expect(await listed(team)).toEqual([id]);
+    await pass(world, 5 * MINUTE);
+    expect([await listed(team), await trashed(team)]).toEqual([[], [id]]);
+    expect((await restore(team, id)).deleteAfter).toBe(null);
+    await pass(world, 2 * DAY);
+    expect(await listed(team)).toEqual([id]);
+  });
+
+  test("is erased if there is no trash", async ({ world, team }) => {
+    world.settings = { trashDays: 0 };
+    const id = await world.store(team, "a.txt", "a");
+    await world.drain();
+    const deleteAfter = new Date(world.system.now() + HOUR).toISOString();
+    await dataOf(team.call("PATCH", `${UPLOADS}/${id}`, { json: { deleteAfter } }));
+    await pass(world, HOUR);
+    expect(await rowsOf(team.teamId)).toEqual([]);
+    expect((await typesOf(team, id)).at(-1)).toBe("file.deleted");
+    await expectSettled(team.teamId, { world });
+  });
+
+  test("stays while it is held, and goes when it is released", async ({ world, team }) => {
+    const [id, free] = [await world.store(team, "a.txt", "a"), await world.store(team, "b.txt", "b")];
+    await world.drain();
+    const deleteAfter = new Date(world.system.now() + HOUR).toISOString();
+    for (const one of [id, free]) await dataOf(team.call("PATCH", `${UPLOADS}/${one}`, { json: { deleteAfter } }));
+    await dataOf(team.call("PUT", `${UPLOADS}/${id}/hold`, { json: { reason: "r" } }));
+    await pass(world, DAY);
+    expect([await listed(team), await trashed(team)]).toEqual([[id], [free]]);
+    await team.call("DELETE", `${UPLOADS}/${id}/hold`);
+    await pass(world, 5 * MINUTE);
+    expect([await listed(team), (await trashed(team)).sort()]).toEqual([[], [id, free].sort()]);
+  });
+
+  test("can't be deleted by a query that forgets the hold", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "a");
+    await dataOf(team.call("PUT", `${UPLOADS}/${id}/hold`, { json: { reason: "r" } }));
+    const forgetful = DB.prepare("update files set status = 'deleting' where id = ?").bind(id);
+    await expect(forgetful.run()).rejects.toThrow("The file is held.");
+  });
+});
+
+describe("The retention of a team", () => {
+  const retain = (team: Team, days: number | null) =>
+    dataOf(team.call("PUT", "/docs/v1/retention", { json: { days } }));
+
+  test("moves every file of that age to the trash, once", async ({ world, team }) => {
+    const other = await world.newTeam();
+    const kept = await world.store(other, "other.txt", "b");
+    const [old, held] = [await world.store(team, "a.txt", "a"), await world.store(team, "held.txt", "c")];
+    await dataOf(team.call("PUT", `${UPLOADS}/${held}/hold`, { json: { reason: "r" } }));
+    await world.drain();
+    world.aheadMilliseconds += 2 * DAY;
+    const young = await world.store(team, "b.txt", "b");
+    await world.drain();
+    await retain(team, 2);
+    await pass(world, 5 * MINUTE);
+    expect([await listed(team), await trashed(team)]).toEqual([[young, held], [old]]);
+    await restore(team, old);
+    await pass(world, 2 * HOUR);
+    expect(await listed(team), "a restored file stays").toEqual([young, held, old]);
+    await pass(world, 2 * DAY);
+    expect([await listed(team), await trashed(team)]).toEqual([[held, old], [young]]);
+    await team.call("DELETE", `${UPLOADS}/${held}/hold`);
+    await pass(world, 5 * MINUTE);
+    expect(await listed(team)).toEqual([old]);
+    await retain(team, 1);
+    await pass(world, 5 * MINUTE);
+    expect(await listed(team), "a new rule applies to all files").toEqual([]);
+    expect(await listed(other)).toEqual([kept]);
+  });
+
+  test("counts from the upload, also for one that takes longer, and ends with the rule", async ({ world, team }) => {
+    await retain(team, 1);
+    const id = await world.storeInterrupted(team, "receiving", 6 * DAY);
+    await pass(world, DAY + 2 * HOUR);
+    await DB.prepare(
+      "update files set status = 'completed', processed_at = 1, due_at = null, size_bytes = 1 where id = ?",
+    )
+      .bind(id)
+      .run();
+    await pass(world, 5 * MINUTE);
+    expect(await trashed(team)).toEqual([id]);
+    await retain(team, null);
+    const later = await world.store(team, "a.txt", "a");
+    await pass(world, 30 * DAY);
+    expect(await listed(team)).toEqual([later]);
+  });
+
+  test("of many files works in bounded statements", async ({ world, team }) => {
+    await insertMany(
+      1200,
+      `insert into files (id, team_id, key_id, original_name, name_key, status, reserved_bytes, size_bytes, processed_at, created_at, updated_at)
+       select printf('%021x', i) || substr(?2, -3), ?2, ?2, 'many', 'many', 'completed', 1, 1, 1, 1, 1 from n`,
+      team.teamId,
+    );
+    await retain(team, 1);
+    for (let i = 0; i < 3; i++) await must(world.recover());
+    const marked = DB.prepare(
+      "select count(*) as n from files where team_id = ? and (delete_after is not null or trashed_at is not null)",
+    );
+    expect(await marked.bind(team.teamId).first("n")).toBe(1200);
+    expect((await usageOf(team)).trashFiles).toBeGreaterThan(100);
+  });
+});
+
+describe("An own file", () => {
+  test("keeps its owner in the trash and after it", async ({ world, team }) => {
+    const { token } = await newMember(team, "contributor");
+    const id = await world.store({ ...team, token }, "a.txt", "a");
+    await world.drain();
+    await remove(team, id);
+    expect((await world.call("POST", `${TRASH}/${id}/restore`, { token })).status).toBe(200);
+    expect(idsIn((await world.call("GET", UPLOADS, { token })).body.data)).toEqual([id]);
+  });
+});
