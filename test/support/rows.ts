@@ -24,7 +24,8 @@ export async function snapshot(teamId: string) {
 export const moveToTrash = (teamId: string, id: string) =>
   DB.prepare(
     `update files set status = 'deleting', trashed_at = 1, due_at = 4e12, name_key = '',
-     trashed_values = json_object('status', status, 'name_key', name_key, 'folder', folder, 'tags', tags, 'metadata', metadata)
+     trashed_values = json_object('status', status, 'name_key', name_key, 'folder', folder, 'tags', tags, 'metadata', metadata,
+       'search_keys', search_keys)
      where team_id = ? and id = ?`,
   )
     .bind(teamId, id)
