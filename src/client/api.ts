@@ -928,6 +928,31 @@ export interface Api {
     body: undefined;
     response: Data<SharedFile>;
   };
+  "POST /auth/v1/reconciliation": {
+    query: undefined;
+    body: {
+      /** `next` of the previous page. */
+      after?: string | undefined;
+      /** Removes the bytes without a row that are a day old. */
+      remove?: boolean | undefined;
+    };
+    response: Data<{
+      /** Bytes without a row. */
+      objects: Array<{
+        key: string;
+        size: number;
+        storedAt: string;
+        isRemoved: boolean;
+      }>;
+      /** Rows without bytes. */
+      files: Array<{
+        _id: string;
+        teamId: string;
+      }>;
+      /** Where the next page begins. Null: this was the last. */
+      next: string | null;
+    }>;
+  };
   "GET /auth/v1/events": {
     query: {
       /** Page size. Values above 100 count as 100. Default 20. */
