@@ -76,7 +76,7 @@ const PUBLIC: Record<string, [status: number, code?: string]> = {
 function acceptedCallers(route: string): readonly string[] | "anyone" {
   if (PUBLIC[route]) return "anyone";
   if (route === "GET /auth/v1/teams/{id}") return ["operator", "stranger", "owner"];
-  if (route.includes("/teams")) return ["operator"];
+  if (/\/(teams|reconciliation)/.test(route)) return ["operator"];
   if (route === "POST /auth/v1/sessions") return ["stranger", "owner"];
   if (route === "GET /auth/v1/me") return ["operator", "public", "stranger", "owner"];
   if (route === "POST /docs/v1/uploadtokens") return ["stranger", "owner"];
@@ -383,8 +383,8 @@ const NEEDED_SCOPES = Object.fromEntries(
 );
 const ALL = Object.keys(NEEDED_SCOPES);
 /** Any scope is too little. */
-const OPERATOR_ONLY = ["createTeam", "listTeams", "updateTeam", "deleteTeam"];
-const OPERATOR_MAY = /^(list|get|create|update|rotate|delete)ApiKeys?$|^(listEvents|getEvent)$|Teams?$/;
+const OPERATOR_ONLY = ["createTeam", "listTeams", "updateTeam", "deleteTeam", "reconcile"];
+const OPERATOR_MAY = /^(list|get|create|update|rotate|delete)ApiKeys?$|^(listEvents|getEvent|reconcile)$|Teams?$/;
 /** They need no token or any, or run another operation. */
 const WITHOUT_SCOPE = [
   ...["logIn", "acceptInvitation", "forgotPassword", "createSession", "logOut", "getMe", "changePassword"],

@@ -232,6 +232,7 @@ describe("Until its response", () => {
     // Asks each database for its size, at once.
     "POST /auth/v1/teams": { trips: ALL_DATABASES.length + 1 },
     "GET /auth/v1/teams": { trips: ALL_DATABASES.length },
+    "POST /auth/v1/reconciliation": { trips: ALL_DATABASES.length, r2: ["list"] },
     "POST /auth/v1/users": { trips: AUTHORIZED_AGAIN },
     "DELETE /docs/v1/uploads/{id}": { r2: ["delete"] },
     "DELETE /docs/v1/trash/{id}": { r2: ["delete"] },

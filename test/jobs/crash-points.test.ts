@@ -286,6 +286,71 @@ const deleting: Scenario<string, Seen> = {
   },
 };
 
+/** A file with a waveform, in a service with a trash. */
+async function withTrash(place: Place): Promise<string> {
+  place.world.settings = { trashDays: 1 };
+  return withWaveform(place);
+}
+const trashPath = (id: string) => `/docs/v1/trash/${id}`;
+const kept = async (id: string, run: AnyRun) => ((await run.team.call("GET", waveformOf(id))).status === 200 ? 1 : 0);
+
+/** The file is in the trash or listed, and never half gone. Days later, the trash is empty. */
+const trashing: Scenario<string, Seen> = {
+  ...deleting,
+  prepare: withTrash,
+  verify(rows, run) {
+    deleting.verify?.(rows, run);
+    expect(run.rows).toHaveLength(1);
+    expect(run.rows[0]?.trashed_at === null, "listed, or in the trash").toBe(listed(run).length > 0);
+  },
+};
+
+const restoring: Scenario<string, { first: Response; second: Answer }> = {
+  async prepare(place) {
+    const id = await withTrash(place);
+    await must(ask(place, "DELETE", `/docs/v1/uploads/${id}`));
+    return id;
+  },
+  async act(id, bindings, place) {
+    const first = await ask(place, "POST", `${trashPath(id)}/restore`, {}, bindings);
+    return { first, second: await must(ask(place, "POST", `${trashPath(id)}/restore`)) };
+  },
+  async verify(rows, { state, result: { first, second }, ...run }) {
+    if (status(first) === 200) expect(second.code).toBe("not_in_trash");
+    expect([200, 409]).toContain(second.status);
+    expect(rows).toMatchObject([{ id: state, status: "completed" }]);
+    expect(await kept(state, run as AnyRun)).toBe(1);
+  },
+};
+
+const erasing: Scenario<string, Response> = {
+  prepare: restoring.prepare,
+  act: (id, bindings, place) => ask(place, "DELETE", trashPath(id), {}, bindings),
+  verify: (rows) => expect(rows).toEqual([]),
+};
+
+/** One file to move to the trash, one to erase, and one that is held, of a team that keeps files for a day. */
+const expiring: Scenario<string, unknown> = {
+  isRecovery: true,
+  isLong: true,
+  async prepare(place) {
+    const { world } = place;
+    const [trashed, expired, held] = [await withTrash(place), await withTrash(place), await withTrash(place)];
+    await must(ask(place, "DELETE", `/docs/v1/uploads/${trashed}`));
+    const deleteAfter = new Date(world.system.now()).toISOString();
+    await must(ask(place, "PATCH", `/docs/v1/uploads/${expired}`, { json: { deleteAfter } }));
+    await must(ask(place, "PUT", `/docs/v1/uploads/${held}/hold`, { json: { reason: "r" } }));
+    await must(ask(place, "PUT", "/docs/v1/retention", { json: { days: 1 } }));
+    world.aheadMilliseconds += DAY + MINUTE;
+    world.messages = [];
+    return held ?? "";
+  },
+  act: (_, bindings, { world }) => world.recover(bindings),
+  verify(rows, { state }) {
+    expect(rows.map(({ id, status: end }) => [id, end])).toEqual([[state, "completed"]]);
+  },
+};
+
 const reprocessing: Scenario<string, Response> = {
   prepare: withWaveform,
   act: (id, bindings, place) => ask(place, "POST", `/docs/v1/uploads/${id}/reprocess`, {}, bindings),
@@ -554,6 +619,10 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["processing audio that was stored as a video", processing(audioOnly, "completed")],
   ["processing a file whose bytes are missing", processing(tone, "bytes_missing")],
   ["a delete of a file with a waveform", deleting],
+  ["a delete of a file that moves to the trash", trashing],
+  ["the return of a file from the trash, and its retry", restoring],
+  ["the erasure of a file in the trash", erasing],
+  ["the recovery job with retention, a hold and the trash", expiring],
   ["a delete that fails while the upload is still receiving", deletingWhileReceiving("delete")],
   ["an upload that fails and is deleted while it is still receiving", deletingWhileReceiving("upload")],
   ["the replacement of a waveform", settingWaveform],
@@ -625,6 +694,16 @@ const changes: [string, (place: Place) => Promise<Request>][] = [
       return ["POST", "/auth/v1/invitations/accept", { json: { token, password: PASSWORD } }];
     },
   ],
+  ["a hold", async (place) => ["PUT", `/docs/v1/uploads/${await withWaveform(place)}/hold`, { json: { reason: "r" } }]],
+  [
+    "the release of a hold",
+    async (place) => {
+      const path = `/docs/v1/uploads/${await withWaveform(place)}/hold`;
+      await place.team.call("PUT", path, { json: { reason: "r" } });
+      return ["DELETE", path];
+    },
+  ],
+  ["the retention of a team", async () => ["PUT", "/docs/v1/retention", { json: { days: 30 } }]],
   ["the creation of a webhook", async () => ["POST", WEBHOOKS, { json: { url: "https://hooks.example.com/in" } }]],
   ["the update of a webhook", async (place) => ["PATCH", await newWebhook(place), { json: { description: "new" } }]],
   ["the rotation of a secret", async (place) => ["POST", `${await newWebhook(place)}/secret`, { json: {} }]],

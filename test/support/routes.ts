@@ -121,7 +121,7 @@ async function someWebhook(team: Team): Promise<string> {
 
 /** The operator token if the route needs it; otherwise the team's secret key. */
 export const tokenFor = ({ path }: Pick<Route, "path">, team: Team): string =>
-  path.startsWith("/auth/v1/teams") ? env.OPERATOR_TOKEN : team.token;
+  /^\/auth\/v1\/(teams|reconciliation)/.test(path) ? env.OPERATOR_TOKEN : team.token;
 
 /** Creates a record of the route's kind. */
 export const newRecord = (team: Team, route: Pick<Route, "path">): Promise<string> => makers[nounOf(route)](team);

@@ -387,6 +387,7 @@ export interface Row {
   attempts: number;
   due_at: number | null;
   trashed_at: number | null;
+  trashed_values: string | null;
   waveform_writing_since: number | null;
   version: number;
 }
