@@ -12,7 +12,7 @@ import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { href, query } from "../router.ts";
-import { can } from "../session.ts";
+import { can, me } from "../session.ts";
 import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
 import { downloadFiles, MAX_DOWNLOADS } from "./file-changes.ts";
@@ -84,6 +84,7 @@ export function Files() {
       actions={<PageActions folder={folder} onNewFolder={() => act("folder", [])} />}
     >
       <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
+      {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
       {(view.isFiltered || shown.isFiltered || !isEmpty) && (
         <Filters
           names={[...FILTERS, "search"]}
