@@ -1,6 +1,6 @@
 import type { Locator, Page } from "@playwright/test";
 import { describe } from "vitest";
-import type { Stowage } from "../../src/client/stowage.ts";
+import { Stowage } from "../../src/client/stowage.ts";
 import { newTeam, sample, type Team, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "./appearance.ts";
 import { dropFiles } from "./dragging.ts";
@@ -194,6 +194,30 @@ describe("File list", () => {
     await expect(page).toHaveURL(/\/console\/files\?search=son$/);
     await expect(names(page)).toHaveText(["song.mp3"]);
     await expect(field).toHaveValue("son");
+  });
+
+  test("of one user is chosen by the user, also from a file, which says who uploaded it", async ({ openPage }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "by a key.txt");
+    const login = { email: "ada@example.com", password: "correct horse battery" };
+    const names = { firstName: "Ada", lastName: "Lovelace" };
+    const { _id } = await team.stowage.users.create({ ...login, ...names, role: "member" });
+    const { key } = await new Stowage({ url }).logIn({ teamId: team.teamId, ...login });
+    await new Stowage({ url, key }).files.upload(new File(["mine"], "by Ada.txt"));
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt", "by a key.txt"]);
+    const choice = page.getByRole("combobox", { name: "Uploaded by" });
+    await choice.selectOption("Ada Lovelace");
+    await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt"]);
+    await expect(page).toHaveURL(new RegExp(`user=${_id}$`));
+    await expectGoodLooks(page, "files-of-user");
+    await page.getByRole("link", { name: "by Ada.txt" }).click();
+    await expect(page.getByRole("main")).toContainText("by ada@example.com");
+    await page.getByRole("main").getByRole("link", { name: "ada@example.com" }).click();
+    await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt"]);
+    await choice.selectOption("All users");
+    await page.getByRole("link", { name: "by a key.txt" }).click();
+    await expect(page.getByRole("main")).toContainText("by test");
   });
 
   test("shows changes by others, and moves the focus if its row disappears", async ({ openPage }) => {

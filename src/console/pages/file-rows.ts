@@ -56,6 +56,7 @@ export function viewFrom(query: URLSearchParams): FileView {
     tag: query.get("tag"),
     status: query.get("status"),
     fileType: query.get("type"),
+    uploadedBy: query.get("user"),
     createdAfter: from && iso(from - 1),
     createdBefore: iso(startOfDay(query.get("until"), 1)),
   };
