@@ -1,11 +1,11 @@
 import type { Locator, Page } from "@playwright/test";
 import { describe } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
-import { newTeam, sample, type Team, upload, url } from "../support/team.ts";
+import { collect, newTeam, sample, type Team, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "./appearance.ts";
 import { dropFiles } from "./dragging.ts";
 import { dialog } from "./locators.ts";
-import { openConsole } from "./signed-in.ts";
+import { chooseAction, openConsole } from "./signed-in.ts";
 import { expect, expectAnnounced, test } from "./support.ts";
 
 const tone = sample("tone-vbr.mp3");
@@ -587,6 +587,46 @@ describe("Organizing files", () => {
     expect((await stowage.files.list({ under: "music" }).page()).items.map((file) => file.folder)).toEqual(
       expect.arrayContaining(["music", "music/album"]),
     );
+  });
+
+  test("creates, renames, moves, and deletes a folder with everything in it", async ({ openPage }) => {
+    const team = await newTeam();
+    const [id = ""] = await uploadNamed(team, "one.txt");
+    await team.stowage.files.update(id, { folder: "a/b" });
+    const { page, stowage } = await openConsole(openPage, { path: "/files", team });
+    const title = (name: string) => page.getByRole("heading", { level: 1, name, exact: true });
+    await button(page, "New folder").click();
+    await dialog(page).getByLabel("Name").fill("box");
+    await page.keyboard.press("Enter");
+    await expect(title("box")).toBeVisible();
+    expect(await collect(stowage.files.folders())).toEqual(["a", "box"]);
+    await page.getByRole("navigation", { name: "Folders" }).getByRole("link", { name: "Files" }).click();
+
+    await chooseAction(page, "Actions for the folder a", "Rename");
+    await dialog(page).getByLabel("Name").fill("music");
+    await expectGoodLooks(page, "folder-rename");
+    await page.keyboard.press("Enter");
+    await expectAnnounced(page, "Renamed to music");
+    await expect(folder(page, "music")).toBeVisible();
+    await expect(folder(page, "a")).toHaveCount(0);
+
+    await chooseAction(page, "Actions for the folder music", "Move");
+    await expect(dialog(page).getByRole("button", { name: "music" })).toHaveCount(0);
+    await dialog(page).getByRole("button", { name: "box" }).click();
+    await dialog(page).getByRole("button", { name: "Move", exact: true }).click();
+    await expectAnnounced(page, "Moved to box");
+    await expect(folder(page, "music")).toHaveCount(0);
+    expect((await propertiesOf(team, id)).folder).toBe("box/music/b");
+
+    await folder(page, "box").click();
+    await folder(page, "music").click();
+    await expect(title("music")).toBeVisible();
+    await chooseAction(page, "Actions for this folder", "Delete");
+    await dialog(page).getByRole("button", { name: "Delete folder" }).click();
+    await expect(title("box")).toBeVisible();
+    await expect(page.getByRole("heading", { name: "This folder is empty" })).toBeVisible();
+    await expect(stowage.files.get(id)).rejects.toMatchObject({ status: 404 });
+    expect(await collect(stowage.files.folders())).toEqual(["box"]);
   });
 
   test("tags files with suggestions, undoes it, and lists all files with a tag", async ({ openPage }) => {

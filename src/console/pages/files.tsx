@@ -20,7 +20,7 @@ import { downloadFiles, MAX_DOWNLOADS } from "./file-changes.ts";
 import { type FileList, useFileList } from "./file-list.ts";
 import { type FileRow, pathOf } from "./file-rows.ts";
 import { FileTable } from "./file-table.tsx";
-import { FolderList, FolderPath, folderActions, MoveDialog, NewFolder, startDrag } from "./folders.tsx";
+import { FolderList, FolderPath, folderActions, MoveDialog, MoveFolder, NewFolder, startDrag } from "./folders.tsx";
 import { rememberTags, TagDialog, tagChoices } from "./tags.tsx";
 
 const FILTERS = ["type", "status", "from", "until", "tag", "user"];
@@ -84,7 +84,7 @@ export function Files() {
       back={folder && <FolderPath folder={folder} onMoved={reload} />}
       subtitle={folder && rows && rows.length > 0 && !more && !shown.isFiltered && describeFiles(rows, count ?? "")}
       call={{ path: "/docs/v1/uploads", query: { ...view.filters } }}
-      actions={<PageActions folder={folder} onNewFolder={() => act("folder", [])} />}
+      actions={<PageActions folder={folder} onMoved={reload} onNewFolder={() => act("folder", [])} />}
     >
       <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
       {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
@@ -133,6 +133,7 @@ export function Files() {
       />
       {chosen.length > 0 && <SelectionBar list={list} actions={actionsOf(chosen)} />}
       {action?.type === "folder" && <NewFolder parent={folder} onClose={close} />}
+      <MoveFolder />
       {action?.type === "move" && <MoveDialog files={action.files} onMoved={reload} onClose={close} />}
       {action?.type === "tag" && <TagDialog files={action.files} onTagged={reload} onClose={close} />}
       {action?.type === "delete" && <DeleteFiles files={action.files} onDeleted={list.remove} onClose={close} />}
@@ -169,19 +170,27 @@ function UploaderChoice() {
   ) : null;
 }
 
+interface PageActionsProps {
+  folder: string;
+  onMoved: () => void;
+  onNewFolder: () => void;
+}
+
 /** The ways to add something; on a phone behind one button. */
-function PageActions({ folder, onNewFolder }: { folder: string; onNewFolder: () => void }) {
+function PageActions({ folder, onMoved, onNewFolder }: PageActionsProps) {
   const click = (name: string) => document.querySelector<HTMLElement>(`[data-upload="${name}"]`)?.click();
-  const more = folder ? folderActions(folder).filter(({ label }) => label !== "Open") : [];
+  const more = folder ? folderActions({ folder, onMoved }).filter((item) => item && item.label !== "Open") : [];
   return (
     <>
       {more.length > 0 && <Menu label="Actions for this folder" items={more} />}
       {can("files:upload") && (
         <>
           <div class="actions wide-only">
-            <button type="button" class="button" onClick={onNewFolder}>
-              New folder
-            </button>
+            {can("files:write") && (
+              <button type="button" class="button" onClick={onNewFolder}>
+                New folder
+              </button>
+            )}
             <UploadFolderButton />
             <UploadFilesButton />
           </div>
@@ -193,7 +202,7 @@ function PageActions({ folder, onNewFolder }: { folder: string; onNewFolder: () 
               items={[
                 { label: "Upload files", icon: "upload", onSelect: () => click("files") },
                 { label: "Upload folder", icon: "folder", onSelect: () => click("folder") },
-                { label: "New folder", icon: "folder-plus", onSelect: onNewFolder },
+                can("files:write") && { label: "New folder", icon: "folder-plus", onSelect: onNewFolder },
               ]}
             />
           </div>
