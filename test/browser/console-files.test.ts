@@ -91,9 +91,88 @@ describe("File list", () => {
     await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B1.txt", "b2.txt"]);
     await expect(page.getByRole("columnheader", { name: "Name" })).toHaveAttribute("aria-sort", "ascending");
     await expect(page).toHaveURL(/sort=name/);
+    await page.getByRole("button", { name: "Name" }).click();
+    await expect(page.getByRole("rowheader")).toHaveText(["b2.txt", "B1.txt", "a.txt"]);
+    await expect(page.getByRole("columnheader", { name: "Name" })).toHaveAttribute("aria-sort", "descending");
     await page.getByRole("button", { name: "Uploaded" }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B1.txt", "b2.txt"]);
     await expect(page.getByRole("columnheader", { name: "Uploaded" })).toHaveAttribute("aria-sort", "descending");
+    await page.getByRole("button", { name: "Uploaded" }).click();
+    await expect(page.getByRole("rowheader")).toHaveText(["b2.txt", "B1.txt", "a.txt"]);
+    await expect(page).toHaveURL(/sort=oldest/);
+  });
+
+  test("sorts a small folder by duration and size, and says if it has too many files", async ({
+    openPage,
+    problems,
+  }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "longer name.txt", "song.mp3", "a.txt");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const sorted = (name: string) => page.getByRole("columnheader", { name });
+    await page.getByRole("button", { name: "Size" }).click();
+    await expect(names(page)).toHaveText(["song.mp3", "longer name.txt", "a.txt"]);
+    await expect(sorted("Size")).toHaveAttribute("aria-sort", "descending");
+    await page.getByRole("button", { name: "Size" }).click();
+    await expect(names(page)).toHaveText(["a.txt", "longer name.txt", "song.mp3"]);
+    await page.getByRole("button", { name: "Duration" }).click();
+    await expect(names(page).first()).toHaveText("song.mp3");
+    await expect(sorted("Duration")).toHaveAttribute("aria-sort", "descending");
+    await expectGoodLooks(page, "files-by-duration");
+
+    problems.allow(/status of 400/);
+    const errors = [{ path: "sort", message: "The list has too many files." }];
+    await page.route(/sort=duration/, (route) =>
+      route.fulfill({ status: 400, json: { status: false, code: "invalid_input", message: "Invalid.", errors } }),
+    );
+    await page.getByRole("button", { name: "Duration" }).click();
+    await expect(page.getByRole("alert")).toContainText("The list has too many files.");
+    await page.getByRole("button", { name: "Use the default order" }).click();
+    await expect(names(page)).toHaveText(["a.txt", "song.mp3", "longer name.txt"]);
+    await expect(page.getByRole("alert")).toHaveCount(0);
+    // The API sorts the files of all folders, so there may be too many.
+    await team.stowage.files.createFolder("box");
+    await page.reload();
+    await expect(page.getByRole("button", { name: "Size" })).toHaveCount(0);
+  });
+
+  test("draws the peaks of a file without loading its waveform", async ({ openPage }) => {
+    const team = await newTeam();
+    const [id = ""] = await uploadNamed(team, "song.mp3");
+    await team.stowage.files.setWaveform(id, [Array.from({ length: 100 }, (_, at) => (at < 50 ? 1 : 0.1))]);
+    const { page } = await openConsole(openPage, { path: "/usage", team });
+    const requests: string[] = [];
+    page.on("request", (request) => requests.push(request.url()));
+    await page.getByRole("link", { name: "Files" }).click();
+    /** How many points of a part of the waveform have a color. */
+    const points = (from: number) =>
+      row(page, "song.mp3")
+        .locator("canvas")
+        .evaluate((canvas: HTMLCanvasElement, from) => {
+          const half = canvas.width / 2;
+          const { data } = canvas.getContext("2d")?.getImageData(from * half, 0, half, canvas.height) ?? { data: [] };
+          return [...data].filter((value, at) => at % 4 === 3 && value > 0).length;
+        }, from);
+    await expect.poll(() => points(0)).toBeGreaterThan(0);
+    expect(await points(0)).toBeGreaterThan(3 * (await points(1)));
+    expect(requests.filter((url) => url.endsWith("/waveform"))).toEqual([]);
+  });
+
+  test("finds a file by its artist, folder, tag, and reference, and says so", async ({ openPage }) => {
+    const team = await newTeam();
+    const [, id = ""] = await uploadNamed(team, "notes.txt", "song.mp3");
+    await team.stowage.files.update(id, { folder: "box", tags: ["live"], reference: "episode-12" });
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const field = page.getByLabel("Search files");
+    await expect(field).toHaveAttribute("placeholder", "Search name, title, artist, tag, folder, or reference");
+    for (const text of ["stowage", "box", "live", "episode"]) {
+      await field.fill(text);
+      await expect(page).toHaveURL(new RegExp(`search=${text}$`));
+      await expect(page.getByRole("rowheader")).toHaveCount(1);
+      await expect(row(page, "song.mp3")).toBeVisible();
+    }
+    await field.fill("nowhere");
+    await expect(page.getByRole("main")).toContainText("parts of the name, title, artist, tags, folder, and reference");
   });
 
   test("plays a file from its row while the user browses", async ({ openPage }) => {
@@ -165,7 +244,7 @@ describe("File list", () => {
     await expect(names(page)).toHaveText(["notes.txt"]);
     await expect(page).toHaveURL(/\/console\/files\?type=text\+file&search=NO$/);
     await page.getByRole("combobox", { name: "Status" }).selectOption("Failed");
-    await expect(page.getByRole("heading", { name: "Nothing named “NO”" })).toBeVisible();
+    await expect(page.getByRole("heading", { name: "Nothing found for “NO”" })).toBeVisible();
     const clear = page.getByRole("main").getByRole("link", { name: "Clear filters" }).first();
     await clear.click();
     await expect(names(page)).toHaveText(["Other.txt", "notes.txt", "song.mp3"]);
@@ -240,8 +319,8 @@ describe("File list", () => {
 
   test("adds a file to a filtered list when its status matches", async ({ openPage }) => {
     const team = await newTeam();
-    const { page } = await openConsole(openPage, { path: "/files?status=completed&search=a", team });
-    const none = page.getByRole("heading", { name: "Nothing named “a”" });
+    const { page } = await openConsole(openPage, { path: "/files?status=completed&search=a.", team });
+    const none = page.getByRole("heading", { name: "Nothing found for “a.”" });
     await expect(none).toBeVisible();
     // The other empty state appears only once it is certain.
     const held: (() => Promise<void>)[] = [];

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
-import { Failure } from "../parts/failure.tsx";
+import { Failure, fieldErrors } from "../parts/failure.tsx";
 import { Choice, ClearFilters, DateFilter, Filters, SearchField, setQuery } from "../parts/filters.tsx";
 import { focusRow } from "../parts/focus.ts";
 import { countOf, formatBytes, formatHours, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
@@ -18,7 +18,7 @@ import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx"
 import { DeleteFiles } from "./delete-files.tsx";
 import { downloadFiles, MAX_DOWNLOADS } from "./file-changes.ts";
 import { type FileList, useFileList } from "./file-list.ts";
-import { type FileRow, pathOf } from "./file-rows.ts";
+import { canSortByFacts, type FileRow, pathOf } from "./file-rows.ts";
 import { FileTable } from "./file-table.tsx";
 import { FolderList, FolderPath, folderActions, MoveDialog, MoveFolder, NewFolder, startDrag } from "./folders.tsx";
 import { rememberTags, TagDialog, tagChoices } from "./tags.tsx";
@@ -26,6 +26,14 @@ import { rememberTags, TagDialog, tagChoices } from "./tags.tsx";
 const FILTERS = ["type", "status", "from", "until", "tag", "user"];
 /** The users whose files can be chosen from a list. */
 const MAX_UPLOADERS = 100;
+
+const ORDERS = { date: "Newest first", oldest: "Oldest first", name: "Name, A to Z", "-name": "Name, Z to A" };
+const FACT_ORDERS = {
+  "-duration": "Longest first",
+  duration: "Shortest first",
+  "-size": "Largest first",
+  size: "Smallest first",
+};
 
 type Action = "move" | "tag" | "rename" | "delete" | "folder";
 
@@ -92,7 +100,13 @@ export function Files() {
         <Filters
           names={[...FILTERS, "search"]}
           kept={{ folder }}
-          search={<SearchField name="search" label="Search files" />}
+          search={
+            <SearchField
+              name="search"
+              label="Search files"
+              hint="Search name, title, artist, tag, folder, or reference"
+            />
+          }
           status={shown.isFiltered && count && (more ? `First ${count}` : count)}
         >
           <Choice name="type" label="Type" all="All types" options={TYPE_LABELS} />
@@ -101,11 +115,25 @@ export function Files() {
           <TagChoice />
           {!me.value?.ownFilesOnly && <UploaderChoice />}
           <span class="narrow-only">
-            <Choice name="sort" label="Sort" all="Default order" options={{ date: "Newest first", name: "By name" }} />
+            <Choice
+              name="sort"
+              label="Sort"
+              all="Default order"
+              options={{ ...ORDERS, ...(canSortByFacts(shown) && FACT_ORDERS) }}
+            />
           </span>
         </Filters>
       )}
-      <Failure error={list.error} onRetry={reload} />
+      {fieldErrors(list.error, "sort").length > 0 ? (
+        <div class="failure" role="alert">
+          <p>{fieldErrors(list.error, "sort")}</p>
+          <button type="button" class="button" onClick={() => setQuery({ sort: undefined })}>
+            Use the default order
+          </button>
+        </div>
+      ) : (
+        <Failure error={list.error} onRetry={reload} />
+      )}
       <Failure error={error} />
       {childFolders.length > 0 && <FolderList folders={childFolders} onMoved={reload} />}
       {list.moreFolders.more && !shown.isFiltered && <More of={list.moreFolders} label="Load more folders" />}
@@ -252,8 +280,11 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
   const { isFiltered, folder, search } = shown;
   if (isFiltered)
     return (
-      <Empty title={search ? `Nothing named “${search}”` : "No matching files"}>
-        <p>Try a different search or clear the filters.</p>
+      <Empty title={search ? `Nothing found for “${search}”` : "No matching files"}>
+        <p>
+          {search && "A search finds parts of the name, title, artist, tags, folder, and reference. "}
+          Try a different search or clear the filters.
+        </p>
         <p class="actions">
           {folder && search && (
             <a class="button" href={href("/files", { search })}>
