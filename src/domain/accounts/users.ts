@@ -40,7 +40,7 @@ export type User = StoredRow<typeof users>;
 
 /** Bounds what a team can store. */
 const MAX_TEAM_USERS = 100_000;
-/** The longest list without pages: about 0.5 MB. */
+/** The longest list without pages. A user takes at most 2 KB of the response. */
 export const MAX_LISTED_USERS = 1000;
 
 /** The form in which emails are compared within a team. */

@@ -180,9 +180,9 @@ async function insertResumable(
   }
   const replacement = replaceUpload(deps, file, idempotencyKey);
   const batch = [...queries, ...replacement] as const;
-  const [[verdict], , , [inserted], [replacedFile], ended] = await write(deps, batch, { isIdempotent: true });
+  const [[verdict], , , [inserted], [replacedFile], endedUploads] = await write(deps, batch, { isIdempotent: true });
   if (!inserted) throw quotaError(verdict);
-  const replacedUpload = ended.find(({ fileId }) => fileId === replacedFile?.id);
+  const replacedUpload = endedUploads.find(({ fileId }) => fileId === replacedFile?.id);
   if (replacedFile && replacedUpload) {
     // Awaited, so that repeated creations can't outrun the deletion of what they replace.
     await removeUpload(deps, replacedFile, replacedUpload).catch((cause) =>
@@ -302,7 +302,7 @@ export async function appendToUpload(
     finished: sql`not ${isUnfinished}`,
     complete: isAtEnd,
     // R2 does not accept another part, or the file was hidden.
-    ended: sql`${uploads.nextPart} >= ${MAX_PART_NUMBER} or not ${isReceiving}`,
+    no_more_parts: sql`${uploads.nextPart} >= ${MAX_PART_NUMBER} or not ${isReceiving}`,
   });
   const found = db
     .select({ ...NAMED_COLUMNS, refusal: refusal.as("refusal") })
