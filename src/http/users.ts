@@ -37,6 +37,7 @@ import { expectedVersions, ifMatch, setEtag, versionHeaders } from "./versions.t
 
 const field = fieldOf<User>();
 
+/** Creation answers without `__v`. Every other field belongs here. */
 const newUserRecord = describeRecord({
   id: "CreatedUser",
   fields: {
