@@ -43,7 +43,7 @@ const PROGRESS_HEADERS = { "Tus-Resumable": VERSION, "Upload-Expires": `When the
 const STORED_BYTES = "The number of stored bytes.";
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
 /**
- * Extensions of tus that are not offered; a digest of the body, of which a part may be stored before all has arrived; and a
+ * Refused: headers of extensions that are not offered; a digest of the body, of which a part may be stored before all has arrived; and a
  * content coding, which would be stored as the bytes of the file.
  */
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest", "Content-Encoding"];
@@ -94,7 +94,7 @@ const MAX_VISITOR_METADATA_CHARACTERS = 3 * 1024;
 const REPLACEMENT_REQUESTS = 5;
 
 const MAX_DIGITS = 15;
-/** The OpenAPI schema of such a header. */
+/** The OpenAPI schema of a header with a whole number. */
 const wholeNumber = (minimum: number) => ({ type: "integer", minimum, maximum: 10 ** MAX_DIGITS - 1 });
 
 /** Returns the number in a header; undefined if the header is absent. @throws `invalid_input` */

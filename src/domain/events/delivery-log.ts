@@ -74,7 +74,10 @@ export async function listDeliveries(
 /** Ends the pauses of webhooks, because a user who redelivers or replays wants it now. */
 const resume = (db: Db, isSelected: SQL | undefined) => db.update(webhooks).set({ resumeAt: null }).where(isSelected);
 
-/** Makes one more attempt due if the delivery has ended. A pending delivery becomes due now. @throws `not_found`, `webhook_disabled` */
+/**
+ * Makes one more attempt due if the delivery has ended. A pending delivery becomes due now.
+ * @throws `not_found`, `webhook_disabled`
+ */
 export async function redeliverEvent(deps: Deps, { teamId }: TeamActor, id: string): Promise<Delivery> {
   if (!isEventId(id)) throw new AppError("not_found");
   const { db } = deps;
@@ -104,8 +107,8 @@ export async function redeliverEvent(deps: Deps, { teamId }: TeamActor, id: stri
 }
 
 /**
- * Makes deliveries of the events after `after`, an event or an instant, due, or only the failed ones. They keep their ids. Pending deliveries stay
- * as they are.
+ * Makes deliveries of the events after `after`, an event or an instant, due, or only the failed ones. They keep their ids.
+ * Pending deliveries stay as they are.
  * @returns the number of deliveries, and the event to continue after if there may be more
  * @throws `not_found`, `webhook_disabled`
  */

@@ -80,7 +80,7 @@ export const ERASABLE_COLUMNS = {
 };
 
 /**
- * One update hides the file. The recovery job can do everything after that too. An interrupted deletion can be repeated.
+ * One update hides the file. From then on the recovery job can finish alone. An interrupted deletion can be repeated.
  * While a form upload is still sending the bytes, the row and its `due_at` stay: the upload finds it at the commit point,
  * and cleans up.
  */
