@@ -471,11 +471,9 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
     .select({ id: apiKeys.id })
     .from(apiKeys)
     .where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted)));
-  const [hideFiles, endUploads] = cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`);
   const queries = [
     db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
-    hideFiles,
-    endUploads,
+    ...cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`),
     db.delete(apiKeys).where(isDeleted).returning(),
     // The sessions of a key that is gone.
     db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), not(hasRow(apiKeys, isTarget)))),
@@ -491,8 +489,8 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
 /* Rotation: a new key replaces an old one, and both work during an overlap. */
 
 /**
- * Creates a key with the name, scopes and limits of the old one, which expires after the overlap. The new
- * key lives as long as the old one was created for.
+ * Creates a key with the name, scopes and limits of the old one, which expires after the overlap. The new key lives as long
+ * as the old one was created for.
  * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired,
  *   `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
  */

@@ -211,14 +211,12 @@ export async function revokeSession(deps: Deps, actor: TeamActor, id: string): P
   const refusal = firstOf({ insufficient_scope: exceeds(actor, scopes) });
   const isEnded = and(isTarget, isNull(refusal));
   const session = db.select({ id: apiKeys.id }).from(apiKeys).where(isEnded);
-  const [hideFiles, endUploads] = cancelUploadsOfKeys(deps, teamId, sql`${session}`);
   const queries = [
     db
       .select({ refusal, scopes: sql<number>`${scopes}` })
       .from(apiKeys)
       .where(isTarget),
-    hideFiles,
-    endUploads,
+    ...cancelUploadsOfKeys(deps, teamId, sql`${session}`),
     db.delete(apiKeys).where(isEnded).returning({ id: apiKeys.id }),
   ] as const;
   const event = { ...newEvent(deps, "session.revoked", actor, { teamId, id }), position: 4 };
