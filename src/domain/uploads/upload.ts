@@ -8,7 +8,7 @@ import { apiKeys, files, teamOfFile, teams } from "../../platform/schema.ts";
 import { DAY, instantOf, MINUTE, newId } from "../../platform/system.ts";
 import { uploads } from "../../platform/upload-schema.ts";
 import { isVisitor } from "../access/actor.ts";
-import { isExistingTeam, type TeamActor } from "../access/authorization.ts";
+import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "../files/deletion.ts";
@@ -251,8 +251,7 @@ export async function commit(
 ): Promise<{ row: ListedRow; isBulk: boolean }> {
   const { db, system } = deps;
   const now = system.now();
-  const isKey = (keyId: string) => and(eq(apiKeys.teamId, key.teamId), eq(apiKeys.id, keyId));
-  const hasKey = "keyId" in initiator ? hasRow(apiKeys, isKey(initiator.keyId)) : undefined;
+  const hasKey = "keyId" in initiator ? hasRow(apiKeys, isKey(key.teamId, initiator.keyId)) : undefined;
   const hasAccess = hasRow(teams, and(isExistingTeam(key.teamId), hasKey));
   const isCurrent =
     epoch === null ? sql`1` : hasRow(uploads, and(eq(uploads.fileId, key.id), eq(uploads.epoch, epoch)));
