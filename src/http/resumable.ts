@@ -130,7 +130,9 @@ const CREATION_HEADERS: Record<string, HeaderContract> = {
   "Upload-Metadata": {
     description:
       "Comma-separated pairs of a key and a base64 value. `filename` must be UTF-8. `sha256` (64 hex digits) is compared " +
-      "with the stored bytes. `properties` is JSON as in a form upload. With a public key, any visitor can send anything in it. An upload token sets it itself: 400 if it is sent. With either, the header has at most 3,072 characters. Keys must be unique. Others have no effect.",
+      "with the stored bytes. `properties` is JSON as in a form upload. With a public key, any visitor can send anything in it. " +
+      "An upload token sets it itself: 400 if it is sent. With either, the header has at most " +
+      `${MAX_VISITOR_METADATA_CHARACTERS.toLocaleString("en")} characters. Keys must be unique. Others have no effect.`,
     schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS, pattern: METADATA_PATTERN },
   },
   "Repr-Digest": { ...REPR_DIGEST, description: `${REPR_DIGEST.description} Like \`sha256\` in the metadata.` },

@@ -580,7 +580,7 @@ const reencryptTokens = (deps: Deps): Promise<number> =>
   });
 
 /** Time to see why a client is rejected. */
-const EXPIRED_KEY_DAYS = 30;
+export const EXPIRED_KEY_DAYS = 30;
 /** Time for an upload to finish that began while the session lived. */
 const EXPIRED_SESSION_DAYS = 1;
 /** Rows of one batch. */

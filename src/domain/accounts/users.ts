@@ -39,7 +39,7 @@ import { type ExpectedVersions, isOneOf } from "../versions.ts";
 export type User = StoredRow<typeof users>;
 
 /** Bounds what a team can store. */
-const MAX_TEAM_USERS = 100_000;
+export const MAX_TEAM_USERS = 100_000;
 /** The longest list without pages. A user takes at most 2 KB of the response. */
 export const MAX_LISTED_USERS = 1000;
 
