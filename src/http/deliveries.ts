@@ -8,6 +8,7 @@ import {
   replayEvents,
 } from "../domain/events/delivery-log.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { countExpensiveCall } from "./authentication.ts";
 import { listOperation, writeOperation } from "./operation.ts";
 import { id, instant, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "./validation.ts";
@@ -86,7 +87,7 @@ export const replay = writeOperation(
     summary: "Replay events",
     description:
       "Sends the events after an event or an instant to the webhook again, also those that occurred while it was disabled. Messages keep their ids. " +
-      `A call reads up to ${MAX_REPLAYED_EVENTS} events; if there may be more, \`next\` is the event to continue after. Up to 10 a minute.`,
+      `A call reads up to ${MAX_REPLAYED_EVENTS} events; if there may be more, \`next\` is the event to continue after. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
     body: z.strictObject({
       after: z
         .union([id, instant], { error: "Must be the ID of an event, or an ISO 8601 date-time with an offset or Z." })

@@ -28,6 +28,7 @@ import { reprocessFile } from "../domain/files/processing.ts";
 import { updateFile } from "../domain/files/properties.ts";
 import { fetchWaveform, MAX_SHOWN_PEAK, SHOWN_PEAKS, setWaveform as storeWaveform } from "../domain/files/waveforms.ts";
 import { fetchUsage } from "../domain/uploads/quota.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { chargeOwnUsage, chargeRequests, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
@@ -304,8 +305,7 @@ export const reprocess = writeOperation(
   {
     tag: "Files",
     summary: "Process a file again",
-    description:
-      "Sets a completed or failed file back to pending. A pending or processing file stays as it is. A team may do this 10 times a minute.",
+    description: `Sets a completed or failed file back to pending. A pending or processing file stays as it is. A team may do this ${RATE_LIMITS["expensive-call"]} times a minute.`,
     success: {
       description: "The file will be processed.",
       schema: done,
@@ -471,7 +471,7 @@ export const createFolder = writeOperation(
 const FOLDER_CHANGE =
   "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). " +
   "A file that comes into the folder after the request stays where it was put. Each file has its event, as in a batch. " +
-  "A caller that sees only its own files changes only these. Up to 10 a minute.";
+  `A caller that sees only its own files changes only these. Up to ${RATE_LIMITS["expensive-call"]} a minute.`;
 const folderChange = z.strictObject({
   folder: z.string().meta({ description: "Where the folder is, or was." }),
   isComplete: z.boolean(),

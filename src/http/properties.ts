@@ -166,10 +166,10 @@ export function parseProperties(
     return uploadToken.properties;
   }
   if (text === undefined) return {};
-  const isVisitor = kind === "public";
-  const maxBytes = isVisitor ? MAX_VISITOR_PROPERTIES_BYTES : MAX_PROPERTIES_BYTES;
+  const isPublicKey = kind === "public";
+  const maxBytes = isPublicKey ? MAX_VISITOR_PROPERTIES_BYTES : MAX_PROPERTIES_BYTES;
   if (Buffer.byteLength(text) > maxBytes) {
-    throw problem(`Must have at most ${maxBytes} bytes${isVisitor ? " with a public key" : ""}.`);
+    throw problem(`Must have at most ${maxBytes} bytes${isPublicKey ? " with a public key" : ""}.`);
   }
   let value: unknown;
   try {

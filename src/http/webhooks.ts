@@ -14,6 +14,7 @@ import {
   rotateSecret,
   updateWebhook,
 } from "../domain/events/webhooks.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { countExpensiveCall } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { messageExample, messageSchema } from "./events.ts";
@@ -235,7 +236,7 @@ export const remove = writeOperation(
   {
     tag: "Webhooks",
     summary: "Delete a webhook",
-    description: "Its pending deliveries are not sent. Up to 10 a minute.",
+    description: `Its pending deliveries are not sent. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
     success: { description: "The webhook was deleted.", message: "Webhook deleted." },
   },
   async ({ c, deps, actor, id }) => {
@@ -273,7 +274,7 @@ export const test = writeOperation(
   {
     tag: "Webhooks",
     summary: "Send a test event",
-    description: "Sends a signed `webhook.test` event now, once. It is not in the event log. Up to 10 a minute.",
+    description: `Sends a signed \`webhook.test\` event now, once. It is not in the event log. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
     success: {
       description: "The response of the endpoint.",
       message: "Test event sent.",

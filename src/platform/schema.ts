@@ -124,13 +124,13 @@ const searchText = (() => {
   return sql`ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(${unescaped}, '')`;
 })();
 
+/** A brand that no plain string has: a condition on the team of a file compiles only in own-files.ts. */
+export type TeamOfFile = string & { readonly isTeamOfFile: true };
+
 /**
  * SQLite keeps the beginning of a row in its page, and the rest of a long row in other pages. What lists filter by comes
  * first, and long texts come last, so skipping a row reads one page.
  */
-/** No text is one, so a condition on the team of a file needs own-files.ts. */
-export type TeamOfFile = string & { readonly isTeamOfFile: true };
-
 const filesTable = sqliteTable(
   "files",
   {

@@ -518,7 +518,7 @@ describe("An event", () => {
     const [none, single, all] = costs.map(({ rowsRead, rowsWritten }) => ({ rowsRead, rowsWritten }));
     // Eight rows for the key and its indexes, one for the team's count, and one for the event.
     expect(none).toMatchObject({ rowsWritten: 10 });
-    // The verdict and the insert read the team and the caller, too.
+    // The refusal and the insert read the team and the caller, too.
     expect(none!.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 14);
     expect(single!.rowsWritten - none!.rowsWritten).toBe(2);
     expect(all!.rowsWritten - none!.rowsWritten).toBe(20);
@@ -882,7 +882,7 @@ describe("With 100,000 files, users and events in a team", () => {
     ["GET /docs/v1/uploads/{id}/metadata", 2],
     ["GET /docs/v1/usage", 3],
     ["DELETE /docs/v1/uploads/{id}", 12],
-    // They read the row for the verdict, too, and an update reads the caller again.
+    // They read the row for the refusal, too, and an update reads the caller again.
     ["PATCH /auth/v1/users/{id}", 10],
     ["DELETE /auth/v1/users/{id}", 14],
   ])("%s reads the credential and at most %i rows", async (route, rows) => {

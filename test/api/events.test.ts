@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { eventId } from "../../src/domain/events/events.ts";
+import { listName } from "../../src/domain/paging.ts";
 import { sample } from "../audio/samples.ts";
 import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
@@ -313,7 +314,7 @@ describe("Reading the event log", () => {
     ["after", "nonsense"],
     ["before", "0193477BE8A01F9C3AD5E7B2"],
     ["limit", "0"],
-    ["cursor", "events-asc-0193477be8a01f9c3ad5e7b2"],
+    ["cursor", `${listName("events", { order: "asc" })}-0193477be8a01f9c3ad5e7b2`],
     ["teamId", "x"],
   ])("rejects an invalid %s", async (name, value) => {
     const team = await newTeam();

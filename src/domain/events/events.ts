@@ -56,7 +56,10 @@ const SEQ_DIGITS = 14;
 
 /** 24 hex digits: the event's number, which gives the order, and the end of its team's id, which differs between teams. */
 export const eventId = (teamId: string, seq: number): string =>
-  seq.toString(16).padStart(SEQ_DIGITS, "0") + teamId.slice(SEQ_DIGITS);
+  seq.toString(16).padStart(SEQ_DIGITS, "0") + ownerEndOf(teamId);
+
+/** The end of the id of the owner: an event's team, or a delivery's webhook. It is the same in the owner's own id. */
+export const ownerEndOf = (id: string): string => id.slice(SEQ_DIGITS);
 
 /** Whether the text has the form of an event id, which delivery ids share. */
 export const isEventId = (text: string): boolean => /^[0-9a-f]{24}$/.test(text);

@@ -124,7 +124,7 @@ interface DeletionOptions {
 type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found";
 
 /**
- * One update hides the file, or moves it to the trash. The recovery job can do everything after that too. An interrupted
+ * One update hides the file, or moves it to the trash. From then on the recovery job can finish alone. An interrupted
  * deletion can be repeated. While a form upload is still sending the bytes, the row and its `due_at` stay: the upload finds
  * it at the commit point, and cleans up.
  */
