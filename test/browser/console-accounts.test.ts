@@ -120,7 +120,9 @@ describe("Signing in", () => {
       return route.fulfill({ json: { message: "" } });
     });
     await button(page, "Send link").click();
-    await expect(page.getByRole("status")).toContainText("If a user has this email, we've sent a link");
+    await expect(page.getByRole("main").getByRole("status")).toContainText(
+      "If a user has this email, we've sent a link",
+    );
     expect(asked).toEqual([{ teamId: team.teamId, email: "ada@example.com" }]);
     await button(page, "Back to sign-in").click();
     await expect(heading(page, "Sign in")).toBeVisible();
