@@ -4,7 +4,12 @@ import { type Define, FILES, parseFolder, parseList, pathOf } from "./command.ts
 import type { Context } from "./context.ts";
 import { EXIT_CODES, Failure, failureAbout } from "./failures.ts";
 
-const PROBLEMS = { not_found: "Not found.", too_many_tags: "A file can have at most 20 tags." } as const;
+const PROBLEMS = {
+  not_found: "Not found.",
+  too_many_tags: "A file can have at most 20 tags.",
+  file_held: "A hold forbids the deletion.",
+  not_in_trash: "Not in the trash.",
+} as const;
 
 /** An action without its files. */
 type Action = Batch extends infer B ? (B extends { ids: unknown } ? Omit<B, "ids"> : never) : never;
@@ -56,7 +61,8 @@ export async function changeAll(context: Context, named: Named[], action: Action
     const results = await files.batch({ ...action, ids: part.map(({ id }) => id) } as Batch, context.call);
     for (const { _id: id, ok, code } of results) {
       const label = part.find((one) => one.id === id)?.label ?? id;
-      const row = { id, ...(action.action === "delete" ? { deleted: true } : action) };
+      const done = { delete: { deleted: true }, restore: { restored: true } };
+      const row = { id, ...(action.action === "delete" || action.action === "restore" ? done[action.action] : action) };
       if (ok) {
         changed += 1;
         context.results.print(row, [label, word]);

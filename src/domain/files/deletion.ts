@@ -64,6 +64,8 @@ interface DeletionOptions {
   isPermanent?: boolean;
   /** The file must also meet this. */
   condition?: SQL | undefined;
+  /** The time of a batch, which is the same for all of its files. */
+  now?: number;
 }
 
 /** Why a file was not deleted. */
@@ -78,9 +80,14 @@ export function fileDeletion(
   deps: Deps,
   initiator: Initiator,
   file: FileOf,
-  { onlyUnfinished = false, onlyTrashed = false, isPermanent = onlyTrashed, condition }: DeletionOptions = {},
+  {
+    onlyUnfinished = false,
+    onlyTrashed = false,
+    isPermanent = onlyTrashed,
+    condition,
+    now = deps.system.now(),
+  }: DeletionOptions = {},
 ) {
-  const now = deps.system.now();
   const { trashDays } = deps.settings;
   const isTrashing = trashDays > 0 && !isPermanent;
   const dueAt = now + MAX_DELETING_MILLISECONDS;
