@@ -79,8 +79,8 @@ export class Files {
 
   /** Changes up to 100 files at once. @returns a result for each id: `ok`, or the `code` of its error */
   batch(batch: Batch, options?: CallOptions): Call<BatchResult[]> {
-    // Repeating a deletion would report the deleted files as not found.
-    const isIdempotent = batch.action !== "delete";
+    // Repeating a deletion would report the deleted files as not found, and restored files are not in the trash.
+    const isIdempotent = batch.action !== "delete" && batch.action !== "restore";
     return this.#connection.data("POST /docs/v1/uploads/batch", { body: batch, ...options, isIdempotent });
   }
 
@@ -133,7 +133,19 @@ export class Files {
     return this.#connection.call("PUT /docs/v1/uploads/{id}/waveform", input, ({ data }) => data.channels);
   }
 
-  delete(id: string, options?: CallOptions): Call<void> {
-    return this.#connection.run("DELETE /docs/v1/uploads/{id}", { id, ...options });
+  /** Deletes a file: moves it to the trash, if the service has one. With `permanent`, erases it, also from the trash. */
+  delete(id: string, { permanent, ...options }: CallOptions & { permanent?: boolean | undefined } = {}): Call<void> {
+    const query = permanent ? { permanent: "true" as const } : {};
+    return this.#connection.run("DELETE /docs/v1/uploads/{id}", { id, query, ...options });
+  }
+
+  /** Forbids the deletion of a file until a secret key releases it. */
+  hold(id: string, reason: string, options?: CallOptions): Call<Schemas["Hold"]> {
+    return this.#connection.data("PUT /docs/v1/uploads/{id}/hold", { id, body: { reason }, ...options });
+  }
+
+  /** Needs a secret key. */
+  release(id: string, options?: CallOptions): Call<void> {
+    return this.#connection.run("DELETE /docs/v1/uploads/{id}/hold", { id, ...options });
   }
 }

@@ -5,6 +5,7 @@ import { Events } from "./events.ts";
 import { Files } from "./files.ts";
 import { Links } from "./links.ts";
 import { Teams } from "./teams.ts";
+import { Trash } from "./trash.ts";
 import { Uploads } from "./uploads.ts";
 import { Webhooks } from "./webhooks.ts";
 
@@ -42,6 +43,7 @@ export type PasswordChange = Api["POST /auth/v1/me/password"]["body"];
 export class Stowage {
   readonly files: Files;
   readonly links: Links;
+  readonly trash: Trash;
   readonly uploads: Uploads;
   readonly teams: Teams;
   readonly users: Users;
@@ -58,6 +60,7 @@ export class Stowage {
     this.url = this.#connection.url;
     this.files = new Files(this.#connection);
     this.links = new Links(this.#connection);
+    this.trash = new Trash(this.#connection);
     this.uploads = new Uploads(this.#connection);
     this.teams = new Teams(this.#connection);
     this.users = new Users(this.#connection);

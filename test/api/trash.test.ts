@@ -260,6 +260,21 @@ describe("A batch", () => {
   });
 });
 
+describe("A batch in a Worker whose clock runs", () => {
+  let now = Date.now();
+  const running = startWorker((deps) => ({
+    ...withSettings({ trashDays: 30 })(deps),
+    system: { ...deps.system, now: () => now++ },
+  }));
+
+  apiTest("finds all of its files deleted", async () => {
+    const team = await newTeam(running);
+    const ids = [await put(team), await put(team), await put(team)];
+    const results = await batch(team, { action: "delete", ids });
+    expect(results).toEqual(ids.map((_id) => ({ _id, ok: true })));
+  });
+});
+
 describe("The trash of a caller with its own files", () => {
   test("has only these", async ({ team }) => {
     const [mine, theirs] = [await newMember(team, "contributor"), await newMember(team, "contributor")];

@@ -93,6 +93,21 @@ describe("files", () => {
     expect(requests).toHaveLength(3);
   });
 
+  test("a file is held and released, and the trash of a service without one is empty", async () => {
+    const { stowage } = await newTeam();
+    const { files, trash } = stowage;
+    const { id } = await files.upload(new File(["text"], "a.txt"));
+    expect(await files.hold(id, "case 1")).toMatchObject({ reason: "case 1" });
+    await expect(files.delete(id, { permanent: true })).rejects.toMatchObject({ code: "file_held" });
+    await files.release(id);
+    for (const act of [trash.restore(id), trash.delete(id)]) {
+      await expect(act).rejects.toMatchObject({ code: "not_in_trash" });
+    }
+    await files.delete(id);
+    expect(await collect(trash.list())).toEqual([]);
+    expect(await trash.setRetention(30)).toEqual({ days: 30 });
+  });
+
   test("a list follows its pages with its filters, from any page and repeatedly, and stops with its reader", async () => {
     const { stowage } = await newTeam();
     const newestFirst = ["b.txt", "a3.txt", "a2.txt", "a1.txt"];

@@ -1,10 +1,12 @@
 import { type Command, Option } from "commander";
 import type { FileFilters } from "../stowage.ts";
 import {
+  addGroup,
   choice,
   type Define,
   FILE_TYPES,
   FILES,
+  IDS,
   LIMIT,
   limited,
   parseEnd,
@@ -19,6 +21,7 @@ import { changeAll, findAll, findFile } from "./organizing.ts";
 import { formatBytes } from "./output.ts";
 
 const FILE_WIDTHS = [24, 24, 10, 8];
+const TRASH_WIDTHS = [24, 24, 24, 8];
 
 interface ListOptions {
   status?: FileFilters["status"];
@@ -91,14 +94,42 @@ export function addFileCommands(program: Command, define: Define): void {
       }
     },
   );
-  define(
-    program.command("rm").argument(...FILES),
+  define<{ permanent?: boolean }>(
+    program
+      .command("rm")
+      .argument(...FILES)
+      .option("--permanent", "erase the files, also those in the trash"),
     {
-      summary: "Delete files permanently",
-      examples: ["stowage rm 0193477c0a5e2b7f4d1c8e90", "stowage rm podcast/a.mp3"],
+      summary: "Delete files, or move them to the trash if the service has one",
+      examples: ["stowage rm podcast/a.mp3", "stowage rm --permanent 0193477c0a5e2b7f4d1c8e90"],
     },
-    async (context, given) => {
-      await changeAll(context, await findAll(context, given), { action: "delete" }, "deleted");
+    async (context, given, { permanent }) => {
+      await changeAll(context, await findAll(context, given), { action: "delete", permanent }, "deleted");
+    },
+  );
+  const trash = addGroup(program, "trash", "List deleted files that can be restored.", ["stowage trash --json"]);
+  define<{ limit?: number }>(
+    trash.command("ls", { isDefault: true }).option(...LIMIT),
+    { summary: "List the files in the trash" },
+    async (context, _, { limit }) => {
+      for await (const file of limited(limit, context.stowage.trash.list({}, context.call))) {
+        const texts = [file._id, file.trashedAt, file.eraseAfter, formatBytes(file.size), pathOf(file)];
+        context.results.print(file, texts, TRASH_WIDTHS);
+      }
+    },
+  );
+  define(
+    program.command("restore").argument(...IDS),
+    {
+      summary: "Restore files from the trash, by their IDs",
+      examples: [
+        "stowage restore 0193477c0a5e2b7f4d1c8e90",
+        "stowage trash --json | jq -r ._id | xargs stowage restore",
+      ],
+    },
+    async (context, ids) => {
+      const named = [...new Set(ids)].map((id) => ({ id, label: id }));
+      await changeAll(context, named, { action: "restore" }, "restored");
     },
   );
   define(

@@ -6,9 +6,9 @@ import { EXIT_CODES, Failure, failureAbout } from "./failures.ts";
 
 const PROBLEMS = {
   not_found: "Not found.",
-  not_in_trash: "It is not in the trash.",
-  file_held: "It is held.",
   too_many_tags: "A file can have at most 20 tags.",
+  file_held: "A hold forbids the deletion.",
+  not_in_trash: "Not in the trash.",
 } as const;
 
 /** An action without its files. */
@@ -61,7 +61,8 @@ export async function changeAll(context: Context, named: Named[], action: Action
     const results = await files.batch({ ...action, ids: part.map(({ id }) => id) } as Batch, context.call);
     for (const { _id: id, ok, code } of results) {
       const label = part.find((one) => one.id === id)?.label ?? id;
-      const row = { id, ...(action.action === "delete" ? { deleted: true } : action) };
+      const done = { delete: { deleted: true }, restore: { restored: true } };
+      const row = { id, ...(action.action === "delete" || action.action === "restore" ? done[action.action] : action) };
       if (ok) {
         changed += 1;
         context.results.print(row, [label, word]);

@@ -14,7 +14,8 @@ export type FileRow = FileState & Pick<StoredFile, "name" | "folder" | "tags" | 
 /** The files after events. Other fields, and files that are new to the list, come with its next load. */
 export function applyEvents<Row extends FileRow>(files: Row[], events: FileEvent[]): Row[] {
   const latest = new Map<string, FileState | null>();
-  for (const { type, subject, data } of events) latest.set(subject.id, type === "file.deleted" ? null : data);
+  for (const { type, subject, data } of events)
+    latest.set(subject.id, type === "file.deleted" || type === "file.trashed" ? null : data);
   return files.flatMap((file) => {
     const update = latest.get(file._id);
     if (update === null) return [];

@@ -8,7 +8,7 @@ export const EVENT_LABELS: Record<EventType, string> = {
   "file.completed": "File processed",
   "file.failed": "File failed",
   "file.deleted": "File deleted",
-  "file.trashed": "File moved to the trash",
+  "file.trashed": "File moved to trash",
   "file.restored": "File restored",
   "file.held": "File held",
   "file.released": "File released",

@@ -52,7 +52,7 @@ export function followProcessing(): void {
     if (!isFileEvent(event)) return;
     const upload = findByFileId(event.subject.id);
     if (!upload) return;
-    if (event.type === "file.deleted") dismiss([upload]);
+    if (event.type === "file.deleted" || event.type === "file.trashed") dismiss([upload]);
     else update(upload, event.data);
   });
   effect(() => {

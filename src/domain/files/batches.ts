@@ -91,8 +91,9 @@ function propertiesOf(action: BatchAction): FileChanges {
  * objects. The recovery job cleans up files whose upload or waveform may still be writing.
  */
 async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPermanent: boolean): Promise<BatchResult[]> {
-  const changes = ids.map((id) => fileDeletion(deps, actor, { ...actor, id }, { isPermanent }));
-  // The reason is the same expression for each file.
+  const now = deps.system.now();
+  const changes = ids.map((id) => fileDeletion(deps, actor, { ...actor, id }, { isPermanent, now }));
+  // With the same time, the reason is the same expression for each file.
   const refusal = changes[0]?.refusal ?? sql<null>`null`;
   const {
     rows,

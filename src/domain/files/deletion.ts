@@ -118,6 +118,8 @@ interface DeletionOptions {
   isPermanent?: boolean;
   /** The file must also meet this. */
   condition?: SQL | undefined;
+  /** The time of a batch, which is the same for all of its files. */
+  now?: number;
 }
 
 /** Why a file was not deleted. */
@@ -132,9 +134,14 @@ export function fileDeletion(
   deps: Deps,
   initiator: Initiator,
   file: FileOf,
-  { onlyUnfinished = false, onlyTrashed = false, isPermanent = onlyTrashed, condition }: DeletionOptions = {},
+  {
+    onlyUnfinished = false,
+    onlyTrashed = false,
+    isPermanent = onlyTrashed,
+    condition,
+    now = deps.system.now(),
+  }: DeletionOptions = {},
 ) {
-  const now = deps.system.now();
   const isTrashing = deps.settings.trashDays > 0 && !isPermanent;
   const dueAt = now + MAX_DELETING_MILLISECONDS;
   const isUnstored = sql`${files.sizeBytes} is null`;
