@@ -380,6 +380,15 @@ describe("A key with ownFilesOnly", () => {
     const next = await dataOf(team.call("POST", `/auth/v1/apikeys/${alone.id}/rotate`));
     expect(await listed(team, next.key)).toEqual([]);
   });
+
+  test("without a user sees none of the files of the user who rotates it", async () => {
+    const team = await newTeam();
+    const admin = await newMember(team, "admin");
+    await put(team, admin.token);
+    const { id } = await newOwnKey(team);
+    const rotated = await dataOf(team.call("POST", `/auth/v1/apikeys/${id}/rotate`, { token: admin.token }));
+    expect(await listed(team, rotated.key)).toEqual([]);
+  });
 });
 
 describe("A query of files for a caller", () => {
