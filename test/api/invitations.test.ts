@@ -443,6 +443,22 @@ describe("A forgotten password", () => {
     expect((await ask("11@b.de", { address, token: (await newTeam()).token })).code).toBe("rate_limited");
   });
 
+  test("is counted for its client IP first, and for no account once that is blocked", async ({ team }) => {
+    const worker = startLimited();
+    const ask = (email: string, address: string) => forgot(worker, { teamId: team.teamId, email }, { address });
+    const address = randomAddress();
+    for (let i = 0; i < 10; i++) await ask(`${i}@b.de`, address);
+    for (let i = 0; i < 10; i++) expect((await ask("a@b.de", address)).code).toBe("rate_limited");
+    expect((await ask("a@b.de", randomAddress())).status).toBe(200);
+  });
+
+  test("of an account that reads like a client IP does not count for that IP", async () => {
+    const worker = startLimited();
+    for (let i = 0; i < 10; i++) await forgot(worker, { teamId: "2001:db8:0:1::", email: "64" });
+    const answer = await forgot(worker, { teamId: "a", email: "b@c.de" }, { address: "2001:db8:0:1::5" });
+    expect(answer.status).toBe(200);
+  });
+
   test("is logged if the email can't be sent, and responds the same", async ({ team }) => {
     await newUser(team);
     const logged: unknown[] = [];
