@@ -529,9 +529,7 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
     limits: sql`${apiKeys.limits}`,
     // The new key is deleted with the user whose session rotates it, because the user has seen it. But one that sees only its
     // own files stays with the user that it has, or without: another user would give it that user's files.
-    userId: old.ownFilesOnly
-      ? sql`${apiKeys.userId}`
-      : sql`coalesce(${presentUser(deps, actor)}, ${apiKeys.userId})`,
+    userId: old.ownFilesOnly ? sql`${apiKeys.userId}` : sql`coalesce(${presentUser(deps, actor)}, ${apiKeys.userId})`,
   };
   const teamAndOldKey = sql`${teams} inner join ${apiKeys} on ${eq(apiKeys.teamId, teams.id)}`;
   const endAfterOverlap = (isEnding: SQL | undefined) =>
