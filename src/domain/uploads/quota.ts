@@ -34,7 +34,10 @@ export interface Usage {
 const positionAt = (end: SQL) =>
   sql`(select position from events where team_id = teams.id order by seq ${end} limit 1)`;
 
-/** What the files of an owner take. Uploads in progress do not count. */
+/**
+ * What the files of an owner take. Uploads in progress do not count. Reads every file of the owner, so it is counted before.
+ * @throws `rate_limited`
+ */
 export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
   const countIn = (index: SQL, isInIndex: SQL) =>
     deps.db
