@@ -59,10 +59,11 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
   return /^Bearer +(\S+)$/i.exec(c.req.header("Authorization")?.trim() ?? "")?.[1];
 }
 
-/** Returns the counter that a caller's requests count for. Visitors can't use up the limit of secret keys. */
+/** Returns the counter that a caller's requests count for. Neither visitors nor callers with own files use up the team's limit. */
 function counterOf(actor: Actor): string {
   if (actor.kind === "operator") return OPERATOR_COUNTER;
-  return isVisitor(actor) ? `${actor.teamId}/public` : actor.teamId;
+  if (isVisitor(actor)) return `${actor.teamId}/public`;
+  return actor.ownerId === null ? actor.teamId : `${actor.teamId}/own-files`;
 }
 const OPERATOR_COUNTER = "operator";
 
