@@ -429,6 +429,27 @@ describe("A forgotten password", () => {
     expect(mails).toHaveLength(2);
   });
 
+  test("leaves an invitation that a caller created as it is until it ends", async ({ team }) => {
+    const { _id } = await newInvitee(team);
+    let now = Date.now();
+    const { mails, worker } = mailing((deps) => ({ ...deps, system: { ...deps.system, now: () => now } }));
+    const ask = () => forgot(worker, { teamId: team.teamId, email: EMAIL });
+    // In place of a reset, which does not end the protection.
+    await ask();
+    const { token, expiresAt } = await dataOf(invite({ call: worker.call }, _id, { token: team.token }));
+    now = Date.parse(expiresAt) - 1;
+    await ask();
+    expect(mails).toHaveLength(1);
+    now += 1;
+    await ask();
+    expect(mails).toHaveLength(2);
+    await rejected(team, 401, "token_invalid", () => accept(token));
+
+    const { token: another } = await dataOf(invite(team, _id));
+    await ask();
+    expect((await accept(another)).status).toBe(200);
+  });
+
   test("is asked for at most ten times a minute for an account, and for a client IP unless a backend asks", async ({
     team,
   }) => {
