@@ -544,6 +544,17 @@ describe("The export of a user", () => {
     expect(seqs).toEqual([1, 2501, 5001, 7501, 10_001].map((i) => start + i));
   });
 
+  test("needs events:read and keys:read too, because it shows both", async ({ team }) => {
+    const { id } = await newMember(team, "viewer");
+    const scopes = ["users:read", "events:read", "keys:read"];
+    const { key: token } = await newKey(team, { scopes });
+    expect((await exportOf(team, id, { token })).status).toBe(200);
+    for (const missing of scopes) {
+      const { key: token } = await newKey(team, { scopes: scopes.filter((scope) => scope !== missing) });
+      await rejected(team, 403, "insufficient_scope", () => exportOf(team, id, { token }));
+    }
+  });
+
   test("needs users:read, and is limited to ten a minute", async ({ team }) => {
     const { id } = await newMember(team, "viewer");
     const { key: token } = await newKey(team, { scopes: ["users:write"] });
