@@ -272,6 +272,7 @@ CREATE TABLE `users` (
 	`version` integer DEFAULT 0 NOT NULL,
 	`invitation_hash` text,
 	`invitation_ends_at` integer,
+	`invitation_is_by_caller` integer DEFAULT false NOT NULL,
 	`full_name` text GENERATED ALWAYS AS (trim(first_name || ' ' || last_name)) VIRTUAL
 );
 --> statement-breakpoint

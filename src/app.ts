@@ -139,8 +139,9 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
     // With LINK_HOST, users' bytes never share an origin with the console.
     const { linkHost } = deps.settings;
     if (linkHost !== null) {
-      const { host, pathname } = new URL(c.req.url);
-      if ((host === linkHost) !== links.isLinkPath(pathname)) throw new AppError("route_not_found");
+      const { host } = new URL(c.req.url);
+      // Hono routes by this path, which is decoded. That of the URL may have an `s` of `links` as `%73`.
+      if ((host === linkHost) !== links.isLinkPath(c.req.path)) throw new AppError("route_not_found");
     }
     await next();
   };

@@ -5,7 +5,6 @@ import { inDatabaseOfToken } from "../domain/access/databases.ts";
 import { noteUse } from "../domain/access/last-use.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
-import { MAX_LIMIT } from "./validation.ts";
 
 /** Counts an expensive operation of a team, as one call or as several. @throws `rate_limited` */
 export async function countExpensiveCall(
@@ -28,13 +27,6 @@ export async function countRequests(c: Context<AppEnv>, { tokenHash }: Credentia
 /** Counts further requests after the work is done. If they exceed the limit, the next requests are rejected. */
 export async function chargeRequests(c: Context<AppEnv>, { tokenHash }: Credential, requests: number): Promise<void> {
   await c.var.deps.limiter.countRequest(tokenHash ?? OPERATOR_COUNTER, requests);
-}
-
-/** Usage that is counted file by file also counts as requests, like the pages of these files. */
-export async function chargeOwnUsage(c: Context<AppEnv>, credential: Credential, files: number): Promise<void> {
-  const { actor } = c.var;
-  const isCounted = actor !== undefined && actor.kind !== "operator" && actor.ownerId !== null;
-  if (isCounted && files >= MAX_LIMIT) await chargeRequests(c, credential, Math.floor(files / MAX_LIMIT));
 }
 
 /** Counts a search of an authorized caller for its team. @throws `rate_limited` */
@@ -67,10 +59,11 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
   return /^Bearer +(\S+)$/i.exec(c.req.header("Authorization")?.trim() ?? "")?.[1];
 }
 
-/** Returns the counter that a caller's requests count for. Visitors can't use up the limit of secret keys. */
+/** Returns the counter that a caller's requests count for. Neither visitors nor callers with own files use up the team's limit. */
 function counterOf(actor: Actor): string {
   if (actor.kind === "operator") return OPERATOR_COUNTER;
-  return isVisitor(actor) ? `${actor.teamId}/public` : actor.teamId;
+  if (isVisitor(actor)) return `${actor.teamId}/public`;
+  return actor.ownerId === null ? actor.teamId : `${actor.teamId}/own-files`;
 }
 const OPERATOR_COUNTER = "operator";
 

@@ -29,7 +29,7 @@ import { updateFile } from "../domain/files/properties.ts";
 import { fetchWaveform, MAX_SHOWN_PEAK, SHOWN_PEAKS, setWaveform as storeWaveform } from "../domain/files/waveforms.ts";
 import { fetchUsage } from "../domain/uploads/quota.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
-import { chargeOwnUsage, chargeRequests, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
+import { chargeRequests, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
 import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
@@ -331,7 +331,7 @@ export const usage = readOperation(
     tag: "Files",
     summary: "Get the team's usage",
     description:
-      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. The oldest events above `maxEvents` are deleted within minutes. A caller that sees only its own files gets what these take, without uploads in progress and events; each 100 of them count as a request.",
+      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. The oldest events above `maxEvents` are deleted within minutes. A caller that sees only its own files gets what these take, without uploads in progress and events, at most 10 times a minute.",
     success: {
       description: "The usage.",
       message: "Usage of the team.",
@@ -356,11 +356,7 @@ export const usage = readOperation(
       },
     },
   },
-  async ({ c, deps, credential }) => {
-    const usage = await fetchUsage(deps, credential);
-    await chargeOwnUsage(c, credential, usage.files);
-    return usage;
-  },
+  async ({ deps, credential }) => fetchUsage(deps, credential),
 );
 
 /* Lists */

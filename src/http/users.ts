@@ -254,7 +254,7 @@ export const exportData = readOperation(
   {
     tag: "Users",
     summary: "Export a user",
-    description: `Everything that names the person, for their right of access: streamed, so a response that ends early is incomplete. Files and links belong to the team. At most ${RATE_LIMITS["expensive-call"]} a minute.`,
+    description: `Everything that names the person, for their right of access: streamed, so a response that ends early is incomplete. Files and links belong to the team. Also needs the scopes \`events:read\` and \`keys:read\`. At most ${RATE_LIMITS["expensive-call"]} a minute.`,
     success: {
       description: "The user, and what the user has done.",
       message: "User exported.",

@@ -76,6 +76,8 @@ export const users = sqliteTable(
     /** SHA-256 of the secret of the only valid invitation, hex. Null if there is none, see domain/accounts/invitations.ts. */
     invitationHash: text("invitation_hash"),
     invitationEndsAt: integer("invitation_ends_at"),
+    /** A caller created it, and not a forgotten password. */
+    invitationIsByCaller: integer("invitation_is_by_caller", { mode: "boolean" }).notNull().default(false),
     /** First and last name. It is computed, and stored only in its index. */
     fullName: text("full_name").generatedAlwaysAs(sql`trim(first_name || ' ' || last_name)`, { mode: "virtual" }),
   },

@@ -429,6 +429,27 @@ describe("A forgotten password", () => {
     expect(mails).toHaveLength(2);
   });
 
+  test("leaves an invitation that a caller created as it is until it ends", async ({ team }) => {
+    const { _id } = await newInvitee(team);
+    let now = Date.now();
+    const { mails, worker } = mailing((deps) => ({ ...deps, system: { ...deps.system, now: () => now } }));
+    const ask = () => forgot(worker, { teamId: team.teamId, email: EMAIL });
+    // In place of a reset, which does not end the protection.
+    await ask();
+    const { token, expiresAt } = await dataOf(invite({ call: worker.call }, _id, { token: team.token }));
+    now = Date.parse(expiresAt) - 1;
+    await ask();
+    expect(mails).toHaveLength(1);
+    now += 1;
+    await ask();
+    expect(mails).toHaveLength(2);
+    await rejected(team, 401, "token_invalid", () => accept(token));
+
+    const { token: another } = await dataOf(invite(team, _id));
+    await ask();
+    expect((await accept(another)).status).toBe(200);
+  });
+
   test("is asked for at most ten times a minute for an account, and for a client IP unless a backend asks", async ({
     team,
   }) => {
@@ -441,6 +462,22 @@ describe("A forgotten password", () => {
     expect((await ask("11@b.de", { address })).code).toBe("rate_limited");
     expect((await ask("11@b.de", { address, token: team.token })).status).toBe(200);
     expect((await ask("11@b.de", { address, token: (await newTeam()).token })).code).toBe("rate_limited");
+  });
+
+  test("is counted for its client IP first, and for no account once that is blocked", async ({ team }) => {
+    const worker = startLimited();
+    const ask = (email: string, address: string) => forgot(worker, { teamId: team.teamId, email }, { address });
+    const address = randomAddress();
+    for (let i = 0; i < 10; i++) await ask(`${i}@b.de`, address);
+    for (let i = 0; i < 10; i++) expect((await ask("a@b.de", address)).code).toBe("rate_limited");
+    expect((await ask("a@b.de", randomAddress())).status).toBe(200);
+  });
+
+  test("of an account that reads like a client IP does not count for that IP", async () => {
+    const worker = startLimited();
+    for (let i = 0; i < 10; i++) await forgot(worker, { teamId: "2001:db8:0:1::", email: "64" });
+    const answer = await forgot(worker, { teamId: "a", email: "b@c.de" }, { address: "2001:db8:0:1::5" });
+    expect(answer.status).toBe(200);
   });
 
   test("is logged if the email can't be sent, and responds the same", async ({ team }) => {
@@ -505,6 +542,17 @@ describe("The export of a user", () => {
     expect(sessions).toHaveLength(1001);
     const seqs = events.slice(1).map(({ _id }: { _id: string }) => Number.parseInt(_id.slice(0, 14), 16));
     expect(seqs).toEqual([1, 2501, 5001, 7501, 10_001].map((i) => start + i));
+  });
+
+  test("needs events:read and keys:read too, because it shows both", async ({ team }) => {
+    const { id } = await newMember(team, "viewer");
+    const scopes = ["users:read", "events:read", "keys:read"];
+    const { key: token } = await newKey(team, { scopes });
+    expect((await exportOf(team, id, { token })).status).toBe(200);
+    for (const missing of scopes) {
+      const { key: token } = await newKey(team, { scopes: scopes.filter((scope) => scope !== missing) });
+      await rejected(team, 403, "insufficient_scope", () => exportOf(team, id, { token }));
+    }
   });
 
   test("needs users:read, and is limited to ten a minute", async ({ team }) => {

@@ -382,8 +382,15 @@ describe("The page of a link", () => {
     for (const url of [link.pageUrl, link.pageUrl.replace("/share/", "/embed/"), describedAt(link)]) {
       expect(new URL(url).host).toBe("links.stowage.test");
       expect((await worker.call("GET", url)).status).toBe(200);
-      expect((await worker.call("GET", new URL(url).pathname)).status).toBe(404);
+      const { pathname } = new URL(url);
+      for (const encoded of [pathname, pathname.replace("s", "%73"), pathname.replace(".", "%2e")]) {
+        expect([encoded, (await worker.call("GET", encoded)).status]).toEqual([encoded, 404]);
+        expect((await worker.call("GET", `https://links.stowage.test${encoded}`)).status).toBe(200);
+      }
     }
+    const encoded = pathOf(link).replace("links", "link%73");
+    expect((await worker.call("GET", encoded)).status).toBe(404);
+    expect((await worker.call("GET", `https://links.stowage.test${encoded}`)).status).toBe(200);
   });
 });
 

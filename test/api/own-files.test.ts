@@ -22,6 +22,7 @@ import {
   withoutJobs,
   withoutLimits,
 } from "../support/harness.ts";
+import { startLimited } from "../support/limits.ts";
 import { nounOf, pathTo, type Records, requestFor, routes } from "../support/routes.ts";
 import { ask, create, head, locationOf, patch, RESUMABLE } from "../support/tus.ts";
 
@@ -89,6 +90,21 @@ describe("uploadedBy", () => {
     expect(await list(`uploadedBy=${b.id}&tag=t&status=pending`)).toEqual([other]);
     expect(await list(`uploadedBy=${team.teamId}`)).toEqual([]);
     await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?uploadedBy=a`), ["uploadedBy"]);
+  });
+});
+
+describe("The usage of a caller with its own files", () => {
+  test.each([
+    ["usage", () => "/docs/v1/usage"],
+    ["team", ({ teamId }: Team) => `/auth/v1/teams/${teamId}`],
+  ])("is limited to ten a minute before its files are read, with the %s", async (_, pathOf) => {
+    const limited = startLimited({});
+    const team = await foundTeam(limited);
+    const [one, two] = [await newMember(team, "contributor"), await newMember(team, "contributor")];
+    const ask = (token: string) => limited.call("GET", pathOf(team), { token });
+    for (let i = 0; i < 10; i++) expect((await ask(one.token)).status).toBe(200);
+    expect((await ask(one.token)).code).toBe("rate_limited");
+    for (const { token } of [two, team]) expect((await ask(token)).status).toBe(200);
   });
 });
 
@@ -379,6 +395,15 @@ describe("A key with ownFilesOnly", () => {
     await put(team, alone.key);
     const next = await dataOf(team.call("POST", `/auth/v1/apikeys/${alone.id}/rotate`));
     expect(await listed(team, next.key)).toEqual([]);
+  });
+
+  test("without a user sees none of the files of the user who rotates it", async () => {
+    const team = await newTeam();
+    const admin = await newMember(team, "admin");
+    await put(team, admin.token);
+    const { id } = await newOwnKey(team);
+    const rotated = await dataOf(team.call("POST", `/auth/v1/apikeys/${id}/rotate`, { token: admin.token }));
+    expect(await listed(team, rotated.key)).toEqual([]);
   });
 });
 

@@ -276,6 +276,18 @@ describe("The unfinished uploads of a team", () => {
     expect((await head(team.call, locationOf(first))).status).toBe(404);
   });
 
+  test("are at most 25 of a contributor, with upload tokens, and leave the others to the team", async () => {
+    const team = await newTeam();
+    const { token } = await newMember(team, "contributor");
+    const visitor = await dataOf(call("POST", "/docs/v1/uploadtokens", { json: { maxFiles: 10 }, token }));
+    expect(tally(await createAtOnce([{ token }], 20, 1))).toEqual({ 201: 20 });
+    expect(tally(await createAtOnce([visitor], 6, 1))).toEqual({ 201: 5, too_many_unfinished_uploads: 1 });
+    const [refused, another] = [await create(call, 1, {}, { token }), await newMember(team, "contributor")];
+    expect([refused.status, refused.code]).toEqual([409, "too_many_unfinished_uploads"]);
+    expect(refused.body.message).toMatch(/only its own files can have at most 25/);
+    for (const { token } of [another, team]) expect((await create(call, 1, {}, { token })).status).toBe(201);
+  });
+
   test("are at most 25 of a public key, 50 of all public keys and 100 in total, even if they are created at once", async () => {
     const team = await newTeam();
     const pages = [await newToken(team, true), await newToken(team, true)];

@@ -15,14 +15,15 @@ import { AppError } from "../../errors.ts";
 const rateLimited = () => new AppError("rate_limited", { limit: "login" });
 
 /**
- * Counts a request to reset a password, for its account and client IP, whether there is such a user or not.
+ * Counts a request to reset a password, for its client IP and account, whether there is such a user or not. A client IP that
+ * is blocked counts for no account, so it can't block others.
  * @throws `rate_limited`
  */
 export async function limitResets(
   { limiter }: Deps,
   { account, clientIp }: { account: string; clientIp: string | null },
 ): Promise<void> {
-  const counters = [`reset/${account}`, ...(clientIp === null ? [] : [`reset/${clientIp}`])];
+  const counters = [...(clientIp === null ? [] : [`reset/client-ip/${clientIp}`]), `reset/account/${account}`];
   for (const counter of counters) if (!(await limiter.countGuess(counter))) throw rateLimited();
 }
 

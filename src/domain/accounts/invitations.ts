@@ -1,4 +1,4 @@
-import { and, eq, gt, isNull, lt, not, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, isNull, lt, lte, not, or, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { firstOf, hasRow, read } from "../../platform/db.ts";
@@ -40,7 +40,7 @@ export interface Invitation {
 export type InvitationUrl = (token: string) => string;
 
 /** A new invitation, and the update that stores it in place of an older one if `condition` holds. */
-function newInvitation(deps: Deps, user: UserKey, condition: SQL | undefined) {
+function newInvitation(deps: Deps, user: UserKey, invitationIsByCaller: boolean, condition: SQL | undefined) {
   const secret = newSecret(deps.system);
   const invitationEndsAt = deps.system.now() + INVITATION_MILLISECONDS;
   const invitationHash = fingerprint(secret);
@@ -48,7 +48,7 @@ function newInvitation(deps: Deps, user: UserKey, condition: SQL | undefined) {
   const isNew = sql`${users.invitationHash} is not ${invitationHash}`;
   const replace = deps.db
     .update(users)
-    .set({ invitationHash, invitationEndsAt })
+    .set({ invitationHash, invitationEndsAt, invitationIsByCaller })
     .where(and(isUser(user), isNew, condition))
     .returning({ id: users.id });
   return { invitation, replace };
@@ -74,7 +74,7 @@ export async function inviteUser(
     token_invalid: not(isStillAllowed(deps, actor, actor.scopes)),
     insufficient_scope: exceeds(actor, maskOfRole(users.role)),
   });
-  const { invitation, replace } = newInvitation(deps, target, isNull(refusal));
+  const { invitation, replace } = newInvitation(deps, target, true, isNull(refusal));
   const columns = { refusal, role: users.role, email: users.email, teamName: teams.name };
   const queries = [
     db.select(columns).from(users).innerJoin(teams, eq(teams.id, users.teamId)).where(isUser(target)),
@@ -146,11 +146,15 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
       .where(and(eq(users.teamId, teamId), eq(users.emailKey, key))),
   ]);
   if (!user) return;
+  const now = system.now();
+  const wasBefore = (instant: number) => lt(users.invitationEndsAt, instant + INVITATION_MILLISECONDS);
+  // Anyone can ask for a reset, so it does not end what a caller created.
   const isDue = or(
     isNull(users.invitationHash),
-    lt(users.invitationEndsAt, system.now() + INVITATION_MILLISECONDS - RESET_PAUSE_MILLISECONDS),
+    and(eq(users.invitationIsByCaller, false), wasBefore(now - RESET_PAUSE_MILLISECONDS)),
+    lte(users.invitationEndsAt, now),
   );
-  const { invitation, replace } = newInvitation(deps, user, and(eq(users.emailKey, key), isDue));
+  const { invitation, replace } = newInvitation(deps, user, false, and(eq(users.emailKey, key), isDue));
   const event = newEvent(deps, "user.invited", SYSTEM, user);
   const [[replaced]] = await writeWithEvent(deps, event, [replace], { isIdempotent: false });
   if (replaced) await deps.mailer?.send(invitationMail(user, invitation, urlOf));

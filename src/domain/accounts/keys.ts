@@ -522,11 +522,9 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
     name: sql`${apiKeys.name}`,
     scopes: sql`${apiKeys.scopes}`,
     limits: sql`${apiKeys.limits}`,
-    // The new key is deleted with the user whose session rotates it, because the user has seen it. One that sees only the files
-    // of its user keeps this user.
-    userId: old.ownFilesOnly
-      ? sql`coalesce(${apiKeys.userId}, ${presentUser(deps, actor)})`
-      : sql`coalesce(${presentUser(deps, actor)}, ${apiKeys.userId})`,
+    // The new key is deleted with the user whose session rotates it, because the user has seen it. But one that sees only its
+    // own files stays with the user that it has, or without: another user would give it that user's files.
+    userId: old.ownFilesOnly ? sql`${apiKeys.userId}` : sql`coalesce(${presentUser(deps, actor)}, ${apiKeys.userId})`,
   };
   const teamAndOldKey = sql`${teams} inner join ${apiKeys} on ${eq(apiKeys.teamId, teams.id)}`;
   const endAfterOverlap = (isEnding: SQL | undefined) =>

@@ -96,6 +96,7 @@ export async function createUser(
     version: 0,
     invitationHash: null,
     invitationEndsAt: null,
+    invitationIsByCaller: false,
   };
   // A repeated batch finds its own row.
   const hasEmail = and(eq(users.teamId, teamId), eq(users.emailKey, user.emailKey), ne(users.id, user.id));

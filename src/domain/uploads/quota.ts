@@ -34,8 +34,14 @@ export interface Usage {
 const positionAt = (end: SQL) =>
   sql`(select position from events where team_id = teams.id order by seq ${end} limit 1)`;
 
-/** What the files of an owner take. Uploads in progress do not count. */
+/**
+ * What the files of an owner take. Uploads in progress do not count. Reads every file of the owner, so it is counted before.
+ * @throws `rate_limited`
+ */
 export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
+  if (!(await deps.limiter.countExpensiveCall(`usage/${whose.ownerId}`))) {
+    throw new AppError("rate_limited", { limit: "expensive-call" });
+  }
   const countIn = (index: SQL, isInIndex: SQL) =>
     deps.db
       .select({ files: sql<number>`count(*)`, bytes: sql<number>`coalesce(sum(${files.sizeBytes}), 0)` })
@@ -86,6 +92,8 @@ const MAX_UNFINISHED_UPLOADS = 100;
 const MAX_PUBLIC_UPLOADS = 50;
 /** Half of these, so that the visitors of one public key can't block the other keys. */
 const MAX_UPLOADS_PER_PUBLIC_KEY = 25;
+/** A quarter of the team's, so that one caller with only its own files can't block the team. */
+const MAX_UPLOADS_PER_OWNER = 25;
 
 /** The part of the quota that an upload takes. */
 export interface Reservation {
@@ -113,7 +121,7 @@ const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`
  */
 export function quotaFor(
   { db, settings }: Deps,
-  { teamId, keyId, kind, uploadToken }: TeamActor,
+  { teamId, keyId, kind, ownerId, uploadToken }: TeamActor,
   { minBytes, maxBytes: requested, resumable }: Reservation,
 ) {
   const isPublic = isVisitor({ kind });
@@ -129,6 +137,7 @@ export function quotaFor(
   const freedBytes = replaced ? sql`coalesce(${files.reservedBytes}, 0)` : sql`0`;
   const from = sql`${teams} left join ${apiKeys} on ${isCaller} ${replaced && sql`left join ${files} on ${replaced}`}`;
   const besides = (count: SQL) => sql`${count} - ${freedFiles}`;
+  const uploadOwner = sql`(select ${files.ownerId} from ${files} where ${eq(files.id, uploads.fileId)})`;
   // One scan counts the unfinished uploads.
   const tooManyUnfinished = firstOf<string>({
     too_many_of_team: isAtLeast(besides(sql`count(*)`), MAX_UNFINISHED_UPLOADS),
@@ -138,6 +147,9 @@ export function quotaFor(
     // An upload token has a limit of its own.
     ...(kind === "public" && {
       too_many_of_key: isAtLeast(besides(sql`sum(key_id = ${keyId})`), MAX_UPLOADS_PER_PUBLIC_KEY),
+    }),
+    ...(ownerId !== null && {
+      too_many_of_owner: isAtLeast(besides(sql`sum(${uploadOwner} = ${ownerId})`), MAX_UPLOADS_PER_OWNER),
     }),
   });
   const isUpload = and(eq(uploads.teamId, teamId), holdsQuota);
@@ -198,6 +210,8 @@ export function quotaError(refused: QuotaRefusal | undefined): AppError {
       return tooMany("The public keys and upload tokens of a team", MAX_PUBLIC_UPLOADS);
     case "too_many_of_key":
       return tooMany("A public key", MAX_UPLOADS_PER_PUBLIC_KEY);
+    case "too_many_of_owner":
+      return tooMany("A caller that sees only its own files", MAX_UPLOADS_PER_OWNER);
     case "upload_limit_reached":
       return new AppError("upload_limit_reached", { message: `This token can upload at most ${tokenFiles} files.` });
     case "file_too_large":
