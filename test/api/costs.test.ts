@@ -26,6 +26,7 @@ import {
   dataOf,
   fill,
   idsIn,
+  moveToTrash,
   newKey,
   newSession,
   newTeam,
@@ -35,7 +36,6 @@ import {
   type Team,
 } from "../support/harness.ts";
 import { newRecord, pathTo, type Route, requestFor, routeNamed, routes, tokenFor } from "../support/routes.ts";
-import { moveToTrash } from "../support/rows.ts";
 import { create, locationOf, tusHeaders } from "../support/tus.ts";
 import { newUploadToken } from "../support/visitors.ts";
 
@@ -326,7 +326,7 @@ describe("Until its response", () => {
     const { token, call, ...crowd } = await newTeam();
     await fill({ token, call, ...crowd }, "files", 100);
     const ids = idsIn(await read({ call }, "/docs/v1/uploads?limit=100"));
-    if (action === "restore") for (const id of ids) await moveToTrash(crowd.teamId, id);
+    if (action === "restore") for (const id of ids) await moveToTrash({ token }, id);
     const input = action === "move" ? { folder: "f" } : action.includes("tag") ? { tags: ["a"] } : {};
     const before = queries.length;
     const path = "/docs/v1/uploads/batch";
@@ -473,7 +473,7 @@ describe("The rows written for the trash", () => {
     const crowd = await newTeam(undefined, 0);
     await fill(crowd, "files", 1000);
     for (let i = 0; i < 3; i++)
-      await moveToTrash(crowd.teamId, await newRecord(crowd, routeNamed("GET /docs/v1/uploads/{id}/metadata")));
+      await moveToTrash(crowd, await newRecord(crowd, routeNamed("GET /docs/v1/uploads/{id}/metadata")));
     const { rowsRead } = await request("GET /docs/v1/trash", "", crowd.token, "?limit=2");
     expect(rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 2 * 3);
   });

@@ -196,8 +196,9 @@ describe("The events of a file", () => {
     expect(completed?.subject).toEqual({ kind: "file", id, version: metadata.__v });
     const { path: _, hasWaveform: __, audio, ...all } = metadata;
     // The only property that the team sets and the event contains is the reference.
-    const { name, folder, tags, title, artist, peaks, metadata: ____, ...shown } = all;
+    const { name, folder, tags, title, artist, peaks, deleteAfter, hold, metadata: ____, ...shown } = all;
     expect([name, folder, tags, title, artist, peaks]).toEqual(["tone.mp3", "", [], null, null, null]);
+    expect([deleteAfter, hold]).toEqual([null, null]);
     const { tags: ___, ...described } = audio;
     expect(completed?.data).toEqual({ ...shown, audio: described });
     expect(deleted?.data).toEqual(completed?.data);

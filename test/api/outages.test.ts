@@ -32,6 +32,7 @@ const UNREPEATABLE = [
     "PATCH /auth/v1/teams/{id}",
     "DELETE /docs/v1/links/{id}",
   ],
+  ...["POST /docs/v1/trash/{id}/restore", "DELETE /docs/v1/trash/{id}", "PUT /docs/v1/retention"],
 ];
 
 /** Routes that `jobs/crash-points.test.ts` drives with the same faults, and with deaths of the Worker. */

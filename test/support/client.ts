@@ -6,6 +6,8 @@ import { expectDocumented } from "./contract.ts";
  * Every response must match the OpenAPI document.
  */
 
+export const PASSWORD = "correct horse battery";
+
 export interface CallOptions {
   token?: string | undefined;
   json?: unknown;

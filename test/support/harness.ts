@@ -4,10 +4,9 @@ import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { databaseOf, newId, newToken, realSystem } from "../../src/platform/system.ts";
-import { type Answer, type Call, createCall, foundTeam, type Send, type Team } from "./client.ts";
+import { type Answer, type Call, createCall, foundTeam, PASSWORD, type Send, type Team } from "./client.ts";
 import { DB, nextDatabase } from "./databases.ts";
 import { type Change, readDeps, type Settings, withoutJobs } from "./deps.ts";
-import { PASSWORD } from "./routes.ts";
 import { snapshot } from "./rows.ts";
 
 export {
@@ -15,13 +14,13 @@ export {
   type Call,
   type CallOptions,
   form,
+  PASSWORD,
   processed,
   randomAddress,
   type Team,
   upload,
 } from "./client.ts";
 export { type Change, compose, type Deps, type Settings, withoutHashing, withoutJobs, withoutLimits } from "./deps.ts";
-export { PASSWORD } from "./routes.ts";
 export { fill, snapshot } from "./rows.ts";
 export { brokenStream, pausedStream, streamOf } from "./streams.ts";
 
@@ -135,6 +134,13 @@ export async function readPages(team: Caller, path: string) {
 export const withSettings =
   (settings: Partial<Settings>): Change =>
   (deps) => ({ ...withoutJobs(deps), settings: { ...deps.settings, ...settings } });
+
+const trashing = startWorker(withSettings({ trashDays: 30 }));
+/** Moves a file to the trash, also if the Worker has none. */
+export async function moveToTrash({ token }: Pick<Team, "token">, id: string): Promise<void> {
+  const { status, text } = await trashing.call("DELETE", `/docs/v1/uploads/${id}`, { token });
+  expect(status, text).toBe(200);
+}
 
 export const withoutRequestId = (text: string) => text.replace(/"requestId":"[^"]+"/, "");
 

@@ -1,8 +1,10 @@
 import { env } from "cloudflare:workers";
 import { api } from "../../src/app.ts";
 import { type Operation, splitRoute } from "../../src/http/operation.ts";
-import { type CallOptions, form, type Team } from "./client.ts";
-import { moveToTrash } from "./rows.ts";
+import { type CallOptions, form, PASSWORD, type Team } from "./client.ts";
+import { moveToTrash } from "./harness.ts";
+
+export { PASSWORD };
 
 /*
  * The fixture for tests of every route: the routes of the API, a record of each kind, and a valid request for each.
@@ -74,7 +76,6 @@ export const nounOf = ({ path }: Pick<Route, "path">): Noun => path.split("/")[3
 export const pathTo = (route: Pick<Route, "path">, id: string): string => route.path.replace("{id}", id);
 export const pathIn = (route: Pick<Route, "path">, records: Records): string => pathTo(route, records[nounOf(route)]);
 
-export const PASSWORD = "correct horse battery";
 export const newEmail = () => `${crypto.randomUUID()}@canary.example`;
 
 const makers: Record<Noun, (team: Team) => Promise<string>> = {
@@ -100,7 +101,7 @@ const makers: Record<Noun, (team: Team) => Promise<string>> = {
   trash: async (team) => {
     const { id } = await team.call("POST", "/docs/v1/uploads", { body: form("trashed.txt", "trashed") });
     // As if the service had a trash.
-    await moveToTrash(team.teamId, id);
+    await moveToTrash(team, id);
     return id;
   },
   deliveries: async (team) => {

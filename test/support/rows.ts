@@ -20,17 +20,6 @@ export async function snapshot(teamId: string) {
   return { ...tables, parts: parts?.results, objects: objects.map(({ key, etag }) => [key, etag]) };
 }
 
-/** Moves a file to the trash, also if the Worker has none. */
-export const moveToTrash = (teamId: string, id: string) =>
-  DB.prepare(
-    `update files set status = 'deleting', trashed_at = 1, due_at = 4e12, name_key = '',
-     trashed_values = json_object('status', status, 'name_key', name_key, 'folder', folder, 'tags', tags, 'metadata', metadata,
-       'search_keys', search_keys)
-     where team_id = ? and id = ?`,
-  )
-    .bind(teamId, id)
-    .run();
-
 /** Runs one insert that selects from `n`, the numbers `i` from 1 to `count`, which is parameter ?1. */
 export const insertMany = (count: number, insert: string, ...values: unknown[]) =>
   DB.prepare(`with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1) ${insert}`)

@@ -2,7 +2,7 @@ import { and, getTableColumns, inArray, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read } from "../../platform/db.ts";
 import { apiKeys } from "../../platform/schema.ts";
-import { authorize, type Credential, checkCovered } from "../access/authorization.ts";
+import type { Credential } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { eventsNaming } from "../events/event-log.ts";
 import type { Event } from "../events/events.ts";
@@ -26,8 +26,7 @@ const FURTHER_SCOPES = SCOPES["events:read"] | SCOPES["keys:read"];
 
 /** @throws `not_found`, `insufficient_scope` */
 export async function exportUser(deps: Deps, credential: Credential<"users:read">, id: string): Promise<UserExport> {
-  checkCovered(await authorize(deps, credential), FURTHER_SCOPES);
-  const user = await fetchUser(deps, credential, id);
+  const user = await fetchUser(deps, credential, id, FURTHER_SCOPES);
   return {
     user,
     sessions: rowsOf(deps, user, ["session"]),

@@ -147,11 +147,13 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
   ]);
   if (!user) return;
   const now = system.now();
-  const wasBefore = (instant: number) => lt(users.invitationEndsAt, instant + INVITATION_MILLISECONDS);
   // Anyone can ask for a reset, so it does not end what a caller created.
   const isDue = or(
     isNull(users.invitationHash),
-    and(eq(users.invitationIsByCaller, false), wasBefore(now - RESET_PAUSE_MILLISECONDS)),
+    and(
+      eq(users.invitationIsByCaller, false),
+      lt(users.invitationEndsAt, now + INVITATION_MILLISECONDS - RESET_PAUSE_MILLISECONDS),
+    ),
     lte(users.invitationEndsAt, now),
   );
   const { invitation, replace } = newInvitation(deps, user, false, and(eq(users.emailKey, key), isDue));

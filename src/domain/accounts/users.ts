@@ -130,11 +130,18 @@ const userById = preparedQuery((db, param: Param<TokenValues & { id: string }>) 
     .where(and(eq(users.id, param("id")), eq(users.teamId, teamOf(db, param)))),
 );
 
-/** @throws `not_found` */
-export async function fetchUser(deps: Deps, credential: Credential<"users:read">, id: string): Promise<User> {
+/** `furtherScopes` is a mask of scopes that the caller needs, too. @throws `not_found`, `insufficient_scope` */
+export async function fetchUser(
+  deps: Deps,
+  credential: Credential<"users:read">,
+  id: string,
+  furtherScopes = 0,
+): Promise<User> {
   const {
+    actor,
     rows: [user],
   } = await authorizeRead(deps, credential, (_, token) => userById({ ...token, id }));
+  checkCovered(actor, furtherScopes);
   if (!user) throw new AppError("not_found");
   return user;
 }

@@ -202,7 +202,8 @@ export async function deleteFile(
   // An unfinished upload has no events.
   const [[row], [upload], [kept]] = options.onlyUnfinished
     ? await write(deps, batch, { isIdempotent: true })
-    : await writeWithEvent(deps, event, batch, { isIdempotent: true });
+    : // Repeated, it would find no file in the trash.
+      await writeWithEvent(deps, event, batch, { isIdempotent: !options.onlyTrashed });
   const refusal = refusalOf(row, kept);
   if (refusal === "forbidden") {
     throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
