@@ -586,7 +586,7 @@ export interface Api {
       /** One line of 0 to 100 characters. Surrounding white space is removed. */
       lastName?: string | undefined;
       email: string;
-      /** Without it, nobody can log in as the user until an invitation is accepted. */
+      /** Without it, the user cannot log in until an invitation is accepted. */
       password?: string | undefined;
       /** Default `viewer`. */
       role?: Role | undefined;

@@ -5,7 +5,7 @@ export interface UploadRecord {
   key: string;
   /** When the upload was last saved, in milliseconds. */
   at: number;
-  /** What the service needs to resume it, once it has started. */
+  /** The state that the service needs to resume the upload, once it has started. */
   saved?: SavedUpload | undefined;
 }
 

@@ -6,7 +6,7 @@ import { isNode, type Slice, sendByXhr, streamed } from "./sending.ts";
 const TIMEOUT_MILLISECONDS = 60_000;
 /** Longer than the service needs after the last byte. Without a limit, some runtimes would wait forever. */
 const STALL_MILLISECONDS = 120_000;
-/** The service gives up on clients that are slower. */
+/** The service times out slower clients. */
 const MIN_BYTES_PER_MILLISECOND = 8;
 /** Larger than any form. */
 const FORM_BYTES = 10_000_000;

@@ -1,6 +1,6 @@
 import { create, createButton } from "./element-view.ts";
 
-/** What the recorder needs of its element. */
+/** The parts of its element that the recorder needs. */
 interface Host {
   text(name: string): string;
   announce(name: string): void;

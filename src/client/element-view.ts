@@ -1,4 +1,4 @@
-/* What the upload element shows: its texts, styles and parts. */
+/* The view of the upload element: its texts, styles and parts. */
 
 /** Texts of the element. `{name}`, `{percent}` and `{message}` are replaced. */
 export const TEXTS = {

@@ -49,7 +49,7 @@ interface Item extends UploadDetail {
   file: File;
   /** Identifies the upload in the browser's storage. */
   key: string;
-  /** What the service needs to resume it. */
+  /** The state that the service needs to resume the upload. */
   saved?: SavedUpload | undefined;
   state: FileState;
   stop: AbortController;
@@ -404,7 +404,7 @@ export class StowageUpload extends Base {
     if (state !== "stored" && state !== "completed") void this.#delete(item);
   }
 
-  /** Deletes what is saved of an upload. */
+  /** Deletes the saved state of an upload. */
   async #forget(item: Item): Promise<void> {
     item.saved = undefined;
     await savedUploads.delete([item.key]);

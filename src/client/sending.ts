@@ -44,7 +44,7 @@ export function streamed(
     }
   };
   const body = new ReadableStream<Uint8Array>({ pull }, { highWaterMark: 0 });
-  // Without a redirect and a window, Node keeps no copy of what it has sent.
+  // Without a redirect and a window, Node does not store a copy of the sent bytes.
   return { body, duplex: "half", redirect: "error" as const, window: null };
 }
 

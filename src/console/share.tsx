@@ -23,7 +23,7 @@ import { pageTrack, parseMoment, position, seek, startPlayback, type Track } fro
 import { rememberWaveform, waveformOf } from "./sound/waveforms.ts";
 import { UserError } from "./user-error.ts";
 
-/* The page of a link at /share/{id}.{secret}, and at /embed/… its player alone, which other sites frame. */
+/* The page of a link at /share/{id}.{secret}, and at /embed/… only its player, which other sites frame. */
 
 type SharedFile = Schemas["SharedFile"];
 
@@ -39,7 +39,7 @@ async function fetchFile(): Promise<SharedFile> {
     throw new UserError("Can't reach the service. Check your connection and try again.");
   });
   if (response.ok) return (await response.json()).data;
-  // The link has ended. Its page says so.
+  // The link has ended. Its page shows this.
   if (response.status === 404) location.reload();
   throw new UserError(
     response.status === 429 ? "Too many requests. Try again in a minute." : "Can't load this file. Try again.",
@@ -195,7 +195,7 @@ function Shared() {
   );
 }
 
-// A new URL is asked for only if playing fails, so a link that has ended shows its page.
+// A new URL is requested only if playing fails, so a link that has ended shows its page.
 startPlayback(async (_, isNew) => (isNew || !file.value ? await fetchFile() : file.value).url);
 addShortcuts({ c: copyMoment });
 addEventListener("keydown", (event) => runShortcut(event));

@@ -50,7 +50,7 @@ const PAGES: Record<string, ComponentType<{ id: string }>[]> = {
   // Linked from the menu of the account.
   session: [Account],
 };
-/** The number of sections that fit beside "More" at the bottom of a phone. */
+/** The number of sections that fit next to "More" at the bottom of a phone. */
 const MAX_TABS = 3;
 
 export function Shell() {

@@ -169,7 +169,7 @@ function isPaging(fields: [string, Schema][]): boolean {
 }
 let paging: string | undefined;
 
-/** Most responses have a message alone, or a message and data. */
+/** Most responses have only a message, or a message and data. */
 function responseOf(schema: Schema): string {
   const fields = (schema.required ?? []).join();
   if (Object.keys(schema.properties ?? {}).join() !== fields) return typeOf(schema, "response");

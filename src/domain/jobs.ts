@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Messages } from "../platform/jobs.ts";
 
-/* The messages of the queues. The rows decide what is done, so a late or duplicate message is harmless. */
+/* The messages of the queues. The rows determine the work, so a late or duplicate message is harmless. */
 
 const id = z.string().regex(/^[0-9a-f]{24}$/);
 /** A file may have work to do. */

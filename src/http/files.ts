@@ -319,7 +319,7 @@ export const reprocess = writeOperation(
   },
 );
 
-/** What the trash takes of the usage. */
+/** The part of the usage that the trash takes. */
 export const trashUsage = {
   trashFiles: z.int().nonnegative().meta({ description: "The part of `files` that is in the trash." }),
   trashBytes: z.int().nonnegative().meta({ description: "The part of `bytes` that is in the trash." }),

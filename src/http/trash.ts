@@ -9,7 +9,7 @@ import { describeRecord, fieldOf } from "./record.ts";
 import { retentionDays } from "./teams.ts";
 import { iso, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
-/* What happens to files that were deleted, what deletes files in time, and what forbids their deletion. */
+/* The trash of deleted files, the settings that delete files in time, and the holds that forbid their deletion. */
 
 const field = fieldOf<TrashedFile>();
 

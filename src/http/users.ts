@@ -90,7 +90,7 @@ export const create = writeOperation(
       lastName: name(0).default(""),
       email,
       password: password.optional().meta({
-        description: "Without it, nobody can log in as the user until an invitation is accepted.",
+        description: "Without it, the user cannot log in until an invitation is accepted.",
       }),
       role: role.optional().meta({ description: `Default \`${DEFAULT_ROLE}\`.` }),
     }),

@@ -17,7 +17,7 @@ export type Db = DrizzleD1Database & { $client: D1Database; number: number };
 
 /**
  * D1 through Drizzle, one for each database and isolate. Without a session every query goes to the primary, so a caller
- * reads what was just written, also once the database has replicas (Cloudflare's documentation of D1's read replication).
+ * reads the latest writes, also once the database has replicas (Cloudflare's documentation of D1's read replication).
  */
 export function createDb(binding: D1Database, number: number): Db {
   return Object.assign(drizzle(binding), { number });

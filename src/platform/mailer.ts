@@ -1,6 +1,6 @@
 /** Sends plain text. */
 export interface Mailer {
-  /** @throws Error with the platform's code alone, because its message may contain the recipient */
+  /** @throws Error with only the platform's code, because its message may contain the recipient */
   send(mail: { to: string; subject: string; text: string }): Promise<void>;
 }
 

@@ -33,7 +33,7 @@ export const apiKeys = sqliteTable(
     lastUsedAt: integer("last_used_at"),
     /** JSON: the limits of a public key. Null if there are none. */
     limits: text(),
-    /** Sees only its own files, see domain/access/own-files.ts. A user's session also does if the user's role says so. */
+    /** Sees only its own files, see domain/access/own-files.ts. A session also does if its user's role requires it. */
     ownFilesOnly: integer("own_files_only", { mode: "boolean" }).notNull().default(false),
     /** The milliseconds that it was created for. `expires_at` may be shortened later. */
     lifetime: integer().notNull(),
@@ -115,7 +115,7 @@ export const isExpiring = sql`delete_after is not null and hold is null and size
 export const isHeld = sql`hold is not null`;
 
 /**
- * What a search finds besides the name: title, artist, reference, folder, and tags, as text that begins and separates each
+ * Other text that a search finds: title, artist, reference, folder, and tags, as text that begins and separates each
  * with a character that no query has. The tags are an object of each tag and its folded form.
  */
 const searchText = (() => {
@@ -177,7 +177,7 @@ const filesTable = sqliteTable(
     nameKey: text("name_key").notNull().default(""),
     /** The path without a slash at either end. Empty for a file outside all folders. */
     folder: text().notNull().default(""),
-    /** When it came into its folder. A change of the folder that was requested before leaves it where it is. */
+    /** When it came into its folder. A change of the folder that was requested before does not move it. */
     folderSince: integer("folder_since").notNull().default(0),
     /** The team's own id for the file. */
     reference: text(),

@@ -92,7 +92,7 @@ export function loadSecrets(masterKey: string, system: System) {
     if (!key) throw new DecryptionError(`Encrypted with the master key ${id}, which MASTER_KEY does not hold.`);
     const payload = Buffer.from(encoded, "base64url");
     try {
-      // The decoder skips what is not base64url, so other texts have the same payload.
+      // The decoder skips characters outside base64url, so other texts have the same payload.
       if (payload.toString("base64url") !== encoded) throw new Error("Not canonical.");
       const decipher = createDecipheriv("aes-256-gcm", key[use], payload.subarray(0, NONCE_BYTES), {
         authTagLength: TAG_BYTES,

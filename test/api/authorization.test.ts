@@ -65,7 +65,7 @@ type Several = { path: string; json?: object; requests: number; searches?: numbe
 const IDS = ["own id", "another team's id", "unknown id", "malformed id"] as const;
 type IdKind = (typeof IDS)[number] | "no id";
 
-/** What anyone gets for the example of a route that needs no token. The example's user and invitation do not exist. */
+/** The response to the example of a route that needs no token. The example's user and invitation do not exist. */
 const PUBLIC: Record<string, [status: number, code?: string]> = {
   "POST /auth/v1/login": [401, "login_failed"],
   "POST /auth/v1/invitations/accept": [401, "token_invalid"],

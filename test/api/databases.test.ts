@@ -231,7 +231,7 @@ describe("The operator", () => {
     expect(body.data).toMatchObject({ teamId: event?.subject.id, type: "team.created" });
   });
 
-  test("gets the number, size and limit of each database from /health, and nobody else does", async ({ team }) => {
+  test("is the only caller that gets the number, size and limit of each database from /health", async ({ team }) => {
     const worker = workerWithSizes(1, 9, 3);
     const { databases } = (await worker.call("GET", "/health", { token: OPERATOR })).body;
     expect(databases).toEqual([

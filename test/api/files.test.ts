@@ -25,7 +25,19 @@ import { startLimited } from "../support/limits.ts";
 import { fileForm, sendForm } from "../support/raw-form.ts";
 
 const FIELDS = [
-  ...["__v", "_id", "artist", "createdAt", "deleteAfter", "durationSeconds", "fileType", "filename", "folder", "mimeType", "name"],
+  ...[
+    "__v",
+    "_id",
+    "artist",
+    "createdAt",
+    "deleteAfter",
+    "durationSeconds",
+    "fileType",
+    "filename",
+    "folder",
+    "mimeType",
+    "name",
+  ],
   ...[
     "originalName",
     "path",
@@ -40,7 +52,16 @@ const FIELDS = [
     "uploadedBy",
   ],
 ];
-const METADATA_FIELDS = [...FIELDS, "audio", "failure", "hasWaveform", "hold", "metadata", "processedAt", "sha256"].sort();
+const METADATA_FIELDS = [
+  ...FIELDS,
+  "audio",
+  "failure",
+  "hasWaveform",
+  "hold",
+  "metadata",
+  "processedAt",
+  "sha256",
+].sort();
 const AUDIO_FIELDS = ["bitrate", "channels", "codec", "container", "durationSeconds", "lossless", "sampleRate", "tags"];
 const UPLOADS = "/docs/v1/uploads";
 

@@ -325,7 +325,7 @@ describe("A forgotten password", () => {
   const forgot = (worker: { call: typeof call }, json: object, options: CallOptions = {}) =>
     worker.call("POST", FORGOT, { json, ...options });
 
-  test("is reset by a link that is sent to the user, and to nobody else", async ({ team }) => {
+  test("is reset by a link that is sent only to the user", async ({ team }) => {
     const { mails, worker } = mailing();
     const { _id } = await newUser(team);
     await newUser(team, { email: "grace@example.com" });
@@ -450,7 +450,7 @@ describe("A forgotten password", () => {
     expect((await accept(another)).status).toBe(200);
   });
 
-  test("is asked for at most ten times a minute for an account, and for a client IP unless a backend asks", async ({
+  test("is requested at most ten times a minute for an account, and for a client IP unless a backend asks", async ({
     team,
   }) => {
     const worker = startLimited();

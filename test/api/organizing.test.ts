@@ -372,7 +372,7 @@ describe("Folders", () => {
     expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
   });
 
-  test("of a caller with its own files are its own, with its files alone", async ({ team }) => {
+  test("of a caller with its own files are its own, with only its files", async ({ team }) => {
     const { key: token } = await newKey(team, { ownFilesOnly: true });
     const own: Team = {
       ...team,
@@ -537,7 +537,7 @@ describe("A list sorted by duration or size", () => {
     await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?sort=size&search=nothing`), ["sort"]);
   });
 
-  test("has cursors of its own", async ({ team }) => {
+  test("has its own cursors", async ({ team }) => {
     await fillFolder(team, 4);
     const next = new URL(nextOf(await team.call("GET", `${UPLOADS}?sort=size&limit=2`)) ?? "");
     next.searchParams.set("sort", "-size");

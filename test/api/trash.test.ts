@@ -66,7 +66,7 @@ const openedBy = async (team: Team, url: string) => {
 };
 
 describe("Deletion with a trash", () => {
-  test("moves the file to the trash, where no list, filter or link finds it", async ({ team }) => {
+  test("moves the file to the trash, so that no list, filter or link finds it", async ({ team }) => {
     const id = await put(team, PROPERTIES);
     const link = (await dataOf(team.call("POST", `${UPLOADS}/${id}/links`, { json: {} }))).url;
     const { signedUrl } = (await team.call("GET", `${UPLOADS}/${id}`)).body;
@@ -103,7 +103,7 @@ describe("Deletion with a trash", () => {
     expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.trashed"]);
   });
 
-  test("counts in the usage, and tells it apart, until the file is erased", async ({ team }) => {
+  test("counts in the usage, as a separate part, until the file is erased", async ({ team }) => {
     const [kept, trashed] = [await put(team), await put(team)];
     await remove(team, trashed);
     const usage = { files: 2, bytes: 20, trashFiles: 1, trashBytes: 10 };
@@ -117,7 +117,7 @@ describe("Deletion with a trash", () => {
     expect(await usageOf(team)).toMatchObject({ trashFiles: 0, trashBytes: 0 });
   });
 
-  test("does not make room in the quota", async ({ team }) => {
+  test("does not free space in the quota", async ({ team }) => {
     const json = { maxFiles: 2 };
     await team.call("PATCH", `/auth/v1/teams/${team.teamId}`, { json, token: OPERATOR });
     const id = await put(team);
@@ -393,7 +393,7 @@ describe("Retention", () => {
     team.call("PUT", "/docs/v1/retention", { json: { days }, token });
   const daysOf = async (team: Team) => (await read(team, `/auth/v1/teams/${team.teamId}`)).retentionDays;
 
-  test("is set by a secret key, an admin or the operator, and by nobody else", async ({ team }) => {
+  test("is set only by a secret key, an admin or the operator", async ({ team }) => {
     const admin = await newMember(team, "admin");
     expect(await daysOf(team)).toBe(null);
     expect((await set(team, 30)).body.data).toEqual({ days: 30 });

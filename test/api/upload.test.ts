@@ -145,14 +145,14 @@ describe("Uploading a file", () => {
 });
 
 describe("An upload in progress", () => {
-  type Send = (team: Team, token: string, meanwhile: () => Promise<unknown>) => Promise<Answer>;
+  type Send = (team: Team, token: string, whilePaused: () => Promise<unknown>) => Promise<Answer>;
   const [start = "", rest = ""] = (filePart("first|second") + END).split("|");
-  const sendInForm: Send = (_, token, meanwhile) =>
-    call("POST", UPLOADS, { ...formOf(pausedStream([start, rest], meanwhile)), token });
+  const sendInForm: Send = (_, token, whilePaused) =>
+    call("POST", UPLOADS, { ...formOf(pausedStream([start, rest], whilePaused)), token });
   /** The team's own key creates the upload, so that the end of another token does not cancel it. */
-  const sendResumable: Send = async (team, token, meanwhile) => {
+  const sendResumable: Send = async (team, token, whilePaused) => {
     const path = locationOf(await create(team.call, 11));
-    return patch(call, path, 0, pausedStream(["first", "second"], meanwhile), { token });
+    return patch(call, path, 0, pausedStream(["first", "second"], whilePaused), { token });
   };
   const sends = { "a form": sendInForm, "a resumable upload": sendResumable };
 

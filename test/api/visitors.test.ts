@@ -45,7 +45,7 @@ import {
 } from "../support/visitors.ts";
 import { must, World } from "../support/world.ts";
 
-/* What visitors of a web page can do: with a public key, and with an upload token. */
+/* The operations that visitors of a web page can do: with a public key, and with an upload token. */
 
 /** The first bytes of a video container, which could also hold audio only. */
 const MP4 = `\0\0\0\x18ftypisom\0\0\0\0isomavc1${"x".repeat(100)}`;
@@ -376,7 +376,7 @@ describe("An upload token", () => {
     }
   });
 
-  test("has idempotency keys of its own, whose repetition takes no second place", async ({ team }) => {
+  test("has its own idempotency keys, whose repetition takes no second place", async ({ team }) => {
     const [one, two] = [await newUploadToken(team, { maxFiles: 1 }), await newUploadToken(team, { maxFiles: 1 })];
     const headers = { "Idempotency-Key": "same" };
     const send = (token: string) => call("POST", UPLOADS, { token, headers, body: form("a.txt", "text") });

@@ -107,12 +107,12 @@ if (parts.includes("cost")) {
 if (parts.includes("webhooks")) {
   const { rates, delays } = await measureWebhooks(scope);
   printTable(
-    "Webhooks: messages a minute, by response time, alone and beside 300 webhooks of 14 s",
-    ["endpoint", "alone", "beside 300"],
+    "Webhooks: messages a minute, by response time, alone and under load from 300 webhooks of 14 s",
+    ["endpoint", "alone", "under load"],
     rates.map(({ name, alone, beside }) => [name, alone === null ? null : format(alone, 1), format(beside, 1)]),
   );
   printTable(
-    "Webhooks: seconds until a new event is sent to an endpoint of 0.2 s, beside the 300",
+    "Webhooks: seconds until a new event is sent to an endpoint of 0.2 s, next to the 300",
     ["", "seconds"],
     delays.map(({ name, seconds }) => [name, format(seconds, 1)]),
   );
@@ -121,7 +121,7 @@ if (parts.includes("webhooks")) {
 if (parts.includes("fairness")) {
   const { waits, pendingBefore, pendingAfter } = await measureFairness(scope);
   printTable(
-    "Fairness: seconds until a file is completed, alone and beside the import of another team",
+    "Fairness: seconds until a file is completed, alone and during the import of another team",
     ["", "median", "longest"],
     waits.map(({ name, median, longest }) => [name, format(median, 2), format(longest, 2)]),
   );

@@ -65,15 +65,15 @@ export async function measureWebhooks({ isQuick, log }: Scope) {
       alone.push(perMinute(webhook));
     }
     const backlogged = [...slow, ...measured.map(({ webhook }) => webhook)];
-    const beside = await simulate({ seconds, countedFromSecond, backlogged, fresh });
-    const slowRates = slow.map(beside.perMinute).sort((a, b) => a - b);
-    const delays = beside.freshMilliseconds.map((delay) => delay / 1000).sort((a, b) => a - b);
+    const loaded = await simulate({ seconds, countedFromSecond, backlogged, fresh });
+    const slowRates = slow.map(loaded.perMinute).sort((a, b) => a - b);
+    const delays = loaded.freshMilliseconds.map((delay) => delay / 1000).sort((a, b) => a - b);
     return {
       rates: [
         ...measured.map(({ responseSeconds, webhook }, i) => ({
           name: `${responseSeconds} s`,
           alone: alone[i] ?? null,
-          beside: beside.perMinute(webhook),
+          beside: loaded.perMinute(webhook),
         })),
         {
           name: "each of the 300, on average",
@@ -86,7 +86,7 @@ export async function measureWebhooks({ isQuick, log }: Scope) {
         { name: "median", seconds: quantile(delays, 0.5) },
         { name: "95 %", seconds: quantile(delays, 0.95) },
         { name: "longest", seconds: quantile(delays, 1) },
-        { name: "longest after all start at once", seconds: beside.longestFreshAtStart / 1000 },
+        { name: "longest after all start at once", seconds: loaded.longestFreshAtStart / 1000 },
       ],
     };
   } finally {

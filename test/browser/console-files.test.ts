@@ -158,7 +158,7 @@ describe("File list", () => {
     expect(requests.filter((url) => url.endsWith("/waveform"))).toEqual([]);
   });
 
-  test("finds a file by its artist, folder, tag, and reference, and says so", async ({ openPage }) => {
+  test("finds a file by its artist, folder, tag, and reference, and names these fields", async ({ openPage }) => {
     const team = await newTeam();
     const [, id = ""] = await uploadNamed(team, "notes.txt", "song.mp3");
     await team.stowage.files.update(id, { folder: "box", tags: ["live"], reference: "episode-12" });

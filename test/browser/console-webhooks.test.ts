@@ -152,12 +152,12 @@ describe("Webhooks", () => {
         return route.continue();
       }
       loaded.length = 0;
-      const told = page.waitForResponse(
+      const reported = page.waitForResponse(
         async (response) =>
           response.url().includes("/auth/v1/events") && (await response.text()).includes("webhook.deleted"),
       );
       const response = await route.fetch();
-      await told;
+      await reported;
       // Longer than the interval of loads.
       await page.clock.runFor(5000);
       await route.fulfill({ response });

@@ -102,7 +102,7 @@ describe("A link to a recording", () => {
 });
 
 describe("A link to a hostile file", () => {
-  /** What the browser reports when it blocks a file, and each attempt of a file to reach the other site. */
+  /** The browser's messages when it blocks a file, and each attempt of a file to reach the other site. */
   const BLOCKED = [/^Another host: http:\/\/site\.test\//, /^Blocked /, /^Refused to /, /Content Security Policy/];
 
   /** Opens each file without Content-Disposition and as the type that its sender wants. */

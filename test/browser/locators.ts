@@ -1,6 +1,6 @@
 import type { Locator, Page } from "@playwright/test";
 
-/* What most pages of the console have. */
+/* Locators for elements of most pages of the console. */
 
 export const heading = (page: Page, name: string): Locator => page.getByRole("heading", { level: 1, name });
 export const dialog = (page: Page): Locator => page.getByRole("dialog");

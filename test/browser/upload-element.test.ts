@@ -30,7 +30,7 @@ const SOUND = { name: "tone.mp3", mimeType: "audio/mpeg", buffer: sample("tone-v
 const SCRIPT = `<script src="${url}/assets/upload.js" defer></script>`;
 
 interface FormOptions {
-  /** Of an upload token. Without, the page has a public key. */
+  /** The limits of an upload token. Without them, the page has a public key. */
   limits?: UploadTokenInput;
   attributes?: string;
   /** The HTML before the form. */

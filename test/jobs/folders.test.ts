@@ -97,7 +97,7 @@ describe("A folder of many files", () => {
   });
 
   test.for(["move", "delete"] as const)(
-    "keeps what comes into it after the request, uploaded or moved: %s",
+    "keeps files that come into it after the request, uploaded or moved: %s",
     async (kind, { world, team }) => {
       await fillFolder(team, "Old");
       const early = await world.store(team, "early.txt", "early");

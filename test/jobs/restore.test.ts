@@ -169,7 +169,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
           const id = stage.pick(from, n);
           if (!id) return;
           const { status } = await stage.team.call("DELETE", `/docs/v1/uploads/${id}?permanent=true`);
-          // What is due may have been erased.
+          // A file that is due may have been erased.
           expect(from === stage.listed ? [200] : [200, 404]).toContain(status);
           stage.move(id, from, null);
           stage.erased.add(id);

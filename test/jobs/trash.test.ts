@@ -11,7 +11,7 @@ import { emptyStores } from "../support/stores.ts";
 import { DAY, HOUR, MINUTE } from "../support/time.ts";
 import { expectErased, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
 
-/* What the recovery job does in time with the trash, retention and holds; and deletions during other work. */
+/* The recovery job's work on the trash, retention and holds; and deletions during other work. */
 
 afterEach(emptyStores);
 

@@ -9,13 +9,13 @@ export const streamOf = (...chunks: Uint8Array[]) =>
     },
   });
 
-/** A body whose last chunk is sent once `meanwhile` is done. */
-export function pausedStream(chunks: (string | Uint8Array)[], meanwhile: () => Promise<unknown>) {
+/** A body whose last chunk is sent once `whilePaused` is done. */
+export function pausedStream(chunks: (string | Uint8Array)[], whilePaused: () => Promise<unknown>) {
   const left = chunks.map((chunk) => new Uint8Array(Buffer.from(chunk)));
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        if (left.length === 1) await meanwhile();
+        if (left.length === 1) await whilePaused();
         const chunk = left.shift();
         if (chunk) controller.enqueue(chunk);
         else controller.close();

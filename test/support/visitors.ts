@@ -3,7 +3,7 @@ import { type Answer, call, dataOf, form, newKey, pausedStream, type Team } from
 import { BOUNDARY, END } from "./raw-form.ts";
 import { ask, create as createUpload, idOf, locationOf, patch } from "./tus.ts";
 
-/* What a visitor of a web page has: a public key or an upload token; and the two ways to upload with it. */
+/* The credentials of a visitor of a web page: a public key or an upload token; and the two ways to upload with it. */
 
 export const UPLOADS = "/docs/v1/uploads";
 export const bytesOf = (text: string) => new TextEncoder().encode(text);
@@ -35,8 +35,8 @@ export interface Transport {
   send(key: Key, text: string, worker?: { call: typeof call }): Promise<Answer>;
   /** Sends an upload that fails. */
   fail(key: Key): Promise<unknown>;
-  /** Sends an upload, and runs `meanwhile` after its first bytes. */
-  pause(key: Key, meanwhile: () => Promise<unknown>): Promise<Answer>;
+  /** Sends an upload, and runs `whilePaused` after its first bytes. */
+  pause(key: Key, whilePaused: () => Promise<unknown>): Promise<Answer>;
 }
 
 export const header = `--${BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n`;
@@ -45,8 +45,8 @@ export const formOptions = { headers: { "Content-Type": `multipart/form-data; bo
 export const formUpload: Transport = {
   send: ({ token }, text, worker = { call }) => worker.call("POST", UPLOADS, { token, body: form("a.txt", text) }),
   fail: ({ token }) => call("POST", UPLOADS, { token, body: `${header}text without an end`, ...formOptions }),
-  pause({ token }, meanwhile) {
-    const body = pausedStream([`${header}first`, `second\r\n${END}`], meanwhile);
+  pause({ token }, whilePaused) {
+    const body = pausedStream([`${header}first`, `second\r\n${END}`], whilePaused);
     return call("POST", UPLOADS, { token, body, ...formOptions });
   },
 };
@@ -62,10 +62,10 @@ export const resumableUpload: Transport = {
   async fail({ token }) {
     await ask(call, "DELETE", locationOf(await createUpload(call, 3, undefined, { token })), {}, { token });
   },
-  async pause({ token }, meanwhile) {
+  async pause({ token }, whilePaused) {
     const path = locationOf(await createUpload(call, 11, undefined, { token }));
     await patch(call, path, 0, bytesOf("first"), { token });
-    await meanwhile();
+    await whilePaused();
     return patch(call, path, 5, bytesOf("second"), { token });
   },
 };

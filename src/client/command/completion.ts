@@ -11,7 +11,7 @@ import { Failure } from "./failures.ts";
 const SHELLS = ["bash", "zsh", "fish"] as const;
 type Shell = (typeof SHELLS)[number];
 
-/** Lists whose IDs are completed. The service is asked for the first page only. */
+/** Lists whose IDs are completed. Only the first page is requested. */
 const LISTS = {
   files: ({ files }: Stowage, call: CallOptions) => files.list({}, call),
   keys: ({ keys }: Stowage, call: CallOptions) => keys.list({}, call),
@@ -80,7 +80,7 @@ ${cases.join("\n")}
 
 /**
  * Follows the commands before the cursor; options and arguments are skipped. Then `found` is what may come next: the values
- * of the option before the cursor, or else words, of which the IDs are asked for if the current word is no option.
+ * of the option before the cursor, or else words, whose IDs are requested unless the current word is an option.
  */
 const followCommands = (wordsBefore: string) => `  local prefix=stowage last= word found
   for word in ${wordsBefore}; do

@@ -58,7 +58,7 @@ export async function listen(context: Context, { forwardTo, types, after, limit 
   if (given && !/^whsec_[A-Za-z0-9+/]+=*$/.test(given))
     throw new Failure("usage", "STOWAGE_WEBHOOK_SECRET must be `whsec_` and base64.");
   const secret = given || PREFIX + randomBytes(32).toString("base64");
-  // Without it, nobody could verify the messages.
+  // Without it, the recipient could not verify the messages.
   context.complain(`Forwarding events to ${forwardTo}. Signing secret: ${given ? "STOWAGE_WEBHOOK_SECRET" : secret}`);
   let left = limit ?? Number.POSITIVE_INFINITY;
   const { events } = context.stowage;

@@ -73,8 +73,8 @@ export interface Walk {
 }
 
 /**
- * Finds the named files, and the files below the named folders, which keep their place. Skips what is hidden, empty, or
- * excluded in folders, but not what is named.
+ * Finds the named files, and the files below the named folders, which keep their place. Skips hidden, empty, and
+ * excluded files in folders, but no named files.
  */
 export async function findFiles(paths: string[], walk: Walk): Promise<LocalFile[]> {
   const found = new Map<string, LocalFile>();

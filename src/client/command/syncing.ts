@@ -28,7 +28,7 @@ export async function listStored(stowage: Stowage, folders: string[], signal: Ab
   return stored;
 }
 
-/** Yields the files that the service stores at a path of their own. It would get the others again each time. */
+/** Yields the files that the service stores at a unique path. It would get the others again each time. */
 export function* distinct(
   files: LocalFile[],
   placeOf: (file: LocalFile) => string,

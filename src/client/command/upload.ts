@@ -58,7 +58,7 @@ class Tally {
   readonly failures: Failure[] = [];
   readonly stop = new AbortController();
   readonly #context: Context;
-  /** What happened to how many files, in the order of the last line. */
+  /** The number of files per outcome, in the order of the last line. */
   readonly counts = { "to upload": 0, uploaded: 0, "already sent": 0, "to delete": 0, deleted: 0 };
   readonly #messages = new Set<string>();
   #serverErrorsInARow = 0;
@@ -172,7 +172,7 @@ async function send(context: Context, paths: string[], options: SyncOptions, isS
   }
   context.signal.throwIfAborted();
   if (stored && options.delete && !signal.aborted) {
-    // What can't be read could be what would be deleted.
+    // A file that can't be read could be one that would be deleted.
     if (tally.failures.length > 0) context.notify("Deleted nothing, because not everything was sent.");
     else {
       const surplus = findSurplus(stored, { local: files.map(placeOf), sentPaths, skipped, roots, exclude });

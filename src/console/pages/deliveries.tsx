@@ -97,7 +97,7 @@ export function Deliveries({ webhook, onChanged }: { webhook: Webhook; onChanged
     const timer = setTimeout(reload, wait);
     return () => clearTimeout(timer);
   }, [deliveries.items, isLoading, reload]);
-  // Attempts are no events, so the record is read again with the log.
+  // Attempts are not events, so the record is read again with the log.
   const shownItems = useRef(deliveries.items);
   useEffect(() => {
     if (shownItems.current && deliveries.items !== shownItems.current) onChanged();

@@ -120,7 +120,7 @@ async function copyFolderLink(folder: string): Promise<void> {
 /** The folder that a dialog moves. */
 const moving = signal<DropTargetProps | null>(null);
 
-/** Says what became of a folder, and shows where it is, or where it was. */
+/** Announces the result for a folder. If the folder is open, navigates to its new or former place. */
 function finishChange(folder: string, place: string, text: string, isComplete: boolean, onChanged: () => void): void {
   announce(isComplete ? text : `${text}. The rest follows within minutes.`);
   forget("files ");

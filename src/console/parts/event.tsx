@@ -63,7 +63,7 @@ export function Subject({ event, isPlain = false }: { event: Event; isPlain?: bo
   const { type, subject } = event;
   const { kind, id } = subject;
   const knownName = names.value.get(id);
-  // A link has no name of its own, and leads to its file.
+  // A link has no name, and leads to its file.
   const name = isFileEvent(event) ? event.data.originalName : kind === "link" ? "Link to a file" : knownName;
   const shown = name ? <bdi title={name}>{name}</bdi> : <code>{id}</code>;
   if (isPlain || kind === "team" || kind === "session" || /deleted|revoked/.test(type)) return shown;

@@ -21,7 +21,7 @@ const parameter = (name: string) => query.value.get(name) ?? "";
 interface SearchFieldProps {
   name: string;
   label: string;
-  /** What it finds. */
+  /** Describes the matches of the filter. */
   hint?: string;
 }
 

@@ -18,7 +18,7 @@ const isTyping = (target: EventTarget | null) =>
     "input:not([type=checkbox]), select, textarea, dialog, [popover], [role=slider], [contenteditable]",
   ) !== null;
 
-/** Runs the shortcut of a key. @param first wins over all that were added */
+/** Runs the shortcut of a key. @param first takes precedence over all added shortcuts */
 export function runShortcut(event: KeyboardEvent, first: Shortcuts = {}): void {
   const { key, metaKey, ctrlKey, altKey, target } = event;
   if (event.defaultPrevented || metaKey || ctrlKey || altKey || isTyping(target)) return;

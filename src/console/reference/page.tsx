@@ -13,7 +13,7 @@ const Method = ({ name }: { name: string }) => <span class={`method ${name.toLow
 
 const groupId = (tag: string): string => `group-${slugOf(tag)}`;
 
-/** What a scheme of tokens is called, such as "secret key" for `secretKey`. */
+/** The name of a scheme of tokens, such as "secret key" for `secretKey`. */
 const tokenName = (scheme: string): string => scheme.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 
 function Facts({ operation }: { operation: Operation }) {

@@ -56,7 +56,7 @@ const range = (least: number | undefined, most: number | undefined, unit: string
   return least === undefined ? undefined : `at least ${number(least)}${unit}`;
 };
 
-/** What limits a value, in words, such as "1 to 200 characters". */
+/** The limits of a value, in words, such as "1 to 200 characters". */
 function limitsOf(schema: Schema): string {
   const limits = alternativesOf(schema).flatMap((one) => [
     one.format === "binary" ? undefined : range(one.minLength, one.maxLength, " characters"),

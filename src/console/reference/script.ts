@@ -2,7 +2,7 @@ import { ORIGIN } from "./samples.ts";
 import { showSearch } from "./search.ts";
 import { addTries } from "./trying.ts";
 
-/* What a script adds to the page: search, one choice of language, copy buttons, and forms that send requests. */
+/* The script of the page adds search, one choice of language, copy buttons, and forms that send requests. */
 
 /** Shows this service's URL in the samples. */
 function showOrigin(): void {
@@ -12,7 +12,7 @@ function showOrigin(): void {
   }
 }
 
-/** Selects a language in every sample at once. The sample that was clicked stays where it is. */
+/** Selects a language in every sample at once. The clicked sample keeps its position on the screen. */
 function shareLanguage(): void {
   document.addEventListener("change", ({ target }) => {
     if (!(target instanceof HTMLInputElement) || !target.name.startsWith("language-")) return;

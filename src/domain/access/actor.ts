@@ -16,13 +16,13 @@ export interface TeamActor {
   userId: string | null;
   /** The mask of the scopes that the token has now. */
   scopes: number;
-  /** Whose files the caller sees, see own-files.ts: its user's, or the key's. Null if it sees all files of its team. */
+  /** The user or key whose files the caller sees, see own-files.ts. Null if it sees all files of its team. */
   ownerId: string | null;
   /** Only of the kind `upload`. */
   uploadToken?: UploadToken;
 }
 
-/** What an upload token holds, see upload-tokens.ts. */
+/** The content of an upload token, see upload-tokens.ts. */
 export interface UploadToken {
   id: string;
   teamId: string;

@@ -111,7 +111,7 @@ export const presentScopes = (db: Db) => {
 };
 
 /**
- * Whose files a row of `api_keys` sees, if it sees only its own: those of its user, or of the key if that has no user. Null if
+ * The owner of the files that a row of `api_keys` sees: its user, or the key if it has no user. Null if
  * it sees all files of its team.
  */
 export const presentOwner = (() => {
@@ -153,7 +153,7 @@ export function teamOf(db: Db, param: Param<TokenValues>, condition?: SQL): SQL<
 /** The team of a read, if the caller sees all of its files. */
 export const teamOfAllFiles = (db: Db, param: Param<TokenValues>) => teamOf(db, param, sql`${presentOwner} is null`);
 
-/** Whose files the caller of a read sees. Empty for all of its team, null for a token that isn't live. */
+/** The owner whose files the caller of a read sees. Empty for all of its team, null for a token that isn't live. */
 export function ownerOf(db: Db, param: Param<TokenValues>): SQL<string | null> {
   const owner = sql`coalesce(${presentOwner}, '')`;
   return sql`${db.select({ owner }).from(apiKeys).where(isLive(param))}`;
@@ -211,7 +211,7 @@ export const valuesOf =
   (name) =>
     token[name] as never;
 
-/** Whose rows a caller sees: those of a team, or only its own. */
+/** Selects the rows that a caller sees: those of a team, or only its own. */
 export type Viewer = Pick<TeamActor, "ownerId" | "keyId"> & { teamId: string | SQL<string | null> };
 
 /**

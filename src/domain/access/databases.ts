@@ -5,7 +5,7 @@ import { databaseOf } from "../../platform/system.ts";
 import type { Credential } from "./authorization.ts";
 
 /*
- * A team lives in one database, whose number is part of its tokens and of every id that is made for it. So whoever reads a
+ * A team is in one database, whose number is part of its tokens and of every id made for it. The code that reads a
  * token, or an id without a token, chooses `deps.db` here, and nothing below knows that there are several. A team's own ids
  * need no choice: those of another database are not found in that of its token.
  */

@@ -12,14 +12,14 @@ import {
 } from "./authorization.ts";
 
 /*
- * Whose files a caller sees and changes. A user with the role `contributor`, and a key with `ownFilesOnly`, has only its own.
+ * Selects the files that a caller sees and changes. Contributors, and keys with `ownFilesOnly`, have only their own.
  * Every query of files for a caller takes its condition from here. No other compiles: the type of `files` has no `teamId`.
  */
 
 /** All files of a team, or those of one owner. */
 export type FilesOf = Pick<Viewer, "teamId" | "ownerId">;
 
-/** The files that a caller sees. A job sees those of a team, and says so by `ownerId: null`. */
+/** The files that a caller sees. A job sees those of a team, and passes `ownerId: null`. */
 export const filesOf = ({ teamId, ownerId }: FilesOf) =>
   and(eq(teamOfFile, teamId as TeamOfFile | SQL), ownerId === null ? undefined : eq(files.ownerId, ownerId));
 

@@ -6,7 +6,7 @@ import type { TeamActor, UploadToken } from "./actor.ts";
 
 /*
  * Upload tokens: a server gives one to the browser of a visitor, who can upload a few files with it and do nothing else. No row
- * is stored: the token itself holds its limits, encrypted, so nobody can read or change them. It names the key or session that
+ * is stored: the token itself holds its limits, encrypted and protected from changes. It names the key or session that
  * issued it by the hash of that token, and is authorized by that row. So it ends with its issuer.
  */
 
@@ -37,7 +37,7 @@ export function createUploadToken(
   return { token: PREFIX + secrets.sealUploadToken(JSON.stringify(held)).replace(".", ""), id, expiresAt };
 }
 
-/** What an upload token holds. Null for any other token, and for one that this service did not make. */
+/** Decrypts an upload token. Null for any other token, and for one that this service did not make. */
 export function openUploadToken({ secrets }: Deps, token: string): UploadToken | null {
   const [, keyId, text] = (token.length <= MAX_CHARACTERS && TOKEN.exec(token)) || [];
   if (keyId === undefined) return null;

@@ -163,7 +163,7 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
 }
 
 export interface NewPassword {
-  /** Of the invitation. */
+  /** The token of the invitation. */
   token: string;
   password: string;
   firstName?: string | undefined;

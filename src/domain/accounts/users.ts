@@ -57,7 +57,7 @@ export const isUser = ({ id, teamId }: UserKey) => and(eq(users.id, id), eq(user
 
 export interface NewUser {
   email: string;
-  /** Undefined for one that nobody knows: the user is invited afterwards. */
+  /** Undefined if the user has none yet: the user is invited afterwards. */
   password?: string | undefined;
   firstName: string;
   lastName: string;

@@ -258,7 +258,7 @@ const isDeletion = ({ event }: Change<Queries>): boolean => /\.(deleted|revoked|
 
 /**
  * Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. A deletion in a
- * full database goes on without its event, which needs room: that is logged.
+ * full database continues without its event, which needs space, and this is logged.
  */
 export async function writeWithEvents<const Q extends Queries, const L extends Queries>(
   deps: Deps,

@@ -59,7 +59,7 @@ export function outcomeOf(system: System, delivery: DeliveryRow, result: PostRes
   };
 }
 
-/** The state of a webhook as its team sees it. A failure or two that a retry made up for are no failing. */
+/** The state of a webhook as its team sees it. One or two failures before a successful retry don't count as failing. */
 export function healthOf({ status, failures, failingSince }: WebhookRow) {
   if (status === "disabled") return { health: "disabled", failingSince } as const;
   if (failures < FAILING_ATTEMPTS) return { health: "healthy", failingSince: null } as const;

@@ -52,7 +52,7 @@ export const hidden = (dueAt: SQL) => ({
   dueAt,
 });
 
-/** What a deletion sets if there is a trash. An unfinished upload is erased in any case. */
+/** The columns that a deletion sets if there is a trash. An unfinished upload is erased in any case. */
 function trashing({ settings: { trashDays } }: Deps, now: number, erased: ReturnType<typeof hidden>) {
   const ifListed = (value: SQL, otherwise: SQL) => sql`case when ${isListed} then ${value} else ${otherwise} end`;
   return {
@@ -126,7 +126,7 @@ interface DeletionOptions {
 type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found";
 
 /**
- * One update hides the file, or moves it to the trash. From then on the recovery job can finish alone. An interrupted
+ * One update hides the file, or moves it to the trash. Then the recovery job can finish on its own. An interrupted
  * deletion can be repeated. While a form upload is still sending the bytes, the row and its `due_at` stay: the upload finds
  * it at the commit point, and cleans up.
  */
@@ -181,7 +181,7 @@ export function keptFiles<R>({ db }: Deps, whose: FilesOf, ids: string[], refusa
     .where(and(filesOf(whose), isKept, isOneOf));
 }
 
-/** Why a file was not deleted, by what the deletion changed, and what it kept. Null if it was deleted, or is in the trash now. */
+/** Why a file was not deleted, from the changed and the kept row. Null if it was deleted, or is in the trash now. */
 export function refusalOf(changed: object | undefined, kept: { refusal: Refusal | "trashed" | null } | undefined) {
   if (kept) return kept.refusal === "trashed" ? null : kept.refusal;
   return changed ? null : "not_found";

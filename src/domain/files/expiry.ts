@@ -10,8 +10,8 @@ import { changed } from "./files.ts";
 import { fileKey } from "./names.ts";
 
 /*
- * What the recovery job deletes because its time has come: files with a time to delete them, files that are older than their
- * team keeps files, and what is in the trash. A held file stays until its hold is released.
+ * The recovery job deletes these when they are due: files with a time to delete them, files that are older than their
+ * team keeps files, and files in the trash. A held file stays until its hold is released.
  *
  * The retention of a team gives each file that reaches the age a time to delete it, once: `retention_reached` moves on, so a
  * file that is restored later stays.
@@ -68,7 +68,7 @@ async function deleteNext(deps: Deps, condition: SQL | undefined, order: SQL, is
 const deleteExpired = (deps: Deps) =>
   deleteNext(deps, and(isExpiring, lte(files.deleteAfter, deps.system.now())), asc(files.deleteAfter), false);
 
-/** Erases what has been in the trash long enough. */
+/** Erases files that have been in the trash long enough. */
 const emptyTrash = (deps: Deps) =>
   deleteNext(deps, and(isTrashed, isNotNull(files.dueAt), lte(files.dueAt, deps.system.now())), asc(files.dueAt), true);
 

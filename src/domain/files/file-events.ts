@@ -38,7 +38,7 @@ const METADATA = sql`json_object(${sql.join(
   sql`, `,
 )})`;
 
-/** What happens to many files at once. */
+/** The events that many files can have at once. */
 export type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
 
 /** Creates an event for each file of `keys` before it is deleted, or moved to another folder. */

@@ -47,7 +47,7 @@ async function updateOverdue(deps: Deps, status: FileRow["status"], change: Chan
   return rows;
 }
 
-/** Reads hidden files whose deletion a full database can't postpone. Their rows are deleted next, which makes room. */
+/** Reads hidden files whose deletion a full database can't postpone. Their rows are deleted next, which frees space. */
 async function readHidden(deps: Deps, error: unknown) {
   if (!isStorageFull(error)) throw error;
   const [rows] = await read(deps, [deps.db.select(COLUMNS).from(files).where(overdue(deps, "deleting"))]);

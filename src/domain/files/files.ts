@@ -19,7 +19,7 @@ import { type FileKey, objectKey } from "./names.ts";
  *
  *   receiving (hidden) -> pending -> processing -> completed | failed;  from any of them -> deleting (hidden) -> gone
  *
- * A file in the trash is `deleting`, and due only when it is to be erased (trash.ts).
+ * A file in the trash is `deleting`, and due only when it must be erased (trash.ts).
  * Each arrow is one conditional update. If a file stays in a state until `due_at`, the recovery job continues.
  */
 
@@ -115,7 +115,7 @@ export const toStoredFile = (deps: Deps, row: ListedRow) => ({
   path: deps.signer.url(objectKey(row)),
 });
 
-/** What hiding clears, so that no index has a hidden file. The trash keeps the values in one column, as JSON. */
+/** The columns that hiding clears, so no index has a hidden file. The trash keeps the values in one column, as JSON. */
 const CLEARED_COLUMNS = (({
   status,
   fileType,

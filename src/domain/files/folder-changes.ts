@@ -23,18 +23,18 @@ import { AFTER_SEPARATOR, folderKey, foldersOf } from "./folders.ts";
 import { fileKey, MAX_FOLDER_BYTES, searchPatch } from "./names.ts";
 
 /*
- * Moves and deletes folders with everything in them, as one change each. Its row names what is left. Each step is one batch:
+ * Moves and deletes folders with everything in them, as one change each. Its row names the rest. Each step is a batch:
  *
  *   1. select   the next files of the folder, in the order of their index
  *   2. change   those of them that were in the folder when the change was requested, each with its event, and some of the
  *               created folders
- *   3. finish   go on after these files, or delete the row once nothing is left
+ *   3. finish   continue after these files, or delete the row once nothing is left
  *
- * The request does the first step, and the recovery job the others. A step selects by the row alone, so a step that runs twice
+ * The request does the first step, and the recovery job the others. A step selects by only the row, so running it twice
  * changes nothing twice. A team changes one folder at a time: two changes at once could move a file back and forth.
  *
- * A file that comes into the folder after the request stays where it was put, whether it is uploaded or moved (`folder_since`).
- * So nothing that a client stores is deleted by a deletion that was requested before, and every file is in one folder.
+ * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`).
+ * Therefore a deletion never deletes a file that a client stores after the request, and every file is in one folder.
  */
 
 /** Files of a step. A move rewrites up to ten rows for each, and a deletion deletes up to 120 others. */
@@ -67,7 +67,7 @@ const foldersWithin = ({ folder, ...range }: Range) => and(foldersOf(range), isW
 const isChange = ({ teamId, id }: Pick<FolderChange, "teamId" | "id">) =>
   and(eq(folderChanges.teamId, teamId), eq(folderChanges.id, id));
 
-/** Whether a path in the folder would be too long after the move, or there are too many folders to tell. */
+/** Whether a path in the folder would be too long after the move, or there are too many folders to check. */
 function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined {
   const added = Buffer.byteLength(target) - Buffer.byteLength(range.folder);
   if (added <= 0) return undefined;
@@ -131,15 +131,15 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
   const event = fileEvents(deps, type, JSON.parse(change.initiator) as Initiator, teamId, keys);
   const isLast = and(isChange(change), isNull(folderChanges.stepEnd), sql`not exists (${nextFolders})`);
   const finish = db.delete(folderChanges).where(isLast);
-  const goOn = db
+  const advance = db
     .update(folderChanges)
     .set({ position: sql`${folderChanges.stepEnd}` })
     .where(and(isChange(change), sql`step_end is not null`));
   const left = db.select({ id: folderChanges.id }).from(folderChanges).where(isChange(change));
-  return { event, select, changes: [...changes, finish, goOn], left };
+  return { event, select, changes: [...changes, finish, advance], left };
 }
 
-/** Moves the files of a step, with what a search finds of them. */
+/** Moves the files of a step, and updates their searchable text. */
 function moveFiles({ db, system }: Deps, folder: string, target: string, keys: SQL) {
   const renamed = (column: SQL, from: string, to: string) => sql`${to} || substr(${column}, length(${from}) + 1)`;
   const [searched, newSearched] = [folder, target].map(

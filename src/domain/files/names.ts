@@ -49,7 +49,7 @@ export function nameKey(name: string, maxBytes = MAX_NAME_BYTES): string {
   return new TextDecoder().decode(Buffer.from(key).subarray(0, maxBytes), { stream: true });
 }
 
-/** What a search finds of a file besides its name. Null or empty for what it doesn't have. */
+/** The properties that a search finds besides the name. Null or empty if the file doesn't have them. */
 export interface Searched {
   title?: string | null | undefined;
   artist?: string | null | undefined;

@@ -2,7 +2,7 @@ import type { Deps } from "../../deps.ts";
 import { findLinked } from "./links.ts";
 import { type Channels, readWaveform } from "./waveforms.ts";
 
-/** What the page of a link shows of its file. */
+/** The properties of its file that the page of a link shows. */
 export interface SharedFile {
   name: string;
   sizeBytes: number;

@@ -17,7 +17,7 @@ const PAGE_OBJECTS = 500;
 const MIN_AGE_MILLISECONDS = DAY;
 /** The keys of a file's bytes, waveform and chunks. */
 const OBJECT_KEY = /^(([0-9a-f]{24})\/[0-9a-f]{24})[-./]/;
-/** Sorts after all keys of a file that begin with what precedes it. */
+/** Sorts after all keys of a file that begin with the preceding text. */
 const AFTER_FILE = "0";
 /** Sorts after all keys. */
 const AFTER_ALL = "g";
@@ -42,7 +42,7 @@ function rowsBetween({ db }: Deps, first: string, last: string) {
   return db
     .select({
       ...{ id: files.id, teamId: teamOfFile, originalName: files.originalName },
-      // What is received, or being erased, may have bytes or none.
+      // A file that is being received or erased may have bytes or none.
       isKept: sql<0 | 1>`${isKept} and ${isNotNull(files.sizeBytes)}`.as("isKept"),
     })
     .from(files)

@@ -35,7 +35,8 @@ const positionAt = (end: SQL) =>
   sql`(select position from events where team_id = teams.id order by seq ${end} limit 1)`;
 
 /**
- * What the files of an owner take. Uploads in progress do not count. Reads every file of the owner, so it is counted before.
+ * The storage that the files of an owner take. Uploads in progress do not count. Reads every file of the owner, so it is
+ * counted before.
  * @throws `rate_limited`
  */
 export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
@@ -144,7 +145,7 @@ export function quotaFor(
     ...(isPublic && {
       too_many_public: isAtLeast(besides(sql`sum(is_public)`), MAX_PUBLIC_UPLOADS),
     }),
-    // An upload token has a limit of its own.
+    // An upload token has its own limit.
     ...(kind === "public" && {
       too_many_of_key: isAtLeast(besides(sql`sum(key_id = ${keyId})`), MAX_UPLOADS_PER_PUBLIC_KEY),
     }),

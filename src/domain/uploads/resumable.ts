@@ -254,7 +254,7 @@ async function pollUntilSaved({ system, pollers }: Deps, { id }: SecretUrl, poll
     if (pollers.get(id) !== poller) throw new AppError("upload_locked", { retryAfterSeconds: 1 });
     const before = row;
     row = await poll();
-    if (hasSavedAll(before, row)) break;
+    if (hasSavedChunk(before, row)) break;
     stalledPolls = hasProgressed(before, row) ? 0 : stalledPolls + 1;
   }
   return row;
@@ -265,7 +265,7 @@ const hasProgressed = (before: ResumableRow, { multipartId, offsetBytes }: Resum
   multipartId !== before.multipartId || offsetBytes !== before.offsetBytes;
 
 /** A request that is writing saves a chunk only if its connection stalls. */
-const hasSavedAll = (before: ResumableRow, { epoch, chunks }: ResumableRow) =>
+const hasSavedChunk = (before: ResumableRow, { epoch, chunks }: ResumableRow) =>
   chunks !== null && chunks !== before.chunks && epoch === before.epoch;
 
 /** Cancels an unfinished upload and deletes its bytes. @throws `not_found`, `forbidden` once it is finished */

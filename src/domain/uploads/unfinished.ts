@@ -179,7 +179,7 @@ const LEFTOVER_COLUMNS = {
   originalName: ofFile(sql`original_name`),
 };
 
-/** Reads uploads that a full database can't postpone. Their rows are deleted next, which makes room. */
+/** Reads uploads that a full database can't postpone. Their rows are deleted next, which frees space. */
 function readLeftovers(deps: Deps, error: unknown) {
   if (!isStorageFull(error)) throw error;
   const due = dueUploads(deps, isFinishedWithLeftovers, LEFTOVER_ROWS);
