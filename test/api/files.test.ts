@@ -25,10 +25,20 @@ import { startLimited } from "../support/limits.ts";
 import { fileForm, sendForm } from "../support/raw-form.ts";
 
 const FIELDS = [
-  ...["__v", "_id", "artist", "createdAt", "durationSeconds", "fileType", "filename", "folder", "mimeType", "name"],
+  ...["__v", "_id", "artist", "createdAt", "deleteAfter", "durationSeconds", "fileType", "filename"],
+  ...["folder", "mimeType", "name"],
   ...["originalName", "path", "reference", "size", "status", "tags", "teamId", "title", "updatedAt", "uploadedBy"],
 ];
-const METADATA_FIELDS = [...FIELDS, "audio", "failure", "hasWaveform", "metadata", "processedAt", "sha256"].sort();
+const METADATA_FIELDS = [
+  ...FIELDS,
+  "audio",
+  "failure",
+  "hasWaveform",
+  "hold",
+  "metadata",
+  "processedAt",
+  "sha256",
+].sort();
 const AUDIO_FIELDS = ["bitrate", "channels", "codec", "container", "durationSeconds", "lossless", "sampleRate", "tags"];
 const UPLOADS = "/docs/v1/uploads";
 
@@ -339,7 +349,10 @@ test("the usage of a team counts its files, bytes and events, next to their limi
   const [maxFiles, maxBytes, maxEvents] = [env.MAX_TEAM_FILES, env.MAX_TEAM_BYTES, env.MAX_TEAM_EVENTS].map(Number);
   const expectUsage = async (files: number, bytes: number) => {
     const events = (await eventsOf(team)).length;
-    expect(await usageOf(team)).toEqual({ files, bytes, events, maxFiles, maxBytes, maxEvents });
+    expect(await usageOf(team)).toEqual({
+      ...{ files, bytes, trashFiles: 0, trashBytes: 0, events },
+      ...{ maxFiles, maxBytes, maxEvents },
+    });
   };
   await expectUsage(0, 0);
   const id = await upload(team, "a.txt", "hello");

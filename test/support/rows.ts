@@ -22,13 +22,19 @@ export async function snapshot(teamId: string) {
 
 /** Moves a file to the trash, also if the Worker has none. */
 export const moveToTrash = (teamId: string, id: string) =>
-  DB.prepare(
-    `update files set status = 'deleting', trashed_at = 1, due_at = 4e12, name_key = '',
+  DB.batch([
+    DB.prepare(
+      `insert into events
+       select team_id, (select max(seq) + 1 from events where team_id = ?1), 'file.trashed', created_at, actor, subject_id,
+         subject_version, data, (select max(position) + 1 from events where team_id = ?1)
+       from events where team_id = ?1 and subject_id = ?2 and type = 'file.uploaded'`,
+    ).bind(teamId, id),
+    DB.prepare(
+      `update files set status = 'deleting', trashed_at = updated_at, due_at = updated_at + 86400000, name_key = '',
      trashed_values = json_object('status', status, 'name_key', name_key, 'folder', folder, 'tags', tags, 'metadata', metadata)
      where team_id = ? and id = ?`,
-  )
-    .bind(teamId, id)
-    .run();
+    ).bind(teamId, id),
+  ]);
 
 /** Runs one insert that selects from `n`, the numbers `i` from 1 to `count`, which is parameter ?1. */
 export const insertMany = (count: number, insert: string, ...values: unknown[]) =>

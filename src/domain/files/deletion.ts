@@ -103,14 +103,14 @@ export function fileDeletion(
   };
   const isSelected = and(
     condition,
-    onlyTrashed ? isTrashed : undefined,
     onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined,
     isTrashing || onlyUnfinished ? isNull(files.trashedAt) : undefined,
   );
   const mark = deps.db
     .update(files)
     .set({ ...(isTrashing ? trashed : erased), ...changed(now) })
-    .where(and(isFile(file), isNull(files.hold), isSelected))
+    // The erasure of a file in the trash can be repeated, too.
+    .where(and(isFile(file), isNull(files.hold), isSelected, onlyTrashed ? eq(files.status, "deleting") : undefined))
     .returning(ERASABLE_COLUMNS);
   const refusal = firstOf<Refusal | "trashed">({
     // By this deletion, of which this may be a repetition.
@@ -121,7 +121,7 @@ export function fileDeletion(
     not_found: sql`true`,
   });
   const event = fileEvent(deps, isTrashing ? "file.trashed" : "file.deleted", initiator, file, {
-    condition: isSelected,
+    condition: and(isSelected, onlyTrashed ? isTrashed : undefined),
   });
   return { event, queries: [mark, endResumable(deps, file, now)] as const, refusal };
 }
