@@ -45,6 +45,7 @@ CREATE TABLE `webhooks` (
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
 	`version` integer DEFAULT 0 NOT NULL,
+	`attempt_counts` text DEFAULT '[]' NOT NULL,
 	`failure_bodies` text DEFAULT '[]' NOT NULL,
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
@@ -113,6 +114,7 @@ CREATE TABLE `files` (
 	`name` text,
 	`name_key` text DEFAULT '' NOT NULL,
 	`folder` text DEFAULT '' NOT NULL,
+	`folder_since` integer DEFAULT 0 NOT NULL,
 	`reference` text,
 	`sha256` text,
 	`etag` text,
@@ -125,16 +127,19 @@ CREATE TABLE `files` (
 	`idempotency_key` text,
 	`failure_message` text,
 	`allowed_types` text,
+	`peaks` blob,
 	`tags` text DEFAULT '[]' NOT NULL,
 	`metadata` text DEFAULT '{}' NOT NULL,
+	`search_keys` text DEFAULT '{}' NOT NULL,
 	`audio` text,
 	`hold` text,
 	`trashed_values` text,
+	`search_text` text GENERATED ALWAYS AS (ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(replace(replace(replace(replace(substr(nullif(search_keys ->> 'tags', '{}'), 3, length(nullif(search_keys ->> 'tags', '{}')) - 4), '":"', char(1)), '","', char(1)), '\"', '"'), '\\', '\'), '')) VIRTUAL,
 	`folder_key` text GENERATED ALWAYS AS (replace(folder, '/', char(1))) VIRTUAL,
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE size_bytes is not null and reference is not null;--> statement-breakpoint
@@ -142,7 +147,7 @@ CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is
 CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
 CREATE INDEX `files_owner` ON `files` (`team_id`,`owner_id`,`id`,`size_bytes`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_owner_name` ON `files` (`team_id`,`owner_id`,`name_key`,`id`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_owner_name` ON `files` (`team_id`,`owner_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`owner_id`,`folder_key`,`id`) WHERE size_bytes is not null and owner_id is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_trash` ON `files` (`team_id`,`id`) WHERE trashed_at is not null;--> statement-breakpoint
 CREATE INDEX `files_owner_trash` ON `files` (`team_id`,`owner_id`,`id`,`size_bytes`) WHERE trashed_at is not null and owner_id is not null;--> statement-breakpoint
@@ -151,6 +156,28 @@ CREATE INDEX `files_held` ON `files` (`team_id`,`id`) WHERE hold is not null;-->
 CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
+CREATE TABLE `folder_changes` (
+	`team_id` text PRIMARY KEY NOT NULL,
+	`id` text NOT NULL,
+	`owner_id` text,
+	`folder` text NOT NULL,
+	`target` text,
+	`initiator` text NOT NULL,
+	`created_at` integer NOT NULL,
+	`position` text DEFAULT '["",""]' NOT NULL,
+	`step_end` text,
+	`due_at` integer NOT NULL
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `folder_changes_due` ON `folder_changes` (`due_at`);--> statement-breakpoint
+CREATE TABLE `folders` (
+	`team_id` text NOT NULL,
+	`owner_id` text NOT NULL,
+	`folder_key` text NOT NULL,
+	`created_at` integer NOT NULL,
+	PRIMARY KEY(`team_id`, `owner_id`, `folder_key`)
+) WITHOUT ROWID;
+--> statement-breakpoint
 CREATE TABLE `links` (
 	`id` text PRIMARY KEY NOT NULL,
 	`team_id` text NOT NULL,
@@ -182,6 +209,7 @@ CREATE TABLE `teams` (
 	`public_bytes` integer DEFAULT 0 NOT NULL,
 	`api_keys` integer DEFAULT 0 NOT NULL,
 	`links` integer DEFAULT 0 NOT NULL,
+	`folders` integer DEFAULT 0 NOT NULL,
 	`users` integer DEFAULT 0 NOT NULL,
 	`admins` integer DEFAULT 0 NOT NULL,
 	`created_at` integer NOT NULL,
@@ -322,6 +350,14 @@ END;
 --> statement-breakpoint
 CREATE TRIGGER links_uncounted AFTER DELETE ON links BEGIN
 	UPDATE teams SET links = links - 1 WHERE id = old.team_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER folders_counted AFTER INSERT ON folders BEGIN
+	UPDATE teams SET folders = folders + 1 WHERE id = new.team_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER folders_uncounted AFTER DELETE ON folders BEGIN
+	UPDATE teams SET folders = folders - 1 WHERE id = old.team_id;
 END;
 --> statement-breakpoint
 -- A hidden file has no links. The row itself is deleted only later.

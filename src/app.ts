@@ -5,6 +5,7 @@ import { requestId } from "hono/request-id";
 import { readDeps } from "./deps.ts";
 import { AppError } from "./errors.ts";
 import type { AppEnv } from "./http/app-env.ts";
+import type { OperationId } from "./http/client-samples.ts";
 import * as deliveries from "./http/deliveries.ts";
 import * as events from "./http/events.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
@@ -117,8 +118,11 @@ export const api = {
   getEvent: ["GET /auth/v1/events/{id}", events.get],
 
   listFolders: ["GET /docs/v1/folders", files.folders],
+  createFolder: ["POST /docs/v1/folders", files.createFolder],
+  moveFolder: ["PATCH /docs/v1/folders", files.moveFolder],
+  deleteFolder: ["POST /docs/v1/folders/delete", files.deleteFolder],
   getUsage: ["GET /docs/v1/usage", files.usage],
-} satisfies Api;
+} satisfies Record<OperationId, Api[string]>;
 
 export function createApp(depsOf = readDeps): Hono<AppEnv> {
   const app = new Hono<AppEnv>();

@@ -35,6 +35,8 @@ export const MESSAGES = {
   too_many_unfinished_uploads: "The team has too many unfinished uploads. Complete or cancel one and retry.",
   too_many_keys: "The team has too many API keys. Delete one and retry.",
   too_many_webhooks: "The team has too many webhooks. Delete one and retry.",
+  too_many_folders: "The team has too many folders. Delete one and retry.",
+  folder_busy: "Another folder of the team is being moved or deleted. Retry in a few minutes.",
   too_many_links: "The file or its team has too many links. Revoke one and retry.",
   webhook_disabled: "The webhook is disabled. Enable it and retry.",
   version_mismatch: "The record has changed since the version in If-Match. Get it again and retry.",

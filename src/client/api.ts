@@ -10,6 +10,7 @@ export type FailureCode = "bytes_missing" | "bytes_altered" | "audio_unreadable"
 export type TokenKind = "secret" | "public" | "session" | "operator";
 export type TeamStatus = "active" | "suspended" | "deleting";
 export type WebhookStatus = "enabled" | "disabled";
+export type WebhookHealth = "healthy" | "failing" | "disabled";
 export type DeliveryStatus = "pending" | "succeeded" | "failed";
 export type Disposition = "attachment" | "inline";
 export interface Creator {
@@ -63,7 +64,7 @@ export interface Paging {
 export interface ErrorBody {
   status: boolean;
   message: string;
-  code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "file_held" | "not_in_trash" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "email_not_configured" | "unavailable" | "storage_full";
+  code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "file_held" | "not_in_trash" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_folders" | "folder_busy" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "email_not_configured" | "unavailable" | "storage_full";
   requestId: string;
   /** Only for `invalid_input`: each invalid field and its problem. */
   errors?: Array<{
@@ -209,6 +210,21 @@ export interface Webhook {
   createdAt: string;
   updatedAt: string;
   __v: number;
+  /** `failing`: the latest 3 attempts or more have failed. */
+  health: WebhookHealth;
+  /** The first failure since the last success. Null while healthy. */
+  failingSince: string | null;
+  /** Attempts in this hour and the 23 before. A failed one is repeated later. */
+  lastDay: {
+    succeeded: number;
+    failed: number;
+    /** By hour, oldest first, without the hours that had none. */
+    hours: Array<{
+      succeeded: number;
+      failed: number;
+      startsAt: string;
+    }>;
+  };
 }
 export interface Attempt {
   at: string;
@@ -267,6 +283,8 @@ export interface StoredFile {
   uploadedBy: Creator;
   /** From the tags of the audio, up to 200 characters. */
   title: string | null;
+  /** The waveform as 56 bars of 0 to 99. Null until a waveform is set. */
+  peaks: Array<number> | null;
   /** From the tags of the audio, up to 200 characters. */
   artist: string | null;
 }
@@ -691,8 +709,8 @@ export interface Api {
   "POST /auth/v1/webhooks/{id}/replay": {
     query: undefined;
     body: {
-      /** An event's id. */
-      after: string;
+      /** The ID of an event, or an instant: what happened later is sent. */
+      after: string | string | Date;
       /** Only deliveries that failed. */
       failedOnly?: boolean | undefined;
     };
@@ -748,9 +766,10 @@ export interface Api {
       reference?: string | undefined;
       /** The ID of a user, for the files that the user uploaded. */
       uploadedBy?: string | undefined;
-      /** A part of the name, in any case. */
+      /** A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders. */
       search?: string | undefined;
-      sort?: "-createdAt" | "name" | undefined;
+      /** `-`: descending. Lists of up to 250 files can be sorted by duration or size; with more, the response is 400. A file without a duration counts as 0. */
+      sort?: "-createdAt" | "createdAt" | "name" | "-name" | "duration" | "-duration" | "size" | "-size" | undefined;
     };
     body: undefined;
     response: Data<Array<StoredFile>>;
@@ -994,6 +1013,42 @@ export interface Api {
     };
     body: undefined;
     response: Data<Array<string>>;
+  };
+  "POST /docs/v1/folders": {
+    query: undefined;
+    body: {
+      /** A path such as `a/b`. Empty: outside all folders. */
+      folder: string;
+    };
+    response: Data<{
+      folder: string;
+    }>;
+  };
+  "PATCH /docs/v1/folders": {
+    query: undefined;
+    body: {
+      /** A path such as `a/b`. Empty: outside all folders. */
+      folder: string;
+      /** Its new path. */
+      to: string;
+    };
+    response: Data<{
+      /** Where the folder is, or was. */
+      folder: string;
+      isComplete: boolean;
+    }>;
+  };
+  "POST /docs/v1/folders/delete": {
+    query: undefined;
+    body: {
+      /** A path such as `a/b`. Empty: outside all folders. */
+      folder: string;
+    };
+    response: Data<{
+      /** Where the folder is, or was. */
+      folder: string;
+      isComplete: boolean;
+    }>;
   };
   "GET /docs/v1/usage": {
     query: undefined;

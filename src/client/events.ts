@@ -8,7 +8,7 @@ const MAX_POLL_MILLISECONDS = 5000;
 export type EventFilters = Filters<"GET /auth/v1/events">;
 
 /** Events lack what a team sets on a file, except the reference. */
-type Absent = "path" | "hasWaveform" | "audio" | "title" | "artist" | "name" | "folder" | "tags" | "metadata";
+type Absent = "path" | "hasWaveform" | "audio" | "title" | "artist" | "peaks" | "name" | "folder" | "tags" | "metadata";
 
 /** The file's metadata at the time of an event, without URLs and tags. */
 export type FileEventData = Omit<FileMetadata, Absent> & {

@@ -17,6 +17,8 @@ export type UploadTokenInput = Api["POST /docs/v1/uploadtokens"]["body"];
 export type Batch = Api["POST /docs/v1/uploads/batch"]["body"];
 export type BatchResult = Api["POST /docs/v1/uploads/batch"]["response"]["data"][number];
 
+export type FolderChange = Api["PATCH /docs/v1/folders"]["response"]["data"];
+
 export class Files {
   readonly #connection: Connection;
 
@@ -85,6 +87,21 @@ export class Files {
   /** Lists the folders directly below `under`, or the top-level folders, as full paths. */
   folders(filters: Filters<"GET /docs/v1/folders"> = {}, options?: CallOptions): List<string> {
     return this.#connection.list("GET /docs/v1/folders", { query: filters, ...options });
+  }
+
+  /** Creates an empty folder. One that exists stays as it is. */
+  createFolder(folder: string, options?: CallOptions): Call<{ folder: string }> {
+    return this.#connection.data("POST /docs/v1/folders", { body: { folder }, ...options, isIdempotent: true });
+  }
+
+  /** Renames or moves a folder with everything in it. If `isComplete` is false, the rest follows within minutes. */
+  moveFolder(folder: string, to: string, options?: CallOptions): Call<FolderChange> {
+    return this.#connection.data("PATCH /docs/v1/folders", { body: { folder, to }, ...options });
+  }
+
+  /** Deletes a folder with everything in it. If `isComplete` is false, the rest follows within minutes. */
+  deleteFolder(folder: string, options?: CallOptions): Call<FolderChange> {
+    return this.#connection.data("POST /docs/v1/folders/delete", { body: { folder }, ...options });
   }
 
   /** Returns the processing status. A public key or upload token can ask for the files that it uploaded. */

@@ -61,7 +61,7 @@ export class Webhooks {
     return this.#connection.data("POST /auth/v1/deliveries/{id}/redeliver", { id: deliveryId, ...options });
   }
 
-  /** Resends the events after `after`. @returns the number of deliveries, and `next` to continue if there are more */
+  /** Resends the events after `after`, the ID of an event or an instant. @returns the number of deliveries, and `next` to continue if there are more */
   replay(id: string, replay: Replay, options?: CallOptions): Call<ReplayResult> {
     return this.#connection.data("POST /auth/v1/webhooks/{id}/replay", { id, body: replay, ...options });
   }

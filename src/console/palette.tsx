@@ -174,7 +174,7 @@ export function Palette() {
           </div>
         ))}
       </div>
-      {results.length === 0 && <p class="quiet">Nothing named “{typed}”</p>}
+      {results.length === 0 && <p class="quiet">Nothing found for “{typed}”</p>}
     </Dialog>
   );
 }

@@ -48,6 +48,7 @@ const NAMED: Record<string, [schema: string, field: string]> = {
   TokenKind: ["Me", "kind"],
   TeamStatus: ["Team", "status"],
   WebhookStatus: ["Webhook", "status"],
+  WebhookHealth: ["Webhook", "health"],
   DeliveryStatus: ["Delivery", "status"],
   Disposition: ["Link", "disposition"],
   Creator: ["ApiKey", "createdBy"],
@@ -130,18 +131,19 @@ function findNamed(schemas: Record<string, Schema>, [place, field]: [string, str
   return found;
 }
 
-/** Declares a schema by the fields that it adds to the largest other schema whose fields it has. */
+/** Declares a schema by the fields that it adds to the largest other record, with an id, whose fields it has. */
 function declarationOf(name: string, schemas: Record<string, Schema>): string {
   const { properties = {}, required = [] } = schemas[name] ?? {};
   const isBase = ([other, { properties: fields = {}, required: needed = [] }]: [string, Schema]) =>
     other !== name &&
+    fields._id !== undefined &&
     Object.entries(fields).every(
       ([field, schema]) =>
         JSON.stringify(schema) === JSON.stringify(properties[field]) &&
         needed.includes(field) === required.includes(field),
     );
   const sizeOf = ([, other]: [string, Schema]) => Object.keys(other.properties ?? {}).length;
-  const bases = Object.entries(schemas).filter((entry) => sizeOf(entry) > 0 && isBase(entry));
+  const bases = Object.entries(schemas).filter(isBase);
   const [base] = bases.sort((one, other) => sizeOf(other) - sizeOf(one));
   const own = Object.entries(properties).filter(([field]) => !base?.[1].properties?.[field]);
   const fields = objectOf({ properties: Object.fromEntries(own), required }, "response");

@@ -53,10 +53,35 @@ export function pageByName(
   { name, id }: { name: SQLiteColumn; id: SQLiteColumn },
   prefix: string,
   request: PageRequest,
+  { isDescending = false } = {},
 ): PageClauses {
-  const last = request.cursor === undefined ? { name: prefix, id: "" } : decodeCursor(list, request.cursor, prefix);
-  const where = sql`(${name}, ${id}) > (${last.name}, ${last.id}) and ${name} <= ${prefix + AFTER_ALL_NAMES}`;
-  return { where, orderBy: [asc(name), asc(id)], ...pageValues(request) };
+  const lastName = prefix + AFTER_ALL_NAMES;
+  const rows = pageValues(request);
+  const start = { name: isDescending ? lastName : prefix, id: "" };
+  const bound = request.cursor === undefined ? start : decodeCursor(list, request.cursor, prefix);
+  if (isDescending) {
+    const where = sql`(${name}, ${id}) < (${bound.name}, ${bound.id}) and ${name} >= ${prefix}`;
+    return { where, orderBy: [desc(name), desc(id)], ...rows };
+  }
+  const where = sql`(${name}, ${id}) > (${bound.name}, ${bound.id}) and ${name} <= ${lastName}`;
+  return { where, orderBy: [asc(name), asc(id)], ...rows };
+}
+
+/** The clauses of a page in the order of a number and then of the id. Its cursors have the number as their name. */
+export function pageByNumber(
+  list: string,
+  { value, id }: { value: SQL; id: SQL },
+  request: PageRequest,
+  { isDescending = false } = {},
+): PageClauses {
+  const rows = pageValues(request);
+  const orderBy = [value, id].map((one) => (isDescending ? desc(one) : asc(one)));
+  if (request.cursor === undefined) return { where: sql`true`, orderBy, ...rows };
+  const bound = decodeCursor(list, request.cursor, "");
+  const number = Number(bound.name);
+  if (`${number}` !== bound.name || !Number.isFinite(number)) throw invalidCursor();
+  const compared = isDescending ? sql`<` : sql`>`;
+  return { where: sql`(${value}, ${id}) ${compared} (${number}, ${bound.id})`, orderBy, ...rows };
 }
 
 /** @throws `invalid_input` for a page that is too deep */

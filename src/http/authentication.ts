@@ -77,8 +77,8 @@ const OPERATOR_COUNTER = "operator";
 const blocked = () => new AppError("rate_limited", { limit: "client-ip" });
 
 /**
- * Reads and counts the token without a database, chooses the one of its team, and calls `run`, which authorizes it. A request with a missing or
- * invalid token counts for its client IP.
+ * Reads and counts the token without a database, sets `deps.db` to the token's database, and calls `run`, which authorizes
+ * it. A request with a missing or invalid token counts for its client IP.
  * @throws `token_missing`, `token_invalid`, `rate_limited`, and the errors of `run`
  */
 export async function withCredential<A extends Access, T>(

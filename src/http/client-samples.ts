@@ -1,5 +1,14 @@
+/** The client calls three of these by itself. Those of an open link need no client, and `npm run reconcile` is one. */
+type WithoutSample =
+  | "reconcile"
+  | "describeResumableUploads"
+  | "getResumableUpload"
+  | "overrideResumableUpload"
+  | "describeLink"
+  | "openLink";
+
 /** How the typed client does what an operation does, by its id. Tests hold them against the client. */
-const SAMPLES: Record<string, string> = {
+const SAMPLES = {
   logIn: "const { key } = await stowage.logIn({ teamId, email, password });",
   createApiKey:
     'const { key } = await stowage.keys.create({ name: "Importer", scopes: ["files:upload", "files:read"] });',
@@ -42,6 +51,9 @@ const SAMPLES: Record<string, string> = {
     'const { token } = await stowage.files.createUploadToken({ maxFiles: 3, properties: { folder: "memos" } });',
   listFiles: 'for await (const file of stowage.files.list({ folder: "podcast/2026" })) console.log(file.name);',
   listFolders: 'for await (const folder of stowage.files.folders({ under: "podcast" })) console.log(folder);',
+  createFolder: 'const { folder } = await stowage.files.createFolder("podcast/2026");',
+  moveFolder: 'const { isComplete } = await stowage.files.moveFolder("podcast/2026", "archive/2026");',
+  deleteFolder: 'const { isComplete } = await stowage.files.deleteFolder("podcast/2025");',
   updateFile: 'const file = await stowage.files.update(id, { folder: "podcast/2026", tags: ["interview"] });',
   changeFiles: 'const results = await stowage.files.batch({ action: "move", ids, folder: "podcast/2026" });',
   uploadFile:
@@ -53,6 +65,12 @@ const SAMPLES: Record<string, string> = {
   reprocessFile: "await stowage.files.reprocess(id);",
   getWaveform: "const channels = await stowage.files.waveform(id);",
   setWaveform: "await stowage.files.setWaveform(id, channels);",
+  holdFile: 'await stowage.files.hold(id, "A claim about the interview");',
+  releaseFile: "await stowage.files.release(id);",
+  listTrash: "for await (const file of stowage.trash.list()) console.log(file.name, file.trashedAt);",
+  restoreFile: "const file = await stowage.trash.restore(id);",
+  eraseFile: "await stowage.trash.delete(id);",
+  setRetention: "await stowage.trash.setRetention(365);",
   createLink: "const { url } = await stowage.links.create(fileId, { expiresAt });",
   listLinks: "for await (const link of stowage.links.list(fileId)) console.log(link.name, link.expiresAt);",
   revokeLink: "await stowage.links.delete(id);",
@@ -66,8 +84,11 @@ const SAMPLES: Record<string, string> = {
   getUsage: "const { bytes, maxBytes } = await stowage.usage();",
 };
 
+/** The ids of all operations: app.ts compiles only if each has a sample, or is named above. */
+export type OperationId = keyof typeof SAMPLES | WithoutSample;
+
 /** As Redocly and others have it. */
 export function codeSamplesOf(operationId: string): Record<string, unknown> {
-  const source = SAMPLES[operationId];
+  const source = (SAMPLES as Record<string, string | undefined>)[operationId];
   return source === undefined ? {} : { "x-codeSamples": [{ lang: "JavaScript", label: "Client", source }] };
 }

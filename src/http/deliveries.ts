@@ -8,9 +8,10 @@ import {
   replayEvents,
 } from "../domain/events/delivery-log.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { countExpensiveCall } from "./authentication.ts";
 import { listOperation, writeOperation } from "./operation.ts";
-import { id, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { id, instant, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 export const attemptSchema = z
   .strictObject({
@@ -85,10 +86,12 @@ export const replay = writeOperation(
     tag: "Webhooks",
     summary: "Replay events",
     description:
-      "Sends the events after an event to the webhook again, also those that occurred while it was disabled. Messages keep their ids. " +
-      `A call reads up to ${MAX_REPLAYED_EVENTS} events; if there may be more, \`next\` is the event to continue after. Up to 10 a minute.`,
+      "Sends the events after an event or an instant to the webhook again, also those that occurred while it was disabled. Messages keep their ids. " +
+      `A call reads up to ${MAX_REPLAYED_EVENTS} events; if there may be more, \`next\` is the event to continue after. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
     body: z.strictObject({
-      after: id.meta({ description: "An event's id." }),
+      after: z
+        .union([id, instant], { error: "Must be the ID of an event, or an ISO 8601 date-time with an offset or Z." })
+        .meta({ description: "The ID of an event, or an instant: what happened later is sent." }),
       failedOnly: z.boolean().default(false).meta({ description: "Only deliveries that failed." }),
     }),
     bodyExample: { after: "065c2f1a0b3c402e6b8a0c13", failedOnly: true },

@@ -91,7 +91,7 @@ export const list = listOperation(
       "again. That `user.updated` has the actor `system`, and ends no session.",
     query: z.object({
       limit: pageLimit,
-      cursor: cursorOf(`events-(asc|desc)(-(${EVENT_TYPES.join("|")}))?(-[0-9a-f]{24})?`),
+      cursor: cursorOf("events"),
       order: z.enum(["asc", "desc"]).optional().meta({ description: "Default `desc`, newest first." }),
       type: z.enum(EVENT_TYPES).optional().meta({ description: "Only events of this type." }),
       subject: id.optional().meta({ description: "Only events of the record with this id, such as a file's." }),

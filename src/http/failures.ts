@@ -37,6 +37,8 @@ export const STATUS = {
   too_many_unfinished_uploads: 409,
   too_many_keys: 409,
   too_many_webhooks: 409,
+  too_many_folders: 409,
+  folder_busy: 409,
   too_many_links: 409,
   webhook_disabled: 409,
   offset_mismatch: 409,

@@ -14,12 +14,21 @@ import {
   type StoredFile,
   signFile,
 } from "../domain/files/files.ts";
-import { listFolders } from "../domain/files/folders.ts";
-import { EXAMINED_FILES, examinesFiles, FILE_ORDERS, listFiles, SEARCHED_NAMES } from "../domain/files/lists.ts";
+import { changeFolder } from "../domain/files/folder-changes.ts";
+import { listFolders, MAX_FOLDERS, createFolder as storeFolder } from "../domain/files/folders.ts";
+import {
+  EXAMINED_FILES,
+  examinesFiles,
+  FILE_ORDERS,
+  listFiles,
+  SEARCHED_NAMES,
+  SORTED_FILES,
+} from "../domain/files/lists.ts";
 import { reprocessFile } from "../domain/files/processing.ts";
 import { updateFile } from "../domain/files/properties.ts";
-import { fetchWaveform, setWaveform as storeWaveform } from "../domain/files/waveforms.ts";
+import { fetchWaveform, MAX_SHOWN_PEAK, SHOWN_PEAKS, setWaveform as storeWaveform } from "../domain/files/waveforms.ts";
 import { fetchUsage } from "../domain/uploads/quota.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { chargeOwnUsage, chargeRequests, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
@@ -101,6 +110,14 @@ export const fileRecord = describeRecord({
       ({ keyId, userId }) => ({ keyId, userId }),
     ),
     title: field(nullable(z.string(), FROM_TAGS), "Interview", (file) => file.title),
+    peaks: field(
+      nullable(
+        z.array(z.int().min(0).max(MAX_SHOWN_PEAK)).length(SHOWN_PEAKS),
+        `The waveform as ${SHOWN_PEAKS} bars of 0 to ${MAX_SHOWN_PEAK}. Null until a waveform is set.`,
+      ),
+      Array.from({ length: SHOWN_PEAKS }, (_, i) => Math.round(MAX_SHOWN_PEAK * Math.abs(Math.sin(i / 4)))),
+      (file) => file.peaks,
+    ),
     artist: field(nullable(z.string(), FROM_TAGS), null, (file) => file.artist),
   },
 });
@@ -288,8 +305,7 @@ export const reprocess = writeOperation(
   {
     tag: "Files",
     summary: "Process a file again",
-    description:
-      "Sets a completed or failed file back to pending. A pending or processing file stays as it is. A team may do this 10 times a minute.",
+    description: `Sets a completed or failed file back to pending. A pending or processing file stays as it is. A team may do this ${RATE_LIMITS["expensive-call"]} times a minute.`,
     success: {
       description: "The file will be processed.",
       schema: done,
@@ -359,7 +375,7 @@ export const list = listOperation(
   {
     tag: "Files",
     summary: "List files",
-    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and can count as ${EXAMINING_REQUESTS} requests. A search may also return such a page: it examines up to ${SEARCHED_NAMES.toLocaleString("en")} names per request.`,
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and can count as ${EXAMINING_REQUESTS} requests. A search may also return such a page: it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
     query: pageQuery("files").extend({
       status: z.enum(LISTED_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
@@ -373,8 +389,16 @@ export const list = listOperation(
       uploadedBy: id.optional().meta({
         description: "The ID of a user, for the files that the user uploaded.",
       }),
-      search: nameFilter(MAX_NAME_FILTER).optional().meta({ description: "A part of the name, in any case." }),
-      sort: z.enum(FILE_ORDERS).optional(),
+      search: nameFilter(MAX_NAME_FILTER).optional().meta({
+        description:
+          "A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders.",
+      }),
+      sort: z
+        .enum(FILE_ORDERS)
+        .optional()
+        .meta({
+          description: `\`-\`: descending. Lists of up to ${SORTED_FILES} files can be sorted by duration or size; with more, the response is 400. A file without a duration counts as 0.`,
+        }),
     }),
     requestsOf: (query) => (examinesFiles(query) ? EXAMINING_REQUESTS : 1),
     success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },
@@ -402,7 +426,7 @@ export const folders = listOperation(
     tag: "Files",
     summary: "List folders",
     description:
-      "The folders directly below a folder, by name. A folder exists as long as a file is in it or below it.",
+      "The folders directly below a folder, by name. A folder exists as long as a file is in it or below it, and if it was created, until it is deleted.",
     query: z.object({
       limit: pageLimit.meta({ description: `Page size. Default and maximum ${MAX_LIMIT}.` }),
       cursor: cursorOf("folders"),
@@ -418,6 +442,83 @@ export const folders = listOperation(
   ({ deps, credential, query: { under = "", limit = MAX_LIMIT, cursor } }) =>
     listFolders(deps, credential, under, { limit, cursor }),
   (folder) => folder,
+);
+
+const namedFolder = folder.refine((path) => path !== "", "Must not be empty.").meta({ minLength: 1 });
+
+export const createFolder = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Create a folder",
+    description: `Creates an empty folder; one that exists stays as it is. A team can have ${MAX_FOLDERS.toLocaleString("en")} created folders. A file needs none: uploading or moving it into a folder is enough.`,
+    body: z.strictObject({ folder: namedFolder }),
+    bodyExample: { folder: "podcast/2027" },
+    success: {
+      description: "The folder exists.",
+      message: "Folder created.",
+      schema: z.strictObject({ folder: z.string() }),
+      example: { folder: "podcast/2027" },
+    },
+    errorCodes: ["too_many_folders"],
+  },
+  async ({ deps, actor, body }) => {
+    await storeFolder(deps, actor, body.folder);
+    return { folder: body.folder };
+  },
+);
+
+const FOLDER_CHANGE =
+  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). " +
+  "A file that comes into the folder after the request stays where it was put. Each file has its event, as in a batch. " +
+  `A caller that sees only its own files changes only these. Up to ${RATE_LIMITS["expensive-call"]} a minute.`;
+const folderChange = z.strictObject({
+  folder: z.string().meta({ description: "Where the folder is, or was." }),
+  isComplete: z.boolean(),
+});
+
+export const moveFolder = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Rename or move a folder",
+    description: `Moves the files and folders in it along. If \`to\` exists, the two are merged. A folder that doesn't exist has nothing to move. ${FOLDER_CHANGE}`,
+    body: z.strictObject({ folder: namedFolder, to: namedFolder.meta({ description: "Its new path." }) }),
+    bodyExample: { folder: "podcast/2026", to: "archive/podcast" },
+    success: {
+      description: "The folder is moved, or being moved.",
+      message: ({ isComplete }) => (isComplete ? "Folder moved." : "The folder is being moved."),
+      schema: folderChange,
+      example: { folder: "archive/podcast", isComplete: true },
+    },
+    errorCodes: ["folder_busy"],
+  },
+  async ({ c, deps, actor, body }) => {
+    await countExpensiveCall(c, "folder", actor);
+    return changeFolder(deps, actor, body.folder, body.to);
+  },
+);
+
+export const deleteFolder = writeOperation(
+  "files:delete",
+  {
+    tag: "Files",
+    summary: "Delete a folder",
+    description: `Deletes the files and folders in it. ${FOLDER_CHANGE}`,
+    body: z.strictObject({ folder: namedFolder }),
+    bodyExample: { folder: "podcast/2025" },
+    success: {
+      description: "The folder is deleted, or being deleted.",
+      message: ({ isComplete }) => (isComplete ? "Folder deleted." : "The folder is being deleted."),
+      schema: folderChange,
+      example: { folder: "podcast/2025", isComplete: true },
+    },
+    errorCodes: ["folder_busy"],
+  },
+  async ({ c, deps, actor, body }) => {
+    await countExpensiveCall(c, "folder", actor);
+    return changeFolder(deps, actor, body.folder, null);
+  },
 );
 
 /* Changes */
@@ -546,7 +647,7 @@ export const setWaveform = writeOperation(
     description:
       `Takes one or two channels of ${MIN_PEAKS} to ${MAX_PEAKS} peaks from -1 to 1, from any client that has decoded the ` +
       "audio, and replaces the previous waveform. Each peak is stored as a byte, with an error of at most 0.0045; -1, 0, and 1 " +
-      `are exact. Deleting the file deletes the waveform. The body may have ${MAX_WAVEFORM_BYTES / 1024} KiB.`,
+      `are exact. The file's \`peaks\` show it in small; \`__v\` and the events stay as they are. Deleting the file deletes the waveform. The body may have ${MAX_WAVEFORM_BYTES / 1024} KiB.`,
     body: waveformSchema,
     maxBodyBytes: MAX_WAVEFORM_BYTES,
     bodyExample: {

@@ -8,6 +8,7 @@ import {
   SCOPES,
   type Scope,
 } from "../domain/access/scopes.ts";
+import { MAX_LISTED_USERS } from "../domain/accounts/users.ts";
 import { REPROCESSED_FILES_PER_CALL } from "../domain/files/batches.ts";
 import { MAX_NUMBERED_ROWS } from "../domain/paging.ts";
 import { IDEMPOTENCY_MILLISECONDS } from "../domain/uploads/upload.ts";
@@ -76,7 +77,7 @@ Lists are split into pages of \`limit\` items (default ${DEFAULT_LIMIT}, maximum
 \`rel="next"\` has the URL of the next page; the last page has none. A \`cursor\` is valid only with the filters of the
 list that returned it. A page number costs a read for every row before the page, so \`page\` × \`limit\` can be at most
 ${MAX_NUMBERED_ROWS.toLocaleString("en")}; follow \`Link\` to go further. Combined filters examine about 450 rows per
-request, so a page can be short or empty and still have a \`Link\`. Without parameters, the list of users returns all of them, at most 1,000.
+request, so a page can be short or empty and still have a \`Link\`. Without parameters, the list of users returns all of them, at most ${MAX_LISTED_USERS.toLocaleString("en")}.
 
 ## Retries and versions
 

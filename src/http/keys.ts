@@ -5,11 +5,13 @@ import {
   createKey,
   DEFAULT_OVERLAP_SECONDS,
   deleteKey,
+  EXPIRED_KEY_DAYS,
   fetchKey,
   KEY_LIFETIME_DAYS,
   listKeys,
   MAX_KEY_LIFETIME_DAYS,
   MAX_OVERLAP_SECONDS,
+  MAX_TEAM_KEYS,
   rotateKey,
   updateKey,
 } from "../domain/accounts/keys.ts";
@@ -96,8 +98,7 @@ export const create = writeOperation(
   {
     tag: "API keys",
     summary: "Create an API key",
-    description:
-      "A secret key creates keys for its own team, which can have 1,000. Expired keys do not count: they are kept for 30 days, or until the team needs their place. If the operator omits `teamId`, the key gets a new team, which has its name. An unknown `teamId` gets 404.",
+    description: `A secret key creates keys for its own team, which can have ${MAX_TEAM_KEYS.toLocaleString("en")}. Expired keys do not count: they are kept for ${EXPIRED_KEY_DAYS} days, or until the team needs their place. If the operator omits \`teamId\`, the key gets a new team, which has its name. An unknown \`teamId\` gets 404.`,
     body: z.strictObject({
       name: name(1),
       isPublic: z.boolean().default(false),

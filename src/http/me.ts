@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { ROLE_NAMES, SCOPE_NAMES } from "../domain/access/scopes.ts";
 import { changeOwnPassword, fetchMe } from "../domain/accounts/me.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { readOperation, writeOperation } from "./operation.ts";
 import { password } from "./users.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
@@ -58,8 +59,7 @@ export const changePassword = writeOperation(
   {
     tag: "Me",
     summary: "Change your password",
-    description:
-      "For the session of a login, at most 10 a minute. Ends the user's other sessions. A session that an API key created is not its user's: 403.",
+    description: `For the session of a login, at most ${RATE_LIMITS.login} a minute. Ends the user's other sessions. A session that an API key created is not its user's: 403.`,
     body: z.strictObject({ currentPassword: text(1, 256), newPassword: password }),
     bodyExample: { currentPassword: "correct horse battery", newPassword: "staple horse battery" },
     success: { description: "The password was changed.", message: "Password changed." },

@@ -38,8 +38,8 @@ const MAX_BOUNDARY_CHARACTERS = 70;
  * the rest, up to the size limit of a body, as long as no pause exceeds `idleMilliseconds`. It never cancels the body,
  * and does not read it after `upload_timeout`.
  *
- * @throws AppError `malformed_multipart`, `invalid_input` for `properties`, `file_missing`, `file_empty`, `too_many_files`, `file_too_large`,
- * `body_too_large` (64 KiB over `maxFileBytes`), `upload_timeout`, `digest_mismatch`
+ * @throws AppError `malformed_multipart`, `invalid_input` for `properties`, `file_missing`, `file_empty`, `too_many_files`,
+ * `file_too_large`, `body_too_large` (64 KiB over `maxFileBytes`), `upload_timeout`, `digest_mismatch`
  */
 export async function readMultipartFile<T>(
   body: ReadableStream<Uint8Array> | null,

@@ -119,7 +119,8 @@ function requestOf<Q, B>(
 ): Request<Q, B> {
   const id = c.req.param("id") ?? "";
   const { deps } = c.var;
-  if (credential?.tokenHash !== null || credential.access === "any token") return { c, deps, id, query, body };
+  const isOperator = credential?.tokenHash === null;
+  if (!isOperator || credential.access === "any token") return { c, deps, id, query, body };
   // The operator has no team. The team or the record that the request names chooses the database.
   const named = teamIn(query) ?? teamIn(body) ?? id;
   return { c, deps: named === "" ? deps : inDatabaseOf(deps, named), id, query, body };

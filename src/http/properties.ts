@@ -1,9 +1,8 @@
 import * as z from "zod";
 import type { TeamActor } from "../domain/access/authorization.ts";
-import { cleanName, isSafeText } from "../domain/files/names.ts";
+import { cleanName, isSafeText, MAX_FOLDER_BYTES } from "../domain/files/names.ts";
 import {
   type FileProperties,
-  MAX_FOLDER_BYTES,
   MAX_METADATA_BYTES,
   MAX_METADATA_DEPTH,
   MAX_METADATA_PATCH_BYTES,
@@ -167,10 +166,10 @@ export function parseProperties(
     return uploadToken.properties;
   }
   if (text === undefined) return {};
-  const isVisitor = kind === "public";
-  const maxBytes = isVisitor ? MAX_VISITOR_PROPERTIES_BYTES : MAX_PROPERTIES_BYTES;
+  const isPublicKey = kind === "public";
+  const maxBytes = isPublicKey ? MAX_VISITOR_PROPERTIES_BYTES : MAX_PROPERTIES_BYTES;
   if (Buffer.byteLength(text) > maxBytes) {
-    throw problem(`Must have at most ${maxBytes} bytes${isVisitor ? " with a public key" : ""}.`);
+    throw problem(`Must have at most ${maxBytes} bytes${isPublicKey ? " with a public key" : ""}.`);
   }
   let value: unknown;
   try {

@@ -43,7 +43,7 @@ const PROGRESS_HEADERS = { "Tus-Resumable": VERSION, "Upload-Expires": `When the
 const STORED_BYTES = "The number of stored bytes.";
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
 /**
- * Extensions of tus that are not offered; a digest of the body, of which a part may be stored before all has arrived; and a
+ * Refused: headers of extensions that are not offered; a digest of the body, of which a part may be stored before all has arrived; and a
  * content coding, which would be stored as the bytes of the file.
  */
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest", "Content-Encoding"];
@@ -94,7 +94,7 @@ const MAX_VISITOR_METADATA_CHARACTERS = 3 * 1024;
 const REPLACEMENT_REQUESTS = 5;
 
 const MAX_DIGITS = 15;
-/** The OpenAPI schema of such a header. */
+/** The OpenAPI schema of a header with a whole number. */
 const wholeNumber = (minimum: number) => ({ type: "integer", minimum, maximum: 10 ** MAX_DIGITS - 1 });
 
 /** Returns the number in a header; undefined if the header is absent. @throws `invalid_input` */
@@ -130,7 +130,9 @@ const CREATION_HEADERS: Record<string, HeaderContract> = {
   "Upload-Metadata": {
     description:
       "Comma-separated pairs of a key and a base64 value. `filename` must be UTF-8. `sha256` (64 hex digits) is compared " +
-      "with the stored bytes. `properties` is JSON as in a form upload. With a public key, any visitor can send anything in it. An upload token sets it itself: 400 if it is sent. With either, the header has at most 3,072 characters. Keys must be unique. Others have no effect.",
+      "with the stored bytes. `properties` is JSON as in a form upload. With a public key, any visitor can send anything in it. " +
+      "An upload token sets it itself: 400 if it is sent. With either, the header has at most " +
+      `${MAX_VISITOR_METADATA_CHARACTERS.toLocaleString("en")} characters. Keys must be unique. Others have no effect.`,
     schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS, pattern: METADATA_PATTERN },
   },
   "Repr-Digest": { ...REPR_DIGEST, description: `${REPR_DIGEST.description} Like \`sha256\` in the metadata.` },

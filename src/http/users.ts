@@ -9,6 +9,7 @@ import {
   listAllUsers,
   listUsers,
   MAX_LISTED_USERS,
+  MAX_TEAM_USERS,
   type User,
   updateUser,
 } from "../domain/accounts/users.ts";
@@ -37,6 +38,7 @@ import { expectedVersions, ifMatch, setEtag, versionHeaders } from "./versions.t
 
 const field = fieldOf<User>();
 
+/** Creation answers without `__v`. Every other field belongs here. */
 const newUserRecord = describeRecord({
   id: "CreatedUser",
   fields: {
@@ -82,7 +84,7 @@ export const create = writeOperation(
   {
     tag: "Users",
     summary: "Create a user",
-    description: "A team can have at most 100,000 users. Your scopes must cover those of the role.",
+    description: `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Your scopes must cover those of the role.`,
     body: z.strictObject({
       firstName: name(0).default(""),
       lastName: name(0).default(""),

@@ -1,7 +1,9 @@
 import * as z from "zod";
+import type { Deps } from "../deps.ts";
 import type { WebhookRow } from "../domain/events/deliveries.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { sendTestEvent } from "../domain/events/posting.ts";
+import { attemptsOfDay, FAILING_ATTEMPTS, healthOf } from "../domain/events/retries.ts";
 import {
   createWebhook,
   deleteWebhook,
@@ -12,23 +14,28 @@ import {
   rotateSecret,
   updateWebhook,
 } from "../domain/events/webhooks.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { countExpensiveCall } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { messageExample, messageSchema } from "./events.ts";
 import { inHours, type Tag } from "./introduction.ts";
 import { countOf, readOperation, writeOperation } from "./operation.ts";
 import { describeRecord, fieldOf } from "./record.ts";
-import { atLeastOneField, id, iso, text, timestamp } from "./validation.ts";
+import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "./validation.ts";
 
 const type = z.enum(EVENT_TYPES);
 
-const field = fieldOf<WebhookRow>();
+const attemptCounts = z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() });
+
+/** A webhook, and when it is shown. */
+type SeenWebhook = WebhookRow & { now: number };
+const field = fieldOf<SeenWebhook>();
 
 const webhookRecord = describeRecord({
   id: "Webhook",
   fields: {
     _id: field(id, "0193477c0d2b4f6e8a1c3e50", (webhook) => webhook.id),
-    teamId: field(id, "0193477be89f4d2e6b8a0c13", (webhook) => webhook.teamId),
+    teamId: field(id, "0193477be89f4d2e6b8a0000", (webhook) => webhook.teamId),
     url: field(z.string(), "https://hooks.example.com/stowage", (webhook) => webhook.url),
     types: field(
       z.array(type).nullable().meta({ description: "Null for all types." }),
@@ -48,9 +55,45 @@ const webhookRecord = describeRecord({
     createdAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.updatedAt)),
     __v: field(z.int().nonnegative(), 0, (webhook) => webhook.version),
+    health: field(
+      z.enum(["healthy", "failing", "disabled"]).meta({
+        description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
+      }),
+      "healthy",
+      (webhook) => healthOf(webhook).health,
+    ),
+    failingSince: field(
+      timestamp.nullable().meta({ description: "The first failure since the last success. Null while healthy." }),
+      null,
+      (webhook) => isoOrNull(healthOf(webhook).failingSince),
+    ),
+    lastDay: field(
+      attemptCounts
+        .extend({
+          hours: z
+            .array(attemptCounts.extend({ startsAt: timestamp }))
+            .meta({ description: "By hour, oldest first, without the hours that had none." }),
+        })
+        .meta({ description: "Attempts in this hour and the 23 before. A failed one is repeated later." }),
+      { succeeded: 12, failed: 0, hours: [{ startsAt: "2026-11-20T09:00:00.000Z", succeeded: 12, failed: 0 }] },
+      renderLastDay,
+    ),
   },
 });
-const { schema, example, render } = webhookRecord;
+const { schema, example } = webhookRecord;
+
+function renderLastDay({ now, ...webhook }: SeenWebhook) {
+  const hours = attemptsOfDay(webhook, now).map(([startsAt, succeeded, failed]) => ({
+    startsAt: iso(startsAt),
+    succeeded,
+    failed,
+  }));
+  const total = (name: "succeeded" | "failed") => hours.reduce((sum, hour) => sum + hour[name], 0);
+  return { succeeded: total("succeeded"), failed: total("failed"), hours };
+}
+
+const seen = <W extends WebhookRow>({ system }: Deps, webhook: W) => ({ ...webhook, now: system.now() });
+const render = (deps: Deps, webhook: WebhookRow) => webhookRecord.render(seen(deps, webhook));
 
 const newWebhookRecord = describeRecord({
   id: "NewWebhook",
@@ -139,7 +182,7 @@ export const create = writeOperation(
   },
   async ({ deps, actor, body }) => {
     const { webhook, secret } = await createWebhook(deps, actor, body);
-    return newWebhookRecord.render({ ...webhook, secret });
+    return newWebhookRecord.render({ ...seen(deps, webhook), secret });
   },
 );
 
@@ -156,7 +199,7 @@ export const list = readOperation(
       example: [example],
     },
   },
-  async ({ deps, credential }) => (await listWebhooks(deps, credential)).map(render),
+  async ({ deps, credential }) => (await listWebhooks(deps, credential)).map((webhook) => render(deps, webhook)),
 );
 
 export const get = readOperation(
@@ -166,7 +209,7 @@ export const get = readOperation(
     summary: "Get webhook details",
     success: { description: "The webhook.", message: "Webhook found.", schema, example },
   },
-  async ({ deps, credential, id }) => render(await fetchWebhook(deps, credential, id)),
+  async ({ deps, credential, id }) => render(deps, await fetchWebhook(deps, credential, id)),
 );
 
 export const update = writeOperation(
@@ -182,10 +225,10 @@ export const update = writeOperation(
       description: "The webhook.",
       message: "Webhook updated.",
       schema,
-      example: { ...example, status: "disabled", disabledReason: "requested", __v: 1 },
+      example: { ...example, status: "disabled", disabledReason: "requested", __v: 1, health: "disabled" },
     },
   },
-  async ({ deps, actor, id, body }) => render(await updateWebhook(deps, actor, id, body)),
+  async ({ deps, actor, id, body }) => render(deps, await updateWebhook(deps, actor, id, body)),
 );
 
 export const remove = writeOperation(
@@ -193,7 +236,7 @@ export const remove = writeOperation(
   {
     tag: "Webhooks",
     summary: "Delete a webhook",
-    description: "Its pending deliveries are not sent. Up to 10 a minute.",
+    description: `Its pending deliveries are not sent. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
     success: { description: "The webhook was deleted.", message: "Webhook deleted." },
   },
   async ({ c, deps, actor, id }) => {
@@ -222,7 +265,7 @@ export const rotate = writeOperation(
   },
   async ({ deps, actor, id, body }) => {
     const { webhook, secret } = await rotateSecret(deps, actor, id, body);
-    return newWebhookRecord.render({ ...webhook, secret });
+    return newWebhookRecord.render({ ...seen(deps, webhook), secret });
   },
 );
 
@@ -231,7 +274,7 @@ export const test = writeOperation(
   {
     tag: "Webhooks",
     summary: "Send a test event",
-    description: "Sends a signed `webhook.test` event now, once. It is not in the event log. Up to 10 a minute.",
+    description: `Sends a signed \`webhook.test\` event now, once. It is not in the event log. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
     success: {
       description: "The response of the endpoint.",
       message: "Test event sent.",

@@ -94,6 +94,8 @@ export const webhooks = sqliteTable(
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     version: integer().notNull().default(0),
+    /** JSON: its attempts in each hour of the last day, see domain/events/retries.ts. */
+    attemptCounts: text("attempt_counts").notNull().default("[]"),
     /** JSON: the response bodies of its latest failures, see domain/events/attempts.ts. */
     failureBodies: text("failure_bodies").notNull().default("[]"),
   },

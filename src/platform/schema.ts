@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 
 // Instants are milliseconds since the epoch. `version` is what the API calls `__v`.
 // Tables whose key is named by `primaryKey` are WITHOUT ROWID in the migrations: a row and its key are one row written.
@@ -113,12 +113,24 @@ export const isExpiring = sql`delete_after is not null and hold is null and size
 export const isHeld = sql`hold is not null`;
 
 /**
+ * What a search finds besides the name: title, artist, reference, folder, and tags, as text that begins and separates each
+ * with a character that no query has. The tags are an object of each tag and its folded form.
+ */
+const searchText = (() => {
+  const tags = sql`nullif(search_keys ->> 'tags', '{}')`;
+  const inner = sql`substr(${tags}, 3, length(${tags}) - 4)`;
+  const separated = sql`replace(replace(${inner}, '":"', char(1)), '","', char(1))`;
+  const unescaped = sql`replace(replace(${separated}, '\\"', '"'), '\\\\', '\\')`;
+  return sql`ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(${unescaped}, '')`;
+})();
+
+/** A brand that no plain string has: a condition on the team of a file compiles only in own-files.ts. */
+export type TeamOfFile = string & { readonly isTeamOfFile: true };
+
+/**
  * SQLite keeps the beginning of a row in its page, and the rest of a long row in other pages. What lists filter by comes
  * first, and long texts come last, so skipping a row reads one page.
  */
-/** No text is one, so a condition on the team of a file needs own-files.ts. */
-export type TeamOfFile = string & { readonly isTeamOfFile: true };
-
 const filesTable = sqliteTable(
   "files",
   {
@@ -163,6 +175,8 @@ const filesTable = sqliteTable(
     nameKey: text("name_key").notNull().default(""),
     /** The path without a slash at either end. Empty for a file outside all folders. */
     folder: text().notNull().default(""),
+    /** When it came into its folder. A change of the folder that was requested before leaves it where it is. */
+    folderSince: integer("folder_since").notNull().default(0),
     /** The team's own id for the file. */
     reference: text(),
     /** Hex, of the received bytes. For a resumable upload, of the bytes read back, and null until then. */
@@ -182,22 +196,29 @@ const filesTable = sqliteTable(
     failureMessage: text("failure_message"),
     /** JSON: the file types that this key may upload. Null for all. */
     allowedTypes: text("allowed_types"),
+    /** The waveform in small, a byte for each peak, see domain/files/waveforms.ts. Null without a waveform. */
+    peaks: blob({ mode: "buffer" }),
     /** A JSON array of strings. Triggers keep the same tags in `file_tags`. */
     tags: text().notNull().default("[]"),
     /** A JSON object that the team sets. */
     metadata: text().notNull().default("{}"),
+    /** A JSON object: what a search finds besides the name, folded, see domain/files/names.ts. */
+    searchKeys: text("search_keys").notNull().default("{}"),
     /** JSON, see domain/audio/inspect.ts. */
     audio: text(),
     /** JSON, see domain/files/holds.ts. Null if nothing forbids the deletion. */
     hold: text(),
     /** JSON: the values of a file in the trash that hiding has cleared, see domain/files/trash.ts. */
     trashedValues: text("trashed_values"),
+    /** It is computed, and stored only in the indexes that a search reads. */
+    searchText: text("search_text").generatedAlwaysAs(searchText, { mode: "virtual" }),
     /** The path with a separator that sorts before every other character: a folder and those below it are one range. */
     folderKey: text("folder_key").generatedAlwaysAs(sql`replace(folder, '/', char(1))`, { mode: "virtual" }),
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
-    index("files_name").on(t.teamId, t.nameKey, t.id).where(isNamed),
+    // A search reads only this index, or that of an owner.
+    index("files_name").on(t.teamId, t.nameKey, t.id, t.searchText).where(isNamed),
     // Each of these three costs a row only for a file that has a folder or a reference.
     index("files_folder").on(t.teamId, t.folderKey, t.id).where(isInFolder),
     index("files_folder_name").on(t.teamId, t.folderKey, t.nameKey, t.id).where(isInFolder),
@@ -208,7 +229,7 @@ const filesTable = sqliteTable(
     index("files_type").on(t.teamId, t.fileType, t.id).where(isNotAudio),
     // Each of these costs a row only for a file that has an owner.
     index("files_owner").on(t.teamId, t.ownerId, t.id, t.sizeBytes).where(isOwned),
-    index("files_owner_name").on(t.teamId, t.ownerId, t.nameKey, t.id).where(isOwned),
+    index("files_owner_name").on(t.teamId, t.ownerId, t.nameKey, t.id, t.searchText).where(isOwned),
     index("files_owner_folder").on(t.teamId, t.ownerId, t.folderKey, t.id).where(isOwnedInFolder),
     // A file in the trash is in no index of lists, but in these.
     index("files_trash").on(t.teamId, t.id).where(isTrashed),
@@ -228,6 +249,43 @@ const filesTable = sqliteTable(
 export const files: Omit<typeof filesTable, "teamId"> = filesTable;
 /** For own-files.ts, joins, and jobs. */
 export const teamOfFile = filesTable.teamId;
+
+/** Folders that were created, which exist without files, too. */
+export const folders = sqliteTable(
+  "folders",
+  {
+    teamId: text("team_id").notNull(),
+    /** Whoever sees only its own files, and no other, sees the folder. Empty for a folder of the team. */
+    ownerId: text("owner_id").notNull(),
+    /** As in `files`. */
+    folderKey: text("folder_key").notNull(),
+    createdAt: integer("created_at").notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.teamId, t.ownerId, t.folderKey] })],
+);
+
+/** The folder that a team is moving or deleting, see domain/files/folder-changes.ts. The row is deleted with the last step. */
+export const folderChanges = sqliteTable(
+  "folder_changes",
+  {
+    teamId: text("team_id").notNull(),
+    id: text().notNull(),
+    /** Changes only the files of this owner. Null for those of the team. */
+    ownerId: text("owner_id"),
+    folder: text().notNull(),
+    /** Null for a deletion. */
+    target: text(),
+    /** JSON: who requested it. */
+    initiator: text().notNull(),
+    createdAt: integer("created_at").notNull(),
+    /** JSON: folder key and id of the last file that the steps before have examined. */
+    position: text().notNull().default('["",""]'),
+    /** The same of the step that runs. Null in the last step. */
+    stepEnd: text("step_end"),
+    dueAt: integer("due_at").notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.teamId] }), index("folder_changes_due").on(t.dueAt)],
+);
 
 /** The files of each tag. Only triggers write it. A hidden file has no row. */
 export const fileTags = sqliteTable(
@@ -262,6 +320,7 @@ export const teams = sqliteTable(
     publicBytes: integer("public_bytes").notNull().default(0),
     apiKeys: integer("api_keys").notNull().default(0),
     links: integer().notNull().default(0),
+    folders: integer().notNull().default(0),
     users: integer().notNull().default(0),
     /** The users with the role `admin`. Only a secret key can remove the last one, see domain/accounts/users.ts. */
     admins: integer().notNull().default(0),

@@ -369,8 +369,8 @@ const NEEDED_SCOPES = Object.fromEntries(
     "files:read":
       "listFiles getFileMetadata getFileStatus getWaveform getTeam getUsage listUnfinishedUploads listFolders",
     "files:download": "signFile createLink listLinks revokeLink",
-    "files:write": "reprocessFile setWaveform updateFile changeFiles",
-    "files:delete": "deleteFile holdFile releaseFile listTrash restoreFile eraseFile setRetention",
+    "files:write": "reprocessFile setWaveform updateFile changeFiles createFolder moveFolder",
+    "files:delete": "deleteFile deleteFolder holdFile releaseFile listTrash restoreFile eraseFile setRetention",
     "users:read": "listUsers getUser exportUser",
     "users:write": "createUser updateUser deleteUser inviteUser",
     "keys:read": "listApiKeys getApiKey listSessions",

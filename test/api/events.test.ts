@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { eventId } from "../../src/domain/events/events.ts";
+import { listName } from "../../src/domain/paging.ts";
 import { sample } from "../audio/samples.ts";
 import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
@@ -195,8 +196,8 @@ describe("The events of a file", () => {
     expect(completed?.subject).toEqual({ kind: "file", id, version: metadata.__v });
     const { path: _, hasWaveform: __, audio, ...all } = metadata;
     // The only property that the team sets and the event contains is the reference.
-    const { name, folder, tags, title, artist, metadata: ____, ...shown } = all;
-    expect([name, folder, tags, title, artist]).toEqual(["tone.mp3", "", [], null, null]);
+    const { name, folder, tags, title, artist, peaks, metadata: ____, ...shown } = all;
+    expect([name, folder, tags, title, artist, peaks]).toEqual(["tone.mp3", "", [], null, null, null]);
     const { tags: ___, ...described } = audio;
     expect(completed?.data).toEqual({ ...shown, audio: described });
     expect(deleted?.data).toEqual(completed?.data);
@@ -313,7 +314,7 @@ describe("Reading the event log", () => {
     ["after", "nonsense"],
     ["before", "0193477BE8A01F9C3AD5E7B2"],
     ["limit", "0"],
-    ["cursor", "events-asc-0193477be8a01f9c3ad5e7b2"],
+    ["cursor", `${listName("events", { order: "asc" })}-0193477be8a01f9c3ad5e7b2`],
     ["teamId", "x"],
   ])("rejects an invalid %s", async (name, value) => {
     const team = await newTeam();

@@ -27,7 +27,19 @@ import { fileForm, sendForm } from "../support/raw-form.ts";
 const FIELDS = [
   ...["__v", "_id", "artist", "createdAt", "deleteAfter", "durationSeconds", "fileType", "filename"],
   ...["folder", "mimeType", "name"],
-  ...["originalName", "path", "reference", "size", "status", "tags", "teamId", "title", "updatedAt", "uploadedBy"],
+  ...[
+    "originalName",
+    "path",
+    "peaks",
+    "reference",
+    "size",
+    "status",
+    "tags",
+    "teamId",
+    "title",
+    "updatedAt",
+    "uploadedBy",
+  ],
 ];
 const METADATA_FIELDS = [
   ...FIELDS,

@@ -232,7 +232,7 @@ async function insertFiles(team: Team, numbers: number[], change: Partial<FileRo
     tags: pick(TAGS, n * 23 + 3),
     ...change,
   }));
-  const given = ["original_name", "status", "file_type", "folder", "reference", "tags", "name_key"];
+  const given = ["original_name", "status", "file_type", "folder", "reference", "tags", "name_key", "search_keys"];
   const columns = `id, team_id, key_id, owner_id, user_id, ${given}, reserved_bytes, size_bytes, processed_at, created_at, updated_at`;
   const values = ["id", ...given].map((name) => `value ->> '${name}'`);
   const [id, ...rest] = values;
@@ -240,7 +240,10 @@ async function insertFiles(team: Team, numbers: number[], change: Partial<FileRo
   await DB.prepare(
     `insert into files (${columns}) select ${id}, ?1, ?1, value ->> 'owner', value ->> 'owner', ${rest}, 1, 1, ${processedAt}, 1, 1 from json_each(?2)`,
   )
-    .bind(team.teamId, JSON.stringify(rows.map((row) => ({ ...row, name_key: keyOf(row) }))))
+    .bind(
+      team.teamId,
+      JSON.stringify(rows.map((row) => ({ ...row, name_key: keyOf(row), search_keys: searchKeysOf(row) }))),
+    )
     .run();
   return rows;
 }
@@ -248,6 +251,15 @@ async function insertFiles(team: Team, numbers: number[], change: Partial<FileRo
 const timeOf = ({ id }: FileRow) => Number.parseInt(id.slice(0, 12), 16);
 const fold = (text: string) => text.normalize("NFKC").toLowerCase();
 const keyOf = ({ original_name }: Pick<FileRow, "original_name">) => fold(original_name);
+const searchedIn = ({ original_name, folder, reference, tags }: FileRow) => [
+  ...[original_name, folder, reference ?? ""],
+  ...tags,
+];
+const searchKeysOf = ({ folder, reference, tags }: FileRow) => ({
+  ...(folder && { folder: fold(folder) }),
+  ...(reference && { reference: fold(reference) }),
+  ...(tags.length > 0 && { tags: Object.fromEntries(tags.map((tag) => [tag, fold(tag)])) }),
+});
 const byName = (a: FileRow, b: FileRow) =>
   Buffer.compare(Buffer.from(keyOf(a)), Buffer.from(keyOf(b))) || (a.id < b.id ? -1 : 1);
 
@@ -266,8 +278,8 @@ function expected(rows: FileRow[], filters: Filters): FileRow[] {
     .filter((row) => !under || `${row.folder}/`.startsWith(`${under}/`))
     .filter((row) => tag === undefined || row.tags.includes(tag))
     .filter((row) => reference === undefined || row.reference === reference)
-    .filter((row) => search === undefined || keyOf(row).includes(fold(search)))
-    .sort((a, b) => (sort === "name" ? byName(a, b) : a.id < b.id ? 1 : -1));
+    .filter((row) => search === undefined || searchedIn(row).some((text) => fold(text).includes(fold(search))))
+    .sort((a, b) => (sort.startsWith("-") ? -1 : 1) * (sort.endsWith("name") ? byName(a, b) : a.id < b.id ? -1 : 1));
 }
 
 const FILES = "/docs/v1/uploads";
@@ -286,8 +298,8 @@ describe("Filters of files", () => {
       under: fc.constantFrom(...FOLDERS, "x"),
       tag: fc.constantFrom(...TAGS.flat(), "z"),
       reference: fc.constantFrom(...REFERENCES.filter((one) => one !== null), "z"),
-      search: fc.constantFrom("a", "B", "%", "_", ".wav", "\u1e69", "e", "x"),
-      sort: fc.constantFrom("name", "-createdAt"),
+      search: fc.constantFrom("a", "B", "%", "_", ".wav", "\u1e69", "e", "x", "R", '"x', "/b"),
+      sort: fc.constantFrom("name", "-name", "-createdAt", "createdAt"),
     },
     { requiredKeys: [] },
   );

@@ -296,6 +296,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
       ...(path.includes("{") || /^(POST|GET) .*apikeys$|^GET .*events$/.test(route) ? ["404"] : []),
       ...(body ? ["408", "413", "415"] : []),
       ...(route === "POST /auth/v1/sessions" ? ["413"] : []),
+      ...(/^(POST|PATCH) .*folders/.test(route) ? ["409"] : []),
       ...(/^((POST|PATCH|DELETE) .*users(\/\{id\})?|PATCH .*teams.*)$/.test(route) ? ["409"] : []),
       ...(/^DELETE .*(uploads|teams|trash)\/\{id\}$|restore$|retention$/.test(route) ? ["409"] : []),
       ...(/^POST .*(webhooks|secret|replay|redeliver|links|rotate|apikeys)$/.test(route) ? ["409"] : []),

@@ -6,6 +6,7 @@ import { apiTest as test } from "../support/fixtures.ts";
 import {
   type Answer,
   atOnce,
+  call,
   dataOf,
   eventsOf,
   fill,
@@ -62,7 +63,7 @@ const tagRows = async (team: Team) =>
   (await DB.prepare("select tag, file_id as id from file_tags where team_id = ? order by 1, 2").bind(team.teamId).all())
     .results;
 
-const DEFAULTS = { folder: "", reference: null, tags: [], title: null, artist: null };
+const DEFAULTS = { folder: "", reference: null, tags: [], title: null, artist: null, peaks: null };
 // In NFC, with wildcards, quotes, and right-to-left text.
 const PROPERTIES = {
   name: '100%_ "Ömer\'s" \u05e9\u05dc\u05d5\u05dd.mp3',
@@ -299,6 +300,100 @@ describe("Folders", () => {
     expect(await pagesOf(team, "under=a&limit=1")).toEqual([["a/b"], ["a/\u05d0"]]);
   });
 
+  const create = (team: Team, folder: string) => team.call("POST", "/docs/v1/folders", { json: { folder } });
+  const move = (team: Team, folder: string, to: string) =>
+    team.call("PATCH", "/docs/v1/folders", { json: { folder, to } });
+  const remove = (team: Team, folder: string) => team.call("POST", "/docs/v1/folders/delete", { json: { folder } });
+  const folderOf = async (team: Team, id: string) => (await metadataOf(team, id)).folder;
+
+  test("that are created exist without files, next to those of files", async ({ team }) => {
+    await add(team, { folder: "a/x" });
+    for (const folder of ["a/y/z", "b", "a/x", "b"]) expect((await create(team, folder)).body.data).toEqual({ folder });
+    expect(await folders(team)).toEqual(["a", "b"]);
+    expect(await folders(team, "under=a")).toEqual(["a/x", "a/y"]);
+    expect(await folders(team, "under=a&limit=1")).toEqual(["a/x", "a/y"]);
+    expect(await folders(team, "under=a/y")).toEqual(["a/y/z"]);
+    for (const folder of ["", "a//b", "..", 1]) {
+      await rejected(team, 400, "invalid_input", () => create(team, folder as string), ["folder"]);
+    }
+  });
+
+  test("can be created up to 10,000 times", async ({ team }) => {
+    await DB.prepare("update teams set folders = 9999 where id = ?").bind(team.teamId).run();
+    expect((await create(team, "last")).status).toBe(200);
+    await rejected(team, 409, "too_many_folders", () => create(team, "one more"));
+    expect((await create(team, "last")).status, "one that exists").toBe(200);
+  });
+
+  test("are moved with everything in them, and merged with those that exist", async ({ team }) => {
+    const ids = [
+      await add(team, { folder: "a" }),
+      await add(team, { folder: "a/b" }),
+      await add(team, { folder: "a-b" }),
+    ];
+    await create(team, "a/empty");
+    await create(team, "c/empty");
+    expect((await move(team, "a", "c/d")).body.data).toEqual({ folder: "c/d", isComplete: true });
+    expect(await Promise.all(ids.map((id) => folderOf(team, id)))).toEqual(["c/d", "c/d/b", "a-b"]);
+    expect(await folders(team)).toEqual(["a-b", "c"]);
+    expect(await folders(team, "under=c/d")).toEqual(["c/d/b", "c/d/empty"]);
+    await move(team, "c/d", "c");
+    expect(await folders(team, "under=c")).toEqual(["c/b", "c/empty"]);
+    expect(await listed(team, { under: "c", search: "c/b" })).toEqual([ids[1]]);
+    expect((await historyOf(team, ids[0] ?? "")).map(({ type }: { type: string }) => type)).toEqual([
+      "file.uploaded",
+      "file.updated",
+      "file.updated",
+    ]);
+    expect((await move(team, "nothing", "x")).body.data).toEqual({ folder: "x", isComplete: true });
+  });
+
+  test("can't be moved into themselves, or to where a path would be too long", async ({ team }) => {
+    await add(team, { folder: `a/${"x".repeat(100)}` });
+    for (const to of ["a", "a/b", `${"y".repeat(500)}`, ""]) {
+      await rejected(team, 400, "invalid_input", () => move(team, "a", to), ["to"]);
+    }
+    expect((await move(team, "a", "y".repeat(411))).status).toBe(200);
+    await create(team, "b/c");
+    await rejected(team, 400, "invalid_input", () => move(team, "b", "y".repeat(511)), ["to"]);
+  });
+
+  test("are deleted with everything in them, which has its events", async ({ team }) => {
+    const [a, b] = [await add(team, { folder: "a/b", tags: ["t"] }), await add(team, { folder: "ab" })];
+    await create(team, "a");
+    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
+    expect(await folders(team)).toEqual(["ab"]);
+    expect(idsIn(await read(team, UPLOADS))).toEqual([b]);
+    expect((await historyOf(team, a)).map(({ type }: { type: string }) => type)).toEqual([
+      "file.uploaded",
+      "file.deleted",
+    ]);
+    expect(await tagRows(team)).toEqual([]);
+    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
+  });
+
+  test("of a caller with its own files are its own, with its files alone", async ({ team }) => {
+    const { key: token } = await newKey(team, { ownFilesOnly: true });
+    const own: Team = {
+      ...team,
+      token,
+      call: (method, path, options) => team.call(method, path, { token, ...options }),
+    };
+    const [mine, theirs] = [await add(own, { folder: "shared" }), await add(team, { folder: "shared" })];
+    await create(own, "mine");
+    await create(team, "theirs");
+    expect(await folders(own)).toEqual(["mine", "shared"]);
+    expect(await folders(team)).toEqual(["shared", "theirs"]);
+    await move(own, "shared", "moved");
+    expect([await folderOf(team, mine), await folderOf(team, theirs)]).toEqual(["moved", "shared"]);
+    await remove(own, "theirs");
+    await remove(own, "moved");
+    await remove(own, "shared");
+    expect(idsIn(await read(team, UPLOADS))).toEqual([theirs]);
+    expect(await folders(team)).toEqual(["shared", "theirs"]);
+    expect(await folders(own)).toEqual(["mine"]);
+  });
+
   test("disappear with their last file", async ({ team }) => {
     const [first, second] = [await add(team, { folder: "a/b" }), await add(team, { folder: "c" })];
     await patch(team, first, { folder: "d" });
@@ -318,6 +413,63 @@ describe("Folders", () => {
 });
 
 describe("A search", () => {
+  const UPPER = { folder: "Night Signals/Season 2", reference: "EP-12", tags: ["Raw", "Ärger", 'a"b\\c', "A,B"] };
+  /** The searches that find the file. */
+  const finding = async (team: Team, searches: string[]) => {
+    const lists = await Promise.all(searches.map((search) => listed(team, { search })));
+    return searches.filter((_, i) => lists[i]?.length === 1);
+  };
+
+  test("finds name, folder, reference and tags, in any case, as the upload set them", async ({ team }) => {
+    await uploadForm(team, formWith(JSON.stringify({ ...UPPER, name: "Take.wav" })));
+    const found = ["tAKE", "night", "signals/season", "ep-12", "RAW", "ÄRGER", 'A"B\\C', "a,b"];
+    expect(await finding(team, found)).toEqual(found);
+    expect(await finding(team, ["takeN", "12raw", 'raw",', '":"', '","', "folder", "tags", "null"])).toEqual([]);
+  });
+
+  test("finds what a file has after an update, and no longer what it had", async ({ team }) => {
+    const id = await upload(team, "a.txt", "text");
+    const terms = ["night", "ep-12", "raw", "ärger", "b.txt", "a.txt", "later"];
+    const update = (json: object) => dataOf(team.call("PATCH", `${UPLOADS}/${id}`, { json }));
+    expect(await finding(team, terms)).toEqual(["a.txt"]);
+    await update(UPPER);
+    expect(await finding(team, terms)).toEqual(["night", "ep-12", "raw", "ärger", "a.txt"]);
+    await update({ name: "b.txt" });
+    expect(await finding(team, terms)).toEqual(["night", "ep-12", "raw", "ärger", "b.txt"]);
+    await update({ folder: "Later", reference: null });
+    expect(await finding(team, terms)).toEqual(["raw", "ärger", "b.txt", "later"]);
+    await update({ tags: ["Later"], folder: "" });
+    expect(await finding(team, terms)).toEqual(["b.txt", "later"]);
+    await update({ tags: [] });
+    expect(await finding(team, [...terms, "{}"])).toEqual(["b.txt"]);
+  });
+
+  test("finds the tags that batches leave, also if two differ only in case", async ({ team }) => {
+    const id = await upload(team, "a.txt", "text");
+    const batch = (action: string, tags: string[]) =>
+      dataOf(team.call("POST", `${UPLOADS}/batch`, { json: { action, ids: [id], tags } }));
+    await batch("tag", ["Raw", "raw", "Final"]);
+    expect(await finding(team, ["RAW", "FINAL"])).toEqual(["RAW", "FINAL"]);
+    await batch("untag", ["Raw", "Final"]);
+    expect(await finding(team, ["RAW", "FINAL"])).toEqual(["RAW"]);
+    await batch("untag", ["raw"]);
+    expect(await finding(team, ["RAW", "FINAL"])).toEqual([]);
+  });
+
+  test("finds title and artist of the audio once they are known, and until the file is processed again", async () => {
+    const team = await newTeam(queueing);
+    const { audio, _id } = await processed(team, await upload(team, "x.flac", sample("tone.flac").bytes));
+    expect(audio.tags.title).toBe("Übergröße");
+    const search = "ÜBERGRÖ";
+    expect(await listed(team, { search })).toEqual([_id]);
+    await team.call("PATCH", `${UPLOADS}/${_id}`, { json: { tags: ["a"] } });
+    expect(await listed(team, { search })).toEqual([_id]);
+    // This worker sends no messages.
+    await call("POST", `${UPLOADS}/${_id}/reprocess`, { token: team.token });
+    expect(await listed(team, { search })).toEqual([]);
+    expect(await listed(team, { search: "x.flac" })).toEqual([_id]);
+  });
+
   test("continues by Link after 2,440 names", async ({ team }) => {
     await fill(team, "files", 2600);
     await DB.prepare("update files set name_key = original_name where team_id = ?").bind(team.teamId).run();
@@ -333,6 +485,69 @@ describe("A search", () => {
     expect(tally(await atOnce(120, () => search()))).toEqual({ 200: 120 });
     expect((await search(second)).code).toBe("rate_limited");
     expect((await team.call("GET", UPLOADS)).status).toBe(200);
+  });
+});
+
+describe("A list sorted by duration or size", () => {
+  /** Files in a folder whose sizes and durations are in different orders, some without a duration. */
+  const fillFolder = async (team: Team, count: number) => {
+    await fill(team, "files", count);
+    await DB.prepare(
+      `update files set folder = 'f', name_key = original_name, size_bytes = rowid_of % 7 + 1,
+         audio = iif(rowid_of % 3, json_object('durationSeconds', (rowid_of * 37 % 11) / 4.0), null)
+       from (select id as file, row_number() over (order by id) as rowid_of from files where team_id = ?1)
+       where team_id = ?1 and id = file`,
+    )
+      .bind(team.teamId)
+      .run();
+  };
+  type Sortable = { _id: string; size: number; durationSeconds: number | null };
+
+  test.each([
+    "sort=duration",
+    "sort=-duration",
+    "sort=size",
+    "sort=-size",
+    "sort=-size&folder=f",
+    "sort=duration&search=1",
+    "sort=size&under=f&createdAfter=2000-01-01T00:00:00Z",
+  ])("by %s shows each file once, in order, over its pages", async (query) => {
+    const team = await newTeam();
+    await fillFolder(team, 50);
+    const all: Sortable[] =
+      (await read(team, `${UPLOADS}?${query.replace(/sort=[^&]*/, "sort=createdAt")}&limit=100`)) ?? [];
+    const [, sign = "", fact] = /sort=(-?)(\w+)/.exec(query) ?? [];
+    const factOf = ({ size, durationSeconds }: Sortable) => (fact === "size" ? size : (durationSeconds ?? 0));
+    const inOrder = all.toSorted(
+      (a, b) => (sign === "-" ? -1 : 1) * (factOf(a) - factOf(b) || (a._id < b._id ? -1 : 1)),
+    );
+    const pages = await readPages(team, `${UPLOADS}?${query}&limit=7`);
+    expect(pages.flat().map(({ _id }) => _id)).toEqual(inOrder.map(({ _id }) => _id));
+    const second = await read(team, `${UPLOADS}?${query}&limit=7&page=2`);
+    expect(idsIn(second)).toEqual(inOrder.slice(7, 14).map(({ _id }) => _id));
+  });
+
+  test("has at most 250 files, and otherwise is a 400 that says what to do", async ({ team }) => {
+    await fillFolder(team, 250);
+    expect(await read(team, `${UPLOADS}?sort=size&limit=100`)).toHaveLength(100);
+    await upload(team, "one more.txt", "text");
+    await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?sort=-duration`), ["sort"]);
+    expect(await read(team, `${UPLOADS}?sort=-duration&folder=f&limit=100`)).toHaveLength(100);
+    expect(await read(team, `${UPLOADS}?sort=size&search=nothing&folder=f`)).toEqual([]);
+    await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?sort=size&search=nothing`), ["sort"]);
+  });
+
+  test("has cursors of its own", async ({ team }) => {
+    await fillFolder(team, 4);
+    const next = new URL(nextOf(await team.call("GET", `${UPLOADS}?sort=size&limit=2`)) ?? "");
+    next.searchParams.set("sort", "-size");
+    await rejected(team, 400, "invalid_input", () => team.call("GET", next.pathname + next.search), ["cursor"]);
+    for (const value of ["x", "1e999", "01"]) {
+      next.searchParams.set("sort", "size");
+      const cursor = (next.searchParams.get("cursor") ?? "").replace(/\.[\w-]+/, `.${btoa(value).replaceAll("=", "")}`);
+      next.searchParams.set("cursor", cursor);
+      await rejected(team, 400, "invalid_input", () => team.call("GET", next.pathname + next.search), ["cursor"]);
+    }
   });
 });
 

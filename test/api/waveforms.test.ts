@@ -94,15 +94,38 @@ describe("A waveform", () => {
     expect(answers.map(({ body }) => body.data)).toContainEqual((await get(team, id)).body.data);
   });
 
-  test("appears in the metadata only, not in the list, the usage, or the events", async () => {
+  test("appears in the metadata and, in small, in the list, but not in the usage or the events", async () => {
     const { team, id } = await newFile();
-    const others = () =>
-      Promise.all(["/docs/v1/uploads", "/docs/v1/usage", "/auth/v1/events"].map((path) => read(team, path)));
+    const others = () => Promise.all(["/docs/v1/usage", "/auth/v1/events"].map((path) => read(team, path)));
     const [file, before] = [await metadataOf(team, id), await others()];
-    expect(file.hasWaveform).toBe(false);
+    expect([file.hasWaveform, file.peaks]).toEqual([false, null]);
     await put(team, id, [wave(16)]);
-    expect(await metadataOf(team, id)).toEqual({ ...file, hasWaveform: true });
+    const { peaks } = await metadataOf(team, id);
+    expect(peaks).toHaveLength(56);
+    expect(await metadataOf(team, id)).toEqual({ ...file, hasWaveform: true, peaks });
+    expect((await read(team, "/docs/v1/uploads"))[0].peaks).toEqual(peaks);
+    expect((await read(team, "/docs/v1/uploads?search=a&sort=name"))[0].peaks).toEqual(peaks);
     expect(await others()).toEqual(before);
+  });
+
+  test.each([
+    ["of 112 peaks as the louder of two", [Array.from({ length: 112 }, (_, i) => (i % 2 ? -0.5 : 0.25))], 50],
+    ["of two channels as the louder one", [Array(56).fill(0.1), Array(56).fill(-1)], 99],
+    ["of silence as zeros", [Array(2000).fill(0)], 0],
+  ])("%s is shown in small", async (_, channels, level) => {
+    const { team, id } = await newFile();
+    await put(team, id, channels);
+    expect((await metadataOf(team, id)).peaks).toEqual(Array(56).fill(level));
+  });
+
+  test("of 16 peaks, or of a file whose sound begins late, is shown in small at the same places", async () => {
+    const { team, id } = await newFile();
+    for (const length of [16, 58, 100, FULL]) {
+      await put(team, id, [Array.from({ length }, (_, i) => (i < length / 2 ? 0 : 1))]);
+      const { peaks } = await metadataOf(team, id);
+      expect(peaks.slice(0, 27), `${length}`).toEqual(Array(27).fill(0));
+      expect(peaks.slice(28), `${length}`).toEqual(Array(28).fill(99));
+    }
   });
 
   test.each(["pending", "processing", "completed", "failed"])("may be set for a %s file", async (status) => {

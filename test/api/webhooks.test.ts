@@ -28,7 +28,7 @@ import { startLimited } from "../support/limits.ts";
 const WEBHOOKS = "/auth/v1/webhooks";
 const HOOK_URL = "https://hooks.canary.example/in";
 const FIELDS = [
-  ...["__v", "_id", "createdAt", "description", "disabledReason"],
+  ...["__v", "_id", "createdAt", "description", "disabledReason", "failingSince", "health", "lastDay"],
   ...["status", "teamId", "types", "updatedAt", "url"],
 ];
 

@@ -16,7 +16,7 @@ const sections = (page: Page) => page.getByRole("navigation", { name: "Sections"
 async function openAs(
   openPage: (options: PageOptions) => Promise<Page>,
   team: Team,
-  role: "member" | "viewer",
+  role: "member" | "contributor" | "viewer",
   path: string,
 ) {
   const email = `${role}@example.com`;
@@ -86,6 +86,30 @@ describe("Viewer", () => {
   });
 });
 
+describe("Contributor", () => {
+  test("sees only their own files and sections, and no request is rejected", async ({ openPage }) => {
+    const team = await newTeam();
+    await upload(team, "theirs.txt", "not yours");
+    const { page } = await openAs(openPage, team, "contributor", "/files");
+    await expect(sections(page)).toHaveText(["Files", "Usage"]);
+    await expect(page.getByText("You see only your own files.")).toBeVisible();
+    const chooser = page.waitForEvent("filechooser");
+    await page.getByRole("main").getByRole("button", { name: "Upload files" }).first().click();
+    await (await chooser).setFiles({ name: "mine.txt", mimeType: "text/plain", buffer: Buffer.from("mine") });
+    await expect(page.getByRole("rowheader")).toHaveText(["mine.txt"]);
+    await expectGoodLooks(page, "files-contributor");
+    await page.getByRole("link", { name: "mine.txt" }).click();
+    await expect(heading(page, "mine.txt")).toBeVisible();
+    await expect(button(page, "Create link")).toBeVisible();
+    await expect(page.getByRole("region", { name: "Activity" })).toHaveCount(0);
+    await sections(page).filter({ hasText: "Usage" }).click();
+    await expect(page.getByText("Your own files. The limits are those of your team.")).toBeVisible();
+    await expect(page.getByRole("region", { name: "Files" })).toContainText("1 of");
+    await page.getByRole("link", { name: /Contributor/ }).click();
+    await expect(page.getByRole("main")).toContainText("As a user with the role Contributor");
+  });
+});
+
 describe("Session page", () => {
   test("shows whose session it is, changes the password, and lists other sessions to end them", async ({
     openPage,
@@ -129,6 +153,26 @@ describe("Session page", () => {
 });
 
 describe("Keys", () => {
+  test("of a session that sees only its own files see only these, too", async ({ openPage }) => {
+    const team = await newTeam();
+    await upload(team, "theirs.txt", "not yours");
+    const { key } = await team.stowage.keys.create({ name: "Import", ownFilesOnly: true });
+    const { page } = await openConsole(openPage, { path: "/files", team: { ...team, key } });
+    await expect(heading(page, "Files")).toBeVisible();
+    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
+    await expect(sections(page)).toHaveText(["Files", "Usage", "Keys", "API reference ↗"]);
+    await sections(page).filter({ hasText: "Keys" }).click();
+    await button(page, "Create key").click();
+    await dialog(page).getByLabel("Name").fill("Reader");
+    await expect(dialog(page).getByRole("checkbox", { name: "Own files only" })).toBeChecked();
+    await expect(dialog(page).getByRole("checkbox", { name: "Own files only" })).toBeDisabled();
+    await dialog(page).getByRole("button", { name: "Create key" }).click();
+    await button(page, "Done").click();
+    await expect
+      .poll(() => collect(team.stowage.keys.list()))
+      .toContainEqual(expect.objectContaining({ name: "Reader", ownFilesOnly: true }));
+  });
+
   test("get chosen permissions, lose some, are rotated, and have limits if they are public", async ({ openPage }) => {
     const { page, ...team } = await openConsole(openPage, { path: "/keys" });
     const box = (name: string) => dialog(page).getByRole("checkbox", { name, exact: true });
@@ -160,6 +204,16 @@ describe("Keys", () => {
     await dialog(page).getByRole("button", { name: "Save" }).click();
     await expect(row("Reader")).toContainText("View and download files");
     expect(await find("Reader")).toMatchObject({ scopes: ["files:read", "files:download"] });
+
+    await startKey("Import", "custom");
+    await box("Own files only").check();
+    await expect(box("View events")).toHaveCount(0);
+    await box("Upload files").check();
+    await box("View files").check();
+    await expectGoodLooks(page, "keys-own-files");
+    await finishKey();
+    await expect(row("Import")).toContainText("2 permissions, own files only");
+    expect(await find("Import")).toMatchObject({ ownFilesOnly: true, scopes: ["files:upload", "files:read"] });
 
     const { id: oldId } = (await find("Reader")) ?? { id: "" };
     await chooseAction(page, "Actions for Reader", "Rotate");

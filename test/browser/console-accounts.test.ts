@@ -98,6 +98,37 @@ describe("Signing in", () => {
     expect(await stored(page)).not.toContain(PASSWORD);
   });
 
+  test("sends a link to reset a forgotten password, or says that the service sends no emails", async ({
+    openPage,
+    problems,
+  }) => {
+    const team = await newTeam();
+    problems.allow(/status of 501/);
+    const page = await openPage({ path: `/console/usage?team=${team.teamId}`, width: 320 });
+    await page.getByRole("textbox", { name: "Email" }).fill("ada@example.com");
+    await button(page, "Forgot your password?").click();
+    await expect(heading(page, "Reset your password")).toBeVisible();
+    await expect(page.getByLabel("Password", { exact: true })).toHaveCount(0);
+    await expect(page.getByRole("textbox", { name: "Email" })).toHaveValue("ada@example.com");
+    await button(page, "Send link").click();
+    await expect(page.getByRole("alert")).toContainText("sends no emails. Ask your admin");
+    await expectGoodLooks(page, "sign-in-reset");
+    // The service of the tests has no binding for emails.
+    const asked: unknown[] = [];
+    await page.route("**/auth/v1/password/forgot", (route) => {
+      asked.push(route.request().postDataJSON());
+      return route.fulfill({ json: { message: "" } });
+    });
+    await button(page, "Send link").click();
+    await expect(page.getByRole("main").getByRole("status")).toContainText(
+      "If a user has this email, we've sent a link",
+    );
+    expect(asked).toEqual([{ teamId: team.teamId, email: "ada@example.com" }]);
+    await button(page, "Back to sign-in").click();
+    await expect(heading(page, "Sign in")).toBeVisible();
+    await expect(page.getByText("we've sent a link")).toHaveCount(0);
+  });
+
   test("shows only teams and keys to the operator, stores nothing, and logs no error", async ({ openPage }) => {
     const team = await newTeam();
     const page = await openPage({ path: "/console" });

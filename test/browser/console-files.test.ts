@@ -1,11 +1,11 @@
 import type { Locator, Page } from "@playwright/test";
 import { describe } from "vitest";
-import type { Stowage } from "../../src/client/stowage.ts";
-import { newTeam, sample, type Team, upload, url } from "../support/team.ts";
+import { Stowage } from "../../src/client/stowage.ts";
+import { collect, newTeam, sample, type Team, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "./appearance.ts";
 import { dropFiles } from "./dragging.ts";
 import { dialog } from "./locators.ts";
-import { openConsole } from "./signed-in.ts";
+import { chooseAction, openConsole } from "./signed-in.ts";
 import { expect, expectAnnounced, test } from "./support.ts";
 
 const tone = sample("tone-vbr.mp3");
@@ -28,6 +28,7 @@ const fakeFiles = (count: number, first = 1) =>
     tags: [],
     title: null,
     artist: null,
+    peaks: null,
     fileType: "audio file",
     status: "completed",
     createdAt: new Date(1_780_000_000_000 - place * 60_000).toISOString(),
@@ -90,9 +91,88 @@ describe("File list", () => {
     await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B1.txt", "b2.txt"]);
     await expect(page.getByRole("columnheader", { name: "Name" })).toHaveAttribute("aria-sort", "ascending");
     await expect(page).toHaveURL(/sort=name/);
+    await page.getByRole("button", { name: "Name" }).click();
+    await expect(page.getByRole("rowheader")).toHaveText(["b2.txt", "B1.txt", "a.txt"]);
+    await expect(page.getByRole("columnheader", { name: "Name" })).toHaveAttribute("aria-sort", "descending");
     await page.getByRole("button", { name: "Uploaded" }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B1.txt", "b2.txt"]);
     await expect(page.getByRole("columnheader", { name: "Uploaded" })).toHaveAttribute("aria-sort", "descending");
+    await page.getByRole("button", { name: "Uploaded" }).click();
+    await expect(page.getByRole("rowheader")).toHaveText(["b2.txt", "B1.txt", "a.txt"]);
+    await expect(page).toHaveURL(/sort=oldest/);
+  });
+
+  test("sorts a small folder by duration and size, and says if it has too many files", async ({
+    openPage,
+    problems,
+  }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "longer name.txt", "song.mp3", "a.txt");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const sorted = (name: string) => page.getByRole("columnheader", { name });
+    await page.getByRole("button", { name: "Size" }).click();
+    await expect(names(page)).toHaveText(["song.mp3", "longer name.txt", "a.txt"]);
+    await expect(sorted("Size")).toHaveAttribute("aria-sort", "descending");
+    await page.getByRole("button", { name: "Size" }).click();
+    await expect(names(page)).toHaveText(["a.txt", "longer name.txt", "song.mp3"]);
+    await page.getByRole("button", { name: "Duration" }).click();
+    await expect(names(page).first()).toHaveText("song.mp3");
+    await expect(sorted("Duration")).toHaveAttribute("aria-sort", "descending");
+    await expectGoodLooks(page, "files-by-duration");
+
+    problems.allow(/status of 400/);
+    const errors = [{ path: "sort", message: "The list has too many files." }];
+    await page.route(/sort=duration/, (route) =>
+      route.fulfill({ status: 400, json: { status: false, code: "invalid_input", message: "Invalid.", errors } }),
+    );
+    await page.getByRole("button", { name: "Duration" }).click();
+    await expect(page.getByRole("alert")).toContainText("The list has too many files.");
+    await page.getByRole("button", { name: "Use the default order" }).click();
+    await expect(names(page)).toHaveText(["a.txt", "song.mp3", "longer name.txt"]);
+    await expect(page.getByRole("alert")).toHaveCount(0);
+    // The API sorts the files of all folders, so there may be too many.
+    await team.stowage.files.createFolder("box");
+    await page.reload();
+    await expect(page.getByRole("button", { name: "Size" })).toHaveCount(0);
+  });
+
+  test("draws the peaks of a file without loading its waveform", async ({ openPage }) => {
+    const team = await newTeam();
+    const [id = ""] = await uploadNamed(team, "song.mp3");
+    await team.stowage.files.setWaveform(id, [Array.from({ length: 100 }, (_, at) => (at < 50 ? 1 : 0.1))]);
+    const { page } = await openConsole(openPage, { path: "/usage", team });
+    const requests: string[] = [];
+    page.on("request", (request) => requests.push(request.url()));
+    await page.getByRole("link", { name: "Files" }).click();
+    /** How many points of a part of the waveform have a color. */
+    const points = (from: number) =>
+      row(page, "song.mp3")
+        .locator("canvas")
+        .evaluate((canvas: HTMLCanvasElement, from) => {
+          const half = canvas.width / 2;
+          const { data } = canvas.getContext("2d")?.getImageData(from * half, 0, half, canvas.height) ?? { data: [] };
+          return [...data].filter((value, at) => at % 4 === 3 && value > 0).length;
+        }, from);
+    await expect.poll(() => points(0)).toBeGreaterThan(0);
+    expect(await points(0)).toBeGreaterThan(3 * (await points(1)));
+    expect(requests.filter((url) => url.endsWith("/waveform"))).toEqual([]);
+  });
+
+  test("finds a file by its artist, folder, tag, and reference, and says so", async ({ openPage }) => {
+    const team = await newTeam();
+    const [, id = ""] = await uploadNamed(team, "notes.txt", "song.mp3");
+    await team.stowage.files.update(id, { folder: "box", tags: ["live"], reference: "episode-12" });
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const field = page.getByLabel("Search files");
+    await expect(field).toHaveAttribute("placeholder", "Search name, title, artist, tag, folder, or reference");
+    for (const text of ["stowage", "box", "live", "episode"]) {
+      await field.fill(text);
+      await expect(page).toHaveURL(new RegExp(`search=${text}$`));
+      await expect(page.getByRole("rowheader")).toHaveCount(1);
+      await expect(row(page, "song.mp3")).toBeVisible();
+    }
+    await field.fill("nowhere");
+    await expect(page.getByRole("main")).toContainText("parts of the name, title, artist, tags, folder, and reference");
   });
 
   test("plays a file from its row while the user browses", async ({ openPage }) => {
@@ -164,7 +244,7 @@ describe("File list", () => {
     await expect(names(page)).toHaveText(["notes.txt"]);
     await expect(page).toHaveURL(/\/console\/files\?type=text\+file&search=NO$/);
     await page.getByRole("combobox", { name: "Status" }).selectOption("Failed");
-    await expect(page.getByRole("heading", { name: "Nothing named “NO”" })).toBeVisible();
+    await expect(page.getByRole("heading", { name: "Nothing found for “NO”" })).toBeVisible();
     const clear = page.getByRole("main").getByRole("link", { name: "Clear filters" }).first();
     await clear.click();
     await expect(names(page)).toHaveText(["Other.txt", "notes.txt", "song.mp3"]);
@@ -195,6 +275,30 @@ describe("File list", () => {
     await expect(field).toHaveValue("son");
   });
 
+  test("of one user is chosen by the user, also from a file, which says who uploaded it", async ({ openPage }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "by a key.txt");
+    const login = { email: "ada@example.com", password: "correct horse battery" };
+    const names = { firstName: "Ada", lastName: "Lovelace" };
+    const { _id } = await team.stowage.users.create({ ...login, ...names, role: "member" });
+    const { key } = await new Stowage({ url }).logIn({ teamId: team.teamId, ...login });
+    await new Stowage({ url, key }).files.upload(new File(["mine"], "by Ada.txt"));
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt", "by a key.txt"]);
+    const choice = page.getByRole("combobox", { name: "Uploaded by" });
+    await choice.selectOption("Ada Lovelace");
+    await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt"]);
+    await expect(page).toHaveURL(new RegExp(`user=${_id}$`));
+    await expectGoodLooks(page, "files-of-user");
+    await page.getByRole("link", { name: "by Ada.txt" }).click();
+    await expect(page.getByRole("main")).toContainText("by ada@example.com");
+    await page.getByRole("main").getByRole("link", { name: "ada@example.com" }).click();
+    await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt"]);
+    await choice.selectOption("All users");
+    await page.getByRole("link", { name: "by a key.txt" }).click();
+    await expect(page.getByRole("main")).toContainText("by test");
+  });
+
   test("shows changes by others, and moves the focus if its row disappears", async ({ openPage }) => {
     const team = await newTeam();
     const { stowage } = team;
@@ -215,8 +319,8 @@ describe("File list", () => {
 
   test("adds a file to a filtered list when its status matches", async ({ openPage }) => {
     const team = await newTeam();
-    const { page } = await openConsole(openPage, { path: "/files?status=completed&search=a", team });
-    const none = page.getByRole("heading", { name: "Nothing named “a”" });
+    const { page } = await openConsole(openPage, { path: "/files?status=completed&search=a.", team });
+    const none = page.getByRole("heading", { name: "Nothing found for “a.”" });
     await expect(none).toBeVisible();
     // The other empty state appears only once it is certain.
     const held: (() => Promise<void>)[] = [];
@@ -562,6 +666,46 @@ describe("Organizing files", () => {
     expect((await stowage.files.list({ under: "music" }).page()).items.map((file) => file.folder)).toEqual(
       expect.arrayContaining(["music", "music/album"]),
     );
+  });
+
+  test("creates, renames, moves, and deletes a folder with everything in it", async ({ openPage }) => {
+    const team = await newTeam();
+    const [id = ""] = await uploadNamed(team, "one.txt");
+    await team.stowage.files.update(id, { folder: "a/b" });
+    const { page, stowage } = await openConsole(openPage, { path: "/files", team });
+    const title = (name: string) => page.getByRole("heading", { level: 1, name, exact: true });
+    await button(page, "New folder").click();
+    await dialog(page).getByLabel("Name").fill("box");
+    await page.keyboard.press("Enter");
+    await expect(title("box")).toBeVisible();
+    expect(await collect(stowage.files.folders())).toEqual(["a", "box"]);
+    await page.getByRole("navigation", { name: "Folders" }).getByRole("link", { name: "Files" }).click();
+
+    await chooseAction(page, "Actions for the folder a", "Rename");
+    await dialog(page).getByLabel("Name").fill("music");
+    await expectGoodLooks(page, "folder-rename");
+    await page.keyboard.press("Enter");
+    await expectAnnounced(page, "Renamed to music");
+    await expect(folder(page, "music")).toBeVisible();
+    await expect(folder(page, "a")).toHaveCount(0);
+
+    await chooseAction(page, "Actions for the folder music", "Move");
+    await expect(dialog(page).getByRole("button", { name: "music" })).toHaveCount(0);
+    await dialog(page).getByRole("button", { name: "box" }).click();
+    await dialog(page).getByRole("button", { name: "Move", exact: true }).click();
+    await expectAnnounced(page, "Moved to box");
+    await expect(folder(page, "music")).toHaveCount(0);
+    expect((await propertiesOf(team, id)).folder).toBe("box/music/b");
+
+    await folder(page, "box").click();
+    await folder(page, "music").click();
+    await expect(title("music")).toBeVisible();
+    await chooseAction(page, "Actions for this folder", "Delete");
+    await dialog(page).getByRole("button", { name: "Delete folder" }).click();
+    await expect(title("box")).toBeVisible();
+    await expect(page.getByRole("heading", { name: "This folder is empty" })).toBeVisible();
+    await expect(stowage.files.get(id)).rejects.toMatchObject({ status: 404 });
+    expect(await collect(stowage.files.folders())).toEqual(["box"]);
   });
 
   test("tags files with suggestions, undoes it, and lists all files with a tag", async ({ openPage }) => {

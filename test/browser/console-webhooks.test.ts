@@ -223,7 +223,7 @@ describe("Delivery log", () => {
     const [event] = (await team.stowage.events.list({ type: "session.created", limit: 1 }).page()).items;
     await expect(details(page).getByRole("link")).toHaveAttribute("href", `/console/events/${event?._id}`);
 
-    await expect(page.getByText("Success rate: 100% of the latest 1 delivery")).toBeVisible();
+    await expect(page.getByText(/^Last day: \d+% of \d+ attempts succeeded$/)).toBeVisible();
     await details(page).getByText("Request", { exact: true }).click();
     const request = await details(page).getByText("webhook-signature: (not stored)").textContent();
     const { headers, body } = endpoint.received.at(-1) ?? {};
@@ -249,17 +249,26 @@ describe("Delivery log", () => {
     const endpoint = await openEndpoint();
     endpoint.response = { status: 500, body: "database is locked" };
     const team = await newTeam();
-    await team.stowage.webhooks.create({ url: endpoint.url, types: ["apikey.created"] });
+    const { _id } = await team.stowage.webhooks.create({ url: endpoint.url, types: ["apikey.created"] });
     for (const name of ["one", "two", "three"]) await team.stowage.keys.create({ name });
     await expect.poll(() => endpoint.received.length).toBeGreaterThanOrEqual(3);
+    await expect.poll(async () => (await team.stowage.webhooks.get(_id)).health).toBe("failing");
+    const failing = await team.stowage.webhooks.get(_id);
     const { page } = await openConsole(openPage, { path: "/webhooks", team });
     const listed = page.getByRole("row").filter({ hasText: endpoint.url });
     await expect(listed.getByRole("cell").last()).toHaveText("Failing");
-    await expect(listed.getByRole("img")).toHaveAccessibleName(/^3 of \d failed$/);
+    // The record has the health, so no delivery is read.
+    const requests: string[] = [];
+    page.on("request", (request) => requests.push(request.url()));
+    await page.reload();
+    await expect(listed.getByRole("cell").last()).toHaveText("Failing");
+    expect(requests.filter((requested) => requested.includes("deliveries"))).toEqual([]);
+    await expect(listed.getByRole("img")).toHaveAccessibleName(/^(\d+) of \1 attempts failed$/);
     await listed.getByRole("link").click();
     await expect(heading(page, new URL(endpoint.url).host)).toBeVisible();
     const banner = page.getByRole("status").filter({ hasText: "Failing since" });
     await expect(banner).toContainText("HTTP 500");
+    await expect(banner.locator("strong time")).toHaveAttribute("datetime", failing.failingSince ?? "");
     await expectGoodLooks(page, "webhook-failing");
     endpoint.response = { status: 200, body: "" };
     await banner.getByRole("button", { name: "Resend now" }).click();
@@ -311,16 +320,17 @@ describe("Delivery log", () => {
       await route.fulfill({ json: { message: "", data } });
     });
     await button(page, "Replay events").click();
-    await dialog(page)
-      .getByLabel("Starting after event")
-      .fill(first?._id ?? "");
+    const since = dialog(page).getByLabel("Events since");
+    await expect(since).toHaveValue(/^\d{4}-\d\d-\d\dT\d\d:\d\d$/);
+    await since.fill("2026-03-01T10:30");
     await dialog(page).getByRole("button", { name: "Replay" }).click();
     await expect(page.getByRole("alert")).toContainText("Can't reach Stowage.");
     await expect(dialog(page).getByText("1,000 events so far")).toBeVisible();
     await dialog(page).getByRole("button", { name: "Replay" }).click();
     await expectAnnounced(page, "1,002 events queued for resending");
     const step = (after: string | undefined) => ({ after, failedOnly: true });
-    expect(asked).toEqual([step(first?._id), step(later), step(later)]);
+    const moment = await page.evaluate(() => new Date("2026-03-01T10:30").toISOString());
+    expect(asked).toEqual([step(moment), step(later), step(later)]);
     await expect(button(page, "Replay events")).toBeFocused();
   });
 });
@@ -347,7 +357,7 @@ test("webhooks work with only a keyboard", async ({ openPage }) => {
   await press(button(page, "Send test event"));
   await expect(testResponse(page)).toContainText("200 · ");
   await press(button(page, "Replay events"));
-  await expect(dialog(page).getByLabel("Starting after event")).toBeFocused();
+  await expect(dialog(page).getByLabel("Events since")).toBeFocused();
   await page.keyboard.press("Escape");
   await expect(button(page, "Replay events")).toBeFocused();
   await tabTo(menu(page), "Shift+Tab");

@@ -2,7 +2,6 @@ import { describe, expect, test } from "vitest";
 import { dailyTotals } from "../../src/console/pages/daily-totals.ts";
 import { mergeEvents } from "../../src/console/pages/event-list.ts";
 import { applyEvents, type FileRow, pathOf, splitName, viewFrom } from "../../src/console/pages/file-rows.ts";
-import { healthOf } from "../../src/console/pages/webhook-health.tsx";
 import { curlFor } from "../../src/console/parts/curl.tsx";
 import {
   countOf,
@@ -47,6 +46,7 @@ describe("applyEvents", () => {
     tags: [],
     title: null,
     artist: null,
+    peaks: null,
     fileType: "audio file",
     status: "completed",
     createdAt: new Date(id * 1000).toISOString(),
@@ -76,6 +76,9 @@ describe("viewFrom", () => {
     expect(filtersOf("folder=a/b")).toEqual({ folder: "a/b", sort: "name" });
     expect(filtersOf("folder=a/b&sort=date")).toEqual({ folder: "a/b", sort: "-createdAt" });
     expect(filtersOf("folder=a/b&tag=x")).toEqual({ under: "a/b", tag: "x", sort: "-createdAt" });
+    expect(filtersOf("folder=a/b&sort=-size")).toEqual({ folder: "a/b", sort: "-size" });
+    expect(filtersOf("tag=x&sort=-size")).toEqual({ tag: "x", sort: "-createdAt" });
+    expect(filtersOf("sort=toString")).toEqual({ folder: "", sort: "-createdAt" });
     expect(filtersOf("search=x")).toEqual({ search: "x", sort: "name" });
     expect(pathOf("a/b")).toEqual([
       { name: "a", path: "a" },
@@ -201,33 +204,6 @@ describe("dailyTotals", () => {
       { start: new Date(2026, 2, 30), count: 1, bytes: 7 },
       { start: new Date(2026, 2, 31), count: 1, bytes: 5 },
     ]);
-  });
-});
-
-describe("Health of a webhook", () => {
-  const attempt = (at: string, httpStatus: number | null) => ({
-    at,
-    httpStatus,
-    error: httpStatus === null ? ("timeout" as const) : null,
-    durationMilliseconds: 1,
-    responseBody: "",
-  });
-  const delivery = (nextAttemptAt: string | null, ...attempts: ReturnType<typeof attempt>[]) => ({
-    status: "pending" as const,
-    attempts,
-    nextAttemptAt,
-  });
-
-  test("is failing after three failures without a success, since the first of them", () => {
-    const failing = [
-      delivery("9", attempt("2", 500), attempt("5", null)),
-      delivery("8", attempt("4", 503)),
-      delivery(null, attempt("1", 200)),
-    ];
-    expect(healthOf(failing)).toMatchObject({ state: "failing", since: "2", failures: 3, nextAttemptAt: "8" });
-    expect(healthOf([delivery(null, attempt("6", 204)), ...failing])).toMatchObject({ state: "healthy", failures: 0 });
-    expect(healthOf(failing.slice(1)).state).toBe("healthy");
-    expect(healthOf([])).toMatchObject({ state: "unknown", since: null });
   });
 });
 

@@ -46,6 +46,9 @@ export const test = base
     const contexts: Awaited<ReturnType<Browser["newContext"]>>[] = [];
     onCleanup(async () => {
       await settle(contexts.flatMap((context) => context.pages()));
+      // A request that a test holds, or changes, may still be on its way.
+      const pages = contexts.flatMap((context) => context.pages());
+      await Promise.all(pages.map((page) => page.unrouteAll({ behavior: "ignoreErrors" })));
       await Promise.all(contexts.map((context) => context.close()));
       expect(problems.take(), "problems in the browser").toEqual([]);
     });

@@ -58,5 +58,5 @@ test("the accounts for visitors of the README sign up, set a password and log in
   writeFileSync(join(folder, "sample.mjs"), program);
   const env = { ...process.env, STOWAGE_KEY: key };
   const { stdout } = await promisify(execFile)(process.execPath, [join(folder, "sample.mjs")], { env });
-  expect(stdout).toBe(`member ${teamId}\n`);
+  expect(stdout).toBe(`contributor ${teamId}\n`);
 });

@@ -556,6 +556,58 @@ const wakingWebhooks: Scenario<Hook, unknown> = {
   verify: async (_, { state }) => expect(await statusesOf(state)).toEqual({ succeeded: 1 }),
 };
 
+/** Stores three files, two of them in folders below one that was created. */
+async function prepareFolder({ world, team }: Place): Promise<string[]> {
+  const ids: string[] = [];
+  for (const folder of ["a", "a/b", "c"]) {
+    const id = await world.store(team, "note.txt", "note");
+    await must(world.ask("PATCH", `/docs/v1/uploads/${id}`, { token: team.token, json: { folder } }));
+    ids.push(id);
+  }
+  await must(world.ask("POST", "/docs/v1/folders", { token: team.token, json: { folder: "a/empty" } }));
+  return ids;
+}
+const foldersOf = ({ teamId }: Team) =>
+  DB.prepare("select folder_key as key from folders where team_id = ?").bind(teamId).all();
+const changesLeft = ({ teamId }: Team) =>
+  DB.prepare("select count(*) as n from folder_changes where team_id = ?").bind(teamId).first("n");
+
+const movingFolder: Scenario<string[], Response> = {
+  prepare: prepareFolder,
+  act: (_, bindings, place) => ask(place, "PATCH", "/docs/v1/folders", { json: { folder: "a", to: "n/a" } }, bindings),
+  async verify(rows, run) {
+    expectResponse(run.result, 200, run);
+    const paths = run.state.map((id) => rows.find((row) => row.id === id)?.folder).join();
+    const { results } = await foldersOf(run.team);
+    const found = `${paths} ${results.map(({ key }) => `${key}`.replaceAll("\u0001", "/"))}`;
+    expect(["n/a,n/a/b,c n/a/empty", ...(run.fault ? ["a,a/b,c a/empty"] : [])], "all or none").toContain(found);
+    expect(await changesLeft(run.team)).toBe(0);
+  },
+};
+
+/** A deletion whose request died after it was recorded. */
+const deletingFolder: Scenario<string[], unknown> = {
+  isRecovery: true,
+  onlyChanges: true,
+  async prepare(place) {
+    const ids = await prepareFolder(place);
+    const { world, team } = place;
+    await DB.prepare(
+      `insert into folder_changes (team_id, id, folder, initiator, created_at, due_at)
+       values (?1, '0193477be8a01f9c3ad5e7b2', 'a', '{"kind":"secret","keyId":"x","userId":null}', ?2, ?2)`,
+    )
+      .bind(team.teamId, world.system.now())
+      .run();
+    return ids;
+  },
+  act: (_, bindings, { world }) => world.recover(bindings),
+  async verify(rows, run) {
+    expect(rows.map(({ id }) => id)).toEqual(run.state.slice(2));
+    expect((await foldersOf(run.team)).results).toEqual([]);
+    expect(await changesLeft(run.team)).toBe(0);
+  },
+};
+
 // biome-ignore lint/suspicious/noExplicitAny: scenarios of every state and result.
 const scenarios: [string, Scenario<any, any>][] = [
   ["an upload in parts", uploading(zeros)],
@@ -577,6 +629,8 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["reprocessing", reprocessing],
   ["a batch that tags files, and its retry", tagging],
   ["a batch that deletes files", deletingMany],
+  ["the move of a folder", movingFolder],
+  ["the recovery job with a folder to delete", deletingFolder],
   ["a round of deliveries to a webhook", sending],
   ["the recovery job", recovering],
   ["the recovery job of two databases", recoveringTwo],

@@ -828,6 +828,53 @@ describe("a redelivery", () => {
   });
 });
 
+describe("the health of a webhook", () => {
+  const healthOf = async (team: Team, { _id }: Hook) => {
+    const { health, failingSince, lastDay } = await hookOf(team, _id);
+    return { health, failingSince, attempts: [lastDay.succeeded, lastDay.failed], hours: lastDay.hours };
+  };
+
+  test("is failing from the third failure on, since the first, and healthy after a success", async () => {
+    const { world, team, hook } = await begin();
+    world.answer = status(500);
+    const firstFailure = world.system.now();
+    for (let i = 0; i < 3; i++) {
+      expect(await healthOf(team, hook)).toMatchObject({ health: "healthy", failingSince: null, attempts: [0, i] });
+      await createEvent(team);
+      await deliverNewest(world);
+    }
+    const failing = await healthOf(team, hook);
+    expect(failing).toMatchObject({ health: "failing", attempts: [0, 3] });
+    expect(Math.abs(Date.parse(failing.failingSince) - firstFailure)).toBeLessThan(5 * SECOND);
+    world.answer = status(204);
+    await createEvent(team);
+    await deliverNewest(world);
+    expect(await healthOf(team, hook)).toMatchObject({ health: "healthy", failingSince: null, attempts: [1, 3] });
+    expect((await team.call("GET", "/auth/v1/webhooks")).body.data[0]).toMatchObject({ health: "healthy" });
+    await team.call("PATCH", `/auth/v1/webhooks/${hook._id}`, { json: { status: "disabled" } });
+    expect(await healthOf(team, hook)).toMatchObject({ health: "disabled" });
+  });
+
+  test("counts the attempts of a day by the hour", async () => {
+    const { world, team, hook } = await begin();
+    world.aheadMilliseconds += HOUR - (world.system.now() % HOUR);
+    for (const hour of [0, 1, 1, 20]) {
+      world.aheadMilliseconds += hour * HOUR;
+      await createEvent(team);
+      await deliverNewest(world);
+    }
+    const { attempts, hours } = await healthOf(team, hook);
+    expect(attempts).toEqual([4, 0]);
+    const starts = hours.map(({ startsAt }: { startsAt: string }) => Date.parse(startsAt));
+    expect(starts.map((start: number) => (start - starts[0]) / HOUR)).toEqual([0, 1, 2, 22]);
+    expect(starts[0] % HOUR).toBe(0);
+    world.aheadMilliseconds += 3 * HOUR;
+    await createEvent(team);
+    await deliverNewest(world);
+    expect((await healthOf(team, hook)).attempts).toEqual([3, 0]);
+  });
+});
+
 describe("a replay", () => {
   const replay = async (team: Team, { _id }: Hook, json: object) =>
     (await team.call("POST", `/auth/v1/webhooks/${_id}/replay`, { json })).body.data;
@@ -847,6 +894,26 @@ describe("a replay", () => {
     const events = await eventsOf(team, "apikey.created");
     expect(world.posts.map(idOf).sort()).toEqual([events[1]._id, events[0]._id]);
     expect(await statusesOf(hook)).toEqual({ succeeded: 3 });
+  });
+
+  test("by time sends the events that are later than an instant", async () => {
+    const { world, team, hook } = await begin();
+    for (let i = 0; i < 3; i++) {
+      world.aheadMilliseconds += MINUTE;
+      await createEvent(team);
+    }
+    await settle(world, team);
+    const [last, second] = await eventsOf(team, "apikey.created");
+    world.posts.length = 0;
+    expect(await replay(team, hook, { after: second.createdAt })).toEqual({ deliveries: 1, next: null });
+    await settle(world, team);
+    expect(world.posts.map(idOf)).toEqual([last._id]);
+    const before = new Date(Date.parse(second.createdAt) - 1).toISOString();
+    expect(await replay(team, hook, { after: before })).toEqual({ deliveries: 2, next: null });
+    const { status, errors } = (
+      await team.call("POST", `/auth/v1/webhooks/${hook._id}/replay`, { json: { after: "noon" } })
+    ).body;
+    expect([status, errors[0].path]).toEqual([false, "after"]);
   });
 
   test("of failures only leaves what succeeded", async () => {

@@ -4,7 +4,7 @@ import { DB } from "./databases.ts";
 
 /* Rows that a test reads or inserts directly: what no call returns, and more than calls could create. */
 
-const TABLES = ["api_keys", "users", "files", "uploads", "events", "webhooks", "deliveries", "links"];
+const TABLES = ["api_keys", "users", "files", "uploads", "events", "webhooks", "deliveries", "links", "folders"];
 
 /** Returns every row and object of a team, to check that a rejected call changed nothing. */
 export async function snapshot(teamId: string) {
@@ -31,7 +31,8 @@ export const moveToTrash = (teamId: string, id: string) =>
     ).bind(teamId, id),
     DB.prepare(
       `update files set status = 'deleting', trashed_at = updated_at, due_at = updated_at + 86400000, name_key = '',
-     trashed_values = json_object('status', status, 'name_key', name_key, 'folder', folder, 'tags', tags, 'metadata', metadata)
+     trashed_values = json_object('status', status, 'name_key', name_key, 'folder', folder, 'tags', tags, 'metadata', metadata,
+       'search_keys', search_keys)
      where team_id = ? and id = ?`,
     ).bind(teamId, id),
   ]);

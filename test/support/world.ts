@@ -371,6 +371,7 @@ export class World {
 }
 
 export interface Row {
+  folder: string;
   id: string;
   team_id: string;
   original_name: string;
@@ -448,8 +449,9 @@ export async function expectSound(
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
       // A part has no team, but its upload has one.
       DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
-      of(`select files, bytes, trash_files, trash_bytes, public_bytes, links - (select count(*) from links where team_id = teams.id) as extra_links
-        from teams where id = ?`),
+      of(`select files, bytes, trash_files, trash_bytes, public_bytes,
+        links - (select count(*) from links where team_id = teams.id) as extra_links,
+        folders - (select count(*) from folders where team_id = teams.id) as extra_folders from teams where id = ?`),
       ...eventLogQueries(teamId),
     ])
   ).map(({ results }) => results) as [Row[], FileId[], object[], object[], ...unknown[][]];
@@ -468,7 +470,8 @@ export async function expectSound(
   const publicBytes = ofPublicKeys.reduce((sum, row) => sum + row.reserved_bytes, 0);
   const trashed = rows.filter((row) => row.trashed_at !== null);
   const trash = { trash_files: trashed.length, trash_bytes: trashed.reduce((sum, row) => sum + row.reserved_bytes, 0) };
-  const unused = { files: 0, bytes: 0, trash_files: 0, trash_bytes: 0, public_bytes: 0, extra_links: 0 };
+  const extra = { extra_links: 0, extra_folders: 0 };
+  const unused = { files: 0, bytes: 0, trash_files: 0, trash_bytes: 0, public_bytes: 0, ...extra };
   expect(usage ?? unused, "the team's usage is the sum of the rows").toEqual({
     ...{ ...unused, files: rows.length, bytes, ...trash, public_bytes: publicBytes },
   });
@@ -518,7 +521,9 @@ export async function expectSettled(
 
 /** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
 export async function expectErased(teamId: string, world: World): Promise<void> {
-  const tables = "api_keys deliveries events file_tags files links uploads users webhooks".split(" ");
+  const tables = "api_keys deliveries events file_tags files folder_changes folders links uploads users webhooks".split(
+    " ",
+  );
   const [team, parts, ...others] = await DB.batch([
     DB.prepare("select * from teams where id = ?").bind(teamId),
     DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),

@@ -19,7 +19,7 @@ export function addLinkCommands(program: Command, define: Define): void {
       .option("--inline", "let browsers play audio instead of downloading it")
       .option("--name <name>", "name of the downloaded file"),
     {
-      summary: "Create a download link, which works until it expires or you revoke it",
+      summary: "Create a link to download a file, and its page, which work until it expires or you revoke it",
       examples: ["stowage link 0193477c0a5e2b7f4d1c8e90 --expires 2026-12-31"],
     },
     async (context, [file = ""], { expires, inline, name }) => {
@@ -27,7 +27,7 @@ export function addLinkCommands(program: Command, define: Define): void {
       const { links } = context.stowage;
       const disposition = inline ? "inline" : undefined;
       const link = await links.create(id, { expiresAt: expires, disposition, name }, context.call);
-      context.results.print(link, [link._id, link.url]);
+      context.results.print(link, [link._id, link.url, link.pageUrl]);
     },
   );
   define(

@@ -96,7 +96,7 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
       .command("listen")
       .requiredOption("--forward-to <url>", "endpoint, such as http://localhost:3000/webhooks")
       .addOption(typesOption(" (default: all)"))
-      .option("--after <id>", "first forward the events after the event with this ID")
+      .option("--after <id or time>", "first forward the events after the event with this ID")
       .option("--limit <n>", "stop after this many events", parseCount),
     {
       summary: "Forward new events to an endpoint on this machine",
@@ -131,7 +131,7 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
     webhooks
       .command("replay")
       .argument(...ID)
-      .requiredOption("--after <id>", "resend the events after the event with this ID")
+      .requiredOption("--after <id or time>", "resend the events after the event with this ID, or after this instant")
       .option("--failed-only", "only failed deliveries"),
     { summary: "Resend past events" },
     async (context, [id = ""], { after, failedOnly = false }) => {

@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Delivery, Webhook } from "../../client/stowage.ts";
 import { isLive } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
@@ -6,7 +6,7 @@ import { TaskDialog } from "../parts/dialog.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
-import { countOf, formatCount, formatPercent } from "../parts/format.ts";
+import { countOf, formatCount } from "../parts/format.ts";
 import { More } from "../parts/more.tsx";
 import { Empty } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
@@ -14,9 +14,10 @@ import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { can, client } from "../session.ts";
 import { useData, useList } from "../store.ts";
-import { type Attempt, FailingSince, HealthBadge, healthOf, NextAttempt, resultOf } from "./webhook-health.tsx";
+import { type Attempt, DayCounts, FailingSince, HealthBadge, NextAttempt, resultOf } from "./webhook-health.tsx";
 
 const PAGE_DELIVERIES = 50;
+const DAY_MILLISECONDS = 86_400_000;
 /** The bounds of the poll delay while a delivery is pending. */
 const MIN_POLL_MILLISECONDS = 2000;
 const MAX_POLL_MILLISECONDS = 30_000;
@@ -48,19 +49,6 @@ export function AttemptFacts({ attempt }: { attempt: Attempt }) {
   );
 }
 
-/** How many of the loaded deliveries that have ended succeeded. */
-function SuccessRate({ deliveries }: { deliveries: Delivery[] }) {
-  const ended = deliveries.filter(({ status }) => status !== "pending");
-  if (ended.length === 0) return null;
-  const succeeded = ended.filter(({ status }) => status === "succeeded").length;
-  return (
-    <p class="quiet">
-      Success rate: {formatPercent(succeeded, ended.length)} of the latest{" "}
-      {countOf(ended.length, "delivery", "deliveries")}
-    </p>
-  );
-}
-
 /** The event of a delivery: its resource, and on demand the request. Signatures are not stored. */
 function DeliveryRequest({ eventId, attempt }: { eventId: string; attempt: Attempt | undefined }) {
   const loaded = useData(`event ${eventId}`, (signal) => client.value.events.get(eventId, {}, { signal }));
@@ -88,7 +76,7 @@ function DeliveryRequest({ eventId, attempt }: { eventId: string; attempt: Attem
 }
 
 /** The health of a webhook, and its delivery log, newest first: a list, and the delivery that was chosen from it. */
-export function Deliveries({ webhook }: { webhook: Webhook }) {
+export function Deliveries({ webhook, onChanged }: { webhook: Webhook; onChanged: () => void }) {
   const { _id: id } = webhook;
   const deliveries = useList(
     `deliveries ${id}`,
@@ -98,8 +86,8 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
   const { items = [], isLoading, reload } = deliveries;
   const [tab, setTab] = useState<Shown>("all");
   const [chosenId, setChosenId] = useState<string | null>(null);
-  /** The event that the replay dialog starts after, possibly empty; undefined if the dialog is closed. */
-  const [replayAfter, setReplayAfter] = useState<string>();
+  /** The event or the moment that the replay dialog starts after; undefined if the dialog is closed. */
+  const [replayAfter, setReplayAfter] = useState<ReplayStart>();
   const { run, isRunning, error } = useTask();
   useEffect(() => {
     const pending = items.filter(({ status }) => status === "pending");
@@ -109,14 +97,18 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
     const timer = setTimeout(reload, wait);
     return () => clearTimeout(timer);
   }, [deliveries.items, isLoading, reload]);
-  const health = healthOf(items);
-  const isFailing = health.state === "failing" && webhook.status === "enabled";
-  const failed = items.filter(({ status }) => status === "failed");
+  // Attempts are no events, so the record is read again with the log.
+  const shownItems = useRef(deliveries.items);
+  useEffect(() => {
+    if (shownItems.current && deliveries.items !== shownItems.current) onChanged();
+    shownItems.current = deliveries.items;
+  }, [deliveries.items]);
+  const replayFrom = () => setReplayAfter({ moment: webhook.failingSince ?? dayAgo() });
   const due = items.find(({ status, nextAttemptAt }) => status === "pending" && nextAttemptAt);
-  const resend = (chosen: Delivery[]) =>
+  const resend = ({ _id }: Delivery) =>
     run(async () => {
-      for (const { _id } of chosen) await client.value.webhooks.redeliver(_id);
-      announce(chosen.length === 1 ? "Resend queued" : `Resend of ${countOf(chosen.length, "event")} queued`);
+      await client.value.webhooks.redeliver(_id);
+      announce("Resend queued");
       reload();
     });
   const shown = items.filter(({ status }) => tab === "all" || status === tab);
@@ -124,21 +116,19 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
   const canResend = can("webhooks:write");
   return (
     <>
-      {isFailing && (
+      {webhook.health === "failing" && (
         <div class="failure" role="status">
-          <FailingSince health={health} />
+          <FailingSince webhook={webhook} deliveries={items} />
           {canResend && (
             <div class="actions">
               {due && (
-                <button type="button" class="button" aria-disabled={isRunning} onClick={() => resend([due])}>
+                <button type="button" class="button" aria-disabled={isRunning} onClick={() => resend(due)}>
                   Resend now
                 </button>
               )}
-              {failed.length > 0 && (
-                <button type="button" class="button" aria-disabled={isRunning} onClick={() => resend(failed)}>
-                  Resend {countOf(failed.length, "failed event")}
-                </button>
-              )}
+              <button type="button" class="button" onClick={replayFrom}>
+                Replay failed events
+              </button>
             </div>
           )}
         </div>
@@ -146,16 +136,16 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
       <section class="stack" aria-labelledby="deliveries">
         <header class="page-header">
           <h2 id="deliveries">Deliveries</h2>
-          <HealthBadge webhook={webhook} health={health} />
+          <HealthBadge webhook={webhook} />
           <div class="actions">
             {canResend && (
-              <button type="button" class="button" onClick={() => setReplayAfter("")}>
+              <button type="button" class="button" onClick={replayFrom}>
                 Replay events
               </button>
             )}
           </div>
         </header>
-        <SuccessRate deliveries={items} />
+        <DayCounts webhook={webhook} />
         <Failure error={deliveries.error} onRetry={reload} />
         <Failure error={error} />
         {deliveries.items?.length === 0 && (
@@ -201,8 +191,8 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
                 <DeliveryDetails
                   delivery={chosen}
                   isRunning={isRunning}
-                  onResend={canResend ? () => resend([chosen]) : undefined}
-                  onReplay={setReplayAfter}
+                  onResend={canResend ? () => resend(chosen) : undefined}
+                  onReplay={(eventId) => setReplayAfter({ eventId })}
                 />
               )}
             </div>
@@ -210,7 +200,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
         )}
         <More of={deliveries} />
         {replayAfter !== undefined && (
-          <Replay id={id} since={replayAfter} onReplayed={reload} onClose={() => setReplayAfter(undefined)} />
+          <Replay id={id} start={replayAfter} onReplayed={reload} onClose={() => setReplayAfter(undefined)} />
         )}
       </section>
     </>
@@ -284,24 +274,38 @@ function DeliveryDetails({ delivery, isRunning, onResend, onReplay }: DetailsPro
   );
 }
 
+type ReplayStart = { eventId: string } | { moment: string };
+
+const dayAgo = () => new Date(Date.now() - DAY_MILLISECONDS).toISOString();
+
+/** An instant as a field of type `datetime-local` has it, in the reader's time zone and to the minute. */
+function localMinute(instant: string): string {
+  const date = new Date(instant);
+  date.setMinutes(date.getMinutes() - date.getTimezoneOffset());
+  return date.toISOString().slice(0, 16);
+}
+
 interface ReplayProps {
   id: string;
-  since: string;
+  start: ReplayStart;
   onReplayed: () => void;
   onClose: () => void;
 }
 
-/** Resends the events after a given one, in as many requests as the API needs. After a failure it continues from there. */
-function Replay({ id, since, onReplayed, onClose }: ReplayProps) {
-  const [{ after, count }, setProgress] = useState({ after: since, count: 0 });
+/** Resends the events after one of them or a moment, in as many requests as the API needs. After a failure it continues. */
+function Replay({ id, start, onReplayed, onClose }: ReplayProps) {
+  const startId = "eventId" in start ? start.eventId : null;
+  /** The last event that was resent. Null at the start. */
+  const [{ after, count }, setProgress] = useState({ after: startId, count: 0 });
   const replay = async (form: HTMLFormElement) => {
     const failedOnly = new FormData(form).has("failedOnly");
     let sent = count;
-    for (let from: string | null = textOf(form, "after"); from !== null; ) {
+    for (let from = after ?? new Date(textOf(form, "after")).toISOString(); ; ) {
       const step = await client.value.webhooks.replay(id, { after: from, failedOnly });
       sent += step.deliveries;
+      if (step.next === null) break;
       from = step.next;
-      if (from !== null) setProgress({ after: from, count: sent });
+      setProgress({ after: from, count: sent });
     }
     announce(`${countOf(sent, "event")} queued for resending`);
     onReplayed();
@@ -309,15 +313,20 @@ function Replay({ id, since, onReplayed, onClose }: ReplayProps) {
   };
   return (
     <TaskDialog title="Replay events" action="Replay" onRun={replay} onClose={onClose}>
-      <TextField
-        key={after}
-        label="Starting after event"
-        name="after"
-        required
-        spellcheck={false}
-        defaultValue={after}
-        hint="The ID of an event. Later events are resent with their original message IDs."
-      />
+      {"moment" in start && after === null ? (
+        <TextField
+          label="Events since"
+          name="after"
+          type="datetime-local"
+          required
+          defaultValue={localMinute(start.moment)}
+          hint="They are resent with their original message IDs."
+        />
+      ) : (
+        <p>
+          The events after <code>{after}</code> are resent with their original message IDs.
+        </p>
+      )}
       <label>
         <input type="checkbox" name="failedOnly" defaultChecked /> Failed deliveries only
       </label>

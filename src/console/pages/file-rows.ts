@@ -9,7 +9,7 @@ type FileState = Pick<
 >;
 
 /** The fields that the list shows. */
-export type FileRow = FileState & Pick<StoredFile, "name" | "folder" | "tags" | "title" | "artist">;
+export type FileRow = FileState & Pick<StoredFile, "name" | "folder" | "tags" | "title" | "artist" | "peaks">;
 
 /** The files after events. Other fields, and files that are new to the list, come with its next load. */
 export function applyEvents<Row extends FileRow>(files: Row[], events: FileEvent[]): Row[] {
@@ -36,7 +36,21 @@ function startOfDay(day: string | null, daysLater = 0): number | undefined {
 
 const iso = (time: number | undefined) => time && new Date(time).toISOString();
 
-export const SORTS = { name: "name", date: "-createdAt" } as const;
+/** The orders of a list, as the URL names them and as the API does. */
+export const SORTS = {
+  date: "-createdAt",
+  oldest: "createdAt",
+  name: "name",
+  "-name": "-name",
+  "-duration": "-duration",
+  duration: "duration",
+  "-size": "-size",
+  size: "size",
+} as const;
+/** The API sorts by duration and size only lists of at most this many files. */
+export const MAX_SORTED_FILES = 250;
+
+const isByFact = (sort: keyof typeof SORTS) => /duration|size/.test(sort);
 
 export interface FileView {
   /** The open folder; empty outside all folders. */
@@ -57,6 +71,7 @@ export function viewFrom(query: URLSearchParams): FileView {
     tag: query.get("tag"),
     status: query.get("status"),
     fileType: query.get("type"),
+    uploadedBy: query.get("user"),
     createdAfter: from && iso(from - 1),
     createdBefore: iso(startOfDay(query.get("until"), 1)),
   };
@@ -66,10 +81,24 @@ export function viewFrom(query: URLSearchParams): FileView {
   // The files of a folder often belong together, such as the episodes of a season. A search by name examines ten times as
   // many files in a request as one by date.
   const isByName = isFiltered ? filters.search : folder;
-  const sort = chosen === "name" || chosen === "date" ? chosen : isByName ? "name" : "date";
+  const known = chosen !== null && Object.hasOwn(SORTS, chosen) ? (chosen as keyof typeof SORTS) : undefined;
+  const isSortable = known && !(isFiltered && isByFact(known));
+  const sort = isSortable ? known : isByName ? "name" : "date";
   const place = isFiltered ? folder && { under: folder } : { folder };
   const all = { ...filters, ...place, sort: SORTS[sort] } as FileFilters;
   return { folder, isFiltered, search: filters.search ?? "", sort, filters: all };
+}
+
+interface SortedList extends Pick<FileView, "folder" | "isFiltered" | "sort"> {
+  rows: unknown[] | undefined;
+  folders: unknown[];
+  more: unknown;
+}
+
+/** Whether a list is small enough to be sorted by duration and size. Outside folders, the API sorts the files of all folders. */
+export function canSortByFacts({ folder, isFiltered, sort, rows = [], folders, more }: SortedList): boolean {
+  const isSmall = !more && rows.length <= MAX_SORTED_FILES && (folder !== "" || folders.length === 0);
+  return !isFiltered && (isSmall || isByFact(sort));
 }
 
 /** A name in two parts, the last of which stays visible if the name is too long: its extension. */

@@ -14,7 +14,7 @@ import { PlayButton } from "../sound/controls.tsx";
 import { isPlayable, toggle } from "../sound/playback.ts";
 import { RowWave } from "../sound/row-wave.tsx";
 import type { FileList } from "./file-list.ts";
-import { type FileRow, type FileView, splitName } from "./file-rows.ts";
+import { canSortByFacts, type FileRow, type FileView, SORTS, splitName } from "./file-rows.ts";
 import { folderUrl } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
 import { Tags } from "./tags.tsx";
@@ -105,15 +105,25 @@ export function FileTable(props: FileTableProps) {
     lastList.id = "";
   });
 
-  const sortable = (label: string, name: FileView["sort"]) => ({
-    head: (
-      <button type="button" class="sort" onClick={() => setQuery({ sort: name })}>
-        {label}
-        {shown.sort === name && <span aria-hidden="true">{name === "date" ? " ↓" : " ↑"}</span>}
-      </button>
-    ),
-    sorted: shown.sort === name ? (name === "date" ? ("descending" as const) : ("ascending" as const)) : undefined,
-  });
+  /** A heading that sorts, by a second click in the opposite order. */
+  const sortable = (label: string, first: FileView["sort"], second: FileView["sort"]) => {
+    const isSorted = shown.sort === first || shown.sort === second;
+    const isDescending = SORTS[shown.sort].startsWith("-");
+    return {
+      head: (
+        <button
+          type="button"
+          class="sort"
+          onClick={() => setQuery({ sort: latest.current.list.shown.sort === first ? second : first })}
+        >
+          {label}
+          {isSorted && <span aria-hidden="true">{isDescending ? " ↓" : " ↑"}</span>}
+        </button>
+      ),
+      sorted: isSorted ? (isDescending ? ("descending" as const) : ("ascending" as const)) : undefined,
+    };
+  };
+  const hasFacts = canSortByFacts(shown);
   const columns = useMemo<Column<FileRow>[]>(() => {
     const cells: Column<FileRow>[] = [
       {
@@ -121,7 +131,7 @@ export function FileTable(props: FileTableProps) {
         label: "Name",
         width: "minmax(0, 1fr)",
         isHeader: true,
-        ...sortable("Name", "name"),
+        ...sortable("Name", "name", "-name"),
         cell: (file) =>
           renaming === file._id ? (
             <Rename file={file} onRenamed={latest.current.list.reload} onClose={onRenameClosed} />
@@ -145,6 +155,7 @@ export function FileTable(props: FileTableProps) {
         label: "Duration",
         width: "4rem",
         isNumber: true,
+        ...(hasFacts && sortable("Duration", "-duration", "duration")),
         card: "bare",
         cell: ({ durationSeconds }) => durationSeconds !== null && formatDuration(durationSeconds),
       },
@@ -153,6 +164,7 @@ export function FileTable(props: FileTableProps) {
         label: "Size",
         width: "4.75rem",
         isNumber: true,
+        ...(hasFacts && sortable("Size", "-size", "size")),
         card: "bare",
         cell: ({ size }) => formatBytes(size),
       },
@@ -160,7 +172,7 @@ export function FileTable(props: FileTableProps) {
         id: "uploaded",
         label: "Uploaded",
         width: "8.5rem",
-        ...sortable("Uploaded", "date"),
+        ...sortable("Uploaded", "date", "oldest"),
         card: "bare",
         cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
       },
@@ -175,7 +187,7 @@ export function FileTable(props: FileTableProps) {
         cell: (file) => <Choice file={file} list={list} onSelect={select} />,
       });
     return cells;
-  }, [renaming, shown.sort, shown.folder, shown.search, shown.isFiltered, tracks, isSelectable]);
+  }, [renaming, shown.sort, hasFacts, shown.folder, shown.search, shown.isFiltered, tracks, isSelectable]);
 
   return (
     <Table
@@ -315,7 +327,7 @@ function Name({ file, list }: { file: FileRow; list: FileList }) {
         <div class="file-facts quiet">
           {recording && (
             <bdi class="file-recording" title={recording}>
-              {recording}
+              <Marked text={recording} search={shown.search} />
             </bdi>
           )}
           {folder !== shown.folder && (

@@ -2,7 +2,7 @@ import { useRef, useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
-import { Actor, titleOf, useNames } from "../parts/event.tsx";
+import { Actor, NameOf, titleOf, useNames } from "../parts/event.tsx";
 import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
@@ -12,7 +12,7 @@ import { Page, Skeleton } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { isMissing, Unloaded } from "../parts/unloaded.tsx";
 import { Copyable, StatusBadge, Time } from "../parts/values.tsx";
-import { lastList, navigate } from "../router.ts";
+import { href, lastList, navigate } from "../router.ts";
 import { can, client } from "../session.ts";
 import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
@@ -177,7 +177,11 @@ function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
                 </a>
               ),
               Tags: file.tags.length > 0 && <Tags tags={file.tags} />,
-              Uploaded: <Time at={file.createdAt} />,
+              Uploaded: (
+                <>
+                  <Time at={file.createdAt} /> by <Uploader file={file} />
+                </>
+              ),
               ...(audio && Object.keys(audio.tags).length > 0 && { "Audio tags": <AudioTags tags={audio.tags} /> }),
             }}
           />
@@ -210,12 +214,24 @@ function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
   );
 }
 
+/** The user who uploaded a file, which leads to all files of this user, or the key. */
+function Uploader({ file: { uploadedBy } }: { file: FileMetadata }) {
+  useNames();
+  const { userId } = uploadedBy;
+  return userId ? (
+    <a href={href("/files", { user: userId })}>
+      <NameOf {...uploadedBy} />
+    </a>
+  ) : (
+    <NameOf {...uploadedBy} />
+  );
+}
+
 /** The events of a file, newest first. A request reads about 500 events of the team, so older ones load on demand. */
 function Activity({ id }: { id: string }) {
   const events = useList(`activity ${id}`, (signal) => client.value.events.list({ subject: id }, { signal }), {
     on: ({ subject }) => subject.id === id,
   });
-  useNames();
   const items = events.items ?? [];
   const isComplete = items.some(({ type }) => type === "file.uploaded");
   if (items.length === 0 && !events.more) return null;

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
-import { Failure } from "../parts/failure.tsx";
+import { Failure, fieldErrors } from "../parts/failure.tsx";
 import { Choice, ClearFilters, DateFilter, Filters, SearchField, setQuery } from "../parts/filters.tsx";
 import { focusRow } from "../parts/focus.ts";
 import { countOf, formatBytes, formatHours, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
@@ -12,17 +12,28 @@ import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { href, query } from "../router.ts";
-import { can } from "../session.ts";
+import { can, client, me } from "../session.ts";
+import { useList } from "../store.ts";
 import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
 import { downloadFiles, MAX_DOWNLOADS } from "./file-changes.ts";
 import { type FileList, useFileList } from "./file-list.ts";
-import { type FileRow, pathOf } from "./file-rows.ts";
+import { canSortByFacts, type FileRow, pathOf } from "./file-rows.ts";
 import { FileTable } from "./file-table.tsx";
-import { FolderList, FolderPath, folderActions, MoveDialog, NewFolder, startDrag } from "./folders.tsx";
+import { FolderList, FolderPath, folderActions, MoveDialog, MoveFolder, NewFolder, startDrag } from "./folders.tsx";
 import { rememberTags, TagDialog, tagChoices } from "./tags.tsx";
 
-const FILTERS = ["type", "status", "from", "until", "tag"];
+const FILTERS = ["type", "status", "from", "until", "tag", "user"];
+/** The users whose files can be chosen from a list. */
+const MAX_UPLOADERS = 100;
+
+const ORDERS = { date: "Newest first", oldest: "Oldest first", name: "Name, A to Z", "-name": "Name, Z to A" };
+const FACT_ORDERS = {
+  "-duration": "Longest first",
+  duration: "Shortest first",
+  "-size": "Largest first",
+  size: "Smallest first",
+};
 
 type Action = "move" | "tag" | "rename" | "delete" | "folder";
 
@@ -81,26 +92,48 @@ export function Files() {
       back={folder && <FolderPath folder={folder} onMoved={reload} />}
       subtitle={folder && rows && rows.length > 0 && !more && !shown.isFiltered && describeFiles(rows, count ?? "")}
       call={{ path: "/docs/v1/uploads", query: { ...view.filters } }}
-      actions={<PageActions folder={folder} onNewFolder={() => act("folder", [])} />}
+      actions={<PageActions folder={folder} onMoved={reload} onNewFolder={() => act("folder", [])} />}
     >
       <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
+      {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
       {(view.isFiltered || shown.isFiltered || !isEmpty) && (
         <Filters
           names={[...FILTERS, "search"]}
           kept={{ folder }}
-          search={<SearchField name="search" label="Search files" />}
+          search={
+            <SearchField
+              name="search"
+              label="Search files"
+              hint="Search name, title, artist, tag, folder, or reference"
+            />
+          }
           status={shown.isFiltered && count && (more ? `First ${count}` : count)}
         >
           <Choice name="type" label="Type" all="All types" options={TYPE_LABELS} />
           <Choice name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
           <DateFilter />
           <TagChoice />
+          {!me.value?.ownFilesOnly && <UploaderChoice />}
           <span class="narrow-only">
-            <Choice name="sort" label="Sort" all="Default order" options={{ date: "Newest first", name: "By name" }} />
+            <Choice
+              name="sort"
+              label="Sort"
+              all="Default order"
+              options={{ ...ORDERS, ...(canSortByFacts(shown) && FACT_ORDERS) }}
+            />
           </span>
         </Filters>
       )}
-      <Failure error={list.error} onRetry={reload} />
+      {fieldErrors(list.error, "sort").length > 0 ? (
+        <div class="failure" role="alert">
+          <p>{fieldErrors(list.error, "sort")}</p>
+          <button type="button" class="button" onClick={() => setQuery({ sort: undefined })}>
+            Use the default order
+          </button>
+        </div>
+      ) : (
+        <Failure error={list.error} onRetry={reload} />
+      )}
       <Failure error={error} />
       {childFolders.length > 0 && <FolderList folders={childFolders} onMoved={reload} />}
       {list.moreFolders.more && !shown.isFiltered && <More of={list.moreFolders} label="Load more folders" />}
@@ -128,6 +161,7 @@ export function Files() {
       />
       {chosen.length > 0 && <SelectionBar list={list} actions={actionsOf(chosen)} />}
       {action?.type === "folder" && <NewFolder parent={folder} onClose={close} />}
+      <MoveFolder />
       {action?.type === "move" && <MoveDialog files={action.files} onMoved={reload} onClose={close} />}
       {action?.type === "tag" && <TagDialog files={action.files} onTagged={reload} onClose={close} />}
       {action?.type === "delete" && <DeleteFiles files={action.files} onDeleted={list.remove} onClose={close} />}
@@ -140,19 +174,51 @@ function TagChoice() {
   return Object.keys(tags).length > 0 ? <Choice name="tag" label="Tag" all="All tags" options={tags} /> : null;
 }
 
+/** The users of the team, as far as the session may see them. */
+function UploaderChoice() {
+  const users = useList(
+    "uploaders",
+    can("users:read") ? (signal) => client.value.users.list({ limit: MAX_UPLOADERS }, { signal }) : null,
+    { on: ({ subject }) => subject.kind === "user" },
+  );
+  const chosen = query.value.get("user");
+  const own = me.value?.userId;
+  const options = {
+    ...(chosen && { [chosen]: "One user" }),
+    ...Object.fromEntries(
+      (users.items ?? []).map(({ _id, firstName, lastName, email }) => [
+        _id,
+        `${firstName} ${lastName}`.trim() || email,
+      ]),
+    ),
+    ...(own && { [own]: "Me" }),
+  };
+  return Object.keys(options).length > 0 ? (
+    <Choice name="user" label="Uploaded by" all="All users" options={options} />
+  ) : null;
+}
+
+interface PageActionsProps {
+  folder: string;
+  onMoved: () => void;
+  onNewFolder: () => void;
+}
+
 /** The ways to add something; on a phone behind one button. */
-function PageActions({ folder, onNewFolder }: { folder: string; onNewFolder: () => void }) {
+function PageActions({ folder, onMoved, onNewFolder }: PageActionsProps) {
   const click = (name: string) => document.querySelector<HTMLElement>(`[data-upload="${name}"]`)?.click();
-  const more = folder ? folderActions(folder).filter(({ label }) => label !== "Open") : [];
+  const more = folder ? folderActions({ folder, onMoved }).filter((item) => item && item.label !== "Open") : [];
   return (
     <>
       {more.length > 0 && <Menu label="Actions for this folder" items={more} />}
       {can("files:upload") && (
         <>
           <div class="actions wide-only">
-            <button type="button" class="button" onClick={onNewFolder}>
-              New folder
-            </button>
+            {can("files:write") && (
+              <button type="button" class="button" onClick={onNewFolder}>
+                New folder
+              </button>
+            )}
             <UploadFolderButton />
             <UploadFilesButton />
           </div>
@@ -164,7 +230,7 @@ function PageActions({ folder, onNewFolder }: { folder: string; onNewFolder: () 
               items={[
                 { label: "Upload files", icon: "upload", onSelect: () => click("files") },
                 { label: "Upload folder", icon: "folder", onSelect: () => click("folder") },
-                { label: "New folder", icon: "folder-plus", onSelect: onNewFolder },
+                can("files:write") && { label: "New folder", icon: "folder-plus", onSelect: onNewFolder },
               ]}
             />
           </div>
@@ -214,8 +280,11 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
   const { isFiltered, folder, search } = shown;
   if (isFiltered)
     return (
-      <Empty title={search ? `Nothing named “${search}”` : "No matching files"}>
-        <p>Try a different search or clear the filters.</p>
+      <Empty title={search ? `Nothing found for “${search}”` : "No matching files"}>
+        <p>
+          {search && "A search finds parts of the name, title, artist, tags, folder, and reference. "}
+          Try a different search or clear the filters.
+        </p>
         <p class="actions">
           {folder && search && (
             <a class="button" href={href("/files", { search })}>

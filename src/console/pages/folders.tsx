@@ -1,23 +1,25 @@
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { announce } from "../parts/announce.tsx";
-import { TaskDialog } from "../parts/dialog.tsx";
+import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
 import { messageOf } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
-import { Menu, type MenuItem } from "../parts/menu.tsx";
+import { Menu, type MenuItems } from "../parts/menu.tsx";
 import { Breadcrumbs } from "../parts/page.tsx";
-import { href, navigate } from "../router.ts";
-import { client, noteFailure } from "../session.ts";
-import { useList } from "../store.ts";
+import { href, navigate, query } from "../router.ts";
+import { can, client, noteFailure } from "../session.ts";
+import { forget, useList } from "../store.ts";
 import { moveFiles } from "./file-changes.ts";
 import { type FileRow, pathOf } from "./file-rows.ts";
 
-/* Folders: the way to the open one, the ones in it, and moving files. */
+/* Folders: the way to the open one, the ones in it, their changes, and moving files. */
 
 export const folderUrl = (folder: string) => href("/files", { folder });
 const nameOf = (folder: string) => pathOf(folder).at(-1)?.name ?? "Files";
+const parentOf = (folder: string) => pathOf(folder).at(-2)?.path ?? "";
+const join = (parent: string, name: string) => (parent ? `${parent}/${name}` : name);
 
 /** The files that are being dragged. Pages can't read the dragged data before the drop. */
 const dragged = signal<FileRow[]>([]);
@@ -115,11 +117,85 @@ async function copyFolderLink(folder: string): Promise<void> {
   );
 }
 
+/** The folder that a dialog moves. */
+const moving = signal<DropTargetProps | null>(null);
+
+/** Says what became of a folder, and shows where it is, or where it was. */
+function finishChange(folder: string, place: string, text: string, isComplete: boolean, onChanged: () => void): void {
+  announce(isComplete ? text : `${text}. The rest follows within minutes.`);
+  forget("files ");
+  forget("folders ");
+  const open = query.peek().get("folder") ?? "";
+  if (open === folder) navigate(folderUrl(place), { replace: true });
+  else onChanged();
+}
+
+async function changePath({ folder, onMoved }: DropTargetProps, to: string): Promise<void> {
+  if (to === folder) return;
+  const { isComplete } = await client.value.files.moveFolder(folder, to);
+  const isRenamed = parentOf(to) === parentOf(folder);
+  const text = isRenamed ? `Renamed to ${nameOf(to)}` : `Moved to ${parentOf(to) || "Files"}`;
+  finishChange(folder, to, text, isComplete, onMoved);
+}
+
+const renameFolder = (target: DropTargetProps) =>
+  confirmFirst({
+    title: `Rename “${nameOf(target.folder)}”`,
+    action: "Rename",
+    isDangerous: false,
+    text: (
+      <NameField
+        name="to"
+        value={nameOf(target.folder)}
+        hint="If there is a folder with this name, the two are merged."
+      />
+    ),
+    onConfirm: (form) => changePath(target, join(parentOf(target.folder), textOf(form, "to"))),
+  });
+
+const deleteFolder = ({ folder, onMoved }: DropTargetProps) =>
+  confirmFirst({
+    title: `Delete “${nameOf(folder)}”?`,
+    text: "The files and folders in it are deleted, and share links to them stop working. This can't be undone.",
+    action: "Delete folder",
+    onConfirm: async () => {
+      const { isComplete } = await client.value.files.deleteFolder(folder);
+      finishChange(folder, parentOf(folder), `Deleted ${nameOf(folder)}`, isComplete, onMoved);
+    },
+  });
+
 /** The actions of a folder. */
-export const folderActions = (folder: string): MenuItem[] => [
-  { label: "Open", icon: "folder", onSelect: () => navigate(folderUrl(folder)) },
-  { label: "Copy link", icon: "link", onSelect: () => void copyFolderLink(folder) },
-];
+export function folderActions(target: DropTargetProps): MenuItems {
+  const { folder } = target;
+  const move = () => {
+    moving.value = target;
+  };
+  return [
+    { label: "Open", icon: "folder", onSelect: () => navigate(folderUrl(folder)) },
+    { label: "Copy link", icon: "link", onSelect: () => void copyFolderLink(folder) },
+    can("files:write") && { label: "Rename", icon: "edit", onSelect: () => renameFolder(target) },
+    can("files:write") && { label: "Move", icon: "move", onSelect: move },
+    can("files:delete") && { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => deleteFolder(target) },
+  ];
+}
+
+/** The dialog of the action "Move" of a folder. */
+export function MoveFolder() {
+  const target = moving.value;
+  if (!target) return null;
+  const { folder } = target;
+  return (
+    <FolderDialog
+      title={`Move “${nameOf(folder)}”`}
+      current={parentOf(folder)}
+      hidden={folder}
+      onPick={(parent) => changePath(target, join(parent, nameOf(folder)))}
+      onClose={() => {
+        moving.value = null;
+      }}
+    />
+  );
+}
 
 /** The folders in the open folder. */
 export function FolderList({ folders, onMoved }: { folders: string[]; onMoved: () => void }) {
@@ -140,28 +216,39 @@ function Folder({ folder, onMoved }: DropTargetProps) {
       <a href={folderUrl(folder)} title={nameOf(folder)}>
         <bdi>{nameOf(folder)}</bdi>
       </a>
-      <Menu label={`Actions for the folder ${nameOf(folder)}`} items={folderActions(folder)} />
+      <Menu label={`Actions for the folder ${nameOf(folder)}`} items={folderActions({ folder, onMoved })} />
     </li>
   );
 }
 
-/** Opens a new folder. It exists once a file is in it. */
+interface NameFieldProps {
+  name: string;
+  value?: string;
+  hint?: string;
+}
+
+const NameField = ({ name, value = "", hint }: NameFieldProps) => (
+  <TextField
+    label="Name"
+    name={name}
+    required
+    defaultValue={value}
+    pattern="[^\/]*[^\/.][^\/]*"
+    maxLength={100}
+    {...(hint && { hint })}
+  />
+);
+
+/** Creates an empty folder, and opens it. */
 export function NewFolder({ parent, onClose }: { parent: string; onClose: () => void }) {
-  const open = (form: HTMLFormElement) => {
-    const name = textOf(form, "folder");
+  const create = async (form: HTMLFormElement) => {
+    const { folder } = await client.value.files.createFolder(join(parent, textOf(form, "folder")));
     onClose();
-    navigate(folderUrl(parent ? `${parent}/${name}` : name));
+    navigate(folderUrl(folder));
   };
   return (
-    <TaskDialog title="New folder" action="Create folder" onRun={open} onClose={onClose}>
-      <TextField
-        label="Name"
-        name="folder"
-        required
-        pattern="[^\/]*[^\/.][^\/]*"
-        maxLength={100}
-        hint="The folder appears in lists once it has a file."
-      />
+    <TaskDialog title="New folder" action="Create folder" onRun={create} onClose={onClose}>
+      <NameField name="folder" />
     </TaskDialog>
   );
 }
@@ -176,10 +263,30 @@ interface MoveDialogProps {
   onClose: () => void;
 }
 
-/** Moves files into a folder that is picked level by level, or typed as a path. */
+/** Moves files into a folder. */
 export function MoveDialog({ files, onMoved, onClose }: MoveDialogProps) {
   const [first] = files;
   const common = files.every(({ folder }) => folder === first?.folder) ? (first?.folder ?? "") : "";
+  const move = async (folder: string) => {
+    await moveFiles(files, folder);
+    onMoved();
+  };
+  const title = files.length === 1 ? `Move “${first?.name}”` : `Move ${countOf(files.length, "file")}`;
+  return <FolderDialog title={title} current={common} onPick={move} onClose={onClose} />;
+}
+
+interface FolderDialogProps {
+  title: string;
+  /** The folder to move from. */
+  current: string;
+  /** A folder that can't be picked. */
+  hidden?: string;
+  onPick: (folder: string) => Promise<void>;
+  onClose: () => void;
+}
+
+/** Picks a folder level by level, or as a path that is typed. */
+function FolderDialog({ title, current: common, hidden, onPick, onClose }: FolderDialogProps) {
   const [target, setTarget] = useState(common);
   // The typed part after the last slash filters the folders of the level before it.
   const [parent, typed] = splitPath(target);
@@ -187,13 +294,14 @@ export function MoveDialog({ files, onMoved, onClose }: MoveDialogProps) {
   const siblings = useFolders(parent);
   const isKnown = target === "" || target === common || (siblings.items?.includes(target) ?? true);
   const level = isKnown ? inTarget : siblings;
-  const shown = (level.items ?? []).filter((folder) => isKnown || nameOf(folder).toLowerCase().includes(typed));
-  const recents = recent.value.filter((folder) => folder !== common && !shown.includes(folder));
+  const shown = (level.items ?? []).filter(
+    (folder) => folder !== hidden && (isKnown || nameOf(folder).toLowerCase().includes(typed)),
+  );
+  const recents = recent.value.filter((folder) => folder !== common && folder !== hidden && !shown.includes(folder));
   const move = async () => {
     const folder = target.trim().replace(/^\/+|\/+$/g, "");
-    await moveFiles(files, folder);
+    await onPick(folder);
     if (folder) recent.value = [folder, ...recent.value.filter((one) => one !== folder)].slice(0, MAX_RECENT);
-    onMoved();
     onClose();
   };
   const choice = (folder: string, label: string, note = "") => (
@@ -206,12 +314,7 @@ export function MoveDialog({ files, onMoved, onClose }: MoveDialogProps) {
     </li>
   );
   return (
-    <TaskDialog
-      title={files.length === 1 ? `Move “${first?.name}”` : `Move ${countOf(files.length, "file")}`}
-      action={isKnown ? "Move" : "Create and move"}
-      onRun={move}
-      onClose={onClose}
-    >
+    <TaskDialog title={title} action={isKnown ? "Move" : "Create and move"} onRun={move} onClose={onClose}>
       <TextField
         label="Folder"
         name="folder"

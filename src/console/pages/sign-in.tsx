@@ -3,7 +3,7 @@ import { Form, TextField, textOf } from "../parts/form.tsx";
 import { Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { query } from "../router.ts";
-import { isExpired, session, signInWithKey, signInWithPassword } from "../session.ts";
+import { isExpired, requestReset, session, signInWithKey, signInWithPassword } from "../session.ts";
 import { unfinishedUploads } from "../uploads/upload.ts";
 
 const METHODS = { password: "Email and password", key: "API key" };
@@ -19,15 +19,29 @@ export function SignIn() {
     query.value.has("team") || localStorage.getItem(LAST_METHOD) === "password" ? "password" : "key",
   );
   const [isShown, setShown] = useState(false);
+  /** Whether the form asks for a link to set a new password. */
+  const [isReset, setReset] = useState(false);
+  const [isSent, setSent] = useState(false);
   const form = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const empty = [...(form.current?.querySelectorAll("input") ?? [])].find(({ value }) => value === "");
     empty?.focus();
-  }, [method]);
-  const { run, isRunning, error } = useTask();
+  }, [method, isReset]);
+  const signIn = useTask();
+  const reset = useTask();
+  const { run, isRunning, error } = isReset ? reset : signIn;
+  const choose = (isReset: boolean, method: Method = "password") => {
+    setMethod(method);
+    setReset(isReset);
+    setSent(false);
+  };
   const submit = (form: HTMLFormElement) =>
     run(async () => {
-      if (method === "key") await signInWithKey(textOf(form, "key"));
+      if (isReset) {
+        setSent(false);
+        await requestReset({ teamId: textOf(form, "teamId"), email: textOf(form, "email") });
+        setSent(true);
+      } else if (method === "key") await signInWithKey(textOf(form, "key"));
       else {
         const teamId = textOf(form, "teamId");
         const password = String(new FormData(form).get("password"));
@@ -44,7 +58,7 @@ export function SignIn() {
         <strong>Stowage</strong>
       </p>
       <div class="card" ref={form}>
-        <Page title="Sign in">
+        <Page title={isReset ? "Reset your password" : "Sign in"}>
           {isExpired.value && (
             <p class="notice" role="status">
               Your session has expired. Sign in again.
@@ -61,7 +75,7 @@ export function SignIn() {
                   name="method"
                   value={value}
                   checked={method === value}
-                  onChange={() => setMethod(value as Method)}
+                  onChange={() => choose(false, value as Method)}
                 />
                 {label}
               </label>
@@ -71,9 +85,20 @@ export function SignIn() {
             error={error}
             onSubmit={submit}
             end={
-              <button type="submit" class="button primary" aria-disabled={isRunning}>
-                Sign in
-              </button>
+              <>
+                <p role="status" class={isSent ? "notice" : "visually-hidden"}>
+                  {isSent &&
+                    "If a user has this email, we've sent a link to set a new password. It works for 24 hours."}
+                </p>
+                <button type="submit" class="button primary" aria-disabled={isRunning}>
+                  {isReset ? "Send link" : "Sign in"}
+                </button>
+                {method === "password" && (
+                  <button type="button" class="button ghost" onClick={() => choose(!isReset)}>
+                    {isReset ? "Back to sign-in" : "Forgot your password?"}
+                  </button>
+                )}
+              </>
             }
           >
             {method === "key" ? (
@@ -98,19 +123,23 @@ export function SignIn() {
                   hint="Ask your admin, or use your team's sign-in link."
                 />
                 <TextField key="email" label="Email" name="email" type="email" autocomplete="username" required />
-                <TextField
-                  key="password"
-                  label="Password"
-                  name="password"
-                  type={secret}
-                  autocomplete="current-password"
-                  required
-                />
+                {!isReset && (
+                  <TextField
+                    key="password"
+                    label="Password"
+                    name="password"
+                    type={secret}
+                    autocomplete="current-password"
+                    required
+                  />
+                )}
               </>
             )}
-            <label class="quiet">
-              <input type="checkbox" checked={isShown} onChange={() => setShown(!isShown)} /> Show what I type
-            </label>
+            {!isReset && (
+              <label class="quiet">
+                <input type="checkbox" checked={isShown} onChange={() => setShown(!isShown)} /> Show what I type
+              </label>
+            )}
           </Form>
         </Page>
       </div>

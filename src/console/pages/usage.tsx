@@ -10,7 +10,7 @@ import { More } from "../parts/more.tsx";
 import { Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
-import { can, client } from "../session.ts";
+import { can, client, me } from "../session.ts";
 import { useData, useList } from "../store.ts";
 import { revision, unfinishedUploads } from "../uploads/upload.ts";
 import { UsageChart } from "./usage-chart.tsx";
@@ -27,7 +27,11 @@ export function Usage() {
     <Page
       title="Usage"
       width="record"
-      subtitle="Unfinished uploads count toward the limits."
+      subtitle={
+        me.value?.ownFilesOnly
+          ? "Your own files. The limits are those of your team."
+          : "Unfinished uploads count toward the limits."
+      }
       call={{ path: "/docs/v1/usage" }}
     >
       <Failure error={error} onRetry={reload} />

@@ -1,13 +1,10 @@
 import type { Delivery, Webhook } from "../../client/stowage.ts";
+import { countOf, formatPercent } from "../parts/format.ts";
 import { Time } from "../parts/values.tsx";
 
-/* Whether an endpoint works, from the latest deliveries. Pure, so that it is tested without a browser. */
+/* Whether an endpoint works, as its record says. */
 
-type Judged = Pick<Delivery, "status" | "attempts" | "nextAttemptAt">;
 export type Attempt = Delivery["attempts"][number];
-
-/** After this many failures without a success, an endpoint counts as failing. */
-const FAILING_ATTEMPTS = 3;
 
 const REASONS = {
   requested: "Disabled",
@@ -28,65 +25,58 @@ const ERRORS: Record<NonNullable<Attempt["error"]>, string> = {
 export const resultOf = ({ httpStatus, error }: Attempt): string =>
   [httpStatus && `HTTP ${httpStatus}`, error && ERRORS[error]].filter(Boolean).join(" · ");
 
-const hasSucceeded = ({ httpStatus, error }: Attempt) =>
-  error === null && httpStatus !== null && httpStatus >= 200 && httpStatus < 300;
-
-export interface Health {
-  state: "unknown" | "healthy" | "failing";
-  /** The first of the latest failures. */
-  since: string | null;
-  latest: Attempt | null;
-  failures: number;
-  /** When the next attempt is due. */
-  nextAttemptAt: string | null;
-}
-
-/** Judges an endpoint by its latest attempts. @param deliveries newest first */
-export function healthOf(deliveries: Judged[]): Health {
-  const attempts = deliveries.flatMap(({ attempts }) => attempts).sort((one, other) => (one.at < other.at ? 1 : -1));
-  const lastSuccess = attempts.findIndex(hasSucceeded);
-  const failures = lastSuccess < 0 ? attempts.length : lastSuccess;
-  const due = deliveries.flatMap(({ nextAttemptAt }) => nextAttemptAt ?? []).sort();
-  const state = failures >= FAILING_ATTEMPTS ? "failing" : attempts.length === 0 ? "unknown" : "healthy";
-  return {
-    state,
-    since: attempts[failures - 1]?.at ?? null,
-    latest: attempts[0] ?? null,
-    failures,
-    nextAttemptAt: due[0] ?? null,
-  };
-}
+const attemptsOf = ({ succeeded, failed }: { succeeded: number; failed: number }) => succeeded + failed;
 
 /** The state of a webhook in one word, with a color. */
-export function HealthBadge({ webhook, health }: { webhook: Webhook; health: Health | undefined }) {
-  if (webhook.status !== "enabled") return <span class="badge">{REASONS[webhook.disabledReason ?? "requested"]}</span>;
-  if (health?.state === "failing") return <span class="badge bad">Failing</span>;
-  if (health?.state === "healthy") return <span class="badge good">Healthy</span>;
-  return <span class="badge">Enabled</span>;
+export function HealthBadge({ webhook: { health, disabledReason, lastDay } }: { webhook: Webhook }) {
+  if (health === "disabled") return <span class="badge">{REASONS[disabledReason ?? "requested"]}</span>;
+  if (health === "failing") return <span class="badge bad">Failing</span>;
+  // A webhook that nothing was sent to is healthy, too.
+  return attemptsOf(lastDay) > 0 ? <span class="badge good">Healthy</span> : <span class="badge">Enabled</span>;
 }
 
-const BARS = 24;
+const HOURS = 24;
+const HOUR_MILLISECONDS = 3_600_000;
+const STEP = 4;
+const HEIGHT = 20;
 
-/** Whether the last attempt failed, even if another one follows. */
-const isFailing = ({ attempts }: Judged) => attempts.length > 0 && !hasSucceeded(attempts.at(-1) as Attempt);
-
-/** The latest deliveries as bars, oldest first, with the failed ones in red. */
-export function DeliveryBars({ deliveries }: { deliveries: Judged[] }) {
-  const shown = deliveries.slice(0, BARS).reverse();
-  const failed = shown.filter(isFailing).length;
+/** The attempts of the last day as a bar for each hour, with the failed ones in red. */
+export function DayBars({ webhook: { lastDay } }: { webhook: Webhook }) {
+  const { failed, hours } = lastDay;
+  const most = Math.max(...hours.map(attemptsOf));
+  const first = Math.floor(Date.now() / HOUR_MILLISECONDS) - HOURS + 1;
   return (
-    <svg class="delivery-bars" viewBox="0 0 96 20" role="img" aria-label={`${failed} of ${shown.length} failed`}>
-      {shown.map((delivery, place) => (
-        <rect
-          key={place}
-          data-status={isFailing(delivery) ? "failed" : delivery.status}
-          x={(BARS - shown.length + place) * 4}
-          y={isFailing(delivery) ? 0 : 4}
-          width="3"
-          height={isFailing(delivery) ? 20 : 16}
-        />
-      ))}
+    <svg
+      class="delivery-bars"
+      viewBox={`0 0 ${HOURS * STEP} ${HEIGHT}`}
+      role="img"
+      aria-label={`${failed} of ${countOf(attemptsOf(lastDay), "attempt")} failed`}
+    >
+      {hours.map((hour) => {
+        const x = (Date.parse(hour.startsAt) / HOUR_MILLISECONDS - first) * STEP;
+        const bar = (count: number, status: string) => {
+          const height = (count * HEIGHT) / most;
+          return <rect data-status={status} x={x} y={HEIGHT - height} width={STEP - 1} height={height} />;
+        };
+        return (
+          <g key={hour.startsAt}>
+            {bar(attemptsOf(hour), "succeeded")}
+            {bar(hour.failed, "failed")}
+          </g>
+        );
+      })}
     </svg>
+  );
+}
+
+/** How many attempts of the last day succeeded. Nothing if there were none. */
+export function DayCounts({ webhook: { lastDay } }: { webhook: Webhook }) {
+  const all = attemptsOf(lastDay);
+  if (all === 0) return null;
+  return (
+    <p class="quiet">
+      Last day: {formatPercent(lastDay.succeeded, all)} of {countOf(all, "attempt")} succeeded
+    </p>
   );
 }
 
@@ -94,19 +84,24 @@ export function DeliveryBars({ deliveries }: { deliveries: Judged[] }) {
 export const NextAttempt = ({ at }: { at: string }) =>
   Date.parse(at) <= Date.now() ? <>soon</> : <Time at={at} isRelative />;
 
-/** Since when an endpoint fails, and why. */
-export const FailingSince = ({ health: { since, latest, failures, nextAttemptAt } }: { health: Health }) => (
-  <p>
-    <strong>
-      Failing{since && " since "}
-      {since && <Time at={since} />}.
-    </strong>{" "}
-    {latest && resultOf(latest)}. {failures} failed attempts in a row
-    {nextAttemptAt && (
-      <>
-        , next <NextAttempt at={nextAttemptAt} />
-      </>
-    )}
-    .
-  </p>
-);
+/** Since when an endpoint fails, with the latest result that the log has. */
+export function FailingSince({ webhook: { failingSince }, deliveries }: { webhook: Webhook; deliveries: Delivery[] }) {
+  const latest = deliveries
+    .flatMap(({ attempts }) => attempts)
+    .reduce<Attempt | null>((last, attempt) => (last && last.at > attempt.at ? last : attempt), null);
+  const [next] = deliveries.flatMap(({ nextAttemptAt }) => nextAttemptAt ?? []).sort();
+  return (
+    <p>
+      <strong>
+        Failing{failingSince && " since "}
+        {failingSince && <Time at={failingSince} />}.
+      </strong>{" "}
+      {latest && `${resultOf(latest)}. `}
+      {next && (
+        <>
+          Next attempt <NextAttempt at={next} />.
+        </>
+      )}
+    </p>
+  );
+}

@@ -83,7 +83,7 @@ export function WebhookPage({ id }: { id: string }) {
           </div>
         )}
       </div>
-      <Deliveries webhook={webhook} />
+      <Deliveries webhook={webhook} onChanged={reload} />
       <FactCard
         title="Webhook"
         facts={{

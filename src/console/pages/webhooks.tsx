@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { Delivery, Webhook } from "../../client/stowage.ts";
+import type { Webhook } from "../../client/stowage.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { Code } from "../parts/connect.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
@@ -12,7 +12,7 @@ import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href } from "../router.ts";
 import { can, client } from "../session.ts";
 import { useData } from "../store.ts";
-import { DeliveryBars, HealthBadge, healthOf } from "./webhook-health.tsx";
+import { DayBars, HealthBadge } from "./webhook-health.tsx";
 
 /** How a server checks a request of a webhook. */
 const VERIFYING = `import { verifyMessage } from "stowage";
@@ -24,37 +24,18 @@ export async function POST(request) {
   return Response.json({ received: message.type });
 }`;
 
-/** Enough deliveries to judge an endpoint. */
-const JUDGED_DELIVERIES = 24;
-
 export const eventsOf = ({ types }: Webhook): string =>
   types?.map((type) => EVENT_LABELS[type]).join(", ") ?? "All events";
 
 export const nameOf = ({ description, url }: Webhook): string => description || new URL(url).host;
 
-/** The latest deliveries of each enabled webhook, of which a team has at most ten. */
-async function readDeliveries(webhooks: Webhook[], signal: AbortSignal): Promise<Map<string, Delivery[]>> {
-  const enabled = webhooks.filter(({ status }) => status === "enabled");
-  const read = enabled.map(async ({ _id }) => {
-    const { items } = await client.value.webhooks.deliveries(_id, { limit: JUDGED_DELIVERIES }, { signal }).page();
-    return [_id, items] as const;
-  });
-  return new Map(await Promise.all(read));
-}
-
 export function Webhooks() {
-  const webhooks = useData(
-    "webhooks",
-    async (signal) => {
-      const list = await client.value.webhooks.list({ signal }).toArray();
-      return { list, deliveries: await readDeliveries(list, signal) };
-    },
-    { on: ({ subject }) => subject.kind === "webhook" },
-  );
+  const webhooks = useData("webhooks", (signal) => client.value.webhooks.list({ signal }).toArray(), {
+    on: ({ subject }) => subject.kind === "webhook",
+  });
   const [isCreating, setCreating] = useState(false);
   const [secret, setSecret] = useState<string | null>(null);
-  const list = webhooks.value?.list;
-  const deliveriesOf = ({ _id }: Webhook) => webhooks.value?.deliveries.get(_id) ?? [];
+  const list = webhooks.value;
   const create = can("webhooks:write") && (
     <button type="button" class="button primary" onClick={() => setCreating(true)}>
       Create webhook
@@ -102,18 +83,17 @@ export function Webhooks() {
             },
             {
               id: "latest",
-              label: "Latest deliveries",
+              label: "Last day",
               width: "7.5rem",
               card: "bare",
-              cell: (webhook) =>
-                deliveriesOf(webhook).length > 0 && <DeliveryBars deliveries={deliveriesOf(webhook)} />,
+              cell: (webhook) => webhook.lastDay.hours.length > 0 && <DayBars webhook={webhook} />,
             },
             {
               id: "health",
               label: "Health",
               width: "minmax(5.5rem, 1fr)",
               card: "bare",
-              cell: (webhook) => <HealthBadge webhook={webhook} health={healthOf(deliveriesOf(webhook))} />,
+              cell: (webhook) => <HealthBadge webhook={webhook} />,
             },
           ]}
         />

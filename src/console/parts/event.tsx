@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { type Event, isFileEvent } from "../../client/stowage.ts";
 import { href } from "../router.ts";
-import { can, client, session } from "../session.ts";
+import { can, client, me, session } from "../session.ts";
 import { useData } from "../store.ts";
 import { EVENT_LABELS } from "./event-types.ts";
 import { RequestId } from "./failure.tsx";
@@ -86,7 +86,8 @@ export function Actor({ event: { actor } }: { event: Event }) {
 /** The user if there is one, otherwise the key. */
 export function NameOf({ keyId, userId }: { keyId: string | null; userId: string | null }) {
   const id = userId ?? keyId ?? "";
-  const name = names.value.get(id);
+  const own = userId && userId === me.value?.userId ? session.value?.team?.name : undefined;
+  const name = names.value.get(id) ?? own;
   return name ? (
     <bdi title={name}>{name}</bdi>
   ) : (

@@ -7,6 +7,7 @@ const DEFECT_MESSAGE = "Something went wrong on this page. Reload it and try aga
 const MESSAGES: Partial<Record<string, string>> = {
   connection_failed: "Can't reach Stowage. Check your connection and try again.",
   token_invalid: "That key isn't valid. Check that you copied all of it.",
+  email_not_configured: "This service sends no emails. Ask your admin for a link to set a new password.",
   login_failed: "Incorrect team ID, email or password.",
 };
 

@@ -18,8 +18,15 @@ export function setQuery(changes: Record<string, string | undefined>): void {
 
 const parameter = (name: string) => query.value.get(name) ?? "";
 
+interface SearchFieldProps {
+  name: string;
+  label: string;
+  /** What it finds. */
+  hint?: string;
+}
+
 /** A field that searches when the user pauses typing. */
-export function SearchField({ name, label }: { name: string; label: string }) {
+export function SearchField({ name, label, hint }: SearchFieldProps) {
   const id = useId();
   const applied = parameter(name);
   const [typed, setTyped] = useState(applied);
@@ -38,7 +45,8 @@ export function SearchField({ name, label }: { name: string; label: string }) {
         id={id}
         type="search"
         name={name}
-        placeholder={`${label}…`}
+        placeholder={hint ?? `${label}…`}
+        title={hint}
         autocomplete="off"
         spellcheck={false}
         value={typed}

@@ -76,7 +76,7 @@ export interface MenuItem {
   onSelect: () => void;
 }
 
-type MenuItems = (MenuItem | false | null | undefined)[];
+export type MenuItems = (MenuItem | false | null | undefined)[];
 
 interface MenuProps extends Pick<PopoverProps, "label" | "class" | "tabIndex"> {
   /** If it is a function, it is called when the menu opens. */

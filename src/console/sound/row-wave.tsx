@@ -1,10 +1,9 @@
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { duration, playFrom, position, type Track, track } from "./playback.ts";
-import { loadWaveform } from "./waveform-loading.ts";
 import { drawWaveform, followCanvas, waveformOf } from "./waveforms.ts";
 
-/** Waveforms load a little before their row is visible. */
+/** Waveforms are drawn a little before their row is visible. */
 const MARGIN = "200px";
 
 const onVisible = new WeakMap<Element, (isVisible: boolean) => void>();
@@ -15,23 +14,31 @@ const observer = new IntersectionObserver(
   { rootMargin: MARGIN },
 );
 
-/** The waveform of a file in a list. Only visible ones are loaded and drawn. A click plays from there. */
-export function RowWave({ file, tracks }: { file: Track; tracks: () => Track[] }) {
+/** The highest of the peaks that a list has of each file. */
+const MAX_LISTED_PEAK = 99;
+
+interface RowWaveProps {
+  file: Track & { peaks: number[] | null };
+  tracks: () => Track[];
+}
+
+/** The waveform of a file in a list, by the few peaks that the list has. Only visible ones are drawn. A click plays from there. */
+export function RowWave({ file, tracks }: RowWaveProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  const { _id } = file;
+  const { _id, peaks } = file;
   useEffect(() => {
     const element = canvas.current as HTMLCanvasElement;
-    let isVisible = false;
+    const listed = peaks && [peaks.map((peak) => peak / MAX_LISTED_PEAK)];
     let end = () => {};
     const show = () => {
-      void loadWaveform(_id, () => isVisible);
-      const channels = waveformOf(_id);
       let drawn = "";
       const draw = () => {
         const isCurrent = track.value?._id === _id;
         const played = isCurrent && duration.value > 0 ? position.value / duration.value : 0;
-        const next = `${Math.round(played * element.clientWidth)} ${channels.value?.length} ${isCurrent}`;
-        if (next !== drawn && channels.value) drawWaveform(element, channels.value, played);
+        // The list may be older than the waveform that this tab has measured.
+        const channels = listed ?? waveformOf(_id).value;
+        const next = `${Math.round(played * element.clientWidth)} ${channels?.length} ${isCurrent}`;
+        if (next !== drawn && channels) drawWaveform(element, channels, played);
         drawn = next;
       };
       const stop = effect(draw);
@@ -46,7 +53,6 @@ export function RowWave({ file, tracks }: { file: Track; tracks: () => Track[] }
       };
     };
     onVisible.set(element, (visible) => {
-      isVisible = visible;
       end();
       if (visible) show();
     });
@@ -55,7 +61,7 @@ export function RowWave({ file, tracks }: { file: Track; tracks: () => Track[] }
       observer.unobserve(element);
       end();
     };
-  }, [_id]);
+  }, [_id, peaks?.join()]);
   const play = (event: MouseEvent) => {
     event.stopPropagation();
     const { left, width } = (event.currentTarget as Element).getBoundingClientRect();

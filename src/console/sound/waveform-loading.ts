@@ -1,47 +1,22 @@
 import { client } from "../session.ts";
 import { waveformOf } from "./waveforms.ts";
 
-/** Browsers send at most six requests to a host at a time, and the pages need some. */
-const MAX_IN_FLIGHT = 3;
+const loading = new Map<string, Promise<void>>();
 
-/** The requests that wait, the latest last. */
-const waiting: { id: string; isWanted: () => boolean; done: () => void }[] = [];
-let inFlight = 0;
-
-function loadNext(): void {
-  const next = inFlight < MAX_IN_FLIGHT ? waiting.pop() : undefined;
-  if (!next) return;
-  const { id, isWanted, done } = next;
+/** Loads a stored waveform, unless this tab knows it. Without it, everything works except its drawing. */
+export function loadWaveform(id: string): Promise<void> {
   const known = waveformOf(id);
-  if (known.peek() !== undefined || !isWanted()) {
-    done();
-    loadNext();
-    return;
-  }
-  inFlight++;
-  client
-    .peek()
-    .files.waveform(id)
-    .then(
-      (channels) => {
-        known.value ??= channels;
-      },
-      // Without it, everything works except its drawing.
-      () => {},
-    )
-    .finally(() => {
-      inFlight--;
-      done();
-      loadNext();
-    });
-  loadNext();
-}
-
-/** Loads a stored waveform, unless `isWanted` is false when its turn comes. */
-export function loadWaveform(id: string, isWanted: () => boolean = () => true): Promise<void> {
-  if (waveformOf(id).peek() !== undefined) return Promise.resolve();
-  return new Promise((resolve) => {
-    waiting.push({ id, isWanted, done: resolve });
-    loadNext();
-  });
+  if (known.peek() !== undefined) return Promise.resolve();
+  const load = async () => {
+    try {
+      const channels = await client.peek().files.waveform(id);
+      known.value ??= channels;
+    } catch {
+      // The next attempt may succeed.
+    }
+    loading.delete(id);
+  };
+  const loaded = loading.get(id) ?? load();
+  loading.set(id, loaded);
+  return loaded;
 }

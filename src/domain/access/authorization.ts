@@ -280,15 +280,17 @@ export function refusalError(refusal: string, caller: Pick<Actor, "scopes">, mas
   return missing ? insufficientScope(missing) : new AppError(refusal as Code);
 }
 
+/** The key or session with this id. */
+export const isKey = (teamId: string, id: string) => and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId));
+
 /**
  * Whether the caller is still who it was when it was authorized: its token exists, has the scopes, and sees the same files.
  * The condition of a write that grants something which outlives the caller's own access.
  */
 export function isStillAllowed({ db, system }: Deps, { teamId, keyId, ownerId }: TeamActor, mask: number): SQL {
-  const isSame = and(eq(apiKeys.id, keyId), eq(apiKeys.teamId, teamId));
   const isAllowed = sql`${apiKeys.expiresAt} > ${system.now()} and (${presentScopes(db)} & ${mask}) = ${mask}
     and ${presentOwner} is ${ownerId}`;
-  return hasRow(apiKeys, and(isSame, isAllowed));
+  return hasRow(apiKeys, and(isKey(teamId, keyId), isAllowed));
 }
 
 export const teamNotAllowed = () => new AppError("forbidden", { message: "Only the operator can send a team ID." });

@@ -34,8 +34,8 @@ interface EncryptedRows<Row> {
 }
 
 /**
- * Re-encrypts up to `REENCRYPTED_ROWS` rows of the older master keys, so that these can be retired. A value that can't be decrypted is
- * logged once. @returns how many were re-encrypted
+ * Re-encrypts up to `REENCRYPTED_ROWS` rows of the older master keys, so that these can be retired. A value that can't be
+ * decrypted is logged once. @returns how many were re-encrypted
  */
 export async function reencryptRows<Row>(
   deps: Deps,

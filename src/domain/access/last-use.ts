@@ -1,9 +1,9 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { write } from "../../platform/db.ts";
 import { apiKeys } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
-import type { TeamActor } from "./authorization.ts";
+import { isKey, type TeamActor } from "./authorization.ts";
 
 /** Precise enough to find unused keys. A more precise time would cost a row written for every request. */
 const LAST_USED_PRECISION_MILLISECONDS = HOUR;
@@ -21,7 +21,7 @@ export function noteUse(deps: Deps, { keyId, teamId }: TeamActor): void {
   const store = deps.db
     .update(apiKeys)
     .set({ lastUsedAt })
-    .where(and(eq(apiKeys.id, keyId), eq(apiKeys.teamId, teamId), isStale));
+    .where(and(isKey(teamId, keyId), isStale));
   const stored = write(deps, [store], { isIdempotent: true });
   deps.after(stored.catch((cause) => deps.log("warn", "last_use_failed", { keyId, teamId, cause })));
 }

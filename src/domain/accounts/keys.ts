@@ -16,6 +16,7 @@ import {
   checkCovered,
   exceeds,
   isExistingTeam,
+  isKey,
   isStillAllowed,
   refusalError,
   refuseNamedTeam,
@@ -215,7 +216,7 @@ const creatorOf = (actor: Actor) =>
 /** The user of the caller's key as it is now. The user may have been deleted, and the key kept, since it was authorized. */
 function presentUser({ db }: Deps, actor: Actor): SQL {
   if (actor.kind === "operator") return sql`null`;
-  const isCaller = and(eq(apiKeys.id, actor.keyId), eq(apiKeys.teamId, actor.teamId));
+  const isCaller = isKey(actor.teamId, actor.keyId);
   return sql`${db.select({ userId: apiKeys.userId }).from(apiKeys).where(isCaller)}`;
 }
 
@@ -262,11 +263,7 @@ const tooManyKeys = () =>
   });
 
 /** The row of a key or session that this batch inserts. */
-export const storedKey = ({ db }: Deps, { id, teamId }: KeyRow) =>
-  db
-    .select()
-    .from(apiKeys)
-    .where(and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId)));
+export const storedKey = ({ db }: Deps, { id, teamId }: KeyRow) => db.select().from(apiKeys).where(isKey(teamId, id));
 
 /**
  * Creates a key of the caller's team, or of the team that the operator names.
@@ -355,8 +352,8 @@ async function readKey<T>(
  * @throws `not_found`
  */
 export async function fetchKey(deps: Deps, credential: Credential<KeyAccess>, id: string): Promise<ApiKey> {
-  const isKey = and(isApiKey, eq(apiKeys.id, id));
-  const select = (isOfTeam: SQL | undefined) => deps.db.select().from(apiKeys).where(and(isOfTeam, isKey));
+  const hasId = and(isApiKey, eq(apiKeys.id, id));
+  const select = (isOfTeam: SQL | undefined) => deps.db.select().from(apiKeys).where(and(isOfTeam, hasId));
   const {
     actor,
     rows: [row],
@@ -382,8 +379,8 @@ export async function fetchKey(deps: Deps, credential: Credential<KeyAccess>, id
 /** The team of the key: the operator changes keys of any team. @throws `not_found` */
 async function teamOfKey(deps: Deps, actor: Actor, id: string): Promise<string> {
   if (actor.kind !== "operator") return actor.teamId;
-  const isKey = and(eq(apiKeys.id, id), isApiKey);
-  const [[key]] = await read(deps, [deps.db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(isKey)]);
+  const hasId = and(eq(apiKeys.id, id), isApiKey);
+  const [[key]] = await read(deps, [deps.db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasId)]);
   if (!key) throw new AppError("not_found");
   return key.teamId;
 }
@@ -391,7 +388,7 @@ async function teamOfKey(deps: Deps, actor: Actor, id: string): Promise<string> 
 /** The key that a caller changes. */
 const isTargetOf = (actor: Actor, teamId: string, id: string) =>
   and(isKeyOf(teamId, id), actor.kind === "operator" ? undefined : keysOf(actor));
-const isKeyOf = (teamId: string, id: string) => and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId), isApiKey);
+const isKeyOf = (teamId: string, id: string) => and(isKey(teamId, id), isApiKey);
 const isSessionOfKey = (teamId: string, id: string) =>
   and(isSession, eq(apiKeys.createdByKeyId, id), eq(apiKeys.teamId, teamId));
 
@@ -471,11 +468,9 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
     .select({ id: apiKeys.id })
     .from(apiKeys)
     .where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted)));
-  const [hideFiles, endUploads] = cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`);
   const queries = [
     db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
-    hideFiles,
-    endUploads,
+    ...cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`),
     db.delete(apiKeys).where(isDeleted).returning(),
     // The sessions of a key that is gone.
     db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), not(hasRow(apiKeys, isTarget)))),
@@ -491,8 +486,8 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
 /* Rotation: a new key replaces an old one, and both work during an overlap. */
 
 /**
- * Creates a key with the name, scopes and limits of the old one, which expires after the overlap. The new
- * key lives as long as the old one was created for.
+ * Creates a key with the name, scopes and limits of the old one, which expires after the overlap. The new key lives as long
+ * as the old one was created for.
  * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired,
  *   `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
  */
@@ -585,7 +580,7 @@ const reencryptTokens = (deps: Deps): Promise<number> =>
   });
 
 /** Time to see why a client is rejected. */
-const EXPIRED_KEY_DAYS = 30;
+export const EXPIRED_KEY_DAYS = 30;
 /** Time for an upload to finish that began while the session lived. */
 const EXPIRED_SESSION_DAYS = 1;
 /** Rows of one batch. */

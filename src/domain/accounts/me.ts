@@ -3,7 +3,14 @@ import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { read } from "../../platform/db.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
-import { type Actor, type ActorWith, authorize, authorizeRead, type Credential } from "../access/authorization.ts";
+import {
+  type Actor,
+  type ActorWith,
+  authorize,
+  authorizeRead,
+  type Credential,
+  isKey,
+} from "../access/authorization.ts";
 import { hashPassword, verifyOwnPassword } from "../access/passwords.ts";
 import { type Role, type Scope, scopesIn } from "../access/scopes.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
@@ -93,7 +100,7 @@ async function loggedInUser(deps: Deps, { keyId, teamId }: { keyId: string; team
       .select({ id: users.id, password: users.password })
       .from(apiKeys)
       .innerJoin(users, isLoggedInUser)
-      .where(and(eq(apiKeys.id, keyId), eq(apiKeys.teamId, teamId))),
+      .where(isKey(teamId, keyId)),
   ]);
   return user;
 }

@@ -10,6 +10,7 @@ import {
   type Credential,
   exceeds,
   isExistingTeam,
+  isKey,
   presentScopes,
   refusalError,
   type TeamActor,
@@ -142,7 +143,7 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
     ...{ name: "", kind: "session", scopes: 0, ownFilesOnly: false, lifetime: SESSION_MILLISECONDS },
     ...{ teamId, createdByKeyId: keyId, userId },
   });
-  const isCaller = and(eq(apiKeys.id, keyId), eq(apiKeys.teamId, teamId), gt(apiKeys.expiresAt, system.now()));
+  const isCaller = and(isKey(teamId, keyId), gt(apiKeys.expiresAt, system.now()));
   const isLive = sql`${isCaller} and ${teamExists(teamId)}`;
   const sessions = db
     .select({ count: sql`count(*)` })
@@ -206,19 +207,17 @@ export async function listSessions(
 export async function revokeSession(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const { db } = deps;
   const { teamId } = actor;
-  const isTarget = and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId), isSession, keysOf(actor));
+  const isTarget = and(isKey(teamId, id), isSession, keysOf(actor));
   const scopes = presentScopes(db);
   const refusal = firstOf({ insufficient_scope: exceeds(actor, scopes) });
   const isEnded = and(isTarget, isNull(refusal));
   const session = db.select({ id: apiKeys.id }).from(apiKeys).where(isEnded);
-  const [hideFiles, endUploads] = cancelUploadsOfKeys(deps, teamId, sql`${session}`);
   const queries = [
     db
       .select({ refusal, scopes: sql<number>`${scopes}` })
       .from(apiKeys)
       .where(isTarget),
-    hideFiles,
-    endUploads,
+    ...cancelUploadsOfKeys(deps, teamId, sql`${session}`),
     db.delete(apiKeys).where(isEnded).returning({ id: apiKeys.id }),
   ] as const;
   const event = { ...newEvent(deps, "session.revoked", actor, { teamId, id }), position: 4 };

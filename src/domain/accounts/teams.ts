@@ -93,6 +93,7 @@ export async function createTeam(
     publicBytes: 0,
     apiKeys: 0,
     links: 0,
+    folders: 0,
     users: 0,
     admins: 0,
     createdAt: now,

@@ -39,8 +39,8 @@ import { type ExpectedVersions, isOneOf } from "../versions.ts";
 export type User = StoredRow<typeof users>;
 
 /** Bounds what a team can store. */
-const MAX_TEAM_USERS = 100_000;
-/** The longest list without pages: about 0.5 MB. */
+export const MAX_TEAM_USERS = 100_000;
+/** The longest list without pages. A user takes at most 2 KB of the response. */
 export const MAX_LISTED_USERS = 1000;
 
 /** The form in which emails are compared within a team. */
@@ -97,6 +97,7 @@ export async function createUser(
     invitationHash: null,
     invitationEndsAt: null,
   };
+  // A repeated batch finds its own row.
   const hasEmail = and(eq(users.teamId, teamId), eq(users.emailKey, user.emailKey), ne(users.id, user.id));
   const refusal = firstOf({
     token_invalid: not(isStillAllowed(deps, actor, granted)),
@@ -192,16 +193,16 @@ function refusalOf(
   reasons: Record<string, SQL> = {},
 ) {
   const admins = db.select({ admins: teams.admins }).from(teams).where(eq(teams.id, actor.teamId));
-  const mayEndLastAdmin = actor.kind === "secret" || role === undefined || role === "admin";
+  const endsAdmin = role !== undefined && role !== "admin";
   return firstOf({
     ...reasons,
     insufficient_scope: exceeds(actor, maskOfRole(users.role)),
     ...(versions && { version_mismatch: not(isOneOf(users.version, versions)) }),
-    ...(!mayEndLastAdmin && { last_admin: sql`${users.role} = 'admin' and ${admins} <= 1` }),
+    ...(endsAdmin && actor.kind !== "secret" && { last_admin: sql`${users.role} = 'admin' and ${admins} <= 1` }),
   });
 }
 
-/** Why the user was not changed. `found` is what the verdict's query found. */
+/** Why the user was not changed. `found` is what the query of the refusal found. */
 function changeError(actor: TeamActor, found: { refusal: string | null; role: Role } | undefined): AppError {
   if (!found) return new AppError("not_found");
   return refusalError(found.refusal ?? "conflict", actor, maskOf(ROLES[found.role]));
@@ -312,12 +313,10 @@ export async function deleteUser(
   // Once the user is deleted, in the same batch.
   const isLeft = and(isKeyOfUser(target), not(hasRow(users, isUser(target))));
   const revoked = db.select({ id: apiKeys.id }).from(apiKeys).where(and(isLeft, isRevoked));
-  const [hideFiles, endUploads] = cancelUploadsOfKeys(deps, target.teamId, sql`${revoked}`);
   const queries = [
     db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
     db.delete(users).where(isDeleted).returning({ id: users.id }),
-    hideFiles,
-    endUploads,
+    ...cancelUploadsOfKeys(deps, target.teamId, sql`${revoked}`),
     db.delete(apiKeys).where(and(isLeft, isRevoked)),
     db.update(apiKeys).set({ userId: null }).where(isLeft),
   ] as const;

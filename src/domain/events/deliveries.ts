@@ -33,11 +33,13 @@ export const newDelivery = (now: number) => sql`w.id, e.seq, w.team_id, e.type, 
 
 /**
  * Inserts a delivery of the team's newest event for each enabled webhook that receives it. In a batch it follows the insert
- * of the event, and inserts nothing if there was no event.
+ * of the event, and inserts nothing if there was no event. With `isMany`, of all events that the insert has inserted.
  */
-export function insertDeliveries(db: Db, teamId: string, now: number) {
-  const newest = sql`(select max(seq) from events where team_id = ${teamId})`;
-  const event = sql`events e on e.team_id = w.team_id and e.seq = ${newest}`;
+export function insertDeliveries(db: Db, teamId: string, now: number, isMany = false) {
+  const newest = isMany
+    ? sql`in (select seq from events where team_id = ${teamId} order by seq desc limit changes())`
+    : sql`= (select max(seq) from events where team_id = ${teamId})`;
+  const event = sql`events e on e.team_id = w.team_id and e.seq ${newest}`;
   return db
     .insert(deliveries)
     .select(

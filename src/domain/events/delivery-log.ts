@@ -7,7 +7,7 @@ import { authorizeRead, type Credential, type TeamActor } from "../access/author
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
 import { type Attempt, parseAttempts } from "./attempts.ts";
 import { type DeliveryRow, enqueueWebhooks, isReceived, isWebhook, newDelivery } from "./deliveries.ts";
-import { ABOVE_ALL, type EventType, eventId, isEventId, seqOf } from "./events.ts";
+import { ABOVE_ALL, type EventType, eventId, isEventId, lastSeqOf, ownerEndOf, seqOf } from "./events.ts";
 import { MAX_DELIVERY_ATTEMPTS } from "./retries.ts";
 
 /**
@@ -74,12 +74,16 @@ export async function listDeliveries(
 /** Ends the pauses of webhooks, because a user who redelivers or replays wants it now. */
 const resume = (db: Db, isSelected: SQL | undefined) => db.update(webhooks).set({ resumeAt: null }).where(isSelected);
 
-/** Makes one more attempt due if the delivery has ended. A pending delivery becomes due now. @throws `not_found`, `webhook_disabled` */
+/**
+ * Makes one more attempt due if the delivery has ended. A pending delivery becomes due now.
+ * @throws `not_found`, `webhook_disabled`
+ */
 export async function redeliverEvent(deps: Deps, { teamId }: TeamActor, id: string): Promise<Delivery> {
   if (!isEventId(id)) throw new AppError("not_found");
   const { db } = deps;
-  // The id has the end of the webhook's id. A team has at most ten webhooks.
-  const isWebhookOfId = and(eq(webhooks.teamId, teamId), sql`substr(${webhooks.id}, 15) = ${id.slice(14)}`);
+  // A team has at most ten webhooks.
+  const end = ownerEndOf(id);
+  const isWebhookOfId = and(eq(webhooks.teamId, teamId), sql`substr(${webhooks.id}, ${-end.length}) = ${end}`);
   const webhookId = db.select({ id: webhooks.id }).from(webhooks).where(isWebhookOfId);
   const isTarget = and(
     eq(deliveries.webhookId, sql`${webhookId}`),
@@ -103,8 +107,8 @@ export async function redeliverEvent(deps: Deps, { teamId }: TeamActor, id: stri
 }
 
 /**
- * Makes deliveries of the events after `after` due, or only the failed ones. They keep their ids. Pending deliveries stay
- * as they are.
+ * Makes deliveries of the events after `after`, an event or an instant, due, or only the failed ones. They keep their ids.
+ * Pending deliveries stay as they are.
  * @returns the number of deliveries, and the event to continue after if there may be more
  * @throws `not_found`, `webhook_disabled`
  */
@@ -112,11 +116,12 @@ export async function replayEvents(
   deps: Deps,
   { teamId }: TeamActor,
   id: string,
-  { after, failedOnly }: { after: string; failedOnly: boolean },
+  { after, failedOnly }: { after: string | number; failedOnly: boolean },
 ): Promise<{ deliveries: number; next: string | null }> {
   const { db } = deps;
+  const afterSeq = typeof after === "number" ? lastSeqOf(after) : seqOf(after);
   const key = { teamId, id };
-  const isAfter = and(eq(events.teamId, teamId), gt(events.seq, seqOf(after)));
+  const isAfter = and(eq(events.teamId, teamId), gt(events.seq, afterSeq));
   // The last event that this replay reads. None if it reads all events.
   const last = db
     .select({ seq: events.seq })
@@ -132,7 +137,7 @@ export async function replayEvents(
     .insert(deliveries)
     .select(
       sql`select ${newDelivery(deps.system.now())} from ${webhooks} w cross join ${events} e
-          on e.team_id = w.team_id and e.seq > ${seqOf(after)} and e.seq <= ifnull(${last}, ${ABOVE_ALL})
+          on e.team_id = w.team_id and e.seq > ${afterSeq} and e.seq <= ifnull(${last}, ${ABOVE_ALL})
         where w.team_id = ${teamId} and w.id = ${id} and w.status = 'enabled'
           and ${isReceived} and ${failedOnly ? hasFailed : sql`1`}`,
     )

@@ -5,7 +5,7 @@ import { type Query, read } from "../../platform/db.ts";
 import { events } from "../../platform/event-schema.ts";
 import { authorizeRead, type Credential, refuseNamedTeam } from "../access/authorization.ts";
 import { databaseOf, inEveryDatabase } from "../access/databases.ts";
-import { decodeCursor, encodeCursor, type Page, scan, splitScan } from "../paging.ts";
+import { decodeCursor, encodeCursor, listName, type Page, scan, splitScan } from "../paging.ts";
 import {
   ABOVE_ALL,
   type Event,
@@ -44,7 +44,7 @@ export async function listEvents(
   { limit, order, type, subject, cursor, after, before, teamId }: EventsRequest,
 ): Promise<Page<Event>> {
   await refuseNamedTeam(deps, credential, teamId);
-  const list = ["events", order, type, subject].filter(Boolean).join("-");
+  const list = listName("events", { order, type, subject });
   const last = cursor === undefined ? undefined : decodeCursor(list, cursor).id;
   const lower = [after, order === "asc" ? last : undefined].filter((id) => id !== undefined);
   const upper = [before, order === "desc" ? last : undefined].filter((id) => id !== undefined);

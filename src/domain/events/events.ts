@@ -56,13 +56,19 @@ const SEQ_DIGITS = 14;
 
 /** 24 hex digits: the event's number, which gives the order, and the end of its team's id, which differs between teams. */
 export const eventId = (teamId: string, seq: number): string =>
-  seq.toString(16).padStart(SEQ_DIGITS, "0") + teamId.slice(SEQ_DIGITS);
+  seq.toString(16).padStart(SEQ_DIGITS, "0") + ownerEndOf(teamId);
+
+/** The end of the id of the owner: an event's team, or a delivery's webhook. It is the same in the owner's own id. */
+export const ownerEndOf = (id: string): string => id.slice(SEQ_DIGITS);
 
 /** Whether the text has the form of an event id, which delivery ids share. */
 export const isEventId = (text: string): boolean => /^[0-9a-f]{24}$/.test(text);
 
 /** Greater than the number of any event. */
 export const ABOVE_ALL = Number.MAX_SAFE_INTEGER;
+
+/** The greatest number that an event of this millisecond has, unless its team had more than a thousand in it. */
+export const lastSeqOf = (instant: number): number => Math.floor(instant) * 1000 + 999;
 
 export const seqOf = (id: string): number => Number.parseInt(id.slice(0, SEQ_DIGITS), 16);
 
@@ -92,6 +98,12 @@ interface Subject {
   id: string;
 }
 
+function actorOf(initiator: Initiator, requestId: string | null): string {
+  const { keyId = null, userId = null } = initiator as Partial<EventActor>;
+  const actor: EventActor = { kind: initiator.kind, keyId, userId, requestId };
+  return JSON.stringify(actor);
+}
+
 /**
  * Inserts an event, by default if the previous query of the batch has changed a row. `source`, a FROM and WHERE, may also
  * provide the version of its subject and its data.
@@ -104,15 +116,14 @@ function insertEvent(
   { subjectVersion, data }: { subjectVersion: SQL; data: SQL },
   source = sql`where changes() > 0`,
 ) {
-  const { keyId = null, userId = null } = initiator as Partial<EventActor>;
-  const actor: EventActor = { kind: initiator.kind, keyId, userId, requestId };
+  const actor = actorOf(initiator, requestId);
   const createdAt = system.now();
   const last = sql`(select max(seq) from events where team_id = ${teamId})`;
   // Microseconds, so that a team can have a thousand events per millisecond.
   const seq = sql`max(coalesce(${last}, 0) + 1, ${createdAt * 1000})`;
   const lastPosition = sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
   return db.insert(events).select(
-    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${JSON.stringify(actor)}, ${id}, ${subjectVersion}, ${data},
+    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actor}, ${id}, ${subjectVersion}, ${data},
         coalesce(${lastPosition}, 0) + 1 ${source}`,
   );
 }
@@ -150,6 +161,8 @@ export interface NewEvent {
    * records the previous state, and has its own condition.
    */
   position?: number;
+  /** The insert may insert many events. */
+  isMany?: true;
 }
 
 /** An event whose data is known before the change. `data` never contains personal data, a token, or a secret. */
@@ -180,6 +193,27 @@ export function newEventFrom(
     position: 0,
     insert: insertEvent(deps, type, initiator, subject, row, source),
   };
+}
+
+/** An event for each row that `source`, a FROM and WHERE, finds. The subject is one of its columns. */
+export function newEventsFrom(
+  { db, system, requestId }: Deps,
+  type: EventType,
+  initiator: Initiator,
+  teamId: string,
+  { subjectId, subjectVersion, data }: { subjectId: SQL; subjectVersion: SQL; data: SQL },
+  source: SQL,
+): NewEvent {
+  const createdAt = system.now();
+  const last = (column: SQL) =>
+    sql`coalesce((select ${column} from events where team_id = ${teamId} order by seq desc limit 1), 0)`;
+  const number = sql`row_number() over ()`;
+  const seq = sql`max(${last(sql`seq`)}, ${createdAt * 1000 - 1}) + ${number}`;
+  const insert = db.insert(events).select(
+    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actorOf(initiator, requestId)}, ${subjectId}, ${subjectVersion},
+        ${data}, ${last(sql`position`)} + ${number} ${source}`,
+  );
+  return { teamId, type, insert, isMany: true };
 }
 
 /**
@@ -233,10 +267,10 @@ export async function writeWithEvents<const Q extends Queries, const L extends Q
   options: { isIdempotent: boolean },
 ): Promise<{ rows: RowsOf<Q>[]; last: RowsOf<L> }> {
   const now = deps.system.now();
-  const batches = changes.map(({ event: { teamId, insert, position = 1 }, queries }) => [
+  const batches = changes.map(({ event: { teamId, insert, position = 1, isMany }, queries }) => [
     ...queries.slice(0, position),
     insert,
-    insertDeliveries(deps.db, teamId, now),
+    insertDeliveries(deps.db, teamId, now, isMany),
     ...queries.slice(position),
   ]);
   const unrecorded = async (error: unknown) => {

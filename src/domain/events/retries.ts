@@ -19,6 +19,10 @@ export const MAX_FAILURES = 10;
 const FIRST_PAUSE_MILLISECONDS = 5 * MINUTE;
 const MAX_PAUSE_MILLISECONDS = HOUR;
 const MAX_FAILING_MILLISECONDS = 5 * DAY;
+/** A webhook is failing after this many consecutive failures: the second retry follows after minutes. */
+export const FAILING_ATTEMPTS = 3;
+/** The hours of which attempts are counted, including the present one. */
+const COUNTED_HOURS = 24;
 
 /** The new values of a delivery. Unless the attempt succeeded, they are stored only if the row still has `before` attempts. */
 export interface Outcome extends Pick<DeliveryRow, "seq" | "status" | "attemptLog" | "attemptCount" | "dueAt"> {
@@ -53,6 +57,31 @@ export function outcomeOf(system: System, delivery: DeliveryRow, result: PostRes
     attemptLog: addAttempt(attemptLog, attempt),
     dueAt: isEnded ? null : system.now() + delay,
   };
+}
+
+/** The state of a webhook as its team sees it. A failure or two that a retry made up for are no failing. */
+export function healthOf({ status, failures, failingSince }: WebhookRow) {
+  if (status === "disabled") return { health: "disabled", failingSince } as const;
+  if (failures < FAILING_ATTEMPTS) return { health: "healthy", failingSince: null } as const;
+  return { health: "failing", failingSince } as const;
+}
+
+/** The attempts of one hour. */
+type HourCounts = [startsAt: number, succeeded: number, failed: number];
+
+/** The attempts of the last day by hour, oldest first. Hours without an attempt are left out. */
+export function attemptsOfDay({ attemptCounts }: Pick<WebhookRow, "attemptCounts">, now: number): HourCounts[] {
+  return (JSON.parse(attemptCounts) as HourCounts[]).filter(([startsAt]) => startsAt > now - COUNTED_HOURS * HOUR);
+}
+
+/** @returns the webhook's `attemptCounts` after a round */
+export function countAttempts(webhook: WebhookRow, results: PostResult[], now: number): string {
+  const startsAt = now - (now % HOUR);
+  const counts = attemptsOfDay(webhook, now);
+  const [, succeeded, failed] = counts.find(([start]) => start === startsAt) ?? [startsAt, 0, 0];
+  const successes = results.filter(({ isSuccess }) => isSuccess).length;
+  const present: HourCounts = [startsAt, succeeded + successes, failed + results.length - successes];
+  return JSON.stringify([...counts.filter(([start]) => start !== startsAt), present]);
 }
 
 /** @returns the health of the webhook after a round that sent something */

@@ -19,7 +19,7 @@ import {
 } from "./deliveries.ts";
 import { newEvent, renderEvent, SYSTEM, writeWithEvent } from "./events.ts";
 import { type PostResult, postEvent } from "./posting.ts";
-import { type Health, healthAfter, MAX_FAILURES, type Outcome, outcomeOf, random } from "./retries.ts";
+import { countAttempts, type Health, healthAfter, MAX_FAILURES, type Outcome, outcomeOf, random } from "./retries.ts";
 
 /*
  * Sends webhook deliveries in rounds. A queue message names a webhook and starts one round:
@@ -131,17 +131,18 @@ function storeOutcomes(db: Db, { teamId, id }: WebhookKey, outcomes: Outcome[]) 
     );
 }
 
-type Release = { leaseEndsAt: number; failureBodies: string; health: Omit<Health, "disabledReason">; version: number };
+type Release = Pick<WebhookRow, "leaseEndsAt" | "failureBodies" | "attemptCounts" | "version"> & {
+  health: Omit<Health, "disabledReason">;
+};
 /** Stores the health only if the team has not updated the webhook since it was read. A new URL starts without failures. */
-function releaseWebhook(db: Db, lease: Lease, { leaseEndsAt, failureBodies, health, version }: Release) {
+function releaseWebhook(db: Db, lease: Lease, { health, version, ...columns }: Release) {
   const ifUnchanged = (name: "failures" | "failingSince" | "resumeAt") =>
     sql`iif(${webhooks.version} = ${version}, ${health[name]}, ${webhooks[name]})`;
   return db
     .update(webhooks)
     .set({
       leaseId: null,
-      leaseEndsAt,
-      failureBodies,
+      ...columns,
       failures: ifUnchanged("failures"),
       failingSince: ifUnchanged("failingSince"),
       resumeAt: ifUnchanged("resumeAt"),
@@ -227,7 +228,9 @@ async function settle(
   const { db } = deps;
   const failureBodies = addFailureBodies(webhook.failureBodies, bodies);
   const store = storeOutcomes(db, webhook, outcomes);
-  const release = releaseWebhook(db, lease, { leaseEndsAt: now + rest, failureBodies, health, version });
+  const attemptCounts = posted.length > 0 ? countAttempts(webhook, posted, now) : webhook.attemptCounts;
+  const columns = { leaseEndsAt: now + rest, failureBodies, attemptCounts };
+  const release = releaseWebhook(db, lease, { ...columns, health, version });
   const finish = [release, webhookByKey(db, lease), nextDue(db, lease)] as const;
   const disableAndFinish = (disabledReason: "gone" | "failing") => {
     const disable = disableWebhook(db, lease, version, disabledReason, now);

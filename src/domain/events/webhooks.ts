@@ -67,6 +67,7 @@ export async function createWebhook(
     createdAt: now,
     updatedAt: now,
     version: 0,
+    attemptCounts: "[]",
     failureBodies: "[]",
   };
   const event = newEvent(deps, "webhook.created", actor, row);

@@ -1,13 +1,22 @@
-import { and, eq, inArray, isNull, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, isNull, ne, not, or, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { firstOf, write } from "../../platform/db.ts";
 import { files, isHeld, isKept, isListed, isTrashed, teamOfFile } from "../../platform/schema.ts";
 import { DAY, MINUTE } from "../../platform/system.ts";
+import { uploads } from "../../platform/upload-schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
-import { deleteUploads, endResumable, eraseResumable, hasUpload, type ResumableRow } from "./erasure.ts";
+import {
+  deleteUploads,
+  ended,
+  endResumable,
+  eraseResumable,
+  hasUpload,
+  MAX_FENCED_MILLISECONDS,
+  type ResumableRow,
+} from "./erasure.ts";
 import { fileEvent } from "./file-events.ts";
 import { changed, trashedValues } from "./files.ts";
 import { type Erasable, type FileKey, type FileOf, fileKey, isFile, storedKeys } from "./names.ts";
@@ -33,6 +42,7 @@ export const hidden = (dueAt: SQL) => ({
   reference: null,
   tags: "[]",
   metadata: "{}",
+  searchKeys: "{}",
   audio: null,
   fileType: null,
   deleteAfter: null,
@@ -41,6 +51,50 @@ export const hidden = (dueAt: SQL) => ({
   leaseEndsAt: null,
   dueAt,
 });
+
+/** What a deletion sets if there is a trash. An unfinished upload is erased in any case. */
+function trashing({ settings: { trashDays } }: Deps, now: number, erased: ReturnType<typeof hidden>) {
+  const ifListed = (value: SQL, otherwise: SQL) => sql`case when ${isListed} then ${value} else ${otherwise} end`;
+  return {
+    ...erased,
+    trashedAt: ifListed(sql`${now}`, sql`null`),
+    trashedValues: ifListed(trashedValues, sql`null`),
+    dueAt: ifListed(sql`${now + trashDays * DAY}`, erased.dueAt),
+  };
+}
+
+/**
+ * Part of a batch: ends the uploads of files, and hides the files. `ids` are the ids of `keys`. Triggers delete up to 100
+ * links and 20 tags with each. A file whose upload or waveform is being written is due later.
+ */
+function hideMany(deps: Deps, keys: SQL, ids: SQL, { isTrashing }: { isTrashing: boolean }) {
+  const now = deps.system.now();
+  // A finished upload would otherwise stay for a day. One that was ended while a request wrote is due soon.
+  const isOpen = sql`(not ${uploads.isFinished} or ${uploads.dueAt} > ${now + MAX_FENCED_MILLISECONDS})`;
+  const endUploads = deps.db
+    .update(uploads)
+    .set(ended(now))
+    .where(and(sql`${uploads.fileId} in ${ids}`, isOpen));
+  const isWriting = sql`${files.waveformWritingSince} > ${now - MAX_DELETING_MILLISECONDS}`;
+  const erased = hidden(sql`case when ${files.sizeBytes} is null and not ${hasUpload} then ${files.dueAt}
+    when ${isWriting} then ${now + MAX_DELETING_MILLISECONDS} else ${now} end`);
+  const isHidable = isTrashing ? ne(files.status, "deleting") : or(ne(files.status, "deleting"), isTrashed);
+  const hide = deps.db
+    .update(files)
+    .set(isTrashing ? trashing(deps, now, erased) : erased)
+    .where(and(sql`${fileKey} in ${keys}`, isHidable, isNull(files.hold)));
+  return [endUploads, hide] as const;
+}
+
+/** Part of a batch: erases files, also those in the trash, but not held ones. `ids` are the ids of `keys`. */
+export const eraseMany = (deps: Deps, keys: SQL, ids: SQL) => hideMany(deps, keys, ids, { isTrashing: false });
+
+/** Part of a batch: deletes files, but not held ones, and the type of their events. `ids` are the ids of `keys`. */
+export function deleteMany(deps: Deps, keys: SQL, ids: SQL) {
+  const isTrashing = deps.settings.trashDays > 0;
+  const type = isTrashing ? ("file.trashed" as const) : ("file.deleted" as const);
+  return { type, queries: hideMany(deps, keys, ids, { isTrashing }) };
+}
 
 /** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
 export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: Erasable): boolean =>
@@ -72,7 +126,7 @@ interface DeletionOptions {
 type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found";
 
 /**
- * One update hides the file, or moves it to the trash. The recovery job can do everything after that too. An interrupted
+ * One update hides the file, or moves it to the trash. From then on the recovery job can finish alone. An interrupted
  * deletion can be repeated. While a form upload is still sending the bytes, the row and its `due_at` stay: the upload finds
  * it at the commit point, and cleans up.
  */
@@ -88,19 +142,10 @@ export function fileDeletion(
     now = deps.system.now(),
   }: DeletionOptions = {},
 ) {
-  const { trashDays } = deps.settings;
-  const isTrashing = trashDays > 0 && !isPermanent;
+  const isTrashing = deps.settings.trashDays > 0 && !isPermanent;
   const dueAt = now + MAX_DELETING_MILLISECONDS;
   const isUnstored = sql`${files.sizeBytes} is null`;
   const erased = hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`);
-  // An unfinished upload is erased in any case.
-  const ifListed = (value: SQL, otherwise: SQL) => sql`case when ${isListed} then ${value} else ${otherwise} end`;
-  const trashed = {
-    ...erased,
-    trashedAt: ifListed(sql`${now}`, sql`null`),
-    trashedValues: ifListed(trashedValues, sql`null`),
-    dueAt: ifListed(sql`${now + trashDays * DAY}`, erased.dueAt),
-  };
   const isSelected = and(
     condition,
     onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined,
@@ -108,7 +153,7 @@ export function fileDeletion(
   );
   const mark = deps.db
     .update(files)
-    .set({ ...(isTrashing ? trashed : erased), ...changed(now) })
+    .set({ ...(isTrashing ? trashing(deps, now, erased) : erased), ...changed(now) })
     // The erasure of a file in the trash can be repeated, too.
     .where(and(isFile(file), isNull(files.hold), isSelected, onlyTrashed ? eq(files.status, "deleting") : undefined))
     .returning(ERASABLE_COLUMNS);

@@ -1,9 +1,9 @@
 import { and, type Column, isNull, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { files, isListed } from "../../platform/schema.ts";
-import { type EventType, type Initiator, type NewEvent, newEventFrom } from "../events/events.ts";
+import { type EventType, type Initiator, type NewEvent, newEventFrom, newEventsFrom } from "../events/events.ts";
 import { FACTS, knownFiles } from "./files.ts";
-import { type FileOf, isFile } from "./names.ts";
+import { type FileOf, fileKey, isFile } from "./names.ts";
 
 const iso = (milliseconds: Column) => sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${milliseconds} / 1000.0, 'unixepoch')`;
 const failure = sql`case when ${files.failureCode} is not null
@@ -37,6 +37,19 @@ const METADATA = sql`json_object(${sql.join(
   Object.entries(DATA).map(([name, value]) => sql`${name}, ${value}`),
   sql`, `,
 )})`;
+
+/** What happens to many files at once. */
+export type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
+
+/** Creates an event for each file of `keys` before it is deleted, or moved to another folder. */
+export function fileEvents(deps: Deps, type: FileEventType, initiator: Initiator, teamId: string, keys: SQL): NewEvent {
+  const isMove = type === "file.updated";
+  const subjectVersion = isMove ? sql`${files.version} + 1` : sql`${files.version}`;
+  const updatedAt = new Date(deps.system.now()).toISOString();
+  const moved = sql`json_set(${METADATA}, '$.__v', ${subjectVersion}, '$.updatedAt', ${updatedAt}, '$.fields', json('["folder"]'))`;
+  const row = { subjectId: sql`${files.id}`, subjectVersion, data: isMove ? moved : METADATA };
+  return newEventsFrom(deps, type, initiator, teamId, row, sql`from ${files} where ${fileKey} in ${keys}`);
+}
 
 /**
  * Creates an event of a file. A deletion has the last metadata, requires the same `condition` as the deletion itself, and

@@ -8,6 +8,7 @@ import { newStep } from "../recovery-step.ts";
 import { ERASABLE_COLUMNS, hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
 import { hasUpload } from "./erasure.ts";
 import { enqueueAll, type FileRow, MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES } from "./files.ts";
+import { continueFolderChanges } from "./folder-changes.ts";
 import { EXPIRED_LINK_ROWS, purgeLinks } from "./links.ts";
 import { type FileKey, fileKey, objectKeys } from "./names.ts";
 
@@ -102,5 +103,6 @@ export const FILE_STEPS = [
   newStep("send_abandoned", "sent", BATCH_ROWS, resendAbandoned, { isUrgent: true }),
   newStep("delete_abandoned", "filesDeleted", BATCH_ROWS, (deps) => eraseOverdue(deps, "receiving")),
   newStep("delete_hidden", "filesDeleted", BATCH_ROWS, (deps) => eraseOverdue(deps, "deleting")),
+  newStep("folders", "folderSteps", 1, continueFolderChanges),
   newStep("links", "linksRemoved", EXPIRED_LINK_ROWS, purgeLinks),
 ];

@@ -60,6 +60,8 @@ export const FACTS = {
   deleteAfter: files.deleteAfter,
   /** JSON. */
   tags: files.tags,
+  /** D1 returns a BLOB as numbers. */
+  peaks: sql<number[] | null>`${files.peaks}`,
   title: shown(sql`json_extract(${files.audio}, '$.tags.title')`),
   artist: shown(sql`json_extract(${files.audio}, '$.tags.artist')`),
   fileType: sql<string>`coalesce(${files.fileType}, 'other file')`,
@@ -114,8 +116,19 @@ export const toStoredFile = (deps: Deps, row: ListedRow) => ({
 });
 
 /** What hiding clears, so that no index has a hidden file. The trash keeps the values in one column, as JSON. */
-const CLEARED_COLUMNS = (({ status, fileType, name, nameKey, folder, reference, tags, metadata, audio }) => ({
-  ...{ status, fileType, name, nameKey, folder, reference, tags, metadata, audio },
+const CLEARED_COLUMNS = (({
+  status,
+  fileType,
+  name,
+  nameKey,
+  folder,
+  reference,
+  tags,
+  metadata,
+  searchKeys,
+  audio,
+}) => ({
+  ...{ status, fileType, name, nameKey, folder, reference, tags, metadata, searchKeys, audio },
 }))(files);
 const jsonPath = (column: SQLiteColumn) => `$.${column.name}`;
 

@@ -1,20 +1,25 @@
-import { and, type SQL, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
-import { files, isInFolder, isListed, isOwnedInFolder } from "../../platform/schema.ts";
-import { authorizeOwnRead, type Credential } from "../access/authorization.ts";
+import { AppError } from "../../errors.ts";
+import { insertWhere, write } from "../../platform/db.ts";
+import { files, folders, isInFolder, isListed, isOwnedInFolder, teams } from "../../platform/schema.ts";
+import { authorizeOwnRead, type Credential, type TeamActor, teamExists } from "../access/authorization.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { decodeCursor, encodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
 
 /*
- * Folders exist as long as files are in them. In the key of a folder, `SEPARATOR` takes the place of "/". No path contains
+ * A folder exists while files are in it or below it, or once it was created. In the key of a folder, `SEPARATOR` takes the place of "/". No path contains
  * this character, and it sorts before all others, so a folder and the folders below it are one range of the index.
  */
 
-const SEPARATOR = "\u0001";
+export const SEPARATOR = "\u0001";
 /** Sorts after the separator, and before every character of a path. */
-const AFTER_SEPARATOR = "\u0002";
+export const AFTER_SEPARATOR = "\u0002";
 /** A path has fewer of these, the greatest character, than 512 bytes can hold. */
 const AFTER_ALL_FOLDERS = "\u{10ffff}".repeat(129);
+/** Created folders of a team: a row each. */
+export const MAX_FOLDERS = 10_000;
 /** Folders have no id. */
 const NO_ID = "0".repeat(24);
 
@@ -28,10 +33,16 @@ function childFolders(
 ) {
   const index = ownerId === null ? sql`files_folder` : sql`files_owner_folder`;
   const isInIndex = ownerId === null ? isInFolder : isOwnedInFolder;
-  const firstFrom = (bound: SQL) => sql`(select ${files.folderKey} from ${files} indexed by ${index}
-    where ${and(filesOf({ teamId: sql`(select id from team)`, ownerId }), isInIndex, isListed)}
-      and ${files.folderKey} >= ${bound} and ${files.folderKey} < ${end}
-    order by ${files.folderKey} limit 1)`;
+  const ofViewer = { teamId: sql<string | null>`(select id from team)`, ownerId };
+  const between = (column: SQLiteColumn, bound: SQL) => sql`${column} >= ${bound} and ${column} < ${end}
+    order by ${column} limit 1`;
+  const ofFiles = (bound: SQL) => sql`(select ${files.folderKey} from ${files} indexed by ${index}
+    where ${and(filesOf(ofViewer), isInIndex, isListed)} and ${between(files.folderKey, bound)})`;
+  const created = (bound: SQL) => sql`(select ${folders.folderKey} from ${folders}
+    where ${foldersOf(ofViewer)} and ${between(folders.folderKey, bound)})`;
+  const orLast = (one: SQL) => sql`ifnull(${one}, ${AFTER_ALL_FOLDERS})`;
+  const firstFrom = (bound: SQL) =>
+    sql`nullif(min(${orLast(ofFiles(bound))}, ${orLast(created(bound))}), ${AFTER_ALL_FOLDERS})`;
   const rest = sql`substr(found, length(${prefix}) + 1) || char(1)`;
   const child = sql`substr(found, 1, length(${prefix}) + instr(${rest}, char(1)) - 1)`;
   return db.select({ folder: sql<string>`folder` }).from(sql`(
@@ -41,6 +52,24 @@ function childFolders(
       select ${firstFrom(sql`${child} || char(2)`)} from child where found is not null limit ${limit}
     )
     select replace(${child}, char(1), '/') as folder from child where found is not null)`);
+}
+
+/** The created folders that a caller sees. */
+export const foldersOf = ({ teamId, ownerId }: FilesOf) =>
+  and(eq(folders.teamId, teamId), eq(folders.ownerId, ownerId ?? ""));
+
+/** Creates a folder, unless it exists. @throws `too_many_folders` */
+export async function createFolder(deps: Deps, actor: TeamActor, folder: string): Promise<void> {
+  const { teamId, ownerId } = actor;
+  const row = { teamId, ownerId: ownerId ?? "", folderKey: folderKey(folder), createdAt: deps.system.now() };
+  const hasRoom = teamExists(teamId, sql`${teams.folders} < ${MAX_FOLDERS}`);
+  const stored = deps.db
+    .select({ createdAt: folders.createdAt })
+    .from(folders)
+    .where(and(foldersOf(actor), eq(folders.folderKey, row.folderKey)));
+  const queries = [insertWhere(deps.db, folders, row, hasRoom), stored] as const;
+  const [, [found]] = await write(deps, queries, { isIdempotent: true });
+  if (!found) throw new AppError("too_many_folders");
 }
 
 /** Lists the folders directly below a folder, in the order of their names. @throws `invalid_input` for a cursor of another list */

@@ -1,6 +1,7 @@
 import { and, eq, gt, is, lt, or, SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
+import { invalidField } from "../../errors.ts";
 import { type Param, preparedQuery, type Query } from "../../platform/db.ts";
 import {
   files,
@@ -35,10 +36,11 @@ import {
   type PageRequest,
   pageById,
   pageByName,
+  pageByNumber,
   scan,
   splitScan,
 } from "../paging.ts";
-import { LISTED_COLUMNS, LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
+import { FACTS, LISTED_COLUMNS, LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
 import { folderKey } from "./folders.ts";
 import { nameKey } from "./names.ts";
 
@@ -62,19 +64,29 @@ export interface FileFilters {
   under?: string | undefined;
   tag?: string | undefined;
   reference?: string | undefined;
-  /** A part of the name, in any case. */
+  /** A part of the name, title, artist, reference, folder, or a tag, in any case. */
   search?: string | undefined;
   /** The owner, see own-files.ts. */
   uploadedBy?: string | undefined;
 }
 
 /** By default, lists with `name` or `search` are ordered by name, and all others newest first. */
-export const FILE_ORDERS = ["-createdAt", "name"] as const;
-type FileOrder = (typeof FILE_ORDERS)[number];
-type FileQuery = FileFilters & { sort?: FileOrder | undefined };
+export const FILE_ORDERS = [
+  ...(["-createdAt", "createdAt", "name", "-name"] as const),
+  ...(["duration", "-duration", "size", "-size"] as const),
+] as const;
+type FileQuery = FileFilters & { sort?: (typeof FILE_ORDERS)[number] | undefined };
+/** An order is that of an index, from either end, or of a fact by which a list of few files is sorted. */
+type Sorted = "duration" | "size";
+type IndexOrder = "createdAt" | "name";
 
 /** Files that a list examines for filters that no index serves. It may read each twice: with a page, less than 1,000 rows. */
 export const EXAMINED_FILES = 440;
+/**
+ * Files that a list can have to be sorted by a fact that no index has. For each it reads a row, and an index entry twice: with a
+ * page, less than 1,000 rows.
+ */
+export const SORTED_FILES = 250;
 /** Names that a search examines in an index. It may read each twice: with the files of a page, less than 5,000 rows. */
 export const SEARCHED_NAMES = 2440;
 
@@ -94,7 +106,10 @@ const CONDITIONS: Conditions = {
     or(eq(files.folder, folder), sql`substr(${files.folder}, 1, length(${folder}) + 1) = ${`${folder}/`}`),
   reference: (reference) => eq(files.reference, reference),
   uploadedBy: (owner) => eq(files.ownerId, owner),
-  search: (part) => sql`instr(${files.nameKey}, ${nameKey(part)}) > 0`,
+  search: (part) => {
+    const key = nameKey(part);
+    return sql`instr(${files.nameKey}, ${key}) + instr(${files.searchText}, ${key}) > 0`;
+  },
   tag: (tag) => {
     // The opening quote follows a bracket or a comma only at the start of a tag: within one, it is escaped. `json_each` would
     // read a row for each tag.
@@ -107,8 +122,8 @@ const FILTERS = Object.keys(CONDITIONS) as (keyof FileFilters)[];
 /** An index that a list reads in the index's order. */
 interface Index {
   from: SQL;
-  order: FileOrder;
-  /** The filters that it serves without a scan. The clauses of the page serve `name` and `createdBefore`. */
+  order: IndexOrder;
+  /** The filters that it serves without a scan. The clauses of the page serve `name`. */
   serves: (keyof FileFilters)[];
   where: (filters: FileFilters) => SQL | undefined;
   id: SQLiteColumn;
@@ -118,27 +133,15 @@ interface Index {
 const from = (index: SQL) => sql`${files} indexed by ${index}`;
 type Where = Index["where"];
 
-function newestFirst(
+const byId = (
   source: SQL,
   serves: Index["serves"] = [],
   where: Where = () => undefined,
   id: SQLiteColumn = files.id,
-): Index {
-  return {
-    from: source,
-    order: "-createdAt",
-    serves: [...serves, "createdAfter", "createdBefore"],
-    where: (filters) =>
-      and(where(filters), filters.createdAfter === undefined ? undefined : gt(id, afterInstant(filters.createdAfter))),
-    id,
-  };
-}
+): Index => ({ from: source, order: "createdAt", serves: [...serves, "createdAfter", "createdBefore"], where, id });
 
 const byName = (source: SQL, serves: Index["serves"] = [], where: Where = () => undefined): Index => ({
-  ...newestFirst(source),
-  order: "name",
-  serves: ["name", ...serves],
-  where,
+  ...{ from: source, order: "name", serves: ["name", ...serves], where, id: files.id },
 });
 
 const inFolder: Where = ({ folder = "" }) => and(isInFolder, eq(files.folderKey, folderKey(folder)));
@@ -151,23 +154,23 @@ const filesOfTag = sql`${fileTags} cross join ${files}
   on ${teamOfFile} = ${fileTags.teamId} and ${files.id} = ${fileTags.fileId}`;
 
 const INDEXES = {
-  key: newestFirst(sql`${files}`),
-  failed: newestFirst(from(sql`files_failed`), ["status"], () => isFailed),
+  key: byId(sql`${files}`),
+  failed: byId(from(sql`files_failed`), ["status"], () => isFailed),
   // Pending and processing files, so that a claim changes no index.
-  unprocessed: newestFirst(from(sql`files_unprocessed`), [], () => isUnprocessed),
-  fileType: newestFirst(from(sql`files_type`), ["fileType"], ofType),
-  reference: newestFirst(from(sql`files_reference`), ["reference"], ofReference),
-  tag: newestFirst(filesOfTag, ["tag"], ({ tag = "" }) => eq(fileTags.tag, tag), fileTags.fileId),
-  folder: newestFirst(from(sql`files_folder`), ["folder"], inFolder),
+  unprocessed: byId(from(sql`files_unprocessed`), [], () => isUnprocessed),
+  fileType: byId(from(sql`files_type`), ["fileType"], ofType),
+  reference: byId(from(sql`files_reference`), ["reference"], ofReference),
+  tag: byId(filesOfTag, ["tag"], ({ tag = "" }) => eq(fileTags.tag, tag), fileTags.fileId),
+  folder: byId(from(sql`files_folder`), ["folder"], inFolder),
   name: byName(from(sql`files_name`), [], () => isNamed),
   folderName: byName(from(sql`files_folder_name`), ["folder"], inFolder),
-  owner: newestFirst(from(sql`files_owner`), ["uploadedBy"], ofOwner),
-  ownerFolder: newestFirst(from(sql`files_owner_folder`), ["uploadedBy", "folder"], ofOwnerInFolder),
+  owner: byId(from(sql`files_owner`), ["uploadedBy"], ofOwner),
+  ownerFolder: byId(from(sql`files_owner_folder`), ["uploadedBy", "folder"], ofOwnerInFolder),
   ownerName: byName(from(sql`files_owner_name`), ["uploadedBy"], ofOwner),
 };
 
 /** Most files are completed audio files, so only the primary key serves those. */
-function indexFor({ uploadedBy, folder, tag, reference, status, fileType }: FileFilters, order: FileOrder): Index {
+function indexFor({ uploadedBy, folder, tag, reference, status, fileType }: FileFilters, order: IndexOrder): Index {
   // A list of an owner examines no file of another: its cursor would name it.
   if (uploadedBy !== undefined) {
     if (order === "name") return INDEXES.ownerName;
@@ -187,6 +190,9 @@ interface Plan {
   /** The filters that the query has. */
   filters: FileFilters;
   index: Index;
+  isDescending: boolean;
+  /** The fact by which the files of the list are sorted, unless they are in the order of the index. */
+  sorted: Sorted | null;
   /** The filters for which rows are examined. */
   unserved: (keyof FileFilters)[];
   /** Examines only names in the index. */
@@ -198,15 +204,41 @@ function planOf({ sort, ...query }: FileQuery): Plan {
   const given = FILTERS.filter((name) => query[name] !== undefined && !(name === "under" && query.under === ""));
   const filters: FileFilters = Object.fromEntries(given.map((name) => [name, query[name]]));
   const order = sort ?? (filters.name === undefined && filters.search === undefined ? "-createdAt" : "name");
-  const index = indexFor(filters, order);
+  const by = order.replace("-", "") as IndexOrder | Sorted;
+  const sorted = by === "duration" || by === "size" ? by : null;
+  const index = indexFor(filters, by === "name" ? "name" : "createdAt");
   const unserved = given.filter((name) => !index.serves.includes(name));
-  return { filters, index, unserved, isSearch: order === "name" && unserved.join() === "search" };
+  const isSearch = index.order === "name" && unserved.join() === "search";
+  return { filters, index, isDescending: order.startsWith("-"), sorted, unserved, isSearch };
 }
 
 /** Whether a page examines files one by one. A search of only names has a separate limit. */
 export function examinesFiles(query: FileQuery): boolean {
-  const { unserved, isSearch } = planOf(query);
-  return unserved.length > 0 && !isSearch;
+  const { unserved, isSearch, sorted } = planOf(query);
+  return sorted !== null || (unserved.length > 0 && !isSearch);
+}
+
+const createdAfter = ({ index: { id }, filters }: Plan) =>
+  filters.createdAfter === undefined ? undefined : gt(id, afterInstant(filters.createdAfter));
+const createdBefore = ({ index: { id }, filters }: Plan) =>
+  filters.createdBefore === undefined ? undefined : lt(id, idBound(filters.createdBefore));
+
+/** The clauses of a page in the order of its index. Of the filters by time, one is where the list starts. */
+function pageOf(plan: Plan, list: string, request: PageRequest): PageClauses {
+  const { index, filters, isDescending } = plan;
+  if (index.order === "name") {
+    return pageByName(list, { name: files.nameKey, id: files.id }, nameKey(filters.name ?? ""), request, {
+      isDescending,
+    });
+  }
+  if (isDescending) {
+    const below = filters.createdBefore === undefined ? ABOVE_ALL_IDS : idBound(filters.createdBefore);
+    const page = pageById(list, index.id, "newest first", request, below);
+    return { ...page, where: sql`${and(page.where, createdAfter(plan))}` };
+  }
+  const above = filters.createdAfter === undefined ? "" : afterInstant(filters.createdAfter);
+  const page = pageById(list, index.id, "oldest first", request, above);
+  return { ...page, where: sql`${and(page.where, createdBefore(plan))}` };
 }
 
 /** Drizzle needs an alias for each column of a source that is SQL, and qualifies only columns within nested SQL. */
@@ -229,20 +261,28 @@ const allFiles = preparedQuery((db, param: Param<TokenValues & KeysetValues>) =>
     .offset(param("offset"));
 });
 
-const isInIndex = ({ filters, index }: Plan, { teamId, ownerId }: FilesOf, page: PageClauses) =>
+const isInIndex = ({ filters, index }: Plan, { teamId, ownerId }: FilesOf, page: SQL | undefined) =>
   and(
     // No list of an owner reads the index of tags.
     index === INDEXES.tag ? eq(fileTags.teamId, teamId) : filesOf({ teamId, ownerId }),
     index.where(filters),
-    page.where,
+    page,
   );
+
+/** Whether a file of the index matches the other filters. */
+function isMatch({ filters, unserved, isSearch }: Plan): SQL {
+  const conditions = unserved.map((filter) => CONDITIONS[filter](filters[filter] as never));
+  // In a CASE, SQLite evaluates no condition after the first that fails. Tags come last, because they may be long.
+  const fails = (isSearch ? conditions : [isListed, ...conditions]).map((one) => sql`when (${one}) is not true then 0`);
+  return fails.length === 0 ? sql`1` : sql`case ${sql.join(fails, sql` `)} else 1 end`;
+}
 
 /** The files of a page, if the index serves every filter. */
 const servedFiles = ({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses) =>
   db
     .select(columns)
     .from(plan.index.from)
-    .where(and(isInIndex(plan, whose, page), isListed))
+    .where(and(isInIndex(plan, whose, page.where), isListed))
     .orderBy(...page.orderBy)
     .limit(page.limit)
     .offset(page.offset);
@@ -252,19 +292,15 @@ const servedFiles = ({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses
  * so it also finds hidden files.
  */
 function examinedFiles({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses) {
-  const { filters, index, unserved, isSearch } = plan;
-  const conditions = unserved.map((filter) => CONDITIONS[filter](filters[filter] as never));
-  // In a CASE, SQLite evaluates no condition after the first that fails. Tags come last, because they may be long.
-  const fails = (isSearch ? conditions : [isListed, ...conditions]).map((one) => sql`when (${one}) is not true then 0`);
-  const isMatch = sql`case ${sql.join(fails, sql` `)} else 1 end`;
+  const { index, isSearch } = plan;
   const rows = db
     .select({
       fileId: sql`${sql`${files.id}`}`.as("fileId"),
       team: sql`${sql`${teamOfFile}`}`.as("team"),
-      isMatch: isMatch.as("isMatch"),
+      isMatch: isMatch(plan).as("isMatch"),
     })
     .from(index.from)
-    .where(isInIndex(plan, whose, page))
+    .where(isInIndex(plan, whose, page.where))
     .orderBy(...page.orderBy)
     .$dynamic();
   // Each row of a tag is two rows: that of the tag and that of the file.
@@ -276,10 +312,34 @@ function examinedFiles({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClaus
     .from(sql`${found} cross join ${files} on ${teamOfFile} = found.team and ${files.id} = found.fileId`);
 }
 
+const FACT_OF: Record<Sorted, SQL> = { duration: sql`coalesce(${FACTS.durationSeconds}, 0)`, size: FACTS.sizeBytes };
+
+/**
+ * Sorts the files of a list that has at most `SORTED_FILES`, and then reads those of the page. If the list has more files,
+ * the first row is that of the first file beyond them, as an end.
+ */
+function sortedFiles({ db }: Deps, plan: Plan, sorted: Sorted, whose: FilesOf, list: string, request: PageRequest) {
+  const { index, isDescending } = plan;
+  const key = { value: sql`sorted.value`, id: sql`sorted.fileId` };
+  const { where, orderBy, limit, offset } = pageByNumber(list, key, request, { isDescending });
+  const isInList = isInIndex(plan, whose, and(createdAfter(plan), createdBefore(plan)));
+  const range = sql`from ${index.from} where ${isInList}`;
+  const file = sql`${files.id} as fileId, ${teamOfFile} as team`;
+  const rows = sql`(select * from (select ${file}, 1 as isEnd ${range} limit 1 offset ${SORTED_FILES}) last
+    union all
+    select * from (select fileId, team, 0 as isEnd
+      from (select ${file}, ${FACT_OF[sorted]} as value, ${isMatch(plan)} as isMatch ${range} limit ${SORTED_FILES}) sorted
+      where isMatch and ${where} order by ${sql.join(orderBy, sql`, `)} limit ${limit} offset ${offset}) matching) found`;
+  return db
+    .select({ ...columns, isEnd: sql<0 | 1>`found.isEnd`.as("isEnd") })
+    .from(sql`${rows} cross join ${files} on ${teamOfFile} = found.team and ${files.id} = found.fileId`);
+}
+
 /**
  * Lists files. With a combination of filters that no index serves (`examinesFiles`), a page can be short or empty and still
  * have a next page.
- * @throws `invalid_input` for a cursor of another list, or a page number beyond what the list examines
+ * @throws `invalid_input` for a cursor of another list, a page number beyond what the list examines, or a list that is too
+ *   long for its order
  */
 export async function listFiles(
   deps: Deps,
@@ -287,23 +347,33 @@ export async function listFiles(
   query: FileQuery,
   request: PageRequest,
 ): Promise<Page<StoredFile>> {
-  const { filters, index } = planOf(query);
+  const { filters, index, sorted } = planOf(query);
   const list = listName("files", { ...filters, sort: query.sort });
-  const nameOf = index.order === "name" ? (row: ListedRow) => row.nameKey : undefined;
-  const below = filters.createdBefore === undefined ? ABOVE_ALL_IDS : idBound(filters.createdBefore);
+  const nameOf = {
+    name: index.order === "name" ? (row: ListedRow) => row.nameKey : undefined,
+    duration: (row: ListedRow) => `${row.durationSeconds ?? 0}`,
+    size: (row: ListedRow) => `${row.sizeBytes}`,
+  }[sorted ?? "name"];
   const { rows } = await authorizeOwnRead(deps, credential, (viewer, token): Query<(ListedRow & MayBeEnd)[]> => {
     const { ownerId } = viewer;
-    if (ownerId === null && index === INDEXES.key && Object.keys(filters).length === 0) {
+    const isDefault = index === INDEXES.key && Object.keys(filters).length === 0;
+    if (ownerId === null && isDefault && (query.sort ?? "-createdAt") === "-createdAt") {
       return allFiles({ ...token, ...keysetValues(list, "newest first", request) });
     }
     const plan = planOf(ownerId === null ? query : { ...query, uploadedBy: query.uploadedBy ?? ownerId });
-    const page = nameOf
-      ? pageByName(list, { name: files.nameKey, id: files.id }, nameKey(filters.name ?? ""), request)
-      : pageById(list, plan.index.id, "newest first", request, below);
+    if (plan.sorted) return sortedFiles(deps, plan, plan.sorted, viewer, list, request);
+    const page = pageOf(plan, list, request);
     return plan.unserved.length === 0 ? servedFiles(deps, plan, viewer, page) : examinedFiles(deps, plan, viewer, page);
   });
   /** `end` is the last examined row, if there are more. */
   const { matching, end } = splitScan(rows);
+  if (end && sorted) {
+    const limit = `Only lists of up to ${SORTED_FILES} files can be sorted by ${sorted}.`;
+    throw invalidField(
+      "sort",
+      `${limit} Filter by \`folder\`, \`tag\` or \`reference\`, or sort by name or createdAt.`,
+    );
+  }
   if (end && matching.length === 0 && request.page > 1) {
     throw invalidPage(
       "With these filters, this page can't be requested by number. Follow the Link header from an earlier page.",

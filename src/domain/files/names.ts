@@ -6,6 +6,8 @@ import { type FilesOf, filesOf } from "../access/own-files.ts";
 
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const MAX_NAME_BYTES = 200;
+/** A folder is part of an index entry, and of the paths that the command line creates. */
+export const MAX_FOLDER_BYTES = 512;
 
 /** Control characters, and those that change the direction of text and can disguise it. */
 const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
@@ -40,11 +42,37 @@ function shorten(name: string): string {
  * A name as it is filtered, sorted and searched: in compatible characters and lower case. It is in the row and in two
  * indexes, so it is truncated to as many bytes as a name has: normalization can make a name 18 times as long.
  */
-export function nameKey(name: string): string {
+export function nameKey(name: string, maxBytes = MAX_NAME_BYTES): string {
   const key = name.normalize("NFKC").toLowerCase();
-  if (Buffer.byteLength(key) <= MAX_NAME_BYTES) return key;
+  if (Buffer.byteLength(key) <= maxBytes) return key;
   // As a stream, the decoder drops an incomplete character at the end.
-  return new TextDecoder().decode(Buffer.from(key).subarray(0, MAX_NAME_BYTES), { stream: true });
+  return new TextDecoder().decode(Buffer.from(key).subarray(0, maxBytes), { stream: true });
+}
+
+/** What a search finds of a file besides its name. Null or empty for what it doesn't have. */
+export interface Searched {
+  title?: string | null | undefined;
+  artist?: string | null | undefined;
+  reference?: string | null | undefined;
+  folder?: string | undefined;
+  /** Null for a tag that the file no longer has. */
+  tags?: Record<string, string | null> | undefined;
+}
+
+/**
+ * A merge patch of `search_keys`, folded like names. Of each text, its first 200 bytes are searched, of a folder all 512.
+ * @returns undefined if there is nothing to change
+ */
+export function searchPatch({ folder, tags, ...texts }: Searched): string | undefined {
+  const keyOf = (text: string | null, maxBytes?: number) => (text ? nameKey(text, maxBytes) : null);
+  const patch = {
+    ...Object.fromEntries(
+      Object.entries(texts).flatMap(([name, text]) => (text === undefined ? [] : [[name, keyOf(text)]])),
+    ),
+    ...(folder !== undefined && { folder: keyOf(folder, MAX_FOLDER_BYTES) }),
+    ...(tags && { tags: Object.fromEntries(Object.entries(tags).map(([tag, isKept]) => [tag, isKept && keyOf(tag)])) }),
+  };
+  return Object.keys(patch).length > 0 ? JSON.stringify(patch) : undefined;
 }
 
 export interface FileKey {

@@ -7,14 +7,14 @@ import { retryDelaySeconds } from "../../platform/jobs.ts";
 import { files, isKept, isListed } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import type { TeamActor } from "../access/authorization.ts";
-import { InspectionFailed, inspectFile } from "../audio/inspect.ts";
+import { type Audio, InspectionFailed, inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { UnreadableAudio } from "../audio/range-source.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
 import type { FileJob } from "../jobs.ts";
 import { fileEvent } from "./file-events.ts";
 import { changed, enqueue, type FailureCode, type FileRow, hasBacklog, MAX_PENDING_MILLISECONDS } from "./files.ts";
-import { type FileOf, isFile, objectKey } from "./names.ts";
+import { type FileOf, isFile, objectKey, searchPatch } from "./names.ts";
 
 /** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
 export const LEASE_MILLISECONDS = 5 * MINUTE;
@@ -83,6 +83,7 @@ export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
     .set({
       status: "pending",
       audio: null,
+      searchKeys: sql`json_remove(${files.searchKeys}, '$.title', '$.artist')`,
       failureCode: null,
       failureMessage: null,
       processedAt: null,
@@ -232,10 +233,16 @@ async function serveAs(
   return etag;
 }
 
-/** Setting a column rewrites its index, so the file type is set only if it differs from the one that the upload set. */
+/**
+ * Setting a column rewrites its index, so the file type is set only if it differs from the one that the upload set, and what
+ * is searched only if the audio has a title or an artist.
+ */
 function completed(file: FileRow, { fileType, ...findings }: Findings, now: number) {
   const type = fileType === file.fileType ? {} : { fileType };
-  return { status: "completed" as const, ...findings, ...type, ...ended(now) };
+  const { title, artist } = findings.audio === null ? {} : (JSON.parse(findings.audio) as Audio).tags;
+  const patch = searchPatch({ title: title?.toString(), artist: artist?.toString() });
+  const searched = patch && { searchKeys: sql`json_patch(${files.searchKeys}, ${patch})` };
+  return { status: "completed" as const, ...findings, ...type, ...searched, ...ended(now) };
 }
 
 /** Ends the job. Changes nothing if the claim is lost: the file was deleted, or the lease expired and another has it. */

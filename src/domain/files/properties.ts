@@ -8,12 +8,10 @@ import { fieldsOf, writeWithEvent } from "../events/events.ts";
 import { type ExpectedVersions, isOneOf } from "../versions.ts";
 import { fileEvent } from "./file-events.ts";
 import { changed, FACTS, LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
-import { isFile, nameKey } from "./names.ts";
+import { isFile, nameKey, searchPatch } from "./names.ts";
 
 /* The properties that a team sets on its files, at the upload or later: name, folder, reference, tags, and metadata. */
 
-/** A folder is part of an index entry, and of the paths that the command line creates. */
-export const MAX_FOLDER_BYTES = 512;
 /** Each tag is a row. */
 export const MAX_TAGS = 20;
 export const MAX_TAG_LENGTH = 64;
@@ -76,8 +74,15 @@ export function propertyColumns(
     deleteAfter: deleteAfter ?? null,
     tags: JSON.stringify(tags ?? []),
     metadata: text,
+    searchKeys: JSON.stringify(
+      patched(JSON.parse(searchPatch({ folder, reference, tags: changesOf(tags, true) }) ?? "{}")),
+    ),
   };
 }
+
+/** Tags as a change of the searched ones. */
+const changesOf = (tags: string[] | undefined, isKept: boolean) =>
+  tags && Object.fromEntries(tags.map((tag) => [tag, isKept ? tag : null]));
 
 /** The tags of a file after a change, as JSON. */
 function changedTags({ tags, addedTags, removedTags }: FileChanges): SQL | undefined {
@@ -96,9 +101,13 @@ function changedTags({ tags, addedTags, removedTags }: FileChanges): SQL | undef
 type Refusal = "version_mismatch" | "metadata_too_large" | "too_many_tags";
 
 /** A change of a file: the columns that it sets, whether it makes a difference, and why it is refused. */
-function changeOf(changes: FileChanges, versions: ExpectedVersions) {
+function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0) {
   const { name, folder, reference, deleteAfter } = changes;
   const tags = changedTags(changes);
+  const { tags: set, addedTags, removedTags } = changes;
+  const tagChanges = changesOf(set ?? addedTags, true) ?? changesOf(removedTags, false);
+  const patch = searchPatch({ folder, reference, tags: tagChanges });
+  const searched = set ? sql`json_remove(${files.searchKeys}, '$.tags')` : files.searchKeys;
   const metadata = changes.metadata && sql`json_patch(${files.metadata}, ${JSON.stringify(changes.metadata)})`;
   const differences = [
     name !== undefined && sql`${FACTS.name} <> ${name}`,
@@ -117,8 +126,10 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions) {
   };
   return {
     columns: {
+      ...(folder !== undefined && { folderSince: sql`iif(${files.folder} = ${folder}, ${files.folderSince}, ${now})` }),
       ...(name !== undefined && { name, nameKey: nameKey(name) }),
       ...{ folder, reference, deleteAfter, tags, metadata },
+      ...(patch && { searchKeys: sql`json_patch(${searched}, ${patch})` }),
     },
     differs: or(...differences),
     refusal: firstOf(refusals) as SQL<Refusal | null>,
@@ -141,7 +152,7 @@ export function fileUpdate(
   versions: ExpectedVersions = undefined,
 ) {
   const key = { ...actor, id };
-  const { columns, differs, refusal } = changeOf(changes, versions);
+  const { columns, differs, refusal } = changeOf(changes, versions, deps.system.now());
   const update = deps.db
     .update(files)
     .set({ ...columns, ...changed(deps.system.now()) })

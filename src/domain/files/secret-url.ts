@@ -1,7 +1,7 @@
 import { fingerprint } from "../../platform/secrets.ts";
 import type { System } from "../../platform/system.ts";
 
-/* URLs that contain `{id}.{secret}`: links and resumable uploads. The database has only the hash of the secret. */
+/* URLs that contain `{id}.{secret}`: links, resumable uploads and invitations. The database has only the hash of the secret. */
 
 const SECRET_BYTES = 16;
 

@@ -77,6 +77,8 @@ function fileRestoring(deps: Deps, actor: TeamActor, id: string) {
   const restored = {
     ...RESTORED_COLUMNS,
     ...{ trashedAt: null, trashedValues: null, dueAt, restores: sql`${files.restores} + 1` },
+    // It is in its folder since now, so a change of the folder that is in progress leaves it there.
+    folderSince: now,
   };
   const restore = deps.db
     .update(files)

@@ -28,6 +28,22 @@ function unpack([channelCount = 1, ...bytes]: Uint8Array): Channels {
   return Array.from({ length: channelCount }, (_, i) => peaks.slice(i * length, (i + 1) * length));
 }
 
+/** The peaks that lists show: bars of a row. */
+export const SHOWN_PEAKS = 56;
+/** One decimal digit less than a percentage needs. */
+export const MAX_SHOWN_PEAK = 99;
+
+/** The loudest peak of each part of the file, in any channel. A short waveform repeats its peaks. */
+function shownPeaks(channels: Channels): Buffer {
+  const length = channels[0]?.length ?? 0;
+  const levelOf = (part: number) => {
+    const start = Math.floor((part * length) / SHOWN_PEAKS);
+    const end = Math.max(start + 1, Math.floor(((part + 1) * length) / SHOWN_PEAKS));
+    return Math.max(...channels.flatMap((peaks) => peaks.slice(start, end)).map(Math.abs));
+  };
+  return Buffer.from(Array.from({ length: SHOWN_PEAKS }, (_, part) => Math.round(levelOf(part) * MAX_SHOWN_PEAK)));
+}
+
 /** @throws `not_found`, also if the file has no waveform */
 export async function fetchWaveform(deps: Deps, credential: Credential<"files:read">, id: string): Promise<Channels> {
   const { rows } = await authorizeRead(deps, credential, (_, token) =>
@@ -62,7 +78,7 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
   const waveformWritingSince = deps.system.now();
   const begin = deps.db
     .update(files)
-    .set({ waveformWritingSince })
+    .set({ waveformWritingSince, peaks: shownPeaks(channels) })
     .where(and(isFile(file), isListed))
     .returning({ id: files.id });
   const [found] = await write(deps, [begin], { isIdempotent: true });

@@ -35,6 +35,8 @@ export const NOTHING_RECOVERED = {
   filesPurged: 0,
   /** Files whose bytes and row were deleted. */
   filesDeleted: 0,
+  /** Steps of moving or deleting folders. */
+  folderSteps: 0,
   /** Expired sessions. */
   sessionsRemoved: 0,
   /** API keys that expired 30 days ago. */

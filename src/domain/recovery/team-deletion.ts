@@ -1,13 +1,20 @@
-import { and, eq, inArray, isNull, ne, not, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, not, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { type Db, hasRow, write } from "../../platform/db.ts";
 import { deliveries, events, webhooks } from "../../platform/event-schema.ts";
-import { apiKeys, files, isApiKey, isSession, isTrashed, teamOfFile, teams, users } from "../../platform/schema.ts";
-import { uploads } from "../../platform/upload-schema.ts";
-import { hidden, MAX_DELETING_MILLISECONDS } from "../files/deletion.ts";
-import { ended, MAX_FENCED_MILLISECONDS } from "../files/erasure.ts";
-import { fileKey, isFileOfUpload } from "../files/names.ts";
+import {
+  apiKeys,
+  files,
+  folderChanges,
+  folders,
+  isApiKey,
+  isSession,
+  teamOfFile,
+  teams,
+  users,
+} from "../../platform/schema.ts";
+import { eraseMany } from "../files/deletion.ts";
 import { type Batch, newStep, type RecoveryStep } from "../recovery-step.ts";
 
 /*
@@ -44,27 +51,12 @@ const nextFiles = (columns: SQL, now: number) =>
 /** Hides files of deleted teams, and ends their uploads. @returns how many files were hidden */
 async function hideFiles({ db, ...deps }: Deps): Promise<number> {
   const now = deps.system.now();
-  // A finished upload would otherwise stay for a day. One that was ended while a request wrote is due soon.
-  const isOpen = sql`(not ${uploads.isFinished} or ${uploads.dueAt} > ${now + MAX_FENCED_MILLISECONDS})`;
-  const endUploads = db
-    .update(uploads)
-    .set(ended(now))
-    .where(and(sql`${uploads.fileId} in ${nextFiles(sql`${files.id}`, now)}`, isOpen));
-  const isResumable = hasRow(uploads, isFileOfUpload);
-  const isWritingWaveform = sql`${files.waveformWritingSince} > ${now - MAX_DELETING_MILLISECONDS}`;
-  const dueAt = sql`case when ${files.sizeBytes} is null and not ${isResumable} then ${files.dueAt}
-    when ${isWritingWaveform} then ${now + MAX_DELETING_MILLISECONDS} else ${now} end`;
-  const hide = db
-    .update(files)
-    .set(hidden(dueAt))
-    .where(
-      and(
-        sql`${fileKey} in ${nextFiles(sql`${teamOfFile}, ${files.id}`, now)}`,
-        or(ne(files.status, "deleting"), isTrashed),
-        isNull(files.hold),
-      ),
-    );
-  const [, { meta }] = await write({ ...deps, db }, [endUploads, hide], { isIdempotent: true });
+  const queries = eraseMany(
+    { ...deps, db },
+    nextFiles(sql`${teamOfFile}, ${files.id}`, now),
+    nextFiles(sql`${files.id}`, now),
+  );
+  const [, { meta }] = await write({ ...deps, db }, queries, { isIdempotent: true });
   return meta.changes;
 }
 
@@ -75,6 +67,11 @@ function deletions(db: Db) {
     return db.delete(apiKeys).where(sql`${apiKeys.id} in (${next} limit ${DELETED_ROWS})`);
   };
   const nextUsers = ofDeletedTeams(sql`${users.id}`, users, users.teamId);
+  const nextFolders = ofDeletedTeams(
+    sql`${folders.teamId}, ${folders.ownerId}, ${folders.folderKey}`,
+    folders,
+    folders.teamId,
+  );
   const oldestEvents = (columns: SQL) => sql`${ofDeletedTeams(columns, events, events.teamId)} limit ${DELETED_ROWS}`;
   // Deliveries have no index by team, so they are found by their webhooks. A deleted webhook is known by the event of its
   // deletion, which is later than its deliveries, so that event is deleted after them.
@@ -93,6 +90,7 @@ function deletions(db: Db) {
     hasNone(apiKeys, apiKeys.teamId, isApiKey),
     hasNone(apiKeys, apiKeys.teamId, isSession),
     hasNone(users, users.teamId),
+    hasNone(folders, folders.teamId),
     hasNone(events, events.teamId),
     hasNone(webhooks, webhooks.teamId),
   );
@@ -105,6 +103,10 @@ function deletions(db: Db) {
     deleteKeys(isApiKey),
     deleteKeys(isSession),
     db.delete(users).where(sql`${users.id} in (${nextUsers} limit ${DELETED_ROWS})`),
+    db.delete(folders).where(sql`(team_id, owner_id, folder_key) in (${nextFolders} limit ${DELETED_ROWS})`),
+    db
+      .delete(folderChanges)
+      .where(sql`team_id in (${ofDeletedTeams(sql`${folderChanges.teamId}`, folderChanges, folderChanges.teamId)})`),
     db.delete(deliveries).where(sql`(webhook_id, seq) in (${nextDeliveries} limit ${DELETED_ROWS})`),
     db.delete(events).where(sql`(team_id, seq) in (${nextEvents}) and ${hasNoDeliveries}`),
     db.delete(webhooks).where(sql`(team_id, id) in (${nextWebhooks}) and ${hasNoDeliveries}`),

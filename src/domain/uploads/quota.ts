@@ -159,7 +159,7 @@ export function quotaFor(
   ];
   const refusal = sql<string | null>`coalesce(${sql.join(refusals, sql`, `)})`;
   const isTeam = eq(teams.id, teamId);
-  const verdict = db
+  const refusalQuery = db
     .select({
       refusal: refusal.as("refusal"),
       maxFiles: sql<number>`${maxFiles}`.as("maxFiles"),
@@ -169,14 +169,15 @@ export function quotaFor(
     .from(from)
     .where(isTeam);
   const allowedTypes = sql<string | null>`${limits} -> 'fileTypes'`;
-  return { from, reservedBytes, allowedTypes, isAccepted: sql`${isTeam} and ${refusal} is null`, verdict };
+  return { from, reservedBytes, allowedTypes, isAccepted: sql`${isTeam} and ${refusal} is null`, refusalQuery };
 }
 
 /** The unfinished upload with an idempotency key that the upload of this file replaces. */
 export const isReplaced = (file: FileOf, idempotencyKey: string) =>
   and(filesOf(file), eq(files.idempotencyKey, idempotencyKey), eq(files.status, "receiving"), ne(files.id, file.id));
 
-export type Verdict = { refusal: string | null; maxFiles: number; maxBytes: number; limits: string | null };
+/** Why the quota refuses an upload, with the limits that the error names. */
+export type QuotaRefusal = { refusal: string | null; maxFiles: number; maxBytes: number; limits: string | null };
 
 export const fileTooLarge = (maxBytes: number) =>
   new AppError("file_too_large", { message: `The file can have at most ${maxBytes} bytes.` });
@@ -187,8 +188,8 @@ const tooMany = (who: string, limit: number) =>
   });
 
 /** The error for an upload that was not inserted. */
-export function quotaError(verdict: Verdict | undefined): AppError {
-  const { refusal, maxFiles = 0, maxBytes = 0, limits } = verdict ?? {};
+export function quotaError(refused: QuotaRefusal | undefined): AppError {
+  const { refusal, maxFiles = 0, maxBytes = 0, limits } = refused ?? {};
   const { maxFiles: tokenFiles, maxFileBytes = 0 } = JSON.parse(limits ?? "{}");
   switch (refusal) {
     case "too_many_of_team":

@@ -28,7 +28,7 @@ import {
   withFile,
 } from "./appending.ts";
 import { isReplaced, quotaError } from "./quota.ts";
-import { insertedLimits, insertReceiving, visitorOf } from "./upload.ts";
+import { insertedLimits, insertReceiving, uploaderId } from "./upload.ts";
 
 /*
  * Resumable uploads. The file is created, committed and enqueued like that of a form upload (upload.ts). Between the two,
@@ -164,7 +164,7 @@ async function insertResumable(
     ...{ idempotencyKey: null, statedSha256: sha256, dueAt: system.now() + MAX_RESUMABLE_MILLISECONDS },
   };
   // Only the token that created an upload can replace it. Line breaks separate it from the keys of form uploads.
-  const idempotencyKey = given === undefined ? null : `resumable\n${visitorOf(actor)}\n${given}`;
+  const idempotencyKey = given === undefined ? null : `resumable\n${uploaderId(actor)}\n${given}`;
   const replaced = idempotencyKey === null ? undefined : isReplaced({ id, teamId, ownerId }, idempotencyKey);
   const reservation = { minBytes: sizeBytes, maxBytes: sizeBytes, resumable: { replaced } };
   const queries = [
@@ -174,15 +174,15 @@ async function insertResumable(
   ] as const;
   const created = { url: { id, secret }, upload, hasReplaced: false };
   if (idempotencyKey === null) {
-    const [[verdict], , , [inserted]] = await write(deps, queries, { isIdempotent: true });
-    if (!inserted) throw quotaError(verdict);
+    const [[refused], , , [inserted]] = await write(deps, queries, { isIdempotent: true });
+    if (!inserted) throw quotaError(refused);
     return created;
   }
   const replacement = replaceUpload(deps, file, idempotencyKey);
   const batch = [...queries, ...replacement] as const;
-  const [[verdict], , , [inserted], [replacedFile], ended] = await write(deps, batch, { isIdempotent: true });
-  if (!inserted) throw quotaError(verdict);
-  const replacedUpload = ended.find(({ fileId }) => fileId === replacedFile?.id);
+  const [[refused], , , [inserted], [replacedFile], endedUploads] = await write(deps, batch, { isIdempotent: true });
+  if (!inserted) throw quotaError(refused);
+  const replacedUpload = endedUploads.find(({ fileId }) => fileId === replacedFile?.id);
   if (replacedFile && replacedUpload) {
     // Awaited, so that repeated creations can't outrun the deletion of what they replace.
     await removeUpload(deps, replacedFile, replacedUpload).catch((cause) =>
@@ -302,7 +302,7 @@ export async function appendToUpload(
     finished: sql`not ${isUnfinished}`,
     complete: isAtEnd,
     // R2 does not accept another part, or the file was hidden.
-    ended: sql`${uploads.nextPart} >= ${MAX_PART_NUMBER} or not ${isReceiving}`,
+    no_more_parts: sql`${uploads.nextPart} >= ${MAX_PART_NUMBER} or not ${isReceiving}`,
   });
   const found = db
     .select({ ...NAMED_COLUMNS, refusal: refusal.as("refusal") })

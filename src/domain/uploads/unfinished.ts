@@ -186,7 +186,10 @@ function readLeftovers(deps: Deps, error: unknown) {
   return read(deps, [deps.db.select(LEFTOVER_COLUMNS).from(uploads).where(inArray(uploads.fileId, due))]);
 }
 
-/** Deletes what finished uploads left in R2, and then their rows, with those of canceled files. @returns how many were selected */
+/**
+ * Deletes what finished uploads left in R2, and then their rows, with those of canceled files.
+ * @returns how many were selected
+ */
 async function deleteLeftovers(deps: Deps): Promise<number> {
   const taken = take(deps, isFinishedWithLeftovers, LEFTOVER_ROWS).returning(LEFTOVER_COLUMNS);
   const [rows] = await write(deps, [taken], { isIdempotent: true }).catch((error) => readLeftovers(deps, error));

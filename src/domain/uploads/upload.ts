@@ -8,7 +8,7 @@ import { apiKeys, files, isHeld, teamOfFile, teams } from "../../platform/schema
 import { DAY, instantOf, MINUTE, newId } from "../../platform/system.ts";
 import { uploads } from "../../platform/upload-schema.ts";
 import { isVisitor } from "../access/actor.ts";
-import { isExistingTeam, type TeamActor } from "../access/authorization.ts";
+import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "../files/deletion.ts";
@@ -33,7 +33,7 @@ import {
   storedName,
 } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
-import { fileTooLarge, quotaError, quotaFor, type Reservation, type Verdict } from "./quota.ts";
+import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation } from "./quota.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
 
 /*
@@ -93,17 +93,16 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
     });
   const properties = propertyColumns(upload.originalName, file.properties ?? {});
   const inserting = insertUpload(deps, actor, { ...upload, ...properties }, file);
-  const { limits, earlier, verdict } = await orRollBack(inserting);
+  const { limits, earlier, refused } = await orRollBack(inserting);
   // A visitor does not see what an upload token sets.
-  const sent = actor.uploadToken ? propertyColumns(upload.originalName, {}) : properties;
-  const replayed = { ...sent, originalName: upload.originalName };
-  if (!limits && earlier) return settleReplay(deps, earlier, await hashOf(file.bytes), replayed);
-  if (!limits) throw quotaError(verdict);
+  const shownProperties = actor.uploadToken ? propertyColumns(upload.originalName, {}) : properties;
+  const shown = { ...shownProperties, originalName: upload.originalName };
+  if (!limits && earlier) return settleReplay(deps, earlier, await hashOf(file.bytes), shown);
+  if (!limits) throw quotaError(refused);
   const storeAndCommit = async () => commit(deps, actor, upload, await storeBytes(deps, upload, file, limits));
   const committed = await orRollBack(storeAndCommit());
   await enqueue(deps, upload, committed.isBulk);
-  const { name, ...shown } = sent;
-  return toStoredFile(deps, { ...committed.row, ...shown, name: name ?? upload.originalName });
+  return toStoredFile(deps, { ...committed.row, ...shown, name: shown.name ?? upload.originalName });
 }
 
 /** A file that is uploaded. */
@@ -121,7 +120,7 @@ export interface NewFile extends NamedFile, PropertyColumns {
  * and that the caller still has access, so concurrent requests can't exceed a limit.
  */
 export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, reservation: Reservation) {
-  const { from, verdict, isAccepted, reservedBytes, allowedTypes } = quotaFor(deps, actor, reservation);
+  const { from, refusalQuery, isAccepted, reservedBytes, allowedTypes } = quotaFor(deps, actor, reservation);
   const row = {
     ...file,
     status: "receiving" as const,
@@ -134,7 +133,7 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
     createdAt: instantOf(file.id),
     updatedAt: deps.system.now(),
   };
-  return [verdict, insertWhere(deps.db, files, row, isAccepted, from)] as const;
+  return [refusalQuery, insertWhere(deps.db, files, row, isAccepted, from)] as const;
 }
 
 /** The limits that the insert has set for an upload. No row if the upload was not inserted. */
@@ -146,7 +145,7 @@ interface Inserted {
   limits?: { reservedBytes: number; allowedTypes: string | null } | undefined;
   /** The upload that has the idempotency key: this one, or an earlier one. */
   earlier?: FileOf | undefined;
-  verdict?: Verdict | undefined;
+  refused?: QuotaRefusal | undefined;
 }
 
 async function insertUpload(
@@ -161,13 +160,13 @@ async function insertUpload(
   const inserts = insertReceiving(deps, actor, { ...upload, idempotencyKey, statedSha256: null, dueAt }, reservation);
   const queries = [...inserts, insertedLimits(deps, upload)] as const;
   if (idempotencyKey === null) {
-    const [[verdict], , [limits]] = await write(deps, queries, { isIdempotent: true });
-    return { verdict, limits };
+    const [[refused], , [limits]] = await write(deps, queries, { isIdempotent: true });
+    return { refused, limits };
   }
   const { freeKey, uploadWithKey } = claimKey(deps, upload, idempotencyKey);
   const batch = [...freeKey, ...queries, uploadWithKey] as const;
-  const [, , [verdict], , [limits], [earlier]] = await write(deps, batch, { isIdempotent: true });
-  return { verdict, limits, earlier };
+  const [, , [refused], , [limits], [earlier]] = await write(deps, batch, { isIdempotent: true });
+  return { refused, limits, earlier };
 }
 
 /** @throws `file_too_large` */
@@ -251,8 +250,7 @@ export async function commit(
 ): Promise<{ row: ListedRow; isBulk: boolean }> {
   const { db, system } = deps;
   const now = system.now();
-  const isKey = (keyId: string) => and(eq(apiKeys.teamId, key.teamId), eq(apiKeys.id, keyId));
-  const hasKey = "keyId" in initiator ? hasRow(apiKeys, isKey(initiator.keyId)) : undefined;
+  const hasKey = "keyId" in initiator ? hasRow(apiKeys, isKey(key.teamId, initiator.keyId)) : undefined;
   const hasAccess = hasRow(teams, and(isExistingTeam(key.teamId), hasKey));
   const isCurrent =
     epoch === null ? sql`1` : hasRow(uploads, and(eq(uploads.fileId, key.id), eq(uploads.epoch, epoch)));
@@ -265,6 +263,7 @@ export async function commit(
       ...("uploadToken" in initiator && { finishedByTokenId: initiator.uploadToken?.id }),
       reservedBytes: stored.sizeBytes,
       dueAt: now + MAX_PENDING_MILLISECONDS,
+      folderSince: now,
       updatedAt: now,
       version: sql`${files.version} + 1`,
     })
@@ -341,15 +340,15 @@ const MAX_IDLE_MILLISECONDS = 10 * MINUTE;
  */
 const MAX_RETRY_AFTER_SECONDS = 10;
 
-/** The public key or upload token of a visitor, or the key or session of another caller. */
-export const visitorOf = ({ keyId, uploadToken }: TeamActor): string => uploadToken?.id ?? keyId;
+/** The id of the upload token, or of the key or session of another caller. */
+export const uploaderId = ({ keyId, uploadToken }: TeamActor): string => uploadToken?.id ?? keyId;
 
 /**
  * The key as stored. That of a public key or upload token is scoped to it, because anyone may have it, and that of a caller with
  * its own files to these, or it would find the files of others. No key contains a line break.
  */
 function scopedKey(actor: TeamActor, idempotencyKey: string): string {
-  const scope = isVisitor(actor) ? visitorOf(actor) : actor.ownerId;
+  const scope = isVisitor(actor) ? uploaderId(actor) : actor.ownerId;
   return scope === null ? idempotencyKey : `${scope}\n${idempotencyKey}`;
 }
 

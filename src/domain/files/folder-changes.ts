@@ -1,0 +1,245 @@
+import { and, asc, eq, isNull, lte, ne, type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import type { Deps } from "../../deps.ts";
+import { AppError, invalidField } from "../../errors.ts";
+import { firstOf, hasRow, insertWhere, type Query, write } from "../../platform/db.ts";
+import {
+  files,
+  folderChanges,
+  folders,
+  isInFolder,
+  isListed,
+  isOwnedInFolder,
+  teamOfFile,
+} from "../../platform/schema.ts";
+import { MINUTE, newId } from "../../platform/system.ts";
+import { type TeamActor, teamExists } from "../access/authorization.ts";
+import { filesOf } from "../access/own-files.ts";
+import { type Initiator, writeWithEvents } from "../events/events.ts";
+import { deleteMany } from "./deletion.ts";
+import { type FileEventType, fileEvents } from "./file-events.ts";
+import { changed } from "./files.ts";
+import { AFTER_SEPARATOR, folderKey, foldersOf } from "./folders.ts";
+import { fileKey, MAX_FOLDER_BYTES, searchPatch } from "./names.ts";
+
+/*
+ * Moves and deletes folders with everything in them, as one change each. Its row names what is left. Each step is one batch:
+ *
+ *   1. select   the next files of the folder, in the order of their index
+ *   2. change   those of them that were in the folder when the change was requested, each with its event, and some of the
+ *               created folders
+ *   3. finish   go on after these files, or delete the row once nothing is left
+ *
+ * The request does the first step, and the recovery job the others. A step selects by the row alone, so a step that runs twice
+ * changes nothing twice. A team changes one folder at a time: two changes at once could move a file back and forth.
+ *
+ * A file that comes into the folder after the request stays where it was put, whether it is uploaded or moved (`folder_since`).
+ * So nothing that a client stores is deleted by a deletion that was requested before, and every file is in one folder.
+ */
+
+/** Files of a step. A move rewrites up to ten rows for each, and a deletion deletes up to 120 others. */
+const MOVED_FILES = 500;
+const DELETED_FILES = 200;
+/** Created folders of a step. */
+const STEP_FOLDERS = 500;
+/** Folders whose paths are checked if a move makes them longer: up to three rows each. */
+const CHECKED_FOLDERS = 1500;
+/** How long the request may take for the first step before the recovery job continues. */
+const MAX_STEP_MILLISECONDS = MINUTE;
+/** Changes that one batch of the recovery job continues. Each takes up to ten queries. */
+const CONTINUED_CHANGES = 8;
+
+type FolderChange = typeof folderChanges.$inferSelect;
+type Requested = Omit<FolderChange, "position" | "stepEnd" | "dueAt">;
+type Range = Pick<FolderChange, "teamId" | "ownerId" | "folder">;
+
+/** The folder and those below it: one range, because no path has a character before the separator. */
+const isWithin = (column: SQLiteColumn, folder: string) =>
+  sql`${column} >= ${folderKey(folder)} and ${column} < ${folderKey(folder) + AFTER_SEPARATOR}`;
+function filesWithin({ teamId, ownerId, folder }: Range): { from: SQL; where: SQL | undefined } {
+  const [index, isInIndex] =
+    ownerId === null ? [sql`files_folder`, isInFolder] : [sql`files_owner_folder`, isOwnedInFolder];
+  const where = and(filesOf({ teamId, ownerId }), isInIndex, isWithin(files.folderKey, folder));
+  return { from: sql`${files} indexed by ${index}`, where };
+}
+const foldersWithin = ({ folder, ...range }: Range) => and(foldersOf(range), isWithin(folders.folderKey, folder));
+
+const isChange = ({ teamId, id }: Pick<FolderChange, "teamId" | "id">) =>
+  and(eq(folderChanges.teamId, teamId), eq(folderChanges.id, id));
+
+/** Whether a path in the folder would be too long after the move, or there are too many folders to tell. */
+function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined {
+  const added = Buffer.byteLength(target) - Buffer.byteLength(range.folder);
+  if (added <= 0) return undefined;
+  const { from, where } = filesWithin(range);
+  const next = (bound: SQL) => sql`(select ${files.folderKey} from ${from} where ${where} and ${isListed}
+    and ${files.folderKey} > ${bound} order by ${files.folderKey} limit 1)`;
+  const created = db
+    .select({ path: folders.folderKey })
+    .from(folders)
+    .where(foldersWithin(range))
+    .limit(CHECKED_FOLDERS);
+  return sql`(select count(*) >= ${CHECKED_FOLDERS} or max(length(cast(path as blob))) > ${MAX_FOLDER_BYTES - added} from (
+    with recursive child (path) as (select ${next(sql`''`)} union all
+      select ${next(sql`child.path`)} from child where child.path is not null limit ${CHECKED_FOLDERS})
+    select path from child where path is not null union all select folder_key from ${created} found) matching)`;
+}
+
+/** The queries of one step, and the events of its files. */
+function stepOf(deps: Deps, change: Requested, dueAt: number) {
+  const { db } = deps;
+  const { folder, target, teamId, createdAt } = change;
+  const { from, where } = filesWithin(change);
+  const ofRow = (column: SQL) => sql`(select ${column} from ${folderChanges} where ${isChange(change)})`;
+  const [position, stepEnd] = [ofRow(sql`position`), ofRow(sql`step_end`)];
+  const key = sql`(${files.folderKey}, ${files.id})`;
+  const isNext = sql`${key} > (${position} ->> 0, ${position} ->> 1)`;
+  const last = sql`(select json_array(${files.folderKey}, ${files.id}) from ${from} where ${where} and ${isNext}
+    order by ${files.folderKey}, ${files.id} limit 1 offset ${(target === null ? DELETED_FILES : MOVED_FILES) - 1})`;
+  const select = db
+    .update(folderChanges)
+    .set({ stepEnd: sql`${last}`, dueAt })
+    .where(isChange(change));
+  const isInStep = sql`(${stepEnd} is null or ${key} <= (${stepEnd} ->> 0, ${stepEnd} ->> 1))`;
+  const isAffected = and(
+    where,
+    isNext,
+    isInStep,
+    lte(files.folderSince, createdAt),
+    // A held file stays, with its folder.
+    target === null ? isNull(files.hold) : undefined,
+    hasRow(folderChanges, isChange(change)),
+  );
+  const selected = (columns: SQL) => sql`(select ${columns} from ${from} where ${isAffected})`;
+  const keys = selected(sql`${teamOfFile}, ${files.id}`);
+  const isNextFolder = and(
+    foldersWithin(change),
+    lte(folders.createdAt, createdAt),
+    hasRow(folderChanges, isChange(change)),
+  );
+  const nextFolders = sql`select ${folders.teamId}, ${folders.ownerId}, ${folders.folderKey} from ${folders}
+    where ${isNextFolder} order by ${folders.folderKey} limit ${STEP_FOLDERS}`;
+  const removeFolders = db.delete(folders).where(sql`(team_id, owner_id, folder_key) in (${nextFolders})`);
+  const { type, queries }: { type: FileEventType; queries: readonly Query[] } =
+    target === null
+      ? deleteMany(deps, keys, selected(sql`${files.id}`))
+      : {
+          type: "file.updated",
+          queries: [moveFiles(deps, folder, target, keys), copyFolders(deps, folder, target, nextFolders)],
+        };
+  const changes = [...queries, removeFolders];
+  const event = fileEvents(deps, type, JSON.parse(change.initiator) as Initiator, teamId, keys);
+  const isLast = and(isChange(change), isNull(folderChanges.stepEnd), sql`not exists (${nextFolders})`);
+  const finish = db.delete(folderChanges).where(isLast);
+  const goOn = db
+    .update(folderChanges)
+    .set({ position: sql`${folderChanges.stepEnd}` })
+    .where(and(isChange(change), sql`step_end is not null`));
+  const left = db.select({ id: folderChanges.id }).from(folderChanges).where(isChange(change));
+  return { event, select, changes: [...changes, finish, goOn], left };
+}
+
+/** Moves the files of a step, with what a search finds of them. */
+function moveFiles({ db, system }: Deps, folder: string, target: string, keys: SQL) {
+  const renamed = (column: SQL, from: string, to: string) => sql`${to} || substr(${column}, length(${from}) + 1)`;
+  const [searched, newSearched] = [folder, target].map(
+    (path) => JSON.parse(searchPatch({ folder: path }) ?? "{}").folder,
+  );
+  const searchKey = renamed(sql`${files.searchKeys} ->> 'folder'`, searched, newSearched);
+  return db
+    .update(files)
+    .set({
+      folder: renamed(sql`${files.folder}`, folder, target),
+      searchKeys: sql`json_set(${files.searchKeys}, '$.folder', ${searchKey})`,
+      folderSince: system.now(),
+      ...changed(system.now()),
+    })
+    .where(and(sql`${fileKey} in ${keys}`, isListed));
+}
+
+const copyFolders = ({ db, system }: Deps, folder: string, target: string, nextFolders: SQL) =>
+  db
+    .insert(folders)
+    .select(
+      sql`select team_id, owner_id, ${folderKey(target)} || substr(folder_key, length(${folderKey(folder)}) + 1),
+        ${system.now()} from (${nextFolders}) found where true`,
+    )
+    .onConflictDoNothing();
+
+type Started = { folder: string; isComplete: boolean };
+
+/**
+ * Moves a folder, or deletes it with its files if `target` is null. Moving into a folder that exists merges the two. A folder
+ * without files or folders is already as requested.
+ * @returns whether it is complete. If not, the recovery job continues
+ * @throws `folder_busy`, `invalid_input` for a folder that would be in itself or has a path that would be too long
+ */
+export async function changeFolder(
+  deps: Deps,
+  actor: TeamActor,
+  folder: string,
+  target: string | null,
+): Promise<Started> {
+  if (`${target}/`.startsWith(`${folder}/`)) throw invalidField("to", "Must not be in the folder itself.");
+  const { teamId, ownerId, kind, keyId, userId } = actor;
+  const now = deps.system.now();
+  const initiator = JSON.stringify({ kind, keyId, userId });
+  const change = {
+    ...{ teamId, ownerId, folder, target, initiator },
+    id: newId(deps.system, deps.db.number),
+    createdAt: now,
+  };
+  const refusal = firstOf({
+    folder_busy: hasRow(folderChanges, and(eq(folderChanges.teamId, teamId), ne(folderChanges.id, change.id))),
+    too_long: target === null ? undefined : isTooLong(deps, change, target),
+  });
+  const row = { ...change, position: '["",""]', stepEnd: null, dueAt: now + MAX_STEP_MILLISECONDS };
+  const check = deps.db.select({ refusal }).from(sql`(select 1) one`);
+  const insert = insertWhere(deps.db, folderChanges, row, teamExists(teamId, sql`${refusal} is null`));
+  const [refused, isComplete] = await runStep(deps, change, row.dueAt, [check, insert]);
+  const reason = (refused as { refusal: "folder_busy" | "too_long" | null }[])[0]?.refusal;
+  if (reason === "folder_busy") throw new AppError("folder_busy");
+  if (reason === "too_long") {
+    const limit = `Paths can have at most ${MAX_FOLDER_BYTES} bytes, and a longer path needs less than ${CHECKED_FOLDERS} folders in it.`;
+    throw invalidField("to", limit);
+  }
+  return { folder: target ?? folder, isComplete };
+}
+
+/** Runs queries and then a step. @returns the rows of the first query, and whether the change is complete */
+async function runStep(
+  deps: Deps,
+  change: Requested,
+  dueAt: number,
+  before: Query[] = [],
+): Promise<[unknown, boolean]> {
+  const { event, select, changes, left } = stepOf(deps, change, dueAt);
+  const first = [...before, select];
+  const { rows, last } = await writeWithEvents(
+    deps,
+    [{ event: { ...event, position: first.length }, queries: [...first, ...changes] }],
+    [left],
+    // After a lost response, a repetition takes a step more, or finds nothing left.
+    { isIdempotent: true },
+  );
+  return [rows[0]?.[0], last[0].length === 0];
+}
+
+/** Continues the changes that are due. @returns how many */
+export async function continueFolderChanges(deps: Deps): Promise<number> {
+  const now = deps.system.now();
+  const due = deps.db
+    .select()
+    .from(folderChanges)
+    .where(lte(folderChanges.dueAt, now))
+    .orderBy(asc(folderChanges.dueAt))
+    .limit(CONTINUED_CHANGES);
+  const [rows] = await write(deps, [due], { isIdempotent: true });
+  for (const change of rows) {
+    let isComplete = false;
+    for (let step = 0; step < CONTINUED_CHANGES / rows.length && !isComplete; step++) {
+      [, isComplete] = await runStep(deps, change, now);
+    }
+  }
+  return rows.length;
+}
