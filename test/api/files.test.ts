@@ -25,19 +25,8 @@ import { startLimited } from "../support/limits.ts";
 import { fileForm, sendForm } from "../support/raw-form.ts";
 
 const FIELDS = [
-  ...[
-    "__v",
-    "_id",
-    "artist",
-    "createdAt",
-    "deleteAfter",
-    "durationSeconds",
-    "fileType",
-    "filename",
-    "folder",
-    "mimeType",
-    "name",
-  ],
+  ...["__v", "_id", "artist", "createdAt", "deleteAfter", "durationSeconds", "fileType", "filename"],
+  ...["folder", "mimeType", "name"],
   ...[
     "originalName",
     "path",

@@ -31,8 +31,9 @@ const UNREPEATABLE = [
     "DELETE /auth/v1/users/{id}",
     "PATCH /auth/v1/teams/{id}",
     "DELETE /docs/v1/links/{id}",
+    "POST /docs/v1/trash/{id}/restore",
+    "PUT /docs/v1/retention",
   ],
-  ...["POST /docs/v1/trash/{id}/restore", "DELETE /docs/v1/trash/{id}", "PUT /docs/v1/retention"],
 ];
 
 /** Routes that `jobs/crash-points.test.ts` drives with the same faults, and with deaths of the Worker. */
@@ -159,11 +160,12 @@ describe.each(routes)("$name", (route) => {
     const { send } = await sender(route);
     const peace = new ProxiedBindings();
     await send(peace);
-    for (const [i] of peace.calls.entries()) {
+    for (const [i, name] of peace.calls.entries()) {
       for (const moment of MOMENTS) {
         const answer = await send(at(i + 1, moment, "transient"));
-        // Some writes are authorized before, by a read.
-        if (!isRepeatable && !peace.idle.has(i + 1)) expectUnavailable(answer);
+        // Some writes are authorized before, by a read. The recovery job sends a message that could not be sent.
+        const isWrite = !peace.idle.has(i + 1) && !name.startsWith("Queue");
+        if (!isRepeatable && isWrite) expectUnavailable(answer);
         else expect(answer.status).toBe(200);
       }
     }

@@ -148,14 +148,14 @@ export function fileDeletion(
   const erased = hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`);
   const isSelected = and(
     condition,
-    onlyTrashed ? isTrashed : undefined,
     onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined,
     isTrashing || onlyUnfinished ? isNull(files.trashedAt) : undefined,
   );
   const mark = deps.db
     .update(files)
     .set({ ...(isTrashing ? trashing(deps, now, erased) : erased), ...changed(now) })
-    .where(and(isFile(file), isNull(files.hold), isSelected))
+    // The erasure of a file in the trash can be repeated, too.
+    .where(and(isFile(file), isNull(files.hold), isSelected, onlyTrashed ? eq(files.status, "deleting") : undefined))
     .returning(ERASABLE_COLUMNS);
   const refusal = firstOf<Refusal | "trashed">({
     // By this deletion, of which this may be a repetition.
@@ -166,7 +166,7 @@ export function fileDeletion(
     not_found: sql`true`,
   });
   const event = fileEvent(deps, isTrashing ? "file.trashed" : "file.deleted", initiator, file, {
-    condition: isSelected,
+    condition: and(isSelected, onlyTrashed ? isTrashed : undefined),
   });
   return { event, queries: [mark, endResumable(deps, file, now)] as const, refusal };
 }
@@ -202,8 +202,7 @@ export async function deleteFile(
   // An unfinished upload has no events.
   const [[row], [upload], [kept]] = options.onlyUnfinished
     ? await write(deps, batch, { isIdempotent: true })
-    : // Repeated, it would find no file in the trash.
-      await writeWithEvent(deps, event, batch, { isIdempotent: !options.onlyTrashed });
+    : await writeWithEvent(deps, event, batch, { isIdempotent: true });
   const refusal = refusalOf(row, kept);
   if (refusal === "forbidden") {
     throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
