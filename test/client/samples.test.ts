@@ -29,6 +29,7 @@ test("the client samples of the OpenAPI document call existing methods", async (
     "getResumableUpload",
     "openLink",
     "overrideResumableUpload",
+    "reconcile",
   ]);
   for (const { lang, label, source } of samples) {
     expect([lang, label]).toEqual(["JavaScript", "Client"]);
