@@ -1,5 +1,6 @@
 /** Compares the migrations with src/platform/*schema.ts, and with each other. */
-import { readdirSync, readFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
@@ -21,8 +22,33 @@ const withoutRowid = Object.values(schema)
   .filter(({ primaryKeys }) => primaryKeys.length > 0)
   .map(({ name }) => name);
 
+/** The hashes of the migrations that were released, by their names. */
+export const LANDED = "landed.json";
+const hashOf = (folder: string, name: string) =>
+  createHash("sha256")
+    .update(readFileSync(join(folder, name)))
+    .digest("hex");
+
+/** Records that the migrations are released: from now on, each may only be followed by others. */
+export function landMigrations(folder: string): void {
+  const hashes = Object.fromEntries(listMigrations(folder).map((name) => [name, hashOf(folder, name)]));
+  writeFileSync(join(folder, LANDED), `${JSON.stringify(hashes, null, 2)}\n`);
+}
+
+/** Returns a line for each released migration that was edited or removed: databases have run it as it was. */
+function findEditedMigrations(folder: string): string[] {
+  const file = join(folder, LANDED);
+  const landed: Record<string, string> = existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {};
+  const names = listMigrations(folder);
+  return Object.entries(landed)
+    .filter(([name, hash]) => !names.includes(name) || hashOf(folder, name) !== hash)
+    .map(([name]) => `${name} was released, so it can't change. Restore it, and add a migration.`);
+}
+
 /** Returns a line for each difference. */
 export async function findSchemaProblems(folder: string): Promise<string[]> {
+  const edited = findEditedMigrations(folder);
+  if (edited.length > 0) return edited;
   const current = await generateSQLiteDrizzleJson(schema);
   const ahead = await generateSQLiteMigration(latestSnapshot(folder), current);
   if (ahead.length > 0) {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { generateSQLiteMigration } from "drizzle-kit/api";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { listMigrations, migratedDatabase } from "../../src/dev/migrations.ts";
-import { findSchemaProblems } from "../../src/dev/schema-check.ts";
+import { findSchemaProblems, landMigrations } from "../../src/dev/schema-check.ts";
 
 /* The check of migrations, against migrations that drizzle-kit generates from the real ones. */
 
@@ -148,4 +148,17 @@ describe("The check of migrations", () => {
     add(["CREATE TABEL nonsense"]);
     expect((await findSchemaProblems(folder)).join()).toMatch(/^9999_rebuild\.sql fails: .*syntax error/);
   });
+});
+
+test("a released migration can't be edited or removed, only followed by others", async () => {
+  landMigrations(folder);
+  expect(await findSchemaProblems(folder)).toEqual([]);
+  writeFileSync(join(folder, "9999_more.sql"), "-- Nothing.\n");
+  expect(await findSchemaProblems(folder)).toEqual([]);
+  const [first = ""] = listMigrations(folder);
+  const problem = `${first} was released, so it can't change. Restore it, and add a migration.`;
+  writeFileSync(join(folder, first), `${readFileSync(join(folder, first), "utf8")}\n-- A comment.\n`);
+  expect(await findSchemaProblems(folder)).toEqual([problem]);
+  rmSync(join(folder, first));
+  expect(await findSchemaProblems(folder)).toEqual([problem]);
 });
