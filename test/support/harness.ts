@@ -135,7 +135,7 @@ export const withSettings =
   (settings: Partial<Settings>): Change =>
   (deps) => ({ ...withoutJobs(deps), settings: { ...deps.settings, ...settings } });
 
-const trashing = startWorker(withSettings({ trashDays: 30 }));
+const trashing = startWorker(withSettings({ trashDays: 1 }));
 /** Moves a file to the trash, also if the Worker has none. */
 export async function moveToTrash({ token }: Pick<Team, "token">, id: string): Promise<void> {
   const { status, text } = await trashing.call("DELETE", `/docs/v1/uploads/${id}`, { token });
