@@ -93,7 +93,8 @@ export async function startChromium(): Promise<BrowserServer | string> {
           "--use-fake-device-for-media-stream",
           "--use-fake-ui-for-media-stream",
         ],
-        env: { ...process.env, ...env },
+        // Without a UTF-8 locale, it can't save a file under its name.
+        env: { ...process.env, LC_ALL: "C.UTF-8", ...env },
         // The end of the test run stops it.
         handleSIGINT: false,
         handleSIGTERM: false,
