@@ -232,7 +232,8 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
           await snapshot.putBack(stage.database);
           stage.listed = new Map(snapshot.listed);
           stage.trashed = new Map();
-          stage.snapshots = stage.snapshots.filter(({ takenAt }) => takenAt <= snapshot.takenAt);
+          // Two may be of the same millisecond. What came after this one may lose its bytes below.
+          stage.snapshots = stage.snapshots.slice(0, stage.snapshots.indexOf(snapshot) + 1);
           await stage.expectListed();
           await stage.expectBytes();
           const { objects } = await reconcile(world);
