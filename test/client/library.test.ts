@@ -100,9 +100,8 @@ describe("files", () => {
     expect(await files.hold(id, "case 1")).toMatchObject({ reason: "case 1" });
     await expect(files.delete(id, { permanent: true })).rejects.toMatchObject({ code: "file_held" });
     await files.release(id);
-    for (const act of [trash.restore(id), trash.delete(id)]) {
-      await expect(act).rejects.toMatchObject({ code: "not_in_trash" });
-    }
+    await expect(trash.restore(id)).rejects.toMatchObject({ code: "not_in_trash" });
+    await expect(trash.delete(id)).rejects.toMatchObject({ code: "not_in_trash" });
     await files.delete(id);
     expect(await collect(trash.list())).toEqual([]);
     expect(await trash.setRetention(30)).toEqual({ days: 30 });
