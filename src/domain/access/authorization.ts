@@ -77,11 +77,12 @@ export function readCredential<A extends Access>(
 ): Credential<A> {
   if (!token) throw new AppError("token_missing");
   const uploadToken = openUploadToken(deps, token);
-  const isValid = uploadToken && uploadToken.expiresAt + graceMilliseconds > deps.system.now();
-  if (isTokenShaped(token) || isValid) {
-    const database = databaseOf(isValid ? uploadToken.teamId : token);
+  if (uploadToken && uploadToken.expiresAt + graceMilliseconds <= deps.system.now())
+    throw new AppError("token_invalid");
+  if (uploadToken || isTokenShaped(token)) {
+    const database = databaseOf(uploadToken?.teamId ?? token);
     if (!deps.databases.has(database)) throw new AppError("token_invalid");
-    return { access, graceMilliseconds, tokenHash: fingerprint(token), database, ...(isValid && { uploadToken }) };
+    return { access, graceMilliseconds, tokenHash: fingerprint(token), database, ...(uploadToken && { uploadToken }) };
   }
   const { operatorToken } = deps.settings;
   if (operatorToken === null || !sameSecret(token, operatorToken)) throw new AppError("token_invalid");

@@ -2,7 +2,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { DecryptionError } from "../../platform/secrets.ts";
 import { newId, SECOND } from "../../platform/system.ts";
-import type { TeamActor, UploadToken } from "./actor.ts";
+import { isVisitor, type TeamActor, type UploadToken } from "./actor.ts";
 
 /*
  * Upload tokens: a server gives one to the browser of a visitor, who can upload a few files with it and do nothing else. No row
@@ -25,15 +25,15 @@ type NewUploadToken = Pick<UploadToken, "limits" | "properties"> & { expiresInSe
 /** @throws `forbidden` for a public key and an upload token */
 export function createUploadToken(
   { db, secrets, system }: Deps,
-  { kind, teamId }: TeamActor,
+  actor: TeamActor,
   { tokenHash }: { tokenHash: string | null },
   { expiresInSeconds, ...fields }: NewUploadToken,
 ): { token: string; id: string; expiresAt: number } {
-  if (kind === "public" || kind === "upload" || tokenHash === null) {
+  if (isVisitor(actor) || tokenHash === null) {
     throw new AppError("forbidden", { message: "Only a secret key or a session can create an upload token." });
   }
   const [id, expiresAt] = [newId(system, db.number), system.now() + expiresInSeconds * SECOND];
-  const held: UploadToken = { id, teamId, issuerHash: tokenHash, expiresAt, ...fields };
+  const held: UploadToken = { id, teamId: actor.teamId, issuerHash: tokenHash, expiresAt, ...fields };
   return { token: PREFIX + secrets.sealUploadToken(JSON.stringify(held)).replace(".", ""), id, expiresAt };
 }
 
