@@ -209,8 +209,10 @@ export async function deleteFile(
   }
   if (refusal !== null) throw new AppError(refusal);
   if (!row || kept) return;
-  if (row.sizeBytes === null && !upload) return;
-  if (row.sizeBytes === null && upload) return removeUpload(deps, row, upload);
+  if (row.sizeBytes === null) {
+    if (upload) await removeUpload(deps, row, upload);
+    return;
+  }
   if (upload) await eraseResumable(deps, row, upload);
   await deps.bytes.remove(storedKeys(row));
   // Bytes that are still being written may arrive after this. Then the recovery job removes them, with the rows.
