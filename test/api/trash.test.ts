@@ -129,6 +129,25 @@ describe("Deletion with a trash", () => {
     expect((await upload()).status).toBe(200);
   });
 
+  test("of a folder moves its files to the trash, except for held ones, and a restored file is found in it", async ({
+    team,
+  }) => {
+    const [id, held] = [await put(team, PROPERTIES), await put(team, { folder: PROPERTIES.folder })];
+    expect((await team.call("PUT", `${UPLOADS}/${held}/hold`, { json: { reason: "r" } })).status).toBe(200);
+    const { folder } = PROPERTIES;
+    expect((await dataOf(team.call("POST", "/docs/v1/folders/delete", { json: { folder } }))).isComplete).toBe(true);
+    const namedBy = async (query: string) =>
+      (await read(team, `${UPLOADS}?${query}`)).map(({ _id }: { _id: string }) => _id).sort();
+    expect((await trashOf(team)).map(({ _id }: { _id: string }) => _id)).toEqual([id]);
+    expect(await namedBy(`folder=${folder}`)).toEqual([held]);
+    expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.trashed"]);
+    expect(await typesOf(team, held)).toEqual(["file.uploaded", "file.held"]);
+
+    expect((await team.call("POST", `${TRASH}/${id}/restore`)).status).toBe(200);
+    expect(await namedBy(`folder=${folder}`)).toEqual([id, held].sort());
+    expect(await namedBy(`search=${PROPERTIES.reference}`)).toEqual([id]);
+  });
+
   test("cancels an unfinished upload at once", async ({ team }) => {
     const upload = await create(team.call, 10, { filename: "a" }, { token: team.token });
     const id = upload.headers.get("Content-Location")?.split("/").at(-1) ?? "";
