@@ -45,6 +45,15 @@ test("the description states how long events are kept", () => {
   expect(tags.find(({ name }) => name === "Events")?.description).toContain(`Kept for ${config.vars.EVENT_DAYS} days`);
 });
 
+test("the changelogs begin with the version of the package, and the service's names every migration", () => {
+  const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const changes = readFileSync(join(root, "src/CHANGELOG.md"), "utf8");
+  for (const text of [changes, readFileSync(join(root, "src/client/CHANGELOG.md"), "utf8")]) {
+    expect(/^## (.+)$/m.exec(text)?.[1]).toBe(version);
+  }
+  for (const name of listMigrations(join(root, "migrations"))) expect(changes).toContain(`\`${name}\``);
+});
+
 test("the README states every setting of wrangler.toml and its default", () => {
   const [, section = ""] = readFileSync(join(root, "README.md"), "utf8").split("## Configure");
   const cells = section.split("\n").map((line) => line.split("|").map((cell) => cell.trim()));
