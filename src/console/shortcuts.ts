@@ -21,7 +21,7 @@ export const HELP: Record<string, Record<string, string>> = {
     Enter: "Open",
     Space: "Play",
     X: "Select",
-    E: "Rename",
+    "E or F2": "Rename",
     U: "Upload files",
     Esc: "Clear the selection",
   },

@@ -87,6 +87,33 @@ describe("File page", () => {
     await screenshot(page, "file-tags");
   });
 
+  test("renames the file in its title, without its extension, and cancels that", async ({ openPage }) => {
+    const team = await newTeam();
+    const id = await upload(team, "draft.txt", "draft");
+    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+    const title = page.getByRole("heading", { level: 1 });
+    const nameField = page.getByLabel("New name of draft.txt");
+    await title.getByRole("button", { name: "draft.txt" }).click();
+    await page.keyboard.type("Episode 1");
+    await expect(nameField).toHaveValue("Episode 1.txt");
+    await expectGoodLooks(page, "file-rename");
+    await page.keyboard.press("Escape");
+    await expect(title).toHaveText("draft.txt");
+    await expect(title).toBeFocused();
+    for (const [key, name, before] of [
+      ["e", "Episode 1.txt", "draft.txt"],
+      ["F2", "Episode 2.txt", "Episode 1.txt"],
+    ] as const) {
+      await page.keyboard.press(key);
+      await expect(page.getByLabel(`New name of ${before}`)).toBeFocused();
+      await page.keyboard.type(name.slice(0, -4));
+      await page.keyboard.press("Enter");
+      await expect(title).toHaveText(name);
+      await expect(title).toBeFocused();
+      expect((await team.stowage.files.get(id)).name).toBe(name);
+    }
+  });
+
   test("explains a failure, and reprocesses the file", async ({ openPage }) => {
     const team = await newTeam();
     const broken = new Uint8Array(3000);
@@ -307,7 +334,7 @@ describe("Player", () => {
     // The space bar plays, from the slider and from anywhere on the page.
     await page.keyboard.press("Space");
     await expect(page.getByRole("button", { name: "Pause" })).toBeVisible();
-    await page.getByRole("heading", { level: 1 }).click();
+    await page.getByRole("heading", { level: 2, name: "Activity" }).click();
     await page.keyboard.press("Space");
     await expect(page.getByRole("button", { name: "Play" })).toBeVisible();
   });

@@ -78,13 +78,15 @@ export function FileTable(props: FileTableProps) {
       requestAnimationFrame(() => focusRow(rowOf(next)));
       return true;
     };
+    const rename = onCurrent((file) => can("files:write") && latest.current.onRename(file));
     return addShortcuts({
       ArrowDown: move(1),
       ArrowUp: move(-1),
       j: move(1),
       k: move(-1),
       x: onCurrent((file) => latest.current.isSelectable && select(file, false)),
-      e: onCurrent((file) => can("files:write") && latest.current.onRename(file)),
+      e: rename,
+      F2: rename,
       " ": (event) => {
         const file = current();
         if (!file || !isPlayable(file) || document.activeElement !== rowOf(file)?.querySelector("a")) return false;

@@ -1,4 +1,4 @@
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
@@ -6,6 +6,7 @@ import { Actor, NameOf, titleOf, useNames } from "../parts/event.tsx";
 import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
+import { addShortcuts, takeKey } from "../parts/keys.ts";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Page, Skeleton } from "../parts/page.tsx";
@@ -60,12 +61,18 @@ export function FilePage({ id }: { id: string }) {
   const { value: file, error, reload } = loaded;
   const [action, setAction] = useState<Action | null>(null);
   const close = () => setAction(null);
+  const rename = file && can("files:write") ? () => setAction("rename") : undefined;
+  useEffect(
+    () => (rename ? addShortcuts({ e: takeKey(rename), F2: takeKey(rename) }) : undefined),
+    [rename === undefined],
+  );
   const isDeleted = useRef(false);
   const back = <FileCrumbs folder={file?.folder ?? ""} listUrl={lastList.url} />;
   if (isMissing(error)) return <Unloaded noun="File" of={loaded} back={<a href={lastList.url}>Back to files</a>} />;
   return (
     <Page
       title={file?.name ?? "File"}
+      onEdit={rename}
       heading={action === "rename" && file && <Rename file={file} onRenamed={reload} onClose={close} />}
       width="record"
       back={back}

@@ -14,9 +14,13 @@ export function addShortcuts(shortcuts: Shortcuts): () => void {
 /** Whether the focused element needs the keys itself. */
 const isTyping = (target: EventTarget | null) =>
   target instanceof Element &&
-  target.closest(
-    "input:not([type=checkbox]), select, textarea, dialog, [popover], [role=slider], [contenteditable]",
-  ) !== null;
+  target.closest("input:not([type=checkbox]), select, textarea, dialog, [popover], [contenteditable]") !== null;
+
+/** A handler that keeps the key from the element that the work focuses. */
+export const takeKey = (work: () => void) => (event: KeyboardEvent) => {
+  event.preventDefault();
+  work();
+};
 
 /** Runs the shortcut of a key. @param first takes precedence over all added shortcuts */
 export function runShortcut(event: KeyboardEvent, first: Shortcuts = {}): void {

@@ -6,6 +6,8 @@ let isFirst = true;
 
 interface PageProps {
   title: string;
+  /** Edits the title, which is then a button. */
+  onEdit?: (() => void) | undefined;
   /** Stands in place of the title while it is edited. */
   heading?: ComponentChildren;
   /** The way to this page, above the title. */
@@ -21,7 +23,8 @@ interface PageProps {
 }
 
 /** A page of the console. After navigation its heading has the focus, so screen readers announce it. */
-export function Page({ title, heading: edited, back, subtitle, actions, call, width = "list", children }: PageProps) {
+export function Page(props: PageProps) {
+  const { title, onEdit, heading: edited, back, subtitle, actions, call, width = "list", children } = props;
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${title} – Stowage`;
@@ -32,13 +35,21 @@ export function Page({ title, heading: edited, back, subtitle, actions, call, wi
     if (!isFirst && !isInside) heading.current?.focus();
     isFirst = false;
   }, []);
+  // After an edit, the focus returns to the title.
+  useEffect(() => (edited ? () => heading.current?.focus() : undefined), [Boolean(edited)]);
   return (
     <div class="page" data-width={width}>
       {back}
       <header class="page-header">
         <div class="page-title">
           <h1 ref={heading} dir="auto" tabIndex={-1} class={edited ? "visually-hidden" : ""}>
-            {title}
+            {onEdit && !edited ? (
+              <button type="button" class="page-rename" title="Rename" onClick={onEdit}>
+                {title}
+              </button>
+            ) : (
+              title
+            )}
           </h1>
           {edited}
           {subtitle && <p class="quiet">{subtitle}</p>}
