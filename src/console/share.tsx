@@ -2,24 +2,22 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import type { Schemas } from "../client/api.ts";
-import { Announcements, announce } from "./parts/announce.tsx";
+import { Announcements } from "./parts/announce.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { formatBytes, formatDuration } from "./parts/format.ts";
 import { Icon, type IconName } from "./parts/icon.tsx";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
 import {
-  BACK_SECONDS,
-  FORWARD_SECONDS,
+  copyMoment,
+  formatClip,
   PlayButton,
   PlaybackFailure,
-  Ruler,
+  Player,
   SeekBar,
-  Settings,
-  SkipButton,
   SpeedSelect,
   Times,
 } from "./sound/controls.tsx";
-import { pageTrack, parseMoment, position, seek, startPlayback, type Track } from "./sound/playback.ts";
+import { clip, openOnPage, startPlayback, type Track } from "./sound/playback.ts";
 import { rememberWaveform, waveformOf } from "./sound/waveforms.ts";
 import { UserError } from "./user-error.ts";
 
@@ -64,47 +62,24 @@ const trackOf = ({ name, mimeType, durationSeconds }: SharedFile): Track => ({
   artist: null,
 });
 
-async function copyMoment(): Promise<void> {
-  const seconds = Math.floor(position.peek());
-  try {
-    await navigator.clipboard.writeText(`${location.origin}${PAGE}#t=${seconds}`);
-    announce(`Copied link to ${formatDuration(seconds)}`);
-  } catch {
-    announce("Couldn't copy the link");
-  }
-}
+const copySharedMoment = () => copyMoment((seconds) => `${location.origin}${PAGE}#t=${seconds}`);
 
-/** Moves to the moment in the URL, such as `#t=90`. */
-function seekToHash(track: Track): void {
-  const seconds = parseMoment(new URLSearchParams(location.hash.slice(1)).get("t"));
-  if (seconds > 0) seek(track, seconds);
-}
-
-/** The waveform of a shared recording. Space and the arrow keys control its player. */
-function Wave({ track }: { track: Track }) {
+/** A shared recording, opened at the moment or the clip in the URL, such as `#t=90`. Space and the arrow keys control it. */
+function useShared(shared: SharedFile) {
+  const file = trackOf(shared);
   useEffect(() => {
-    pageTrack.value = track;
-    const follow = () => seekToHash(track);
+    const follow = () => openOnPage(file, new URLSearchParams(location.hash.slice(1)).get("t"));
     follow();
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
   }, []);
-  return <SeekBar file={track} channels={waveformOf(token).value} />;
+  return { file, channels: waveformOf(token).value };
 }
 
-const Player = ({ track }: { track: Track }) => (
-  <section class="player" aria-label="Player" data-flat={!waveformOf(token).value}>
-    <Wave track={track} />
-    {waveformOf(token).value && <Ruler seconds={track.durationSeconds ?? 0} />}
-    <div class="player-controls">
-      <SkipButton seconds={-BACK_SECONDS} />
-      <PlayButton file={track} class="primary" />
-      <SkipButton seconds={FORWARD_SECONDS} />
-      <Times file={track} />
-    </div>
-    <Settings onCopyMoment={copyMoment} />
-    <PlaybackFailure />
-  </section>
+const SharedPlayer = ({ shared }: { shared: SharedFile }) => (
+  <Player {...useShared(shared)} onCopyMoment={copySharedMoment}>
+    {clip.value && <p class="quiet">Plays {formatClip(clip.value)}</p>}
+  </Player>
 );
 
 const ICONS: Record<string, IconName> = { image: "image", video: "video" };
@@ -130,7 +105,7 @@ function Page({ shared }: { shared: SharedFile }) {
           {formatBytes(size)}
         </p>
       </div>
-      {isAudio && <Player track={trackOf(shared)} />}
+      {isAudio && <SharedPlayer shared={shared} />}
       <Download url={url} />
     </>
   );
@@ -153,14 +128,22 @@ function Embed({ shared }: { shared: SharedFile }) {
         <Download url={url} />
       </>
     );
-  const track = trackOf(shared);
   return (
     <>
       {title}
-      <Times file={track} />
+      <EmbeddedPlayer shared={shared} />
+    </>
+  );
+}
+
+function EmbeddedPlayer({ shared }: { shared: SharedFile }) {
+  const { file, channels } = useShared(shared);
+  return (
+    <>
+      <Times file={file} />
       <SpeedSelect />
-      <PlayButton file={track} class="primary" />
-      <Wave track={track} />
+      <PlayButton file={file} class="primary" />
+      <SeekBar file={file} channels={channels} />
       <PlaybackFailure />
     </>
   );
@@ -197,7 +180,7 @@ function Shared() {
 
 // A new URL is requested only if playing fails, so a link that has ended shows its page.
 startPlayback(async (_, isNew) => (isNew || !file.value ? await fetchFile() : file.value).url);
-addShortcuts({ c: copyMoment });
+addShortcuts({ c: copySharedMoment });
 addEventListener("keydown", (event) => runShortcut(event));
 void load();
 render(<Shared />, document.getElementById("page") as HTMLElement);

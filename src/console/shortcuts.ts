@@ -33,6 +33,7 @@ export const HELP: Record<string, Record<string, string>> = {
     "< >": "Slower and faster",
     M: "Mute",
     C: "Copy a link to this moment",
+    "[ and ]": "Start and end a clip here",
   },
 };
 

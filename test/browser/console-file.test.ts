@@ -3,7 +3,7 @@ import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
 import { chooseAction, openConsole } from "./signed-in.ts";
-import { copyBy, expect, screenshot, test } from "./support.ts";
+import { copyBy, expect, expectAnnounced, screenshot, test } from "./support.ts";
 
 /** A tone as an 8-bit WAV. */
 function wav(seconds: number, rate = 8000): Uint8Array<ArrayBuffer> {
@@ -337,6 +337,62 @@ describe("Player", () => {
     await page.getByRole("heading", { level: 2, name: "Activity" }).click();
     await page.keyboard.press("Space");
     await expect(page.getByRole("button", { name: "Play" })).toBeVisible();
+  });
+
+  test("marks a clip by dragging or by keyboard, and shares it", async ({ openPage }) => {
+    const team = await newTeam();
+    const id = await upload(team, "minute.wav", wav(65));
+    await team.stowage.files.setWaveform(id, [Array(16).fill(0.5)]);
+    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+    const place = position(page);
+    const status = page.getByRole("region", { name: "Player" }).getByRole("status");
+    const audio = page.locator("audio");
+    await expect(status).toHaveText("Drag over the waveform to mark a clip.");
+    const box = await place.boundingBox();
+    if (!box) throw new Error("There is no bar.");
+    const [y, xAt] = [box.y + box.height / 2, (seconds: number) => box.x + (box.width * seconds) / 65];
+    const drag = async (from: number, to: number) => {
+      await page.mouse.move(xAt(from), y);
+      await page.mouse.down();
+      await page.mouse.move(xAt(to), y, { steps: 5 });
+      await page.mouse.up();
+    };
+    await drag(30, 20);
+    await expect(status).toHaveText("Clip: 0:20 – 0:30");
+    await expect(place).toHaveAttribute("aria-valuetext", "0:20 of 1:05");
+    const marked = await page.locator(".player-clip").boundingBox();
+    expect(Math.abs((marked?.x ?? 0) - xAt(20))).toBeLessThan(2);
+    expect(Math.abs((marked?.width ?? 0) - (xAt(30) - xAt(20)))).toBeLessThan(2);
+    // A click keeps the clip.
+    await page.mouse.click(xAt(40.5), y);
+    await expect(place).toHaveAttribute("aria-valuetext", "0:40 of 1:05");
+    await expect(status).toHaveText("Clip: 0:20 – 0:30");
+    await page.getByRole("button", { name: "Clear" }).click();
+    await expect(status).toHaveText("Drag over the waveform to mark a clip.");
+    // By keyboard, from the slider and by the buttons.
+    await place.focus();
+    for (const key of ["Home", "ArrowRight", "]", "Home", "ArrowRight", "PageUp", "["]) await page.keyboard.press(key);
+    await expect(status).toHaveText("Clip: 0:35 – 1:05");
+    await page.keyboard.press("ArrowRight");
+    await tabTo(page.getByRole("button", { name: "End clip here" }));
+    await page.keyboard.press("Enter");
+    await expect(status).toHaveText("Clip: 0:35 – 0:40");
+    await expectGoodLooks(page, "file-clip");
+    // It plays to its end, and can be continued from there.
+    await place.focus();
+    for (const key of ["ArrowLeft", "Space"]) await page.keyboard.press(key);
+    const time = () => audio.evaluate(({ currentTime }: HTMLAudioElement) => currentTime);
+    await expect.poll(time).toBe(40);
+    await expect(page.getByRole("button", { name: "Play minute.wav" })).toBeVisible();
+    await page.keyboard.press("Space");
+    await expect.poll(time).toBeGreaterThan(40.5);
+    // Its link opens in the browser, whatever the form says.
+    await page.getByLabel("File link opens as").selectOption("Download");
+    const link = await copyBy(page.getByRole("button", { name: "Share this clip" }), "#t=35,40");
+    expect(link).toMatch(/\/share\/[^#]+#t=35,40$/);
+    await expectAnnounced(page, "Clip link copied");
+    const links = await collect(team.stowage.links.list(id));
+    expect(links[0]).toMatchObject({ disposition: "inline" });
   });
 
   test("starts at the moment of the link, and keeps the volume for other files", async ({ openPage }) => {

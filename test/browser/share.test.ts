@@ -74,6 +74,29 @@ describe("The page of a link", () => {
     await expect(place).toHaveAttribute("aria-valuetext", "0:05 of 1:05");
   });
 
+  test("plays the clip in its URL to its end, and shows it", async ({ openPage }) => {
+    const { pathname } = await share(await newTeam(), "a season.wav");
+    const page = await openPage({ path: `${pathname}#t=0:30,32.5` });
+    const place = position(page);
+    await expect(place).toHaveAttribute("aria-valuetext", "0:30 of 1:05");
+    await expect(page.getByText("Plays 0:30 – 0:33")).toBeVisible();
+    const [bar, clip] = [await place.boundingBox(), await page.locator(".player-clip").boundingBox()];
+    if (!bar || !clip) throw new Error("There is no clip.");
+    expect(Math.abs((clip.x - bar.x) / bar.width - 30 / 65)).toBeLessThan(0.01);
+    expect(Math.abs(clip.width / bar.width - 2.5 / 65)).toBeLessThan(0.01);
+    await expectGoodLooks(page, "share-clip");
+    const time = () => page.locator("audio").evaluate((audio: HTMLAudioElement) => audio.currentTime);
+    await page.getByRole("button", { name: "Play a season.wav" }).click();
+    await expect.poll(time).toBe(32.5);
+    await expect(page.getByRole("button", { name: "Play a season.wav" })).toBeVisible();
+    await page.evaluate(() => {
+      location.hash = "t=50";
+    });
+    await expect(page.getByText(/^Plays/)).toHaveCount(0);
+    await page.getByRole("button", { name: "Play a season.wav" }).click();
+    await expect.poll(time).toBeGreaterThan(50.5);
+  });
+
   test("shows any other file with its size, and downloads it", async ({ openPage }) => {
     const name = `${"long ".repeat(15)}${"letters".repeat(12)} über.txt`;
     const { pathname } = await share(await newTeam(), name, "all of it");

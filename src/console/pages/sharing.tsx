@@ -9,6 +9,8 @@ import { Menu } from "../parts/menu.tsx";
 import { useTask } from "../parts/task.ts";
 import { Copyable, CopyButton, Time } from "../parts/values.tsx";
 import { client } from "../session.ts";
+import { clip } from "../sound/playback.ts";
+import { SHARE_CLIP } from "../sound/player.tsx";
 import { useData } from "../store.ts";
 
 /** In seconds, and for a link with "" for never. */
@@ -91,19 +93,23 @@ function NewUrl({ file, created, onCreated }: NewUrlProps) {
     setKind(chosen as Kind);
     setLifetime(DEFAULT_LIFETIMES[chosen as Kind]);
   };
-  const create = (form: HTMLFormElement) =>
+  const create = (form: HTMLFormElement, submitter: HTMLElement | null) =>
     run(async () => {
+      // A media fragment, which browsers understand in the file link, too.
+      const part = submitter?.id === SHARE_CLIP ? clip.peek() : null;
+      const onPart = (url: string) => (part ? `${url}#t=${part.from},${part.to}` : url);
       onCreated(null);
       const expiresIn = Number(lifetime === "custom" ? textOf(form, "expiresIn") : lifetime);
       const expiresAt = lifetime === "" ? null : expiryIn(expiresIn);
-      const disposition = textOf(form, "disposition") === "inline" ? "inline" : "attachment";
+      const disposition = part || textOf(form, "disposition") === "inline" ? "inline" : "attachment";
       const { links, files } = client.value;
-      const next = isLink
-        ? await links.create(file._id, { expiresAt, disposition }).then((link) => ({ url: link.pageUrl, link }))
-        : { url: await files.createSignedUrl(file._id, { expiresIn }), link: null };
+      const link = part || isLink ? await links.create(file._id, { expiresAt, disposition }) : null;
+      const next = link
+        ? { url: onPart(link.pageUrl), link: { ...link, url: onPart(link.url) } }
+        : { url: await files.createSignedUrl(file._id, { expiresIn }), link };
       onCreated({ ...next, expiresAt });
       await navigator.clipboard.writeText(next.url).then(
-        () => announce(`${isLink ? "Page link" : "URL"} copied`),
+        () => announce(`${part ? "Clip link" : link ? "Page link" : "URL"} copied`),
         () => {},
       );
     });
@@ -116,6 +122,8 @@ function NewUrl({ file, created, onCreated }: NewUrlProps) {
           <button type="submit" class="button start" aria-disabled={isRunning}>
             {isLink ? "Create link" : "Create URL"}
           </button>
+          {/* After the other, which Enter presses. */}
+          <button type="submit" id={SHARE_CLIP} hidden aria-disabled={isRunning} />
           {created && (
             <div role="status" class="secret">
               {created.link ? (

@@ -6,9 +6,11 @@ import { Failure, fieldErrors } from "./failure.tsx";
 export const textOf = (form: HTMLFormElement, name: string): string =>
   String(new FormData(form).get(name) ?? "").trim();
 
-const submitHandler = (submit: (form: HTMLFormElement) => void) => (event: SubmitEvent) => {
+type Submit = (form: HTMLFormElement, submitter: HTMLElement | null) => void;
+
+const submitHandler = (submit: Submit) => (event: SubmitEvent) => {
   event.preventDefault();
-  submit(event.currentTarget as HTMLFormElement);
+  submit(event.currentTarget as HTMLFormElement, event.submitter);
 };
 
 const FormError = createContext<unknown>(null);
@@ -17,7 +19,7 @@ interface FormProps {
   class?: string;
   /** The error of the last submission. Each field shows its own part, and the first invalid field gets the focus. */
   error: unknown;
-  onSubmit: (form: HTMLFormElement) => void;
+  onSubmit: Submit;
   /** The buttons, shown below the error. */
   end: ComponentChildren;
   children: ComponentChildren;

@@ -11,7 +11,7 @@ export function addShortcuts(shortcuts: Shortcuts): () => void {
   return () => void layers.splice(layers.indexOf(shortcuts), 1);
 }
 
-/** Whether the focused element needs the keys itself. */
+/** Whether the focused element needs all keys itself. A slider handles those that it needs. */
 const isTyping = (target: EventTarget | null) =>
   target instanceof Element &&
   target.closest("input:not([type=checkbox]), select, textarea, dialog, [popover], [contenteditable]") !== null;

@@ -1,13 +1,19 @@
 import { effect, useComputed } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { announce } from "../parts/announce.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatDuration } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Popover } from "../parts/menu.tsx";
 import {
+  type Clip,
+  clip,
   duration,
   isMuted,
   isPlaying,
+  markClip,
+  pageTrack,
   position,
   problem,
   retry,
@@ -28,6 +34,9 @@ import { drawWaveform, followCanvas } from "./waveforms.ts";
 export const [BACK_SECONDS, FORWARD_SECONDS] = [15, 30];
 const STEP_SECONDS = 5;
 const PAGE_SECONDS = 30;
+/** A shorter drag is a click. */
+const MIN_DRAG_PIXELS = 4;
+
 /** The state of a file in the player, at its start if another one is there. Changes once a second. */
 export function usePlace(file: Track) {
   const isCurrent = useComputed(() => track.value?._id === file._id).value;
@@ -61,8 +70,18 @@ export function PlayButton({ file, class: className = "", tracks, tabIndex = 0 }
   );
 }
 
+/** The times of a clip: "1:23 – 1:37". */
+export const formatClip = ({ from, to }: Clip): string => `${formatDuration(from)} – ${formatDuration(to)}`;
+
+interface SeekBarProps {
+  file: Track;
+  channels: number[][] | null | undefined;
+  /** Whether dragging marks a clip. Otherwise, the position follows the pointer. */
+  isMarkable?: boolean;
+}
+
 /** A slider over the duration of a file, drawn as its waveform. Hovering shows the time under the pointer. */
-export function SeekBar({ file, channels }: { file: Track; channels: number[][] | null | undefined }) {
+export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const { seconds, total, isCurrent } = usePlace(file);
   const [hovered, setHovered] = useState<number | null>(null);
@@ -85,10 +104,8 @@ export function SeekBar({ file, channels }: { file: Track; channels: number[][] 
       unfollow();
     };
   }, [file._id, channels, total, isCurrent]);
-  const shareAt = (event: PointerEvent) => {
-    const { left, width } = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    return Math.min(1, Math.max(0, (event.clientX - left) / width));
-  };
+  const pressedAt = useRef(0);
+  const marked = pageTrack.value?._id === file._id && total > 0 ? clip.value : null;
   const onKeyDown = (event: KeyboardEvent) => {
     const now = isCurrent ? position.peek() : 0;
     const step = event.shiftKey ? PAGE_SECONDS : STEP_SECONDS;
@@ -109,9 +126,19 @@ export function SeekBar({ file, channels }: { file: Track; channels: number[][] 
   };
   const onPointer = (event: PointerEvent) => {
     const bar = event.currentTarget as HTMLElement;
-    setHovered(event.pointerType === "mouse" ? shareAt(event) : null);
-    if (event.type === "pointerdown") bar.setPointerCapture(event.pointerId);
-    if (bar.hasPointerCapture(event.pointerId)) seek(file, shareAt(event) * total);
+    const { left, width } = bar.getBoundingClientRect();
+    const shareAt = (x: number) => Math.min(1, Math.max(0, (x - left) / width));
+    setHovered(event.pointerType === "mouse" ? shareAt(event.clientX) : null);
+    const isPress = event.type === "pointerdown";
+    if (isPress) {
+      bar.setPointerCapture(event.pointerId);
+      pressedAt.current = event.clientX;
+    }
+    if (!bar.hasPointerCapture(event.pointerId)) return;
+    if (isPress || !isMarkable) return seek(file, shareAt(event.clientX) * total);
+    if (Math.abs(event.clientX - pressedAt.current) < MIN_DRAG_PIXELS) return;
+    markClip(shareAt(pressedAt.current) * total, shareAt(event.clientX) * total);
+    if (event.type === "pointerup") seek(file, clip.peek()?.from ?? 0);
   };
   return (
     <div
@@ -126,9 +153,20 @@ export function SeekBar({ file, channels }: { file: Track; channels: number[][] 
       onKeyDown={onKeyDown}
       onPointerDown={onPointer}
       onPointerMove={onPointer}
+      onPointerUp={onPointer}
       onPointerLeave={() => setHovered(null)}
     >
       <canvas ref={canvas} />
+      {marked && (
+        <span
+          class="player-clip"
+          style={{
+            insetInlineStart: `${(marked.from / total) * 100}%`,
+            inlineSize: `${((marked.to - marked.from) / total) * 100}%`,
+          }}
+          aria-hidden="true"
+        />
+      )}
       {hovered !== null && total > 0 && (
         <span class="player-hover" style={{ insetInlineStart: `${hovered * 100}%` }} aria-hidden="true">
           {formatDuration(Math.floor(hovered * total))}
@@ -199,6 +237,17 @@ export const SpeedSelect = () => (
     ))}
   </select>
 );
+
+/** Copies a URL that starts at the present second. */
+export async function copyMoment(urlAt: (seconds: number) => string): Promise<void> {
+  const seconds = Math.floor(position.peek());
+  try {
+    await navigator.clipboard.writeText(urlAt(seconds));
+    announce(`Copied link to ${formatDuration(seconds)}`);
+  } catch {
+    announce("Couldn't copy the link");
+  }
+}
 
 /** Speed, volume, and a link to the present moment, which the caller copies. */
 export function Settings({ onCopyMoment }: { onCopyMoment: () => void }) {
@@ -275,7 +324,7 @@ export const Times = ({ file }: { file: Track }) => {
 const RULER_PARTS = 8;
 
 /** The times below a waveform: at every eighth, on a narrow screen at every quarter, and only the ends of a short file. */
-export const Ruler = ({ seconds }: { seconds: number }) => (
+const Ruler = ({ seconds }: { seconds: number }) => (
   <div class="player-ruler quiet" aria-hidden="true">
     {Array.from({ length: RULER_PARTS + 1 }, (_, part) => part)
       .filter((part) => seconds >= RULER_PARTS || part % RULER_PARTS === 0)
@@ -284,3 +333,31 @@ export const Ruler = ({ seconds }: { seconds: number }) => (
       ))}
   </div>
 );
+
+interface PlayerProps extends SeekBarProps {
+  class?: string;
+  onCopyMoment: () => void;
+  /** Shown below the buttons. */
+  children?: ComponentChildren;
+}
+
+/** The player on the page of a file or of a link: its waveform with the clip, and all settings. */
+export function Player({ class: className = "", onCopyMoment, children, ...bar }: PlayerProps) {
+  const { file, channels } = bar;
+  const { isCurrent } = usePlace(file);
+  return (
+    <section class={`player ${className}`} aria-label="Player" data-flat={!channels}>
+      <SeekBar {...bar} />
+      <Ruler seconds={file.durationSeconds ?? 0} />
+      <div class="player-controls">
+        <SkipButton seconds={-BACK_SECONDS} />
+        <PlayButton file={file} class="primary" />
+        <SkipButton seconds={FORWARD_SECONDS} />
+        <Times file={file} />
+      </div>
+      <Settings onCopyMoment={onCopyMoment} />
+      {children}
+      {isCurrent && <PlaybackFailure />}
+    </section>
+  );
+}

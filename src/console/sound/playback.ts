@@ -15,6 +15,8 @@ export type Track = Pick<StoredFile, "_id" | "name" | "folder" | "mimeType" | "d
 const SAME_PLACE_SECONDS = 1;
 /** After this time, "previous" starts the same file again. */
 const RESTART_SECONDS = 3;
+/** Clips are marked to this precision. */
+const CLIP_STEPS_PER_SECOND = 10;
 export const SPEEDS = [0.8, 1, 1.2, 1.5, 1.8, 2, 2.5];
 
 /** Whether browsers may be able to play a file. */
@@ -27,6 +29,13 @@ export const track = signal<Track | null>(null);
 export const playlist = signal<Track[]>([]);
 /** The file of the open page, which the space bar plays. */
 export const pageTrack = signal<Track | null>(null);
+/** A part of a recording, in seconds. */
+export interface Clip {
+  from: number;
+  to: number;
+}
+/** The marked part of the file of the open page. Playback stops at its end. */
+export const clip = signal<Clip | null>(null);
 /** Whether the user wants it to play, even while it loads. */
 export const isPlaying = signal(false);
 /** In seconds. */
@@ -182,10 +191,39 @@ export function close(): void {
   track.value = null;
 }
 
-/** The seconds of a moment in a URL: `83` or `1:23`. */
-export function parseMoment(text: string | null): number {
-  const seconds = (text ?? "").split(":").reduce((sum, part) => sum * 60 + Number(part), 0);
+const roundToStep = (seconds: number) => Math.round(seconds * CLIP_STEPS_PER_SECOND) / CLIP_STEPS_PER_SECOND;
+
+/** Marks the part between two moments of the file of the open page. */
+export function markClip(one: number, other: number): void {
+  const [from, to] = [Math.min(one, other), Math.max(one, other)].map(roundToStep) as [number, number];
+  clip.value = to > from ? { from, to } : null;
+}
+
+/** Starts or ends the clip at the present position. The other end stays, or is that of the file. */
+export function markHere(file: Track, end: keyof Clip): void {
+  const here = isOpen(file) ? position.peek() : 0;
+  const { from, to } = clip.peek() ?? { from: 0, to: file.durationSeconds ?? 0 };
+  if (end === "from") markClip(here, to > here ? to : (file.durationSeconds ?? here));
+  else markClip(from < here ? from : 0, here);
+}
+
+/** The seconds of a moment: `83` or `1:23`. */
+function parseMoment(text: string): number {
+  const seconds = text.split(":").reduce((sum, part) => sum * 60 + Number(part), 0);
   return Number.isFinite(seconds) ? seconds : 0;
+}
+
+/** Makes a file that of the open page, at the moment or the clip that a URL names as a media fragment: `83` or `83,97`. */
+export function openOnPage(file: Track, fragment: string | null): void {
+  pageTrack.value = file;
+  const [from = 0, to = 0] = (fragment ?? "").replace(/^npt:/, "").split(",").map(parseMoment);
+  clip.value = to > from ? { from, to: Math.min(to, file.durationSeconds ?? to) } : null;
+  if (to > from || from > 0) seek(file, from);
+}
+
+export function leavePage(): void {
+  pageTrack.value = null;
+  clip.value = null;
 }
 
 export function changeSpeed(step: 1 | -1): void {
@@ -198,6 +236,18 @@ function explain({ mimeType }: Track): string {
   return audio.canPlayType(mimeType)
     ? "Can't play this file here. Download it to listen."
     : `This browser can't play ${mimeType}. Download the file to listen.`;
+}
+
+/** Takes the position from the element. Stops where the clip of the page ends, unless the user has moved beyond it. */
+function followElement(): void {
+  const before = position.peek();
+  position.value = audio.currentTime;
+  const end = pageTrack.peek()?._id === track.peek()?._id ? clip.peek()?.to : undefined;
+  if (end === undefined || !isPlaying.peek() || before >= end || audio.currentTime < end) return;
+  audio.pause();
+  isPlaying.value = false;
+  audio.currentTime = end;
+  position.value = end;
 }
 
 /** Browsers do not know the duration of a live recording. Its metadata may. */
@@ -213,9 +263,7 @@ audio.addEventListener("loadedmetadata", () => {
   audio.playbackRate = speed.peek();
   if (isPlaying.peek()) start();
 });
-audio.addEventListener("timeupdate", () => {
-  if (phase === "ready") position.value = audio.currentTime;
-});
+audio.addEventListener("timeupdate", () => phase === "ready" && followElement());
 audio.addEventListener("ended", () => {
   isPlaying.value = false;
   if (neighbor(1)) playNext();
@@ -282,7 +330,7 @@ export function startPlayback(source: UrlOf): void {
             return audio.currentTime > from && audio.currentTime < to - 0.1;
           });
         if (silence) audio.currentTime = silence[1];
-        position.value = audio.currentTime;
+        followElement();
       }
       frame = requestAnimationFrame(follow);
     };

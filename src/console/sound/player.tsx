@@ -1,9 +1,8 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/stowage.ts";
-import { announce } from "../parts/announce.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { formatBytes, formatDuration } from "../parts/format.ts";
+import { formatBytes } from "../parts/format.ts";
 import { addShortcuts } from "../parts/keys.ts";
 import { useTask } from "../parts/task.ts";
 import { href, query } from "../router.ts";
@@ -11,11 +10,13 @@ import { can, client, noteFailure } from "../session.ts";
 import { UserError } from "../user-error.ts";
 import {
   BACK_SECONDS,
+  copyMoment,
   FORWARD_SECONDS,
+  formatClip,
   IconButton,
   PlayButton,
   PlaybackFailure,
-  Ruler,
+  Player,
   SeekBar,
   Settings,
   SkipButton,
@@ -23,7 +24,19 @@ import {
   usePlace,
 } from "./controls.tsx";
 import { measurability, measurePeaks } from "./peaks.ts";
-import { close, neighbor, pageTrack, parseMoment, playNext, position, seek, type Track, track } from "./playback.ts";
+import {
+  clip,
+  close,
+  leavePage,
+  markClip,
+  markHere,
+  neighbor,
+  openOnPage,
+  pageTrack,
+  playNext,
+  type Track,
+  track,
+} from "./playback.ts";
 import { signedUrl } from "./signed-playback.ts";
 import { loadWaveform } from "./waveform-loading.ts";
 import { rememberWaveform, waveformOf } from "./waveforms.ts";
@@ -31,18 +44,9 @@ import { rememberWaveform, waveformOf } from "./waveforms.ts";
 /** Before the end of a file, the player names the next one. */
 const UP_NEXT_SECONDS = 5;
 
-/** The time to a URL that starts there: `?t=83`. */
-const momentUrl = (file: Track) =>
-  location.origin + href(`/files/${file._id}`, { t: String(Math.floor(position.peek())) });
-
-async function copyMoment(file: Track): Promise<void> {
-  try {
-    await navigator.clipboard.writeText(momentUrl(file));
-    announce(`Copied link to ${formatDuration(Math.floor(position.peek()))}`);
-  } catch {
-    announce("Couldn't copy the link");
-  }
-}
+/** Copies a URL of the file's page that starts at the present moment: `?t=83`. */
+const copyFileMoment = ({ _id }: Track) =>
+  copyMoment((seconds) => location.origin + href(`/files/${_id}`, { t: String(seconds) }));
 
 /** The player at the bottom of every page while a file is open in it, except on the page of that file. */
 export function PlayerBar() {
@@ -57,7 +61,7 @@ function OpenPlayerBar({ file }: { file: Track }) {
   const { seconds, total } = usePlace(file);
   const next = neighbor(1);
   useEffect(() => void loadWaveform(file._id), [file._id]);
-  useEffect(() => addShortcuts({ c: () => void copyMoment(file) }), [file._id]);
+  useEffect(() => addShortcuts({ c: () => void copyFileMoment(file) }), [file._id]);
   const isEnding = next && total - seconds <= UP_NEXT_SECONDS && seconds > 0;
   return (
     <section class="player-bar" aria-label="Player" data-open={isOpen.value}>
@@ -78,7 +82,7 @@ function OpenPlayerBar({ file }: { file: Track }) {
       </div>
       <SeekBar file={file} channels={channels} />
       <Times file={file} />
-      <Settings onCopyMoment={() => copyMoment(file)} />
+      <Settings onCopyMoment={() => copyFileMoment(file)} />
       <IconButton
         label="All player controls"
         icon="chevron"
@@ -94,34 +98,58 @@ function OpenPlayerBar({ file }: { file: Track }) {
   );
 }
 
-/** The player on the page of a file: its waveform, and all settings. */
+/** The hidden button of the form that shares the file. */
+export const SHARE_CLIP = "share-clip";
+
+/** The player on the page of a file, in which a clip can be marked. */
 export function FilePlayer({ file }: { file: FileMetadata }) {
-  const { isCurrent } = usePlace(file);
   const { channels, note } = useWaveform(file);
   useEffect(() => {
-    pageTrack.value = file;
-    const seconds = parseMoment(query.peek().get("t"));
-    if (seconds > 0) seek(file, seconds);
-    const remove = addShortcuts({ c: () => void copyMoment(file) });
+    openOnPage(file, query.peek().get("t"));
+    const remove = addShortcuts({
+      c: () => void copyFileMoment(file),
+      "[": () => markHere(file, "from"),
+      "]": () => markHere(file, "to"),
+    });
     return () => {
       remove();
-      pageTrack.value = null;
+      leavePage();
     };
   }, [file._id]);
+  const marked = clip.value;
   return (
-    <section class="card player" aria-label="Player">
-      <SeekBar file={file} channels={channels} />
-      <Ruler seconds={file.durationSeconds ?? 0} />
-      <div class="player-controls">
-        <PlayButton file={file} class="primary" />
-        <SkipButton seconds={-BACK_SECONDS} />
-        <SkipButton seconds={FORWARD_SECONDS} />
-        <Times file={file} />
-      </div>
+    <Player
+      file={file}
+      channels={channels}
+      class="card"
+      isMarkable={file.durationSeconds !== null}
+      onCopyMoment={() => copyFileMoment(file)}
+    >
+      {file.durationSeconds !== null && (
+        <div class="player-marking actions">
+          <p class="quiet" role="status">
+            {marked ? `Clip: ${formatClip(marked)}` : "Drag over the waveform to mark a clip."}
+          </p>
+          <button type="button" class="button ghost" onClick={() => markHere(file, "from")}>
+            Start clip here
+          </button>
+          <button type="button" class="button ghost" onClick={() => markHere(file, "to")}>
+            End clip here
+          </button>
+          {marked && (
+            <>
+              <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
+                Clear
+              </button>
+              <button type="button" class="button" onClick={() => document.getElementById(SHARE_CLIP)?.click()}>
+                Share this clip
+              </button>
+            </>
+          )}
+        </div>
+      )}
       {note}
-      <Settings onCopyMoment={() => copyMoment(file)} />
-      {isCurrent && <PlaybackFailure />}
-    </section>
+    </Player>
   );
 }
 
