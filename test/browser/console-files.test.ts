@@ -631,6 +631,28 @@ describe("Organizing files", () => {
     await expect(page.getByRole("list", { name: "Folders in this folder" })).toHaveCount(0);
   });
 
+  test("moves files from the list of folders, and offers the last ones again", async ({ openPage }) => {
+    const team = await newTeam();
+    const [one, two] = await uploadNamed(team, "one.txt", "two.txt");
+    await team.stowage.files.createFolder("Night Signals/Season 2");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const choose = async (name: string) => {
+      await page.getByRole("checkbox", { name: `Select ${name}` }).check();
+      await button(page, "Move").click();
+    };
+    await choose("one.txt");
+    await button(page, "Night Signals").click();
+    await expect(button(page, "Move to Season 2")).toBeVisible();
+    await expectGoodLooks(page, "files-move");
+    await button(page, "Move to Season 2").click();
+    await expect(page.getByRole("rowheader")).toHaveText(["two.txt"]);
+    expect((await propertiesOf(team, one)).folder).toBe("Night Signals/Season 2");
+    await choose("two.txt");
+    await button(page, "Move to Night Signals/Season 2").click();
+    await expect(page.getByRole("rowheader")).toHaveCount(0);
+    expect((await propertiesOf(team, two)).folder).toBe("Night Signals/Season 2");
+  });
+
   test("opens a folder once its files and folders are loaded, so that no row moves under the pointer", async ({
     openPage,
   }) => {
@@ -691,7 +713,7 @@ describe("Organizing files", () => {
 
     await chooseAction(page, "Actions for the folder music", "Move");
     await expect(dialog(page).getByRole("button", { name: "music" })).toHaveCount(0);
-    await dialog(page).getByRole("button", { name: "box" }).click();
+    await dialog(page).getByRole("button", { name: "box", exact: true }).click();
     await dialog(page).getByRole("button", { name: "Move", exact: true }).click();
     await expectAnnounced(page, "Moved to box");
     await expect(folder(page, "music")).toHaveCount(0);

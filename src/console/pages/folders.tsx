@@ -1,5 +1,5 @@
 import { signal } from "@preact/signals";
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
 import { messageOf } from "../parts/failure.tsx";
@@ -298,8 +298,11 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
     (folder) => folder !== hidden && (isKnown || nameOf(folder).toLowerCase().includes(typed)),
   );
   const recents = recent.value.filter((folder) => folder !== common && folder !== hidden && !shown.includes(folder));
+  /** The folder whose button was clicked, instead of the typed one. */
+  const picked = useRef<string | null>(null);
   const move = async () => {
-    const folder = target.trim().replace(/^\/+|\/+$/g, "");
+    const folder = (picked.current ?? target).trim().replace(/^\/+|\/+$/g, "");
+    picked.current = null;
     await onPick(folder);
     if (folder) recent.value = [folder, ...recent.value.filter((one) => one !== folder)].slice(0, MAX_RECENT);
     onClose();
@@ -311,6 +314,19 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
         <bdi>{label}</bdi>
         <span class="quiet">{folder === common ? "Current folder" : note}</span>
       </button>
+      {folder !== common && (
+        <button
+          type="button"
+          aria-label={`Move to ${label}`}
+          title={`Move to ${label}`}
+          onClick={({ currentTarget }) => {
+            picked.current = folder;
+            currentTarget.form?.requestSubmit();
+          }}
+        >
+          <Icon name="move" />
+        </button>
+      )}
     </li>
   );
   return (
