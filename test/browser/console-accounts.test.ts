@@ -196,6 +196,20 @@ describe("Signing in", () => {
     expect(await stored(page)).toBe(EMPTY_STORAGE);
   });
 
+  test("needs nothing but a complete key that is pasted", async ({ openPage }) => {
+    const { key } = await newTeam();
+    const page = await openPage({ path: "/console" });
+    const paste = (text: string) =>
+      page.getByLabel("Secret key").evaluate((input: HTMLInputElement, pasted) => {
+        input.value = pasted;
+        input.dispatchEvent(new InputEvent("input", { bubbles: true, inputType: "insertFromPaste" }));
+      }, text);
+    await paste(key.slice(0, -1));
+    await expect(heading(page, "Sign in")).toBeVisible();
+    await paste(`${key}\n`);
+    await expect(heading(page, "Files")).toBeVisible();
+  });
+
   test("asks to sign in again after the session is revoked, and returns to the same page", async ({
     openPage,
     problems,
@@ -249,6 +263,23 @@ describe("Keys", () => {
     // The focus moves to the row that takes the place of the deleted one.
     await expect(button(page, "Actions for test")).toBeFocused();
     expect((await collect(team.stowage.keys.list())).map(({ name }) => name)).toEqual(["test"]);
+  });
+
+  test("copies the settings for a new secret key at once", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/keys" });
+    // Other tests use the clipboard, too.
+    const copied = page.evaluate(
+      () =>
+        new Promise<string>((resolve) => {
+          navigator.clipboard.writeText = async (text) => resolve(text);
+        }),
+    );
+    await button(page, "Create key").click();
+    await dialog(page).getByLabel("Name").fill("server");
+    await page.keyboard.press("Enter");
+    const shown = await dialog(page).locator("code").first().textContent();
+    expect(await copied).toBe(`STOWAGE_URL=${new URL(page.url()).origin}\nSTOWAGE_KEY=${shown}`);
+    await expectAnnounced(page, "Copied .env sample in a dialog");
   });
 
   test("shows the long email of a key's creator on one line, in full as its title", async ({ openPage }) => {

@@ -6,6 +6,8 @@ import { query } from "../router.ts";
 import { isExpired, requestReset, session, signInWithKey, signInWithPassword } from "../session.ts";
 import { unfinishedUploads } from "../uploads/upload.ts";
 
+/** A complete secret key. Once one is pasted, nothing is left to enter. */
+const KEY = /^\s*stow_sk_\w{40}\s*$/;
 const METHODS = { password: "Email and password", key: "API key" };
 type Method = keyof typeof METHODS;
 /** How and to which team somebody signed in on this device. Neither is secret. */
@@ -109,6 +111,9 @@ export function SignIn() {
                 type={secret}
                 required
                 spellcheck={false}
+                onInput={({ currentTarget: { form, value }, inputType }) =>
+                  inputType === "insertFromPaste" && KEY.test(value) && form?.requestSubmit()
+                }
                 hint="We don't store your key. This tab uses a session that ends after 12 hours or when you sign out."
               />
             ) : (
