@@ -135,15 +135,18 @@ describe("Deletion with a trash", () => {
     const [id, held] = [await put(team, PROPERTIES), await put(team, { folder: PROPERTIES.folder })];
     expect((await team.call("PUT", `${UPLOADS}/${held}/hold`, { json: { reason: "r" } })).status).toBe(200);
     const { folder } = PROPERTIES;
+    const { __v: version } = await metadataOf(team, id);
     expect((await dataOf(team.call("POST", "/docs/v1/folders/delete", { json: { folder } }))).isComplete).toBe(true);
     const namedBy = async (query: string) =>
       (await read(team, `${UPLOADS}?${query}`)).map(({ _id }: { _id: string }) => _id).sort();
-    expect((await trashOf(team)).map(({ _id }: { _id: string }) => _id)).toEqual([id]);
+    expect((await trashOf(team)).map(({ _id, __v }: { _id: string; __v: number }) => [_id, __v])).toEqual([
+      [id, version + 1],
+    ]);
     expect(await namedBy(`folder=${folder}`)).toEqual([held]);
     expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.trashed"]);
     expect(await typesOf(team, held)).toEqual(["file.uploaded", "file.held"]);
 
-    expect((await team.call("POST", `${TRASH}/${id}/restore`)).status).toBe(200);
+    expect((await dataOf(restore(team, id))).__v, "as after the deletion of a single file").toBe(version + 2);
     expect(await namedBy(`folder=${folder}`)).toEqual([id, held].sort());
     expect(await namedBy(`search=${PROPERTIES.reference}`)).toEqual([id]);
   });

@@ -81,7 +81,7 @@ function hideMany(deps: Deps, keys: SQL, ids: SQL, { isTrashing }: { isTrashing:
   const isHidable = isTrashing ? ne(files.status, "deleting") : or(ne(files.status, "deleting"), isTrashed);
   const hide = deps.db
     .update(files)
-    .set(isTrashing ? trashing(deps, now, erased) : erased)
+    .set({ ...(isTrashing ? trashing(deps, now, erased) : erased), ...changed(now) })
     .where(and(sql`${fileKey} in ${keys}`, isHidable, isNull(files.hold)));
   return [endUploads, hide] as const;
 }
