@@ -2,10 +2,21 @@ import { expect } from "vitest";
 import { DB } from "./databases.ts";
 import type { Row } from "./world.ts";
 
-/* Invariants of a team's event log: each change has exactly one event, and each webhook gets each event once. */
+/*
+ * Invariants of a team's event log: each change has exactly one event, in the order of the changes, and each webhook gets
+ * each event once.
+ */
 
 export const hasEnded = ({ status }: Row) => status === "completed" || status === "failed";
 export const isHidden = ({ status }: Row) => status === "receiving" || status === "deleting";
+
+/** The events of a file, from its upload. A file in the trash only returns or is erased, and a held one does not leave. */
+const LIFE = (() => {
+  const change = "updated |reprocessed |completed |failed ";
+  return new RegExp(
+    `^uploaded (${change}|trashed restored |held (${change}|held )*released )*(held (${change}|held )*|(trashed )?(deleted )?)$`,
+  );
+})();
 
 type Counts = Record<string, number>;
 
@@ -31,6 +42,8 @@ export const eventLogQueries = (teamId: string): D1PreparedStatement[] =>
      join events e on e.team_id = w.team_id and e.seq > c.seq
      left join deliveries d on d.webhook_id = w.id and d.seq = e.seq
      where w.team_id = ? and w.types is null and w.status = 'enabled'`,
+    `select subject_id as id, group_concat(substr(type, 6) || ' ', '' order by seq) as life
+     from events where team_id = ? and type like 'file.%' group by 1`,
   ].map((sql) => DB.prepare(sql).bind(teamId));
 
 /** Counts the events of each subject by type. */
@@ -43,7 +56,11 @@ function countsOf(rows: unknown[]): Map<string, Counts> {
 }
 
 /** Asserts that the results of `eventLogQueries` contain one event per change. `files` are the team's rows. */
-export function expectOneEventPerChange(files: Row[], [counted = [], users, keys, webhooks]: unknown[][]): void {
+export function expectOneEventPerChange(
+  files: Row[],
+  [counted = [], users, keys, webhooks, , lives]: unknown[][],
+): void {
+  for (const { id, life } of lives as { id: string; life: string }[]) expect(life, `events of ${id}`).toMatch(LIFE);
   const countsById = countsOf(counted);
   const deletedIds = new Set(countsById.keys());
   const of = (id: string, ...types: string[]) => {

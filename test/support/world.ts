@@ -388,6 +388,7 @@ export interface Row {
   due_at: number | null;
   trashed_at: number | null;
   trashed_values: string | null;
+  hold: string | null;
   waveform_writing_since: number | null;
   version: number;
 }
