@@ -379,17 +379,12 @@ class Stage {
     if (upload.reportedOffset === upload.sizeBytes && !isFinished) model.finish(upload);
   }
 
-  /** A file, possibly deleted. An unknown id if there never was one. */
-  pick(index: number): string {
+  /** Mostly one of the files that are preferred, sometimes any, possibly deleted. An unknown id if there never was one. */
+  pick(index: number, preferred: Map<string, unknown> = this.model.files): string {
     const { files, trash, deletedIds } = this.model;
-    const all = [...files.keys(), ...trash.keys(), ...deletedIds];
+    const likely = index % 4 === 0 ? [] : [...preferred.keys()];
+    const all = likely.length > 0 ? likely : [...files.keys(), ...trash.keys(), ...deletedIds];
     return all[index % all.length] ?? NO_ID;
-  }
-
-  /** A file, mostly one in the trash. */
-  pickTrashed(index: number): string {
-    const trashed = [...this.model.trash.keys()];
-    return index % 4 === 0 ? this.pick(index) : (trashed[index % trashed.length] ?? this.pick(index));
   }
 
   setWaveform(id: string, peak: number, bindings: ProxiedBindings) {
@@ -498,9 +493,12 @@ const sign = step("sign", [1, 0], index, async (stage, at) => {
 const remove = step(
   "delete",
   [2, 1],
-  fc.record({ at: index, how: fc.constantFrom<Deletion>("delete", "delete", "permanent", "from the trash") }),
+  fc.record({
+    at: index,
+    how: fc.constantFrom<Deletion>("delete", "delete", "delete", "delete", "permanent", "from the trash"),
+  }),
   async (stage, { at, how }, bindings) => {
-    const id = how === "from the trash" ? stage.pickTrashed(at) : stage.pick(at);
+    const id = how === "from the trash" ? stage.pick(at, stage.model.trash) : stage.pick(at);
     const transition = stage.model.deletion(id, how, stage.trashDays, stage.now);
     const query = how === "permanent" ? "?permanent=true" : "";
     const answer = await (how === "from the trash"
@@ -511,7 +509,7 @@ const remove = step(
 );
 
 const restore = step("restore", [2, 1], index, async (stage, at, bindings) => {
-  const id = stage.pickTrashed(at);
+  const id = stage.pick(at, stage.model.trash);
   const transition = stage.model.restoration(id);
   const answer = await stage.askTrash("POST", `/${id}/restore`, bindings);
   await stage.learnStates([id], [transition], answer === "dead" ? "dead" : [answer.code ?? answer.status]);
@@ -672,14 +670,21 @@ const duplicate = step("duplicate message", [1, 0], index, async ({ world: { mes
 
 const drop = step("drop message", [1, 0], index, async (stage, at) => take(stage, at));
 
-const wait = step("wait minutes", [2, 0], fc.constantFrom(1, 3, 10, 25 * 60), async ({ world, model }, minutes) => {
+function pass({ world, model }: Stage, minutes: number): void {
   world.aheadMilliseconds += minutes * MINUTE;
   if (minutes * MINUTE > DAY) for (const one of model.uploads) one.isOld = true;
-});
-
-const recovery = step("recovery", [2, 1], fc.constant(null), async (stage, _, bindings) =>
-  stage.learnRecovery((await stage.world.recover(bindings)) !== "dead"),
+}
+const wait = step("wait minutes", [2, 0], fc.constantFrom(1, 3, 10, 25 * 60), async (stage, minutes) =>
+  pass(stage, minutes),
 );
+
+const recover = async (stage: Stage, bindings: ProxiedBindings) =>
+  stage.learnRecovery((await stage.world.recover(bindings)) !== "dead");
+const recovery = step("recovery", [1, 1], fc.constant(null), (stage, _, bindings) => recover(stage, bindings));
+const day = step("a day and recovery", [4, 2], fc.constant(null), async (stage, _, bindings) => {
+  pass(stage, 25 * 60);
+  await recover(stage, bindings);
+});
 
 const createUpload = step(
   "create upload",
@@ -791,23 +796,26 @@ const cancelUpload = step("cancel upload", [1, 1], index, async (stage, at, bind
   }
 });
 
-const ofFiles = [
+const ofFiles = [upload, keyedUpload, list, sign, remove, reprocess, setWaveform, askWaveform, update, batch];
+const ofJobs = [deliver, twoWorkers, duplicate, drop, wait, recovery];
+const ofUploads = [brokenUpload, createUpload, append(false, 4, 3), append(true, 2, 1)];
+const ofRequests = [twoAppends, wrongAppend, askUpload, cancelUpload];
+const ofTrash = [
   upload,
-  keyedUpload,
+  upload,
+  upload,
   list,
-  sign,
   remove,
+  remove,
+  restore,
+  restore,
+  hold,
+  setRetention,
   setWaveform,
-  askWaveform,
   update,
   batch,
-  deliver,
-  wait,
-  recovery,
 ];
-const ofTrash = [remove, restore, restore, hold, setRetention];
-const ofUploads = [brokenUpload, reprocess, twoWorkers, duplicate, drop, createUpload, append(false, 4, 3)];
-const ofRequests = [append(true, 2, 1), twoAppends, wrongAppend, askUpload, cancelUpload];
+const ofTime = [deliver, deliver, day, recovery];
 
 const sequence = (minLength: number, steps: ReturnType<typeof step>[], ...trashDays: number[]) =>
   fc.record({
@@ -815,8 +823,8 @@ const sequence = (minLength: number, steps: ReturnType<typeof step>[], ...trashD
     trashDays: fc.constantFrom(...trashDays),
   });
 const sequences = fc.oneof(
-  sequence(1, [...ofFiles, ...ofUploads, ...ofRequests, restore, hold, setRetention], 0, TRASH_DAYS),
-  sequence(8, [...ofFiles, ...ofTrash], TRASH_DAYS),
+  sequence(1, [...ofFiles, ...ofJobs, ...ofUploads, ...ofRequests, restore, hold, setRetention], 0, TRASH_DAYS),
+  sequence(16, [...ofTrash, ...ofTime], TRASH_DAYS),
 );
 
 function count(uploads: Upload[]): void {
