@@ -54,7 +54,8 @@ async function put(team: Team, properties: object = {}, { token = team.token, he
 const remove = (team: Team, id: string, query = "", token = team.token) =>
   team.call("DELETE", `${UPLOADS}/${id}${query}`, { token });
 const restore = (team: Team, id: string, token = team.token) => team.call("POST", `${TRASH}/${id}/restore`, { token });
-const batch = (team: Team, json: object) => dataOf(team.call("POST", `${UPLOADS}/batch`, { json }));
+const batch = (team: Team, json: object, token = team.token) =>
+  dataOf(team.call("POST", `${UPLOADS}/batch`, { json, token }));
 const trashOf = async (team: Team, token = team.token) =>
   (await readPages({ call: (method, path) => team.call(method, path, { token }) }, `${TRASH}?limit=2`)).flat();
 const typesOf = async (team: Team, id: string) =>
@@ -124,6 +125,9 @@ describe("Deletion with a trash", () => {
     await put(team);
     await remove(team, id);
     const upload = () => team.call("POST", UPLOADS, { body: form("a.txt", "a") });
+    await rejected(team, 409, "file_limit_reached", upload);
+    expect((await restore(team, id)).status, "takes nothing, because the trash counts").toBe(200);
+    await remove(team, id);
     await rejected(team, 409, "file_limit_reached", upload);
     await team.call("DELETE", `${TRASH}/${id}`);
     expect((await upload()).status).toBe(200);
@@ -282,6 +286,20 @@ describe("A batch", () => {
   });
 });
 
+describe("Batches at the same time", () => {
+  test("restore each file once, with one event", async ({ team }) => {
+    const ids = await Promise.all(Array.from({ length: 5 }, () => put(team)));
+    await batch(team, { action: "delete", ids });
+    const results = await Promise.all(Array.from({ length: 10 }, () => batch(team, { action: "restore", ids })));
+    for (const [i, id] of ids.entries()) {
+      const codes = results.map((result) => result[i].code ?? "restored").sort();
+      expect(codes).toEqual([...Array(9).fill("not_in_trash"), "restored"]);
+      expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.trashed", "file.restored"]);
+    }
+    expect(await usageOf(team)).toMatchObject({ files: 5, bytes: 50, trashFiles: 0, trashBytes: 0 });
+  });
+});
+
 describe("A batch in a Worker whose clock runs", () => {
   let now = Date.now();
   const running = startWorker((deps) => ({
@@ -314,9 +332,28 @@ describe("The trash of a caller with its own files", () => {
     const usage = await dataOf(team.call("GET", "/docs/v1/usage", { token: mine.token }));
     expect(usage).toMatchObject({ files: 2, bytes: 20, trashFiles: 1, trashBytes: 10 });
     expect(await usageOf(team)).toMatchObject({ files: 4, bytes: 40, trashFiles: 3, trashBytes: 30 });
-    expect((await restore(team, own2, mine.token)).status).toBe(200);
+    const [ids, notFound] = [[own2, other, ofTeam], { ok: false, code: "not_found" }];
+    for (const action of [{ action: "delete", permanent: true }, { action: "delete" }]) {
+      expect(await batch(team, { ...action, ids: [other, ofTeam] }, mine.token)).toMatchObject([notFound, notFound]);
+    }
+    const results = await batch(team, { action: "restore", ids }, mine.token);
+    expect(results).toMatchObject([{ ok: true }, notFound, notFound]);
+    expect(idsIn(await trashOf(team)).sort()).toEqual([other, ofTeam].sort());
     const list = await dataOf(team.call("GET", UPLOADS, { token: mine.token }));
     expect(idsIn(list).sort()).toEqual([own, own2].sort());
+  });
+
+  test("has only those of its key, if that has no user", async ({ team }) => {
+    const [mine, theirs] = [await newKey(team, { ownFilesOnly: true }), await newKey(team, { ownFilesOnly: true })];
+    const id = await put(team, {}, { token: mine.key });
+    await remove(team, id, "", mine.key);
+    expect(await trashOf(team, theirs.key)).toEqual([]);
+    const erase = (token: string) => team.call("DELETE", `${TRASH}/${id}`, { token });
+    for (const act of [restore.bind(null, team, id), erase]) {
+      await rejected(team, 404, "not_found", () => act(theirs.key));
+    }
+    expect(idsIn(await trashOf(team, mine.key))).toEqual([id]);
+    expect((await erase(mine.key)).status).toBe(200);
   });
 });
 

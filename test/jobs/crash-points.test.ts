@@ -414,6 +414,39 @@ const deletingMany: Scenario<string[], { first: Response; tags: object[] }> = {
   },
 };
 
+const trashingMany: Scenario<string[], { first: Response; tags: object[] }> = {
+  ...deletingMany,
+  prepare(place) {
+    place.world.settings = { trashDays: 1 };
+    return taggedFiles(place);
+  },
+  verify(rows, run) {
+    deletingMany.verify?.(rows, run);
+    const trashed = run.rows.filter((row) => row.trashed_at !== null);
+    expect(trashed, "listed, or in the trash").toHaveLength(3 - listed(run).length);
+  },
+};
+
+const restoringMany: Scenario<string[], { first: Response; tags: object[] }> = {
+  async prepare(place) {
+    const ids = await trashingMany.prepare(place);
+    await must(askBatch(place, ids, { action: "delete" }));
+    return ids;
+  },
+  async act(ids, bindings, place) {
+    const first = await askBatch(place, ids, { action: "restore" }, bindings);
+    return { first, tags: await tagRows(place) };
+  },
+  verify(rows, run) {
+    const { first, tags } = run.result;
+    expectResponse(first, 200, run);
+    expect([0, 3], "all or none").toContain(listed(run).length);
+    expect(tags).toHaveLength(listed(run).length);
+    if (status(first) === 200) expect(listed(run)).toHaveLength(3);
+    expect(rows).toHaveLength(listed(run).length);
+  },
+};
+
 const recovering: Scenario<Record<string, string>, Outcome<Record<string, number>>> = {
   isRecovery: true,
   isLong: true,
@@ -622,6 +655,8 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["a delete of a file that moves to the trash", trashing],
   ["the return of a file from the trash, and its retry", restoring],
   ["the erasure of a file in the trash", erasing],
+  ["a batch that moves files to the trash", trashingMany],
+  ["a batch that restores files from the trash", restoringMany],
   ["the recovery job with retention, a hold and the trash", expiring],
   ["a delete that fails while the upload is still receiving", deletingWhileReceiving("delete")],
   ["an upload that fails and is deleted while it is still receiving", deletingWhileReceiving("upload")],
