@@ -52,22 +52,27 @@ export const hidden = (dueAt: SQL) => ({
   dueAt,
 });
 
-/** The columns that a deletion sets if there is a trash. An unfinished upload is erased in any case. */
-function trashing({ settings: { trashDays } }: Deps, now: number, erased: ReturnType<typeof hidden>) {
+/** The columns that a deletion sets. An unfinished upload is erased, also if there is a trash. */
+function deleted({ settings: { trashDays } }: Deps, isTrashing: boolean, now: number, dueAt: SQL) {
+  const erased = { ...hidden(dueAt), ...changed(now) };
   const ifListed = (value: SQL, otherwise: SQL) => sql`case when ${isListed} then ${value} else ${otherwise} end`;
-  return {
-    ...erased,
+  const trashed = {
     trashedAt: ifListed(sql`${now}`, sql`null`),
     trashedValues: ifListed(trashedValues, sql`null`),
-    dueAt: ifListed(sql`${now + trashDays * DAY}`, erased.dueAt),
+    dueAt: ifListed(sql`${now + trashDays * DAY}`, dueAt),
   };
+  return isTrashing ? { ...erased, ...trashed } : erased;
 }
+
+/** A form upload that is still sending the bytes keeps its `due_at`. */
+const unlessSending = (dueAt: SQL | number) =>
+  sql`case when ${files.sizeBytes} is null and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`;
 
 /**
  * Part of a batch: ends the uploads of files, and hides the files. `ids` are the ids of `keys`. Triggers delete up to 100
  * links and 20 tags with each. A file whose upload or waveform is being written is due later.
  */
-function hideMany(deps: Deps, keys: SQL, ids: SQL, { isTrashing }: { isTrashing: boolean }) {
+function hideMany(deps: Deps, keys: SQL, ids: SQL, isTrashing: boolean) {
   const now = deps.system.now();
   // A finished upload would otherwise stay for a day. One that was ended while a request wrote is due soon.
   const isOpen = sql`(not ${uploads.isFinished} or ${uploads.dueAt} > ${now + MAX_FENCED_MILLISECONDS})`;
@@ -76,24 +81,23 @@ function hideMany(deps: Deps, keys: SQL, ids: SQL, { isTrashing }: { isTrashing:
     .set(ended(now))
     .where(and(sql`${uploads.fileId} in ${ids}`, isOpen));
   const isWriting = sql`${files.waveformWritingSince} > ${now - MAX_DELETING_MILLISECONDS}`;
-  const erased = hidden(sql`case when ${files.sizeBytes} is null and not ${hasUpload} then ${files.dueAt}
-    when ${isWriting} then ${now + MAX_DELETING_MILLISECONDS} else ${now} end`);
+  const dueAt = unlessSending(sql`iif(${isWriting}, ${now + MAX_DELETING_MILLISECONDS}, ${now})`);
   const isHidable = isTrashing ? ne(files.status, "deleting") : or(ne(files.status, "deleting"), isTrashed);
   const hide = deps.db
     .update(files)
-    .set({ ...(isTrashing ? trashing(deps, now, erased) : erased), ...changed(now) })
+    .set(deleted(deps, isTrashing, now, dueAt))
     .where(and(sql`${fileKey} in ${keys}`, isHidable, isNull(files.hold)));
   return [endUploads, hide] as const;
 }
 
 /** Part of a batch: erases files, also those in the trash, but not held ones. `ids` are the ids of `keys`. */
-export const eraseMany = (deps: Deps, keys: SQL, ids: SQL) => hideMany(deps, keys, ids, { isTrashing: false });
+export const eraseMany = (deps: Deps, keys: SQL, ids: SQL) => hideMany(deps, keys, ids, false);
 
 /** Part of a batch: deletes files, but not held ones, and the type of their events. `ids` are the ids of `keys`. */
 export function deleteMany(deps: Deps, keys: SQL, ids: SQL) {
   const isTrashing = deps.settings.trashDays > 0;
   const type = isTrashing ? ("file.trashed" as const) : ("file.deleted" as const);
-  return { type, queries: hideMany(deps, keys, ids, { isTrashing }) };
+  return { type, queries: hideMany(deps, keys, ids, isTrashing) };
 }
 
 /** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
@@ -143,19 +147,17 @@ export function fileDeletion(
   }: DeletionOptions = {},
 ) {
   const isTrashing = deps.settings.trashDays > 0 && !isPermanent;
-  const dueAt = now + MAX_DELETING_MILLISECONDS;
-  const isUnstored = sql`${files.sizeBytes} is null`;
-  const erased = hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`);
   const isSelected = and(
     condition,
     onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined,
     isTrashing || onlyUnfinished ? isNull(files.trashedAt) : undefined,
+    // The erasure of a file in the trash can be repeated, too.
+    onlyTrashed ? or(isTrashed, eq(files.status, "deleting")) : undefined,
   );
   const mark = deps.db
     .update(files)
-    .set({ ...(isTrashing ? trashing(deps, now, erased) : erased), ...changed(now) })
-    // The erasure of a file in the trash can be repeated, too.
-    .where(and(isFile(file), isNull(files.hold), isSelected, onlyTrashed ? eq(files.status, "deleting") : undefined))
+    .set(deleted(deps, isTrashing, now, unlessSending(now + MAX_DELETING_MILLISECONDS)))
+    .where(and(isFile(file), isNull(files.hold), isSelected))
     .returning(ERASABLE_COLUMNS);
   const refusal = firstOf<Refusal | "trashed">({
     // By this deletion, of which this may be a repetition.
@@ -165,9 +167,8 @@ export function fileDeletion(
     file_held: isHeld,
     not_found: sql`true`,
   });
-  const event = fileEvent(deps, isTrashing ? "file.trashed" : "file.deleted", initiator, file, {
-    condition: and(isSelected, onlyTrashed ? isTrashed : undefined),
-  });
+  const type = isTrashing ? "file.trashed" : "file.deleted";
+  const event = fileEvent(deps, type, initiator, file, { condition: isSelected });
   return { event, queries: [mark, endResumable(deps, file, now)] as const, refusal };
 }
 
@@ -199,10 +200,7 @@ export async function deleteFile(
 ): Promise<void> {
   const { event, queries, refusal: reason } = fileDeletion(deps, actor, { ...actor, id }, options);
   const batch = [...queries, keptFiles(deps, actor, [id], reason)] as const;
-  // An unfinished upload has no events.
-  const [[row], [upload], [kept]] = options.onlyUnfinished
-    ? await write(deps, batch, { isIdempotent: true })
-    : await writeWithEvent(deps, event, batch, { isIdempotent: true });
+  const [[row], [upload], [kept]] = await writeWithEvent(deps, event, batch, { isIdempotent: true });
   const refusal = refusalOf(row, kept);
   if (refusal === "forbidden") {
     throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });

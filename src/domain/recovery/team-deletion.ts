@@ -49,14 +49,10 @@ const nextFiles = (columns: SQL, now: number) =>
   )} limit ${HIDDEN_FILES})`;
 
 /** Hides files of deleted teams, and ends their uploads. @returns how many files were hidden */
-async function hideFiles({ db, ...deps }: Deps): Promise<number> {
+async function hideFiles(deps: Deps): Promise<number> {
   const now = deps.system.now();
-  const queries = eraseMany(
-    { ...deps, db },
-    nextFiles(sql`${teamOfFile}, ${files.id}`, now),
-    nextFiles(sql`${files.id}`, now),
-  );
-  const [, { meta }] = await write({ ...deps, db }, queries, { isIdempotent: true });
+  const queries = eraseMany(deps, nextFiles(sql`${teamOfFile}, ${files.id}`, now), nextFiles(sql`${files.id}`, now));
+  const [, { meta }] = await write(deps, queries, { isIdempotent: true });
   return meta.changes;
 }
 
