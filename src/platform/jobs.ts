@@ -6,7 +6,6 @@ import { once } from "./retry.ts";
 const BATCH_MESSAGES = 100;
 
 export interface Jobs<J> {
-  send(job: J): Promise<void>;
   /** The messages arrive after the delay. */
   sendAll(jobs: J[], delaySeconds?: number): Promise<void>;
   /** Throws if the queue does not respond. Sends nothing. */
@@ -15,9 +14,6 @@ export interface Jobs<J> {
 
 export function createJobs<J>(queue: Queue<J>): Jobs<J> {
   return {
-    async send(job) {
-      await once(() => queue.send(job));
-    },
     async sendAll(jobs, delaySeconds = 0) {
       for (let i = 0; i < jobs.length; i += BATCH_MESSAGES) {
         const batch = jobs.slice(i, i + BATCH_MESSAGES).map((body) => ({ body }));

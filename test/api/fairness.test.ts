@@ -9,7 +9,6 @@ import { type Deps, newTeam, startWorker, upload, withoutLimits } from "../suppo
 function recordingWorker() {
   const [prompt, bulk]: [string[], string[]] = [[], []];
   const queueOf = (ids: string[]): Deps["jobs"] => ({
-    send: async ({ fileId }) => void ids.push(fileId),
     sendAll: async (jobs) => void ids.push(...jobs.map(({ fileId }) => fileId)),
     check: async () => undefined,
   });

@@ -1,13 +1,13 @@
 import { and, inArray, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import type { Query } from "../../platform/db.ts";
-import { files, isListed } from "../../platform/schema.ts";
+import { files, isListed, teamOfFile } from "../../platform/schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
 import { fileDeletion, isWritingWaveform, keptFiles, refusalOf, removeRows } from "./deletion.ts";
 import { isClean } from "./erasure.ts";
-import { enqueueAll, hasBacklog } from "./files.ts";
+import { enqueuePending, hasBacklog } from "./files.ts";
 import { storedKeys } from "./names.ts";
 import { fileReprocessing } from "./processing.ts";
 import { type FileChanges, fileUpdate, refusalOf as refusalOfChange } from "./properties.ts";
@@ -59,19 +59,16 @@ export async function changeFiles(
   const refusal = refusalOfChange(propertiesOf(action));
   const isGiven = inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`);
   const current = deps.db
-    .select({ id: files.id, status: files.status, isBulk: hasBacklog(actor.teamId).as("isBulk"), refusal })
+    .select({
+      ...{ id: files.id, teamId: teamOfFile, status: files.status },
+      ...{ isBulk: hasBacklog(actor.teamId).as("isBulk"), refusal },
+    })
     .from(files)
     .where(and(filesOf(actor), isGiven, isListed));
   const {
     last: [found],
   } = await writeWithEvents(deps, changes, [current], { isIdempotent: true });
-  if (action.action === "reprocess") {
-    const pending = found.filter(({ status }) => status === "pending");
-    const keys = pending.map(({ id }) => ({ teamId: actor.teamId, id }));
-    const sent = enqueueAll(deps, keys, pending[0]?.isBulk === 1);
-    // The recovery job sends messages that could not be sent.
-    await sent.catch((cause) => deps.log("warn", "file_message_failed", { cause }));
-  }
+  if (action.action === "reprocess") await enqueuePending(deps, found);
   const rows = new Map(found.map((row) => [row.id, row]));
   return ids.map((id) => {
     const row = rows.get(id);

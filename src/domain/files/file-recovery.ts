@@ -7,7 +7,7 @@ import { MINUTE } from "../../platform/system.ts";
 import { newStep } from "../recovery-step.ts";
 import { ERASABLE_COLUMNS, hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
 import { hasUpload } from "./erasure.ts";
-import { enqueueAll, type FileRow, MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES } from "./files.ts";
+import { type FileRow, MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles } from "./files.ts";
 import { continueFolderChanges } from "./folder-changes.ts";
 import { EXPIRED_LINK_ROWS, purgeLinks } from "./links.ts";
 import { type FileKey, fileKey, objectKeys } from "./names.ts";
@@ -60,7 +60,7 @@ async function resend(deps: Deps, rows: FileKey[]): Promise<number> {
   const ofTeams = [...Map.groupBy(rows, ({ teamId }) => teamId).values()];
   for (const isBulk of [false, true]) {
     const sent = ofTeams.filter((ofTeam) => ofTeam.length > MAX_PROMPT_FILES === isBulk).flat();
-    if (sent.length > 0) await enqueueAll(deps, sent, isBulk);
+    if (sent.length > 0) await sendFiles(deps, sent, isBulk);
   }
   return rows.length;
 }

@@ -265,17 +265,21 @@ export const hasBacklog = (teamId: string) =>
     select size_bytes from files indexed by files_unprocessed where team_id = ${teamId} and ${isUnprocessed}
     limit ${MAX_PROMPT_FILES + 1}) examined)`;
 
-/** Sends the message of a file. If that fails, the recovery job sends it. */
-export async function enqueue(deps: Deps, { teamId, id: fileId }: FileKey, isBulk: boolean): Promise<void> {
-  try {
-    await queueOf(deps, isBulk).send({ teamId, fileId });
-  } catch (cause) {
-    deps.log("warn", "file_message_failed", { fileId, cause });
-  }
+/** Sends the messages of files to the queue. */
+export const sendFiles = (deps: Deps, keys: FileKey[], isBulk: boolean): Promise<void> =>
+  (isBulk ? deps.bulkJobs : deps.jobs).sendAll(keys.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
+
+/** Sends the messages of files. If that fails, the recovery job sends them. */
+export const enqueue = (deps: Deps, keys: FileKey[], isBulk: boolean): Promise<void> =>
+  sendFiles(deps, keys, isBulk).catch((cause) => {
+    for (const { id: fileId } of keys) deps.log("warn", "file_message_failed", { fileId, cause });
+  });
+
+/** Sends the messages of those of a team's files that are pending. */
+export function enqueuePending(
+  deps: Deps,
+  rows: (FileKey & Pick<FileRow, "status"> & { isBulk: 0 | 1 })[],
+): Promise<void> {
+  const pending = rows.filter(({ status }) => status === "pending");
+  return enqueue(deps, pending, pending[0]?.isBulk === 1);
 }
-
-/** Sends the messages of many files. */
-export const enqueueAll = (deps: Deps, keys: FileKey[], isBulk: boolean): Promise<void> =>
-  queueOf(deps, isBulk).sendAll(keys.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
-
-const queueOf = ({ jobs, bulkJobs }: Deps, isBulk: boolean) => (isBulk ? bulkJobs : jobs);

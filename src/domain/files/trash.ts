@@ -11,7 +11,7 @@ import { keptFiles } from "./deletion.ts";
 import { fileEvent } from "./file-events.ts";
 import {
   changed,
-  enqueueAll,
+  enqueuePending,
   hasBacklog,
   knownFiles,
   LISTED_COLUMNS,
@@ -102,10 +102,10 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
     last: [kept],
     // After a lost response, a repetition would find no file in the trash.
   } = await writeWithEvents(deps, changes, [keptFiles(deps, actor, ids, sql<null>`null`)], { isIdempotent: false });
-  const pending = rows.flatMap(([[row]]) => (row?.status === "pending" ? [row] : []));
-  // The recovery job sends messages that could not be sent.
-  const sent = enqueueAll(deps, pending, pending[0]?.isBulk === 1);
-  await sent.catch((cause) => deps.log("warn", "file_message_failed", { cause }));
+  await enqueuePending(
+    deps,
+    rows.flatMap(([[row]]) => row ?? []),
+  );
   const live = new Set(kept.map(({ id }) => id));
   return ids.map((id, i) => {
     const { isBulk, ...row } = rows[i]?.[0][0] ?? { isBulk: null };

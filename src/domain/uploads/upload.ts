@@ -101,7 +101,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   if (!limits) throw quotaError(refused);
   const storeAndCommit = async () => commit(deps, actor, upload, await storeBytes(deps, upload, file, limits));
   const committed = await orRollBack(storeAndCommit());
-  await enqueue(deps, upload, committed.isBulk);
+  await enqueue(deps, [upload], committed.isBulk);
   return toStoredFile(deps, { ...committed.row, ...shown, name: shown.name ?? upload.originalName });
 }
 
