@@ -154,7 +154,8 @@ CREATE INDEX `files_owner_trash` ON `files` (`team_id`,`owner_id`,`id`,`size_byt
 CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null and size_bytes is not null;--> statement-breakpoint
 CREATE INDEX `files_held` ON `files` (`team_id`,`id`) WHERE hold is not null;--> statement-breakpoint
 CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
-CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
+CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null and trashed_at is null;--> statement-breakpoint
+CREATE INDEX `files_trash_due` ON `files` (`due_at`) WHERE trashed_at is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE TABLE `folder_changes` (
 	`team_id` text PRIMARY KEY NOT NULL,

@@ -93,6 +93,8 @@ const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed"
 /** The states in which a file exists for its team. */
 export const isListed = sql`status not in ('receiving', 'deleting')`;
 export const isTrashed = sql`trashed_at is not null`;
+/** Has a time at which the recovery job takes the next step, other than to erase it from the trash. */
+export const isAwaitingStep = sql`due_at is not null and trashed_at is null`;
 /** Listed, or in the trash: the bytes and the waveform stay. */
 export const isKept = sql`(status not in ('receiving', 'deleting') or trashed_at is not null)`;
 
@@ -239,7 +241,9 @@ const filesTable = sqliteTable(
     index("files_expiring").on(t.deleteAfter).where(isExpiring),
     index("files_held").on(t.teamId, t.id).where(isHeld),
     index("files_upload_token").on(t.uploadTokenId).where(sql`upload_token_id is not null`),
-    index("files_due").on(t.dueAt).where(sql`due_at is not null`),
+    // Apart, so that no step reads past the others' rows: when a large folder was deleted, its files leave the trash together.
+    index("files_due").on(t.dueAt).where(isAwaitingStep),
+    index("files_trash_due").on(t.dueAt).where(isTrashed),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
 );

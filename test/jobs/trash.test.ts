@@ -69,6 +69,7 @@ describe("The trash", () => {
     expect(filesPurged).toBeGreaterThanOrEqual(100);
     const sent = bindings.queries.filter(({ parameters }) => parameters.length > 0);
     expect(sent.length).toBeLessThan(1000);
+    expect(bindings.effects.rowsRead, "no other step reads these files").toBeLessThan(3000);
     for (let i = 0; i < 4; i++) await pass(world, 5 * MINUTE);
     expect(await rowsOf(team.teamId)).toEqual([]);
     expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });

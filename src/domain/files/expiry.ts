@@ -70,7 +70,7 @@ const deleteExpired = (deps: Deps) =>
 
 /** Erases files that have been in the trash long enough. */
 const emptyTrash = (deps: Deps) =>
-  deleteNext(deps, and(isTrashed, isNotNull(files.dueAt), lte(files.dueAt, deps.system.now())), asc(files.dueAt), true);
+  deleteNext(deps, and(isTrashed, lte(files.dueAt, deps.system.now())), asc(files.dueAt), true);
 
 export const EXPIRY_STEPS = [
   newStep("aged_files", "filesAged", AGED_FILES, expireAged),

@@ -1,8 +1,8 @@
-import { and, asc, eq, isNotNull, isNull, lte, not, sql } from "drizzle-orm";
+import { and, asc, eq, lte, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read, write } from "../../platform/db.ts";
 import { isStorageFull } from "../../platform/retry.ts";
-import { files, teamOfFile } from "../../platform/schema.ts";
+import { files, isAwaitingStep, teamOfFile } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import { newStep } from "../recovery-step.ts";
 import { ERASABLE_COLUMNS, hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
@@ -28,12 +28,12 @@ function overdue(deps: Deps, status: FileRow["status"]) {
   const now = deps.system.now();
   const hasExpired = status === "processing" ? lte(files.leaseEndsAt, now) : undefined;
   // A hidden file whose upload is not erased yet waits for that. One in the trash is first deleted with an event.
-  const isErasable = status === "deleting" ? and(not(hasUpload), isNull(files.trashedAt)) : undefined;
-  const isInState = and(eq(files.status, status), hasExpired, isErasable);
+  const isErasable = status === "deleting" ? not(hasUpload) : undefined;
+  const isInState = and(eq(files.status, status), hasExpired, isErasable, isAwaitingStep);
   const due = deps.db
     .select({ teamId: teamOfFile, id: files.id })
     .from(files)
-    .where(and(isInState, isNotNull(files.dueAt), lte(files.dueAt, now)))
+    .where(and(isInState, lte(files.dueAt, now)))
     .orderBy(asc(files.dueAt))
     .limit(BATCH_ROWS);
   return and(sql`${fileKey} in ${due}`, isInState);
