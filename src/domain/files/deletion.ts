@@ -26,6 +26,9 @@ import { type Erasable, type FileKey, type FileOf, fileKey, isFile, storedKeys }
  * there, and a later one erases it (trash.ts). A held file is never deleted.
  */
 
+/** Files of one statement, because a deletion deletes up to 120 other rows with each. */
+export const MAX_DELETED_FILES = 200;
+
 /** How long a deletion can last before the recovery job continues it. */
 export const MAX_DELETING_MILLISECONDS = MINUTE;
 
@@ -93,9 +96,12 @@ function hideMany(deps: Deps, keys: SQL, ids: SQL, isTrashing: boolean) {
 /** Part of a batch: erases files, also those in the trash, but not held ones. `ids` are the ids of `keys`. */
 export const eraseMany = (deps: Deps, keys: SQL, ids: SQL) => hideMany(deps, keys, ids, false);
 
-/** Part of a batch: deletes files, but not held ones, and the type of their events. `ids` are the ids of `keys`. */
-export function deleteMany(deps: Deps, keys: SQL, ids: SQL) {
-  const isTrashing = deps.settings.trashDays > 0;
+/**
+ * Part of a batch: deletes files, but not held ones, and the type of their events. `ids` are the ids of at most
+ * `MAX_DELETED_FILES` `keys`.
+ */
+export function deleteMany(deps: Deps, keys: SQL, ids: SQL, { isPermanent = false } = {}) {
+  const isTrashing = deps.settings.trashDays > 0 && !isPermanent;
   const type = isTrashing ? ("file.trashed" as const) : ("file.deleted" as const);
   return { type, queries: hideMany(deps, keys, ids, isTrashing) };
 }

@@ -1,11 +1,12 @@
-import { and, asc, isNotNull, lte, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, isNotNull, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read, write } from "../../platform/db.ts";
 import { files, isExpiring, isTrashed, teamOfFile, teams } from "../../platform/schema.ts";
 import { DAY, HOUR } from "../../platform/system.ts";
 import { SYSTEM, writeWithEvents } from "../events/events.ts";
 import { newStep } from "../recovery-step.ts";
-import { fileDeletion } from "./deletion.ts";
+import { deleteMany, MAX_DELETED_FILES } from "./deletion.ts";
+import { fileEvents } from "./file-events.ts";
 import { changed } from "./files.ts";
 import { fileKey } from "./names.ts";
 
@@ -21,8 +22,8 @@ import { fileKey } from "./names.ts";
 const AGING_MILLISECONDS = HOUR;
 /** Rows of one statement. */
 const AGED_FILES = 500;
-/** A file takes four queries, and a batch of the recovery job has at most 100. */
-const DELETED_FILES = 20;
+/** The files of a team take four queries, and a batch of the recovery job has at most 100. */
+const DELETED_TEAMS = 20;
 
 /** Gives files that have reached the age of their team's retention a time to delete them. @returns how many */
 async function expireAged(deps: Deps): Promise<number> {
@@ -56,12 +57,19 @@ async function deleteNext(deps: Deps, condition: SQL | undefined, order: SQL, is
     .from(files)
     .where(condition)
     .orderBy(order)
-    .limit(DELETED_FILES);
+    .limit(MAX_DELETED_FILES);
   const [rows] = await read(deps, [next]);
-  if (rows.length === 0) return 0;
-  const changes = rows.map((row) => fileDeletion(deps, SYSTEM, { ...row, ownerId: null }, { isPermanent, condition }));
-  await writeWithEvents(deps, changes, [], { isIdempotent: true });
-  return rows.length;
+  const teamsOfFiles = [...Map.groupBy(rows, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);
+  const changes = teamsOfFiles.map(([teamId, own]) => {
+    const ids = JSON.stringify(own.map(({ id }) => id));
+    const isNext = and(eq(teamOfFile, teamId), sql`${files.id} in (select value from json_each(${ids}))`, condition);
+    const selected = (columns: SQL) => sql`(select ${columns} from ${files} where ${isNext})`;
+    const keys = selected(sql`${teamOfFile}, ${files.id}`);
+    const { type, queries } = deleteMany(deps, keys, selected(sql`${files.id}`), { isPermanent });
+    return { event: fileEvents(deps, type, SYSTEM, teamId, keys), queries };
+  });
+  if (changes.length > 0) await writeWithEvents(deps, changes, [], { isIdempotent: true });
+  return teamsOfFiles.reduce((count, [, own]) => count + own.length, 0);
 }
 
 /** Moves files whose time has come to the trash, or deletes them if there is none. */
@@ -74,6 +82,6 @@ const emptyTrash = (deps: Deps) =>
 
 export const EXPIRY_STEPS = [
   newStep("aged_files", "filesAged", AGED_FILES, expireAged),
-  newStep("expired_files", "filesExpired", DELETED_FILES, deleteExpired),
-  newStep("trash", "filesPurged", DELETED_FILES, emptyTrash),
+  newStep("expired_files", "filesExpired", 1, deleteExpired),
+  newStep("trash", "filesPurged", 1, emptyTrash),
 ];

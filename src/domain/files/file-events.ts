@@ -38,6 +38,9 @@ const METADATA = sql`json_object(${sql.join(
   sql`, `,
 )})`;
 
+/** A file is also deleted from the trash. */
+const sourceOf = (type: EventType) => (type === "file.deleted" ? knownFiles() : sql`${files}`);
+
 /** The events that many files can have at once. */
 export type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
 
@@ -48,7 +51,7 @@ export function fileEvents(deps: Deps, type: FileEventType, initiator: Initiator
   const updatedAt = new Date(deps.system.now()).toISOString();
   const moved = sql`json_set(${METADATA}, '$.__v', ${subjectVersion}, '$.updatedAt', ${updatedAt}, '$.fields', json('["folder"]'))`;
   const row = { subjectId: sql`${files.id}`, subjectVersion, data: isMove ? moved : METADATA };
-  return newEventsFrom(deps, type, initiator, teamId, row, sql`from ${files} where ${fileKey} in ${keys}`);
+  return newEventsFrom(deps, type, initiator, teamId, row, sql`from ${sourceOf(type)} where ${fileKey} in ${keys}`);
 }
 
 /**
@@ -70,8 +73,6 @@ export function fileEvent(
   const withFields = sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))`;
   const data = fields ? withFields : type === "file.uploaded" ? withToken : METADATA;
   const isWritten = isBefore ? and(isListed, isNull(files.hold), condition) : sql`changes() > 0`;
-  // A file is also deleted from the trash.
-  const source = type === "file.deleted" ? knownFiles() : sql`${files}`;
   const row = { subjectVersion: sql`${files.version}`, data };
   const event = newEventFrom(
     deps,
@@ -79,7 +80,7 @@ export function fileEvent(
     initiator,
     { teamId, id },
     row,
-    sql`from ${source} where ${and(isFile(file), isWritten)}`,
+    sql`from ${sourceOf(type)} where ${and(isFile(file), isWritten)}`,
   );
   return { ...event, position: isBefore ? 0 : 1 };
 }

@@ -16,7 +16,7 @@ import { MINUTE, newId } from "../../platform/system.ts";
 import { type TeamActor, teamExists } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { type Initiator, writeWithEvents } from "../events/events.ts";
-import { deleteMany } from "./deletion.ts";
+import { deleteMany, MAX_DELETED_FILES } from "./deletion.ts";
 import { type FileEventType, fileEvents } from "./file-events.ts";
 import { changed } from "./files.ts";
 import { AFTER_SEPARATOR, folderKey, foldersOf } from "./folders.ts";
@@ -37,9 +37,8 @@ import { fileKey, MAX_FOLDER_BYTES, searchPatch } from "./names.ts";
  * Therefore a deletion never deletes a file that a client stores after the request, and every file is in one folder.
  */
 
-/** Files of a step. A move rewrites up to ten rows for each, and a deletion deletes up to 120 others. */
+/** Files of a step. A move rewrites up to ten rows for each. */
 const MOVED_FILES = 500;
-const DELETED_FILES = 200;
 /** Created folders of a step. */
 const STEP_FOLDERS = 500;
 /** Folders whose paths are checked if a move makes them longer: up to three rows each. */
@@ -95,7 +94,7 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
   const key = sql`(${files.folderKey}, ${files.id})`;
   const isNext = sql`${key} > (${position} ->> 0, ${position} ->> 1)`;
   const last = sql`(select json_array(${files.folderKey}, ${files.id}) from ${from} where ${where} and ${isNext}
-    order by ${files.folderKey}, ${files.id} limit 1 offset ${(target === null ? DELETED_FILES : MOVED_FILES) - 1})`;
+    order by ${files.folderKey}, ${files.id} limit 1 offset ${(target === null ? MAX_DELETED_FILES : MOVED_FILES) - 1})`;
   const select = db
     .update(folderChanges)
     .set({ stepEnd: sql`${last}`, dueAt })
