@@ -361,3 +361,17 @@ describe("File page", () => {
     await expect(fact(page, "Deletion")).toHaveCount(0);
   });
 });
+
+describe("Usage page", () => {
+  test("states the part of the storage in the trash, and leads there", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const { page } = await openTrashConsole(openPage, { path: "/usage", team });
+    await expect(page.getByRole("meter")).toHaveCount(2);
+    await expect(page.getByText("in the trash")).toHaveCount(0);
+    await trashNamed(team, "one.txt", "two.txt");
+    await expect(page.getByText("Includes 2 files (30 B) in the trash")).toBeVisible();
+    await expectGoodLooks(page, "usage-trash");
+    await page.getByRole("link", { name: "2 files (30 B) in the trash" }).click();
+    await expect(rows(page)).toHaveCount(2);
+  });
+});
