@@ -104,7 +104,9 @@ export default defineConfig(async ({ mode }) => {
             retry,
             name: "browser",
             include: ["test/browser/**/*.test.ts"],
-            globalSetup: [join(root, "test/support/shared-browser.ts"), join(root, "test/support/shared-server.ts")],
+            globalSetup: ["shared-browser.ts", "shared-server.ts", "trash-server.ts"].map((file) =>
+              join(root, "test/support", file),
+            ),
           },
         },
       ],

@@ -130,6 +130,8 @@ export interface Team {
   };
   /** Files are deleted this many days after their upload. Null: never. */
   retentionDays: number | null;
+  /** How long the service's trash keeps deleted files. 0: there is no trash. */
+  trashDays: number;
   createdAt: string;
   updatedAt: string;
   __v: number;

@@ -1,13 +1,13 @@
 import type { IconName } from "./parts/icon.tsx";
-import { can, type Scope, session } from "./session.ts";
+import { can, type Scope, session, trashDays } from "./session.ts";
 
 /* The sections of the console. shell.tsx has their pages. */
 
 export interface Section {
   label: string;
   icon: IconName;
-  /** The heading in the sidebar under which it is listed. */
-  group: "Library" | "Team" | "Developers" | "Service";
+  /** The heading in the sidebar under which it is listed. Without it, other pages and the palette lead there. */
+  group?: "Library" | "Team" | "Developers" | "Service";
   /** Sessions without it don't see the section. */
   scope?: Scope;
 }
@@ -16,6 +16,7 @@ export interface Section {
 const TEAM_SECTIONS: Record<string, Section> = {
   files: { label: "Files", icon: "folder", group: "Library", scope: "files:read" },
   usage: { label: "Usage", icon: "gauge", group: "Library", scope: "files:read" },
+  trash: { label: "Trash", icon: "trash", scope: "files:delete" },
   events: { label: "Events", icon: "activity", group: "Library", scope: "events:read" },
   users: { label: "Users", icon: "users", group: "Team", scope: "users:read" },
   keys: { label: "Keys", icon: "key", group: "Developers", scope: "keys:read" },
@@ -29,6 +30,9 @@ const OPERATOR_SECTIONS: Record<string, Section> = {
 /** The sections of a team, or those of the operator, by the first segment of their paths. */
 export const allSections = (): Record<string, Section> => (session.value?.team ? TEAM_SECTIONS : OPERATOR_SECTIONS);
 
+/** Whether deleted files go to a trash that the session may see. */
+export const hasTrash = (): boolean => (trashDays.value ?? 0) > 0 && can("files:delete");
+
 /** The sections that the session may see. */
 export const visibleSections = (): [string, Section][] =>
-  Object.entries(allSections()).filter(([, { scope }]) => !scope || can(scope));
+  Object.entries(allSections()).filter(([step, { scope }]) => (step === "trash" ? hasTrash() : !scope || can(scope)));

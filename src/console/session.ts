@@ -39,6 +39,8 @@ export const client = computed(() => session.value?.client ?? clientFor());
 
 /** The session's user, role, and scopes. An admin may change the role. Null for the operator, and while signed out. */
 export const me = signal<Me | null>(session.peek()?.team?.me ?? null);
+/** How many days the trash keeps deleted files. 0: there is no trash. Undefined until the team has loaded. */
+export const trashDays = signal<number | undefined>(undefined);
 /** Whether the session may use operations that need the scope. The API decides; this only hides what it would reject. */
 export const can = (scope: Scope): boolean =>
   session.value?.team === null || (me.value?.scopes?.includes(scope) ?? false);

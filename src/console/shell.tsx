@@ -15,7 +15,7 @@ import { Popover } from "./parts/menu.tsx";
 import { Page } from "./parts/page.tsx";
 import { href, steps } from "./router.ts";
 import { allSections, type Section, visibleSections } from "./sections.ts";
-import { can, client, isAsking, isExpired, limitedUntil, me, type Scope, session } from "./session.ts";
+import { can, client, isAsking, isExpired, limitedUntil, me, type Scope, session, trashDays } from "./session.ts";
 import { overlay } from "./shortcuts.ts";
 import { PlayerBar } from "./sound/player.tsx";
 import { useData } from "./store.ts";
@@ -34,6 +34,7 @@ const Webhooks = lazy(() => import("./pages/webhooks.tsx"), "Webhooks");
 const WebhookPage = lazy(() => import("./pages/webhook.tsx"), "WebhookPage");
 const Teams = lazy(() => import("./pages/teams.tsx"), "Teams");
 const TeamPage = lazy(() => import("./pages/team.tsx"), "TeamPage");
+const Trash = lazy(() => import("./pages/trash.tsx"), "Trash");
 const Usage = lazy(() => import("./pages/usage.tsx"), "Usage");
 const Palette = lazy(() => import("./palette.tsx"), "Palette");
 const ShortcutHelp = lazy(() => import("./palette.tsx"), "ShortcutHelp");
@@ -42,6 +43,7 @@ const ShortcutHelp = lazy(() => import("./palette.tsx"), "ShortcutHelp");
 const PAGES: Record<string, ComponentType<{ id: string }>[]> = {
   files: [Files, FilePage],
   usage: [Usage],
+  trash: [Trash],
   events: [Events, EventPage],
   users: [Users],
   keys: [Keys],
@@ -122,7 +124,7 @@ function Workspace({ team }: { team: SavedSession | null }) {
   const Shown = (isKnown && PAGES[first]?.[rest.length]) || NotFound;
   return (
     <div class="workspace">
-      <Bar sections={sections} first={first} team={team} />
+      <Bar sections={sections.filter(([, { group }]) => group)} first={first} team={team} />
       <main id="content" tabIndex={-1}>
         <p role="status" class={isOffline ? "notice" : "visually-hidden"}>
           {isOffline
@@ -153,7 +155,7 @@ interface BarProps {
 /** The sidebar; on a phone, the bar at the top and the tabs at the bottom. */
 function Bar({ sections, first, team }: BarProps) {
   const groups = new Map<string, [string, Section][]>();
-  for (const entry of sections) groups.set(entry[1].group, [...(groups.get(entry[1].group) ?? []), entry]);
+  for (const entry of sections) groups.set(entry[1].group ?? "", [...(groups.get(entry[1].group ?? "") ?? []), entry]);
   const link = ([step, { label, icon }]: [string, Section]) => (
     <a href={href(`/${step}`)} aria-current={step === first ? "page" : undefined}>
       <Icon name={icon} />
@@ -230,6 +232,9 @@ function TeamName({ team }: { team: SavedSession }) {
   const { value } = useData(`team ${team.id}`, (signal) => client.value.teams.get(team.id, { signal }), {
     on: ({ type }) => type === "team.updated",
   });
+  useEffect(() => {
+    trashDays.value = value?.trashDays;
+  }, [value]);
   return (
     <span class="brand-names">
       <strong>

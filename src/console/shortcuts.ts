@@ -22,6 +22,7 @@ export const HELP: Record<string, Record<string, string>> = {
     Space: "Play",
     X: "Select",
     "E or F2": "Rename",
+    Delete: "Delete",
     U: "Upload files",
     Esc: "Clear the selection",
   },

@@ -58,35 +58,44 @@ function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
   return entry;
 }
 
+/** Forgets the oldest values that no page shows, and those of deleted records, which may be restored. */
 function forgetUnused(): void {
   const unused = [...entries].filter(([, { users }]) => users === 0);
-  for (const [key] of unused.slice(0, Math.max(0, unused.length - MAX_UNUSED))) entries.delete(key);
+  for (const [place, [key, { isHeld }]] of unused.entries())
+    if (isHeld || place < unused.length - MAX_UNUSED) entries.delete(key);
 }
 
-/** Forgets what pages that are not open have loaded, because the user changed it. */
-export function forget(prefix: string): void {
-  for (const [key, { users }] of entries) if (users === 0 && key.startsWith(prefix)) entries.delete(key);
+/** Loads again what the user has changed: now if a page shows it, otherwise when one is opened. */
+export function refreshAll(prefix: string): void {
+  for (const [key, entry] of entries) {
+    if (!key.startsWith(prefix)) continue;
+    if (entry.users === 0) entries.delete(key);
+    else refresh(entry, "now");
+  }
 }
 
 /**
  * Deletes records. Meanwhile, nothing that has their id in its key is loaded: the event of the deletion may arrive before
- * its response does.
+ * its response does. `work` returns the ids of the records that were kept, which it returns, too.
  */
-export async function whileHeld(ids: string[], work: () => Promise<void>): Promise<void> {
-  const held = [...entries].filter(([key]) => ids.some((id) => key.includes(id))).map(([, entry]) => entry);
-  for (const entry of held) {
+export async function whileHeld(ids: string[], work: () => Promise<string[]>): Promise<string[]> {
+  const held = [...entries].filter(([key]) => ids.some((id) => key.includes(id)));
+  for (const [, entry] of held) {
     clearTimeout(entry.timer);
     entry.stop?.abort();
     Object.assign(entry, { isHeld: true, stop: undefined, timer: 0 });
   }
+  let kept = ids;
   try {
-    await work();
-  } catch (error) {
-    for (const entry of held) {
+    kept = await work();
+    return kept;
+  } finally {
+    for (const [key, entry] of held) {
+      if (!kept.some((id) => key.includes(id))) continue;
       entry.isHeld = false;
       refresh(entry, "now");
     }
-    throw error;
+    forgetUnused();
   }
 }
 

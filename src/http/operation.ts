@@ -202,7 +202,7 @@ export function listOperation<A extends Access, S extends z.ZodType, Q extends Q
   access: A,
   { success, requestsOf = () => 1, ...contract }: ListContract<Q, S>,
   fetchPage: (request: Request<Q, undefined> & { credential: Credential<A> }) => Promise<Page<T>>,
-  render: (item: T) => z.input<S>,
+  render: (item: T, request: { deps: Deps }) => z.input<S>,
 ): Operation {
   const { description, noun, schema, example } = success;
   const page = {
@@ -216,7 +216,7 @@ export function listOperation<A extends Access, S extends z.ZodType, Q extends Q
     await countPage(request, requestsOf(request.query));
     const { items, next } = await fetchPage(request);
     setNextLink(request.c, next);
-    return items.map(render);
+    return items.map((item) => render(item, request));
   });
 }
 

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import type { Deps } from "../deps.ts";
 import { databaseOf } from "../domain/access/databases.ts";
 import {
   createTeam,
@@ -42,9 +43,9 @@ export const retentionDays = z
   .nullable()
   .meta({ description: "Files are deleted this many days after their upload. Null: never." });
 
-const field = fieldOf<Team>();
+const field = fieldOf<Team & Pick<Deps["settings"], "trashDays">>();
 
-const { schema, example, render } = describeRecord({
+const record = describeRecord({
   id: "Team",
   fields: {
     _id: field(id, "0193477be89f4d2e6b8a0000", (team) => team.id),
@@ -65,11 +66,21 @@ const { schema, example, render } = describeRecord({
       ({ files, bytes, trashFiles, trashBytes }) => ({ files, bytes, trashFiles, trashBytes }),
     ),
     retentionDays: field(retentionDays, null, (team) => team.retentionDays),
+    trashDays: field(
+      z
+        .int()
+        .nonnegative()
+        .meta({ description: "How long the service's trash keeps deleted files. 0: there is no trash." }),
+      0,
+      (team) => team.trashDays,
+    ),
     createdAt: field(timestamp, "2026-11-20T09:30:00.000Z", (team) => iso(team.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:30:00.000Z", (team) => iso(team.updatedAt)),
     __v: field(z.int().nonnegative(), 0, (team) => team.version),
   },
 });
+const { schema, example } = record;
+const render = (team: Team, { deps }: { deps: Deps }) => record.render({ ...team, trashDays: deps.settings.trashDays });
 
 export const create = writeOperation(
   "operator",
@@ -95,7 +106,7 @@ export const create = writeOperation(
   },
   async ({ deps, actor, body }) => {
     const { team, key } = await createTeam(deps, actor, body);
-    return { message: "Team created.", data: render(team), apiKey: keyRecord.render(key) };
+    return { message: "Team created.", data: render(team, { deps }), apiKey: keyRecord.render(key) };
   },
 );
 
@@ -124,7 +135,7 @@ export const get = readOperation(
       "The operator can get any team, and a token with the scope `files:read` its own: one that sees only its own files at most 10 times a minute.",
     success: { description: "The team.", message: "Team found.", schema, example },
   },
-  async ({ deps, credential, id }) => render(await fetchTeam(deps, credential, id)),
+  async ({ deps, credential, id }) => render(await fetchTeam(deps, credential, id), { deps }),
 );
 
 export const update = writeOperation(
@@ -146,7 +157,7 @@ export const update = writeOperation(
     },
     errorCodes: ["conflict"],
   },
-  async ({ deps, actor, id, body }) => render(await updateTeam(deps, actor, id, body)),
+  async ({ deps, actor, id, body }) => render(await updateTeam(deps, actor, id, body), { deps }),
 );
 
 export const remove = writeOperation(
@@ -164,5 +175,5 @@ export const remove = writeOperation(
     },
     errorCodes: ["file_held"],
   },
-  async ({ deps, actor, id }) => render(await deleteTeam(deps, actor, id)),
+  async ({ deps, actor, id }) => render(await deleteTeam(deps, actor, id), { deps }),
 );

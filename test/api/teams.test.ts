@@ -56,6 +56,7 @@ describe("A new team", () => {
       maxBytes: 1000,
       maxFiles: null,
       retentionDays: null,
+      trashDays: 0,
       database: expect.any(Number),
       usage: { files: 0, bytes: 0, trashFiles: 0, trashBytes: 0 },
       createdAt: body.data.updatedAt,

@@ -109,7 +109,7 @@ describe("Deletion with a trash", () => {
     await remove(team, trashed);
     const usage = { files: 2, bytes: 20, trashFiles: 1, trashBytes: 10 };
     expect(await usageOf(team)).toMatchObject(usage);
-    expect((await read(team, `/auth/v1/teams/${team.teamId}`)).usage).toEqual(usage);
+    expect(await read(team, `/auth/v1/teams/${team.teamId}`)).toMatchObject({ usage, trashDays: 30 });
     await restore(team, trashed);
     expect(await usageOf(team)).toMatchObject({ files: 2, bytes: 20, trashFiles: 0, trashBytes: 0 });
     await remove(team, kept, "?permanent=true");

@@ -48,7 +48,7 @@ describe("Dialog", () => {
     const { id } = await stowage.files.upload(new File(["Text"], "kept.txt"));
     await page.getByRole("link", { name: "kept.txt" }).click();
     await chooseAction(page, "Actions for this file", "Delete");
-    const { release, isHeld } = await hold(page, "DELETE", /\/docs\/v1\//);
+    const { release, isHeld } = await hold(page, "POST", /\/uploads\/batch/);
     await button(page, "Delete 1 file").click();
     await isHeld;
     for (const _ of [1, 2, 3]) await page.keyboard.press("Escape");

@@ -66,6 +66,12 @@ describe("applyEvents", () => {
     );
     expect(rows).toEqual([file(2, { status: "failed", __v: 2 }), file(1)]);
   });
+
+  test("drops files that move to the trash, unless they were restored since", () => {
+    const trashed = (id: number) => ({ subject: { id: String(id) }, type: "file.trashed", data: file(id) }) as never;
+    const restored = file(2, { __v: 3 });
+    expect(applyEvents([restored, file(1)], [trashed(2), trashed(1)])).toEqual([restored]);
+  });
 });
 
 describe("viewFrom", () => {

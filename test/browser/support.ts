@@ -66,7 +66,7 @@ export const test = base
       contexts.push(context);
       context.setDefaultTimeout(TIMEOUT_MILLISECONDS);
       await context.addInitScript(recordAnnouncements);
-      await watch(context, problems, [new URL(url).origin, storeOrigin]);
+      await watch(context, problems, [new URL(others.baseURL ?? url).origin, storeOrigin]);
       const page = await context.newPage();
       await page.goto(path);
       return page;

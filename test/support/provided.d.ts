@@ -7,6 +7,8 @@ declare module "vitest" {
     /** The origin of its signed URLs. */
     storeOrigin: string;
     operatorToken: string;
+    /** A server of a service with a trash, and how many days it keeps files. */
+    trash: { url: string; operatorToken: string; days: number };
     /** Whether this run includes the exhaustive enumerations (`npm run test:all`). */
     isExhaustive: boolean;
     /** The WebSocket URL of the shared browser, or null if none was found. */

@@ -9,6 +9,7 @@ import { Stowage } from "../../src/client/stowage.ts";
  */
 
 export const url = inject("url");
+const shared = { url, operatorToken: inject("operatorToken") };
 
 export interface Team {
   key: string;
@@ -16,9 +17,9 @@ export interface Team {
   stowage: Stowage;
 }
 
-/** Creates a team for one test, by the operator token. */
-export async function newTeam(): Promise<Team> {
-  const operator = new Stowage({ url, key: inject("operatorToken") });
+/** Creates a team for one test, by the operator token; on the shared server unless another one is given. */
+export async function newTeam({ url, operatorToken } = shared): Promise<Team> {
+  const operator = new Stowage({ url, key: operatorToken });
   const { key, teamId } = await operator.keys.create({ name: "test" });
   return { key, teamId, stowage: new Stowage({ url, key }) };
 }

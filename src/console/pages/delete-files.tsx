@@ -1,10 +1,9 @@
 import { useRef, useState } from "preact/hooks";
+import { MAX_BATCH_FILES } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
 import { countOf, formatCount } from "../parts/format.ts";
-import { isMissing } from "../parts/unloaded.tsx";
-import { whileHeld } from "../store.ts";
-import { deleteFiles, MAX_BATCH_FILES } from "./file-changes.ts";
+import { deleteFiles, describeDeletion } from "./file-changes.ts";
 
 interface NamedFile {
   _id: string;
@@ -28,34 +27,43 @@ function Names({ files }: { files: NamedFile[] }) {
 
 interface DeleteFilesProps {
   files: NamedFile[];
+  /** Whether the files are in the trash, from which they are erased. */
+  isErasure?: boolean;
+  /** Empties the trash: lists its next files whenever those before are erased, until there are none. */
+  next?: () => Promise<NamedFile[]>;
   /** Called after each request with the ids of the deleted files. */
   onDeleted: (ids: string[]) => void;
   onClose: () => void;
 }
 
 /** Confirms and deletes the files, in as many requests as needed. It can be stopped, and continued after a failure. */
-export function DeleteFiles({ files, onDeleted, onClose }: DeleteFilesProps) {
-  const [left, setLeft] = useState(files);
+export function DeleteFiles({ files, isErasure = false, next, onDeleted, onClose }: DeleteFilesProps) {
+  const [{ left, done, held }, setProgress] = useState({ left: files, done: 0, held: 0 });
   const isStopped = useRef(false);
+  const verb = isErasure ? "Erase" : "Delete";
   const deleteLeft = async () => {
     isStopped.current = false;
-    for (let rest = left; rest.length > 0 && !isStopped.current; setLeft(rest)) {
-      const ids = rest.slice(0, MAX_BATCH_FILES).map(({ _id }) => _id);
-      await whileHeld(ids, () => deleteFiles(ids)).catch((error) => {
-        if (!isMissing(error)) throw error;
-      });
-      rest = rest.slice(ids.length);
-      onDeleted(ids);
-      if (rest.length > 0) continue;
-      announce(`Deleted ${countOf(files.length, "file")}`);
-      onClose();
+    for (let now = { left, done, held }; ; ) {
+      if (now.left.length === 0) now.left = (await next?.()) ?? [];
+      setProgress(now);
+      const ids = now.left.slice(0, MAX_BATCH_FILES).map(({ _id }) => _id);
+      if (ids.length === 0) {
+        const count = now.done - now.held;
+        announce(describeDeletion(`${verb}d ${countOf(count, "file")}`, count, now.held));
+        return onClose();
+      }
+      if (isStopped.current) return;
+      const kept = await deleteFiles(ids, onDeleted, { permanent: isErasure });
+      now = { left: now.left.slice(ids.length), done: now.done + ids.length, held: now.held + kept.length };
     }
   };
-  const done = files.length - left.length;
+  const [title, action] = next
+    ? ["Empty the trash?", "Empty trash"]
+    : [`${verb} ${countOf(files.length, "file")}?`, `${verb} ${countOf(left.length, "file")}`];
   return (
     <TaskDialog
-      title={`Delete ${countOf(files.length, "file")}?`}
-      action={`Delete ${countOf(left.length, "file")}`}
+      title={title}
+      action={action}
       isDangerous
       onRun={deleteLeft}
       onStop={() => {
@@ -63,12 +71,16 @@ export function DeleteFiles({ files, onDeleted, onClose }: DeleteFilesProps) {
       }}
       onClose={onClose}
     >
-      <Names files={left} />
-      <p>This can't be undone. Share links to {files.length === 1 ? "this file" : "these files"} will stop working.</p>
+      {next ? <p>All files in the trash are erased.</p> : <Names files={left} />}
+      <p>
+        This can't be undone.{" "}
+        {!isErasure && `Share links to ${files.length === 1 ? "this file" : "these files"} will stop working.`}
+      </p>
       {done > 0 && (
         <label class="stack">
-          Deleted {formatCount(done)} of {formatCount(files.length)}
-          <progress value={done} max={files.length} />
+          {verb}d {formatCount(done)}
+          {!next && ` of ${formatCount(files.length)}`}
+          <progress {...(!next && { value: done, max: files.length })} />
         </label>
       )}
     </TaskDialog>

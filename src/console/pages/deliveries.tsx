@@ -6,7 +6,7 @@ import { TaskDialog } from "../parts/dialog.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
-import { countOf, formatCount } from "../parts/format.ts";
+import { countOf, formatCount, localMinute } from "../parts/format.ts";
 import { More } from "../parts/more.tsx";
 import { Empty } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
@@ -277,13 +277,6 @@ function DeliveryDetails({ delivery, isRunning, onResend, onReplay }: DetailsPro
 type ReplayStart = { eventId: string } | { moment: string };
 
 const dayAgo = () => new Date(Date.now() - DAY_MILLISECONDS).toISOString();
-
-/** An instant as a field of type `datetime-local` has it, in the reader's time zone and to the minute. */
-function localMinute(instant: string): string {
-  const date = new Date(instant);
-  date.setMinutes(date.getMinutes() - date.getTimezoneOffset());
-  return date.toISOString().slice(0, 16);
-}
 
 interface ReplayProps {
   id: string;

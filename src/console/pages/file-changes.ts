@@ -1,13 +1,13 @@
-import type { StoredFile, Stowage } from "../../client/stowage.ts";
+import { type BatchResult, MAX_BATCH_FILES, type StoredFile, type Stowage } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
 import { messageOf } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
 import { client, noteFailure } from "../session.ts";
+import { forgetSignedUrl } from "../sound/signed-playback.ts";
+import { refreshAll, whileHeld } from "../store.ts";
 
-/* Changes of many files, which can be undone as long as nothing was deleted. */
+/* Changes of many files, which can be undone unless files were erased. */
 
-/** The API accepts as many files in a request. */
-export const MAX_BATCH_FILES = 100;
 /** Browsers may ask before a page saves several files. More than this is a task for the API. */
 export const MAX_DOWNLOADS = 20;
 
@@ -16,45 +16,58 @@ type Change = Parameters<Stowage["files"]["batch"]>[0];
 type Action = Change extends infer C ? (C extends unknown ? Omit<C, "ids"> : never) : never;
 type Changed = Pick<StoredFile, "_id" | "folder" | "tags">;
 
+type Done = (ids: string[]) => void;
+
 /**
  * Applies an action to files, in as many requests as needed, and calls `onDone` with the changed ids of each.
- * @returns the number of files that couldn't be changed
+ * @returns the ids of the files that couldn't be changed
  */
-async function changeFiles(action: Action, ids: string[], onDone: (ids: string[]) => void = () => {}): Promise<number> {
-  let failed = 0;
+async function changeFiles(action: Action, ids: string[], onDone: Done = () => {}): Promise<string[]> {
+  const failed: string[] = [];
   for (let first = 0; first < ids.length; first += MAX_BATCH_FILES) {
     const batch = { ...action, ids: ids.slice(first, first + MAX_BATCH_FILES) } as Change;
     const results = await client.value.files.batch(batch);
-    const done = results.filter(({ ok }) => ok).map(({ _id }) => _id);
-    failed += results.length - done.length;
-    onDone(done);
+    // A file that is gone is as good as deleted.
+    const isDone = ({ ok, code }: BatchResult) => ok || (action.action === "delete" && code === "not_found");
+    failed.push(...results.filter((result) => !isDone(result)).map(({ _id }) => _id));
+    const done = results.filter(isDone).map(({ _id }) => _id);
+    if (done.length > 0) onDone(done);
   }
   return failed;
+}
+
+/** Loads the changed files and folders again. */
+export function refreshFiles(): void {
+  refreshAll("file");
+  refreshAll("folders ");
 }
 
 /** Announces a change with a button that undoes it. */
 function announceChange(text: string, undo: () => Promise<unknown>): void {
   const caller = client.peek();
   const undoAndAnnounce = () =>
-    undo().then(
-      () => announce("Change undone"),
-      (error) => {
-        noteFailure(error, caller);
-        announce(`Couldn't undo the change: ${messageOf(error)}`);
-      },
-    );
+    undo()
+      .then(
+        () => announce("Change undone"),
+        (error) => {
+          noteFailure(error, caller);
+          announce(`Couldn't undo the change: ${messageOf(error)}`);
+        },
+      )
+      .finally(refreshFiles);
   announce(text, undoAndAnnounce);
 }
 
-const idsOf = (files: Changed[]) => files.map(({ _id }) => _id);
-const notChanged = (failed: number) => (failed > 0 ? `. ${countOf(failed, "file")} couldn't be changed.` : "");
+const idsOf = (files: Pick<StoredFile, "_id">[]) => files.map(({ _id }) => _id);
+const notChanged = ({ length }: string[]) => (length > 0 ? `. ${countOf(length, "file")} couldn't be changed.` : "");
 
 /** Moves files. What was moved before a failure can be undone, too. */
 export async function moveFiles(files: Changed[], folder: string): Promise<void> {
   const moved = files.filter((file) => file.folder !== folder);
   const originOf = new Map(moved.map((file) => [file._id, file.folder]));
   const origins = new Map<string, string[]>();
-  let [count, failed] = [0, 0];
+  let count = 0;
+  let failed: string[] = [];
   try {
     failed = await changeFiles({ action: "move", folder }, idsOf(moved), (ids) => {
       count += ids.length;
@@ -69,7 +82,8 @@ export async function moveFiles(files: Changed[], folder: string): Promise<void>
       for (const [origin, ids] of origins) await changeFiles({ action: "move", folder: origin }, ids);
     };
     if (count > 0) announceChange(text + notChanged(failed), undo);
-    else if (failed > 0) announce(`Couldn't move ${countOf(failed, "file")}`);
+    else if (failed.length > 0) announce(`Couldn't move ${countOf(failed.length, "file")}`);
+    refreshFiles();
   }
 }
 
@@ -83,19 +97,53 @@ export async function tagFiles(files: Changed[], added: string[], removed: strin
     files: files.filter(({ tags }) => tags.includes(change.tag) === (change.action === "untag")),
     done: [] as string[],
   }));
-  let failed = 0;
-  for (const { action, tag, files, done } of changes)
-    failed = Math.max(failed, await changeFiles({ action, tags: [tag] }, idsOf(files), (ids) => done.push(...ids)));
-  announceChange(`Updated the tags of ${countOf(files.length - failed, "file")}${notChanged(failed)}`, async () => {
+  let failed: string[] = [];
+  for (const { action, tag, files, done } of changes) {
+    const kept = await changeFiles({ action, tags: [tag] }, idsOf(files), (ids) => done.push(...ids));
+    failed = [...new Set([...failed, ...kept])];
+  }
+  const text = `Updated the tags of ${countOf(files.length - failed.length, "file")}${notChanged(failed)}`;
+  announceChange(text, async () => {
     for (const { opposite, tag, done } of changes) await changeFiles({ action: opposite, tags: [tag] }, done);
   });
+  refreshFiles();
 }
 
-/** Deletes at most `MAX_BATCH_FILES` files. Those that are already deleted count as deleted, too. */
-export async function deleteFiles(ids: string[]): Promise<void> {
-  const [only] = ids;
-  if (ids.length === 1 && only) await client.value.files.delete(only);
-  else await changeFiles({ action: "delete" }, ids);
+/**
+ * Deletes files, or erases those in the trash. Files that are already gone count as deleted.
+ * @returns the ids of the held ones, which stay
+ */
+export const deleteFiles = (ids: string[], onDeleted: Done, { permanent = false } = {}): Promise<string[]> =>
+  whileHeld(ids, () => changeFiles({ action: "delete", permanent }, ids, onDeleted));
+
+/** The result of a deletion: "Deleted 2 files. 1 held file can't be deleted". */
+export function describeDeletion(text: string, deleted: number, held: number): string {
+  const refusal = `${countOf(held, "held file")} can't be deleted`;
+  return held === 0 ? text : deleted === 0 ? refusal : `${text}. ${refusal}`;
+}
+
+/** Moves files to the trash. What was moved before a failure can be undone, too. */
+export async function trashFiles(files: Pick<StoredFile, "_id">[], onTrashed: Done): Promise<void> {
+  const trashed: string[] = [];
+  let held: string[] = [];
+  try {
+    held = await deleteFiles(idsOf(files), (done) => {
+      trashed.push(...done);
+      forgetSignedUrl(done);
+      onTrashed(done);
+    });
+  } finally {
+    const { length } = trashed;
+    const text = describeDeletion(`Moved ${countOf(length, "file")} to the trash`, length, held.length);
+    if (length > 0) announceChange(text, () => changeFiles({ action: "restore" }, trashed));
+    else if (held.length > 0) announce(text);
+  }
+}
+
+/** Restores files from the trash. */
+export async function restoreFiles(ids: string[]): Promise<void> {
+  const failed = await changeFiles({ action: "restore" }, ids);
+  announce(`Restored ${countOf(ids.length - failed.length, "file")}${notChanged(failed)}`);
 }
 
 /** Saves files on the reader's device, one after the other. */

@@ -1,6 +1,6 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
-import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
+import { type Event, type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { canFollow } from "../live.ts";
 import { lastList, query } from "../router.ts";
 import { client } from "../session.ts";
@@ -8,7 +8,7 @@ import { isPlayable, type Track } from "../sound/playback.ts";
 import { useEvents, useList } from "../store.ts";
 import { isProcessing } from "../uploads/summary.ts";
 import { revision, stateOf, uploads } from "../uploads/upload.ts";
-import { applyEvents, type FileRow, type FileView, viewFrom } from "./file-rows.ts";
+import { applyEvents, type FileRow, type FileView, isRemoval, viewFrom } from "./file-rows.ts";
 
 export const PAGE_FILES = 100;
 /** The most pages that a link or "back" loads. More rows at once freeze the tab. */
@@ -54,7 +54,7 @@ export function useFileList(): FileList {
   const view = viewFrom(query.value);
   const pages = Number(query.value.get("pages")) || 1;
   const key = JSON.stringify(view.filters);
-  const isChange = (event: Parameters<typeof isFileEvent>[0]) => isFileEvent(event) && event.type !== "file.deleted";
+  const isChange = (event: Event) => isFileEvent(event) && !isRemoval(event) && !/held|released/.test(event.type);
   const files = useList(
     `files ${key}`,
     (signal) => client.value.files.list({ ...view.filters, limit: PAGE_FILES }, { signal }),

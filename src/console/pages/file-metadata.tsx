@@ -4,6 +4,7 @@ import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
 import { Facts } from "../parts/facts.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
+import { localMinute } from "../parts/format.ts";
 import { can, client } from "../session.ts";
 
 /** A value of the metadata as the form shows it: text as it is, everything else as JSON. */
@@ -18,7 +19,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** The reference and the metadata that apps have set, which can be edited. */
+/** The reference and the metadata that apps have set, which can be edited, as can the time of the deletion. */
 export function Metadata({ file, onChanged }: { file: FileMetadata; onChanged: () => void }) {
   const [isEditing, setEditing] = useState(false);
   const { reference } = file;
@@ -56,12 +57,13 @@ interface FormProps {
   onClose: () => void;
 }
 
-/** Edits the reference, and a field in each row. A row without a name is removed. */
-function MetadataForm({ file: { _id, reference, metadata }, onSaved, onClose }: FormProps) {
+/** Edits the reference, the time of the deletion, and a field in each row. A row without a name is removed. */
+function MetadataForm({ file: { _id, reference, deleteAfter, metadata }, onSaved, onClose }: FormProps) {
   const before = Object.entries(metadata as Record<string, unknown>).map(([name, value]) => ({
     name,
     text: shown(value),
   }));
+  const deletionBefore = deleteAfter ? localMinute(deleteAfter) : "";
   const [rows, setRows] = useState([...before, { name: "", text: "" }]);
   const save = async (form: HTMLFormElement) => {
     const changes: Record<string, unknown> = {};
@@ -71,7 +73,10 @@ function MetadataForm({ file: { _id, reference, metadata }, onSaved, onClose }: 
       const isSame = before.some((row) => row.name === name && row.text === text);
       if (name && !isSame) changes[name] = parse(text);
     }
+    const deletion = textOf(form, "deleteAfter");
     await client.value.files.update(_id, {
+      // The field has no seconds.
+      ...(deletion !== deletionBefore && { deleteAfter: deletion ? new Date(deletion).toISOString() : null }),
       reference: textOf(form, "reference") || null,
       ...(Object.keys(changes).length > 0 && { metadata: changes }),
     });
@@ -90,6 +95,13 @@ function MetadataForm({ file: { _id, reference, metadata }, onSaved, onClose }: 
         spellcheck={false}
         defaultValue={reference ?? ""}
         hint="Your own ID of this file."
+      />
+      <TextField
+        label="Delete on"
+        name="deleteAfter"
+        type="datetime-local"
+        defaultValue={deletionBefore}
+        hint="When the file is deleted. If empty, it is kept."
       />
       <fieldset class="key-values">
         <legend>Fields</legend>

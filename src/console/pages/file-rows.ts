@@ -11,16 +11,18 @@ type FileState = Pick<
 /** The fields that the list shows. */
 export type FileRow = FileState & Pick<StoredFile, "name" | "folder" | "tags" | "title" | "artist" | "peaks">;
 
+/** Whether the event removes the file from lists. */
+export const isRemoval = ({ type }: Pick<FileEvent, "type">) => type === "file.deleted" || type === "file.trashed";
+
 /** The files after events. Other fields, and files that are new to the list, come with its next load. */
 export function applyEvents<Row extends FileRow>(files: Row[], events: FileEvent[]): Row[] {
-  const latest = new Map<string, FileState | null>();
-  for (const { type, subject, data } of events)
-    latest.set(subject.id, type === "file.deleted" || type === "file.trashed" ? null : data);
+  const latest = new Map(events.map((event) => [event.subject.id, event]));
   return files.flatMap((file) => {
-    const update = latest.get(file._id);
-    if (update === null) return [];
-    if (!update || update.__v < file.__v) return file;
-    const { fileType, status, __v, size, mimeType, durationSeconds } = update;
+    const event = latest.get(file._id);
+    // A file that was restored has a later version than its way to the trash.
+    if (!event || event.data.__v < file.__v) return file;
+    if (isRemoval(event)) return [];
+    const { fileType, status, __v, size, mimeType, durationSeconds } = event.data;
     return { ...file, fileType, status, __v, size, mimeType, durationSeconds };
   });
 }

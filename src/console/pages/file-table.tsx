@@ -17,6 +17,7 @@ import type { FileList } from "./file-list.ts";
 import { canSortByFacts, type FileRow, type FileView, SORTS, splitName } from "./file-rows.ts";
 import { folderUrl } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
+import { SelectAll, toggleRow } from "./selection.tsx";
 import { Tags } from "./tags.tsx";
 
 const TYPE_ICONS: Record<string, IconName> = { "video file": "video", "image file": "image" };
@@ -31,6 +32,7 @@ interface FileTableProps {
   onRename: (file: FileRow) => void;
   onRenameClosed: () => void;
   menuOf: (file: FileRow) => MenuItem[];
+  onDelete: (files: FileRow[]) => void;
   onDragStart: (event: DragEvent, file: FileRow) => void;
   /** Whether the selection has any action. */
   isSelectable: boolean;
@@ -47,14 +49,11 @@ export function FileTable(props: FileTableProps) {
   latest.current = props;
 
   const select = (file: FileRow, isRange: boolean) => {
-    const ids = new Set(selected.value);
     const all = (latest.current.list.shown.rows ?? []).map(({ _id }) => _id);
     const [from, to] = [all.indexOf(anchor.current ?? ""), all.indexOf(file._id)];
-    if (isRange && from >= 0) {
-      for (const id of all.slice(Math.min(from, to), Math.max(from, to) + 1)) ids.add(id);
-    } else if (!ids.delete(file._id)) ids.add(file._id);
     anchor.current = file._id;
-    selected.value = ids;
+    if (!isRange || from < 0) return toggleRow(selected, file);
+    selected.value = new Set([...selected.value, ...all.slice(Math.min(from, to), Math.max(from, to) + 1)]);
   };
 
   useEffect(() => {
@@ -87,6 +86,10 @@ export function FileTable(props: FileTableProps) {
       x: onCurrent((file) => latest.current.isSelectable && select(file, false)),
       e: rename,
       F2: rename,
+      Delete: onCurrent((file) => {
+        const { chosen } = latest.current.list;
+        if (can("files:delete")) latest.current.onDelete(chosen.includes(file) ? chosen : [file]);
+      }),
       " ": (event) => {
         const file = current();
         if (!file || !isPlayable(file) || document.activeElement !== rowOf(file)?.querySelector("a")) return false;
@@ -185,7 +188,7 @@ export function FileTable(props: FileTableProps) {
         label: "Selected",
         width: "1rem",
         card: "bare",
-        head: <SelectAll list={list} />,
+        head: <SelectAll rows={rows} selected={selected} />,
         cell: (file) => <Choice file={file} list={list} onSelect={select} />,
       });
     return cells;
@@ -237,23 +240,6 @@ const useTabIndex = ({ _id }: FileRow, { active, shown }: FileList) => {
   const isFirst = shown.rows?.[0]?._id === _id;
   return useComputed(() => (active.value === _id || (active.value === null && isFirst) ? 0 : -1)).value;
 };
-
-function SelectAll({ list: { shown, selected, chosen } }: { list: FileList }) {
-  const rows = shown.rows ?? [];
-  const count = useComputed(() => rows.filter(({ _id }) => selected.value.has(_id)).length).value;
-  const isAll = count === rows.length && chosen.length >= 0;
-  return (
-    <input
-      type="checkbox"
-      aria-label="Select all"
-      checked={isAll}
-      indeterminate={count > 0 && !isAll}
-      onChange={() => {
-        selected.value = new Set(isAll ? [] : rows.map(({ _id }) => _id));
-      }}
-    />
-  );
-}
 
 interface ChoiceProps {
   file: FileRow;

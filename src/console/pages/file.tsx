@@ -1,10 +1,12 @@
-import { useEffect, useRef, useState } from "preact/hooks";
-import type { FileMetadata } from "../../client/stowage.ts";
+import { useEffect, useState } from "preact/hooks";
+import type { FileMetadata, Hold } from "../../client/stowage.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
+import { confirmFirst } from "../parts/dialog.tsx";
 import { Actor, NameOf, titleOf, useNames } from "../parts/event.tsx";
 import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
+import { TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
 import { addShortcuts, takeKey } from "../parts/keys.ts";
 import { Menu } from "../parts/menu.tsx";
@@ -14,12 +16,12 @@ import { useTask } from "../parts/task.ts";
 import { isMissing, Unloaded } from "../parts/unloaded.tsx";
 import { Copyable, StatusBadge, Time } from "../parts/values.tsx";
 import { href, lastList, navigate } from "../router.ts";
-import { can, client } from "../session.ts";
+import { can, client, trashDays } from "../session.ts";
 import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
-import { forget, useData, useList } from "../store.ts";
+import { refreshAll, useData, useList } from "../store.ts";
 import { DeleteFiles } from "./delete-files.tsx";
-import { downloadFiles } from "./file-changes.ts";
+import { downloadFiles, trashFiles } from "./file-changes.ts";
 import { Metadata } from "./file-metadata.tsx";
 import { Preview } from "./file-preview.tsx";
 import { FileCrumbs, folderUrl, MoveDialog } from "./folders.tsx";
@@ -66,7 +68,11 @@ export function FilePage({ id }: { id: string }) {
     () => (rename ? addShortcuts({ e: takeKey(rename), F2: takeKey(rename) }) : undefined),
     [rename === undefined],
   );
-  const isDeleted = useRef(false);
+  const leave = () => {
+    lastList.id = "";
+    refreshAll("files ");
+    navigate(lastList.url);
+  };
   const back = <FileCrumbs folder={file?.folder ?? ""} listUrl={lastList.url} />;
   if (isMissing(error)) return <Unloaded noun="File" of={loaded} back={<a href={lastList.url}>Back to files</a>} />;
   return (
@@ -77,29 +83,25 @@ export function FilePage({ id }: { id: string }) {
       width="record"
       back={back}
       subtitle={file && formatOf(file)}
-      actions={file && <Actions file={file} onAction={setAction} />}
+      actions={file && <Actions file={file} onAction={setAction} onTrashed={leave} />}
       call={{ path: `/docs/v1/uploads/${id}/metadata` }}
     >
       <Failure error={error} onRetry={reload} />
       {file ? <Details file={file} onChanged={reload} /> : !error && <Skeleton rows={4} />}
-      {file && action === "move" && <MoveDialog files={[file]} onMoved={reload} onClose={close} />}
-      {file && action === "tag" && <TagDialog files={[file]} onTagged={reload} onClose={close} />}
-      {file && action === "delete" && (
-        <DeleteFiles
-          files={[file]}
-          onDeleted={() => {
-            isDeleted.current = true;
-            lastList.id = "";
-            forget("files ");
-          }}
-          onClose={() => (isDeleted.current ? navigate(lastList.url) : close())}
-        />
-      )}
+      {file && action === "move" && <MoveDialog files={[file]} onClose={close} />}
+      {file && action === "tag" && <TagDialog files={[file]} onClose={close} />}
+      {file && action === "delete" && <DeleteFiles files={[file]} onDeleted={leave} onClose={close} />}
     </Page>
   );
 }
 
-function Actions({ file, onAction }: { file: FileMetadata; onAction: (action: Action) => void }) {
+interface ActionsProps {
+  file: FileMetadata;
+  onAction: (action: Action) => void;
+  onTrashed: () => void;
+}
+
+function Actions({ file, onAction, onTrashed }: ActionsProps) {
   const { run, isRunning, error } = useTask();
   const isSettled = file.status === "completed" || file.status === "failed";
   const reprocess = () =>
@@ -112,7 +114,25 @@ function Actions({ file, onAction }: { file: FileMetadata; onAction: (action: Ac
       () => announce("Copied ID"),
       () => announce("Couldn't copy the ID"),
     );
+  const hold = () =>
+    confirmFirst({
+      title: `Hold “${file.name}”`,
+      text: (
+        <>
+          <p>The file can't be deleted until an app with a secret key releases it.</p>
+          <TextField label="Reason" name="reason" required maxLength={200} defaultValue={file.hold?.reason ?? ""} />
+        </>
+      ),
+      action: "Hold file",
+      isDangerous: false,
+      onConfirm: async (form) => {
+        await client.value.files.hold(file._id, textOf(form, "reason"));
+        refreshAll(`file ${file._id}`);
+        announce("File held");
+      },
+    });
   const canWrite = can("files:write");
+  const canDelete = can("files:delete");
   return (
     <>
       {can("files:download") && (
@@ -138,11 +158,13 @@ function Actions({ file, onAction }: { file: FileMetadata; onAction: (action: Ac
             onSelect: () => void reprocess(),
           },
           { label: "Copy ID", icon: "copy", onSelect: () => void copyId() },
-          can("files:delete") && {
-            label: "Delete",
+          canDelete && { label: file.hold ? "Edit hold" : "Hold", icon: "lock", onSelect: hold },
+          canDelete && {
+            label: file.hold ? "Delete (the file is held)" : "Delete",
             icon: "trash",
             isDangerous: true,
-            onSelect: () => onAction("delete"),
+            isDisabled: isRunning || file.hold !== null,
+            onSelect: () => (trashDays.value ? void run(() => trashFiles([file], onTrashed)) : onAction("delete")),
           },
         ]}
       />
@@ -184,6 +206,12 @@ function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
                 </a>
               ),
               Tags: file.tags.length > 0 && <Tags tags={file.tags} />,
+              Hold: file.hold && <Held hold={file.hold} />,
+              Deletion: file.deleteAfter && (
+                <>
+                  Will be deleted on <Time at={file.deleteAfter} />
+                </>
+              ),
               Uploaded: (
                 <>
                   <Time at={file.createdAt} /> by <Uploader file={file} />
@@ -217,6 +245,21 @@ function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
           {can("events:read") && <Activity id={file._id} />}
         </div>
       </div>
+    </>
+  );
+}
+
+/** Why a file can't be deleted. No session can release it. */
+function Held({ hold: { reason, createdAt, createdBy } }: { hold: Hold }) {
+  useNames();
+  return (
+    <>
+      <bdi>{reason}</bdi>
+      <br />
+      <span class="quiet">
+        Held by <NameOf {...createdBy} />, <Time at={createdAt} isRelative />. Only an app with a secret key can release
+        it.
+      </span>
     </>
   );
 }

@@ -4,23 +4,25 @@ import { announce } from "../parts/announce.tsx";
 import { Failure, fieldErrors } from "../parts/failure.tsx";
 import { Choice, ClearFilters, DateFilter, Filters, SearchField, setQuery } from "../parts/filters.tsx";
 import { focusRow } from "../parts/focus.ts";
-import { countOf, formatBytes, formatHours, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
+import { countOf, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { addShortcuts } from "../parts/keys.ts";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
-import { href, query } from "../router.ts";
-import { can, client, me } from "../session.ts";
+import { href, navigate, query } from "../router.ts";
+import { hasTrash } from "../sections.ts";
+import { can, client, me, trashDays } from "../session.ts";
 import { useList } from "../store.ts";
 import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
-import { downloadFiles, MAX_DOWNLOADS } from "./file-changes.ts";
+import { downloadFiles, MAX_DOWNLOADS, trashFiles } from "./file-changes.ts";
 import { type FileList, useFileList } from "./file-list.ts";
 import { canSortByFacts, type FileRow, pathOf } from "./file-rows.ts";
 import { FileTable } from "./file-table.tsx";
 import { FolderList, FolderPath, folderActions, MoveDialog, MoveFolder, NewFolder, startDrag } from "./folders.tsx";
+import { describeFiles, SelectionBar } from "./selection.tsx";
 import { rememberTags, TagDialog, tagChoices } from "./tags.tsx";
 
 const FILTERS = ["type", "status", "from", "until", "tag", "user"];
@@ -37,14 +39,6 @@ const FACT_ORDERS = {
 
 type Action = "move" | "tag" | "rename" | "delete" | "folder";
 
-const secondsOf = (files: FileRow[]) => files.reduce((sum, { durationSeconds }) => sum + (durationSeconds ?? 0), 0);
-const bytesOf = (files: FileRow[]) => files.reduce((sum, { size }) => sum + size, 0);
-/** Their count, duration, and size in one line. */
-const describeFiles = (files: FileRow[], count: string) =>
-  [count, secondsOf(files) > 0 && formatHours(secondsOf(files)), formatBytes(bytesOf(files))]
-    .filter(Boolean)
-    .join(" · ");
-
 export function Files() {
   const list = useFileList();
   const { view, shown, chosen, reload } = list;
@@ -54,6 +48,12 @@ export function Files() {
   const close = () => setAction(null);
   const act = (type: Action, files: FileRow[]) => setAction({ type, files });
   const { run, error } = useTask();
+  const download = (files: FileRow[]) =>
+    files.length > MAX_DOWNLOADS
+      ? announce(`Select at most ${MAX_DOWNLOADS} files to download them at once.`)
+      : void run(() => downloadFiles(files));
+  const remove = (files: FileRow[]) =>
+    trashDays.value ? void run(() => trashFiles(files, list.remove)) : act("delete", files);
   useEffect(() => {
     if (rows) rememberTags(rows);
   }, [rows]);
@@ -65,7 +65,7 @@ export function Files() {
   const isEmpty = rows?.length === 0 && childFolders.length === 0;
   const actionsOf = (files: FileRow[]): MenuItem[] => [
     ...(can("files:download")
-      ? [{ label: "Download", icon: "download" as const, onSelect: () => void run(() => downloadFiles(files)) }]
+      ? [{ label: "Download", icon: "download" as const, onSelect: () => download(files) }]
       : []),
     ...(can("files:write")
       ? [
@@ -77,7 +77,7 @@ export function Files() {
         ]
       : []),
     ...(can("files:delete")
-      ? [{ label: "Delete", icon: "trash" as const, isDangerous: true, onSelect: () => act("delete", files) }]
+      ? [{ label: "Delete", icon: "trash" as const, isDangerous: true, onSelect: () => remove(files) }]
       : []),
   ];
   const showMore = async () => {
@@ -89,10 +89,10 @@ export function Files() {
   return (
     <Page
       title={pathOf(folder).at(-1)?.name ?? "Files"}
-      back={folder && <FolderPath folder={folder} onMoved={reload} />}
+      back={folder && <FolderPath folder={folder} />}
       subtitle={folder && rows && rows.length > 0 && !more && !shown.isFiltered && describeFiles(rows, count ?? "")}
       call={{ path: "/docs/v1/uploads", query: { ...view.filters } }}
-      actions={<PageActions folder={folder} onMoved={reload} onNewFolder={() => act("folder", [])} />}
+      actions={<PageActions folder={folder} onNewFolder={() => act("folder", [])} />}
     >
       <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
       {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
@@ -135,7 +135,7 @@ export function Files() {
         <Failure error={list.error} onRetry={reload} />
       )}
       <Failure error={error} />
-      {childFolders.length > 0 && <FolderList folders={childFolders} onMoved={reload} />}
+      {childFolders.length > 0 && <FolderList folders={childFolders} />}
       {list.moreFolders.more && !shown.isFiltered && <More of={list.moreFolders} label="Load more folders" />}
       {rows && rows.length > 0 ? (
         <FileTable
@@ -149,6 +149,7 @@ export function Files() {
             setTimeout(() => focusRow(document.querySelector(`a[href="${href(`/files/${id}`)}"]`)?.closest("tr")));
           }}
           menuOf={(file) => actionsOf([file])}
+          onDelete={remove}
           onDragStart={(event, dragged) => startDrag(event, dragged, chosen)}
         />
       ) : (
@@ -159,11 +160,11 @@ export function Files() {
         of={{ items: rows, isLoading: list.isLoading, more: more && showMore }}
         label={rows?.length ? "Load more" : "Search more"}
       />
-      {chosen.length > 0 && <SelectionBar list={list} actions={actionsOf(chosen)} />}
+      {chosen.length > 0 && <SelectionBar chosen={chosen} selected={list.selected} actions={actionsOf(chosen)} />}
       {action?.type === "folder" && <NewFolder parent={folder} onClose={close} />}
       <MoveFolder />
-      {action?.type === "move" && <MoveDialog files={action.files} onMoved={reload} onClose={close} />}
-      {action?.type === "tag" && <TagDialog files={action.files} onTagged={reload} onClose={close} />}
+      {action?.type === "move" && <MoveDialog files={action.files} onClose={close} />}
+      {action?.type === "tag" && <TagDialog files={action.files} onClose={close} />}
       {action?.type === "delete" && <DeleteFiles files={action.files} onDeleted={list.remove} onClose={close} />}
     </Page>
   );
@@ -200,17 +201,20 @@ function UploaderChoice() {
 
 interface PageActionsProps {
   folder: string;
-  onMoved: () => void;
   onNewFolder: () => void;
 }
 
 /** The ways to add something; on a phone behind one button. */
-function PageActions({ folder, onMoved, onNewFolder }: PageActionsProps) {
+function PageActions({ folder, onNewFolder }: PageActionsProps) {
   const click = (name: string) => document.querySelector<HTMLElement>(`[data-upload="${name}"]`)?.click();
-  const more = folder ? folderActions({ folder, onMoved }).filter((item) => item && item.label !== "Open") : [];
+  const more = folder ? folderActions(folder).filter((item) => item && item.label !== "Open") : [];
+  const openTrash = () => navigate(href("/trash"));
   return (
     <>
-      {more.length > 0 && <Menu label="Actions for this folder" items={more} />}
+      <Menu
+        label={folder ? "Actions for this folder" : "More actions"}
+        items={[...more, hasTrash() && { label: "Open trash", icon: "trash", onSelect: openTrash }]}
+      />
       {can("files:upload") && (
         <>
           <div class="actions wide-only">
@@ -237,42 +241,6 @@ function PageActions({ folder, onMoved, onNewFolder }: PageActionsProps) {
         </>
       )}
     </>
-  );
-}
-
-/** The actions for the selected files, at the bottom of the window. */
-function SelectionBar({ list, actions }: { list: FileList; actions: MenuItem[] }) {
-  const { chosen, selected } = list;
-  return (
-    <section class="selection-bar" aria-label="Selected files">
-      <p role="status">{describeFiles(chosen, `${countOf(chosen.length, "file")} selected`)}</p>
-      {actions.map(({ label, icon, isDangerous, onSelect }) => {
-        const isTooMany = label === "Download" && chosen.length > MAX_DOWNLOADS;
-        return (
-          <button
-            key={label}
-            type="button"
-            class={`button ${isDangerous ? "danger" : ""}`}
-            onClick={() =>
-              isTooMany ? announce(`Select at most ${MAX_DOWNLOADS} files to download them at once.`) : onSelect()
-            }
-          >
-            {icon && <Icon name={icon} />}
-            <span>{isDangerous ? `Delete ${countOf(chosen.length, "file")}` : label}</span>
-          </button>
-        );
-      })}
-      <button
-        type="button"
-        class="button ghost"
-        aria-label="Clear selection"
-        onClick={() => {
-          selected.value = new Set();
-        }}
-      >
-        <Icon name="close" />
-      </button>
-    </section>
   );
 }
 

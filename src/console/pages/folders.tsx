@@ -9,9 +9,9 @@ import { Icon } from "../parts/icon.tsx";
 import { Menu, type MenuItems } from "../parts/menu.tsx";
 import { Breadcrumbs } from "../parts/page.tsx";
 import { href, navigate, query } from "../router.ts";
-import { can, client, noteFailure } from "../session.ts";
-import { forget, useList } from "../store.ts";
-import { moveFiles } from "./file-changes.ts";
+import { can, client, noteFailure, trashDays } from "../session.ts";
+import { useList } from "../store.ts";
+import { moveFiles, refreshFiles } from "./file-changes.ts";
 import { type FileRow, pathOf } from "./file-rows.ts";
 
 /* Folders: the way to the open one, the ones in it, their changes, and moving files. */
@@ -39,13 +39,8 @@ export function startDrag(event: DragEvent, file: FileRow, chosen: FileRow[]): v
   setTimeout(() => ghost.remove());
 }
 
-interface DropTargetProps {
-  folder: string;
-  onMoved: () => void;
-}
-
 /** The properties of an element onto which files can be dropped, to move them into a folder. */
-function useDropTarget({ folder, onMoved }: DropTargetProps) {
+function useDropTarget(folder: string) {
   const [isOver, setOver] = useState(false);
   const accept = (event: DragEvent) => {
     if (!event.dataTransfer?.types.includes(DRAG_TYPE)) return;
@@ -60,7 +55,6 @@ function useDropTarget({ folder, onMoved }: DropTargetProps) {
       noteFailure(error, caller);
       announce(`Couldn't move the files: ${messageOf(error)}`);
     }
-    onMoved();
   };
   return {
     "data-over": isOver,
@@ -77,14 +71,14 @@ function useDropTarget({ folder, onMoved }: DropTargetProps) {
 }
 
 /** The way from the top to the open folder. Files can be dropped onto each folder of it. */
-export function FolderPath({ folder, onMoved }: DropTargetProps) {
+export function FolderPath({ folder }: { folder: string }) {
   const above = [{ name: "Files", path: "" }, ...pathOf(folder)].slice(0, -1);
   return (
     <nav class="breadcrumbs" aria-label="Folders">
       <ol>
         {above.map(({ name, path }) => (
           <li key={path}>
-            <FolderLink folder={path} label={name} onMoved={onMoved} />
+            <FolderLink folder={path} label={name} />
           </li>
         ))}
       </ol>
@@ -102,9 +96,9 @@ export const FileCrumbs = ({ folder, listUrl }: { folder: string; listUrl: strin
   />
 );
 
-function FolderLink({ folder, onMoved, label }: DropTargetProps & { label: string }) {
+function FolderLink({ folder, label }: { folder: string; label: string }) {
   return (
-    <a href={folderUrl(folder)} title={label} {...useDropTarget({ folder, onMoved })}>
+    <a href={folderUrl(folder)} title={label} {...useDropTarget(folder)}>
       <bdi>{label}</bdi>
     </a>
   );
@@ -118,78 +112,74 @@ async function copyFolderLink(folder: string): Promise<void> {
 }
 
 /** The folder that a dialog moves. */
-const moving = signal<DropTargetProps | null>(null);
+const moving = signal<string | null>(null);
 
 /** Announces the result for a folder. If the folder is open, navigates to its new or former place. */
-function finishChange(folder: string, place: string, text: string, isComplete: boolean, onChanged: () => void): void {
+function finishChange(folder: string, place: string, text: string, isComplete: boolean): void {
   announce(isComplete ? text : `${text}. The rest follows within minutes.`);
-  forget("files ");
-  forget("folders ");
   const open = query.peek().get("folder") ?? "";
   if (open === folder) navigate(folderUrl(place), { replace: true });
-  else onChanged();
+  refreshFiles();
 }
 
-async function changePath({ folder, onMoved }: DropTargetProps, to: string): Promise<void> {
+async function changePath(folder: string, to: string): Promise<void> {
   if (to === folder) return;
   const { isComplete } = await client.value.files.moveFolder(folder, to);
   const isRenamed = parentOf(to) === parentOf(folder);
   const text = isRenamed ? `Renamed to ${nameOf(to)}` : `Moved to ${parentOf(to) || "Files"}`;
-  finishChange(folder, to, text, isComplete, onMoved);
+  finishChange(folder, to, text, isComplete);
 }
 
-const renameFolder = (target: DropTargetProps) =>
+const renameFolder = (folder: string) =>
   confirmFirst({
-    title: `Rename “${nameOf(target.folder)}”`,
+    title: `Rename “${nameOf(folder)}”`,
     action: "Rename",
     isDangerous: false,
     text: (
-      <NameField
-        name="to"
-        value={nameOf(target.folder)}
-        hint="If there is a folder with this name, the two are merged."
-      />
+      <NameField name="to" value={nameOf(folder)} hint="If there is a folder with this name, the two are merged." />
     ),
-    onConfirm: (form) => changePath(target, join(parentOf(target.folder), textOf(form, "to"))),
+    onConfirm: (form) => changePath(folder, join(parentOf(folder), textOf(form, "to"))),
   });
 
-const deleteFolder = ({ folder, onMoved }: DropTargetProps) =>
+const deleteFolder = (folder: string) =>
   confirmFirst({
     title: `Delete “${nameOf(folder)}”?`,
-    text: "The files and folders in it are deleted, and share links to them stop working. This can't be undone.",
+    text: `${
+      trashDays.value
+        ? "The files in it move to the trash, where they can be restored. Share links to them stop working."
+        : "The files and folders in it are deleted, and share links to them stop working. This can't be undone."
+    } Held files stay.`,
     action: "Delete folder",
     onConfirm: async () => {
       const { isComplete } = await client.value.files.deleteFolder(folder);
-      finishChange(folder, parentOf(folder), `Deleted ${nameOf(folder)}`, isComplete, onMoved);
+      finishChange(folder, parentOf(folder), `Deleted ${nameOf(folder)}`, isComplete);
     },
   });
 
 /** The actions of a folder. */
-export function folderActions(target: DropTargetProps): MenuItems {
-  const { folder } = target;
+export function folderActions(folder: string): MenuItems {
   const move = () => {
-    moving.value = target;
+    moving.value = folder;
   };
   return [
     { label: "Open", icon: "folder", onSelect: () => navigate(folderUrl(folder)) },
     { label: "Copy link", icon: "link", onSelect: () => void copyFolderLink(folder) },
-    can("files:write") && { label: "Rename", icon: "edit", onSelect: () => renameFolder(target) },
+    can("files:write") && { label: "Rename", icon: "edit", onSelect: () => renameFolder(folder) },
     can("files:write") && { label: "Move", icon: "move", onSelect: move },
-    can("files:delete") && { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => deleteFolder(target) },
+    can("files:delete") && { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => deleteFolder(folder) },
   ];
 }
 
 /** The dialog of the action "Move" of a folder. */
 export function MoveFolder() {
-  const target = moving.value;
-  if (!target) return null;
-  const { folder } = target;
+  const folder = moving.value;
+  if (folder === null) return null;
   return (
     <FolderDialog
       title={`Move “${nameOf(folder)}”`}
       current={parentOf(folder)}
       hidden={folder}
-      onPick={(parent) => changePath(target, join(parent, nameOf(folder)))}
+      onPick={(parent) => changePath(folder, join(parent, nameOf(folder)))}
       onClose={() => {
         moving.value = null;
       }}
@@ -198,25 +188,25 @@ export function MoveFolder() {
 }
 
 /** The folders in the open folder. */
-export function FolderList({ folders, onMoved }: { folders: string[]; onMoved: () => void }) {
+export function FolderList({ folders }: { folders: string[] }) {
   return (
     <ul class="folders" aria-label="Folders in this folder">
       {folders.map((folder) => (
-        <Folder key={folder} folder={folder} onMoved={onMoved} />
+        <Folder key={folder} folder={folder} />
       ))}
     </ul>
   );
 }
 
-function Folder({ folder, onMoved }: DropTargetProps) {
-  const { onDragOver, ...target } = useDropTarget({ folder, onMoved });
+function Folder({ folder }: { folder: string }) {
+  const { onDragOver, ...target } = useDropTarget(folder);
   return (
     <li class="folder" {...target} onDragOver={onDragOver}>
       <Icon name="folder" size={18} />
       <a href={folderUrl(folder)} title={nameOf(folder)}>
         <bdi>{nameOf(folder)}</bdi>
       </a>
-      <Menu label={`Actions for the folder ${nameOf(folder)}`} items={folderActions({ folder, onMoved })} />
+      <Menu label={`Actions for the folder ${nameOf(folder)}`} items={folderActions(folder)} />
     </li>
   );
 }
@@ -259,20 +249,17 @@ const MAX_RECENT = 3;
 
 interface MoveDialogProps {
   files: FileRow[];
-  onMoved: () => void;
   onClose: () => void;
 }
 
 /** Moves files into a folder. */
-export function MoveDialog({ files, onMoved, onClose }: MoveDialogProps) {
+export function MoveDialog({ files, onClose }: MoveDialogProps) {
   const [first] = files;
   const common = files.every(({ folder }) => folder === first?.folder) ? (first?.folder ?? "") : "";
-  const move = async (folder: string) => {
-    await moveFiles(files, folder);
-    onMoved();
-  };
   const title = files.length === 1 ? `Move “${first?.name}”` : `Move ${countOf(files.length, "file")}`;
-  return <FolderDialog title={title} current={common} onPick={move} onClose={onClose} />;
+  return (
+    <FolderDialog title={title} current={common} onPick={(folder) => moveFiles(files, folder)} onClose={onClose} />
+  );
 }
 
 interface FolderDialogProps {

@@ -52,12 +52,11 @@ export const Tags = ({ tags, max = tags.length, tabIndex = 0 }: TagsProps) => (
 
 interface TagDialogProps {
   files: Pick<FileRow, "_id" | "name" | "folder" | "tags">[];
-  onTagged: () => void;
   onClose: () => void;
 }
 
 /** Adds and removes tags of files. Tags that only some of the files have stay as they are unless their box is clicked. */
-export function TagDialog({ files, onTagged, onClose }: TagDialogProps) {
+export function TagDialog({ files, onClose }: TagDialogProps) {
   const own = new Set(files.flatMap(({ tags }) => tags));
   const [choices] = useState(() => [...own, ...[...knownTags.peek()].filter((tag) => !own.has(tag))]);
   const [changes, setChanges] = useState<ReadonlyMap<string, boolean>>(new Map());
@@ -69,7 +68,6 @@ export function TagDialog({ files, onTagged, onClose }: TagDialogProps) {
       .filter(Boolean);
     const chosen = (isAdded: boolean) => [...changes].filter(([, value]) => value === isAdded).map(([tag]) => tag);
     await tagFiles(files, [...new Set([...chosen(true), ...typed])], chosen(false));
-    onTagged();
     onClose();
   };
   return (

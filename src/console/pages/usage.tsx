@@ -1,15 +1,18 @@
+import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
-import { StowageError, type UnfinishedUpload } from "../../client/stowage.ts";
+import { StowageError, type UnfinishedUpload, type Usage as UsageRecord } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { formatBytes, formatCount, formatPercent } from "../parts/format.ts";
+import { countOf, formatBytes, formatCount, formatPercent } from "../parts/format.ts";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
+import { href } from "../router.ts";
+import { hasTrash } from "../sections.ts";
 import { can, client, me } from "../session.ts";
 import { useData, useList } from "../store.ts";
 import { revision, unfinishedUploads } from "../uploads/upload.ts";
@@ -37,7 +40,9 @@ export function Usage() {
       <Failure error={error} onRetry={reload} />
       {usage && (
         <div class="columns">
-          <Bar label="Storage" used={usage.bytes} limit={usage.maxBytes} format={formatBytes} />
+          <Bar label="Storage" used={usage.bytes} limit={usage.maxBytes} format={formatBytes}>
+            {usage.trashFiles > 0 && <InTrash {...usage} />}
+          </Bar>
           <Bar label="Files" used={usage.files} limit={usage.maxFiles} format={formatCount} />
         </div>
       )}
@@ -52,9 +57,10 @@ interface BarProps {
   used: number;
   limit: number;
   format: (value: number) => string;
+  children?: ComponentChildren;
 }
 
-function Bar({ label, used, limit, format }: BarProps) {
+function Bar({ label, used, limit, format, children }: BarProps) {
   const id = useId();
   return (
     <section class="card stack" aria-labelledby={id}>
@@ -66,8 +72,15 @@ function Bar({ label, used, limit, format }: BarProps) {
           of {format(limit)} used ({formatPercent(used, limit)})
         </span>
       </p>
+      {children}
     </section>
   );
+}
+
+/** The part of the storage that the trash takes. */
+function InTrash({ trashFiles, trashBytes }: Pick<UsageRecord, "trashFiles" | "trashBytes">) {
+  const part = `${countOf(trashFiles, "file")} (${formatBytes(trashBytes)}) in the trash`;
+  return <p class="quiet">Includes {hasTrash() ? <a href={href("/trash")}>{part}</a> : part}</p>;
 }
 
 /** The team's unfinished uploads, except those of this tab, which are canceled in their card. */

@@ -140,7 +140,10 @@ function remove({ _id, url }: Webhook): void {
     text: `${url} will stop receiving events, and its delivery log will be deleted.`,
     action: "Delete webhook",
     onConfirm: async () => {
-      await whileHeld([_id], () => client.value.webhooks.delete(_id));
+      await whileHeld([_id], async () => {
+        await client.value.webhooks.delete(_id);
+        return [];
+      });
       announce("Webhook deleted");
       navigate(href("/webhooks"));
     },

@@ -50,6 +50,7 @@ const FIELD_LABELS: Record<string, string> = {
   tags: "Tags changed",
   reference: "Reference changed",
   metadata: "Metadata changed",
+  deleteAfter: "Time of deletion changed",
 };
 
 /** The title of an event. */

@@ -88,16 +88,23 @@ export const formatExact = (at: Date): string => exact.format(at);
 export const formatDay = (at: Date, now: number): string =>
   (at.getFullYear() === new Date(now).getFullYear() ? dayOfYear : date).format(at);
 
-/** The distance of a moment, such as "2 hours ago" or "in 4 minutes"; its day if that is more than a week. */
-export function formatAge(at: Date, now: number): string {
+/** The distance of a moment, such as "2 hours ago" or "in 4 minutes"; its day if that is more than `maxDays`. */
+export function formatAge(at: Date, now: number, maxDays = RELATIVE_DAYS): string {
   const seconds = (at.getTime() - now) / 1000;
   const age = Math.abs(seconds);
   if (seconds <= 0 && age < 45) return "just now";
   if (age < 60) return relative.format(Math.ceil(seconds), "second");
   if (age < 3600) return relative.format(Math.round(seconds / 60), "minute");
   if (age < DAY_SECONDS) return relative.format(Math.round(seconds / 3600), "hour");
-  if (age < RELATIVE_DAYS * DAY_SECONDS) return relative.format(Math.round(seconds / DAY_SECONDS), "day");
+  if (age < maxDays * DAY_SECONDS) return relative.format(Math.round(seconds / DAY_SECONDS), "day");
   return formatDay(at, now);
+}
+
+/** An instant as a field of type `datetime-local` has it, in the reader's time zone and to the minute. */
+export function localMinute(instant: string): string {
+  const date = new Date(instant);
+  date.setMinutes(date.getMinutes() - date.getTimezoneOffset());
+  return date.toISOString().slice(0, 16);
 }
 
 /** A secret as lists show it: enough to recognize it. The API may have masked it already. */

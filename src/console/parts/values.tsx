@@ -23,12 +23,19 @@ setInterval(() => {
   now.value = Date.now();
 }, TICK_MILLISECONDS);
 
-/** A moment in the reader's time zone; with `isRelative`, how long ago it was. */
-export function Time({ at, isRelative = false }: { at: string; isRelative?: boolean }) {
+interface TimeProps {
+  at: string;
+  /** Shows how long ago it was, if that is at most `maxDays`. */
+  isRelative?: boolean;
+  maxDays?: number;
+}
+
+/** A moment in the reader's time zone. */
+export function Time({ at, isRelative = false, maxDays }: TimeProps) {
   const date = new Date(at);
   return (
     <time dateTime={at} title={formatExact(date)}>
-      {isRelative ? formatAge(date, Math.max(now.value, Date.now())) : formatMoment(date)}
+      {isRelative ? formatAge(date, Math.max(now.value, Date.now()), maxDays) : formatMoment(date)}
     </time>
   );
 }

@@ -23,6 +23,11 @@ export async function signedUrl(fileId: string, isNew = false): Promise<string> 
   }
 }
 
+/** Forgets the URL of a file that was deleted. If the file is restored, the URL stays revoked. */
+export function forgetSignedUrl(fileIds: string[]): void {
+  if (signed && fileIds.includes(signed.fileId)) signed = undefined;
+}
+
 export function startSignedPlayback(): void {
   startPlayback(signedUrl);
   effect(() => {

@@ -1,0 +1,165 @@
+import { useSignal } from "@preact/signals";
+import { useState } from "preact/hooks";
+import type { TrashedFile } from "../../client/stowage.ts";
+import { Failure } from "../parts/failure.tsx";
+import { countOf, formatBytes } from "../parts/format.ts";
+import { Menu, type MenuItem } from "../parts/menu.tsx";
+import { More } from "../parts/more.tsx";
+import { Breadcrumbs, Empty, Page } from "../parts/page.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { useTask } from "../parts/task.ts";
+import { Time } from "../parts/values.tsx";
+import { href } from "../router.ts";
+import { client, me, trashDays } from "../session.ts";
+import { useEvents, useList } from "../store.ts";
+import { DeleteFiles } from "./delete-files.tsx";
+import { restoreFiles } from "./file-changes.ts";
+import { PAGE_FILES } from "./file-list.ts";
+import { NotFound } from "./not-found.tsx";
+import { SelectAll, SelectionBar, toggleRow } from "./selection.tsx";
+
+const listTrash = (signal?: AbortSignal) =>
+  client.value.trash.list({ limit: PAGE_FILES }, { ...(signal && { signal }) });
+
+/** Returns a function that lists the next page of the trash with each call. After the last one, it lists nothing. */
+function trashPages(): () => Promise<TrashedFile[]> {
+  let from: string | undefined;
+  let isAtEnd = false;
+  return async () => {
+    if (isAtEnd) return [];
+    const { items, next } = await listTrash().page(from);
+    from = next;
+    isAtEnd = next === undefined;
+    return items;
+  };
+}
+
+/** The deleted files that can be restored. */
+export function Trash() {
+  const days = trashDays.value;
+  const trash = useList("trash", listTrash, { on: ({ type }) => type === "file.trashed" });
+  const remove = (ids: string[]) => trash.change((rows) => rows.filter(({ _id }) => !ids.includes(_id)));
+  useEvents(
+    ({ type }) => type === "file.restored" || type === "file.deleted",
+    (events) => remove(events.map(({ subject }) => subject.id)),
+  );
+  const selected = useSignal<ReadonlySet<string>>(new Set());
+  const [erasing, setErasing] = useState<{ files: TrashedFile[]; next?: () => Promise<TrashedFile[]> } | null>(null);
+  const { run, error } = useTask();
+  if (days === 0) return <NotFound />;
+  const rows = trash.items ?? [];
+  const chosen = rows.filter(({ _id }) => selected.value.has(_id));
+  const restore = async (files: TrashedFile[]) => {
+    await restoreFiles(files.map(({ _id }) => _id));
+    trash.reload();
+  };
+  const close = () => {
+    setErasing(null);
+    // There may be further pages.
+    trash.reload();
+  };
+  const actionsOf = (files: TrashedFile[]): MenuItem[] => [
+    { label: "Restore", icon: "refresh", onSelect: () => void run(() => restore(files)) },
+    { label: "Erase", icon: "trash", isDangerous: true, onSelect: () => setErasing({ files }) },
+  ];
+  const columns: Column<TrashedFile>[] = [
+    {
+      id: "choice",
+      label: "Selected",
+      width: "1rem",
+      card: "bare",
+      head: <SelectAll rows={rows} selected={selected} />,
+      cell: (file) => (
+        <input
+          type="checkbox"
+          aria-label={`Select ${file.name}`}
+          checked={selected.value.has(file._id)}
+          onClick={() => toggleRow(selected, file)}
+        />
+      ),
+    },
+    {
+      id: "name",
+      label: "Name",
+      width: "minmax(0, 1fr)",
+      isHeader: true,
+      cell: ({ name, folder }) => (
+        <div class="two-lines">
+          <bdi title={name}>{name}</bdi>
+          <bdi class="quiet">{folder || "Files"}</bdi>
+        </div>
+      ),
+    },
+    {
+      id: "size",
+      label: "Size",
+      width: "4.75rem",
+      isNumber: true,
+      card: "bare",
+      cell: ({ size }) => formatBytes(size),
+    },
+    {
+      id: "trashed",
+      label: "Deleted",
+      width: "8.5rem",
+      cell: ({ trashedAt }) => <Time at={trashedAt} isRelative />,
+    },
+    {
+      id: "erased",
+      label: "Erased",
+      width: "8.5rem",
+      cell: ({ eraseAfter }) => <Time at={eraseAfter} isRelative maxDays={Number.POSITIVE_INFINITY} />,
+    },
+  ];
+  return (
+    <Page
+      title="Trash"
+      back={<Breadcrumbs links={[{ href: href("/files"), label: "Files" }]} />}
+      subtitle={rows.length > 0 && "Files in the trash count toward the storage."}
+      call={{ path: "/docs/v1/trash" }}
+      actions={
+        rows.length > 0 && (
+          <button type="button" class="button danger" onClick={() => setErasing({ files: [], next: trashPages() })}>
+            Empty trash
+          </button>
+        )
+      }
+    >
+      {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
+      <Failure error={trash.error} onRetry={trash.reload} />
+      <Failure error={error} />
+      {rows.length > 0 && (
+        <Table
+          class="files"
+          label="Trash"
+          rows={rows}
+          keyOf={({ _id }) => _id}
+          columns={columns}
+          menu={(file) => (
+            <Menu
+              label={`Actions for ${file.name}`}
+              items={[
+                ...actionsOf([file]),
+                { label: "Select", icon: "check", onSelect: () => toggleRow(selected, file) },
+              ]}
+            />
+          )}
+          isBusy={trash.isLoading}
+          rowProps={(file) => ({
+            onClick: ({ target }: MouseEvent) => {
+              if (!(target as Element).closest("button, input, [popover]")) toggleRow(selected, file);
+            },
+          })}
+        />
+      )}
+      {trash.items && rows.length === 0 && !trash.more && (
+        <Empty title="The trash is empty">
+          {days !== undefined && <p>Deleted files stay here for {countOf(days, "day")}, and can be restored.</p>}
+        </Empty>
+      )}
+      <More of={trash} />
+      {chosen.length > 0 && <SelectionBar chosen={chosen} selected={selected} actions={actionsOf(chosen)} />}
+      {erasing && <DeleteFiles {...erasing} isErasure onDeleted={remove} onClose={close} />}
+    </Page>
+  );
+}

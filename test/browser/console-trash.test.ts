@@ -1,0 +1,377 @@
+import type { Page } from "@playwright/test";
+import { describe, inject } from "vitest";
+import { collect, newTeam, type Team, upload } from "../support/team.ts";
+import { expectAccessible, expectGoodLooks, expectNoSidewaysScroll } from "./appearance.ts";
+import { button, dialog, heading } from "./locators.ts";
+import { chooseAction, openConsole } from "./signed-in.ts";
+import { expect, expectAnnounced, type PageOptions, test } from "./support.ts";
+
+/* The console of a service that has a trash, and the holds and times of deletion of files. */
+
+const server = inject("trash");
+const DAYS = server.days;
+
+const newTrashTeam = () => newTeam(server);
+
+/** Opens the console of the service with a trash, which it knows when it knows the team. */
+async function openTrashConsole(
+  openPage: (options: PageOptions) => Promise<Page>,
+  options: { path: string; team?: Team; width?: number },
+) {
+  const team = options.team ?? (await newTrashTeam());
+  const opened = await openConsole(openPage, { ...options, team, baseURL: server.url });
+  await expect(opened.page.getByRole("link", { name: "test Stowage", exact: true })).toBeVisible();
+  return opened;
+}
+
+async function uploadNamed(team: Team, ...names: string[]): Promise<string[]> {
+  const ids: string[] = [];
+  for (const name of names) ids.push(await upload(team, name, `Text of ${name}`));
+  return ids;
+}
+
+/** Moves files to the trash. @returns their ids */
+async function trashNamed(team: Team, ...names: string[]): Promise<string[]> {
+  const ids = await uploadNamed(team, ...names);
+  await team.stowage.files.batch({ action: "delete", ids });
+  return ids;
+}
+
+const rows = (page: Page) => page.getByRole("rowheader");
+const namesIn = async ({ stowage }: Team) => (await collect(stowage.files.list())).map(({ name }) => name);
+const namesInTrash = async ({ stowage }: Team) => (await collect(stowage.trash.list())).map(({ name }) => name);
+const fact = (page: Page, name: string) =>
+  page.getByRole("definition").filter({ has: page.locator(`xpath=preceding-sibling::dt[.="${name}"]`) });
+
+describe("Trash page", () => {
+  test("lists deleted files, restores and erases them, and says how long files are kept", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const ids = await uploadNamed(team, "one.txt", "two.txt", "three.txt", "four.txt");
+    await team.stowage.files.update(ids[0] ?? "", { folder: "podcast/2026" });
+    await team.stowage.files.batch({ action: "delete", ids });
+    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+    await chooseAction(page, "More actions", "Open trash");
+    await expect(rows(page)).toHaveText([/^four\.txt/, /^three\.txt/, /^two\.txt/, "one.txtpodcast/2026"]);
+    await expect(page.getByRole("row").filter({ hasText: "one.txt" }).getByRole("cell")).toHaveText([
+      "",
+      "15 B",
+      "just now",
+      `in ${DAYS} days`,
+      "",
+    ]);
+    await expectGoodLooks(page, "trash");
+    await chooseAction(page, "Actions for one.txt", "Restore");
+    await expectAnnounced(page, "Restored 1 file");
+    await expect(rows(page)).toHaveCount(3);
+    expect(await team.stowage.files.get(ids[0] ?? "")).toMatchObject({ folder: "podcast/2026" });
+
+    await page.getByRole("checkbox", { name: "Select two.txt" }).check();
+    await page.getByRole("row").filter({ hasText: "three.txt" }).click();
+    await expectGoodLooks(page, "trash-selected");
+    await page.setViewportSize({ width: 390, height: 800 });
+    await expectNoSidewaysScroll(page);
+    await page.setViewportSize({ width: 1280, height: 800 });
+    await button(page, "Restore").click();
+    await expectAnnounced(page, "Restored 2 files");
+    await expect(rows(page)).toHaveText([/^four\.txt/]);
+
+    await chooseAction(page, "Actions for four.txt", "Erase");
+    await expect(dialog(page)).toHaveAccessibleName("Erase 1 file?");
+    await expect(dialog(page)).toContainText("This can't be undone.");
+    await button(page, "Erase 1 file").click();
+    await expectAnnounced(page, "Erased 1 file");
+    await expect(heading(page, "Trash")).toBeFocused();
+    await expect(page.getByText(`Deleted files stay here for ${DAYS} days, and can be restored.`)).toBeVisible();
+    await expectGoodLooks(page, "trash-empty");
+    expect((await namesIn(team)).sort()).toEqual(["one.txt", "three.txt", "two.txt"]);
+    expect(await namesInTrash(team)).toEqual([]);
+  });
+
+  test("is emptied a page at a time, can be stopped, and continues after a failure", async ({ openPage, problems }) => {
+    problems.allow(/status of 403/);
+    const team = await newTrashTeam();
+    await trashNamed(team, "one.txt", "two.txt", "three.txt", "four.txt", "five.txt");
+    const { page } = await openTrashConsole(openPage, { path: "/trash", team });
+    await expect(rows(page)).toHaveCount(5);
+    // The pages of the service are as long as a test needs them.
+    await page.route(/\/docs\/v1\/trash\?/, (route) =>
+      route.continue({
+        url: route
+          .request()
+          .url()
+          .replace(/limit=\d+/, "limit=2"),
+      }),
+    );
+    const batches: { files: number; release: (isRejected?: boolean) => Promise<void> }[] = [];
+    await page.route("**/uploads/batch", (route) => {
+      const { ids, ...action } = route.request().postDataJSON() as { ids: string[] };
+      expect(action).toEqual({ action: "delete", permanent: true });
+      const rejection = { status: 403, json: { status: false, code: "forbidden", message: "Not you.", requestId: "" } };
+      const release = (isRejected = false) => (isRejected ? route.fulfill(rejection) : route.continue());
+      batches.push({ files: ids.length, release });
+    });
+    await button(page, "Empty trash").click();
+    await expect(dialog(page)).toHaveAccessibleName("Empty the trash?");
+    await expect(dialog(page)).toContainText("All files in the trash are erased.");
+    const confirm = () => dialog(page).getByRole("button", { name: "Empty trash" }).click();
+    await confirm();
+    await expect.poll(() => batches.length).toBe(1);
+    await dialog(page).getByRole("button", { name: "Stop" }).click();
+    await batches[0]?.release();
+    await expect(dialog(page).getByRole("progressbar", { name: "Erased 2" })).toBeVisible();
+    await confirm();
+    await expect.poll(() => batches.length).toBe(2);
+    await batches[1]?.release(true);
+    await expect(dialog(page).getByRole("alert")).toContainText("Not you.");
+    await expectAccessible(page);
+    await confirm();
+    for (const place of [2, 3]) {
+      await expect.poll(() => batches.length).toBe(place + 1);
+      await batches[place]?.release();
+    }
+    await expectAnnounced(page, "Erased 5 files");
+    await expect(dialog(page)).toHaveCount(0);
+    await expect(heading(page, "Trash")).toBeVisible();
+    await expect(page.getByRole("heading", { name: "The trash is empty" })).toBeVisible();
+    expect(batches.map(({ files }) => files)).toEqual([2, 2, 2, 1]);
+    expect(await namesInTrash(team)).toEqual([]);
+  });
+
+  test("says how many files are held", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const [, held] = await trashNamed(team, "one.txt", "two.txt");
+    const { page } = await openTrashConsole(openPage, { path: "/trash", team });
+    await page.route("**/uploads/batch", async (route) => {
+      const response = await route.fetch();
+      const { data, ...others } = await response.json();
+      const results = data.map((result: { _id: string }) =>
+        result._id === held ? { _id: held, ok: false, code: "file_held" } : result,
+      );
+      await route.fulfill({ response, json: { ...others, data: results } });
+    });
+    await button(page, "Empty trash").click();
+    await dialog(page).getByRole("button", { name: "Empty trash" }).click();
+    await expectAnnounced(page, "Erased 1 file. 1 held file can't be deleted");
+  });
+
+  test("follows what others delete, restore and erase", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const [one = "", two = ""] = await uploadNamed(team, "one.txt", "two.txt");
+    const { page } = await openTrashConsole(openPage, { path: "/trash", team });
+    await expect(page.getByRole("heading", { name: "The trash is empty" })).toBeVisible();
+    await team.stowage.files.delete(one);
+    await team.stowage.files.delete(two);
+    await expect(rows(page)).toHaveText([/^two\.txt/, /^one\.txt/]);
+    await team.stowage.trash.restore(one);
+    await expect(rows(page)).toHaveText([/^two\.txt/]);
+    await team.stowage.trash.delete(two);
+    await expect(rows(page)).toHaveCount(0);
+  });
+
+  test("is found in the palette, if the session may delete files", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+    await button(page, "Find… Ctrl K").click();
+    await page.getByRole("combobox", { name: "Find files, folders, pages, and actions" }).fill("trash");
+    await page.keyboard.press("Enter");
+    await expect(heading(page, "Trash")).toBeFocused();
+
+    const { key } = await team.stowage.keys.create({ name: "reader", scopes: ["files:read"] });
+    const reader = await openTrashConsole(openPage, { path: "/files", team: { ...team, key } });
+    await expect(heading(reader.page, "Files")).toBeVisible();
+    await expect(button(reader.page, "More actions")).toHaveCount(0);
+    await reader.page.goto(`${server.url}/console/trash`);
+    await expect(heading(reader.page, "No access")).toBeVisible();
+  });
+
+  test("isn't offered by a service without a trash", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/trash" });
+    await expect(heading(page, "Page not found")).toBeVisible();
+    await page.getByRole("link", { name: "Back to Files" }).click();
+    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
+    await expect(button(page, "More actions")).toHaveCount(0);
+  });
+});
+
+describe("Deleting files with a trash", () => {
+  test("moves them to the trash without a question, and undoes it", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    await uploadNamed(team, "one.txt", "two.txt", "three.txt");
+    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+    await chooseAction(page, "Actions for one.txt", "Delete");
+    await expectAnnounced(page, "Moved 1 file to the trash");
+    await expect(rows(page)).toHaveText(["three.txt", "two.txt"]);
+    expect(await namesInTrash(team)).toEqual(["one.txt"]);
+    await expectAccessible(page);
+    await button(page, "Undo").click();
+    await expectAnnounced(page, "Change undone");
+    await expect(rows(page)).toHaveText(["three.txt", "two.txt", "one.txt"]);
+
+    await page.getByRole("link", { name: "three.txt" }).focus();
+    await page.keyboard.press("Delete");
+    await expect(rows(page)).toHaveText(["two.txt", "one.txt"]);
+    await expect(page.getByRole("link", { name: "two.txt" })).toBeFocused();
+    await page.keyboard.press("x");
+    await page.getByRole("checkbox", { name: "Select one.txt" }).check();
+    await button(page, "Delete 2 files").click();
+    await expectAnnounced(page, "Moved 2 files to the trash");
+    await expect(rows(page)).toHaveCount(0);
+    expect(await namesInTrash(team)).toHaveLength(3);
+  });
+
+  test("moves all but the held ones", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const [held = ""] = await uploadNamed(team, "held.txt", "one.txt", "two.txt");
+    await team.stowage.files.hold(held, "Legal case");
+    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+    await page.getByRole("checkbox", { name: "Select all" }).check();
+    await button(page, "Delete 3 files").click();
+    await expectAnnounced(page, "Moved 2 files to the trash. 1 held file can't be deleted");
+    await expect(rows(page)).toHaveText(["held.txt"]);
+    await chooseAction(page, "Actions for held.txt", "Delete");
+    await expectAnnounced(page, "1 held file can't be deleted on the page");
+    await button(page, "Undo").click();
+    await expect(rows(page)).toHaveText(["two.txt", "one.txt", "held.txt"]);
+  });
+
+  test("returns from the page of a file to the list, and restores the page by undoing it", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const [id = ""] = await uploadNamed(team, "one.txt");
+    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+    await page.getByRole("link", { name: "one.txt" }).click();
+    await chooseAction(page, "Actions for this file", "Delete");
+    await expectAnnounced(page, "Moved 1 file to the trash");
+    await expect(heading(page, "Files")).toBeFocused();
+    await expect(rows(page)).toHaveCount(0);
+    await button(page, "Undo").click();
+    await page.getByRole("link", { name: "one.txt" }).click();
+    await expect(heading(page, "one.txt")).toBeVisible();
+    await team.stowage.files.update(id, { name: "renamed.txt" });
+    await expect(heading(page, "renamed.txt")).toBeVisible();
+  });
+
+  test("stays on the page of a file that was held a moment ago", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const [id = ""] = await uploadNamed(team, "one.txt");
+    const { page } = await openTrashConsole(openPage, { path: `/files/${id}`, team });
+    await page.route("**/uploads/batch", async (route) => {
+      await team.stowage.files.hold(id, "Legal case");
+      await route.continue();
+    });
+    await chooseAction(page, "Actions for this file", "Delete");
+    await expectAnnounced(page, "1 held file can't be deleted");
+    await expect(fact(page, "Hold")).toContainText("Legal case");
+  });
+
+  test("keeps the question about a folder, and says where its files go", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const [one = "", held = ""] = await uploadNamed(team, "one.txt", "held.txt");
+    for (const id of [one, held]) await team.stowage.files.update(id, { folder: "box" });
+    await team.stowage.files.hold(held, "Legal case");
+    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+    await chooseAction(page, "Actions for the folder box", "Delete");
+    await expect(dialog(page)).toContainText("The files in it move to the trash");
+    await expect(dialog(page)).not.toContainText("undone");
+    await button(page, "Delete folder").click();
+    await expectAnnounced(page, "Deleted box");
+    await expect.poll(() => namesInTrash(team)).toEqual(["one.txt"]);
+    expect(await namesIn(team)).toEqual(["held.txt"]);
+  });
+});
+
+describe("List of files", () => {
+  test("follows what others delete, restore and hold", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const [one = "", two = ""] = await uploadNamed(team, "one.txt", "two.txt");
+    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+    await expect(rows(page)).toHaveCount(2);
+    await team.stowage.files.delete(one);
+    await expect(rows(page)).toHaveText(["two.txt"]);
+    await team.stowage.files.hold(two, "Legal case");
+    await team.stowage.trash.restore(one);
+    await expect(rows(page)).toHaveText(["two.txt", "one.txt"]);
+  });
+});
+
+describe("File page", () => {
+  test("holds a file, says why and who can release it, and doesn't delete it meanwhile", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const [id = ""] = await uploadNamed(team, "one.txt");
+    const { page } = await openTrashConsole(openPage, { path: `/files/${id}`, team });
+    await chooseAction(page, "Actions for this file", "Hold");
+    await expect(dialog(page)).toHaveAccessibleName("Hold “one.txt”");
+    await dialog(page).getByLabel("Reason").fill("Legal case 2026-17");
+    await expectGoodLooks(page, "file-hold");
+    await button(page, "Hold file").click();
+    await expectAnnounced(page, "File held");
+    await expect(fact(page, "Hold")).toHaveText(
+      "Legal case 2026-17Held by test, just now. Only an app with a secret key can release it.",
+    );
+    await expectGoodLooks(page, "file-held");
+    await button(page, "Actions for this file").click();
+    const deletion = page.getByRole("menuitem", { name: "Delete (the file is held)" });
+    await expect(deletion).toHaveAttribute("aria-disabled", "true");
+    await page.getByRole("menuitem", { name: "Edit hold" }).click();
+    await expect(dialog(page).getByLabel("Reason")).toHaveValue("Legal case 2026-17");
+    await dialog(page).getByLabel("Reason").fill("Audit");
+    await page.keyboard.press("Enter");
+    await expect(fact(page, "Hold")).toContainText("Audit");
+    expect((await team.stowage.files.get(id)).hold).toMatchObject({ reason: "Audit" });
+
+    // No session can release it, not even that of a secret key.
+    const session = await page.evaluate(
+      () => JSON.parse(sessionStorage.getItem("stowage.session") ?? "{}").key as string,
+    );
+    const release = (key: string) =>
+      fetch(`${server.url}/docs/v1/uploads/${id}/hold`, {
+        method: "DELETE",
+        headers: { Authorization: `Bearer ${key}` },
+      });
+    expect((await release(session)).status).toBe(403);
+    expect((await release(team.key)).status).toBe(200);
+    await expect(fact(page, "Hold")).toHaveCount(0);
+    await button(page, "Actions for this file").click();
+    await expect(page.getByRole("menuitem", { name: "Delete", exact: true })).toBeVisible();
+  });
+
+  test("shows and changes the time of the deletion", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const [id = ""] = await uploadNamed(team, "one.txt");
+    const deleteAfter = "2030-05-17T10:20:30.456Z";
+    await team.stowage.files.update(id, { deleteAfter });
+    const { page } = await openTrashConsole(openPage, { path: `/files/${id}`, team });
+    await expect(fact(page, "Deletion")).toHaveText(/^Will be deleted on May 17, 2030/);
+    const edit = async (values: Record<string, string>) => {
+      await page.getByRole("button", { name: "Edit metadata" }).click();
+      for (const [label, value] of Object.entries(values)) await dialog(page).getByLabel(label).fill(value);
+      await button(page, "Save").click();
+      await expect(dialog(page)).toHaveCount(0);
+      return team.stowage.files.get(id);
+    };
+    expect(await edit({ Reference: "episode-12" })).toMatchObject({ reference: "episode-12", deleteAfter });
+    const changed = await edit({ "Delete on": "2031-06-18T09:15" });
+    expect(Date.parse(changed.deleteAfter ?? "")).toBe(
+      await page.evaluate(() => new Date("2031-06-18T09:15").getTime()),
+    );
+    await expect(fact(page, "Deletion")).toHaveText(/^Will be deleted on Jun 18, 2031/);
+    await page.getByRole("button", { name: "Edit metadata" }).click();
+    await expectGoodLooks(page, "file-metadata-deletion");
+    await button(page, "Cancel").click();
+    expect(await edit({ "Delete on": "" })).toMatchObject({ deleteAfter: null });
+    await expect(fact(page, "Deletion")).toHaveCount(0);
+  });
+});
+
+describe("Usage page", () => {
+  test("states the part of the storage in the trash, and leads there", async ({ openPage }) => {
+    const team = await newTrashTeam();
+    const { page } = await openTrashConsole(openPage, { path: "/usage", team });
+    await expect(page.getByRole("meter")).toHaveCount(2);
+    await expect(page.getByText("in the trash")).toHaveCount(0);
+    await trashNamed(team, "one.txt", "two.txt");
+    await expect(page.getByText("Includes 2 files (30 B) in the trash")).toBeVisible();
+    await expectGoodLooks(page, "usage-trash");
+    await page.getByRole("link", { name: "2 files (30 B) in the trash" }).click();
+    await expect(rows(page)).toHaveCount(2);
+  });
+});
