@@ -11,9 +11,9 @@ import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
+import { UserChoice } from "../parts/user-choice.tsx";
 import { href, query } from "../router.ts";
-import { can, client, me } from "../session.ts";
-import { useList } from "../store.ts";
+import { can, me } from "../session.ts";
 import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
 import { downloadFiles, MAX_DOWNLOADS } from "./file-changes.ts";
@@ -24,8 +24,6 @@ import { FolderList, FolderPath, folderActions, MoveDialog, MoveFolder, NewFolde
 import { rememberTags, TagDialog, tagChoices } from "./tags.tsx";
 
 const FILTERS = ["type", "status", "from", "until", "tag", "user"];
-/** The users whose files can be chosen from a list. */
-const MAX_UPLOADERS = 100;
 
 const ORDERS = { date: "Newest first", oldest: "Oldest first", name: "Name, A to Z", "-name": "Name, Z to A" };
 const FACT_ORDERS = {
@@ -113,7 +111,7 @@ export function Files() {
           <Choice name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
           <DateFilter />
           <TagChoice />
-          {!me.value?.ownFilesOnly && <UploaderChoice />}
+          {!me.value?.ownFilesOnly && <UserChoice name="user" label="Uploaded by" all="All users" />}
           <span class="narrow-only">
             <Choice
               name="sort"
@@ -172,30 +170,6 @@ export function Files() {
 function TagChoice() {
   const tags = tagChoices(query.value.get("tag") ?? "");
   return Object.keys(tags).length > 0 ? <Choice name="tag" label="Tag" all="All tags" options={tags} /> : null;
-}
-
-/** The users of the team, as far as the session may see them. */
-function UploaderChoice() {
-  const users = useList(
-    "uploaders",
-    can("users:read") ? (signal) => client.value.users.list({ limit: MAX_UPLOADERS }, { signal }) : null,
-    { on: ({ subject }) => subject.kind === "user" },
-  );
-  const chosen = query.value.get("user");
-  const own = me.value?.userId;
-  const options = {
-    ...(chosen && { [chosen]: "One user" }),
-    ...Object.fromEntries(
-      (users.items ?? []).map(({ _id, firstName, lastName, email }) => [
-        _id,
-        `${firstName} ${lastName}`.trim() || email,
-      ]),
-    ),
-    ...(own && { [own]: "Me" }),
-  };
-  return Object.keys(options).length > 0 ? (
-    <Choice name="user" label="Uploaded by" all="All users" options={options} />
-  ) : null;
 }
 
 interface PageActionsProps {

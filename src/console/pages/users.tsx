@@ -12,10 +12,10 @@ import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
 import { useTask } from "../parts/task.ts";
+import { nameOfUser, useUsers } from "../parts/user-choice.tsx";
 import { CopyButton, Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { can, client, session } from "../session.ts";
-import { useList } from "../store.ts";
 import { signInUrl } from "./account.tsx";
 
 const ROLES: Record<Role, string> = {
@@ -27,9 +27,6 @@ const ROLES: Record<Role, string> = {
 /** Without characters that look alike. */
 const PASSWORD_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789";
 const PASSWORD_GROUPS = 4;
-
-export const nameOf = ({ firstName, lastName, email }: Pick<User, "firstName" | "lastName" | "email">): string =>
-  `${firstName} ${lastName}`.trim() || email;
 
 /** A random password of four groups of five letters, about 100 bits. */
 function newPassword(): string {
@@ -45,27 +42,14 @@ interface Invited extends Pick<User, "_id" | "firstName" | "lastName" | "email">
 
 export function Users() {
   const search = query.value.get("search") ?? "";
-  // The API finds whole emails, and the start of names. If all users are loaded, every part of both is found.
-  const all = useList("users", (signal) => client.value.users.list({}, { signal }), {
-    on: ({ subject }) => subject.kind === "user",
-  });
-  const isComplete = all.items !== undefined && !all.more;
-  const filters = !search || isComplete ? null : search.includes("@") ? { email: search } : { name: search };
-  const found = useList(
-    `users ${JSON.stringify(filters)}`,
-    filters && ((signal) => client.value.users.list(filters, { signal })),
-  );
-  const users = filters ? found : all;
-  const wanted = search.toLowerCase();
-  const items = users.items?.filter(
-    (user) => filters || `${nameOf(user)} ${user.email}`.toLowerCase().includes(wanted),
-  );
+  const users = useUsers(search);
+  const { items } = users;
   /** The user in the dialog: null for a new one, undefined if the dialog is closed. */
   const [edited, setEdited] = useState<User | null | undefined>();
   const [invited, setInvited] = useState<Invited | null>(null);
   const remove = (user: User) =>
     confirmFirst({
-      title: `Delete ${nameOf(user)}?`,
+      title: `Delete ${nameOfUser(user)}?`,
       text: (
         <>
           <p>
@@ -80,7 +64,7 @@ export function Users() {
       action: "Delete user",
       onConfirm: async (form) => {
         await client.value.users.delete(user._id, { keepKeys: new FormData(form).has("keepKeys") });
-        announce(`Deleted ${nameOf(user)}`);
+        announce(`Deleted ${nameOfUser(user)}`);
         users.reload();
       },
     });
@@ -97,7 +81,7 @@ export function Users() {
       {items?.length === 0 &&
         (search ? (
           <Empty title="No matching users">
-            <p>{filters && "Enter a full email address, or the start of a name."}</p>
+            <p>{users.isByApi && "Enter a full email address, or the start of a name."}</p>
           </Empty>
         ) : (
           <Empty title="No users yet">
@@ -115,7 +99,7 @@ export function Users() {
               id: "name",
               label: "Name",
               width: "minmax(0, 2fr)",
-              cell: (user) => <bdi title={nameOf(user)}>{nameOf(user)}</bdi>,
+              cell: (user) => <bdi title={nameOfUser(user)}>{nameOfUser(user)}</bdi>,
             },
             {
               id: "email",
@@ -134,7 +118,7 @@ export function Users() {
           menu={(user) =>
             can("users:write") && (
               <Menu
-                label={`Actions for ${nameOf(user)}`}
+                label={`Actions for ${nameOfUser(user)}`}
                 items={[
                   { label: "Edit", icon: "edit", onSelect: () => setEdited(user) },
                   {
@@ -246,7 +230,7 @@ const Invitation = ({ user, onClose }: InvitationProps) =>
   user.password === null ? (
     <LinkInvitation user={user} onClose={onClose} />
   ) : (
-    <Dialog title={`Invite ${nameOf(user)}`} onClose={onClose}>
+    <Dialog title={`Invite ${nameOfUser(user)}`} onClose={onClose}>
       <CopiedInvitation
         text={`Sign in: ${signInUrl(session.value?.team?.id ?? "")}\nEmail: ${user.email}\nPassword: ${user.password}`}
         onClose={onClose}
@@ -260,7 +244,7 @@ const Invitation = ({ user, onClose }: InvitationProps) =>
 function LinkInvitation({ user, onClose }: InvitationProps) {
   const [link, setLink] = useState<InvitationLink | null>(null);
   const { run, isRunning, error } = useTask();
-  const name = nameOf(user);
+  const name = nameOfUser(user);
   const create = () => run(async () => setLink(await client.value.users.invite(user._id)));
   const send = () =>
     run(async () => {
