@@ -143,6 +143,8 @@ export function followStore(): void {
     const isStale = now.gaps !== seen.gaps || now.session !== seen.session;
     const isBack = now.reconnects !== seen.reconnects;
     seen = now;
+    // The pages disappear in a moment, and until then would ask without a key.
+    if (!now.session) return;
     for (const entry of entries.values())
       if (isStale || (isBack && entry.state.peek().error !== null)) refresh(entry, "now");
   });

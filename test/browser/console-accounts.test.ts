@@ -64,6 +64,19 @@ describe("Signing in", () => {
     await expect(heading(page, "Usage")).toBeVisible();
   });
 
+  test("sends no request without its key at sign-out, which would be rejected", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/files" });
+    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
+    const rejected: string[] = [];
+    page.on("request", (request) => {
+      const isApi = /\/(auth|docs)\/v1\//.test(request.url());
+      if (isApi && !request.headers().authorization) rejected.push(request.url());
+    });
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await expect(heading(page, "Sign in")).toBeVisible();
+    expect(rejected).toEqual([]);
+  });
+
   test("ends and deletes the session at sign-out", async ({ openPage }) => {
     const { page, ...team } = await openConsole(openPage, { path: "/usage" });
     expect(await sessionsOf(team)).toHaveLength(1);
