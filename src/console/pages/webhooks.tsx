@@ -32,6 +32,8 @@ export const nameOf = ({ description, url }: Webhook): string => description || 
 export function Webhooks() {
   const webhooks = useData("webhooks", (signal) => client.value.webhooks.list({ signal }).toArray(), {
     on: ({ subject }) => subject.kind === "webhook",
+    // The results of deliveries, which decide its health, are no events.
+    isPolled: true,
   });
   const [isCreating, setCreating] = useState(false);
   const [secret, setSecret] = useState<string | null>(null);
