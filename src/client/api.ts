@@ -109,6 +109,11 @@ export interface Session {
   /** Accurate to an hour. */
   lastUsedAt: string | null;
 }
+export interface InvitationDescription {
+  teamName: string;
+  email: string;
+  role: Role;
+}
 export interface Team {
   _id: string;
   name: string;
@@ -380,6 +385,7 @@ export interface Schemas {
   ApiKey: ApiKey;
   KeyLimits: KeyLimits;
   Session: Session;
+  InvitationDescription: InvitationDescription;
   Team: Team;
   Me: Me;
   CreatedUser: CreatedUser;
@@ -435,6 +441,13 @@ export interface Api {
     query: undefined;
     body: undefined;
     response: Message;
+  };
+  "POST /auth/v1/invitations/describe": {
+    query: undefined;
+    body: {
+      token: string;
+    };
+    response: Data<InvitationDescription>;
   };
   "POST /auth/v1/invitations/accept": {
     query: undefined;
