@@ -6,7 +6,7 @@ import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "./appeara
 import { dropFiles } from "./dragging.ts";
 import { dialog } from "./locators.ts";
 import { chooseAction, openConsole } from "./signed-in.ts";
-import { expect, expectAnnounced, test } from "./support.ts";
+import { copyBy, expect, expectAnnounced, test } from "./support.ts";
 
 const tone = sample("tone-vbr.mp3");
 
@@ -195,7 +195,35 @@ describe("File list", () => {
     const { page } = await openConsole(openPage, { path: "/files" });
     await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
     await expect(page.getByRole("main").getByRole("button", { name: "Upload files" })).toHaveCount(2);
-    await expectAccessible(page);
+    await expectGoodLooks(page, "files-none");
+  });
+
+  test("shows a new team its first steps, which tick themselves", async ({ openPage }) => {
+    const team = await newTeam();
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const steps = page.getByRole("main").getByRole("listitem");
+    await expect(steps).toContainText(["Upload a recording", "Create a key", "Add a webhook"]);
+    await copyBy(page.getByRole("button", { name: "Copy curl command" }), `${url}/docs/v1/uploads`);
+    const done = steps.filter({ hasText: "(done)" });
+    await expect(done).toHaveCount(0);
+    await team.stowage.keys.create({ name: "website" });
+    await expect(done).toHaveText([/Create a key/]);
+    await team.stowage.webhooks.create({ url: "http://127.0.0.1:9/" });
+    await expect(done).toHaveText([/Create a key/, /Add a webhook/]);
+    await uploadNamed(team, "first.txt");
+    await expect(steps).toHaveCount(0);
+  });
+
+  test("shows only the steps that the session may take, and no dragging on a touch screen", async ({ openPage }) => {
+    const team = await newTeam();
+    const { key } = await team.stowage.keys.create({ name: "files", scopes: ["files:read", "files:upload"] });
+    const limited = { path: "/files", team: { ...team, key } };
+    const { page } = await openConsole(openPage, limited);
+    await expect(page.getByRole("main").getByRole("listitem")).toHaveText([/^Upload a recording/]);
+    await expect(page.getByText("Drop recordings")).toBeVisible();
+    const { page: tablet } = await openConsole(openPage, { ...limited, hasTouch: true, isMobile: true });
+    await expect(tablet.getByRole("heading", { name: "No files yet" })).toBeVisible();
+    await expect(tablet.getByText("Drop recordings")).toBeHidden();
   });
 
   test("keeps the status badge visible on a selected row", async ({ openPage }) => {
