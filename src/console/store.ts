@@ -245,8 +245,7 @@ export interface Listing<T> extends Omit<Loaded<T[]>, "value"> {
   more: (() => Promise<void>) | undefined;
 }
 
-interface ListOptions {
-  on?: (event: Event) => boolean;
+interface ListOptions extends Pick<DataOptions<unknown>, "on" | "isPolled"> {
   /** How many pages to load at first. */
   pages?: number;
   /** The rows of a full page, if filters can make pages shorter. */
@@ -265,7 +264,7 @@ const SEARCH_INTERVAL_MILLISECONDS = 2000;
 export function useList<T>(
   key: string,
   list: ((signal: AbortSignal) => List<T>) | null,
-  { on, pages: first = 1, rows = 0 }: ListOptions = {},
+  { pages: first = 1, rows = 0, ...options }: ListOptions = {},
 ): Listing<T> {
   const read = async (signal: AbortSignal, count: number, from?: string): Promise<Pages<T>> => {
     if (!list) return { items: [], next: undefined, count, requests: 0 };
@@ -284,7 +283,7 @@ export function useList<T>(
     key,
     (signal, before) => read(signal, before?.count ?? first),
     {
-      ...(on && { on }),
+      ...options,
       interval: (loaded) =>
         rows > 0 && loaded ? SEARCH_INTERVAL_MILLISECONDS * loaded.requests : MIN_INTERVAL_MILLISECONDS,
     },

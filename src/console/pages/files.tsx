@@ -294,13 +294,9 @@ function FirstSteps() {
   const keys = useList("first-keys", mayReadKeys ? (signal) => client.value.keys.list({}, { signal }) : null, {
     on: ({ subject }) => subject.kind === "apikey",
   });
-  const webhooks = useList(
-    "first-webhooks",
-    mayReadWebhooks ? (signal) => client.value.webhooks.list({ signal }) : null,
-    {
-      on: ({ subject }) => subject.kind === "webhook",
-    },
-  );
+  const webhooks = useList("webhooks", mayReadWebhooks ? (signal) => client.value.webhooks.list({ signal }) : null, {
+    on: ({ subject }) => subject.kind === "webhook",
+  });
   return (
     <ol class="first-steps">
       <Step isDone={false}>

@@ -3,14 +3,13 @@ import { useState } from "preact/hooks";
 import type { Invitation as InvitationLink, User } from "../../client/stowage.ts";
 import { MissingScopes, ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
-import { confirmFirst, Dialog, TaskDialog } from "../parts/dialog.tsx";
+import { confirmFirst, Dialog, RecordDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { SelectField, TextField, textOf } from "../parts/form.tsx";
+import { ListTable } from "../parts/list-table.tsx";
 import { Menu } from "../parts/menu.tsx";
-import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { Table } from "../parts/table.tsx";
 import { useTask } from "../parts/task.ts";
 import { nameOfUser, useUsers } from "../parts/user-choice.tsx";
 import { CopyButton, Time } from "../parts/values.tsx";
@@ -43,7 +42,6 @@ interface Invited extends Pick<User, "_id" | "firstName" | "lastName" | "email">
 export function Users() {
   const search = query.value.get("search") ?? "";
   const users = useUsers(search);
-  const { items } = users;
   /** The user in the dialog: null for a new one, undefined if the dialog is closed. */
   const [edited, setEdited] = useState<User | null | undefined>();
   const [invited, setInvited] = useState<Invited | null>(null);
@@ -77,63 +75,60 @@ export function Users() {
     <Page title="Users" actions={create} call={{ path: "/auth/v1/users" }}>
       <MissingScopes scopes={["users:write"]} />
       <Filters names={["search"]} search={<SearchField name="search" label="Search users" />} />
-      <Failure error={users.error} onRetry={users.reload} />
-      {items?.length === 0 &&
-        (search ? (
-          <Empty title="No matching users">
-            <p>{users.isByApi && "Enter a full email address, or the start of a name."}</p>
-          </Empty>
-        ) : (
-          <Empty title="No users yet">
-            <p>Add people who can sign in with an email and password.</p>
-            {create}
-          </Empty>
-        ))}
-      {items && items.length > 0 && (
-        <Table
-          label="Users"
-          rows={items}
-          keyOf={({ _id }) => _id}
-          columns={[
-            {
-              id: "name",
-              label: "Name",
-              width: "minmax(0, 2fr)",
-              cell: (user) => <bdi title={nameOfUser(user)}>{nameOfUser(user)}</bdi>,
-            },
-            {
-              id: "email",
-              label: "Email",
-              width: "minmax(0, 3fr)",
-              cell: ({ email }) => <bdi title={email}>{email}</bdi>,
-            },
-            { id: "role", label: "Role", width: "minmax(0, 1fr)", cell: ({ role }) => ROLE_LABELS[role] },
-            {
-              id: "created",
-              label: "Created",
-              width: "minmax(0, 1fr)",
-              cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
-            },
-          ]}
-          menu={(user) =>
-            can("users:write") && (
-              <Menu
-                label={`Actions for ${nameOfUser(user)}`}
-                items={[
-                  { label: "Edit", icon: "edit", onSelect: () => setEdited(user) },
-                  {
-                    label: "Invite or reset password",
-                    icon: "link",
-                    onSelect: () => setInvited({ ...user, password: null }),
-                  },
-                  { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(user) },
-                ]}
-              />
-            )
-          }
-        />
-      )}
-      <More of={users} />
+      <ListTable
+        of={users}
+        empty={
+          search ? (
+            <Empty title="No matching users">
+              <p>{users.isByApi && "Enter a full email address, or the start of a name."}</p>
+            </Empty>
+          ) : (
+            <Empty title="No users yet">
+              <p>Add people who can sign in with an email and password.</p>
+              {create}
+            </Empty>
+          )
+        }
+        label="Users"
+        keyOf={({ _id }) => _id}
+        columns={[
+          {
+            id: "name",
+            label: "Name",
+            width: "minmax(0, 2fr)",
+            cell: (user) => <bdi title={nameOfUser(user)}>{nameOfUser(user)}</bdi>,
+          },
+          {
+            id: "email",
+            label: "Email",
+            width: "minmax(0, 3fr)",
+            cell: ({ email }) => <bdi title={email}>{email}</bdi>,
+          },
+          { id: "role", label: "Role", width: "minmax(0, 1fr)", cell: ({ role }) => ROLE_LABELS[role] },
+          {
+            id: "created",
+            label: "Created",
+            width: "minmax(0, 1fr)",
+            cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+          },
+        ]}
+        menu={(user) =>
+          can("users:write") && (
+            <Menu
+              label={`Actions for ${nameOfUser(user)}`}
+              items={[
+                { label: "Edit", icon: "edit", onSelect: () => setEdited(user) },
+                {
+                  label: "Invite or reset password",
+                  icon: "link",
+                  onSelect: () => setInvited({ ...user, password: null }),
+                },
+                { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(user) },
+              ]}
+            />
+          )
+        }
+      />
       {edited !== undefined && (
         <UserForm
           user={edited}
@@ -181,12 +176,7 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
     onSaved(null);
   };
   return (
-    <TaskDialog
-      title={user ? "Edit user" : "Create user"}
-      action={user ? "Save" : "Create user"}
-      onRun={save}
-      onClose={onClose}
-    >
+    <RecordDialog noun="user" isNew={!user} onRun={save} onClose={onClose}>
       <TextField label="First name" name="firstName" defaultValue={user?.firstName ?? ""} maxLength={100} />
       <TextField label="Last name" name="lastName" defaultValue={user?.lastName ?? ""} maxLength={100} />
       <TextField label="Email" name="email" type="email" defaultValue={user?.email ?? ""} required />
@@ -216,7 +206,7 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
           Generate password
         </button>
       </div>
-    </TaskDialog>
+    </RecordDialog>
   );
 }
 

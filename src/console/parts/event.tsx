@@ -17,28 +17,31 @@ interface Name {
 /** The names of keys, users, and webhooks by id, since events contain only ids. Deleted ones keep their name in this tab. */
 const names = signal<ReadonlyMap<string, Name>>(new Map());
 
+/** Each hundred takes a request. */
+const MAX_NAMES = 1000;
+const MAX_SESSIONS = 100;
+
 /** Loads the names that a page of events needs, as far as the session may read them. */
 export function useNames(): void {
   const load = async (signal: AbortSignal) => {
     // The operator reads no names.
     if (!session.value?.team) return null;
     const { keys, sessions, users, webhooks } = client.value;
-    const none = { items: [] };
     const [latestKeys, latestSessions, firstUsers, allWebhooks] = await Promise.all([
-      can("keys:read") ? keys.list({}, { signal }).page() : none,
-      can("keys:read") ? sessions.list({}, { signal }).page() : none,
-      can("users:read") ? users.list({}, { signal }).page() : none,
+      can("keys:read") ? keys.list({}, { signal }).toArray({ limit: MAX_NAMES }) : [],
+      can("keys:read") ? sessions.list({}, { signal }).toArray({ limit: MAX_SESSIONS }) : [],
+      can("users:read") ? users.list({}, { signal }).toArray({ limit: MAX_NAMES }) : [],
       can("webhooks:read") ? webhooks.list({ signal }).toArray() : [],
     ]);
     const known = new Map<string, Name>([
       ...names.value,
-      ...latestKeys.items.map(({ id, name }) => [id, { name }] as const),
-      ...firstUsers.items.map((user) => [user._id, { name: nameOfUser(user), email: user.email }] as const),
+      ...latestKeys.map(({ id, name }) => [id, { name }] as const),
+      ...firstUsers.map((user) => [user._id, { name: nameOfUser(user), email: user.email }] as const),
       // Without the path of the URL, which may contain a secret.
       ...allWebhooks.map(({ _id, url, description }) => [_id, { name: description || new URL(url).host }] as const),
     ]);
     // A session has the name of its user, or of the key that created it.
-    for (const { _id, userId, createdBy } of latestSessions.items) {
+    for (const { _id, userId, createdBy } of latestSessions) {
       const owner = known.get(userId ?? createdBy?.keyId ?? "");
       if (owner) known.set(_id, owner);
     }
