@@ -38,6 +38,7 @@ export const api = {
   listSessions: ["GET /auth/v1/sessions", sessions.list],
   revokeSession: ["DELETE /auth/v1/sessions/{id}", sessions.remove],
   logOut: ["POST /auth/v1/logout", sessions.logout],
+  describeInvitation: ["POST /auth/v1/invitations/describe", invitations.describe],
   acceptInvitation: ["POST /auth/v1/invitations/accept", invitations.accept],
   forgotPassword: ["POST /auth/v1/password/forgot", invitations.forgot],
 

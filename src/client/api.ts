@@ -109,6 +109,11 @@ export interface Session {
   /** Accurate to an hour. */
   lastUsedAt: string | null;
 }
+export interface InvitationDescription {
+  teamName: string;
+  email: string;
+  role: Role;
+}
 export interface Team {
   _id: string;
   name: string;
@@ -382,6 +387,7 @@ export interface Schemas {
   ApiKey: ApiKey;
   KeyLimits: KeyLimits;
   Session: Session;
+  InvitationDescription: InvitationDescription;
   Team: Team;
   Me: Me;
   CreatedUser: CreatedUser;
@@ -437,6 +443,13 @@ export interface Api {
     query: undefined;
     body: undefined;
     response: Message;
+  };
+  "POST /auth/v1/invitations/describe": {
+    query: undefined;
+    body: {
+      token: string;
+    };
+    response: Data<InvitationDescription>;
   };
   "POST /auth/v1/invitations/accept": {
     query: undefined;
@@ -982,14 +995,18 @@ export interface Api {
       cursor?: string | undefined;
       /** Default `desc`, newest first. */
       order?: "asc" | "desc" | undefined;
-      /** Only events of this type. */
-      type?: EventType | undefined;
+      /** Only events of this type, or of this kind of record. */
+      type?: EventType | "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook" | undefined;
       /** Only events of the record with this id, such as a file's. */
       subject?: string | undefined;
+      /** Only events caused by the user or the key with this id. */
+      actor?: string | undefined;
       /** Only events after this event id. */
       after?: string | undefined;
       /** Only events before this event id. */
       before?: string | undefined;
+      createdAfter?: string | undefined;
+      createdBefore?: string | undefined;
       /** Operator tokens only. Without it, the operator gets the creations and deletions of all teams, also of those that are gone. */
       teamId?: string | undefined;
     };

@@ -32,6 +32,7 @@ export type * from "./webhooks.ts";
 
 export type Usage = Api["GET /docs/v1/usage"]["response"]["data"];
 export type Credentials = Api["POST /auth/v1/login"]["body"];
+export type InvitationDescription = Api["POST /auth/v1/invitations/describe"]["response"]["data"];
 export type InvitationAcceptance = Api["POST /auth/v1/invitations/accept"]["body"];
 export type ForgottenPassword = Api["POST /auth/v1/password/forgot"]["body"];
 export type PasswordChange = Api["POST /auth/v1/me/password"]["body"];
@@ -88,6 +89,11 @@ export class Stowage {
   /** Logs in as a user. @returns a session of 12 hours, in the shape of an API key. A client with its `key` can `logOut` */
   logIn(credentials: Credentials, options?: CallOptions): Call<ApiKey> {
     return this.#connection.data("POST /auth/v1/login", { body: credentials, ...options });
+  }
+
+  /** Returns whom the token invites, and to which team. */
+  describeInvitation(token: string, options?: CallOptions): Call<InvitationDescription> {
+    return this.#connection.data("POST /auth/v1/invitations/describe", { body: { token }, ...options });
   }
 
   /** Sets the password of the user whom the token invites. @returns a session, as `logIn` does */

@@ -14,7 +14,7 @@ const element = { in: join(source, "../client/element.ts"), out: "upload" };
 /** `npm run dev` also serves a page that demonstrates it. */
 const demo = join(source, "../dev/demo");
 const hasDemo = process.env.STOWAGE_DEMO === "true";
-/** The page `{name}.html`, or the rendered reference, refers to `{name}.js` and `{name}.css` of any of these entry points. */
+/** The page `{name}.html`, or the rendered reference, gets `{name}.js` and `{name}.css` of its entry points. */
 const ENTRIES = {
   home: { entryPoints: ["styles/home.css"] },
   console: { entryPoints: ["main.tsx"], format: "esm", splitting: true },
@@ -51,14 +51,25 @@ if (hasDemo) builds.push(bundle([join(demo, "demo.js"), join(demo, "demo.css")],
 const outputs = Object.assign({}, ...(await Promise.all(builds)).map(({ metafile }) => metafile.outputs));
 
 const built = Object.keys(outputs).map((path) => basename(path));
-/** Links to the scripts that a script imports at once. With them, the browser loads all of them in parallel. */
-const preloads = (script) =>
-  Object.entries(outputs)
+const nameOf = (page, extension) => built.find((name) => name.startsWith(`${page}-`) && name.endsWith(extension));
+/** The script of a page, with links to those that it imports at once. The browser loads all of them in parallel. */
+function linkScript(script) {
+  const imports = Object.entries(outputs)
     .filter(([path]) => basename(path) === script)
     .flatMap(([, { imports }]) => imports.filter(({ kind }) => kind === "import-statement"))
-    .map(({ path }) => `<link rel="modulepreload" href="/assets/${basename(path)}">`)
-    .join("");
-const nameOf = (page, extension) => built.find((name) => name.startsWith(`${page}-`) && name.endsWith(extension));
+    .map(({ path }) => `<link rel="modulepreload" href="/assets/${basename(path)}">`);
+  return [`<script type="module" src="/assets/${script}"></script>`, ...imports].join("");
+}
+/** What the heads of all pages have in common. The page of a link that doesn't work looks like that of a link. */
+function headOf(page) {
+  const script = nameOf(page, ".js");
+  return `<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="/assets/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/assets/${nameOf(page === "gone" ? "share" : page, ".css")}">
+${script ? linkScript(script) : ""}`;
+}
 
 /** Renders the reference from the OpenAPI document. A program does it, because the document is made by the Worker's code. */
 async function renderReference() {
@@ -82,12 +93,7 @@ async function renderReference() {
 
 for (const page of [...Object.keys(ENTRIES), "gone"]) {
   const template = page === "reference" ? renderReference() : readFileSync(join(source, `${page}.html`), "utf8");
-  const html = (await template)
-    .replace(/\/assets\/(\w+)(\.\w+)/g, (link, name, extension) => {
-      const hashed = nameOf(name, extension);
-      return hashed ? `/assets/${hashed}` : link;
-    })
-    .replace("</head>", `${preloads(nameOf(page, ".js"))}</head>`);
+  const html = (await template).replace("<head>", `<head>${headOf(page)}`);
   writeFileSync(join(target, `${page}.html`), html);
 }
 copyFileSync(join(source, "icon.svg"), join(target, "assets/icon.svg"));

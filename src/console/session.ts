@@ -1,5 +1,12 @@
 import { batch, computed, effect, signal } from "@preact/signals";
-import { type ApiKey, type ForgottenPassword, type Me, Stowage, StowageError } from "../client/stowage.ts";
+import {
+  type ApiKey,
+  type ForgottenPassword,
+  type InvitationDescription,
+  type Me,
+  Stowage,
+  StowageError,
+} from "../client/stowage.ts";
 import { isDefect } from "./parts/failure.tsx";
 import { href, linkedTeam, navigate } from "./router.ts";
 import { checkToken, readSession, type SavedSession, saveSession, sessionOfOtherTab } from "./token.ts";
@@ -125,6 +132,10 @@ export async function signInWithPassword(credentials: Credentials): Promise<void
 
 /** Sends a link to set a new password, if there is such a user. @throws StowageError if the service sends no emails */
 export const requestReset = (user: ForgottenPassword): Promise<void> => clientFor().forgotPassword(user);
+
+/** Returns whom the token of an invitation invites. */
+export const describeInvitation = (token: string): Promise<InvitationDescription> =>
+  clientFor().describeInvitation(token);
 
 /** Sets the password of an invited user, and signs in as that user. Replaces the URL, which contains the used token. */
 export async function acceptInvitation(acceptance: { token: string; password: string }): Promise<void> {

@@ -152,6 +152,13 @@ interface BarProps {
   team: SavedSession | null;
 }
 
+const ReferenceLink = () => (
+  <a href="/reference" target="_blank" rel="noreferrer">
+    <Icon name="book" />
+    API reference ↗
+  </a>
+);
+
 /** The sidebar; on a phone, the bar at the top and the tabs at the bottom. */
 function Bar({ sections, first, team }: BarProps) {
   const groups = new Map<string, [string, Section][]>();
@@ -191,10 +198,7 @@ function Bar({ sections, first, team }: BarProps) {
               ))}
               {group === "Developers" && (
                 <li>
-                  <a href="/reference" target="_blank" rel="noreferrer">
-                    <Icon name="book" />
-                    API reference ↗
-                  </a>
+                  <ReferenceLink />
                 </li>
               )}
             </ul>
@@ -213,10 +217,7 @@ function Bar({ sections, first, team }: BarProps) {
               // biome-ignore lint/a11y: the links in it handle the keys, which also click.
               <div class="menu" onClick={close}>
                 {sections.slice(MAX_TABS).map((entry) => link(entry))}
-                <a href="/reference" target="_blank" rel="noreferrer">
-                  <Icon name="book" />
-                  API reference ↗
-                </a>
+                <ReferenceLink />
               </div>
             )}
           </Popover>

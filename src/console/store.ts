@@ -23,6 +23,8 @@ interface Entry<T> {
   load: (signal: AbortSignal, before: T | undefined) => Promise<T>;
   /** The minimum milliseconds between the starts of two loads that the user did not ask for. */
   interval: (value: T | undefined) => number;
+  /** Whether it changes without an event. */
+  isPolled: boolean;
   users: number;
   /** Whether its record is being deleted. Loading it would fail. */
   isHeld: boolean;
@@ -37,7 +39,7 @@ interface Entry<T> {
 }
 
 const MIN_INTERVAL_MILLISECONDS = 1000;
-/** Sessions that can't read events, and the operator, see changes of others after this time. */
+/** Sessions that can't read events, and the operator, see changes of others after this time. So do all what has no events. */
 const POLL_MILLISECONDS = 15_000;
 /** The values to keep for pages that are not open. */
 const MAX_UNUSED = 20;
@@ -49,7 +51,15 @@ function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
   if (!entry) {
     const state = signal<State<T>>({ value: undefined, error: null, isLoading: true });
     const interval = () => MIN_INTERVAL_MILLISECONDS;
-    const idle = { users: 0, isHeld: false, stop: undefined, startedAt: 0, timer: 0, next: "no" as const };
+    const idle = {
+      isPolled: false,
+      users: 0,
+      isHeld: false,
+      stop: undefined,
+      startedAt: 0,
+      timer: 0,
+      next: "no" as const,
+    };
     entry = { state, load, interval, ...idle, updates: [] };
   }
   // The entry that was used last is the last one.
@@ -152,12 +162,14 @@ export function followStore(): void {
     const isStale = now.gaps !== seen.gaps || now.session !== seen.session;
     const isBack = now.reconnects !== seen.reconnects;
     seen = now;
+    // The pages disappear in a moment, and until then would ask without a key.
+    if (!now.session) return;
     for (const entry of entries.values())
       if (isStale || (isBack && entry.state.peek().error !== null)) refresh(entry, "now");
   });
   setInterval(() => {
-    if (canFollow.peek() || document.hidden) return;
-    for (const entry of entries.values()) refresh(entry, "soon");
+    if (document.hidden) return;
+    for (const entry of entries.values()) if (entry.isPolled || !canFollow.peek()) refresh(entry, "soon");
   }, POLL_MILLISECONDS);
 }
 
@@ -172,13 +184,19 @@ interface DataOptions<T> {
   /** The events after which it is loaded again. */
   on?: (event: Event) => boolean;
   interval?: Entry<T>["interval"];
+  isPolled?: boolean;
 }
 
 /** Loads data for a page. While the data of another key loads, the component keeps what it had. */
-export function useData<T>(key: string, load: Entry<T>["load"], { on, interval }: DataOptions<T> = {}): Loaded<T> {
+export function useData<T>(
+  key: string,
+  load: Entry<T>["load"],
+  { on, interval, isPolled }: DataOptions<T> = {},
+): Loaded<T> {
   const entry = entryOf(key, load);
   entry.load = load;
   if (interval) entry.interval = interval;
+  if (isPolled) entry.isPolled = true;
   useEffect(() => addUser(entry), [entry]);
   useEvents(on ?? never, () => refresh(entry, "soon"));
   const state = entry.state.value;
@@ -236,8 +254,7 @@ export interface Listing<T> extends Omit<Loaded<T[]>, "value"> {
   more: (() => Promise<void>) | undefined;
 }
 
-interface ListOptions {
-  on?: (event: Event) => boolean;
+interface ListOptions extends Pick<DataOptions<unknown>, "on" | "isPolled"> {
   /** How many pages to load at first. */
   pages?: number;
   /** The rows of a full page, if filters can make pages shorter. */
@@ -256,7 +273,7 @@ const SEARCH_INTERVAL_MILLISECONDS = 2000;
 export function useList<T>(
   key: string,
   list: ((signal: AbortSignal) => List<T>) | null,
-  { on, pages: first = 1, rows = 0 }: ListOptions = {},
+  { pages: first = 1, rows = 0, ...options }: ListOptions = {},
 ): Listing<T> {
   const read = async (signal: AbortSignal, count: number, from?: string): Promise<Pages<T>> => {
     if (!list) return { items: [], next: undefined, count, requests: 0 };
@@ -275,7 +292,7 @@ export function useList<T>(
     key,
     (signal, before) => read(signal, before?.count ?? first),
     {
-      ...(on && { on }),
+      ...options,
       interval: (loaded) =>
         rows > 0 && loaded ? SEARCH_INTERVAL_MILLISECONDS * loaded.requests : MIN_INTERVAL_MILLISECONDS,
     },

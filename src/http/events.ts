@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { fetchEvent, listEvents } from "../domain/events/event-log.ts";
-import { EVENT_TYPES } from "../domain/events/events.ts";
+import { EVENT_KINDS, EVENT_TYPES } from "../domain/events/events.ts";
 import { listOperation, readOperation } from "./operation.ts";
-import { cursorOf, DEFAULT_LIMIT, id, pageLimit, timestamp } from "./validation.ts";
+import { cursorOf, DEFAULT_LIMIT, id, instant, pageLimit, timestamp } from "./validation.ts";
 
 const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
 
@@ -24,7 +24,7 @@ const eventSchema = z
       requestId: z.string().nullable(),
     }),
     subject: z.strictObject({
-      kind: z.enum(["file", "link", "user", "apikey", "session", "team", "webhook"]),
+      kind: z.enum(EVENT_KINDS),
       id,
       version: z.int().nonnegative().nullable(),
     }),
@@ -93,10 +93,16 @@ export const list = listOperation(
       limit: pageLimit,
       cursor: cursorOf("events"),
       order: z.enum(["asc", "desc"]).optional().meta({ description: "Default `desc`, newest first." }),
-      type: z.enum(EVENT_TYPES).optional().meta({ description: "Only events of this type." }),
+      type: z
+        .enum([...EVENT_TYPES, ...EVENT_KINDS])
+        .optional()
+        .meta({ description: "Only events of this type, or of this kind of record." }),
       subject: id.optional().meta({ description: "Only events of the record with this id, such as a file's." }),
+      actor: id.optional().meta({ description: "Only events caused by the user or the key with this id." }),
       after: eventId.optional().meta({ description: "Only events after this event id." }),
       before: eventId.optional().meta({ description: "Only events before this event id." }),
+      createdAfter: instant.optional(),
+      createdBefore: instant.optional(),
       teamId,
     }),
     success: { description: "A page of events.", noun: "Events", schema: eventSchema, example },

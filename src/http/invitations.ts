@@ -1,13 +1,19 @@
 import type { Context } from "hono";
 import * as z from "zod";
-import { acceptInvitation, INVITATION_MILLISECONDS, inviteUser, requestReset } from "../domain/accounts/invitations.ts";
+import {
+  acceptInvitation,
+  describeInvitation,
+  INVITATION_MILLISECONDS,
+  inviteUser,
+  requestReset,
+} from "../domain/accounts/invitations.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import type { AppEnv } from "./app-env.ts";
 import { clientIpOf, countExpensiveCall, limitFailures, withBackend } from "./authentication.ts";
 import { inHours } from "./introduction.ts";
 import { keyRecord } from "./keys.ts";
 import { publicOperation, writeOperation } from "./operation.ts";
-import { password } from "./users.ts";
+import { password, role } from "./users.ts";
 import { iso, name, text, timestamp } from "./validation.ts";
 
 /* Invitations and password resets. */
@@ -58,6 +64,25 @@ export const invite = writeOperation(
     const { token, expiresAt } = await inviteUser(deps, actor, id, email ? { urlOf } : null);
     return email ? { sent: true as const } : { url: urlOf(token), token, expiresAt: iso(expiresAt) };
   },
+);
+
+export const describe = publicOperation(
+  {
+    tag: "Sessions",
+    summary: "Describe an invitation",
+    description:
+      "Returns whom an invitation is for, so that a page can greet them before they choose a password. A token that doesn't work gets the 401 of `POST /auth/v1/invitations/accept`.",
+    body: z.strictObject({ token: text(1, 100) }),
+    bodyExample: { token: TOKEN_EXAMPLE },
+    success: {
+      description: "The invited user, and the team.",
+      message: "Invitation found.",
+      schema: z.strictObject({ teamName: z.string(), email: z.string(), role }).meta({ id: "InvitationDescription" }),
+      example: { teamName: "Radio Lovelace", email: "ada@example.com", role: "viewer" as const },
+    },
+    errorCodes: ["token_invalid", "rate_limited"],
+  },
+  ({ c, deps, body: { token } }) => limitFailures(c, token, () => describeInvitation(deps, token)),
 );
 
 export const accept = publicOperation(

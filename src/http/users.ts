@@ -75,7 +75,7 @@ const password = text(8, 256);
 
 export { email, password };
 
-const role = z.enum(ROLE_NAMES);
+export const role = z.enum(ROLE_NAMES);
 /** Two names of 100 characters and a space. */
 const MAX_FULL_NAME_LENGTH = 201;
 

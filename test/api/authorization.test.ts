@@ -68,6 +68,7 @@ type IdKind = (typeof IDS)[number] | "no id";
 /** The response to the example of a route that needs no token. The example's user and invitation do not exist. */
 const PUBLIC: Record<string, [status: number, code?: string]> = {
   "POST /auth/v1/login": [401, "login_failed"],
+  "POST /auth/v1/invitations/describe": [401, "token_invalid"],
   "POST /auth/v1/invitations/accept": [401, "token_invalid"],
   "POST /auth/v1/password/forgot": [200],
 };
@@ -387,7 +388,16 @@ const OPERATOR_ONLY = ["createTeam", "listTeams", "updateTeam", "deleteTeam", "r
 const OPERATOR_MAY = /^(list|get|create|update|rotate|delete)ApiKeys?$|^(listEvents|getEvent|reconcile)$|Teams?$/;
 /** They need no token or any, or run another operation. */
 const WITHOUT_SCOPE = [
-  ...["logIn", "acceptInvitation", "forgotPassword", "createSession", "logOut", "getMe", "changePassword"],
+  ...[
+    "logIn",
+    "describeInvitation",
+    "acceptInvitation",
+    "forgotPassword",
+    "createSession",
+    "logOut",
+    "getMe",
+    "changePassword",
+  ],
   ...["openLink", "describeLink", "describeResumableUploads", "overrideResumableUpload"],
 ];
 

@@ -50,6 +50,7 @@ const DOCUMENTED: Record<string, string[]> = {
   "PATCH /auth/v1/users/{id}": ["role"],
   "POST /auth/v1/login": ["teamId"],
   "POST /auth/v1/password/forgot": ["teamId"],
+  "POST /auth/v1/invitations/describe": ["token"],
   "POST /auth/v1/invitations/accept": ["token"],
   "POST /docs/v1/uploads/{id}/links": ["expiresAt"],
 };

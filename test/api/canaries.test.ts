@@ -158,6 +158,7 @@ describe("Log lines and errors", () => {
     };
     const secretRequests: Record<string, () => CallOptions> = {
       "POST /auth/v1/login": () => ({ json: credentials }),
+      "POST /auth/v1/invitations/describe": () => ({ json: { token: invitation } }),
       "POST /auth/v1/invitations/accept": () => ({ json: { token: invitation, password: PASSWORD } }),
       "POST /auth/v1/password/forgot": () => ({ json: { teamId: team.teamId, email } }),
       "POST /auth/v1/users/{id}/invitations": () => ({ json: { email: true } }),

@@ -184,10 +184,11 @@ async function sendResumable(route: string, prepare: () => Promise<Resumable>) {
 }
 
 /** The routes whose example is measured. An upload, a login, and setting a password have separate tests. */
+const DESCRIBE = "POST /auth/v1/invitations/describe";
 const ACCEPT = "POST /auth/v1/invitations/accept";
 const FORGOT = "POST /auth/v1/password/forgot";
 const exampleRoutes = routes.filter(
-  ({ name }) => !["POST /docs/v1/uploads", "POST /auth/v1/login", ACCEPT, FORGOT].includes(name),
+  ({ name }) => !["POST /docs/v1/uploads", "POST /auth/v1/login", DESCRIBE, ACCEPT, FORGOT].includes(name),
 );
 
 /** Sends the example of a route's contract, for a separate record. */
@@ -272,6 +273,11 @@ describe("Until its response", () => {
     const json = account();
     await newUser(json);
     expect(await expectCost("POST /auth/v1/login", { json: { ...json, teamId: team.teamId } }, 2)).toBe(200);
+  });
+
+  test("describing an invitation costs one round trip", async () => {
+    const { token } = await dataOf(team.call("POST", `/auth/v1/users/${await newUser()}/invitations`));
+    expect(await expectCost(DESCRIBE, { json: { token } }, 1)).toBe(200);
   });
 
   test("accepting an invitation costs two round trips, as a login", async () => {

@@ -34,6 +34,7 @@ interface Event {
   _id: string;
   type: string;
   teamId: string;
+  createdAt: string;
   actor: { kind: string; keyId: string | null; userId: string | null; requestId: string | null };
   subject: { kind: string; id: string; version: number | null };
   data: Record<string, unknown>;
@@ -249,6 +250,26 @@ describe("Reading the event log", () => {
     expect(await readLog(team, `subject=${users[2]?.subject.id}`)).toEqual([users[2]]);
     expect(await readLog(team, `subject=${file?.subject.id}&type=user.created`)).toEqual([]);
     expect(await readLog(await newTeam(), `subject=${file?.subject.id}`)).toEqual([]);
+  });
+
+  test("filters by kind, by actor, and by time", async ({ team }) => {
+    const other = await newKey(team);
+    const { token, id: userId } = await newMember(team, "admin");
+    const own = await newKey({ ...team, call: (method, path, options) => call(method, path, { ...options, token }) });
+    await newUser(team);
+    const all = await readLog(team);
+    const expectSame = async (query: string, isMatch: (event: Event) => boolean) => {
+      const expected = all.filter(isMatch);
+      expect([query, expected.length > 0, await readLog(team, query)]).toEqual([query, true, expected]);
+    };
+    await expectSame("type=user", ({ type }) => type.startsWith("user."));
+    await expectSame(`actor=${team.keyId}`, ({ actor }) => actor.keyId === team.keyId);
+    await expectSame(`actor=${userId}`, ({ actor }) => actor.userId === userId);
+    await expectSame(`actor=${userId}&type=apikey`, ({ subject }) => subject.id === own._id);
+    expect(await readLog(team, `actor=${other._id}`)).toEqual([]);
+    const middle = all.find(({ subject }) => subject.id === own._id)?.createdAt ?? "";
+    await expectSame(`createdAfter=${middle}`, ({ createdAt }) => createdAt > middle);
+    await expectSame(`createdBefore=${middle}`, ({ createdAt }) => createdAt < middle);
   });
 
   test("returns every event exactly once to a client that follows by the last id during concurrent writes", async () => {

@@ -38,6 +38,7 @@ import { create as createUpload, idOf, RESUMABLE } from "../support/tus.ts";
 const test = apiTest;
 const DAY = 86_400_000;
 const NEW_PASSWORD = "staple horse battery";
+const DESCRIBE = "/auth/v1/invitations/describe";
 const ACCEPT = "/auth/v1/invitations/accept";
 const FORGOT = "/auth/v1/password/forgot";
 
@@ -47,6 +48,7 @@ const invite = (team: Pick<Team, "call">, id: string, options: CallOptions = {})
 const newLink = async (team: Team, id: string): Promise<string> => (await dataOf(invite(team, id))).token;
 const accept = (token: string, fields: object = {}, worker = { call }) =>
   worker.call("POST", ACCEPT, { json: { token, password: NEW_PASSWORD, ...fields } });
+const describeLink = (token: string, worker = { call }) => worker.call("POST", DESCRIBE, { json: { token } });
 /** Creates a user without a password. */
 const newInvitee = (team: Team, fields: object = {}) =>
   dataOf(team.call("POST", "/auth/v1/users", { json: { email: EMAIL, ...fields } }));
@@ -130,6 +132,16 @@ describe("An invitation", () => {
     expect(loggedIn).toMatchObject({ actor, subject: { version: 1 }, data: { keyId: session.id } });
   });
 
+  test("tells its team, email and role, as often as asked, until it is used", async ({ team }) => {
+    const { _id } = await newInvitee(team, { firstName: "Ada", role: "member" });
+    const token = await newLink(team, _id);
+    const { name: teamName } = await read(team, `/auth/v1/teams/${team.teamId}`);
+    for (let time = 0; time < 2; time++)
+      expect(await dataOf(describeLink(token))).toEqual({ teamName, email: EMAIL, role: "member" });
+    await accept(token);
+    await rejected(team, 401, "token_invalid", () => describeLink(token));
+  });
+
   test("works once", async ({ team }) => {
     const { _id } = await newInvitee(team);
     const token = await newLink(team, _id);
@@ -163,6 +175,7 @@ describe("An invitation", () => {
     const { token, expiresAt } = await dataOf(invite(team, _id));
     const end = Date.parse(expiresAt);
     const [late, early] = [startWorker(at(() => end)), startWorker(at(() => end - 1))];
+    await rejected(team, 401, "token_invalid", () => describeLink(token, late));
     await rejected(team, 401, "token_invalid", () => accept(token, {}, late));
     expect((await accept(token, {}, early)).status).toBe(200);
   });
@@ -248,10 +261,11 @@ describe("An invitation", () => {
       team.token,
     ];
     const texts = new Set<string>();
-    for (const one of wrong) {
-      const { text } = await rejected(team, 401, "token_invalid", () => accept(one));
-      texts.add(withoutRequestId(text));
-    }
+    for (const send of [accept, describeLink])
+      for (const one of wrong) {
+        const { text } = await rejected(team, 401, "token_invalid", () => send(one));
+        texts.add(withoutRequestId(text));
+      }
     expect(texts.size).toBe(1);
     const limited = startLimited({ CLIENT_IP_LIMIT: 3 });
     const address = randomAddress();
@@ -259,6 +273,8 @@ describe("An invitation", () => {
       limited.call("POST", ACCEPT, { json: { token: one, password: NEW_PASSWORD }, address });
     for (let i = 0; i < 3; i++) expect((await send("nonsense")).status).toBe(401);
     expect([(await send("nonsense")).code, (await send(token)).code]).toEqual(["rate_limited", "rate_limited"]);
+    const described = await limited.call("POST", DESCRIBE, { json: { token }, address });
+    expect(described.code).toBe("rate_limited");
   });
 });
 

@@ -53,7 +53,19 @@ const PARAMETERS: Record<string, string[]> = {
   "GET /auth/v1/sessions": ["limit", "page", "cursor"],
   "GET /auth/v1/teams": ["limit", "page", "cursor", "status", "name"],
   "GET /auth/v1/users": ["limit", "page", "cursor", "email", "name"],
-  "GET /auth/v1/events": ["limit", "cursor", "order", "type", "subject", "after", "before", "teamId"],
+  "GET /auth/v1/events": [
+    "limit",
+    "cursor",
+    "order",
+    "type",
+    "subject",
+    "actor",
+    "after",
+    "before",
+    "createdAfter",
+    "createdBefore",
+    "teamId",
+  ],
   "DELETE /docs/v1/uploads/{id}": ["permanent", "unfinished"],
   "GET /docs/v1/trash": ["limit", "page", "cursor"],
   "GET /auth/v1/events/{id}": ["teamId"],
@@ -136,7 +148,7 @@ describe("GET /openapi.json", () => {
     const table: string = document.info.description;
     for (const { described, operation, route } of operations) {
       const { access } = operation;
-      const optional = route.includes("accept") ? [] : [{}, { secretKey: ["users:write"] }];
+      const optional = route.includes("invitations") ? [] : [{}, { secretKey: ["users:write"] }];
       if (access === "public") expect(described.security, route).toEqual(optional);
       const scope = described["x-scope"];
       if (!scope) continue;
@@ -238,6 +250,7 @@ describe("GET /openapi.json", () => {
     );
     expect(open.map(({ route }) => route)).toEqual([
       "POST /auth/v1/login",
+      "POST /auth/v1/invitations/describe",
       "POST /auth/v1/invitations/accept",
       "POST /auth/v1/password/forgot",
     ]);
@@ -291,7 +304,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     const wanted = [
       ...["200", "400", "429", "500", "503"],
       ...(route === "POST /auth/v1/password/forgot" ? [] : ["401"]),
-      ...(/forgot|accept/.test(route) ? [] : ["403"]),
+      ...(/forgot|describe|accept/.test(route) ? [] : ["403"]),
       ...(/forgot|invitations$/.test(route) ? ["501"] : []),
       ...(path.includes("{") || /^(POST|GET) .*apikeys$|^GET .*events$/.test(route) ? ["404"] : []),
       ...(body ? ["408", "413", "415"] : []),

@@ -51,17 +51,19 @@ const unlimited = compose(withoutHashing, (deps) => ({
 
 const FORGOT = "POST /auth/v1/password/forgot";
 
+async function newInvitation(team: Team): Promise<string> {
+  const { _id } = await newUser(team, { email: newEmail() });
+  return (await dataOf(team.call("POST", `/auth/v1/users/${_id}/invitations`))).token;
+}
+
 /** The input of a route whose example no user or invitation matches, for a new user each time. */
 const newInput: Record<string, (team: Team) => Promise<object>> = {
   [FORGOT]: async (team) => {
     const { email, teamId } = await newUser(team, { email: newEmail() });
     return { teamId, email };
   },
-  "POST /auth/v1/invitations/accept": async (team) => {
-    const { _id } = await newUser(team, { email: newEmail() });
-    const { token } = await dataOf(team.call("POST", `/auth/v1/users/${_id}/invitations`));
-    return { token, password: PASSWORD };
-  },
+  "POST /auth/v1/invitations/describe": async (team) => ({ token: await newInvitation(team) }),
+  "POST /auth/v1/invitations/accept": async (team) => ({ token: await newInvitation(team), password: PASSWORD }),
 };
 
 const isLogin = ({ name }: Route) => name === "POST /auth/v1/login";

@@ -1,5 +1,6 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
+import { Stowage } from "../../src/client/stowage.ts";
 import { newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, tabTo } from "./appearance.ts";
 import { heading } from "./locators.ts";
@@ -7,8 +8,8 @@ import { openConsole } from "./signed-in.ts";
 import { expect, test } from "./support.ts";
 
 const PASSWORD = "correct horse battery";
-const rows = (page: Page) => page.getByRole("row").filter({ has: page.getByRole("rowheader") });
-const types = (page: Page) => page.getByRole("rowheader");
+const rows = (page: Page) => page.locator(".timeline li");
+const sentences = (page: Page) => rows(page).locator(".sentence");
 const button = (page: Page, name: string | RegExp) => page.getByRole("button", { name });
 const latest = async ({ stowage }: Team, count: number) =>
   (await stowage.events.list({ limit: count }).page()).items.map(({ _id }) => _id);
@@ -17,30 +18,40 @@ const latest = async ({ stowage }: Team, count: number) =>
 const untilLive = (page: Page) => expect(page.getByText("Connecting…")).toHaveCount(0);
 
 describe("Event log", () => {
-  test("shows type, resource, and actor of each event, newest first, with details on demand", async ({ openPage }) => {
+  test("tells each event in a sentence, newest first, with details on demand", async ({ openPage }) => {
     const team = await newTeam();
     const { stowage } = team;
     const file = await stowage.files.upload(new File(["<b>text</b>"], "<b>مقابلة 🎧.txt"));
     await stowage.files.waitUntilProcessed(file.id);
     const web = await stowage.keys.create({ name: "Web player" });
-    await stowage.users.create({ firstName: "Ada", lastName: "", email: "ada@example.com", password: PASSWORD });
+    const ada = { firstName: "Ada", lastName: "Lovelace", email: "ada@example.com", role: "admin" } as const;
+    const { _id } = await stowage.users.create({ ...ada, password: PASSWORD });
+    const { key } = await stowage.logIn({ teamId: team.teamId, email: ada.email, password: PASSWORD });
+    const byAda = new Stowage({ url, key });
+    await byAda.files.update(file.id, { tags: ["demo"] });
+    await byAda.files.update(file.id, { folder: "season 2" });
+    await byAda.files.update(file.id, { name: "final.txt", reference: "7" });
+    await byAda.users.update(_id, { lastName: "King" });
     const { page } = await openConsole(openPage, { path: "/events?signins=shown", team });
-    await expect(types(page)).toHaveText([
-      "Session created",
-      "User created",
-      "API key created",
-      "File processed",
-      "File uploaded",
-      "API key created",
-      "Team created",
+    await expect(sentences(page)).toHaveText([
+      "test started a session",
+      "Ada King changed their own name",
+      "Ada King changed the name and reference of <b>مقابلة 🎧.txt",
+      "Ada King moved <b>مقابلة 🎧.txt",
+      "Ada King tagged <b>مقابلة 🎧.txt",
+      "Ada King signed in",
+      "test created the user Ada King",
+      "test created the key Web player",
+      "Stowage processed <b>مقابلة 🎧.txt",
+      "test uploaded <b>مقابلة 🎧.txt",
+      "Operator created the key test",
+      "Operator created the team",
     ]);
-    const cells = (place: number) => rows(page).nth(place).getByRole("cell");
-    await expect(cells(0)).toContainText(["test", "test", /now|ago/]);
-    await expect(cells(1)).toContainText(["ada@example.com", "test"]);
-    await expect(cells(3)).toContainText(["<b>مقابلة 🎧.txt", "System"]);
-    await expect(cells(5)).toContainText(["test", "Operator"]);
-    const links = page.getByRole("row").getByRole("link");
+    await expect(page.getByRole("heading", { level: 2 })).toHaveText(["Library", "Team", "Developers", "Today"]);
+    await expect(rows(page).first().getByRole("time")).toHaveAttribute("title", /\d:\d\d:\d\d/);
+    const links = rows(page).getByRole("link");
     expect(await links.evaluateAll((all) => all.map((link) => link.getAttribute("href")))).toEqual([
+      ...Array.from({ length: 3 }, () => `/console/files/${file.id}`),
       "/console/users?search=ada%40example.com",
       "/console/keys",
       `/console/files/${file.id}`,
@@ -54,7 +65,7 @@ describe("Event log", () => {
     await page.keyboard.press("Enter");
     await expect(details).toHaveAttribute("aria-expanded", "true");
     const [uploaded] = (await stowage.events.list({ type: "file.uploaded" }).page()).items;
-    const shown = page.getByRole("cell").filter({ hasText: `Event ID: ${uploaded?._id}` });
+    const shown = rows(page).filter({ hasText: `Event ID: ${uploaded?._id}` });
     await expect(shown).toContainText(`Request ID: ${uploaded?.actor.requestId}`);
     expect(JSON.parse((await shown.getByText('"originalName"').textContent()) ?? "")).toEqual(uploaded?.data);
     await page.keyboard.press("Enter");
@@ -63,9 +74,22 @@ describe("Event log", () => {
     // A revoked key keeps its name in this tab and loses its link.
     await stowage.keys.delete(web.id);
     await button(page, "1 new event").click();
-    await expect(types(page).first()).toHaveText("API key revoked");
-    await expect(cells(0).first()).toHaveText("Web player");
-    await expect(cells(0).first().getByRole("link")).toHaveCount(0);
+    await expect(sentences(page).first()).toHaveText("test revoked the key Web player");
+    await expect(sentences(page).first().getByRole("link")).toHaveCount(0);
+    // Afterwards, nothing knows its name.
+    await page.reload();
+    await expect(sentences(page).first()).toHaveText("test revoked a key");
+    await expect(rows(page).first()).not.toContainText(web.id);
+  });
+
+  test("hides sign-ins until the user asks for them", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/events", width: 390 });
+    await expect(sentences(page)).toHaveText(["Operator created the key test", "Operator created the team"]);
+    await page.getByLabel("Show sign-ins").check();
+    await expect(sentences(page).first()).toHaveText("test started a session");
+    await expect(page).toHaveURL(`${url}/console/events?signins=shown`);
+    await page.getByLabel("Show sign-ins").uncheck();
+    await expect(sentences(page)).toHaveCount(2);
   });
 
   test("adds new events on top, or announces them while the user reads further down", async ({ openPage }) => {
@@ -73,11 +97,11 @@ describe("Event log", () => {
     for (let made = 0; made < 60; made += 10)
       await Promise.all(Array.from({ length: 10 }, () => stowage.keys.create({ name: "many", isPublic: true })));
     // The 60 keys, the team with its first key, and the session.
-    await expect(types(page)).toHaveCount(63);
+    await expect(sentences(page)).toHaveCount(63);
     await page.reload();
-    await expect(types(page)).toHaveCount(50);
+    await expect(sentences(page)).toHaveCount(50);
     await button(page, "Load more").click();
-    await expect(types(page)).toHaveCount(63);
+    await expect(sentences(page)).toHaveCount(63);
     await expect(button(page, "Load more")).toHaveCount(0);
     await untilLive(page);
 
@@ -89,12 +113,12 @@ describe("Event log", () => {
     await stowage.keys.delete(id);
     await expect(button(page, "2 new events")).toBeVisible();
     expect((await read.boundingBox())?.y).toBeCloseTo(before?.y ?? 0, 0);
-    await expect(types(page)).toHaveCount(63);
+    await expect(sentences(page)).toHaveCount(63);
 
     await button(page, "2 new events").click();
-    await expect(types(page)).toHaveCount(65);
-    await expect(types(page).first()).toHaveText("API key revoked");
-    await expect(types(page).first()).toBeInViewport();
+    await expect(sentences(page)).toHaveCount(65);
+    await expect(sentences(page).first()).toHaveText("test revoked a key");
+    await expect(sentences(page).first()).toBeInViewport();
     await expect(heading(page, "Events")).toBeFocused();
     await expect(button(page, /new event/)).toHaveCount(0);
 
@@ -107,20 +131,20 @@ describe("Event log", () => {
     await expect(button(page, "1 new event")).toBeVisible();
     const { y = 0 } = (await page.getByText('"_id"').boundingBox()) ?? {};
     expect(y - (unfolded?.y ?? 0)).toBeLessThan(60);
-    await expect(types(page)).toHaveCount(65);
+    await expect(sentences(page)).toHaveCount(65);
   });
 
   test("filters by type, and keeps the filter in the URL", async ({ openPage, problems }) => {
     const team = await newTeam();
     await team.stowage.files.upload(new File(["text"], "one.txt"));
     const { page } = await openConsole(openPage, { path: "/events?type=file.uploaded", team });
-    await expect(types(page)).toHaveText(["File uploaded"]);
+    await expect(sentences(page)).toHaveText(["test uploaded one.txt"]);
     await expect(page.getByLabel("Type")).toHaveValue("file.uploaded");
     await untilLive(page);
     // Other types do not appear.
     await team.stowage.keys.create({ name: "unseen" });
     await team.stowage.files.upload(new File(["text"], "two.txt"));
-    await expect(types(page)).toHaveText(["File uploaded", "File uploaded"]);
+    await expect(sentences(page)).toHaveText(["test uploaded two.txt", "test uploaded one.txt"]);
 
     await tabTo(page.getByLabel("Type"));
     await page.keyboard.type("User del");
@@ -128,7 +152,7 @@ describe("Event log", () => {
     await expect(page).toHaveURL(`${url}/console/events?type=user.deleted`);
     await expect(page.getByLabel("Type")).toBeFocused();
     await page.getByRole("link", { name: "Clear filters" }).click();
-    await expect(types(page).last()).toHaveText("Team created");
+    await expect(sentences(page).last()).toHaveText("Operator created the team");
     await expect(page).toHaveURL(`${url}/console/events`);
     await page.goBack();
     await expect(page.getByRole("heading", { name: "No matching events" })).toBeVisible();
@@ -137,6 +161,55 @@ describe("Event log", () => {
     await page.goto("/console/events?type=nothing");
     await expect(page.getByRole("alert")).toContainText("type");
   });
+
+  test("filters by kind, by day, and by an actor whom the user finds by name", async ({ openPage }) => {
+    const team = await newTeam();
+    const { stowage } = team;
+    // More than the list shows before the user types.
+    for (let made = 0; made < 24; made++)
+      await stowage.users.create({ firstName: `Guest ${made}`, lastName: "", email: `${made}@example.com` });
+    const ada = { email: "ada@example.com", password: PASSWORD };
+    await stowage.users.create({ firstName: "Ada", lastName: "Lovelace", role: "admin", ...ada });
+    const byAda = new Stowage({ url, key: (await stowage.logIn({ teamId: team.teamId, ...ada })).key });
+    await byAda.files.upload(new File(["text"], "one.txt"));
+    const { id } = await byAda.keys.create({ name: "hers" });
+    await stowage.files.upload(new File(["more"], "two.txt"));
+    const { page } = await openConsole(openPage, { path: "/events?type=file", team });
+    await expect(sentences(page).filter({ hasText: "uploaded" })).toHaveText([/two.txt/, /one.txt/]);
+    await expect(sentences(page).filter({ hasText: "key" })).toHaveCount(0);
+
+    await page.getByLabel("Type").selectOption("All events");
+    await button(page, /^Actor/).click();
+    const found = page.locator("[popover] .menu button");
+    await expect(found).toHaveCount(21);
+    await expect(found.filter({ hasText: "Ada" })).toHaveCount(0);
+    await page.getByLabel("Find a user").fill("love");
+    await expect(found).toHaveText(["Ada Lovelace"]);
+    await found.click();
+    await expect(sentences(page)).toHaveText(["Ada Lovelace created the key hers", "Ada Lovelace uploaded one.txt"]);
+    await expect(button(page, /^Actor/)).toHaveText("Ada Lovelace");
+    await untilLive(page);
+    await stowage.keys.create({ name: "of another actor" });
+    await byAda.keys.create({ name: "her second" });
+    await expect(sentences(page).first()).toHaveText("Ada Lovelace created the key her second");
+    await expect(sentences(page)).toHaveCount(3);
+
+    await button(page, "Details of API key created").last().click();
+    await page.getByRole("link", { name: "More of this key" }).click();
+    await expect(page).toHaveURL(`${url}/console/events?subject=${id}`);
+    await expect(page.getByText("Showing events of the key hers")).toBeVisible();
+    await expect(sentences(page)).toHaveText(["Ada Lovelace created the key hers"]);
+    await page.getByRole("link", { name: "Clear filters" }).click();
+
+    const day = (days: number) => new Date(Date.now() + days * 86_400_000).toLocaleDateString("sv");
+    await button(page, "Date").click();
+    await page.getByLabel("After").fill(day(1));
+    await expect(page.getByRole("heading", { name: "No matching events" })).toBeVisible();
+    await page.getByLabel("After").fill(day(-1));
+    await expect(sentences(page).first()).toHaveText("Ada Lovelace created the key her second");
+    await page.getByLabel("Before").fill(day(-1));
+    await expect(page.getByRole("heading", { name: "No matching events" })).toBeVisible();
+  });
 });
 
 test("shows the newest events after the tab was in the background", async ({ openPage }) => {
@@ -144,7 +217,7 @@ test("shows the newest events after the tab was in the background", async ({ ope
   // Before its position in the event log is known, a page may load twice.
   await untilLive(page);
   await page.getByRole("link", { name: "Events" }).click();
-  await expect(types(page)).toHaveText(["API key created", "Team created"]);
+  await expect(sentences(page)).toHaveText(["Operator created the key test", "Operator created the team"]);
   const setHidden = (hidden: boolean) =>
     page.evaluate((isHidden) => {
       Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
@@ -156,11 +229,7 @@ test("shows the newest events after the tab was in the background", async ({ ope
   page.on("request", (request) => requests.push(request.url()));
   await setHidden(false);
   await expect(rows(page)).toHaveCount(5);
-  await expect(
-    rows(page)
-      .getByRole("cell")
-      .filter({ hasText: /^(one|two|three)$/ }),
-  ).toHaveText(["three", "two", "one"]);
+  await expect(sentences(page).filter({ hasText: /key (one|two|three)$/ })).toHaveText([/three/, /two/, /one/]);
   // The events are replayed, and no page is loaded again.
   expect(requests.filter((request) => /events\?(?!.*order=asc)/.test(request))).toEqual([]);
 });
@@ -177,16 +246,16 @@ describe("Event page", () => {
     await expect(page.getByRole("link", { name: "one.txt" })).toHaveAttribute("href", `/console/files/${id}`);
     await expectAccessible(page);
     await page.getByRole("link", { name: "Newer →" }).click();
-    await expect(types(page)).toHaveText(["File deleted", "File processed"]);
+    await expect(sentences(page)).toHaveText(["test deleted one.txt", "Stowage processed one.txt"]);
     await expect(page.getByText(`Showing events after ${uploaded}`)).toBeVisible();
     await page.goBack();
     await page.getByRole("link", { name: "← Older" }).click();
-    await expect(types(page)).toHaveText(["API key created", "Team created"]);
+    await expect(sentences(page)).toHaveText(["Operator created the key test", "Operator created the team"]);
     // New events are not older.
     await untilLive(page);
     await team.stowage.keys.create({ name: "later" });
     await page.getByRole("link", { name: "Clear filters" }).click();
-    await expect(types(page)).toHaveCount(6);
+    await expect(sentences(page)).toHaveCount(6);
 
     await page.goto(`/console/events/${deleted}`);
     await expect(heading(page, "File deleted")).toBeVisible();
@@ -196,7 +265,7 @@ describe("Event page", () => {
     await page.goto(`/console/events/${id}`);
     await expect(page.getByRole("heading", { name: "Event not found" })).toBeVisible();
     await page.getByRole("link", { name: "Back to events" }).click();
-    await expect(types(page)).toHaveCount(6);
+    await expect(sentences(page)).toHaveCount(6);
   });
 });
 

@@ -6,7 +6,7 @@ import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "./appeara
 import { dropFiles } from "./dragging.ts";
 import { dialog } from "./locators.ts";
 import { chooseAction, openConsole } from "./signed-in.ts";
-import { expect, expectAnnounced, test } from "./support.ts";
+import { copyBy, expect, expectAnnounced, test } from "./support.ts";
 
 const tone = sample("tone-vbr.mp3");
 
@@ -195,7 +195,35 @@ describe("File list", () => {
     const { page } = await openConsole(openPage, { path: "/files" });
     await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
     await expect(page.getByRole("main").getByRole("button", { name: "Upload files" })).toHaveCount(2);
-    await expectAccessible(page);
+    await expectGoodLooks(page, "files-none");
+  });
+
+  test("shows a new team its first steps, which tick themselves", async ({ openPage }) => {
+    const team = await newTeam();
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const steps = page.getByRole("main").getByRole("listitem");
+    await expect(steps).toContainText(["Upload a recording", "Create a key", "Add a webhook"]);
+    await copyBy(page.getByRole("button", { name: "Copy curl command" }), `${url}/docs/v1/uploads`);
+    const done = steps.filter({ hasText: "(done)" });
+    await expect(done).toHaveCount(0);
+    await team.stowage.keys.create({ name: "website" });
+    await expect(done).toHaveText([/Create a key/]);
+    await team.stowage.webhooks.create({ url: "http://127.0.0.1:9/" });
+    await expect(done).toHaveText([/Create a key/, /Add a webhook/]);
+    await uploadNamed(team, "first.txt");
+    await expect(steps).toHaveCount(0);
+  });
+
+  test("shows only the steps that the session may take, and no dragging on a touch screen", async ({ openPage }) => {
+    const team = await newTeam();
+    const { key } = await team.stowage.keys.create({ name: "files", scopes: ["files:read", "files:upload"] });
+    const limited = { path: "/files", team: { ...team, key } };
+    const { page } = await openConsole(openPage, limited);
+    await expect(page.getByRole("main").getByRole("listitem")).toHaveText([/^Upload a recording/]);
+    await expect(page.getByText("Drop recordings")).toBeVisible();
+    const { page: tablet } = await openConsole(openPage, { ...limited, hasTouch: true, isMobile: true });
+    await expect(tablet.getByRole("heading", { name: "No files yet" })).toBeVisible();
+    await expect(tablet.getByText("Drop recordings")).toBeHidden();
   });
 
   test("keeps the status badge visible on a selected row", async ({ openPage }) => {
@@ -283,18 +311,35 @@ describe("File list", () => {
     const { _id } = await team.stowage.users.create({ ...login, ...names, role: "member" });
     const { key } = await new Stowage({ url }).logIn({ teamId: team.teamId, ...login });
     await new Stowage({ url, key }).files.upload(new File(["mine"], "by Ada.txt"));
+    for (const firstName of ["Ben", "Cleo"])
+      await team.stowage.users.create({ firstName, lastName: "", email: `${firstName}@example.com`, role: "viewer" });
     const { page } = await openConsole(openPage, { path: "/files", team });
+    // As if the team had more users than the API lists at once.
+    const isAll = ({ pathname, searchParams }: URL) =>
+      pathname === "/auth/v1/users" && !/name|email/.test(`${searchParams}`);
+    await page.route(isAll, (route) => route.continue({ url: `${url}/auth/v1/users?limit=1` }));
     await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt", "by a key.txt"]);
-    const choice = page.getByRole("combobox", { name: "Uploaded by" });
-    await choice.selectOption("Ada Lovelace");
+    const choice = page.getByRole("button", { name: "Uploaded by" });
+    await choice.click();
+    const users = page.locator("[popover] .menu button");
+    await expect(users).toHaveText(["All users", "Ada Lovelace"]);
+    await page.getByLabel("Find a user").fill("Cleo");
+    await expect(users).toHaveText(["Cleo"]);
+    await page.getByLabel("Find a user").fill("x");
+    await expect(page.getByText("No matches. Enter a full email address, or the start of a name.")).toBeVisible();
+    await page.getByLabel("Find a user").fill("ada@example.com");
+    await expect(users).toHaveText(["Ada Lovelace"]);
+    await users.click();
     await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt"]);
     await expect(page).toHaveURL(new RegExp(`user=${_id}$`));
     await expectGoodLooks(page, "files-of-user");
     await page.getByRole("link", { name: "by Ada.txt" }).click();
-    await expect(page.getByRole("main")).toContainText("by ada@example.com");
-    await page.getByRole("main").getByRole("link", { name: "ada@example.com" }).click();
+    await expect(page.getByRole("main")).toContainText("by Ada Lovelace");
+    await page.getByRole("main").getByRole("link", { name: "Ada Lovelace" }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt"]);
-    await choice.selectOption("All users");
+    await expect(choice).toHaveText("Ada Lovelace");
+    await choice.click();
+    await users.filter({ hasText: "All users" }).click();
     await page.getByRole("link", { name: "by a key.txt" }).click();
     await expect(page.getByRole("main")).toContainText("by test");
   });
@@ -728,6 +773,47 @@ describe("Organizing files", () => {
     await expect(page.getByRole("heading", { name: "This folder is empty" })).toBeVisible();
     await expect(stowage.files.get(id)).rejects.toMatchObject({ status: 404 });
     expect(await collect(stowage.files.folders())).toEqual(["box"]);
+  });
+
+  test("says that the rest of a large folder follows, and that another change has to end first", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/status of 409/);
+    const team = await newTeam();
+    const ids = await uploadNamed(team, "one.txt", "two.txt");
+    for (const [place, folder] of ["large", "other"].entries())
+      await team.stowage.files.update(ids[place] ?? "", { folder });
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    // As if the folder had more files than the API changes in one step.
+    const changes = /\/docs\/v1\/folders(\/delete)?$/;
+    await page.route(changes, async (route) => {
+      const response = await route.fetch();
+      const { data, ...others } = await response.json();
+      await route.fulfill({ response, json: { ...others, data: { ...data, isComplete: false } } });
+    });
+    await chooseAction(page, "Actions for the folder large", "Rename");
+    await dialog(page).getByLabel("Name").fill("archive");
+    await page.keyboard.press("Enter");
+    await expectAnnounced(page, "Renamed to archive. The rest follows within minutes.");
+    await chooseAction(page, "Actions for the folder archive", "Delete");
+    await dialog(page).getByRole("button", { name: "Delete folder" }).click();
+    await expectAnnounced(page, "Deleted archive. The rest follows within minutes.");
+
+    const message = "Another folder of the team is being moved or deleted. Retry in a few minutes.";
+    const json = { status: false, code: "folder_busy", message, requestId: "" };
+    await page.route(changes, (route) => route.fulfill({ status: 409, json }));
+    for (const [action, confirm] of [
+      ["Rename", "Rename"],
+      ["Delete", "Delete folder"],
+    ] as const) {
+      await chooseAction(page, "Actions for the folder other", action);
+      if (action === "Rename") await dialog(page).getByLabel("Name").fill("another");
+      await dialog(page).getByRole("button", { name: confirm }).click();
+      await expect(dialog(page).getByRole("alert")).toContainText(message);
+      await page.keyboard.press("Escape");
+      await expect(folder(page, "other")).toBeVisible();
+    }
   });
 
   test("tags files with suggestions, undoes it, and lists all files with a tag", async ({ openPage }) => {

@@ -276,6 +276,19 @@ describe("Delivery log", () => {
     await expect(page.getByText("Healthy")).toBeVisible();
   });
 
+  test("shows in the list that an endpoint starts to fail, although no event says so", async ({ openPage }) => {
+    const endpoint = await openEndpoint();
+    const team = await newTeam();
+    const { _id } = await team.stowage.webhooks.create({ url: endpoint.url, types: ["apikey.created"] });
+    const { page } = await openConsole(openPage, { path: "/webhooks", team });
+    const health = page.getByRole("row").filter({ hasText: endpoint.url }).getByRole("cell").last();
+    await expect(health).toHaveText("Enabled");
+    endpoint.response = { status: 500, body: "" };
+    for (const name of ["one", "two", "three"]) await team.stowage.keys.create({ name });
+    await expect.poll(async () => (await team.stowage.webhooks.get(_id)).health).toBe("failing");
+    await expect(health).toHaveText("Failing");
+  });
+
   test("replays failed deliveries after a disabled webhook is enabled again", async ({ openPage, problems }) => {
     const endpoint = await openEndpoint();
     const { page, webhooks, team, _id } = await openWebhook(openPage, endpoint.url);

@@ -1,12 +1,13 @@
 import { describe, expect, test } from "vitest";
 import { dailyTotals } from "../../src/console/pages/daily-totals.ts";
-import { mergeEvents } from "../../src/console/pages/event-list.ts";
+import { filtersFrom, groupByDay, isListed, mergeEvents } from "../../src/console/pages/event-list.ts";
 import { applyEvents, type FileRow, pathOf, splitName, viewFrom } from "../../src/console/pages/file-rows.ts";
 import { curlFor } from "../../src/console/parts/curl.tsx";
 import {
   countOf,
   formatAge,
   formatBytes,
+  formatDayHeading,
   formatDuration,
   formatPercent,
   formatRemaining,
@@ -35,6 +36,39 @@ describe("mergeEvents", () => {
   test("merges ten thousand events at once", () => {
     const many = Array.from({ length: 10_000 }, (_, place) => event(String(place).padStart(5, "0")));
     expect(mergeEvents([], many, true)[0]).toEqual({ _id: "09999" });
+  });
+});
+
+describe("Filters of events", () => {
+  const event = {
+    type: "file.updated" as const,
+    subject: { kind: "file" as const, id: "f", version: 1 },
+    actor: { kind: "session" as const, keyId: "k", userId: "u", requestId: null },
+    createdAt: new Date(2026, 2, 1, 12).toISOString(),
+  };
+
+  test.for([
+    ["", true],
+    ["type=file", true],
+    ["type=file.updated", true],
+    ["type=file.deleted", false],
+    ["type=user", false],
+    ["actor=u", true],
+    ["actor=k", true],
+    ["actor=f", false],
+    ["subject=f", true],
+    ["subject=u", false],
+    ["from=2026-03-01&until=2026-03-01", true],
+    ["from=2026-03-02", false],
+    ["until=2026-02-28", false],
+    ["before=0", false],
+  ] as const)("%s match a new event: %s", ([query, expected]) => {
+    expect(isListed(event, filtersFrom(new URLSearchParams(query)))).toBe(expected);
+  });
+
+  test("group events by the days of the reader", () => {
+    const at = (day: number, hour: number) => ({ createdAt: new Date(2026, 2, day, hour).toISOString() });
+    expect(groupByDay([at(3, 1), at(2, 23), at(2, 0)])).toEqual([[at(3, 1)], [at(2, 23), at(2, 0)]]);
   });
 });
 
@@ -123,6 +157,9 @@ describe("Formatting", () => {
     [formatPercent(999, 1000), "99%"],
     [formatPercent(1, 1000), "<1%"],
     [formatPercent(0, 0), "0%"],
+    [formatDayHeading(new Date(2026, 2, 2, 0), new Date(2026, 2, 2, 23).getTime()), "Today"],
+    [formatDayHeading(new Date(2026, 2, 1, 23), new Date(2026, 2, 2, 0).getTime()), "Yesterday"],
+    [formatDayHeading(new Date(2026, 1, 28), new Date(2026, 2, 2, 0).getTime()), "Feb 28"],
     [formatAge(new Date(0), 20_000), "just now"],
     [formatAge(new Date(0), 7_200_000), "2 hours ago"],
     [formatAge(new Date(240_000), 0), "in 4 minutes"],

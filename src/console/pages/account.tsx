@@ -6,12 +6,10 @@ import { announce } from "../parts/announce.tsx";
 import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { FactCard } from "../parts/facts.tsx";
-import { Failure } from "../parts/failure.tsx";
 import { TextField } from "../parts/form.tsx";
+import { ListTable } from "../parts/list-table.tsx";
 import { Menu } from "../parts/menu.tsx";
-import { More } from "../parts/more.tsx";
 import { Page } from "../parts/page.tsx";
-import { Table } from "../parts/table.tsx";
 import { Copyable, Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
@@ -111,54 +109,50 @@ function Sessions() {
   return (
     <section class="stack" aria-labelledby="sessions">
       <h2 id="sessions">Sessions</h2>
-      <Failure error={sessions.error} onRetry={sessions.reload} />
-      {sessions.items && sessions.items.length > 0 && (
-        <Table
-          label="Sessions"
-          rows={sessions.items}
-          keyOf={({ _id }) => _id}
-          columns={[
-            {
-              id: "name",
-              label: "User or key",
-              width: "minmax(0, 1fr)",
-              cell: (one) => (
-                <>
-                  <NameOf keyId={one.createdBy?.keyId ?? one._id} userId={one.userId} />{" "}
-                  {one._id === session.value?.team?.keyId && <span class="badge good">This session</span>}
-                </>
-              ),
-            },
-            {
-              id: "started",
-              label: "Started",
-              width: "9rem",
-              cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
-            },
-            {
-              id: "used",
-              label: "Last used",
-              width: "9rem",
-              cell: ({ lastUsedAt }) => (lastUsedAt ? <Time at={lastUsedAt} isRelative /> : "–"),
-            },
-            {
-              id: "expires",
-              label: "Expires",
-              width: "9rem",
-              cell: ({ expiresAt }) => <Time at={expiresAt} isRelative />,
-            },
-          ]}
-          menu={(one) =>
-            can("keys:write") && (
-              <Menu
-                label="Actions for this session"
-                items={[{ label: "Sign out", isDangerous: true, onSelect: () => end(one) }]}
-              />
-            )
-          }
-        />
-      )}
-      <More of={sessions} />
+      <ListTable
+        of={sessions}
+        label="Sessions"
+        keyOf={({ _id }) => _id}
+        columns={[
+          {
+            id: "name",
+            label: "User or key",
+            width: "minmax(0, 1fr)",
+            cell: (one) => (
+              <>
+                <NameOf keyId={one.createdBy?.keyId ?? one._id} userId={one.userId} />{" "}
+                {one._id === session.value?.team?.keyId && <span class="badge good">This session</span>}
+              </>
+            ),
+          },
+          {
+            id: "started",
+            label: "Started",
+            width: "9rem",
+            cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+          },
+          {
+            id: "used",
+            label: "Last used",
+            width: "9rem",
+            cell: ({ lastUsedAt }) => (lastUsedAt ? <Time at={lastUsedAt} isRelative /> : "–"),
+          },
+          {
+            id: "expires",
+            label: "Expires",
+            width: "9rem",
+            cell: ({ expiresAt }) => <Time at={expiresAt} isRelative />,
+          },
+        ]}
+        menu={(one) =>
+          can("keys:write") && (
+            <Menu
+              label="Actions for this session"
+              items={[{ label: "Sign out", isDangerous: true, onSelect: () => end(one) }]}
+            />
+          )
+        }
+      />
     </section>
   );
 }

@@ -1,3 +1,46 @@
+import type { Event, EventFilters } from "../../client/stowage.ts";
+import { startOfDay } from "./file-rows.ts";
+
+/** The filters that the query of the URL selects. Both the first and the last day are included. */
+export function filtersFrom(query: URLSearchParams): EventFilters {
+  const from = startOfDay(query.get("from"));
+  const until = startOfDay(query.get("until"), 1);
+  const given = {
+    type: query.get("type"),
+    actor: query.get("actor"),
+    subject: query.get("subject"),
+    after: query.get("after"),
+    before: query.get("before"),
+    createdAfter: from && new Date(from - 1).toISOString(),
+    createdBefore: until && new Date(until).toISOString(),
+  };
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value)) as EventFilters;
+}
+
+/** Whether a new event belongs to a filtered list. */
+export const isListed = (
+  { type, subject, actor, createdAt }: Pick<Event, "type" | "subject" | "actor" | "createdAt">,
+  filters: EventFilters,
+): boolean =>
+  !filters.before &&
+  (!filters.createdBefore || createdAt < filters.createdBefore) &&
+  (!filters.createdAfter || createdAt > filters.createdAfter) &&
+  (!filters.type || filters.type === type || filters.type === subject.kind) &&
+  (!filters.subject || filters.subject === subject.id) &&
+  (!filters.actor || filters.actor === actor.userId || filters.actor === actor.keyId);
+
+/** Groups a list by the days of the reader's calendar. */
+export function groupByDay<E extends { createdAt: string }>(list: E[]): E[][] {
+  const days = new Map<string, E[]>();
+  for (const event of list) {
+    const day = new Date(event.createdAt).toDateString();
+    const events = days.get(day);
+    if (events) events.push(event);
+    else days.set(day, [event]);
+  }
+  return [...days.values()];
+}
+
 /** Ids ascend with time, so they decide the order. */
 interface Identified {
   _id: string;

@@ -1,8 +1,8 @@
-import { Actor, EventDetails, Subject, titleOf, useNames } from "../parts/event.tsx";
+import { EventDetails, Sentence, titleOf, useNames } from "../parts/event.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { Breadcrumbs, Page } from "../parts/page.tsx";
 import { Unloaded } from "../parts/unloaded.tsx";
-import { Time } from "../parts/values.tsx";
+import { Copyable, Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { client } from "../session.ts";
 import { useData } from "../store.ts";
@@ -12,11 +12,12 @@ export function EventPage({ id }: { id: string }) {
   useNames();
   const event = loaded.value;
   if (!event) return <Unloaded noun="Event" of={loaded} back={<a href={href("/events")}>Back to events</a>} />;
-  const { type, createdAt } = event;
+  const { type, subject, createdAt } = event;
   return (
     <Page
       title={titleOf(event)}
       width="record"
+      subtitle={<Sentence event={event} />}
       back={<Breadcrumbs links={[{ href: href("/events"), label: "Events" }]} />}
       call={{ path: `/auth/v1/events/${id}` }}
       actions={
@@ -33,8 +34,7 @@ export function EventPage({ id }: { id: string }) {
       <FactCard
         title="Details"
         facts={{
-          Resource: <Subject event={event} />,
-          Actor: <Actor event={event} />,
+          "Resource ID": <Copyable text={subject.id} label="resource ID" />,
           Time: <Time at={createdAt} />,
           Type: <code>{type}</code>,
         }}

@@ -1,52 +1,61 @@
 import { useRef, useState } from "preact/hooks";
-import type { Event } from "../../client/stowage.ts";
-import { Actor, EventDetails, Subject, titleOf, useNames } from "../parts/event.tsx";
-import { EVENT_LABELS, EVENT_TYPES, type EventType } from "../parts/event-types.ts";
+import type { Event, EventFilters } from "../../client/stowage.ts";
+import { EventDetails, isSignIn, Sentence, Subject, titleOf, useNames } from "../parts/event.tsx";
+import { EVENT_LABELS, EVENT_TYPES } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
-import { Choice, Filters } from "../parts/filters.tsx";
+import { Choice, DateFilter, Filters, setQuery } from "../parts/filters.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon, type IconName } from "../parts/icon.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { type Column, Table } from "../parts/table.tsx";
-import { Time } from "../parts/values.tsx";
+import { UserChoice } from "../parts/user-choice.tsx";
+import { Day, Time } from "../parts/values.tsx";
 import { href, query } from "../router.ts";
 import { client } from "../session.ts";
 import { useEvents, useList } from "../store.ts";
-import { mergeEvents } from "./event-list.ts";
+import { filtersFrom, groupByDay, isListed, mergeEvents } from "./event-list.ts";
 
 const PAGE_EVENTS = 50;
-const TYPES = Object.fromEntries(EVENT_TYPES.map((type) => [type, EVENT_LABELS[type]]));
-/** Most events of many teams are these, and say least. */
-const SIGN_INS: EventType[] = ["session.created", "user.logged_in"];
-const ICONS: Record<Event["subject"]["kind"], IconName> = {
-  file: "document",
-  link: "link",
-  user: "users",
-  apikey: "key",
-  session: "key",
-  team: "users",
-  webhook: "webhook",
+const KINDS: Record<Event["subject"]["kind"], { label: string; icon: IconName }> = {
+  file: { label: "Files", icon: "document" },
+  link: { label: "Links", icon: "link" },
+  user: { label: "Users", icon: "users" },
+  apikey: { label: "API keys", icon: "key" },
+  session: { label: "Sessions", icon: "key" },
+  team: { label: "Team", icon: "users" },
+  webhook: { label: "Webhooks", icon: "webhook" },
 };
-
-interface EventFilters {
-  type?: EventType | undefined;
-  /** Ids of events. */
-  after?: string | undefined;
-  before?: string | undefined;
-}
+const TYPES = Object.fromEntries([
+  ...Object.entries(KINDS).map(([kind, { label }]) => [kind, label]),
+  ...EVENT_TYPES.map((type) => [type, EVENT_LABELS[type]]),
+]);
 
 /** The event log of the team, newest first. */
 export function Events() {
-  const { type, after, before }: EventFilters = Object.fromEntries(query.value);
-  const filters = { type: type || undefined, after: after || undefined, before: before || undefined };
+  const filters = filtersFrom(query.value);
+  const { type, after, before } = filters;
+  const hasSignIns = query.value.has("signins");
   return (
     <Page title="Events" call={{ path: "/auth/v1/events", query: { ...filters } }}>
-      <Filters names={["type", "signins", "after", "before"]}>
+      <Filters
+        names={["type", "actor", "subject", "from", "until", "after", "before"]}
+        search={
+          !type && (
+            <label class="quiet">
+              <input
+                type="checkbox"
+                checked={hasSignIns}
+                onChange={() => setQuery({ signins: hasSignIns ? undefined : "shown" })}
+              />{" "}
+              Show sign-ins
+            </label>
+          )
+        }
+        kept={hasSignIns ? { signins: "shown" } : {}}
+      >
         <Choice name="type" label="Type" all="All events" options={TYPES} />
-        {!type && (
-          <Choice name="signins" label="Sign-ins" all="Without sign-ins" options={{ shown: "With sign-ins" }} />
-        )}
+        <UserChoice name="actor" label="Actor" all="All actors" />
+        <DateFilter from="After" until="Before" />
       </Filters>
       {[after, before].map(
         (id) =>
@@ -59,31 +68,38 @@ export function Events() {
             </p>
           ),
       )}
-      <EventLog key={query.value.toString()} {...filters} hasSignIns={query.value.has("signins")} />
+      <EventLog
+        key={query.value.toString()}
+        filters={filters}
+        isShown={(event) => Boolean(type) || hasSignIns || !isSignIn(event)}
+      />
     </Page>
   );
 }
 
-const isReading = () => scrollY > 0 || document.querySelector("tbody :focus, tbody [aria-expanded=true]") !== null;
+const isReading = () => scrollY > 0 || document.querySelector(".timeline :is(:focus, [aria-expanded=true])") !== null;
+
+interface EventLogProps {
+  filters: EventFilters;
+  isShown: (event: Event) => boolean;
+}
 
 /** New events appear on top. If the user is reading further down, a button announces them instead. */
-function EventLog({ hasSignIns, ...filters }: EventFilters & { hasSignIns: boolean }) {
-  const { type, before } = filters;
+function EventLog({ filters, isShown }: EventLogProps) {
+  const isFiltered = Object.keys(filters).length > 0;
   const events = useList(
     `events ${JSON.stringify(filters)}`,
     (signal) => client.value.events.list({ ...filters, limit: PAGE_EVENTS }, { signal }),
-    { rows: type ? PAGE_EVENTS : 0 },
+    { rows: filters.type || filters.actor || filters.subject ? PAGE_EVENTS : 0 },
   );
   useNames();
   const [, redraw] = useState({});
-  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const newestShown = useRef<string | undefined>(undefined);
   const isComplete = !events.more;
   useEvents(
-    (event) => !before && (!type || event.type === type),
+    (event) => isListed(event, filters),
     (arrived) => events.change((items) => mergeEvents(items, arrived, isComplete)),
   );
-  const isShown = (event: Event) => type || hasSignIns || !SIGN_INS.includes(event.type);
   const items = (events.items ?? []).filter(isShown);
   const newest = items[0]?._id;
   if (newestShown.current === undefined || !isReading()) newestShown.current = newest;
@@ -95,38 +111,16 @@ function EventLog({ hasSignIns, ...filters }: EventFilters & { hasSignIns: boole
     scrollTo(0, 0);
     document.querySelector("h1")?.focus({ preventScroll: true });
   };
-  const isFiltered = type || filters.after || before;
-  const toggle = (id: string) => {
-    const next = new Set(open);
-    if (!next.delete(id)) next.add(id);
-    setOpen(next);
-  };
-  const columns: Column<Event>[] = [
-    {
-      id: "event",
-      label: "Event",
-      width: "minmax(0, 2.4fr)",
-      cell: (event) => (
-        <span class="with-icon">
-          <Icon name={ICONS[event.subject.kind] ?? "activity"} />
-          <span>{titleOf(event)}</span>
-        </span>
-      ),
-    },
-    { id: "resource", label: "Resource", width: "minmax(0, 3.4fr)", cell: (event) => <Subject event={event} /> },
-    { id: "actor", label: "Actor", width: "minmax(0, 1.9fr)", cell: (event) => <Actor event={event} /> },
-    {
-      id: "time",
-      label: "Time",
-      width: "minmax(0, 1.5fr)",
-      card: "bare",
-      cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
-    },
-  ];
+  const [first] = items;
   return (
     <>
+      {filters.subject && first && (
+        <p class="quiet">
+          Showing events of <Subject event={first} />
+        </p>
+      )}
       <Failure error={events.error} onRetry={events.reload} />
-      <div>
+      <div class="timeline">
         <div class="fresh" role="status">
           {waiting > 0 && (
             <button type="button" class="button primary" onClick={show}>
@@ -139,28 +133,46 @@ function EventLog({ hasSignIns, ...filters }: EventFilters & { hasSignIns: boole
             <p>{events.more ? "Older events may match." : "Activity shows up here in real time."}</p>
           </Empty>
         )}
-        {shown.length > 0 && (
-          <Table
-            label="Events"
-            rows={shown}
-            keyOf={({ _id }) => _id}
-            columns={columns}
-            menu={(event) => (
-              <button
-                type="button"
-                class="button ghost chevron"
-                aria-expanded={open.has(event._id)}
-                aria-label={`Details of ${titleOf(event)}`}
-                onClick={() => toggle(event._id)}
-              >
-                <Icon name="chevron" />
-              </button>
-            )}
-            detail={(event) => open.has(event._id) && <EventDetails event={event} />}
-          />
-        )}
+        {groupByDay(shown).map((day) => {
+          const [{ createdAt } = { createdAt: "" }] = day;
+          return (
+            <section key={new Date(createdAt).toDateString()}>
+              <h2>
+                <Day at={createdAt} />
+              </h2>
+              <ol>
+                {day.map((event) => (
+                  <EventRow key={event._id} event={event} />
+                ))}
+              </ol>
+            </section>
+          );
+        })}
       </div>
       <More of={events} />
     </>
+  );
+}
+
+function EventRow({ event }: { event: Event }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <li>
+      <div class="event">
+        <Icon name={KINDS[event.subject.kind]?.icon ?? "activity"} />
+        <Sentence event={event} />
+        <Time at={event.createdAt} isRelative />
+        <button
+          type="button"
+          class="button ghost chevron"
+          aria-expanded={isOpen}
+          aria-label={`Details of ${titleOf(event)}`}
+          onClick={() => setOpen(!isOpen)}
+        >
+          <Icon name="chevron" />
+        </button>
+      </div>
+      {isOpen && <EventDetails event={event} />}
+    </li>
   );
 }

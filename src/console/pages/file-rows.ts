@@ -28,7 +28,7 @@ export function applyEvents<Row extends FileRow>(files: Row[], events: FileEvent
 }
 
 /** Midnight of a day in the reader's time zone, `daysLater`; undefined if the text is not a date. */
-function startOfDay(day: string | null, daysLater = 0): number | undefined {
+export function startOfDay(day: string | null, daysLater = 0): number | undefined {
   if (!day) return undefined;
   const date = new Date(`${day}T00:00`);
   date.setDate(date.getDate() + daysLater);

@@ -1,6 +1,8 @@
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
+import { Code, uploadCommand } from "../parts/connect.tsx";
 import { Failure, fieldErrors } from "../parts/failure.tsx";
 import { Choice, ClearFilters, DateFilter, Filters, SearchField, setQuery } from "../parts/filters.tsx";
 import { focusRow } from "../parts/focus.ts";
@@ -11,6 +13,7 @@ import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
+import { UserChoice } from "../parts/user-choice.tsx";
 import { href, navigate, query } from "../router.ts";
 import { hasTrash } from "../sections.ts";
 import { can, client, me, trashDays } from "../session.ts";
@@ -26,8 +29,6 @@ import { describeFiles, SelectionBar } from "./selection.tsx";
 import { rememberTags, TagDialog, tagChoices } from "./tags.tsx";
 
 const FILTERS = ["type", "status", "from", "until", "tag", "user"];
-/** The users whose files can be chosen from a list. */
-const MAX_UPLOADERS = 100;
 
 const ORDERS = { date: "Newest first", oldest: "Oldest first", name: "Name, A to Z", "-name": "Name, Z to A" };
 const FACT_ORDERS = {
@@ -113,7 +114,7 @@ export function Files() {
           <Choice name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
           <DateFilter />
           <TagChoice />
-          {!me.value?.ownFilesOnly && <UploaderChoice />}
+          {!me.value?.ownFilesOnly && <UserChoice name="user" label="Uploaded by" all="All users" />}
           <span class="narrow-only">
             <Choice
               name="sort"
@@ -173,30 +174,6 @@ export function Files() {
 function TagChoice() {
   const tags = tagChoices(query.value.get("tag") ?? "");
   return Object.keys(tags).length > 0 ? <Choice name="tag" label="Tag" all="All tags" options={tags} /> : null;
-}
-
-/** The users of the team, as far as the session may see them. */
-function UploaderChoice() {
-  const users = useList(
-    "uploaders",
-    can("users:read") ? (signal) => client.value.users.list({ limit: MAX_UPLOADERS }, { signal }) : null,
-    { on: ({ subject }) => subject.kind === "user" },
-  );
-  const chosen = query.value.get("user");
-  const own = me.value?.userId;
-  const options = {
-    ...(chosen && { [chosen]: "One user" }),
-    ...Object.fromEntries(
-      (users.items ?? []).map(({ _id, firstName, lastName, email }) => [
-        _id,
-        `${firstName} ${lastName}`.trim() || email,
-      ]),
-    ),
-    ...(own && { [own]: "Me" }),
-  };
-  return Object.keys(options).length > 0 ? (
-    <Choice name="user" label="Uploaded by" all="All users" options={options} />
-  ) : null;
 }
 
 interface PageActionsProps {
@@ -264,36 +241,61 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
       </Empty>
     );
   return (
-    <Empty title={folder ? "This folder is empty" : "No files yet"} hasLogo={!folder}>
-      {can("files:upload") && (
-        <>
-          <p class="wide-only">Drop recordings or folders anywhere on this page.</p>
-          <UploadFilesButton />
-          <p class="quiet">Any audio or other file, up to 5 GB each. Interrupted uploads resume by themselves.</p>
-          {!folder && <FirstSteps />}
-        </>
-      )}
-    </Empty>
+    <>
+      <Empty title={folder ? "This folder is empty" : "No files yet"} hasLogo={!folder}>
+        {can("files:upload") && (
+          <>
+            <p class="drop-hint">Drop recordings or folders anywhere on this page.</p>
+            <UploadFilesButton />
+            <p class="quiet">Any audio or other file, up to 5 GB each. Interrupted uploads resume by themselves.</p>
+          </>
+        )}
+      </Empty>
+      {!folder && can("files:upload") && <FirstSteps />}
+    </>
   );
 }
 
-/** The next steps of a new team, besides uploading here. */
-const FirstSteps = () => (
-  <ul class="first-steps">
-    <li>
-      <a href="/reference" target="_blank" rel="noreferrer">
-        Upload from your code
-      </a>
-    </li>
-    {can("keys:write") && (
-      <li>
-        <a href={href("/keys")}>Create a key</a>
-      </li>
+/** The first steps of a new team, as far as the session may take them. They tick themselves. */
+function FirstSteps() {
+  const [mayReadKeys, mayReadWebhooks] = [can("keys:read"), can("webhooks:read")];
+  const keys = useList("first-keys", mayReadKeys ? (signal) => client.value.keys.list({}, { signal }) : null, {
+    on: ({ subject }) => subject.kind === "apikey",
+  });
+  const webhooks = useList("webhooks", mayReadWebhooks ? (signal) => client.value.webhooks.list({ signal }) : null, {
+    on: ({ subject }) => subject.kind === "webhook",
+  });
+  return (
+    <ol class="first-steps">
+      <Step isDone={false}>
+        Upload a recording, here or from your code:
+        <Code text={uploadCommand("$STOWAGE_KEY", location.origin)} label="curl command" />
+      </Step>
+      {can("keys:write") && (
+        // The operator has created the first key.
+        <Step isDone={keys.items?.some(({ createdBy }) => createdBy)}>
+          <a href={href("/keys")}>Create a key</a> for your code
+        </Step>
+      )}
+      {can("webhooks:write") && (
+        <Step isDone={webhooks.items && webhooks.items.length > 0}>
+          <a href={href("/webhooks")}>Add a webhook</a>, which tells your server when a file is ready
+        </Step>
+      )}
+    </ol>
+  );
+}
+
+const Step = ({ isDone, children }: { isDone: boolean | undefined; children: ComponentChildren }) => (
+  <li data-done={isDone}>
+    {isDone && (
+      <span class="done">
+        <Icon name="check" />
+      </span>
     )}
-    {can("webhooks:write") && (
-      <li>
-        <a href={href("/webhooks")}>Add a webhook</a>
-      </li>
-    )}
-  </ul>
+    <div>
+      {children}
+      {isDone && <span class="visually-hidden"> (done)</span>}
+    </div>
+  </li>
 );

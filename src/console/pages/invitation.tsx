@@ -1,33 +1,31 @@
-import { useState } from "preact/hooks";
-import { StowageError } from "../../client/stowage.ts";
-import { Form, TextField } from "../parts/form.tsx";
-import { Page } from "../parts/page.tsx";
+import { useEffect, useState } from "preact/hooks";
+import { type InvitationDescription, StowageError } from "../../client/stowage.ts";
+import { ROLE_LABELS } from "../parts/access.tsx";
+import { Failure } from "../parts/failure.tsx";
+import { Form, SecretField } from "../parts/form.tsx";
+import { Entrance, Page, Skeleton } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
-import { acceptInvitation } from "../session.ts";
+import { acceptInvitation, describeInvitation } from "../session.ts";
 import { UserError } from "../user-error.ts";
+
+const explain = (error: unknown): never => {
+  if (!(error instanceof StowageError && error.code === "token_invalid")) throw error;
+  throw new UserError("This link has expired or was already used. Ask your admin for a new one.");
+};
 
 /** The page of an invitation or a password reset. It needs no session: the URL's fragment has a token that works once. */
 export function AcceptInvitation() {
-  const [isShown, setShown] = useState(false);
+  const [token] = useState(location.hash.slice(1));
+  const [invitation, setInvitation] = useState<InvitationDescription | null>(null);
   const { run, isRunning, error } = useTask();
+  const load = () => void run(() => describeInvitation(token).then(setInvitation, explain));
+  useEffect(load, []);
   const submit = (form: HTMLFormElement) =>
-    run(async () => {
-      const password = String(new FormData(form).get("password"));
-      try {
-        await acceptInvitation({ token: location.hash.slice(1), password });
-      } catch (error) {
-        if (!(error instanceof StowageError && error.code === "token_invalid")) throw error;
-        throw new UserError("This link has expired or was already used. Ask your admin for a new one.");
-      }
-    });
+    run(() => acceptInvitation({ token, password: String(new FormData(form).get("password")) }).catch(explain));
   return (
-    <main class="sign-in" id="content" tabIndex={-1}>
-      <p class="brand">
-        <img src="/assets/icon.svg" alt="" width="36" height="36" />
-        <strong>Stowage</strong>
-      </p>
-      <div class="card">
-        <Page title="Set your password">
+    <Entrance>
+      <Page title={invitation ? `Welcome to ${invitation.teamName}` : "Choose a password"}>
+        {invitation ? (
           <Form
             error={error}
             onSubmit={submit}
@@ -37,21 +35,22 @@ export function AcceptInvitation() {
               </button>
             }
           >
-            <TextField
-              label="New password"
+            <p>
+              You sign in as <strong>{invitation.email}</strong>, with the role {ROLE_LABELS[invitation.role]}.
+            </p>
+            <SecretField
+              label="Choose a password"
               name="password"
-              type={isShown ? "text" : "password"}
               autocomplete="new-password"
-              spellcheck={false}
-              required
-              hint="At least 8 characters. Your other sessions end."
+              hint="At least 8 characters. It replaces any earlier one."
             />
-            <label class="quiet">
-              <input type="checkbox" checked={isShown} onChange={() => setShown(!isShown)} /> Show what I type
-            </label>
           </Form>
-        </Page>
-      </div>
-    </main>
+        ) : error ? (
+          <Failure error={error} onRetry={error instanceof UserError ? undefined : load} />
+        ) : (
+          <Skeleton rows={3} />
+        )}
+      </Page>
+    </Entrance>
   );
 }

@@ -4,13 +4,12 @@ import { MissingScopes, scopeLabel } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
-import { Failure } from "../parts/failure.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { mask } from "../parts/format.ts";
+import { ListTable } from "../parts/list-table.tsx";
 import { Menu } from "../parts/menu.tsx";
-import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import type { Column } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { can, client, session } from "../session.ts";
@@ -85,33 +84,29 @@ export function KeyList({ teamId, isCreating, onCreate }: KeyListProps) {
     });
   return (
     <>
-      <Failure error={keys.error} onRetry={keys.reload} />
-      {keys.items?.length === 0 && (
-        <Empty title="No keys">
-          <p>Secret keys act for your team. Public keys can only upload and are safe in browser code.</p>
-        </Empty>
-      )}
-      {keys.items && keys.items.length > 0 && (
-        <Table
-          label="Keys"
-          rows={keys.items}
-          keyOf={({ id }) => id}
-          columns={columnsFor(isOperator)}
-          menu={(apiKey) =>
-            can("keys:write") && (
-              <Menu
-                label={`Actions for ${apiKey.name}`}
-                items={[
-                  { label: "Edit", icon: "edit", onSelect: () => setChanged({ type: "edit", apiKey }) },
-                  { label: "Rotate", icon: "refresh", onSelect: () => setChanged({ type: "rotate", apiKey }) },
-                  { label: "Revoke", icon: "trash", isDangerous: true, onSelect: () => revoke(apiKey) },
-                ]}
-              />
-            )
-          }
-        />
-      )}
-      <More of={keys} />
+      <ListTable
+        of={keys}
+        empty={
+          <Empty title="No keys">
+            <p>Secret keys act for your team. Public keys can only upload and are safe in browser code.</p>
+          </Empty>
+        }
+        label="Keys"
+        keyOf={({ id }) => id}
+        columns={columnsFor(isOperator)}
+        menu={(apiKey) =>
+          can("keys:write") && (
+            <Menu
+              label={`Actions for ${apiKey.name}`}
+              items={[
+                { label: "Edit", icon: "edit", onSelect: () => setChanged({ type: "edit", apiKey }) },
+                { label: "Rotate", icon: "refresh", onSelect: () => setChanged({ type: "rotate", apiKey }) },
+                { label: "Revoke", icon: "trash", isDangerous: true, onSelect: () => revoke(apiKey) },
+              ]}
+            />
+          )
+        }
+      />
       {isCreating && <NewKey teamId={teamId} isOperator={isOperator} onCreated={keys.reload} onClose={close} />}
       {changed?.type === "edit" && <EditKey apiKey={changed.apiKey} onChanged={keys.reload} onClose={close} />}
       {changed?.type === "rotate" && <RotateKey apiKey={changed.apiKey} onChanged={keys.reload} onClose={close} />}

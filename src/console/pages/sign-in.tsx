@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Form, TextField, textOf } from "../parts/form.tsx";
-import { Page } from "../parts/page.tsx";
+import { Form, SecretField, TextField, textOf } from "../parts/form.tsx";
+import { Entrance, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { query } from "../router.ts";
 import { isExpired, requestReset, session, signInWithKey, signInWithPassword } from "../session.ts";
@@ -20,7 +20,6 @@ export function SignIn() {
   const [method, setMethod] = useState<Method>(() =>
     query.value.has("team") || localStorage.getItem(LAST_METHOD) === "password" ? "password" : "key",
   );
-  const [isShown, setShown] = useState(false);
   /** Whether the form asks for a link to set a new password. */
   const [isReset, setReset] = useState(false);
   const [isSent, setSent] = useState(false);
@@ -52,14 +51,9 @@ export function SignIn() {
         localStorage.setItem(LAST_METHOD, method);
       }
     });
-  const secret = isShown ? "text" : "password";
   return (
-    <main class="sign-in" id="content" tabIndex={-1}>
-      <p class="brand">
-        <img src="/assets/icon.svg" alt="" width="36" height="36" />
-        <strong>Stowage</strong>
-      </p>
-      <div class="card" ref={form}>
+    <Entrance>
+      <div ref={form}>
         <Page title={isReset ? "Reset your password" : "Sign in"}>
           {isExpired.value && (
             <p class="notice" role="status">
@@ -104,13 +98,10 @@ export function SignIn() {
             }
           >
             {method === "key" ? (
-              <TextField
+              <SecretField
                 key="key"
                 label="Secret key or operator token"
                 name="key"
-                type={secret}
-                required
-                spellcheck={false}
                 onInput={({ currentTarget: { form, value }, inputType }) =>
                   inputType === "insertFromPaste" && KEY.test(value) && form?.requestSubmit()
                 }
@@ -129,25 +120,13 @@ export function SignIn() {
                 />
                 <TextField key="email" label="Email" name="email" type="email" autocomplete="username" required />
                 {!isReset && (
-                  <TextField
-                    key="password"
-                    label="Password"
-                    name="password"
-                    type={secret}
-                    autocomplete="current-password"
-                    required
-                  />
+                  <SecretField key="password" label="Password" name="password" autocomplete="current-password" />
                 )}
               </>
-            )}
-            {!isReset && (
-              <label class="quiet">
-                <input type="checkbox" checked={isShown} onChange={() => setShown(!isShown)} /> Show what I type
-              </label>
             )}
           </Form>
         </Page>
       </div>
-    </main>
+    </Entrance>
   );
 }

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { Subject, titleOf } from "../parts/event.tsx";
+import { Sentence } from "../parts/event.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatCount } from "../parts/format.ts";
@@ -84,9 +84,9 @@ function TeamEvents({ teamId }: { teamId: string }) {
       <ul class="activity card">
         {events.items?.map((event) => (
           <li key={event._id}>
-            {titleOf(event)}{" "}
+            <Sentence event={event} />{" "}
             <span class="quiet">
-              <Subject event={event} isPlain /> · <Time at={event.createdAt} isRelative />
+              · <Time at={event.createdAt} isRelative />
             </span>
           </li>
         ))}

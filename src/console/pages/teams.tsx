@@ -1,16 +1,14 @@
 import { useState } from "preact/hooks";
 import type { ApiKey, Team } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
-import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
-import { Failure } from "../parts/failure.tsx";
+import { confirmFirst, RecordDialog } from "../parts/dialog.tsx";
 import { Choice, Filters, SearchField } from "../parts/filters.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount } from "../parts/format.ts";
+import { ListTable } from "../parts/list-table.tsx";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
-import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
-import { Table } from "../parts/table.tsx";
 import { Copyable, Time } from "../parts/values.tsx";
 import { href, query } from "../router.ts";
 import { client } from "../session.ts";
@@ -73,63 +71,59 @@ export function Teams() {
           options={Object.fromEntries(Object.entries(STATUSES).map(([value, { label }]) => [value, label]))}
         />
       </Filters>
-      <Failure error={teams.error} onRetry={teams.reload} />
-      {teams.items?.length === 0 && (
-        <Empty title={isFirst ? "Create the first team" : "No matching teams"}>
-          <p>A team has its own files, users, and keys. Its first key is created with it.</p>
-          {isFirst && create}
-        </Empty>
-      )}
-      {teams.items && teams.items.length > 0 && (
-        <Table
-          label="Teams"
-          rows={teams.items}
-          keyOf={({ _id }) => _id}
-          columns={[
-            {
-              id: "name",
-              label: "Name",
-              width: "minmax(0, 3fr)",
-              cell: ({ _id, name }) => (
-                <a href={href(`/teams/${_id}`)} title={name}>
-                  <bdi>{name}</bdi>
-                </a>
-              ),
-            },
-            { id: "status", label: "Status", width: "minmax(0, 1.2fr)", cell: (team) => <TeamStatus {...team} /> },
-            {
-              id: "storage",
-              label: "Storage",
-              width: "minmax(0, 2fr)",
-              cell: ({ usage, maxBytes }) => <Used used={usage.bytes} limit={maxBytes} format={formatBytes} />,
-            },
-            {
-              id: "files",
-              label: "Files",
-              width: "minmax(0, 1.4fr)",
-              cell: ({ usage, maxFiles }) => <Used used={usage.files} limit={maxFiles} format={formatCount} />,
-            },
-            {
-              id: "created",
-              label: "Created",
-              width: "minmax(0, 1.2fr)",
-              cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
-            },
-          ]}
-          menu={(team) =>
-            team.status !== "deleting" && (
-              <Menu
-                label={`Actions for ${team.name}`}
-                items={[
-                  { label: "Edit", icon: "edit", onSelect: () => setEdited(team) },
-                  ...teamActions(team, teams.reload),
-                ]}
-              />
-            )
-          }
-        />
-      )}
-      <More of={teams} />
+      <ListTable
+        of={teams}
+        empty={
+          <Empty title={isFirst ? "Create the first team" : "No matching teams"}>
+            <p>A team has its own files, users, and keys. Its first key is created with it.</p>
+            {isFirst && create}
+          </Empty>
+        }
+        label="Teams"
+        keyOf={({ _id }) => _id}
+        columns={[
+          {
+            id: "name",
+            label: "Name",
+            width: "minmax(0, 3fr)",
+            cell: ({ _id, name }) => (
+              <a href={href(`/teams/${_id}`)} title={name}>
+                <bdi>{name}</bdi>
+              </a>
+            ),
+          },
+          { id: "status", label: "Status", width: "minmax(0, 1.2fr)", cell: (team) => <TeamStatus {...team} /> },
+          {
+            id: "storage",
+            label: "Storage",
+            width: "minmax(0, 2fr)",
+            cell: ({ usage, maxBytes }) => <Used used={usage.bytes} limit={maxBytes} format={formatBytes} />,
+          },
+          {
+            id: "files",
+            label: "Files",
+            width: "minmax(0, 1.4fr)",
+            cell: ({ usage, maxFiles }) => <Used used={usage.files} limit={maxFiles} format={formatCount} />,
+          },
+          {
+            id: "created",
+            label: "Created",
+            width: "minmax(0, 1.2fr)",
+            cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+          },
+        ]}
+        menu={(team) =>
+          team.status !== "deleting" && (
+            <Menu
+              label={`Actions for ${team.name}`}
+              items={[
+                { label: "Edit", icon: "edit", onSelect: () => setEdited(team) },
+                ...teamActions(team, teams.reload),
+              ]}
+            />
+          )
+        }
+      />
       {edited !== undefined && (
         <TeamForm
           team={edited}
@@ -218,12 +212,7 @@ export function TeamForm({ team, onSaved, onClose }: TeamFormProps) {
     onSaved(apiKey);
   };
   return (
-    <TaskDialog
-      title={team ? "Edit team" : "Create team"}
-      action={team ? "Save" : "Create team"}
-      onRun={save}
-      onClose={onClose}
-    >
+    <RecordDialog noun="team" isNew={!team} onRun={save} onClose={onClose}>
       <TextField label="Name" name="name" required maxLength={100} defaultValue={team?.name ?? ""} />
       <TextField
         label="Storage limit in GB"
@@ -242,6 +231,6 @@ export function TeamForm({ team, onSaved, onClose }: TeamFormProps) {
         defaultValue={team?.maxFiles == null ? "" : String(team.maxFiles)}
         hint="Leave blank for the default of the service."
       />
-    </TaskDialog>
+    </RecordDialog>
   );
 }

@@ -3,19 +3,18 @@ import { useState } from "preact/hooks";
 import type { Invitation as InvitationLink, User } from "../../client/stowage.ts";
 import { MissingScopes, ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
-import { confirmFirst, Dialog, TaskDialog } from "../parts/dialog.tsx";
+import { confirmFirst, Dialog, RecordDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { SelectField, TextField, textOf } from "../parts/form.tsx";
+import { ListTable } from "../parts/list-table.tsx";
 import { Menu } from "../parts/menu.tsx";
-import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { Table } from "../parts/table.tsx";
 import { useTask } from "../parts/task.ts";
+import { nameOfUser, useUsers } from "../parts/user-choice.tsx";
 import { CopyButton, Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { can, client, session } from "../session.ts";
-import { useList } from "../store.ts";
 import { signInUrl } from "./account.tsx";
 
 const ROLES: Record<Role, string> = {
@@ -27,9 +26,6 @@ const ROLES: Record<Role, string> = {
 /** Without characters that look alike. */
 const PASSWORD_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789";
 const PASSWORD_GROUPS = 4;
-
-export const nameOf = ({ firstName, lastName, email }: Pick<User, "firstName" | "lastName" | "email">): string =>
-  `${firstName} ${lastName}`.trim() || email;
 
 /** A random password of four groups of five letters, about 100 bits. */
 function newPassword(): string {
@@ -45,27 +41,13 @@ interface Invited extends Pick<User, "_id" | "firstName" | "lastName" | "email">
 
 export function Users() {
   const search = query.value.get("search") ?? "";
-  // The API finds whole emails, and the start of names. If all users are loaded, every part of both is found.
-  const all = useList("users", (signal) => client.value.users.list({}, { signal }), {
-    on: ({ subject }) => subject.kind === "user",
-  });
-  const isComplete = all.items !== undefined && !all.more;
-  const filters = !search || isComplete ? null : search.includes("@") ? { email: search } : { name: search };
-  const found = useList(
-    `users ${JSON.stringify(filters)}`,
-    filters && ((signal) => client.value.users.list(filters, { signal })),
-  );
-  const users = filters ? found : all;
-  const wanted = search.toLowerCase();
-  const items = users.items?.filter(
-    (user) => filters || `${nameOf(user)} ${user.email}`.toLowerCase().includes(wanted),
-  );
+  const users = useUsers(search);
   /** The user in the dialog: null for a new one, undefined if the dialog is closed. */
   const [edited, setEdited] = useState<User | null | undefined>();
   const [invited, setInvited] = useState<Invited | null>(null);
   const remove = (user: User) =>
     confirmFirst({
-      title: `Delete ${nameOf(user)}?`,
+      title: `Delete ${nameOfUser(user)}?`,
       text: (
         <>
           <p>
@@ -80,7 +62,7 @@ export function Users() {
       action: "Delete user",
       onConfirm: async (form) => {
         await client.value.users.delete(user._id, { keepKeys: new FormData(form).has("keepKeys") });
-        announce(`Deleted ${nameOf(user)}`);
+        announce(`Deleted ${nameOfUser(user)}`);
         users.reload();
       },
     });
@@ -93,63 +75,60 @@ export function Users() {
     <Page title="Users" actions={create} call={{ path: "/auth/v1/users" }}>
       <MissingScopes scopes={["users:write"]} />
       <Filters names={["search"]} search={<SearchField name="search" label="Search users" />} />
-      <Failure error={users.error} onRetry={users.reload} />
-      {items?.length === 0 &&
-        (search ? (
-          <Empty title="No matching users">
-            <p>{filters && "Enter a full email address, or the start of a name."}</p>
-          </Empty>
-        ) : (
-          <Empty title="No users yet">
-            <p>Add people who can sign in with an email and password.</p>
-            {create}
-          </Empty>
-        ))}
-      {items && items.length > 0 && (
-        <Table
-          label="Users"
-          rows={items}
-          keyOf={({ _id }) => _id}
-          columns={[
-            {
-              id: "name",
-              label: "Name",
-              width: "minmax(0, 2fr)",
-              cell: (user) => <bdi title={nameOf(user)}>{nameOf(user)}</bdi>,
-            },
-            {
-              id: "email",
-              label: "Email",
-              width: "minmax(0, 3fr)",
-              cell: ({ email }) => <bdi title={email}>{email}</bdi>,
-            },
-            { id: "role", label: "Role", width: "minmax(0, 1fr)", cell: ({ role }) => ROLE_LABELS[role] },
-            {
-              id: "created",
-              label: "Created",
-              width: "minmax(0, 1fr)",
-              cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
-            },
-          ]}
-          menu={(user) =>
-            can("users:write") && (
-              <Menu
-                label={`Actions for ${nameOf(user)}`}
-                items={[
-                  { label: "Edit", icon: "edit", onSelect: () => setEdited(user) },
-                  {
-                    label: "Invite or reset password",
-                    icon: "link",
-                    onSelect: () => setInvited({ ...user, password: null }),
-                  },
-                  { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(user) },
-                ]}
-              />
-            )
-          }
-        />
-      )}
-      <More of={users} />
+      <ListTable
+        of={users}
+        empty={
+          search ? (
+            <Empty title="No matching users">
+              <p>{users.isByApi && "Enter a full email address, or the start of a name."}</p>
+            </Empty>
+          ) : (
+            <Empty title="No users yet">
+              <p>Add people who can sign in with an email and password.</p>
+              {create}
+            </Empty>
+          )
+        }
+        label="Users"
+        keyOf={({ _id }) => _id}
+        columns={[
+          {
+            id: "name",
+            label: "Name",
+            width: "minmax(0, 2fr)",
+            cell: (user) => <bdi title={nameOfUser(user)}>{nameOfUser(user)}</bdi>,
+          },
+          {
+            id: "email",
+            label: "Email",
+            width: "minmax(0, 3fr)",
+            cell: ({ email }) => <bdi title={email}>{email}</bdi>,
+          },
+          { id: "role", label: "Role", width: "minmax(0, 1fr)", cell: ({ role }) => ROLE_LABELS[role] },
+          {
+            id: "created",
+            label: "Created",
+            width: "minmax(0, 1fr)",
+            cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+          },
+        ]}
+        menu={(user) =>
+          can("users:write") && (
+            <Menu
+              label={`Actions for ${nameOfUser(user)}`}
+              items={[
+                { label: "Edit", icon: "edit", onSelect: () => setEdited(user) },
+                {
+                  label: "Invite or reset password",
+                  icon: "link",
+                  onSelect: () => setInvited({ ...user, password: null }),
+                },
+                { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(user) },
+              ]}
+            />
+          )
+        }
+      />
       {edited !== undefined && (
         <UserForm
           user={edited}
@@ -197,12 +176,7 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
     onSaved(null);
   };
   return (
-    <TaskDialog
-      title={user ? "Edit user" : "Create user"}
-      action={user ? "Save" : "Create user"}
-      onRun={save}
-      onClose={onClose}
-    >
+    <RecordDialog noun="user" isNew={!user} onRun={save} onClose={onClose}>
       <TextField label="First name" name="firstName" defaultValue={user?.firstName ?? ""} maxLength={100} />
       <TextField label="Last name" name="lastName" defaultValue={user?.lastName ?? ""} maxLength={100} />
       <TextField label="Email" name="email" type="email" defaultValue={user?.email ?? ""} required />
@@ -232,7 +206,7 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
           Generate password
         </button>
       </div>
-    </TaskDialog>
+    </RecordDialog>
   );
 }
 
@@ -246,7 +220,7 @@ const Invitation = ({ user, onClose }: InvitationProps) =>
   user.password === null ? (
     <LinkInvitation user={user} onClose={onClose} />
   ) : (
-    <Dialog title={`Invite ${nameOf(user)}`} onClose={onClose}>
+    <Dialog title={`Invite ${nameOfUser(user)}`} onClose={onClose}>
       <CopiedInvitation
         text={`Sign in: ${signInUrl(session.value?.team?.id ?? "")}\nEmail: ${user.email}\nPassword: ${user.password}`}
         onClose={onClose}
@@ -260,7 +234,7 @@ const Invitation = ({ user, onClose }: InvitationProps) =>
 function LinkInvitation({ user, onClose }: InvitationProps) {
   const [link, setLink] = useState<InvitationLink | null>(null);
   const { run, isRunning, error } = useTask();
-  const name = nameOf(user);
+  const name = nameOfUser(user);
   const create = () => run(async () => setLink(await client.value.users.invite(user._id)));
   const send = () =>
     run(async () => {

@@ -23,6 +23,7 @@ import { eventsOf, nameOf } from "./webhooks.tsx";
 export function WebhookPage({ id }: { id: string }) {
   const loaded = useData(`webhook ${id}`, (signal) => client.value.webhooks.get(id, { signal }), {
     on: ({ subject }) => subject.id === id,
+    isPolled: true,
   });
   const { value: webhook, error, reload } = loaded;
   const [secret, setSecret] = useState<string | null>(null);

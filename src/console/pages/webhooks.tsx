@@ -3,15 +3,13 @@ import type { Webhook } from "../../client/stowage.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { Code } from "../parts/connect.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
-import { Failure } from "../parts/failure.tsx";
-import { More } from "../parts/more.tsx";
+import { ListTable } from "../parts/list-table.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
-import { Table } from "../parts/table.tsx";
 import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href } from "../router.ts";
 import { can, client } from "../session.ts";
-import { useData } from "../store.ts";
+import { useList } from "../store.ts";
 import { DayBars, HealthBadge } from "./webhook-health.tsx";
 
 /** How a server checks a request of a webhook. */
@@ -30,12 +28,13 @@ export const eventsOf = ({ types }: Webhook): string =>
 export const nameOf = ({ description, url }: Webhook): string => description || new URL(url).host;
 
 export function Webhooks() {
-  const webhooks = useData("webhooks", (signal) => client.value.webhooks.list({ signal }).toArray(), {
+  const webhooks = useList("webhooks", (signal) => client.value.webhooks.list({ signal }), {
     on: ({ subject }) => subject.kind === "webhook",
+    // The results of deliveries, which decide its health, are no events.
+    isPolled: true,
   });
   const [isCreating, setCreating] = useState(false);
   const [secret, setSecret] = useState<string | null>(null);
-  const list = webhooks.value;
   const create = can("webhooks:write") && (
     <button type="button" class="button primary" onClick={() => setCreating(true)}>
       Create webhook
@@ -44,61 +43,57 @@ export function Webhooks() {
   return (
     <Page title="Webhooks" actions={create} call={{ path: "/auth/v1/webhooks" }}>
       <MissingScopes scopes={["webhooks:write"]} />
-      <Failure error={webhooks.error} onRetry={webhooks.reload} />
-      {list?.length === 0 && (
-        <Empty title="No webhooks yet">
-          <p>
-            Webhooks send a signed request to your server whenever something happens, such as a file finishing
-            processing. Check the signature before you trust one:
-          </p>
-          <Code text={VERIFYING} label="sample" />
-        </Empty>
-      )}
-      {list && list.length > 0 && (
-        <Table
-          label="Webhooks"
-          rows={list}
-          keyOf={({ _id }) => _id}
-          columns={[
-            {
-              id: "endpoint",
-              label: "Endpoint",
-              width: "minmax(0, 3.4fr)",
-              cell: (webhook) => (
-                <div class="two-lines">
-                  <a href={href(`/webhooks/${webhook._id}`)} title={webhook.url}>
-                    <bdi>{nameOf(webhook)}</bdi>
-                  </a>
-                  <bdi class="quiet" title={webhook.url}>
-                    {webhook.url}
-                  </bdi>
-                </div>
-              ),
-            },
-            {
-              id: "events",
-              label: "Events",
-              width: "minmax(0, 2fr)",
-              cell: (webhook) => <span title={eventsOf(webhook)}>{eventsOf(webhook)}</span>,
-            },
-            {
-              id: "latest",
-              label: "Last day",
-              width: "7.5rem",
-              card: "bare",
-              cell: (webhook) => webhook.lastDay.hours.length > 0 && <DayBars webhook={webhook} />,
-            },
-            {
-              id: "health",
-              label: "Health",
-              width: "minmax(5.5rem, 1fr)",
-              card: "bare",
-              cell: (webhook) => <HealthBadge webhook={webhook} />,
-            },
-          ]}
-        />
-      )}
-      <More of={{ items: list, isLoading: webhooks.isLoading }} />
+      <ListTable
+        of={webhooks}
+        empty={
+          <Empty title="No webhooks yet">
+            <p>
+              Webhooks send a signed request to your server whenever something happens, such as a file finishing
+              processing. Check the signature before you trust one:
+            </p>
+            <Code text={VERIFYING} label="sample" />
+          </Empty>
+        }
+        label="Webhooks"
+        keyOf={({ _id }) => _id}
+        columns={[
+          {
+            id: "endpoint",
+            label: "Endpoint",
+            width: "minmax(0, 3.4fr)",
+            cell: (webhook) => (
+              <div class="two-lines">
+                <a href={href(`/webhooks/${webhook._id}`)} title={webhook.url}>
+                  <bdi>{nameOf(webhook)}</bdi>
+                </a>
+                <bdi class="quiet" title={webhook.url}>
+                  {webhook.url}
+                </bdi>
+              </div>
+            ),
+          },
+          {
+            id: "events",
+            label: "Events",
+            width: "minmax(0, 2fr)",
+            cell: (webhook) => <span title={eventsOf(webhook)}>{eventsOf(webhook)}</span>,
+          },
+          {
+            id: "latest",
+            label: "Last day",
+            width: "7.5rem",
+            card: "bare",
+            cell: (webhook) => webhook.lastDay.hours.length > 0 && <DayBars webhook={webhook} />,
+          },
+          {
+            id: "health",
+            label: "Health",
+            width: "minmax(5.5rem, 1fr)",
+            card: "bare",
+            cell: (webhook) => <HealthBadge webhook={webhook} />,
+          },
+        ]}
+      />
       {isCreating && (
         <WebhookForm
           onSave={async (fields) => {

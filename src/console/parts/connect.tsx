@@ -3,9 +3,12 @@ import type { ApiKey } from "../../client/stowage.ts";
 import { announce } from "./announce.tsx";
 import { CopyButton } from "./values.tsx";
 
+export const uploadCommand = (key: string, url: string): string =>
+  `curl -H "Authorization: Bearer ${key}" \\\n  -F "file=@recording.mp3" \\\n  ${url}/docs/v1/uploads`;
+
 /** How to use a new key, with the real URL and key. */
 function samplesFor({ key, isPublic }: Pick<ApiKey, "key" | "isPublic">, url: string): Record<string, string> {
-  const curl = `curl -H "Authorization: Bearer ${key}" \\\n  -F "file=@recording.mp3" \\\n  ${url}/docs/v1/uploads`;
+  const curl = uploadCommand(key, url);
   if (!isPublic)
     return {
       ".env": `STOWAGE_URL=${url}\nSTOWAGE_KEY=${key}`,

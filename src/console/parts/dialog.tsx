@@ -100,6 +100,17 @@ export function TaskDialog({ title, action, isDangerous, onRun, onStop, onClose,
   );
 }
 
+interface RecordDialogProps extends Omit<TaskDialogProps, "title" | "action"> {
+  /** The kind of record, such as "webhook". */
+  noun: string;
+  isNew: boolean;
+}
+
+/** The form of a record that is created or edited. */
+export const RecordDialog = ({ noun, isNew, ...props }: RecordDialogProps) => (
+  <TaskDialog title={`${isNew ? "Create" : "Edit"} ${noun}`} action={isNew ? `Create ${noun}` : "Save"} {...props} />
+);
+
 interface Confirmation extends Pick<TaskDialogProps, "title" | "action" | "isDangerous"> {
   /** The consequences, in full sentences. */
   text: ComponentChildren;

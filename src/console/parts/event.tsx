@@ -3,12 +3,23 @@ import { type Event, isFileEvent } from "../../client/stowage.ts";
 import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
 import { useData } from "../store.ts";
-import { EVENT_LABELS } from "./event-types.ts";
+import { EVENT_LABELS, type EventType } from "./event-types.ts";
 import { RequestId } from "./failure.tsx";
+import { nameOfUser } from "./user-choice.tsx";
 import { CopyButton } from "./values.tsx";
 
+interface Name {
+  name: string;
+  /** Of a user. */
+  email?: string;
+}
+
 /** The names of keys, users, and webhooks by id, since events contain only ids. Deleted ones keep their name in this tab. */
-const names = signal<ReadonlyMap<string, string>>(new Map());
+const names = signal<ReadonlyMap<string, Name>>(new Map());
+
+/** Each hundred takes a request. */
+const MAX_NAMES = 1000;
+const MAX_SESSIONS = 100;
 
 /** Loads the names that a page of events needs, as far as the session may read them. */
 export function useNames(): void {
@@ -16,24 +27,23 @@ export function useNames(): void {
     // The operator reads no names.
     if (!session.value?.team) return null;
     const { keys, sessions, users, webhooks } = client.value;
-    const none = { items: [] };
     const [latestKeys, latestSessions, firstUsers, allWebhooks] = await Promise.all([
-      can("keys:read") ? keys.list({}, { signal }).page() : none,
-      can("keys:read") ? sessions.list({}, { signal }).page() : none,
-      can("users:read") ? users.list({}, { signal }).page() : none,
+      can("keys:read") ? keys.list({}, { signal }).toArray({ limit: MAX_NAMES }) : [],
+      can("keys:read") ? sessions.list({}, { signal }).toArray({ limit: MAX_SESSIONS }) : [],
+      can("users:read") ? users.list({}, { signal }).toArray({ limit: MAX_NAMES }) : [],
       can("webhooks:read") ? webhooks.list({ signal }).toArray() : [],
     ]);
-    const known = new Map([
+    const known = new Map<string, Name>([
       ...names.value,
-      ...latestKeys.items.map(({ id, name }) => [id, name] as const),
-      ...firstUsers.items.map(({ _id, email }) => [_id, email] as const),
+      ...latestKeys.map(({ id, name }) => [id, { name }] as const),
+      ...firstUsers.map((user) => [user._id, { name: nameOfUser(user), email: user.email }] as const),
       // Without the path of the URL, which may contain a secret.
-      ...allWebhooks.map(({ _id, url, description }) => [_id, description || new URL(url).host] as const),
+      ...allWebhooks.map(({ _id, url, description }) => [_id, { name: description || new URL(url).host }] as const),
     ]);
     // A session has the name of its user, or of the key that created it.
-    for (const { _id, userId, createdBy } of latestSessions.items) {
-      const name = known.get(userId ?? createdBy?.keyId ?? "");
-      if (name) known.set(_id, name);
+    for (const { _id, userId, createdBy } of latestSessions) {
+      const owner = known.get(userId ?? createdBy?.keyId ?? "");
+      if (owner) known.set(_id, owner);
     }
     names.value = known;
     return null;
@@ -59,23 +69,114 @@ export function titleOf(event: Event): string {
   return (others.length === 0 && FIELD_LABELS[field ?? ""]) || (EVENT_LABELS[event.type] ?? event.type);
 }
 
-/** The resource of an event, with a link if the console has a page for it. The operator has none. */
-export function Subject({ event, isPlain = false }: { event: Event; isPlain?: boolean }) {
+/** What an event says between its actor and its resource, and after it. An update names the changed fields instead. */
+const PHRASES: Record<Exclude<EventType, `${string}.updated`>, [string, string?]> = {
+  "file.uploaded": ["uploaded"],
+  "file.completed": ["processed"],
+  "file.failed": ["couldn't process"],
+  "file.deleted": ["deleted"],
+  "file.trashed": ["moved", "to the trash"],
+  "file.restored": ["restored"],
+  "file.held": ["put", "on hold"],
+  "file.released": ["released", "from its hold"],
+  "file.reprocessed": ["requeued"],
+  "link.created": ["created"],
+  "link.revoked": ["revoked"],
+  "user.created": ["created"],
+  "user.deleted": ["deleted"],
+  // Also a reset that the user has asked for.
+  "user.invited": ["created a password link for"],
+  "user.logged_in": ["signed in"],
+  "apikey.created": ["created"],
+  "apikey.rotated": ["rotated"],
+  "apikey.revealed": ["revealed"],
+  "apikey.revoked": ["revoked"],
+  "session.created": ["started a session"],
+  "session.revoked": ["ended"],
+  "team.created": ["created"],
+  "team.suspended": ["suspended"],
+  "team.deleted": ["deleted"],
+  "webhook.created": ["created"],
+  "webhook.deleted": ["deleted"],
+  "webhook.disabled": ["disabled"],
+};
+const FILE_CHANGES: Record<string, string> = { name: "renamed", folder: "moved", tags: "tagged" };
+/** The words for fields whose names are none. */
+const FIELD_NAMES: Record<string, string> = {
+  firstName: "name",
+  lastName: "name",
+  scopes: "permissions",
+  expiresAt: "expiry",
+  ownFilesOnly: "files",
+  url: "URL",
+  types: "events",
+  maxBytes: "limits",
+  maxFiles: "limits",
+};
+const list = new Intl.ListFormat("en");
+
+function phraseOf({ type, data }: Event, isOwn: boolean): [string, string?] {
+  if (type in PHRASES) return PHRASES[type as keyof typeof PHRASES];
+  const fields = (data.fields ?? []) as string[];
+  const [change] = fields.length === 1 && type === "file.updated" ? fields.map((field) => FILE_CHANGES[field]) : [];
+  if (change) return [change];
+  const changed = list.format(new Set(fields.map((field) => FIELD_NAMES[field] ?? field)));
+  return [isOwn ? `changed their own ${changed}` : changed ? `changed the ${changed} of` : "changed"];
+}
+
+/** Whether a session of the team starts, or ends itself. Most events of many teams are these, and say least. */
+export const isSignIn = ({ type, actor, subject }: Event): boolean =>
+  type === "session.created" || type === "user.logged_in" || (type === "session.revoked" && actor.keyId === subject.id);
+
+/** An event as a sentence: its actor, what happened, and the resource. */
+export function Sentence({ event }: { event: Event }) {
+  const { type, actor, subject } = event;
+  const isSignOut = type === "session.revoked" && isSignIn(event);
+  const isOwn = type === "user.updated" && actor.userId === subject.id;
+  const [verb, after] = isSignOut ? ["signed out"] : phraseOf(event, isOwn);
+  return (
+    <span class="sentence">
+      {actor.kind === "system" ? "Stowage" : <Actor event={event} />} {verb}{" "}
+      {!isOwn && !isSignIn(event) && <Subject event={event} />}
+      {after && ` ${after}`}
+    </span>
+  );
+}
+
+/** The resource without its name, and the words before its name. */
+const NOUNS: Record<Event["subject"]["kind"], [string, string?]> = {
+  file: ["a file"],
+  link: ["a link to a file"],
+  user: ["a user", "the user "],
+  apikey: ["a key", "the key "],
+  session: ["a session", "a session of "],
+  team: ["the team"],
+  webhook: ["a webhook", "the webhook "],
+};
+
+/** The resource of an event, with a link if the console has a page for it. */
+export function Subject({ event }: { event: Event }) {
   const { type, subject } = event;
   const { kind, id } = subject;
-  const knownName = names.value.get(id);
-  // A link has no name, and leads to its file.
-  const name = isFileEvent(event) ? event.data.originalName : kind === "link" ? "Link to a file" : knownName;
-  const shown = name ? <bdi title={name}>{name}</bdi> : <code>{id}</code>;
-  if (isPlain || kind === "team" || kind === "session" || /deleted|revoked/.test(type)) return shown;
-  const pages = {
+  const known = names.value.get(id);
+  const name = isFileEvent(event) ? event.data.originalName : known?.name;
+  const [noun, before] = NOUNS[kind];
+  const shown = name ? <bdi title={name}>{name}</bdi> : <span title={kind === "link" ? undefined : id}>{noun}</span>;
+  const pages: Partial<Record<typeof kind, string>> = {
     file: href(`/files/${id}`),
     link: href(`/files/${event.data.fileId}`),
     webhook: href(`/webhooks/${id}`),
     apikey: href("/keys"),
-    user: href("/users", { search: knownName }),
+    user: href("/users", { search: known?.email }),
   };
-  return <a href={pages[kind]}>{shown}</a>;
+  // The operator has none of these pages.
+  const url = session.value?.team && !/deleted|revoked/.test(type) ? pages[kind] : undefined;
+  return (
+    <>
+      {name && before}
+      {url ? <a href={url}>{shown}</a> : shown}
+    </>
+  );
 }
 
 export function Actor({ event: { actor } }: { event: Event }) {
@@ -88,18 +189,13 @@ export function Actor({ event: { actor } }: { event: Event }) {
 export function NameOf({ keyId, userId }: { keyId: string | null; userId: string | null }) {
   const id = userId ?? keyId ?? "";
   const own = userId && userId === me.value?.userId ? session.value?.team?.name : undefined;
-  const name = names.value.get(id) ?? own;
-  return name ? (
-    <bdi title={name}>{name}</bdi>
-  ) : (
-    <span title={id}>
-      {userId ? "User" : "Key"} <code>{id}</code>
-    </span>
-  );
+  const name = names.value.get(id)?.name ?? own;
+  return name ? <bdi title={name}>{name}</bdi> : <span title={id}>{userId ? "A user" : "A key"}</span>;
 }
 
-/** The ids to include in a support request, and the data of the event. */
-export function EventDetails({ event: { _id, actor, data } }: { event: Event }) {
+/** The ids to include in a support request, the data of the event, and the ways to similar ones. */
+export function EventDetails({ event: { _id, actor, subject, data } }: { event: Event }) {
+  const by = actor.userId ?? actor.keyId;
   return (
     <div class="stack">
       <p class="quiet">
@@ -110,6 +206,18 @@ export function EventDetails({ event: { _id, actor, data } }: { event: Event }) 
         <CopyButton text={_id} label="event ID" />
       </p>
       <RequestId of={actor} />
+      {session.value?.team && (
+        <p class="actions">
+          <a class="button" href={href("/events", { subject: subject.id })}>
+            More of this {subject.kind === "apikey" ? "key" : subject.kind}
+          </a>
+          {by && (
+            <a class="button" href={href("/events", { actor: by })}>
+              More by this {actor.userId ? "user" : "key"}
+            </a>
+          )}
+        </p>
+      )}
       <pre class="json">{JSON.stringify(data, null, 2)}</pre>
     </div>
   );

@@ -18,17 +18,18 @@ export function setQuery(changes: Record<string, string | undefined>): void {
 
 const parameter = (name: string) => query.value.get(name) ?? "";
 
-interface SearchFieldProps {
-  name: string;
+interface SearchInputProps {
+  name?: string;
   label: string;
   /** Describes the matches of the filter. */
-  hint?: string;
+  hint?: string | undefined;
+  applied: string;
+  onSearch: (text: string) => void;
 }
 
 /** A field that searches when the user pauses typing. */
-export function SearchField({ name, label, hint }: SearchFieldProps) {
+export function SearchInput({ name, label, hint, applied, onSearch }: SearchInputProps) {
   const id = useId();
-  const applied = parameter(name);
   const [typed, setTyped] = useState(applied);
   const timer = useRef(0);
   useEffect(() => {
@@ -55,14 +56,19 @@ export function SearchField({ name, label, hint }: SearchFieldProps) {
           clearTimeout(timer.current);
           timer.current = window.setTimeout(() => {
             timer.current = 0;
-            setQuery({ [name]: value });
+            onSearch(value);
           }, TYPING_MILLISECONDS);
         }}
       />
-      <kbd title="Press / to search">/</kbd>
+      {name && <kbd title="Press / to search">/</kbd>}
     </div>
   );
 }
+
+/** The search of a page. */
+export const SearchField = ({ name, ...props }: { name: string; label: string; hint?: string }) => (
+  <SearchInput name={name} {...props} applied={parameter(name)} onSearch={(text) => setQuery({ [name]: text })} />
+);
 
 interface ChoiceProps {
   name: string;

@@ -1,5 +1,5 @@
 import { type ComponentChildren, type ComponentProps, createContext } from "preact";
-import { useContext, useEffect, useId, useRef } from "preact/hooks";
+import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
 import { Failure, fieldErrors } from "./failure.tsx";
 
 /** The text of a form's field, trimmed. */
@@ -91,6 +91,19 @@ type InputProps = Pick<
 export function TextField({ label, hint, ...input }: InputProps) {
   const { attributes, wrap } = useField({ label, name: input.name, hint });
   return wrap(<input autocomplete="off" {...attributes} {...(input as object)} />);
+}
+
+/** A field for a password or key, which is hidden unless the user wants to see it. */
+export function SecretField(input: InputProps) {
+  const [isShown, setShown] = useState(false);
+  return (
+    <>
+      <TextField {...input} type={isShown ? "text" : "password"} spellcheck={false} required />
+      <label class="quiet">
+        <input type="checkbox" checked={isShown} onChange={() => setShown(!isShown)} /> Show what I type
+      </label>
+    </>
+  );
 }
 
 /** A labeled list of options. */

@@ -88,6 +88,15 @@ export const formatExact = (at: Date): string => exact.format(at);
 export const formatDay = (at: Date, now: number): string =>
   (at.getFullYear() === new Date(now).getFullYear() ? dayOfYear : date).format(at);
 
+/** A day as a heading: "Today", "Yesterday", or as `formatDay` has it. */
+export function formatDayHeading(at: Date, now: number): string {
+  const noon = (date: Date) => new Date(date).setHours(12, 0, 0, 0);
+  const days = Math.round((noon(at) - noon(new Date(now))) / (DAY_SECONDS * 1000));
+  if (days !== 0 && days !== -1) return formatDay(at, now);
+  const text = relative.format(days, "day");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** The distance of a moment, such as "2 hours ago" or "in 4 minutes"; its day if that is more than `maxDays`. */
 export function formatAge(at: Date, now: number, maxDays = RELATIVE_DAYS): string {
   const seconds = (at.getTime() - now) / 1000;

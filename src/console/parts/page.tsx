@@ -68,6 +68,17 @@ export function Page(props: PageProps) {
   );
 }
 
+/** The frame of a page without a session. */
+export const Entrance = ({ children }: { children: ComponentChildren }) => (
+  <main class="sign-in" id="content" tabIndex={-1}>
+    <p class="brand">
+      <img src="/assets/icon.svg" alt="" width="36" height="36" />
+      <strong>Stowage</strong>
+    </p>
+    <div class="card">{children}</div>
+  </main>
+);
+
 interface CrumbsProps {
   label?: string;
   /** The pages above this one, from the top. */

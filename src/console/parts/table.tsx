@@ -18,7 +18,7 @@ export interface Column<Row> {
   isHeader?: boolean;
 }
 
-interface TableProps<Row> {
+export interface TableProps<Row> {
   class?: string;
   /** Names the table to screen readers. */
   label: string;

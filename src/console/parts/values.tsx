@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { StoredFile } from "../../client/stowage.ts";
 import { announce } from "./announce.tsx";
-import { formatAge, formatExact, formatMoment, STATUS_LABELS } from "./format.ts";
+import { formatAge, formatDayHeading, formatExact, formatMoment, STATUS_LABELS } from "./format.ts";
 import { Icon } from "./icon.tsx";
 
 const STATUS_CLASSES: Record<StoredFile["status"], string> = {
@@ -39,6 +39,9 @@ export function Time({ at, isRelative = false, maxDays }: TimeProps) {
     </time>
   );
 }
+
+/** The day of a moment, as a heading. */
+export const Day = ({ at }: { at: string }) => <>{formatDayHeading(new Date(at), Math.max(now.value, Date.now()))}</>;
 
 /** Text with a button that copies it. */
 export const Copyable = ({ text, label }: { text: string; label: string }) => (

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import type { Webhook } from "../../client/stowage.ts";
 import { UserError } from "../user-error.ts";
-import { TaskDialog } from "./dialog.tsx";
+import { RecordDialog } from "./dialog.tsx";
 import { EVENT_LABELS, EVENT_TYPES, type EventType } from "./event-types.ts";
 import { TextField, textOf } from "./form.tsx";
 
@@ -22,12 +22,7 @@ export function WebhookForm({ webhook, onSave, onClose }: WebhookFormProps) {
     return onSave({ url: textOf(form, "url"), description: textOf(form, "description"), types: isAll ? null : types });
   };
   return (
-    <TaskDialog
-      title={webhook ? "Edit webhook" : "Create webhook"}
-      action={webhook ? "Save" : "Create webhook"}
-      onRun={save}
-      onClose={onClose}
-    >
+    <RecordDialog noun="webhook" isNew={!webhook} onRun={save} onClose={onClose}>
       <TextField
         label="Endpoint URL"
         name="url"
@@ -51,6 +46,6 @@ export function WebhookForm({ webhook, onSave, onClose }: WebhookFormProps) {
             </label>
           ))}
       </fieldset>
-    </TaskDialog>
+    </RecordDialog>
   );
 }

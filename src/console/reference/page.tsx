@@ -379,14 +379,8 @@ export function renderReference(document: OpenApi): string {
   const page = (
     <html lang="en">
       <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width, initial-scale=1" />
-        <meta name="color-scheme" content="light dark" />
         <meta name="description" content="Every operation of the Stowage API, with samples and a form to try it." />
         <title>{info.title} API reference</title>
-        <link rel="icon" href="/assets/icon.svg" type="image/svg+xml" />
-        <link rel="stylesheet" href="/assets/reference.css" />
-        <script type="module" src="/assets/reference.js"></script>
       </head>
       <body>
         <a class="skip" href="#main">

@@ -162,6 +162,32 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
   if (replaced) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
 }
 
+/** The condition of an open invitation, and the database of its user. @throws `token_invalid` */
+function openInvitation(given: Deps, token: string) {
+  const link = token.startsWith(PREFIX) ? parseSecretUrl(token.slice(PREFIX.length)) : undefined;
+  const deps = link && inDatabase(given, databaseOf(link.id));
+  if (!deps) throw new AppError("token_invalid");
+  const isOpen = () =>
+    and(
+      eq(users.id, link.id),
+      eq(users.invitationHash, fingerprint(link.secret)),
+      gt(users.invitationEndsAt, deps.system.now()),
+      hasRow(teams, isActiveTeam),
+    );
+  return { deps, isOpen };
+}
+
+/** Returns whom an invitation is for. @throws `token_invalid` if it has ended */
+export async function describeInvitation(given: Deps, token: string) {
+  const { deps, isOpen } = openInvitation(given, token);
+  const columns = { email: users.email, role: users.role, teamName: teams.name };
+  const [[user]] = await read(deps, [
+    deps.db.select(columns).from(users).innerJoin(teams, isActiveTeam).where(isOpen()),
+  ]);
+  if (!user) throw new AppError("token_invalid");
+  return user;
+}
+
 export interface NewPassword {
   /** The token of the invitation. */
   token: string;
@@ -180,17 +206,8 @@ export async function acceptInvitation(
   given: Deps,
   { token, password, firstName, lastName }: NewPassword,
 ): Promise<ApiKey> {
-  const link = token.startsWith(PREFIX) ? parseSecretUrl(token.slice(PREFIX.length)) : undefined;
-  const deps = link && inDatabase(given, databaseOf(link.id));
-  if (!deps) throw new AppError("token_invalid");
+  const { deps, isOpen } = openInvitation(given, token);
   const { db, system } = deps;
-  const isOpen = () =>
-    and(
-      eq(users.id, link.id),
-      eq(users.invitationHash, fingerprint(link.secret)),
-      gt(users.invitationEndsAt, system.now()),
-      hasRow(teams, isActiveTeam),
-    );
   const [[user]] = await read(deps, [db.select().from(users).where(isOpen())]);
   if (!user) throw new AppError("token_invalid");
   const hash = await hashPassword(deps, user.teamId, password);

@@ -9,10 +9,12 @@ import { decodeCursor, encodeCursor, listName, type Page, scan, splitScan } from
 import {
   ABOVE_ALL,
   type Event,
+  type EventKind,
   type EventRow,
   type EventType,
   eventId,
   isEventId,
+  lastSeqOf,
   operatorLogOf,
   renderEvent,
   seqOf,
@@ -23,32 +25,37 @@ import {
 interface EventsRequest {
   limit: number;
   order: "asc" | "desc";
-  type?: EventType | undefined;
+  /** A type, or a kind of record such as `file` for all of its types. */
+  type?: EventType | EventKind | undefined;
   /** Only events of the record with this id. */
   subject?: string | undefined;
+  /** Only events caused by the user or the key with this id. */
+  actor?: string | undefined;
   cursor?: string | undefined;
   /** Only events later than `after` and earlier than `before`, in either order. */
   after?: string | undefined;
   before?: string | undefined;
+  createdAfter?: number | undefined;
+  createdBefore?: number | undefined;
   /** Only for the operator. Without it, the operator reads when teams were created and deleted. */
   teamId?: string | undefined;
 }
 
 /**
- * Lists a page of events. With `type` or `subject`, a page may be short or empty although more pages follow.
+ * Lists a page of events. With `type`, `subject` or `actor`, a page may be short or empty although more pages follow.
  * @throws `forbidden` if a team key names a team
  */
 export async function listEvents(
   deps: Deps,
   credential: Credential<"events:read or operator">,
-  { limit, order, type, subject, cursor, after, before, teamId }: EventsRequest,
+  { limit, order, type, subject, actor, cursor, after, before, createdAfter, createdBefore, teamId }: EventsRequest,
 ): Promise<Page<Event>> {
   await refuseNamedTeam(deps, credential, teamId);
-  const list = listName("events", { order, type, subject });
+  const list = listName("events", { order, type, subject, actor });
   const last = cursor === undefined ? undefined : decodeCursor(list, cursor).id;
   const lower = [after, order === "asc" ? last : undefined].filter((id) => id !== undefined);
   const upper = [before, order === "desc" ? last : undefined].filter((id) => id !== undefined);
-  const [isMatch, page] = [eventFilter(type, subject), { limit: limit + 1, offset: 0 }];
+  const [isMatch, page] = [eventFilter({ type, subject, actor }), { limit: limit + 1, offset: 0 }];
   const readIn = async (deps: Deps, log: string): Promise<ExaminedEvent[]> => {
     const { rows } = await authorizeRead(
       deps,
@@ -56,6 +63,8 @@ export async function listEvents(
       (team): Query<ExaminedEvent[]> => {
         const above = lower.map((id) => (isBehind(log, id) ? seqOf(id) - 1 : seqOf(id)));
         const below = upper.map((id) => (isBehind(id, log) ? seqOf(id) + 1 : seqOf(id)));
+        if (createdAfter !== undefined) above.push(lastSeqOf(createdAfter));
+        if (createdBefore !== undefined) below.push(Math.ceil(createdBefore) * 1000);
         const range = [gt(events.seq, Math.max(0, ...above)), lt(events.seq, Math.min(ABOVE_ALL, ...below))];
         const inRange = deps.db
           .select()
@@ -95,12 +104,15 @@ function mergeLogs(logs: ExaminedEvent[][], order: "asc" | "desc"): ExaminedEven
 }
 
 /** The condition of the filters. Undefined without filters: then no event has to be examined. */
-function eventFilter(type: EventType | undefined, subject: string | undefined) {
-  if (type === undefined && subject === undefined) return undefined;
-  return (row: { type: SQLWrapper; subjectId: SQLWrapper }) =>
+function eventFilter({ type, subject, actor }: Pick<EventsRequest, "type" | "subject" | "actor">) {
+  if (type === undefined && subject === undefined && actor === undefined) return undefined;
+  return (row: { type: SQLWrapper; subjectId: SQLWrapper; actor: SQLWrapper }) =>
     and(
-      type === undefined ? undefined : sql`${row.type} = ${type}`,
+      type === undefined ? undefined : sql`${row.type} glob ${type.includes(".") ? type : `${type}.*`}`,
       subject === undefined ? undefined : sql`${row.subjectId} = ${subject}`,
+      actor === undefined
+        ? undefined
+        : sql`${actor} in (json_extract(${row.actor}, '$.userId'), json_extract(${row.actor}, '$.keyId'))`,
     );
 }
 

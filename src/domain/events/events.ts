@@ -18,6 +18,10 @@ import { enqueueWebhooks, insertDeliveries } from "./deliveries.ts";
 
 export { EVENT_TYPES };
 export type EventType = (typeof EVENT_TYPES)[number];
+
+/** The kinds of records that have events. */
+export const EVENT_KINDS = ["file", "link", "user", "apikey", "session", "team", "webhook"] as const;
+export type EventKind = (typeof EVENT_KINDS)[number];
 export type EventRow = typeof events.$inferSelect;
 
 /** Causes an event: a caller, a user who logs in, or the service itself in a job or in the recovery job. */
