@@ -6,32 +6,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { api } from "../app.ts";
+import type { OpenApi, Operation, Parameter, Schema } from "../console/reference/document.ts";
 import { describeApi } from "../http/openapi.ts";
-
-interface Schema {
-  $ref?: string;
-  type?: string | string[];
-  enum?: unknown[];
-  const?: unknown;
-  anyOf?: Schema[];
-  oneOf?: Schema[];
-  items?: Schema;
-  properties?: Record<string, Schema>;
-  required?: string[];
-  additionalProperties?: Schema | boolean;
-  description?: string;
-  format?: string;
-}
-interface Parameter {
-  name: string;
-  in: string;
-  schema: Schema;
-}
-interface Described {
-  parameters?: Parameter[];
-  requestBody?: { content: Record<string, { schema: Schema }> };
-  responses: Record<string, { content?: Record<string, { schema: Schema }> }>;
-}
 
 const SIMPLE: Record<string, string> = { integer: "number", number: "number", string: "string", boolean: "boolean" };
 
@@ -178,7 +154,7 @@ function responseOf(schema: Schema): string {
   return fields === "message,data" && data ? `Data<${typeOf(data, "response")}>` : typeOf(schema, "response");
 }
 
-function operationOf({ parameters = [], requestBody, responses }: Described): string | undefined {
+function operationOf({ parameters = [], requestBody, responses }: Operation): string | undefined {
   const response = responses["200"]?.content?.["application/json"]?.schema;
   if (!response) return undefined;
   const body = requestBody?.content["application/json"]?.schema;
@@ -191,10 +167,7 @@ function operationOf({ parameters = [], requestBody, responses }: Described): st
 }
 
 function declarations(): string {
-  const { paths, components } = describeApi(api) as unknown as {
-    paths: Record<string, Record<string, Described>>;
-    components: { schemas: Record<string, Schema> };
-  };
+  const { paths, components } = describeApi(api) as unknown as OpenApi;
   const named = Object.entries(NAMED).map(([name, place]) => ({ name, schema: findNamed(components.schemas, place) }));
   for (const { name, schema } of named) names.set(keyOf(schema), name);
   const types = named.map(({ name, schema }) =>

@@ -9,6 +9,7 @@ import { measureFairness } from "./fairness.ts";
 import { measureMemory } from "./memory.ts";
 import { compare, overheadComparisons } from "./overhead.ts";
 import { type Scope, startServer } from "./server.ts";
+import { printTable } from "./table.ts";
 import { measureWebhooks } from "./webhooks.ts";
 
 /* `npm run bench` compares the service with the bare platform: speed, memory and cost. */
@@ -23,21 +24,9 @@ const scope: Scope = {
   log: (message) => console.error(`${`${Math.round((Date.now() - startedAt) / 1000)} s`.padStart(6)}  ${message}`),
 };
 
-type Cell = string | number | null;
 const format = (value: number, digits = 0) =>
   value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 const formatRate = (rate: number) => format(rate, rate < 50 ? 2 : 0);
-
-/** Prints a Markdown table with aligned columns. */
-function printTable(title: string, header: string[], rows: Cell[][]): void {
-  const lines = [header, ...rows].map((row) => row.map((cell) => String(cell ?? "")));
-  const widths = header.map((_, column) => Math.max(3, ...lines.map((line) => line[column]?.length ?? 0)));
-  const pad = (cell: string, column: number) =>
-    column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0);
-  const rule = widths.map((width, column) => (column === 0 ? "-".repeat(width) : `${"-".repeat(width - 1)}:`));
-  const [first = [], ...rest] = lines.map((line) => line.map(pad));
-  console.log(`\n${title}\n\n${[first, rule, ...rest].map((line) => `| ${line.join(" | ")} |`).join("\n")}`);
-}
 
 if (parts.includes("memory")) {
   printTable(

@@ -5,7 +5,7 @@ import { collect, newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, tabTo } from "./appearance.ts";
 import { button, dialog, heading, row } from "./locators.ts";
 import { chooseAction, openConsole, submitKey } from "./signed-in.ts";
-import { copyBy, expect, expectAnnounced, test } from "./support.ts";
+import { copyBy, expect, expectAnnounced, nextCopied, test } from "./support.ts";
 
 const PASSWORD = "correct horse battery";
 
@@ -280,13 +280,7 @@ describe("Keys", () => {
 
   test("copies the settings for a new secret key at once", async ({ openPage }) => {
     const { page } = await openConsole(openPage, { path: "/keys" });
-    // Other tests use the clipboard, too.
-    const copied = page.evaluate(
-      () =>
-        new Promise<string>((resolve) => {
-          navigator.clipboard.writeText = async (text) => resolve(text);
-        }),
-    );
+    const copied = nextCopied(page);
     await button(page, "Create key").click();
     await dialog(page).getByLabel("Name").fill("server");
     await page.keyboard.press("Enter");
@@ -400,10 +394,14 @@ describe("Users", () => {
     const { page, ...team } = await openConsole(openPage, { path: "/users" });
     await button(page, "Create user").first().click();
     await dialog(page).getByLabel("Email").fill("grace@example.com");
+    const copied = nextCopied(page);
     await dialog(page).getByRole("button", { name: "Create user" }).click();
     await expect(dialog(page)).toHaveAccessibleName("Invite grace@example.com");
-    await button(page, "Create link").click();
+    // The link is created and copied at once.
     const text = await dialog(page).getByText("Set your password:").textContent();
+    expect(await copied).toBe(text);
+    await expectAnnounced(page, "Copied invitation in a dialog");
+    await expect(button(page, "Send email instead")).toBeVisible();
     const [, link = ""] = /^Set your password: (\S+)\nEmail: grace@example\.com$/.exec(text ?? "") ?? [];
     expect(link.split("#")[0]).toBe(`${url}/console/invitation`);
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy invitation" }), link)).toBe(text);

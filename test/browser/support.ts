@@ -117,6 +117,18 @@ export async function failRequests(page: Page, pattern: string | RegExp): Promis
 
 const CLIPBOARD = ["clipboard-read", "clipboard-write"];
 
+/** Returns the text that the page copies next. It doesn't reach the clipboard, which other tests use, too. */
+export const nextCopied = (page: Page): Promise<string> =>
+  page.evaluate(
+    () =>
+      new Promise<string>((resolve) => {
+        navigator.clipboard.writeText = async (text) => {
+          Reflect.deleteProperty(navigator.clipboard, "writeText");
+          resolve(text);
+        };
+      }),
+  );
+
 /**
  * Clicks a copy button until the clipboard contains the expected text, because the pages of other tests share the
  * clipboard. @returns its text

@@ -227,7 +227,7 @@ export function FileTable(props: FileTableProps) {
         },
         onClick: (event: MouseEvent) => {
           const target = event.target as Element;
-          if (target.closest("a, button, input, canvas, [popover]") || getSelection()?.type === "Range") return;
+          if (target.closest("a, button, input, .row-wave, [popover]") || getSelection()?.type === "Range") return;
           target.closest("tr")?.querySelector("a")?.dispatchEvent(new MouseEvent("click", event));
         },
       })}

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { Invitation as InvitationLink, User } from "../../client/stowage.ts";
 import { MissingScopes, ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
@@ -37,6 +37,8 @@ function newPassword(): string {
 interface Invited extends Pick<User, "_id" | "firstName" | "lastName" | "email"> {
   /** The password that an admin has just chosen. If it is null, the user gets a link to choose one. */
   password: string | null;
+  /** A new user needs a link, so it is created and copied at once. */
+  isNew?: boolean;
 }
 
 export function Users() {
@@ -171,7 +173,7 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
         ...(password && { password }),
       });
       announce(`Created ${email}`);
-      return onSaved({ _id, firstName, lastName, email, password: password || null });
+      return onSaved({ _id, firstName, lastName, email, password: password || null, isNew: true });
     }
     onSaved(null);
   };
@@ -235,7 +237,19 @@ function LinkInvitation({ user, onClose }: InvitationProps) {
   const [link, setLink] = useState<InvitationLink | null>(null);
   const { run, isRunning, error } = useTask();
   const name = nameOfUser(user);
-  const create = () => run(async () => setLink(await client.value.users.invite(user._id)));
+  const messageOf = ({ url }: InvitationLink) => `Set your password: ${url}\nEmail: ${user.email}`;
+  const create = () =>
+    run(async () => {
+      const created = await client.value.users.invite(user._id);
+      setLink(created);
+      await navigator.clipboard.writeText(messageOf(created)).then(
+        () => announce("Copied invitation"),
+        () => {},
+      );
+    });
+  useEffect(() => {
+    if (user.isNew) void create();
+  }, []);
   const send = () =>
     run(async () => {
       await client.value.users.invite(user._id, { email: true });
@@ -245,11 +259,15 @@ function LinkInvitation({ user, onClose }: InvitationProps) {
   return (
     <Dialog title={`Invite ${name}`} onClose={onClose}>
       {link ? (
-        <CopiedInvitation text={`Set your password: ${link.url}\nEmail: ${user.email}`} onClose={onClose}>
+        <CopiedInvitation text={messageOf(link)} onClose={onClose}>
           <p>
             Send this to them. The link works once, until <Time at={link.expiresAt} />. You won't be able to see it
             again.
           </p>
+          <Failure error={error} />
+          <button type="button" class="button start" aria-disabled={isRunning} onClick={send}>
+            Send email instead
+          </button>
         </CopiedInvitation>
       ) : (
         <div class="stack">

@@ -1,72 +1,57 @@
-import { effect } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useComputed } from "@preact/signals";
+import { useMemo } from "preact/hooks";
+import { findPeaks } from "./peaks.ts";
 import { duration, playFrom, position, type Track, track } from "./playback.ts";
-import { drawWaveform, followCanvas, waveformOf } from "./waveforms.ts";
+import { waveformOf } from "./waveforms.ts";
 
-/** Waveforms are drawn a little before their row is visible. */
-const MARGIN = "200px";
-
-const onVisible = new WeakMap<Element, (isVisible: boolean) => void>();
-const observer = new IntersectionObserver(
-  (entries) => {
-    for (const { target, isIntersecting } of entries) onVisible.get(target)?.(isIntersecting);
-  },
-  { rootMargin: MARGIN },
-);
-
-/** The highest of the peaks that a list has of each file. */
+/** The highest of the peaks that a list has of each file, and their count. */
 const MAX_LISTED_PEAK = 99;
+const LISTED_PEAKS = 56;
+/** So that silence is a line. */
+const MIN_LEVEL = 0.06;
 
 interface RowWaveProps {
   file: Track & { peaks: number[] | null };
   tracks: () => Track[];
 }
 
-/** The waveform of a file in a list, by the few peaks that the list has. Only visible ones are drawn. A click plays from there. */
+/** The levels of a waveform that this tab has measured, from 0 to 1: the list may be older than it. */
+const levelsOf = (channels: number[][]) => findPeaks(channels[0] ?? [], LISTED_PEAKS).map((peak) => Math.abs(peak));
+
+/**
+ * The waveform of a file in a list, by the few peaks that the list has. A click plays from there. It is a path, because
+ * browsers composite each canvas, which makes a long list scroll at half the speed.
+ */
 export function RowWave({ file, tracks }: RowWaveProps) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const { _id, peaks } = file;
-  useEffect(() => {
-    const element = canvas.current as HTMLCanvasElement;
-    const listed = peaks && [peaks.map((peak) => peak / MAX_LISTED_PEAK)];
-    let end = () => {};
-    const show = () => {
-      let drawn = "";
-      const draw = () => {
-        const isCurrent = track.value?._id === _id;
-        const played = isCurrent && duration.value > 0 ? position.value / duration.value : 0;
-        // The list may be older than the waveform that this tab has measured.
-        const channels = listed ?? waveformOf(_id).value;
-        const next = `${Math.round(played * element.clientWidth)} ${channels?.length} ${isCurrent}`;
-        if (next !== drawn && channels) drawWaveform(element, channels, played);
-        drawn = next;
-      };
-      const stop = effect(draw);
-      const unfollow = followCanvas(element, () => {
-        drawn = "";
-        draw();
-      });
-      end = () => {
-        stop();
-        unfollow();
-        end = () => {};
-      };
-    };
-    onVisible.set(element, (visible) => {
-      end();
-      if (visible) show();
+  const { _id, peaks, durationSeconds } = file;
+  const measured = useComputed(() => (peaks ? null : waveformOf(_id).value)).value;
+  const bars = useMemo(() => {
+    const levels = peaks ? peaks.map((peak) => peak / MAX_LISTED_PEAK) : measured ? levelsOf(measured) : [];
+    return levels.map((level, at) => {
+      const height = Math.max(level, MIN_LEVEL);
+      return `M${at + 0.5} ${(1 - height).toFixed(2)}v${(2 * height).toFixed(2)}`;
     });
-    observer.observe(element);
-    return () => {
-      observer.unobserve(element);
-      end();
-    };
-  }, [_id, peaks?.join()]);
+  }, [peaks?.join(), measured]);
+  /** How many bars were played. */
+  const played = useComputed(() =>
+    track.value?._id === _id && duration.value > 0 ? Math.round((position.value / duration.value) * bars.length) : 0,
+  ).value;
   const play = (event: MouseEvent) => {
     event.stopPropagation();
     const { left, width } = (event.currentTarget as Element).getBoundingClientRect();
-    playFrom(file, ((event.clientX - left) / width) * (file.durationSeconds ?? 0), tracks());
+    playFrom(file, ((event.clientX - left) / width) * (durationSeconds ?? 0), tracks());
   };
   // The player's slider does the same by keyboard.
-  return <canvas ref={canvas} class="row-wave" onClick={play} />;
+  return (
+    <svg
+      class="row-wave"
+      viewBox={`0 0 ${bars.length || 1} 2`}
+      preserveAspectRatio="none"
+      aria-hidden="true"
+      onClick={play}
+    >
+      <path d={bars.join("")} />
+      {played > 0 && <path class="played" d={bars.slice(0, played).join("")} />}
+    </svg>
+  );
 }
