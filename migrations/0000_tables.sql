@@ -66,7 +66,7 @@ CREATE TABLE `api_keys` (
 	`last_used_at` integer,
 	`limits` text,
 	`own_files_only` integer DEFAULT false NOT NULL,
-	`lifetime` integer NOT NULL,
+	`lifetime_milliseconds` integer NOT NULL,
 	`created_at` integer NOT NULL,
 	`expires_at` integer NOT NULL
 );

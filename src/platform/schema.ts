@@ -35,8 +35,8 @@ export const apiKeys = sqliteTable(
     limits: text(),
     /** Sees only its own files, see domain/access/own-files.ts. A session also does if its user's role requires it. */
     ownFilesOnly: integer("own_files_only", { mode: "boolean" }).notNull().default(false),
-    /** The milliseconds that it was created for. `expires_at` may be shortened later. */
-    lifetime: integer().notNull(),
+    /** What it was created for. `expires_at` may be shortened later. */
+    lifetimeMilliseconds: integer("lifetime_milliseconds").notNull(),
     createdAt: integer("created_at").notNull(),
     expiresAt: integer("expires_at").notNull(),
   },

@@ -427,7 +427,7 @@ describe("Scopes", () => {
       const id = newId(realSystem, databaseOf(team.teamId));
       await DB.batch([
         DB.prepare(
-          `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, user_id, lifetime, created_at, expires_at)
+          `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, user_id, lifetime_milliseconds, created_at, expires_at)
            values (?1, ?2, ?7, ?3, ?4, ?5, ?6, iif(?5 is null, ?1, null), 1, 1, 4e12)`,
         ).bind(id, team.teamId, caller, kind, scopes, fingerprint(token), crypto.randomUUID()),
         DB.prepare(

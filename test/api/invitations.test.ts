@@ -549,7 +549,7 @@ describe("The export of a user", () => {
     );
     await insertMany(
       1000,
-      `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime, created_at, expires_at)
+      `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime_milliseconds, created_at, expires_at)
        select printf('%012x', i) || substr(?3, 13), ?2, i, 'a', 'session', ?3 || i, ?3, 1, 1, 4e12 from n`,
       team.teamId,
       id,

@@ -280,7 +280,7 @@ describe("Rotating a key", () => {
   const rotate = (team: Team, id: string, json: object = {}, token = team.token) =>
     call("POST", `${KEYS}/${id}/rotate`, { token, json });
   const rowOf = (id: string) =>
-    DB.prepare("select kind, scopes, limits, own_files_only, lifetime, user_id from api_keys where id = ?")
+    DB.prepare("select kind, scopes, limits, own_files_only, lifetime_milliseconds, user_id from api_keys where id = ?")
       .bind(id)
       .first();
 

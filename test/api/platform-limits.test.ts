@@ -101,7 +101,7 @@ async function recoverBacklog(team: Team): Promise<Record<string, number>> {
     };
   });
   await DB.prepare(
-    `insert into api_keys (id, team_id, uuid, name, kind, token_hash, encrypted_token, encrypted_with, user_id, lifetime, created_at, expires_at)
+    `insert into api_keys (id, team_id, uuid, name, kind, token_hash, encrypted_token, encrypted_with, user_id, lifetime_milliseconds, created_at, expires_at)
      select value->>'id', ?1, ?1, 'old', iif(value->>'session', 'session', 'secret'), value->>'id',
        iif(value->>'session', null, value->>'encrypted'), iif(value->>'session', null, ?2),
        iif(value->>'session', 'gone', null), 1, 1, iif(value->>'session', 2, 4e12)

@@ -495,7 +495,7 @@ describe("A session of a secret key", () => {
     const team = await newTeam();
     await insertMany(
       MAX_KEY_SESSIONS - 2,
-      `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, created_by_key_id, lifetime, created_at,
+      `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, created_by_key_id, lifetime_milliseconds, created_at,
          expires_at) select ?2 || i, ?2, '', '', 'session', 0, ?2 || i, ?3, 1, 1, 4e12 from n`,
       team.teamId,
       team.keyId,

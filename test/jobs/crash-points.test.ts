@@ -458,7 +458,7 @@ const recovering: Scenario<Record<string, string>, Outcome<Record<string, number
     world.messages = [];
     await DB.batch([
       DB.prepare(
-        `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime, created_at, expires_at)
+        `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime_milliseconds, created_at, expires_at)
          select lower(hex(randomblob(12))), team_id, uuid, 'session', 'session', lower(hex(randomblob(32))), 'user', 1,
            created_at, 1 from api_keys where team_id = ?`,
       ).bind(team.teamId),

@@ -393,7 +393,7 @@ async function insertKey({ teamId }: Team, { userId = null as string | null, exp
   }));
   const insert = DB.prepare(
     `insert into api_keys (id, team_id, uuid, name, token_hash, kind, encrypted_token, encrypted_with, user_id, expires_at,
-       created_at, lifetime)
+       created_at, lifetime_milliseconds)
      values (?, ?, ?, 'key', lower(hex(randomblob(32))), ?, ?, ?, ?, ?, 1, 1)`,
   );
   const kindOf = ({ id, token }: { id: string; token: string }) =>

@@ -148,7 +148,7 @@ export const withoutRequestId = (text: string) => text.replace(/"requestId":"[^"
 export async function newSession({ teamId }: Team, userId: string): Promise<string> {
   const token = newToken(realSystem, false, databaseOf(teamId));
   await DB.prepare(
-    `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime, created_at, expires_at)
+    `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime_milliseconds, created_at, expires_at)
      values (?1, ?2, ?3, 'session', 'session', ?4, ?5, 1, 1, 4e12)`,
   )
     .bind(newId(realSystem, databaseOf(teamId)), teamId, crypto.randomUUID(), fingerprint(token), userId)

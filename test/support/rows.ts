@@ -29,7 +29,7 @@ export const insertMany = (count: number, insert: string, ...values: unknown[]) 
 /** Columns and values of a row after id and team; n is the row's number. */
 const FILLERS = {
   api_keys: [
-    "uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, lifetime, created_at, expires_at",
+    "uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, lifetime_milliseconds, created_at, expires_at",
     "'f3cd2a1b-0000-4000-8000-000000000000', n, 'secret', 4095, ?2 || n, 'plain', 'none', 1, 1, 4e12",
   ],
   users: [

@@ -120,7 +120,7 @@ const maySeeToken = ({ kind, scopes }: Actor, row: KeyRow): boolean =>
 
 type KeyFields = Pick<
   KeyRow,
-  "name" | "teamId" | "kind" | "scopes" | "ownFilesOnly" | "createdByKeyId" | "userId" | "lifetime"
+  "name" | "teamId" | "kind" | "scopes" | "ownFilesOnly" | "createdByKeyId" | "userId" | "lifetimeMilliseconds"
 >;
 
 /** Makes a token and the row of its key or session, which holds the token as a hash only. */
@@ -139,7 +139,7 @@ export function newHashedKey(
     encryptedWith: null,
     lastUsedAt: null,
     createdAt,
-    expiresAt: createdAt + fields.lifetime,
+    expiresAt: createdAt + fields.lifetimeMilliseconds,
   };
   return { token, row };
 }
@@ -203,7 +203,7 @@ export function makeKey(
     teamId,
     ...creatorOf(actor),
     createdAt: now,
-    lifetime: expiresAt === undefined ? KEY_LIFETIME_DAYS * DAY : expiresAt - now,
+    lifetimeMilliseconds: expiresAt === undefined ? KEY_LIFETIME_DAYS * DAY : expiresAt - now,
   });
   return { token, row: withEncryptedToken(deps, row, token), mask };
 }
@@ -498,11 +498,11 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
     isApiKey,
     ...(actor.kind === "operator" ? [] : [eq(apiKeys.teamId, actor.teamId), keysOf(actor)]),
   );
-  const { kind, teamId: ofTeam, lifetime, scopes, ownFilesOnly } = apiKeys;
+  const { kind, teamId: ofTeam, lifetimeMilliseconds, scopes, ownFilesOnly } = apiKeys;
   // Reads before it writes, because the form of the new token depends on the kind, and its encryption on the team. These
   // and the lifetime never change, and scopes only narrow. The insert copies and checks everything that may change.
   const [[old]] = await read(deps, [
-    db.select({ kind, teamId: ofTeam, lifetime, scopes, ownFilesOnly }).from(apiKeys).where(isOldKey),
+    db.select({ kind, teamId: ofTeam, lifetimeMilliseconds, scopes, ownFilesOnly }).from(apiKeys).where(isOldKey),
   ]);
   if (!old) throw new AppError("not_found");
   const { teamId } = old;

@@ -103,7 +103,7 @@ export function newUserSession(deps: Deps, user: User) {
     teamId: user.teamId,
     createdByKeyId: null,
     userId: user.id,
-    lifetime: SESSION_MILLISECONDS,
+    lifetimeMilliseconds: SESSION_MILLISECONDS,
   });
   const isSameUser = hasRow(users, and(isUser(user), eq(users.password, user.password)));
   const insert = insertWhere(deps.db, apiKeys, row, sql`${isSameUser} and ${teamExists(user.teamId)}`);
@@ -140,7 +140,7 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
   const { db, system } = deps;
   const { teamId, keyId, userId } = actor;
   const { token, row } = newHashedKey(deps, {
-    ...{ name: "", kind: "session", scopes: 0, ownFilesOnly: false, lifetime: SESSION_MILLISECONDS },
+    ...{ name: "", kind: "session", scopes: 0, ownFilesOnly: false, lifetimeMilliseconds: SESSION_MILLISECONDS },
     ...{ teamId, createdByKeyId: keyId, userId },
   });
   const isCaller = and(isKey(teamId, keyId), gt(apiKeys.expiresAt, system.now()));
