@@ -80,7 +80,6 @@ export function FilePage({ id }: { id: string }) {
       title={file?.name ?? "File"}
       onEdit={rename}
       heading={action === "rename" && file && <Rename file={file} onRenamed={reload} onClose={close} />}
-      width="record"
       back={back}
       subtitle={file && formatOf(file)}
       actions={file && <Actions file={file} onAction={setAction} onTrashed={leave} />}
