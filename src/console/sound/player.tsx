@@ -44,9 +44,12 @@ import { rememberWaveform, waveformOf } from "./waveforms.ts";
 /** Before the end of a file, the player names the next one. */
 const UP_NEXT_SECONDS = 5;
 
-/** Copies a URL of the file's page that starts at the present moment: `?t=83`. */
+/** Copies a URL of the file's page that starts at the present moment: `?t=83`. Only the team can open it. */
 const copyFileMoment = ({ _id }: Track) =>
-  copyMoment((seconds) => location.origin + href(`/files/${_id}`, { t: String(seconds) }));
+  copyMoment(
+    (seconds) => location.origin + href(`/files/${_id}`, { t: String(seconds) }),
+    "Copied a link for your team, at",
+  );
 
 /** The player at the bottom of every page while a file is open in it, except on the page of that file. */
 export function PlayerBar() {
