@@ -7,6 +7,7 @@ import { addShortcuts } from "../parts/keys.ts";
 import { useTask } from "../parts/task.ts";
 import { href, query } from "../router.ts";
 import { can, client, noteFailure } from "../session.ts";
+import { openShare } from "../shortcuts.ts";
 import { UserError } from "../user-error.ts";
 import {
   BACK_SECONDS,
@@ -101,9 +102,6 @@ function OpenPlayerBar({ file }: { file: Track }) {
   );
 }
 
-/** The hidden button of the form that shares the file. */
-export const SHARE_CLIP = "share-clip";
-
 /** The player on the page of a file, in which a clip can be marked. */
 export function FilePlayer({ file }: { file: FileMetadata }) {
   const { channels, note } = useWaveform(file);
@@ -144,7 +142,7 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
               <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
                 Clear
               </button>
-              <button type="button" class="button" onClick={() => document.getElementById(SHARE_CLIP)?.click()}>
+              <button type="button" class="button" onClick={() => openShare(file)}>
                 Share this clip
               </button>
             </>
