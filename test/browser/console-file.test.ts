@@ -231,7 +231,7 @@ describe("File page", () => {
     await expect(dialog.getByRole("status").filter({ hasText: `${pageUrl}#t=42` })).toBeVisible();
     await expectGoodLooks(page, "share-dialog");
     await dialog.getByRole("button", { name: "Done" }).click();
-    await page.getByRole("link", { name: "minute.wav" }).last().focus();
+    await page.getByRole("rowheader").getByRole("link", { name: "minute.wav" }).focus();
     await page.keyboard.press("s");
     await expect(dialog).toHaveAccessibleName("Share minute.wav");
     await page.keyboard.press("Escape");

@@ -267,11 +267,6 @@ function Summary({ file }: { file: FileMetadata }) {
     <Facts
       isRow
       facts={{
-        Status: (
-          <span role="status" class={status === "completed" ? "visually-hidden" : undefined}>
-            <StatusBadge status={status} />
-          </span>
-        ),
         Duration: audio?.durationSeconds != null && formatDuration(audio.durationSeconds),
         Folder: folder && (
           <a href={folderUrl(folder)} class="with-icon">
@@ -284,6 +279,11 @@ function Summary({ file }: { file: FileMetadata }) {
           <>
             by <Uploader file={file} /> · <Time at={createdAt} />
           </>
+        ),
+        Status: (
+          <span role="status" class={status === "completed" ? "visually-hidden" : undefined}>
+            <StatusBadge status={status} />
+          </span>
         ),
       }}
     />

@@ -11,11 +11,11 @@ export const isVisual = ({ mimeType, size }: Visual): boolean => /^(video|image)
 export const Picture = ({ file: { name, mimeType }, url }: { file: Visual; url: string | undefined }) =>
   mimeType.startsWith("video/") ? (
     // biome-ignore lint/a11y/useMediaCaption: files have no captions.
-    <video class="video" controls preload="metadata" aria-label={name} src={url} />
+    <video class="picture" controls preload="metadata" aria-label={name} src={url} />
   ) : (
     url && (
       <img
-        class="image"
+        class="picture"
         alt={name}
         src={url}
         onError={({ currentTarget }) => {

@@ -222,7 +222,7 @@ export function SkipButton({ seconds }: { seconds: number }) {
           d="M12 4.500a8.500 8.500 0 1 1-8.500 8.500M14.500 1.500l-3 3 3 3"
           transform={seconds > 0 ? "matrix(-1 0 0 1 24 0)" : undefined}
         />
-        <text x="12" y="16">
+        <text x="12" y="16" fill="currentColor" stroke="none" font-size="8.5" font-weight="600" text-anchor="middle">
           {Math.abs(seconds)}
         </text>
       </svg>
