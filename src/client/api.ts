@@ -363,6 +363,14 @@ export interface SharedFile {
   mimeType: string;
   /** Null unless the file is audio. */
   durationSeconds: number | null;
+  /** Of the audio tags. */
+  title: string | null;
+  /** Of the audio tags. */
+  artist: string | null;
+  /** The team that shares it. */
+  teamName: string;
+  /** When the link expires. Null: never. */
+  expiresAt: string | null;
   /** Peaks per channel from -1 to 1, if they are set. */
   waveform: Array<Array<number>> | null;
   /** The bytes. */

@@ -5,8 +5,10 @@ import type { Schemas } from "../client/api.ts";
 import { Announcements } from "./parts/announce.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { formatBytes, formatDuration } from "./parts/format.ts";
-import { Icon, type IconName } from "./parts/icon.tsx";
+import { Icon } from "./parts/icon.tsx";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
+import { isVisual, Picture } from "./parts/picture.tsx";
+import { Time } from "./parts/values.tsx";
 import {
   copyMoment,
   formatClip,
@@ -82,8 +84,6 @@ const SharedPlayer = ({ shared }: { shared: SharedFile }) => (
   </Player>
 );
 
-const ICONS: Record<string, IconName> = { image: "image", video: "video" };
-
 const Download = ({ url }: { url: string }) => (
   <a class="button" href={url} download>
     <Icon name="download" /> Download
@@ -91,21 +91,33 @@ const Download = ({ url }: { url: string }) => (
 );
 
 function Page({ shared }: { shared: SharedFile }) {
-  const { name, mimeType, size, durationSeconds, url } = shared;
+  const { name, title, artist, mimeType, size, durationSeconds, expiresAt, url } = shared;
   const isAudio = mimeType.startsWith("audio/");
+  const recording = [title, artist].filter(Boolean).join(" – ");
   return (
     <>
       <div class="share-title">
-        {!isAudio && <Icon name={ICONS[mimeType.split("/")[0] ?? ""] ?? "document"} size={32} />}
+        {!isAudio && !isVisual(shared) && <Icon name="document" size={32} />}
         <h1 title={name}>
           <bdi>{name}</bdi>
         </h1>
+        {recording && (
+          <p title={recording}>
+            <bdi>{recording}</bdi>
+          </p>
+        )}
         <p class="quiet">
           {durationSeconds !== null && `${formatDuration(durationSeconds)} · `}
           {formatBytes(size)}
+          {expiresAt && (
+            <>
+              {" · "}Expires <Time at={expiresAt} isRelative />
+            </>
+          )}
         </p>
       </div>
       {isAudio && <SharedPlayer shared={shared} />}
+      {isVisual(shared) && <Picture file={shared} url={url} />}
       <Download url={url} />
     </>
   );
@@ -170,7 +182,14 @@ function Shared() {
   return (
     <main class="share">
       <p class="brand quiet">
-        <img src="/assets/icon.svg" alt="" width="20" height="20" /> Stowage
+        <img src="/assets/icon.svg" alt="" width="20" height="20" />{" "}
+        {file.value ? (
+          <span>
+            <bdi>{file.value.teamName}</bdi> shared this
+          </span>
+        ) : (
+          "Stowage"
+        )}
       </p>
       <div class="card">{content}</div>
       <Announcements />

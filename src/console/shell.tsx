@@ -16,7 +16,7 @@ import { Page } from "./parts/page.tsx";
 import { href, steps } from "./router.ts";
 import { allSections, type Section, visibleSections } from "./sections.ts";
 import { can, client, isAsking, isExpired, limitedUntil, me, type Scope, session, trashDays } from "./session.ts";
-import { overlay } from "./shortcuts.ts";
+import { overlay, shared } from "./shortcuts.ts";
 import { PlayerBar } from "./sound/player.tsx";
 import { useData } from "./store.ts";
 import type { SavedSession } from "./token.ts";
@@ -36,6 +36,7 @@ const Teams = lazy(() => import("./pages/teams.tsx"), "Teams");
 const TeamPage = lazy(() => import("./pages/team.tsx"), "TeamPage");
 const Trash = lazy(() => import("./pages/trash.tsx"), "Trash");
 const Usage = lazy(() => import("./pages/usage.tsx"), "Usage");
+const ShareDialog = lazy(() => import("./pages/sharing.tsx"), "ShareDialog");
 const Palette = lazy(() => import("./palette.tsx"), "Palette");
 const ShortcutHelp = lazy(() => import("./palette.tsx"), "ShortcutHelp");
 
@@ -139,6 +140,7 @@ function Workspace({ team }: { team: SavedSession | null }) {
       {team && <UploadCard />}
       {team && <PlayerBar />}
       {team && can("files:upload") && <DropZone />}
+      {shared.value && <ShareDialog id="" />}
       {overlay.value === "palette" && <Palette id="" />}
       {overlay.value === "help" && <ShortcutHelp id="" />}
     </div>

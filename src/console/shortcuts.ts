@@ -2,11 +2,18 @@ import { signal } from "@preact/signals";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
 import { href, navigate } from "./router.ts";
 import { session } from "./session.ts";
+import type { Track } from "./sound/playback.ts";
 
 /* The keys of every page of the console. A page adds its own with `addShortcuts`. */
 
 /** The overlay that is open above the page. */
 export const overlay = signal<"palette" | "help" | null>(null);
+
+/** The file that the dialog above the page shares. */
+export const shared = signal<Track | null>(null);
+export const openShare = (file: Track): void => {
+  shared.value = file;
+};
 
 /** The keys and what they do, for the sheet that `?` opens. */
 export const HELP: Record<string, Record<string, string>> = {
@@ -22,6 +29,7 @@ export const HELP: Record<string, Record<string, string>> = {
     Space: "Play",
     X: "Select",
     "E or F2": "Rename",
+    S: "Share",
     Delete: "Delete",
     U: "Upload files",
     Esc: "Clear the selection",
@@ -33,7 +41,7 @@ export const HELP: Record<string, Record<string, string>> = {
     "N and P": "Next and previous file",
     "< >": "Slower and faster",
     M: "Mute",
-    C: "Copy a link to this moment",
+    C: "Copy a link for your team to this moment",
     "[ and ]": "Start and end a clip here",
   },
 };

@@ -84,6 +84,26 @@ const sharedFileRecord = describeRecord({
       1805.2,
       (file) => file.durationSeconds,
     ),
+    title: sharedField(
+      z.string().nullable().meta({ description: "Of the audio tags." }),
+      "Night shift at the lock",
+      (file) => file.title,
+    ),
+    artist: sharedField(
+      z.string().nullable().meta({ description: "Of the audio tags." }),
+      "Radio Lovelace",
+      (file) => file.artist,
+    ),
+    teamName: sharedField(
+      z.string().meta({ description: "The team that shares it." }),
+      "Radio Lovelace",
+      (file) => file.teamName,
+    ),
+    expiresAt: sharedField(
+      timestamp.nullable().meta({ description: "When the link expires. Null: never." }),
+      "2026-12-20T09:33:00.000Z",
+      (file) => isoOrNull(file.expiresAt),
+    ),
     waveform: sharedField(
       z.array(z.array(z.number())).nullable().meta({ description: "Peaks per channel from -1 to 1, if they are set." }),
       [[0.12, -0.4, 0.31]],

@@ -32,10 +32,15 @@ const HEADERS: SecureHeaders = {
   strictTransportSecurity: "max-age=63072000",
   referrerPolicy: "no-referrer",
 };
-/** The console also plays files from storage. */
+/** The console also plays and shows files from storage. */
 const pageHeaders = secureHeaders({
   ...HEADERS,
-  contentSecurityPolicy: { ...POLICY, connectSrc: ["'self'", fileSource], mediaSrc: [fileSource] },
+  contentSecurityPolicy: {
+    ...POLICY,
+    connectSrc: ["'self'", fileSource],
+    imgSrc: ["'self'", fileSource],
+    mediaSrc: [fileSource],
+  },
 });
 /** A link's page is on the host of its file. */
 const shareHeaders = secureHeaders(HEADERS);

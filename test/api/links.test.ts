@@ -286,15 +286,25 @@ const describedAt = ({ url }: NewLink) => url.split("/").slice(0, -1).join("/");
 const withWrongSecret = (url: string) => url.replace(/\.[0-9a-f]{32}/, `.${"0".repeat(32)}`);
 
 describe("The description of a link", () => {
-  test("names the file and has its waveform", async () => {
+  test("names the file, its tags, and who shares it until when, and has its waveform", async () => {
     const team = await newTeam(queueing);
-    const bytes = sample("tone-cbr.mp3").bytes;
+    const bytes = sample("tone-vbr.mp3").bytes;
     const id = await upload(team, "tone ü.mp3", bytes);
-    const link = await createLink(team, id, { name: "song.mp3" });
+    const expiresAt = "2100-01-01T00:00:00.000Z";
+    const link = await createLink(team, id, { name: "song.mp3", expiresAt });
     const description = async () => dataOf(call("GET", describedAt(link)));
     const { durationSeconds } = await processed(team, id);
     expect(durationSeconds).toBeGreaterThan(0);
-    const plain = { name: "song.mp3", size: bytes.length, mimeType: "audio/mpeg", durationSeconds, url: link.url };
+    const tags = { title: "Übergröße·日本", artist: "Stowage" };
+    const shared = { ...tags, teamName: "test", expiresAt };
+    const plain = {
+      name: "song.mp3",
+      size: bytes.length,
+      mimeType: "audio/mpeg",
+      durationSeconds,
+      url: link.url,
+      ...shared,
+    };
     expect(await description()).toEqual({ ...plain, waveform: null });
     const channels = [Array(16).fill(1), Array(16).fill(-1)];
     await team.call("PUT", `/docs/v1/uploads/${id}/waveform`, { json: { channels } });

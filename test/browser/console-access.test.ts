@@ -58,7 +58,7 @@ describe("Viewer", () => {
     await expectGoodLooks(page, "files-viewer");
     await page.getByRole("link", { name: "song.txt" }).click();
     await expect(button(page, "Download")).toBeVisible();
-    await expect(button(page, "Create link")).toBeVisible();
+    await expect(button(page, "Copy link")).toBeVisible();
     await expect(page.getByRole("button", { name: /Reprocess|Rename|Delete/ })).toHaveCount(0);
     // The names of keys are not the viewer's to read.
     await expect(page.getByRole("region", { name: "Activity" })).toContainText("File uploaded by Key");
@@ -100,7 +100,7 @@ describe("Contributor", () => {
     await expectGoodLooks(page, "files-contributor");
     await page.getByRole("link", { name: "mine.txt" }).click();
     await expect(heading(page, "mine.txt")).toBeVisible();
-    await expect(button(page, "Create link")).toBeVisible();
+    await expect(button(page, "Copy link")).toBeVisible();
     await expect(page.getByRole("region", { name: "Activity" })).toHaveCount(0);
     await sections(page).filter({ hasText: "Usage" }).click();
     await expect(page.getByText("Your own files. The limits are those of your team.")).toBeVisible();

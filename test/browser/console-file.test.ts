@@ -37,7 +37,9 @@ describe("File page", () => {
     const file = await team.stowage.files.get(id);
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     await expect(page.getByRole("heading", { level: 1, name })).toBeVisible();
+    // For screen readers. The others see only an exception.
     await expect(fact(page, "Status")).toHaveText("Ready");
+    await expect(fact(page, "Status").getByRole("status")).toHaveClass("visually-hidden");
     await expect(page.getByText(`${(file.audio?.sampleRate ?? 0) / 1000} kHz`)).toHaveText(
       /^FLAC · .* · Lossless · .* kB$/,
     );
@@ -54,10 +56,12 @@ describe("File page", () => {
     const curl = `curl -H "Authorization: Bearer $STOWAGE_KEY" '${url}/docs/v1/uploads/${id}/metadata'`;
     expect(await copyBy(page.getByRole("button", { name: "Copy as curl" }), curl)).toBe(curl);
     await expectGoodLooks(page, "file");
-    // On a phone, sharing precedes the details.
-    await page.setViewportSize({ width: 375, height: 667 });
     const top = async (name: string) => (await page.getByRole("heading", { name, exact: true }).boundingBox())?.y ?? 0;
-    expect(await top("Share")).toBeLessThan(await top("Details"));
+    expect(await top("Share")).toBe(await top("Details"));
+    // On a phone, the details precede sharing, and both the activity.
+    await page.setViewportSize({ width: 375, height: 667 });
+    expect(await top("Details")).toBeLessThan(await top("Share"));
+    expect(await top("Share")).toBeLessThan(await top("Activity"));
   });
 
   test("shows tags as text, whatever they contain", async ({ openPage }) => {
@@ -76,10 +80,10 @@ describe("File page", () => {
       route.fulfill({ json: { message: "", data: { ...file, audio: { ...file.audio, tags } } } }),
     );
     await page.getByRole("link", { name: "tagged.mp3" }).click();
-    await expect(fact(page, "title")).toHaveText(tags.title);
-    await expect(fact(page, "artist")).toHaveText(tags.artist);
-    await expect(fact(page, "comment")).toHaveText(tags.comment);
-    await expect(fact(page, "track")).toHaveText("1");
+    await expect(fact(page, "Title")).toHaveText(tags.title);
+    await expect(fact(page, "Artist")).toHaveText(tags.artist);
+    await expect(fact(page, "Comment")).toHaveText(tags.comment);
+    await expect(fact(page, "Track")).toHaveText("1");
     await expect(fact(page, "__proto__")).toHaveText("safe");
     await expectAccessible(page);
     await page.setViewportSize({ width: 320, height: 640 });
@@ -128,8 +132,8 @@ describe("File page", () => {
     const menu = page.getByRole("button", { name: "Actions for this file" });
     await tabTo(menu);
     await page.keyboard.press("Enter");
-    await expect(page.getByRole("menuitem", { name: "Rename" })).toBeFocused();
-    for (const _ of ["Move", "Edit tags", "Reprocess"]) await page.keyboard.press("ArrowDown");
+    await expect(page.getByRole("menuitem", { name: "Share…" })).toBeFocused();
+    for (const _ of ["Rename", "Move", "Edit tags", "Reprocess"]) await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
     await expect(page.getByText("Reprocessing started")).toBeVisible();
     await expect(menu).toBeFocused();
@@ -152,34 +156,59 @@ describe("File page", () => {
     await expect(page.getByRole("heading", { level: 1, name: "Bericht – März.txt" })).toBeVisible();
   });
 
-  test("creates a link that is shown once, lists it, and revokes it", async ({ openPage, problems }) => {
+  test("says that a file has no audio although its name says so", async ({ openPage }) => {
+    const team = await newTeam();
+    const id = await upload(team, "take.mp3", "no audio at all");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    await expect(page.getByRole("rowheader").getByText("No audio found")).toBeVisible();
+    await page.getByRole("link", { name: "take.mp3" }).click();
+    await expect(page.getByText("The name says audio, but the content isn't.")).toBeVisible();
+    await expectAccessible(page);
+    await team.stowage.files.update(id, { name: "take.txt" });
+    await expect(page.getByRole("heading", { level: 1, name: "take.txt" })).toBeVisible();
+    await expect(page.getByText("No audio found")).toHaveCount(0);
+  });
+
+  test("copies a link by one click, shows it once, lists it, and revokes it", async ({ openPage, problems }) => {
     problems.allow(/404/);
     const team = await newTeam();
     const id = await upload(team, "tone.flac", sample("tone.flac"));
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     const share = page.getByRole("region", { name: "Share" });
-    await share.getByLabel("Expires in").selectOption("1 day");
-    await share.getByLabel("File link opens as").selectOption("Player in the browser");
-    await share.getByRole("button", { name: "Create link" }).click();
-    const shown = share.getByRole("status").filter({ hasText: "You won't be able to see them again." });
-    const pageUrl = (await shown.getByRole("code").textContent()) ?? "";
-    expect(await copyBy(shown.getByRole("button", { name: "Copy page link" }), pageUrl)).toBe(pageUrl);
+    const copy = share.getByRole("button", { name: "Copy link" });
+    await copy.click();
+    await expectAnnounced(page, "Link copied");
+    const pageUrl = (await share.getByRole("status").getByRole("code").textContent()) ?? "";
+    expect(await copyBy(copy, pageUrl)).toBe(pageUrl);
+    const created = async () => collect(team.stowage.links.list(id));
+    const lifetime = ({ expiresAt }: { expiresAt: string | null }) => Date.parse(expiresAt ?? "") - Date.now();
+    const [first] = await created();
+    expect(first?.disposition).toBe("inline");
+    expect(Math.abs(lifetime(first ?? { expiresAt: null }) - 7 * 86_400_000)).toBeLessThan(60_000);
+    // The same link, embedded, and another one that downloads.
+    await share.getByText("Options").click();
+    await share.getByLabel("Copy as").selectOption("Embed code");
     const embed = pageUrl.replace("/share/", "/embed/");
-    expect(await copyBy(shown.getByRole("button", { name: "Copy embed code" }), embed)).toContain(
-      `<iframe src="${embed}"`,
-    );
+    const code = await copyBy(share.getByRole("button", { name: "Copy embed code" }), embed);
+    expect(code).toContain(`<iframe src="${embed}"`);
     for (const of of [pageUrl, embed]) expect((await fetch(of)).status).toBe(200);
-    const link = await copyBy(shown.getByRole("button", { name: "Copy file link" }), "/docs/v1/links/");
+    expect(await created()).toHaveLength(1);
+    await team.stowage.links.delete(first?._id ?? "");
+    await share.getByLabel("Expires in").selectOption("1 day");
+    await share.getByLabel("Copy as").selectOption("Download link");
+    await expect(share.getByRole("status")).toHaveCount(0);
+    await share.getByRole("button", { name: "Copy download link" }).click();
+    const link = (await share.getByRole("status").getByRole("code").textContent()) ?? "";
     const response = await fetch(link);
-    expect(response.headers.get("Content-Disposition")).toMatch(/^inline/);
+    expect(response.headers.get("Content-Disposition")).toMatch(/^attachment/);
     expect(Buffer.from(await response.arrayBuffer()).equals(sample("tone.flac"))).toBe(true);
-    const [created] = await collect(team.stowage.links.list(id));
-    expect(Math.abs(Date.parse(created?.expiresAt ?? "") - Date.now() - 86_400_000)).toBeLessThan(60_000);
+    const [second] = await created();
+    expect(Math.abs(lifetime(second ?? { expiresAt: null }) - 86_400_000)).toBeLessThan(60_000);
 
     await page.reload();
     const listed = share.getByRole("list", { name: "Links" }).getByRole("listitem");
-    await expect(listed).toHaveText(/Plays in the browser · expires in 24 hours.*by test/);
-    await expect(page.getByText(pageUrl)).toHaveCount(0);
+    await expect(listed).toHaveText(/Download · expires in 24 hours.*by test/);
+    await expect(page.getByText(link)).toHaveCount(0);
     await expectGoodLooks(page, "file-links");
     await chooseAction(page, "Actions for this link", "Revoke link");
     await page.getByRole("dialog").getByRole("button", { name: "Revoke link" }).click();
@@ -187,12 +216,39 @@ describe("File page", () => {
     for (const of of [link, pageUrl]) expect((await fetch(of)).status).toBe(404);
   });
 
+  test("shares a file from its row, by menu or key, from the present moment on", async ({ openPage }) => {
+    const team = await newTeam();
+    const id = await upload(team, "minute.wav", wav(65));
+    const { page } = await openConsole(openPage, { path: `/files/${id}?t=42`, team });
+    await expect(position(page)).toHaveAttribute("aria-valuetext", "0:42 of 1:05");
+    await page.getByRole("link", { name: "Files" }).first().click();
+    await chooseAction(page, "Actions for minute.wav", "Share…");
+    const dialog = page.getByRole("dialog");
+    await expect(dialog).toHaveAccessibleName("Share minute.wav");
+    const pageUrl = await copyBy(dialog.getByRole("button", { name: "Copy link" }), "/share/");
+    expect(pageUrl).not.toContain("#");
+    await dialog.getByRole("checkbox", { name: "Start at 0:42" }).check();
+    await expect(dialog.getByRole("status").filter({ hasText: `${pageUrl}#t=42` })).toBeVisible();
+    await expectGoodLooks(page, "share-dialog");
+    await dialog.getByRole("button", { name: "Done" }).click();
+    await page.getByRole("rowheader").getByRole("link", { name: "minute.wav" }).focus();
+    await page.keyboard.press("s");
+    await expect(dialog).toHaveAccessibleName("Share minute.wav");
+    await page.keyboard.press("Escape");
+    await expect(dialog).toHaveCount(0);
+    expect(await collect(team.stowage.links.list(id))).toHaveLength(1);
+    // A link for the team needs no secret.
+    const moment = await copyBy(page.getByRole("button", { name: "Copy link to this moment" }), "?t=42");
+    expect(moment).toBe(`${url}/console/files/${id}?t=42`);
+    await expectAnnounced(page, "Copied a link for your team, at 0:42");
+  });
+
   test("creates and copies a signed URL with the chosen lifetime", async ({ openPage }) => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "all of it");
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
-    const share = page.getByRole("region", { name: "Share" });
-    await share.getByLabel("Type").selectOption("Signed URL");
+    await page.getByText("Technical details").click();
+    const share = page.getByRole("region", { name: "Signed URL" });
     const create = share.getByRole("button", { name: "Create URL" });
     let signedUrl = "";
     const lifetimes = { "1 minute": 60, "1 hour": 3600, "1 day": 86_400, "7 days": 604_800, Custom: 77 };
@@ -386,11 +442,11 @@ describe("Player", () => {
     await expect(page.getByRole("button", { name: "Play minute.wav" })).toBeVisible();
     await page.keyboard.press("Space");
     await expect.poll(time).toBeGreaterThan(40.5);
-    // Its link opens in the browser, whatever the form says.
-    await page.getByLabel("File link opens as").selectOption("Download");
-    const link = await copyBy(page.getByRole("button", { name: "Share this clip" }), "#t=35,40");
+    await page.getByRole("button", { name: "Share this clip" }).click();
+    const dialog = page.getByRole("dialog");
+    await expect(dialog.getByRole("checkbox", { name: "Start at 0:35, end at 0:40" })).toBeChecked();
+    const link = await copyBy(dialog.getByRole("button", { name: "Copy link" }), "#t=35,40");
     expect(link).toMatch(/\/share\/[^#]+#t=35,40$/);
-    await expectAnnounced(page, "Clip link copied");
     const links = await collect(team.stowage.links.list(id));
     expect(links[0]).toMatchObject({ disposition: "inline" });
   });
@@ -553,6 +609,14 @@ describe("Player", () => {
     await expect
       .poll(() => page.locator("audio").evaluate(({ currentTime }: HTMLAudioElement) => currentTime))
       .toBeGreaterThan(0.5);
+  });
+
+  test("shows an image", async ({ openPage }) => {
+    const team = await newTeam();
+    const id = await upload(team, "cover.png", sample("pixel.png"));
+    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+    const image = page.getByRole("img", { name: "cover.png" });
+    await expect.poll(() => image.evaluate((element: HTMLImageElement) => element.naturalWidth)).toBeGreaterThan(0);
   });
 
   test("shows the picture of a video", async ({ openPage }) => {

@@ -21,10 +21,10 @@ function minute(): BlobPart {
   return new Blob([header, samples]);
 }
 
-async function share(team: Team, name: string, content: BlobPart = minute()) {
+async function share(team: Team, name: string, content: BlobPart = minute(), expiresAt: string | null = null) {
   const id = await upload(team, name, content);
   await team.stowage.files.setWaveform(id, [Array.from({ length: 100 }, (_, at) => (at % 10) / 10)]).catch(() => {});
-  const link = await team.stowage.links.create(id);
+  const link = await team.stowage.links.create(id, { expiresAt });
   const { pathname } = new URL(link.pageUrl);
   return { ...link, pathname };
 }
@@ -49,7 +49,13 @@ describe("The page of a link", () => {
     const page = await openPage({ path: `${pathname}#t=30` });
     await expect(page.getByRole("heading", { level: 1, name: "a season.wav" })).toBeVisible();
     await expect(page).toHaveTitle("a season.wav");
+    await expect(page.getByText("test shared this")).toBeVisible();
     await expect(page.getByText("1:05 · 2.1 MB")).toBeVisible();
+    await expect(page.locator(".player-ruler")).toHaveText("0:000:100:200:300:400:501:05");
+    // A third of the free space is above it.
+    const [card, height] = [await page.locator(".share .card").boundingBox(), page.viewportSize()?.height ?? 0];
+    expect(card?.width).toBe(640);
+    expect(card?.y).toBeLessThan(height - (card?.y ?? 0) - (card?.height ?? 0));
     const place = position(page);
     await expect(place).toHaveAttribute("aria-valuetext", "0:30 of 1:05");
     await expect.poll(() => colors(page)).toBe(2);
@@ -95,6 +101,27 @@ describe("The page of a link", () => {
     await expect(page.getByText(/^Plays/)).toHaveCount(0);
     await page.getByRole("button", { name: "Play a season.wav" }).click();
     await expect.poll(time).toBeGreaterThan(50.5);
+  });
+
+  test("shows the tags of a recording, and when the link expires", async ({ openPage }) => {
+    const tomorrow = new Date(Date.now() + 86_400_000).toISOString();
+    const { pathname } = await share(await newTeam(), "tagged.mp3", sample("tone-vbr.mp3"), tomorrow);
+    const page = await openPage({ path: pathname });
+    await expect(page.getByText("Übergröße·日本 – Stowage", { exact: true })).toBeVisible();
+    await expect(page.getByText("Expires in 24 hours")).toBeVisible();
+  });
+
+  test("plays a video and shows an image", async ({ openPage }) => {
+    const team = await newTeam();
+    const video = await share(team, "tour.webm", sample("video.webm"));
+    const page = await openPage({ path: video.pathname });
+    const player = page.locator("video");
+    await player.evaluate((element: HTMLVideoElement) => element.play());
+    await expect.poll(() => player.evaluate((element: HTMLVideoElement) => element.currentTime)).toBeGreaterThan(0.2);
+    await page.goto((await share(team, "cover.png", sample("pixel.png"))).pathname);
+    const image = page.getByRole("img", { name: "cover.png" });
+    await expect.poll(() => image.evaluate((element: HTMLImageElement) => element.naturalWidth)).toBeGreaterThan(0);
+    await expectGoodLooks(page, "share-image");
   });
 
   test("shows any other file with its size, and downloads it", async ({ openPage }) => {

@@ -1,7 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { dailyTotals } from "../../src/console/pages/daily-totals.ts";
 import { filtersFrom, groupByDay, isListed, mergeEvents } from "../../src/console/pages/event-list.ts";
-import { applyEvents, type FileRow, pathOf, splitName, viewFrom } from "../../src/console/pages/file-rows.ts";
+import {
+  applyEvents,
+  type FileRow,
+  lacksAudio,
+  pathOf,
+  splitName,
+  viewFrom,
+} from "../../src/console/pages/file-rows.ts";
 import { curlFor } from "../../src/console/parts/curl.tsx";
 import {
   countOf,
@@ -13,6 +20,7 @@ import {
   formatRemaining,
 } from "../../src/console/parts/format.ts";
 import { findPeaks, joinPeaks, measurability } from "../../src/console/sound/peaks.ts";
+import { rulerTicks } from "../../src/console/sound/waveforms.ts";
 import { describe as describeUpload, isSettled, selectShown, summarize } from "../../src/console/uploads/summary.ts";
 
 /* The console's logic that needs no browser. */
@@ -226,6 +234,41 @@ describe("Peaks", () => {
   ] as const)("of %s with %d s and %d bytes are measured: %s", ([mimeType, durationSeconds, size, expected]) => {
     expect(measurability({ mimeType, durationSeconds, sampleRate: 44_100, channels: 2 }, size)).toBe(expected);
   });
+});
+
+describe("The ruler of a recording", () => {
+  const ruler = (seconds: number) => {
+    const ticks = rulerTicks(seconds);
+    const texts = (shown: typeof ticks) => shown.map(({ at }) => formatDuration(at)).join(" ");
+    return [texts(ticks), texts(ticks.filter(({ isCoarse }) => isCoarse))];
+  };
+
+  test.each([
+    [0, "0:00", "0:00"],
+    [7, "0:00", "0:00"],
+    [65, "0:00 0:10 0:20 0:30 0:40 0:50", "0:00 0:30"],
+    [252, "0:00 1:00 2:00 3:00", "0:00 1:00 2:00 3:00"],
+    [1610, "0:00 5:00 10:00 15:00 20:00", "0:00 15:00"],
+    [4 * 3600, "0:00 30:00 1:00:00 1:30:00 2:00:00 2:30:00 3:00:00 3:30:00", "0:00 1:00:00 2:00:00 3:00:00"],
+  ])("of %i s has round times, and fewer on a narrow screen", (seconds, all, coarse) => {
+    expect(ruler(seconds)).toEqual([all, coarse]);
+  });
+
+  test("has at most eight times before the end, whatever the duration", () => {
+    for (let seconds = 1; seconds < 1_000_000; seconds = Math.ceil(seconds * 1.1))
+      expect(rulerTicks(seconds).length).toBeLessThan(9);
+  });
+});
+
+test.each([
+  ["take.mp3", "other file", "completed", true],
+  ["take.WAV", "text file", "completed", true],
+  ["take.mp3", "audio file", "completed", false],
+  ["take.ogg", "video file", "completed", false],
+  ["take.mp3", "other file", "processing", false],
+  ["mp3.txt", "text file", "completed", false],
+] as const)("%s, which is a %s and %s, lacks the audio of its name: %s", (name, fileType, status, expected) => {
+  expect(lacksAudio({ name, fileType, status })).toBe(expected);
 });
 
 describe("dailyTotals", () => {

@@ -27,7 +27,6 @@ export function Account() {
   return (
     <Page
       title="Your session"
-      width="record"
       call={{ path: "/auth/v1/me" }}
       actions={
         <>

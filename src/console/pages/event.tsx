@@ -16,7 +16,6 @@ export function EventPage({ id }: { id: string }) {
   return (
     <Page
       title={titleOf(event)}
-      width="record"
       subtitle={<Sentence event={event} />}
       back={<Breadcrumbs links={[{ href: href("/events"), label: "Events" }]} />}
       call={{ path: `/auth/v1/events/${id}` }}

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
@@ -5,6 +6,7 @@ import { TaskDialog } from "../parts/dialog.tsx";
 import { Facts } from "../parts/facts.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { localMinute } from "../parts/format.ts";
+import { Time } from "../parts/values.tsx";
 import { can, client } from "../session.ts";
 
 /** A value of the metadata as the form shows it: text as it is, everything else as JSON. */
@@ -19,35 +21,56 @@ function parse(text: string): unknown {
   }
 }
 
+const isEmpty = ({ reference, metadata, deleteAfter }: FileMetadata) =>
+  !reference && !deleteAfter && Object.keys(metadata).length === 0;
+
+interface MetadataProps {
+  file: FileMetadata;
+  onChanged: () => void;
+}
+
 /** The reference and the metadata that apps have set, which can be edited, as can the time of the deletion. */
-export function Metadata({ file, onChanged }: { file: FileMetadata; onChanged: () => void }) {
-  const [isEditing, setEditing] = useState(false);
-  const { reference } = file;
+export function Metadata({ file, onChanged }: MetadataProps) {
+  if (isEmpty(file)) return null;
+  const { reference, deleteAfter } = file;
   const metadata: Record<string, unknown> = file.metadata;
-  const isEmpty = !reference && Object.keys(metadata).length === 0;
-  if (isEmpty && !can("files:write")) return null;
   return (
     <section class="card stack" aria-labelledby="metadata">
       <header class="page-header">
         <h2 id="metadata">Metadata</h2>
-        {can("files:write") && (
-          <button type="button" class="button ghost" onClick={() => setEditing(true)}>
-            Edit<span class="visually-hidden"> metadata</span>
-          </button>
-        )}
+        <EditButton file={file} onChanged={onChanged}>
+          Edit<span class="visually-hidden"> metadata</span>
+        </EditButton>
       </header>
-      {isEmpty ? (
-        <p class="quiet">Your own ID of this file, and any further fields.</p>
-      ) : (
-        <Facts
-          facts={{
-            Reference: reference && <bdi>{reference}</bdi>,
-            ...Object.fromEntries(Object.entries(metadata).map(([name, value]) => [name, <bdi>{shown(value)}</bdi>])),
-          }}
-        />
-      )}
-      {isEditing && <MetadataForm file={file} onSaved={onChanged} onClose={() => setEditing(false)} />}
+      <Facts
+        facts={{
+          Reference: reference && <bdi>{reference}</bdi>,
+          ...Object.fromEntries(Object.entries(metadata).map(([name, value]) => [name, <bdi>{shown(value)}</bdi>])),
+          Deletion: deleteAfter && (
+            <>
+              Will be deleted on <Time at={deleteAfter} />
+            </>
+          ),
+        }}
+      />
     </section>
+  );
+}
+
+/** Stands for the metadata of a file that has none. */
+export const AddFields = (props: MetadataProps) =>
+  isEmpty(props.file) ? <EditButton {...props}>Add fields</EditButton> : null;
+
+function EditButton({ file, onChanged, children }: MetadataProps & { children: ComponentChildren }) {
+  const [isEditing, setEditing] = useState(false);
+  if (!can("files:write")) return null;
+  return (
+    <>
+      <button type="button" class="button ghost start" onClick={() => setEditing(true)}>
+        {children}
+      </button>
+      {isEditing && <MetadataForm file={file} onSaved={onChanged} onClose={() => setEditing(false)} />}
+    </>
   );
 }
 

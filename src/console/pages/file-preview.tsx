@@ -1,5 +1,6 @@
 import type { FileMetadata } from "../../client/stowage.ts";
 import { Failure } from "../parts/failure.tsx";
+import { isVisual, Picture } from "../parts/picture.tsx";
 import { signedUrl } from "../sound/signed-playback.ts";
 import { useData } from "../store.ts";
 
@@ -7,19 +8,18 @@ import { useData } from "../store.ts";
 const MAX_TEXT_BYTES = 4000;
 const MAX_LINES = 40;
 
-/** Shows a video with its picture, or the start of a text; nothing for other files. */
+/** Shows a video or an image, or the start of a text; nothing for other files. */
 export function Preview({ file }: { file: FileMetadata }) {
-  if (file.mimeType.startsWith("video/")) return <Video file={file} />;
+  if (isVisual(file)) return <SignedPicture file={file} />;
   return file.fileType === "text file" && file.size > 0 ? <Text file={file} /> : null;
 }
 
-function Video({ file: { _id, name } }: { file: FileMetadata }) {
-  const { value, error, reload } = useData(`url ${_id}`, () => signedUrl(_id));
+function SignedPicture({ file }: { file: FileMetadata }) {
+  const { value, error, reload } = useData(`url ${file._id}`, () => signedUrl(file._id));
   return (
-    <section class="card" aria-label="Player">
+    <section class="card" aria-label="Preview">
       <Failure error={error} onRetry={reload} />
-      {/* biome-ignore lint/a11y/useMediaCaption: files have no captions. */}
-      <video class="video" controls preload="metadata" aria-label={name} src={value} />
+      <Picture file={file} url={value} />
     </section>
   );
 }

@@ -109,6 +109,12 @@ export function splitName(name: string): [string, string] {
   return dot > 0 && /^\.\w{1,5}$/.test(name.slice(dot)) ? [name.slice(0, dot), name.slice(dot)] : [name, ""];
 }
 
+const AUDIO_NAME = /\.(aac|aiff?|alac|amr|ape|flac|m4[abr]|mka|mp[123]|oga|ogg|opus|ra|wav|wma|wv)$/i;
+
+/** Whether a file is not the audio that its name says. */
+export const lacksAudio = ({ name, fileType, status }: Pick<StoredFile, "name" | "fileType" | "status">): boolean =>
+  status === "completed" && AUDIO_NAME.test(name) && !/^(audio|video)/.test(fileType);
+
 /** The folders above a folder and itself, from the top: `a/b` gives `a` and `a/b`. */
 export function pathOf(folder: string): { name: string; path: string }[] {
   const names = folder === "" ? [] : folder.split("/");

@@ -10,11 +10,12 @@ import { type Column, Table } from "../parts/table.tsx";
 import { StatusBadge, Time } from "../parts/values.tsx";
 import { href, lastList } from "../router.ts";
 import { can } from "../session.ts";
+import { openShare } from "../shortcuts.ts";
 import { PlayButton } from "../sound/controls.tsx";
 import { isPlayable, toggle } from "../sound/playback.ts";
 import { RowWave } from "../sound/row-wave.tsx";
 import type { FileList } from "./file-list.ts";
-import { canSortByFacts, type FileRow, type FileView, SORTS, splitName } from "./file-rows.ts";
+import { canSortByFacts, type FileRow, type FileView, lacksAudio, SORTS, splitName } from "./file-rows.ts";
 import { folderUrl } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
 import { SelectAll, toggleRow } from "./selection.tsx";
@@ -86,6 +87,7 @@ export function FileTable(props: FileTableProps) {
       x: onCurrent((file) => latest.current.isSelectable && select(file, false)),
       e: rename,
       F2: rename,
+      s: onCurrent((file) => can("files:download") && openShare(file)),
       Delete: onCurrent((file) => {
         const { chosen } = latest.current.list;
         if (can("files:delete")) latest.current.onDelete(chosen.includes(file) ? chosen : [file]);
@@ -206,6 +208,9 @@ export function FileTable(props: FileTableProps) {
           file={file}
           list={list}
           items={() => [
+            ...(can("files:download")
+              ? [{ label: "Share…", icon: "link" as const, onSelect: () => openShare(file) }]
+              : []),
             ...latest.current.menuOf(file),
             ...(isSelectable ? [{ label: "Select", icon: "check" as const, onSelect: () => select(file, false) }] : []),
           ]}
@@ -312,6 +317,7 @@ function Name({ file, list }: { file: FileRow; list: FileList }) {
           </bdi>
         </a>
         {status !== "completed" && <StatusBadge status={status} />}
+        {lacksAudio(file) && <span class="badge busy">No audio found</span>}
         <div class="file-facts quiet">
           {recording && (
             <bdi class="file-recording" title={recording}>

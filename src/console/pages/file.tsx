@@ -8,6 +8,7 @@ import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
+import { Icon } from "../parts/icon.tsx";
 import { addShortcuts, takeKey } from "../parts/keys.ts";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
@@ -17,16 +18,18 @@ import { isMissing, Unloaded } from "../parts/unloaded.tsx";
 import { Copyable, StatusBadge, Time } from "../parts/values.tsx";
 import { href, lastList, navigate } from "../router.ts";
 import { can, client, trashDays } from "../session.ts";
+import { openShare } from "../shortcuts.ts";
 import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
 import { refreshAll, useData, useList } from "../store.ts";
 import { DeleteFiles } from "./delete-files.tsx";
 import { downloadFiles, trashFiles } from "./file-changes.ts";
-import { Metadata } from "./file-metadata.tsx";
+import { AddFields, Metadata } from "./file-metadata.tsx";
 import { Preview } from "./file-preview.tsx";
+import { lacksAudio } from "./file-rows.ts";
 import { FileCrumbs, folderUrl, MoveDialog } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
-import { Sharing } from "./sharing.tsx";
+import { Sharing, SignedUrl } from "./sharing.tsx";
 import { TagDialog, Tags } from "./tags.tsx";
 
 /** The API explains these to developers; users need to know what to do. */
@@ -64,6 +67,11 @@ export function FilePage({ id }: { id: string }) {
   const [action, setAction] = useState<Action | null>(null);
   const close = () => setAction(null);
   const rename = file && can("files:write") ? () => setAction("rename") : undefined;
+  const canShare = can("files:download");
+  useEffect(
+    () => (file && canShare ? addShortcuts({ s: takeKey(() => openShare(file)) }) : undefined),
+    [file?._id, canShare],
+  );
   useEffect(
     () => (rename ? addShortcuts({ e: takeKey(rename), F2: takeKey(rename) }) : undefined),
     [rename === undefined],
@@ -80,9 +88,8 @@ export function FilePage({ id }: { id: string }) {
       title={file?.name ?? "File"}
       onEdit={rename}
       heading={action === "rename" && file && <Rename file={file} onRenamed={reload} onClose={close} />}
-      width="record"
       back={back}
-      subtitle={file && formatOf(file)}
+      subtitle={file && <Summary file={file} />}
       actions={file && <Actions file={file} onAction={setAction} onTrashed={leave} />}
       call={{ path: `/docs/v1/uploads/${id}/metadata` }}
     >
@@ -148,6 +155,7 @@ function Actions({ file, onAction, onTrashed }: ActionsProps) {
       <Menu
         label="Actions for this file"
         items={[
+          can("files:download") && { label: "Share…", icon: "link", onSelect: () => openShare(file) },
           canWrite && { label: "Rename", icon: "edit", onSelect: () => onAction("rename") },
           canWrite && { label: "Move", icon: "move", onSelect: () => onAction("move") },
           canWrite && { label: "Edit tags", icon: "tag", onSelect: () => onAction("tag") },
@@ -187,42 +195,32 @@ function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
           </p>
         </div>
       )}
+      {lacksAudio(file) && (
+        <div class="notice">
+          <p>
+            <strong>No audio found</strong>
+          </p>
+          <p>The name says audio, but the content isn't. Check the original on your device, and upload it again.</p>
+        </div>
+      )}
       <MissingScopes scopes={["files:download", "files:write", "files:delete"]} />
       {canOpen && !failure && (isVideo || !isPlayable(file) ? <Preview file={file} /> : <FilePlayer file={file} />)}
       <div class="file-columns">
-        <div class="stack">
-          <FactCard
-            title="Details"
-            facts={{
-              Status: (
-                <span role="status">
-                  <StatusBadge status={file.status} />
-                </span>
-              ),
-              Duration: audio?.durationSeconds != null && formatDuration(audio.durationSeconds),
-              Folder: file.folder && (
-                <a href={folderUrl(file.folder)}>
-                  <bdi>{file.folder}</bdi>
-                </a>
-              ),
-              Tags: file.tags.length > 0 && <Tags tags={file.tags} />,
-              Hold: file.hold && <Held hold={file.hold} />,
-              Deletion: file.deleteAfter && (
-                <>
-                  Will be deleted on <Time at={file.deleteAfter} />
-                </>
-              ),
-              Uploaded: (
-                <>
-                  <Time at={file.createdAt} /> by <Uploader file={file} />
-                </>
-              ),
-              ...(audio && Object.keys(audio.tags).length > 0 && { "Audio tags": <AudioTags tags={audio.tags} /> }),
-            }}
-          />
-          <Metadata file={file} onChanged={onChanged} />
-          <details class="card">
-            <summary>Technical details</summary>
+        <FactCard
+          title="Details"
+          facts={{
+            Format: formatOf(file),
+            Hold: file.hold && <Held hold={file.hold} />,
+            ...tagFacts(audio?.tags ?? {}),
+          }}
+        >
+          <AddFields file={file} onChanged={onChanged} />
+        </FactCard>
+        <Metadata file={file} onChanged={onChanged} />
+        {canOpen && <Sharing file={file} />}
+        <details class="card">
+          <summary>Technical details</summary>
+          <div class="stack">
             <Facts
               facts={{
                 ID: <Copyable text={file._id} label="ID" />,
@@ -238,12 +236,10 @@ function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
                 "Storage path": <Copyable text={file.path} label="storage path" />,
               }}
             />
-          </details>
-        </div>
-        <div class="stack">
-          {canOpen && <Sharing file={file} />}
-          {can("events:read") && <Activity id={file._id} />}
-        </div>
+            {canOpen && <SignedUrl id={file._id} />}
+          </div>
+        </details>
+        {can("events:read") && <Activity id={file._id} />}
       </div>
     </>
   );
@@ -261,6 +257,36 @@ function Held({ hold: { reason, createdAt, createdBy } }: { hold: Hold }) {
         it.
       </span>
     </>
+  );
+}
+
+/** The facts that matter most, in a row. Only an exceptional status is visible. */
+function Summary({ file }: { file: FileMetadata }) {
+  const { status, audio, folder, tags, createdAt } = file;
+  return (
+    <Facts
+      isRow
+      facts={{
+        Duration: audio?.durationSeconds != null && formatDuration(audio.durationSeconds),
+        Folder: folder && (
+          <a href={folderUrl(folder)} class="with-icon">
+            <Icon name="folder" />
+            <bdi>{folder}</bdi>
+          </a>
+        ),
+        Tags: tags.length > 0 && <Tags tags={tags} />,
+        Uploaded: (
+          <>
+            by <Uploader file={file} /> · <Time at={createdAt} />
+          </>
+        ),
+        Status: (
+          <span role="status" class={status === "completed" ? "visually-hidden" : undefined}>
+            <StatusBadge status={status} />
+          </span>
+        ),
+      }}
+    />
   );
 }
 
@@ -303,20 +329,13 @@ function Activity({ id }: { id: string }) {
   );
 }
 
-/** The file's own words, shown as text only. */
-const AudioTags = ({ tags }: { tags: Record<string, string | number> }) => (
-  <dl class="facts">
-    {Object.entries(tags).map(([name, value]) => (
-      <div key={name}>
-        <dt>
-          <bdi>{name}</bdi>
-        </dt>
-        <dd>
-          <span dir="auto" class="text">
-            {value}
-          </span>
-        </dd>
-      </div>
-    ))}
-  </dl>
-);
+/** The tags of the audio, as text only. */
+const tagFacts = (tags: Record<string, string | number>) =>
+  Object.fromEntries(
+    Object.entries(tags).map(([name, value]) => [
+      name.charAt(0).toUpperCase() + name.slice(1),
+      <span dir="auto" class="text">
+        {value}
+      </span>,
+    ]),
+  );

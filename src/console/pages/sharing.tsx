@@ -1,40 +1,29 @@
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { FileMetadata, Link, NewLink } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
-import { confirmFirst } from "../parts/dialog.tsx";
+import { confirmFirst, Dialog } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { formatDuration } from "../parts/format.ts";
 import { Menu } from "../parts/menu.tsx";
 import { useTask } from "../parts/task.ts";
-import { Copyable, CopyButton, Time } from "../parts/values.tsx";
+import { Copyable, Time } from "../parts/values.tsx";
+import { path } from "../router.ts";
 import { client } from "../session.ts";
-import { clip } from "../sound/playback.ts";
-import { SHARE_CLIP } from "../sound/player.tsx";
+import { shared } from "../shortcuts.ts";
+import { usePlace } from "../sound/controls.tsx";
+import { type Clip, clip, pageTrack, type Track } from "../sound/playback.ts";
 import { useData } from "../store.ts";
 
-/** In seconds, and for a link with "" for never. */
-const LIFETIMES = {
-  link: { 3600: "1 hour", 86400: "1 day", 604800: "7 days", 2592000: "30 days", "": "Never" },
-  signed: { 60: "1 minute", 3600: "1 hour", 86400: "1 day", 604800: "7 days", custom: "Custom" },
-};
-const DEFAULT_LIFETIMES = { link: "604800", signed: "3600" };
-const NOTES = {
-  link: "Anyone with the link can listen on its page, and download, until it expires or you revoke it.",
-  signed: "Anyone with a signed URL can download the file until it expires. It can't be revoked.",
-};
+/** In seconds, and "" for never. */
+const LIFETIMES = { 3600: "1 hour", 86400: "1 day", 604800: "7 days", 2592000: "30 days", "": "Never" };
+const SIGNED_LIFETIMES = { 60: "1 minute", 3600: "1 hour", 86400: "1 day", 604800: "7 days", custom: "Custom" };
 const MAX_SIGNED_SECONDS = 604_800;
-
-type Kind = keyof typeof LIFETIMES;
-
-/** A new URL; of a link, that of its page. */
-interface Created {
-  url: string;
-  link: NewLink | null;
-  expiresAt: string | null;
-}
-
+/** What to copy. */
+const TYPES = { page: "Link", file: "Download link", embed: "Embed code" };
 const EMBED_HEIGHT = 120;
+
 const embedCode = (pageUrl: string) =>
   `<iframe src="${pageUrl.replace("/share/", "/embed/")}" width="100%" height="${EMBED_HEIGHT}" style="border:0"></iframe>`;
 
@@ -47,20 +36,25 @@ const options = (labels: Record<string, string>) =>
     </option>
   ));
 
-/** Creates, lists, and revokes the links of a file, and creates signed URLs. */
+/** A link that this page has created. Nothing else knows its URL. */
+type Created = { link: NewLink; lifetime: string } | null;
+
+/** Creates, lists, and revokes the links of a file. */
 export function Sharing({ file }: { file: FileMetadata }) {
   const { _id: id } = file;
-  const links = useData(`links ${id}`, (signal) => client.value.links.list(id, { signal }).toArray());
-  const [created, setCreated] = useState<Created | null>(null);
+  const links = useData(`links ${id}`, (signal) => client.value.links.list(id, { signal }).toArray(), {
+    on: ({ type, data }) => type === "link.created" && data.fileId === id,
+  });
+  const [created, setCreated] = useState<Created>(null);
   return (
-    <section class="card stack" aria-labelledby="sharing">
+    <section class="card stack sharing" aria-labelledby="sharing">
       <h2 id="sharing">Share</h2>
-      <NewUrl
+      <LinkForm
         file={file}
         created={created}
         onCreated={(next) => {
           setCreated(next);
-          if (next?.link) links.reload();
+          links.reload();
         }}
       />
       <Failure error={links.error} onRetry={links.reload} />
@@ -68,7 +62,7 @@ export function Sharing({ file }: { file: FileMetadata }) {
         <Links
           links={links.value}
           onRevoked={(linkId) => {
-            if (created?.link?._id === linkId) setCreated(null);
+            if (created?.link._id === linkId) setCreated(null);
             links.change((before) => before.filter(({ _id }) => _id !== linkId));
           }}
         />
@@ -77,115 +71,175 @@ export function Sharing({ file }: { file: FileMetadata }) {
   );
 }
 
-interface NewUrlProps {
-  file: FileMetadata;
-  created: Created | null;
-  onCreated: (created: Created | null) => void;
+/** The dialog of `openShare`. */
+export function ShareDialog(_: { id: string }) {
+  const file = shared.value;
+  const [created, setCreated] = useState<Created>(null);
+  const close = () => {
+    shared.value = null;
+  };
+  useEffect(() => close, [path.value]);
+  if (!file) return null;
+  return (
+    <Dialog title={`Share ${file.name}`} onClose={close}>
+      <div class="stack">
+        <LinkForm file={file} created={created} onCreated={setCreated} />
+        <div class="actions">
+          <button type="button" class="button" onClick={close}>
+            Done
+          </button>
+        </div>
+      </div>
+    </Dialog>
+  );
 }
 
-/** The form for a link or a signed URL. It copies the new URL, and shows it in case the browser denies that. */
-function NewUrl({ file, created, onCreated }: NewUrlProps) {
-  const [kind, setKind] = useState<Kind>("link");
-  const [lifetime, setLifetime] = useState(DEFAULT_LIFETIMES.link);
+/** What a link plays: a clip, or all from a moment on. */
+type Part = Pick<Clip, "from"> & Partial<Clip>;
+
+/** A media fragment, which browsers understand, too. */
+const fragmentOf = ({ from, to }: Part) => `#t=${to === undefined ? from : `${from},${to}`}`;
+
+interface LinkFormProps {
+  file: Track;
+  created: Created;
+  onCreated: (created: Created) => void;
+}
+
+/** Copies a link, and shows it in case the browser denies that. The same options give the same link. */
+function LinkForm({ file, created, onCreated }: LinkFormProps) {
+  const [lifetime, setLifetime] = useState("604800");
+  const [type, setType] = useState<keyof typeof TYPES>("page");
   const { run, isRunning, error } = useTask();
-  const isLink = kind === "link";
-  const chooseKind = (chosen: string) => {
-    setKind(chosen as Kind);
-    setLifetime(DEFAULT_LIFETIMES[chosen as Kind]);
+  const { seconds } = usePlace(file);
+  const marked = pageTrack.value?._id === file._id ? clip.value : null;
+  // What plays meanwhile does not change the chosen part.
+  const [chosen, setChosen] = useState<Part | null>(marked);
+  const part = chosen ?? marked ?? { from: seconds };
+  const isAudio = file.mimeType.startsWith("audio/");
+  const isPage = type !== "file";
+  const disposition = isAudio && isPage ? "inline" : "attachment";
+  const link = created?.lifetime === lifetime && created.link.disposition === disposition ? created.link : null;
+  const urlOf = ({ url, pageUrl }: NewLink) => {
+    if (!isPage) return url;
+    const start = chosen ? pageUrl + fragmentOf(chosen) : pageUrl;
+    return type === "embed" ? embedCode(start) : start;
   };
-  const create = (form: HTMLFormElement, submitter: HTMLElement | null) =>
+  const label = TYPES[type];
+  const copy = () =>
     run(async () => {
-      // A media fragment, which browsers understand in the file link, too.
-      const part = submitter?.id === SHARE_CLIP ? clip.peek() : null;
-      const onPart = (url: string) => (part ? `${url}#t=${part.from},${part.to}` : url);
-      onCreated(null);
-      const expiresIn = Number(lifetime === "custom" ? textOf(form, "expiresIn") : lifetime);
-      const expiresAt = lifetime === "" ? null : expiryIn(expiresIn);
-      const disposition = part || textOf(form, "disposition") === "inline" ? "inline" : "attachment";
-      const { links, files } = client.value;
-      const link = part || isLink ? await links.create(file._id, { expiresAt, disposition }) : null;
-      const next = link
-        ? { url: onPart(link.pageUrl), link: { ...link, url: onPart(link.url) } }
-        : { url: await files.createSignedUrl(file._id, { expiresIn }), link };
-      onCreated({ ...next, expiresAt });
-      await navigator.clipboard.writeText(next.url).then(
-        () => announce(`${part ? "Clip link" : link ? "Page link" : "URL"} copied`),
+      const expiresAt = lifetime === "" ? null : expiryIn(Number(lifetime));
+      const next = link ?? (await client.value.links.create(file._id, { expiresAt, disposition }));
+      if (!link) onCreated({ link: next, lifetime });
+      await navigator.clipboard.writeText(urlOf(next)).then(
+        () => announce(`${label} copied`),
         () => {},
       );
     });
   return (
     <Form
       error={error}
-      onSubmit={create}
+      onSubmit={copy}
       end={
         <>
-          <button type="submit" class="button start" aria-disabled={isRunning}>
-            {isLink ? "Create link" : "Create URL"}
+          <button type="submit" class="button primary start" aria-disabled={isRunning}>
+            Copy {label.toLowerCase()}
           </button>
-          {/* After the other, which Enter presses. */}
-          <button type="submit" id={SHARE_CLIP} hidden aria-disabled={isRunning} />
-          {created && (
+          {link && (
             <div role="status" class="secret">
-              {created.link ? (
-                <p>Save these links. You won't be able to see them again.</p>
-              ) : (
-                created.expiresAt && (
-                  <p>
-                    Expires <Time at={created.expiresAt} />
-                  </p>
-                )
-              )}
-              {created.link ? (
-                <>
-                  <p>
-                    <code>{created.url}</code>
-                  </p>
-                  <p class="actions">
-                    <CopyButton text={created.url} label="page link" class="primary">
-                      Copy page link
-                    </CopyButton>
-                    <CopyButton text={created.link.url} label="file link" class="">
-                      Copy file link
-                    </CopyButton>
-                    <CopyButton text={embedCode(created.url)} label="embed code" class="">
-                      Copy embed code
-                    </CopyButton>
-                  </p>
-                </>
-              ) : (
-                <p>
-                  <Copyable text={created.url} label="URL" />
-                </p>
-              )}
+              <p>You won't be able to see this again.</p>
+              <code>{urlOf(link)}</code>
             </div>
           )}
+          <details>
+            <summary>Options</summary>
+            <div class="stack">
+              <SelectField label="Expires in" name="expiresAt" value={lifetime} onChange={setLifetime}>
+                {options(LIFETIMES)}
+              </SelectField>
+              <SelectField label="Copy as" name="type" value={type} onChange={(next) => setType(next as typeof type)}>
+                {options(TYPES)}
+              </SelectField>
+            </div>
+          </details>
         </>
       }
     >
-      <SelectField label="Type" name="kind" value={kind} onChange={chooseKind}>
-        {options({ link: "Link", signed: "Signed URL" })}
-      </SelectField>
-      <p class="quiet">{NOTES[kind]}</p>
-      <SelectField label="Expires in" name="expiresAt" value={lifetime} onChange={setLifetime}>
-        {options(LIFETIMES[kind])}
-      </SelectField>
-      {lifetime === "custom" && (
-        <TextField
-          label="Seconds"
-          name="expiresIn"
-          type="number"
-          min={1}
-          max={MAX_SIGNED_SECONDS}
-          defaultValue="600"
-          required
-        />
-      )}
-      {isLink && file.mimeType.startsWith("audio/") && (
-        <SelectField label="File link opens as" name="disposition">
-          {options({ inline: "Player in the browser", attachment: "Download" })}
-        </SelectField>
+      <p class="quiet">
+        Anyone with the link can {isAudio && isPage && "listen and "}download{" "}
+        {lifetime && `for ${LIFETIMES[lifetime as keyof typeof LIFETIMES]}, or `}until you revoke it.
+      </p>
+      {isAudio && isPage && (part.from > 0 || part.to) && (
+        <label>
+          <input
+            type="checkbox"
+            checked={chosen !== null}
+            onChange={({ currentTarget }) => setChosen(currentTarget.checked ? part : null)}
+          />{" "}
+          Start at {formatDuration(part.from)}
+          {part.to && `, end at ${formatDuration(part.to)}`}
+        </label>
       )}
     </Form>
+  );
+}
+
+/** Creates URLs that need no link, for programs. */
+export function SignedUrl({ id }: { id: string }) {
+  const [lifetime, setLifetime] = useState("3600");
+  const [created, setCreated] = useState<{ url: string; expiresAt: string } | null>(null);
+  const { run, isRunning, error } = useTask();
+  const create = (form: HTMLFormElement) =>
+    run(async () => {
+      setCreated(null);
+      const expiresIn = Number(lifetime === "custom" ? textOf(form, "expiresIn") : lifetime);
+      const expiresAt = expiryIn(expiresIn);
+      const url = await client.value.files.createSignedUrl(id, { expiresIn });
+      setCreated({ url, expiresAt });
+      await navigator.clipboard.writeText(url).then(
+        () => announce("URL copied"),
+        () => {},
+      );
+    });
+  return (
+    <section class="stack" aria-labelledby="signed-url">
+      <h3 id="signed-url">Signed URL</h3>
+      <Form
+        error={error}
+        onSubmit={create}
+        end={
+          <>
+            <button type="submit" class="button start" aria-disabled={isRunning}>
+              Create URL
+            </button>
+            {created && (
+              <div role="status" class="secret">
+                <p>
+                  Expires <Time at={created.expiresAt} />
+                </p>
+                <Copyable text={created.url} label="URL" />
+              </div>
+            )}
+          </>
+        }
+      >
+        <p class="quiet">Anyone with a signed URL can download the file until it expires. It can't be revoked.</p>
+        <SelectField label="Expires in" name="expiresAt" value={lifetime} onChange={setLifetime}>
+          {options(SIGNED_LIFETIMES)}
+        </SelectField>
+        {lifetime === "custom" && (
+          <TextField
+            label="Seconds"
+            name="expiresIn"
+            type="number"
+            min={1}
+            max={MAX_SIGNED_SECONDS}
+            defaultValue="600"
+            required
+          />
+        )}
+      </Form>
+    </section>
   );
 }
 

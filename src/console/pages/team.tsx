@@ -27,7 +27,6 @@ export function TeamPage({ id }: { id: string }) {
   return (
     <Page
       title={name}
-      width="record"
       back={<Breadcrumbs links={[{ href: href("/teams"), label: "Teams" }]} />}
       call={{ path: `/auth/v1/teams/${id}` }}
       actions={

@@ -29,7 +29,6 @@ export function Usage() {
   return (
     <Page
       title="Usage"
-      width="record"
       subtitle={
         me.value?.ownFilesOnly
           ? "Your own files. The limits are those of your team."

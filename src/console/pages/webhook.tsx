@@ -50,7 +50,6 @@ export function WebhookPage({ id }: { id: string }) {
   return (
     <Page
       title={nameOf(webhook)}
-      width="record"
       back={<Breadcrumbs links={[list]} />}
       subtitle={<bdi>{url}</bdi>}
       call={{ path: `/auth/v1/webhooks/${id}/deliveries` }}

@@ -1,13 +1,19 @@
 import type { ComponentChildren } from "preact";
 
+interface FactsProps {
+  facts: Record<string, ComponentChildren>;
+  /** Shows only the values, one after the other. */
+  isRow?: boolean;
+}
+
 /** Named values. Those that are empty or undefined are left out. */
-export const Facts = ({ facts }: { facts: Record<string, ComponentChildren> }) => (
-  <dl class="facts">
+export const Facts = ({ facts, isRow = false }: FactsProps) => (
+  <dl class={isRow ? "fact-row" : "facts"}>
     {Object.entries(facts)
       .filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
       .map(([name, value]) => (
         <div key={name}>
-          <dt>{name}</dt>
+          <dt class={isRow ? "visually-hidden" : undefined}>{name}</dt>
           <dd>{value}</dd>
         </div>
       ))}
@@ -15,9 +21,10 @@ export const Facts = ({ facts }: { facts: Record<string, ComponentChildren> }) =
 );
 
 /** A card of named values. */
-export const FactCard = ({ title, facts }: { title: string; facts: Record<string, ComponentChildren> }) => (
+export const FactCard = ({ title, facts, children }: FactsProps & { title: string; children?: ComponentChildren }) => (
   <section class="card stack">
     <h2>{title}</h2>
     <Facts facts={facts} />
+    {children}
   </section>
 );

@@ -12,19 +12,17 @@ interface PageProps {
   heading?: ComponentChildren;
   /** The way to this page, above the title. */
   back?: ComponentChildren;
-  /** Facts in one line below the title. */
+  /** Facts below the title. */
   subtitle?: ComponentChildren;
   actions?: ComponentChildren;
   /** The request behind the page, to copy as a curl command. */
   call?: Call | undefined;
-  /** Lists use the width of the window, records a column that can be read. */
-  width?: "list" | "record";
   children: ComponentChildren;
 }
 
 /** A page of the console. After navigation its heading has the focus, so screen readers announce it. */
 export function Page(props: PageProps) {
-  const { title, onEdit, heading: edited, back, subtitle, actions, call, width = "list", children } = props;
+  const { title, onEdit, heading: edited, back, subtitle, actions, call, children } = props;
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${title} – Stowage`;
@@ -38,7 +36,7 @@ export function Page(props: PageProps) {
   // After an edit, the focus returns to the title.
   useEffect(() => (edited ? () => heading.current?.focus() : undefined), [Boolean(edited)]);
   return (
-    <div class="page" data-width={width}>
+    <div class="page">
       {back}
       <header class="page-header">
         <div class="page-title">
@@ -52,7 +50,7 @@ export function Page(props: PageProps) {
             )}
           </h1>
           {edited}
-          {subtitle && <p class="quiet">{subtitle}</p>}
+          {subtitle && <div class="quiet">{subtitle}</div>}
         </div>
         <div class="actions">
           {call && (

@@ -17,14 +17,14 @@ export const isMissing = (error: unknown): boolean => error instanceof StowageEr
 export function Unloaded({ noun, of: { error, reload }, back }: UnloadedProps) {
   if (!isMissing(error)) {
     return (
-      <Page title={noun} width="record">
+      <Page title={noun}>
         <Failure error={error} onRetry={reload} />
         {!error && <Skeleton rows={4} />}
       </Page>
     );
   }
   return (
-    <Page title={`${noun} not found`} width="record">
+    <Page title={`${noun} not found`}>
       <Empty title="Nothing here">
         <p>It may have been deleted.</p>
         <p>{back}</p>

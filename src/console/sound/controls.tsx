@@ -27,7 +27,7 @@ import {
   track,
   volume,
 } from "./playback.ts";
-import { drawWaveform, followCanvas } from "./waveforms.ts";
+import { drawWaveform, followCanvas, rulerTicks } from "./waveforms.ts";
 
 /* The controls of every player: in the console, and on the page of a link. */
 
@@ -206,18 +206,26 @@ export const IconButton = ({
   </button>
 );
 
+/** A circular arrow around the number of seconds. */
 export function SkipButton({ seconds }: { seconds: number }) {
   const label = `${seconds < 0 ? "Back" : "Forward"} ${Math.abs(seconds)} seconds`;
   return (
     <button
       type="button"
-      class="button ghost number player-far"
+      class="button ghost player-far"
       aria-label={label}
       title={label}
       onClick={() => skip(seconds)}
     >
-      {seconds < 0 ? "−" : "+"}
-      {Math.abs(seconds)}
+      <svg class="icon" viewBox="0 0 24 24" width="28" height="28" aria-hidden="true">
+        <path
+          d="M12 4.500a8.500 8.500 0 1 1-8.500 8.500M14.500 1.500l-3 3 3 3"
+          transform={seconds > 0 ? "matrix(-1 0 0 1 24 0)" : undefined}
+        />
+        <text x="12" y="16" fill="currentColor" stroke="none" font-size="8.5" font-weight="600" text-anchor="middle">
+          {Math.abs(seconds)}
+        </text>
+      </svg>
     </button>
   );
 }
@@ -238,12 +246,12 @@ export const SpeedSelect = () => (
   </select>
 );
 
-/** Copies a URL that starts at the present second. */
-export async function copyMoment(urlAt: (seconds: number) => string): Promise<void> {
+/** Copies a URL that starts at the present second. @param text what is announced, before the time */
+export async function copyMoment(urlAt: (seconds: number) => string, text = "Copied link to"): Promise<void> {
   const seconds = Math.floor(position.peek());
   try {
     await navigator.clipboard.writeText(urlAt(seconds));
-    announce(`Copied link to ${formatDuration(seconds)}`);
+    announce(`${text} ${formatDuration(seconds)}`);
   } catch {
     announce("Couldn't copy the link");
   }
@@ -321,16 +329,15 @@ export const Times = ({ file }: { file: Track }) => {
   );
 };
 
-const RULER_PARTS = 8;
-
-/** The times below a waveform: at every eighth, on a narrow screen at every quarter, and only the ends of a short file. */
+/** The times below a waveform. On a narrow screen, only the coarse ones. */
 const Ruler = ({ seconds }: { seconds: number }) => (
   <div class="player-ruler quiet" aria-hidden="true">
-    {Array.from({ length: RULER_PARTS + 1 }, (_, part) => part)
-      .filter((part) => seconds >= RULER_PARTS || part % RULER_PARTS === 0)
-      .map((part) => (
-        <span key={part}>{formatDuration((seconds * part) / RULER_PARTS)}</span>
-      ))}
+    {rulerTicks(seconds).map(({ at, isCoarse }) => (
+      <span key={at} data-coarse={isCoarse} style={{ insetInlineStart: `${(at / seconds) * 100}%` }}>
+        {formatDuration(at)}
+      </span>
+    ))}
+    <span>{formatDuration(seconds)}</span>
   </div>
 );
 

@@ -7,6 +7,7 @@ import { addShortcuts } from "../parts/keys.ts";
 import { useTask } from "../parts/task.ts";
 import { href, query } from "../router.ts";
 import { can, client, noteFailure } from "../session.ts";
+import { openShare } from "../shortcuts.ts";
 import { UserError } from "../user-error.ts";
 import {
   BACK_SECONDS,
@@ -44,9 +45,12 @@ import { rememberWaveform, waveformOf } from "./waveforms.ts";
 /** Before the end of a file, the player names the next one. */
 const UP_NEXT_SECONDS = 5;
 
-/** Copies a URL of the file's page that starts at the present moment: `?t=83`. */
+/** Copies a URL of the file's page that starts at the present moment: `?t=83`. Only the team can open it. */
 const copyFileMoment = ({ _id }: Track) =>
-  copyMoment((seconds) => location.origin + href(`/files/${_id}`, { t: String(seconds) }));
+  copyMoment(
+    (seconds) => location.origin + href(`/files/${_id}`, { t: String(seconds) }),
+    "Copied a link for your team, at",
+  );
 
 /** The player at the bottom of every page while a file is open in it, except on the page of that file. */
 export function PlayerBar() {
@@ -98,9 +102,6 @@ function OpenPlayerBar({ file }: { file: Track }) {
   );
 }
 
-/** The hidden button of the form that shares the file. */
-export const SHARE_CLIP = "share-clip";
-
 /** The player on the page of a file, in which a clip can be marked. */
 export function FilePlayer({ file }: { file: FileMetadata }) {
   const { channels, note } = useWaveform(file);
@@ -141,7 +142,7 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
               <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
                 Clear
               </button>
-              <button type="button" class="button" onClick={() => document.getElementById(SHARE_CLIP)?.click()}>
+              <button type="button" class="button" onClick={() => openShare(file)}>
                 Share this clip
               </button>
             </>

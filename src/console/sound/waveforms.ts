@@ -24,6 +24,22 @@ export function rememberWaveform(id: string, channels: number[][]): void {
   waveformOf(id).value = channels;
 }
 
+/** How many parts the ruler of a recording has at most, and on a narrow screen. */
+const [MAX_PARTS, MAX_COARSE_PARTS] = [8, 5];
+const RULER_STEPS = [10, 30, 60, 300, 900, 1800, 3600, 7200, 21_600, 86_400];
+/** A time this near to the end would overlap that of the end: a share of the duration. */
+const [MIN_REST, MIN_COARSE_REST] = [0.08, 0.25];
+
+/** The round times below a recording, which end before its duration. The coarse ones fit a narrow screen. */
+export function rulerTicks(seconds: number): { at: number; isCoarse: boolean }[] {
+  const stepFor = (parts: number) => RULER_STEPS.find((step) => seconds / step <= parts) ?? seconds;
+  const [step, coarse] = [stepFor(MAX_PARTS), stepFor(MAX_COARSE_PARTS)];
+  const ticks = Array.from({ length: Math.max(1, Math.ceil(seconds / step)) }, (_, place) => place * step);
+  return ticks
+    .filter((at) => at === 0 || seconds - at >= seconds * MIN_REST)
+    .map((at) => ({ at, isCoarse: at === 0 || (at % coarse === 0 && seconds - at >= seconds * MIN_COARSE_REST) }));
+}
+
 /** The silent parts of a recording, as pairs of seconds. */
 export function silencesOf(channels: number[][], durationSeconds: number): [number, number][] {
   const [first = []] = channels;

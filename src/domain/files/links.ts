@@ -1,5 +1,5 @@
 import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, not, or, sql } from "drizzle-orm";
-import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { QueryBuilder } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { contentDisposition } from "../../platform/byte-store.ts";
@@ -215,45 +215,63 @@ const SERVED_COLUMNS = {
   sha256: files.sha256,
   mimeType: sql<string>`coalesce(${files.mimeType}, 'application/octet-stream')`.as("mime"),
   durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`.as("seconds"),
+  title: sql<string | null>`json_extract(${files.audio}, '$.tags.title')`.as("title"),
+  artist: sql<string | null>`json_extract(${files.audio}, '$.tags.artist')`.as("artist"),
   waveformWritingSince: files.waveformWritingSince,
 };
 type OpenValues = SecretUrlValues & { now: number };
-const isTeamActive = (teamId: SQLiteColumn) => hasRow(teams, and(eq(teams.id, teamId), eq(teams.status, "active")));
+/** The active team of each row. As a subquery, because its columns have the names of the file's. */
+const activeTeam = new QueryBuilder()
+  .select({ teamKey: sql<string>`${teams.id}`.as("team_key"), teamName: sql<string>`${teams.name}`.as("team_name") })
+  .from(teams)
+  .where(eq(teams.status, "active"))
+  .as("active_team");
+const isActive = eq(activeTeam.teamKey, teamOfFile);
 
 const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
   db
-    .select({ link: { name: links.name, disposition: links.disposition }, file: SERVED_COLUMNS })
+    .select({
+      link: { name: links.name, disposition: links.disposition, expiresAt: links.expiresAt },
+      file: SERVED_COLUMNS,
+      teamName: activeTeam.teamName,
+    })
     .from(links)
     .innerJoin(files, and(isLinkOfFile, isListed))
+    .innerJoin(activeTeam, isActive)
     .where(
       and(
         eq(links.id, param("id")),
         eq(links.secretHash, param("secretHash")),
         or(isNull(links.expiresAt), gt(links.expiresAt, param("now"))),
-        isTeamActive(links.teamId),
       ),
     ),
 );
 
-const fileOfSignedLink = ({ db }: Deps, teamId: string, fileId: string, restores: number) =>
+const fileOfSignedLink = ({ db }: Deps, file: FileKey, restores: number, expiresAt: number) =>
   db
-    .select({ link: { name: sql<null>`null`, disposition: sql<Disposition>`'attachment'` }, file: SERVED_COLUMNS })
+    .select({
+      link: {
+        name: sql<null>`null`,
+        disposition: sql<Disposition>`'attachment'`,
+        expiresAt: sql<number>`${expiresAt}`,
+      },
+      file: SERVED_COLUMNS,
+      teamName: activeTeam.teamName,
+    })
     .from(files)
-    .where(
-      and(isListedFile({ teamId, id: fileId, ownerId: null }), eq(files.restores, restores), isTeamActive(teamOfFile)),
-    );
+    .innerJoin(activeTeam, isActive)
+    .where(and(isListedFile({ ...file, ownerId: null }), eq(files.restores, restores)));
 
 /** Finds the file of a link, by the link's id or the signed team, which name the database. */
 async function findByToken(given: Deps, token: string) {
   const now = given.system.now();
   const url = parseSecretUrl(token);
   if (url) return (await read(inDatabaseOf(given, url.id), [fileOfLink({ ...secretUrlValues(url), now })]))[0];
-  const [, text = "", teamId = "", fileId = "", expiresAtSeconds, restores, signature = ""] =
-    SIGNED_LINK.exec(token) ?? [];
-  const isValid = Number(expiresAtSeconds) * 1000 > now && given.secrets.isSigned(text, signature);
-  if (!isValid) return [];
+  const [, text = "", teamId = "", id = "", expiresAtSeconds, restores, signature = ""] = SIGNED_LINK.exec(token) ?? [];
+  const expiresAt = Number(expiresAtSeconds) * 1000;
+  if (!(expiresAt > now && given.secrets.isSigned(text, signature))) return [];
   const deps = inDatabaseOf(given, teamId);
-  return (await read(deps, [fileOfSignedLink(deps, teamId, fileId, Number(restores ?? 0))]))[0];
+  return (await read(deps, [fileOfSignedLink(deps, { teamId, id }, Number(restores ?? 0), expiresAt)]))[0];
 }
 
 /** @throws `not_found` if the link is unknown, revoked or expired, its file is deleted, or its team is suspended or deleted */

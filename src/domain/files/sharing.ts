@@ -8,12 +8,19 @@ export interface SharedFile {
   sizeBytes: number;
   mimeType: string;
   durationSeconds: number | null;
+  /** Of its audio tags. */
+  title: string | null;
+  artist: string | null;
+  teamName: string;
+  /** Of the link, in milliseconds since the epoch. Null: never. */
+  expiresAt: number | null;
   waveform: Channels | null;
 }
 
 /** @throws as `findLinked` */
 export async function describeLink(deps: Deps, token: string): Promise<SharedFile> {
-  const { name, file } = await findLinked(deps, token);
-  const { sizeBytes, mimeType, durationSeconds } = file;
-  return { name, sizeBytes: sizeBytes ?? 0, mimeType, durationSeconds, waveform: await readWaveform(deps, file) };
+  const { name, link, file, teamName } = await findLinked(deps, token);
+  const { sizeBytes, mimeType, durationSeconds, title, artist } = file;
+  const facts = { mimeType, durationSeconds, title, artist, teamName, expiresAt: link.expiresAt };
+  return { name, sizeBytes: sizeBytes ?? 0, ...facts, waveform: await readWaveform(deps, file) };
 }
