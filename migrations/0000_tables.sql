@@ -8,10 +8,12 @@ CREATE TABLE `deliveries` (
 	`attempt_count` integer DEFAULT 0 NOT NULL,
 	`due_at` integer,
 	`created_at` integer NOT NULL,
+	`is_failing` integer DEFAULT false NOT NULL,
 	PRIMARY KEY(`webhook_id`, `seq`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `deliveries_due` ON `deliveries` (`webhook_id`,`due_at`) WHERE due_at is not null;--> statement-breakpoint
+CREATE INDEX `deliveries_failing` ON `deliveries` (`webhook_id`,`is_failing`,`seq`) WHERE is_failing = 1;--> statement-breakpoint
 CREATE TABLE `events` (
 	`team_id` text NOT NULL,
 	`seq` integer NOT NULL,
@@ -47,6 +49,7 @@ CREATE TABLE `webhooks` (
 	`version` integer DEFAULT 0 NOT NULL,
 	`attempt_counts` text DEFAULT '[]' NOT NULL,
 	`failure_bodies` text DEFAULT '[]' NOT NULL,
+	`last_result` text,
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint

@@ -204,6 +204,15 @@ export interface NewWebhook extends Webhook {
   /** Signs every message (Standard Webhooks 1.0). Shown only once. */
   secret: string;
 }
+export interface Attempt {
+  at: string;
+  httpStatus: number | null;
+  /** `webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent. */
+  error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | "event_purged" | null;
+  durationMilliseconds: number;
+  /** Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty. */
+  responseBody: string;
+}
 export interface Webhook {
   _id: string;
   teamId: string;
@@ -232,20 +241,15 @@ export interface Webhook {
       startsAt: string;
     }>;
   };
-}
-export interface Attempt {
-  at: string;
-  httpStatus: number | null;
-  /** `webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent. */
-  error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | "event_purged" | null;
-  durationMilliseconds: number;
-  /** Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty. */
-  responseBody: string;
+  /** The latest attempt, without the response body of a success. Null before the first. */
+  lastResult: Attempt | null;
 }
 export interface Delivery {
   _id: string;
   eventId: string;
   type: EventType;
+  /** Null without the scope `events:read`, and once it is no longer in the event log. */
+  event: Event | null;
   status: DeliveryStatus;
   /** The latest ten attempts. */
   attempts: Array<Attempt>;
@@ -405,8 +409,8 @@ export interface Schemas {
   UserExport: UserExport;
   Event: Event;
   NewWebhook: NewWebhook;
-  Webhook: Webhook;
   Attempt: Attempt;
+  Webhook: Webhook;
   Delivery: Delivery;
   UploadToken: UploadToken;
   File: StoredFile;
@@ -725,6 +729,8 @@ export interface Api {
       limit?: number | undefined;
       /** From the `Link` of the previous page. Opaque. */
       cursor?: string | undefined;
+      /** Only deliveries in this state. `failing`: the latest attempt failed, and another follows (`pending`) or not (`failed`). `waiting`: `pending`, and not `failing`. */
+      status?: DeliveryStatus | "failing" | "waiting" | undefined;
     };
     body: undefined;
     response: Data<Array<Delivery>>;
@@ -734,7 +740,7 @@ export interface Api {
     body: {
       /** The ID of an event, or an instant: what happened later is sent. */
       after: string | string | Date;
-      /** Only deliveries that failed. */
+      /** Only deliveries whose latest attempt failed. Those that wait for a retry are due now. */
       failedOnly?: boolean | undefined;
     };
     response: Data<{

@@ -274,7 +274,7 @@ export class Connection {
     // An empty ID would call another route.
     if (path.includes("{id}") && !id) throw new TypeError(`The ID is "${id}".`);
     const search = new URLSearchParams();
-    for (const [name, value] of Object.entries<unknown>(query ?? {}))
+    for (const [name, value] of Object.entries<unknown>({ ...query }))
       if (value !== undefined) search.set(name, String(value));
     const target = path.replace("{id}", encodeURIComponent(id ?? "")) + (search.size > 0 ? `?${search}` : "");
     const sent = {

@@ -10,6 +10,7 @@ import {
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import { countExpensiveCall } from "./authentication.ts";
+import { type EventBody, eventExample, eventSchema } from "./events.ts";
 import { listOperation, writeOperation } from "./operation.ts";
 import { id, instant, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
@@ -42,6 +43,9 @@ const deliverySchema = z
     _id: id,
     eventId: id,
     type: z.enum(EVENT_TYPES),
+    event: eventSchema.nullable().meta({
+      description: "Null without the scope `events:read`, and once it is no longer in the event log.",
+    }),
     status: z.enum(["pending", "succeeded", "failed"]),
     attempts: z.array(attemptSchema).meta({ description: "The latest ten attempts." }),
     nextAttemptAt: timestamp.nullable(),
@@ -49,14 +53,21 @@ const deliverySchema = z
   .meta({ id: "Delivery" });
 
 function renderDelivery(delivery: Delivery): z.input<typeof deliverySchema> {
-  const { id: _id, eventId, type, status, attempts, nextAttemptAt } = delivery;
-  return { _id, eventId, type, status, attempts: attempts.map(renderAttempt), nextAttemptAt: isoOrNull(nextAttemptAt) };
+  const { id: _id, event, attempts, nextAttemptAt, ...same } = delivery;
+  return {
+    _id,
+    ...same,
+    event: event as EventBody | null,
+    attempts: attempts.map(renderAttempt),
+    nextAttemptAt: isoOrNull(nextAttemptAt),
+  };
 }
 
 const deliveryExample: z.input<typeof deliverySchema> = {
   _id: "065c2f1a0b3c406e8a1c3e50",
-  eventId: "065c2f1a0b3c402e6b8a0c13",
-  type: "file.completed",
+  eventId: eventExample._id,
+  type: eventExample.type,
+  event: eventExample,
   status: "succeeded",
   attempts: [attemptExample],
   nextAttemptAt: null,
@@ -67,8 +78,15 @@ export const list = listOperation(
   {
     tag: "Webhooks",
     summary: "List a webhook's deliveries",
-    description: "Newest first.",
-    query: pageQuery("deliveries").omit({ page: true }),
+    description: "Newest first. With `status`, a page may be short or empty although more pages follow.",
+    query: pageQuery("deliveries")
+      .omit({ page: true })
+      .extend({
+        status: z.enum(["pending", "succeeded", "failed", "failing", "waiting"]).optional().meta({
+          description:
+            "Only deliveries in this state. `failing`: the latest attempt failed, and another follows (`pending`) or not (`failed`). `waiting`: `pending`, and not `failing`.",
+        }),
+      }),
     success: {
       description: "A page of deliveries.",
       noun: "Deliveries",
@@ -76,7 +94,8 @@ export const list = listOperation(
       example: deliveryExample,
     },
   },
-  ({ deps, credential, id, query }) => listDeliveries(deps, credential, id, pageRequest(query)),
+  ({ deps, credential, id, query }) =>
+    listDeliveries(deps, credential, id, { ...pageRequest(query), status: query.status }),
   renderDelivery,
 );
 
@@ -92,7 +111,9 @@ export const replay = writeOperation(
       after: z
         .union([id, instant], { error: "Must be the ID of an event, or an ISO 8601 date-time with an offset or Z." })
         .meta({ description: "The ID of an event, or an instant: what happened later is sent." }),
-      failedOnly: z.boolean().default(false).meta({ description: "Only deliveries that failed." }),
+      failedOnly: z.boolean().default(false).meta({
+        description: "Only deliveries whose latest attempt failed. Those that wait for a retry are due now.",
+      }),
     }),
     bodyExample: { after: "065c2f1a0b3c402e6b8a0c13", failedOnly: true },
     success: {

@@ -51,7 +51,7 @@ export const messageSchema = z
   })
   .meta({ id: "WebhookMessage", description: "An event, as it is sent to a webhook." });
 
-type EventBody = z.input<typeof eventSchema>;
+export type EventBody = z.input<typeof eventSchema>;
 const example: EventBody = {
   _id: "0660cfb2c9a8682e6b8a0c13",
   teamId: "0193477be89f4d2e6b8a0c13",

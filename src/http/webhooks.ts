@@ -78,6 +78,13 @@ const webhookRecord = describeRecord({
       { succeeded: 12, failed: 0, hours: [{ startsAt: "2026-11-20T09:00:00.000Z", succeeded: 12, failed: 0 }] },
       renderLastDay,
     ),
+    lastResult: field(
+      attemptSchema
+        .nullable()
+        .meta({ description: "The latest attempt, without the response body of a success. Null before the first." }),
+      attemptExample,
+      ({ lastResult }) => (lastResult === null ? null : renderAttempt(JSON.parse(lastResult))),
+    ),
   },
 });
 const { schema, example } = webhookRecord;

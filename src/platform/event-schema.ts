@@ -98,6 +98,8 @@ export const webhooks = sqliteTable(
     attemptCounts: text("attempt_counts").notNull().default("[]"),
     /** JSON: the response bodies of its latest failures, see domain/events/attempts.ts. */
     failureBodies: text("failure_bodies").notNull().default("[]"),
+    /** JSON: the latest attempt, with its response body if it failed. Null before the first. */
+    lastResult: text("last_result"),
   },
   (t) => [primaryKey({ columns: [t.teamId, t.id] }), index("webhooks_encrypted_with").on(t.encryptedWith)],
 );
@@ -119,9 +121,13 @@ export const deliveries = sqliteTable(
     /** When the next attempt is due. Null once the delivery has ended. */
     dueAt: integer("due_at"),
     createdAt: integer("created_at").notNull(),
+    /** Whether its latest attempt failed. */
+    isFailing: integer("is_failing", { mode: "boolean" }).notNull().default(false),
   },
   (t) => [
     primaryKey({ columns: [t.webhookId, t.seq] }),
     index("deliveries_due").on(t.webhookId, t.dueAt).where(sql`due_at is not null`),
+    // With `is_failing` among its columns: otherwise SQLite prefers the primary key.
+    index("deliveries_failing").on(t.webhookId, t.isFailing, t.seq).where(sql`is_failing = 1`),
   ],
 );

@@ -69,7 +69,7 @@ const PARAMETERS: Record<string, string[]> = {
   "DELETE /docs/v1/uploads/{id}": ["permanent", "unfinished"],
   "GET /docs/v1/trash": ["limit", "page", "cursor"],
   "GET /auth/v1/events/{id}": ["teamId"],
-  "GET /auth/v1/webhooks/{id}/deliveries": ["limit", "cursor"],
+  "GET /auth/v1/webhooks/{id}/deliveries": ["limit", "cursor", "status"],
   "PATCH /auth/v1/users/{id}": ["If-Match"],
   "DELETE /auth/v1/users/{id}": ["keepKeys", "If-Match"],
   "GET /docs/v1/uploads": [

@@ -5,6 +5,7 @@ import { DB } from "../support/databases.ts";
 import { ACCEPTED_REPLY } from "../support/deps.ts";
 import {
   atOnce,
+  call,
   dataOf,
   eventsOf,
   fieldsOf,
@@ -29,6 +30,7 @@ const WEBHOOKS = "/auth/v1/webhooks";
 const HOOK_URL = "https://hooks.canary.example/in";
 const FIELDS = [
   ...["__v", "_id", "createdAt", "description", "disabledReason", "failingSince", "health", "lastDay"],
+  "lastResult",
   ...["status", "teamId", "types", "updatedAt", "url"],
 ];
 
@@ -241,6 +243,18 @@ describe("The deliveries of a webhook", () => {
     for (let i = 0; i < 2; i++) await newKey(team);
     const next = nextOf(await team.call("GET", `${WEBHOOKS}/${other._id}/deliveries?limit=1`)) ?? "";
     expect((await team.call("GET", path + new URL(next).search)).code).toBe("invalid_input");
+  });
+
+  test("show their events, but not to a key that can't read events", async () => {
+    const { _id } = await create();
+    const { eventId } = await createDelivery(_id);
+    const path = `${WEBHOOKS}/${_id}/deliveries`;
+    const event = await dataOf(team.call("GET", `/auth/v1/events/${eventId}`));
+    const [{ event: listed, _id: id }] = await read(team, path);
+    expect(listed).toEqual(event);
+    expect((await dataOf(team.call("POST", `/auth/v1/deliveries/${id}/redeliver`))).event).toEqual(event);
+    const { key: token } = await newKey(team, { scopes: ["webhooks:read"] });
+    expect((await call("GET", path, { token })).body.data).toMatchObject([{ event: null }, { event: null }]);
   });
 
   test("are neither redelivered nor replayed while it is disabled", async () => {

@@ -8,9 +8,15 @@ export interface Received {
   body: string;
 }
 
+interface Response {
+  status: number;
+  body: string;
+  headers?: Record<string, string>;
+}
+
 /** Starts a webhook endpoint for one test. Its response can be changed at any time. */
 export async function openEndpoint() {
-  const endpoint = { url: "", received: [] as Received[], response: { status: 200, body: "thanks" } };
+  const endpoint = { url: "", received: [] as Received[], response: { status: 200, body: "thanks" } as Response };
   const server = createServer(async (request, reply) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
@@ -18,7 +24,8 @@ export async function openEndpoint() {
       headers: request.headers as Record<string, string>,
       body: Buffer.concat(chunks).toString(),
     });
-    reply.writeHead(endpoint.response.status, { "Content-Type": "text/html" }).end(endpoint.response.body);
+    const { status, headers, body } = endpoint.response;
+    reply.writeHead(status, { "Content-Type": "text/html", ...headers }).end(body);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { Webhook as Verifier } from "standardwebhooks";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { EXAMINED_DELIVERIES } from "../../src/domain/events/delivery-log.ts";
 import { LEASE_MILLISECONDS, MAX_IN_FLIGHT } from "../../src/domain/events/sending.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import type { Reply } from "../../src/platform/sender.ts";
@@ -9,6 +10,7 @@ import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
 import { DB, databaseWith } from "../support/databases.ts";
+import { nextOf } from "../support/harness.ts";
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { DAY, HOUR, MINUTE, SECOND } from "../support/time.ts";
@@ -380,6 +382,56 @@ describe("an attempt", () => {
       (one: { attempts: { responseBody: string }[] }) => one.attempts.at(-1)?.responseBody,
     );
     expect(all.filter((text: string) => text === "broken")).toHaveLength(5);
+  });
+});
+
+describe("the delivery log", () => {
+  const listed = async (team: Team, { _id }: Hook, query: string) =>
+    (await team.call("GET", `/auth/v1/webhooks/${_id}/deliveries?${query}`)).body.data.map(
+      ({ eventId }: { eventId: string }) => eventId,
+    );
+
+  test("is filtered by state: a failing delivery is to be retried, or has failed", async () => {
+    const { world, team, hook } = await begin();
+    const nextResponse = async (httpStatus: number) => {
+      world.answer = status(httpStatus);
+      await createEvent(team);
+      await deliverNewest(world);
+    };
+    await nextResponse(410);
+    await team.call("PATCH", `/auth/v1/webhooks/${hook._id}`, { json: { status: "enabled" } });
+    await nextResponse(200);
+    await nextResponse(500);
+    await createEvent(team);
+    const [waiting, retried, succeeded, failed] = (await eventsOf(team, "apikey.created")).map(
+      ({ _id }: { _id: string }) => _id,
+    );
+    const inState = (state: string) => listed(team, hook, `status=${state}`);
+    expect(await inState("failing")).toEqual([retried, failed]);
+    expect(await inState("succeeded")).toEqual([succeeded]);
+    expect(await inState("waiting")).toEqual([waiting]);
+    expect(await inState("pending")).toEqual([waiting, retried]);
+    expect(await inState("failed")).toEqual([failed]);
+    // What is sent again after a success has not failed.
+    const { data } = (await team.call("GET", `/auth/v1/webhooks/${hook._id}/deliveries?status=succeeded`)).body;
+    await team.call("POST", `/auth/v1/deliveries/${data[0]._id}/redeliver`);
+    expect(await inState("waiting")).toEqual([waiting, succeeded]);
+    world.answer = status(200);
+    await settle(world, team);
+    expect(await inState("failing")).toEqual([failed]);
+  });
+
+  test("continues behind deliveries that a page has examined without a match", async () => {
+    const { world, team, hook } = await begin();
+    await createEvent(team);
+    await settle(world, team);
+    await copyEvent(world, team, [hook], EXAMINED_DELIVERIES);
+    const path = `/auth/v1/webhooks/${hook._id}/deliveries?status=succeeded`;
+    const first = await team.call("GET", path);
+    expect(first.body.data).toEqual([]);
+    const rest = await team.call("GET", nextOf(first) ?? "");
+    expect(rest.body.data).toMatchObject([{ status: "succeeded" }]);
+    expect(nextOf(rest)).toBeUndefined();
   });
 });
 
@@ -855,6 +907,22 @@ describe("the health of a webhook", () => {
     expect(await healthOf(team, hook)).toMatchObject({ health: "disabled" });
   });
 
+  test("has the result of the latest attempt, with the response to a failed one", async () => {
+    const { world, team, hook } = await begin();
+    expect((await hookOf(team, hook._id)).lastResult).toBeNull();
+    const resultOf = async (httpStatus: number) => {
+      world.answer = respondWith({ httpStatus, body: `body of ${httpStatus}` });
+      await createEvent(team);
+      await deliverNewest(world);
+      const at = new Date(world.posts.at(-1)!.at).toISOString();
+      const { lastResult } = await hookOf(team, hook._id);
+      expect(lastResult).toMatchObject({ at, httpStatus, error: null });
+      return lastResult.responseBody;
+    };
+    expect(await resultOf(500)).toBe("body of 500");
+    expect(await resultOf(200)).toBe("");
+  });
+
   test("counts the attempts of a day by the hour", async () => {
     const { world, team, hook } = await begin();
     world.aheadMilliseconds += HOUR - (world.system.now() % HOUR);
@@ -930,6 +998,22 @@ describe("a replay", () => {
     expect(await replay(team, hook, { after: after._id, failedOnly: true })).toEqual({ deliveries: 1, next: null });
     await settle(world, team);
     expect(world.posts.map(idOf)).toEqual([failed]);
+  });
+
+  test("of failures only sends at once what waits for a retry, and nothing that was not sent yet", async () => {
+    const { world, team, hook } = await begin();
+    const [after] = await eventsOf(team, "webhook.created");
+    world.answer = status(500);
+    for (let i = 0; i < 3; i++) {
+      await createEvent(team);
+      await deliverNewest(world);
+    }
+    await createEvent(team);
+    world.posts.length = world.webhookMessages.length = 0;
+    world.answer = status(200);
+    expect(await replay(team, hook, { after: after._id, failedOnly: true })).toEqual({ deliveries: 3, next: null });
+    await deliverNewest(world);
+    expect(await statusesOf(hook)).toEqual({ succeeded: 4 });
   });
 
   test("of hundreds of events takes several calls, each of which returns where to continue", async () => {

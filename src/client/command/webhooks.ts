@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import type { Webhook } from "../stowage.ts";
+import type { DeliveryFilters, Webhook } from "../stowage.ts";
 import { addGroup, choices, type Define, EVENT_TYPES, IDS, LIMIT, limited, parseCount, removeEach } from "./command.ts";
 import { validateUrl } from "./config.ts";
 import type { Context } from "./context.ts";
@@ -8,6 +8,7 @@ import { type ListenOptions, listen } from "./listening.ts";
 
 const WEBHOOK_WIDTHS = [24, 8, 40];
 const DELIVERY_WIDTHS = [24, 17, 9];
+const DELIVERY_STATUSES = ["pending", "succeeded", "failed", "failing", "waiting"];
 const ID = ["<id>", "ID of the webhook"] as const;
 const DESCRIPTION = ["--description <text>", "what the webhook is for"] as const;
 
@@ -106,14 +107,15 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
     },
     async (context, _, options) => listen(context, { ...options, forwardTo: validateUrl(options.forwardTo) }),
   );
-  define<{ limit?: number }>(
+  define<{ limit?: number; status?: DeliveryFilters["status"] }>(
     webhooks
       .command("deliveries")
       .argument(...ID)
+      .addOption(new Option("--status <status>", "only deliveries in this state").choices(DELIVERY_STATUSES))
       .option(...LIMIT),
     { summary: "List deliveries, newest first" },
-    async (context, [id = ""], { limit }) => {
-      for await (const delivery of limited(limit, context.stowage.webhooks.deliveries(id, {}, context.call))) {
+    async (context, [id = ""], { limit, status }) => {
+      for await (const delivery of limited(limit, context.stowage.webhooks.deliveries(id, { status }, context.call))) {
         const { _id, type, status, attempts } = delivery;
         const count = `${attempts.length} ${attempts.length === 1 ? "attempt" : "attempts"}`;
         context.results.print(delivery, [_id, type, status, count], DELIVERY_WIDTHS);

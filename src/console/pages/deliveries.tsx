@@ -1,8 +1,9 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Delivery, Webhook } from "../../client/stowage.ts";
+import type { Delivery, Event, Webhook } from "../../client/stowage.ts";
 import { isLive } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
+import { Subject, titleOf, useNames } from "../parts/event.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
@@ -13,25 +14,33 @@ import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { can, client } from "../session.ts";
-import { useData, useList } from "../store.ts";
-import { type Attempt, DayCounts, FailingSince, HealthBadge, NextAttempt, resultOf } from "./webhook-health.tsx";
+import { useList } from "../store.ts";
+import {
+  type Attempt,
+  DayCounts,
+  FailingSince,
+  HealthBadge,
+  hasSucceeded,
+  NextAttempt,
+  resultOf,
+} from "./webhook-health.tsx";
 
 const PAGE_DELIVERIES = 50;
 const DAY_MILLISECONDS = 86_400_000;
 /** The bounds of the poll delay while a delivery is pending. */
 const MIN_POLL_MILLISECONDS = 2000;
 const MAX_POLL_MILLISECONDS = 30_000;
-const STATUS_LABELS = { pending: "Retrying", succeeded: "Succeeded", failed: "Failed" };
-const STATUS_CLASSES = { pending: "busy", succeeded: "good", failed: "bad" };
-type Shown = "all" | "failed" | "pending";
-const TABS: Record<Shown, string> = { all: "All", failed: "Failed", pending: "Retrying" };
+const TABS = { all: "All", failing: "Failing", succeeded: "Delivered", waiting: "Waiting" };
+type Tab = keyof typeof TABS;
+const START_OF_LOG = new Date(0).toISOString();
 
-const isUntried = ({ status, attempts }: Delivery) => status === "pending" && attempts.length === 0;
-const StatusBadge = ({ delivery }: { delivery: Delivery }) => (
-  <span class={`badge ${STATUS_CLASSES[delivery.status]}`}>
-    {isUntried(delivery) ? "Queued" : STATUS_LABELS[delivery.status]}
-  </span>
-);
+function StatusBadge({ delivery: { status, attempts } }: { delivery: Delivery }) {
+  if (status === "succeeded") return <span class="badge good">Delivered</span>;
+  if (status === "failed") return <span class="badge bad">Failed</span>;
+  const latest = attempts.at(-1);
+  if (!latest || hasSucceeded(latest)) return <span class="badge busy">Waiting</span>;
+  return <span class="badge bad">Failing</span>;
+}
 
 /** The time and the result of one attempt. */
 export function AttemptFacts({ attempt }: { attempt: Attempt }) {
@@ -49,11 +58,8 @@ export function AttemptFacts({ attempt }: { attempt: Attempt }) {
   );
 }
 
-/** The event of a delivery: its resource, and on demand the request. Signatures are not stored. */
-function DeliveryRequest({ eventId, attempt }: { eventId: string; attempt: Attempt | undefined }) {
-  const loaded = useData(`event ${eventId}`, (signal) => client.value.events.get(eventId, {}, { signal }));
-  const { value: event, error, reload } = loaded;
-  if (!event) return <Failure error={error} onRetry={reload} />;
+/** The request of a delivery. Signatures are not stored. */
+function DeliveryRequest({ event, attempt }: { event: Event; attempt: Attempt | undefined }) {
   const { _id: id, type, createdAt: timestamp, teamId, actor, subject, data } = event;
   const headers = {
     "Content-Type": "application/json",
@@ -62,7 +68,7 @@ function DeliveryRequest({ eventId, attempt }: { eventId: string; attempt: Attem
     "webhook-signature": "(not stored)",
   };
   return (
-    <details>
+    <details key={id}>
       <summary>Request</summary>
       <pre class="json">
         {Object.entries(headers)
@@ -75,25 +81,31 @@ function DeliveryRequest({ eventId, attempt }: { eventId: string; attempt: Attem
   );
 }
 
+interface DeliveriesProps {
+  webhook: Webhook;
+  onChanged: () => void;
+  replay: ReplayKind | null;
+  onReplay: (kind: ReplayKind | null) => void;
+}
+
 /** The health of a webhook, and its delivery log, newest first: a list, and the delivery that was chosen from it. */
-export function Deliveries({ webhook, onChanged }: { webhook: Webhook; onChanged: () => void }) {
+export function Deliveries({ webhook, onChanged, replay, onReplay }: DeliveriesProps) {
   const { _id: id } = webhook;
+  const [tab, setTab] = useState<Tab>("all");
+  const filters = { limit: PAGE_DELIVERIES, ...(tab !== "all" && { status: tab }) };
   const deliveries = useList(
-    `deliveries ${id}`,
-    (signal) => client.value.webhooks.deliveries(id, { limit: PAGE_DELIVERIES }, { signal }),
-    { on: () => true },
+    `deliveries ${id} ${tab}`,
+    (signal) => client.value.webhooks.deliveries(id, filters, { signal }),
+    { on: () => true, isPolled: true, rows: tab === "succeeded" || tab === "waiting" ? PAGE_DELIVERIES : 0 },
   );
-  const { items = [], isLoading, reload } = deliveries;
-  const [tab, setTab] = useState<Shown>("all");
+  useNames();
+  const { items = [], isLoading, reload, more } = deliveries;
   const [chosenId, setChosenId] = useState<string | null>(null);
-  /** The event or the moment that the replay dialog starts after; undefined if the dialog is closed. */
-  const [replayAfter, setReplayAfter] = useState<ReplayStart>();
   const { run, isRunning, error } = useTask();
+  const next = items.flatMap(({ nextAttemptAt }) => nextAttemptAt ?? []).sort()[0];
   useEffect(() => {
-    const pending = items.filter(({ status }) => status === "pending");
-    if (isLoading || !isLive.value || pending.length === 0) return;
-    const next = Math.min(...pending.map(({ nextAttemptAt }) => Date.parse(nextAttemptAt ?? "") || 0)) - Date.now();
-    const wait = Math.min(Math.max(next, MIN_POLL_MILLISECONDS), MAX_POLL_MILLISECONDS);
+    if (isLoading || !isLive.value || !next) return;
+    const wait = Math.min(Math.max(Date.parse(next) - Date.now(), MIN_POLL_MILLISECONDS), MAX_POLL_MILLISECONDS);
     const timer = setTimeout(reload, wait);
     return () => clearTimeout(timer);
   }, [deliveries.items, isLoading, reload]);
@@ -103,31 +115,31 @@ export function Deliveries({ webhook, onChanged }: { webhook: Webhook; onChanged
     if (shownItems.current && deliveries.items !== shownItems.current) onChanged();
     shownItems.current = deliveries.items;
   }, [deliveries.items]);
-  const replayFrom = () => setReplayAfter({ moment: webhook.failingSince ?? dayAgo() });
-  const due = items.find(({ status, nextAttemptAt }) => status === "pending" && nextAttemptAt);
-  const resend = ({ _id }: Delivery) =>
+  const resend = (find: () => Promise<Delivery | undefined>) =>
     run(async () => {
-      await client.value.webhooks.redeliver(_id);
-      announce("Resend queued");
+      const delivery = await find();
+      if (delivery) {
+        await client.value.webhooks.redeliver(delivery._id);
+        announce("Resend queued");
+      }
       reload();
     });
-  const shown = items.filter(({ status }) => tab === "all" || status === tab);
-  const chosen = shown.find(({ _id }) => _id === chosenId) ?? shown[0];
+  const findFailing = async () =>
+    (await client.value.webhooks.deliveries(id, { status: "failing", limit: 1 }).page()).items[0];
+  const chosen = items.find(({ _id }) => _id === chosenId) ?? items[0];
   const canResend = can("webhooks:write");
   return (
     <>
       {webhook.health === "failing" && (
         <div class="failure" role="status">
-          <FailingSince webhook={webhook} deliveries={items} />
+          <FailingSince webhook={webhook} next={next} />
           {canResend && (
             <div class="actions">
-              {due && (
-                <button type="button" class="button" aria-disabled={isRunning} onClick={() => resend(due)}>
-                  Resend now
-                </button>
-              )}
-              <button type="button" class="button" onClick={replayFrom}>
-                Replay failed events
+              <button type="button" class="button" aria-disabled={isRunning} onClick={() => resend(findFailing)}>
+                Try now
+              </button>
+              <button type="button" class="button" onClick={() => onReplay("failed")}>
+                Resend everything that failed
               </button>
             </div>
           )}
@@ -137,91 +149,79 @@ export function Deliveries({ webhook, onChanged }: { webhook: Webhook; onChanged
         <header class="page-header">
           <h2 id="deliveries">Deliveries</h2>
           <HealthBadge webhook={webhook} />
-          <div class="actions">
-            {canResend && (
-              <button type="button" class="button" onClick={replayFrom}>
-                Replay events
-              </button>
-            )}
-          </div>
         </header>
         <DayCounts webhook={webhook} />
         <Failure error={deliveries.error} onRetry={reload} />
         <Failure error={error} />
-        {deliveries.items?.length === 0 && (
+        {tab === "all" && deliveries.items?.length === 0 ? (
           <Empty title="No deliveries yet">
             <p>Each event sent to this endpoint appears here with every attempt and response.</p>
           </Empty>
+        ) : (
+          <fieldset class="segments start">
+            <legend class="visually-hidden">Show</legend>
+            {Object.entries(TABS).map(([value, label]) => (
+              <label key={value}>
+                <input type="radio" name="deliveries" checked={tab === value} onChange={() => setTab(value as Tab)} />
+                {label}
+              </label>
+            ))}
+          </fieldset>
         )}
-        {items.length > 0 && (
-          <>
-            <fieldset class="segments start">
-              <legend class="visually-hidden">Show</legend>
-              {Object.entries(TABS).map(([value, label]) => (
-                <label key={value}>
-                  <input
-                    type="radio"
-                    name="deliveries"
-                    checked={tab === value}
-                    onChange={() => setTab(value as Shown)}
-                  />
-                  {label}
-                </label>
+        {tab !== "all" && deliveries.items?.length === 0 && (
+          <p class="quiet">{more ? "No matches so far" : "No matching deliveries"}</p>
+        )}
+        {chosen && (
+          <div class="panes">
+            <ul class="card panes-list" aria-label="Deliveries">
+              {items.map((delivery) => (
+                <li key={delivery._id}>
+                  <button
+                    type="button"
+                    aria-current={delivery === chosen}
+                    onClick={() => {
+                      setChosenId(delivery._id);
+                      document.getElementById("delivery")?.scrollIntoView({ block: "nearest" });
+                    }}
+                  >
+                    <Summary delivery={delivery} />
+                  </button>
+                </li>
               ))}
-            </fieldset>
-            <div class="panes">
-              <ul class="card panes-list" aria-label="Deliveries">
-                {shown.map((delivery) => (
-                  <li key={delivery._id}>
-                    <button
-                      type="button"
-                      aria-current={delivery === chosen}
-                      onClick={() => {
-                        setChosenId(delivery._id);
-                        document.getElementById("delivery")?.scrollIntoView({ block: "nearest" });
-                      }}
-                    >
-                      <Summary delivery={delivery} />
-                    </button>
-                  </li>
-                ))}
-                {shown.length === 0 && <li class="quiet">None of the latest deliveries</li>}
-              </ul>
-              {chosen && (
-                <DeliveryDetails
-                  delivery={chosen}
-                  isRunning={isRunning}
-                  onResend={canResend ? () => resend(chosen) : undefined}
-                  onReplay={(eventId) => setReplayAfter({ eventId })}
-                />
-              )}
-            </div>
-          </>
+            </ul>
+            <DeliveryDetails
+              delivery={chosen}
+              isRunning={isRunning}
+              onResend={canResend ? () => resend(async () => chosen) : undefined}
+            />
+          </div>
         )}
         <More of={deliveries} />
-        {replayAfter !== undefined && (
-          <Replay id={id} start={replayAfter} onReplayed={reload} onClose={() => setReplayAfter(undefined)} />
-        )}
+        {replay && <Replay webhook={webhook} kind={replay} onReplayed={reload} onClose={() => onReplay(null)} />}
       </section>
     </>
   );
 }
 
+const labelOf = ({ event, type }: Delivery) => (event ? titleOf(event) : (EVENT_LABELS[type] ?? type));
+
+/** One event in the list: its resource and its result. */
 function Summary({ delivery }: { delivery: Delivery }) {
-  const { type, attempts, nextAttemptAt } = delivery;
+  const { event, attempts, nextAttemptAt } = delivery;
   const latest = attempts.at(-1);
   return (
     <>
-      <span class="panes-title">{EVENT_LABELS[type] ?? type}</span>
+      <span class="panes-title">{event ? <Subject event={event} isPlain /> : labelOf(delivery)}</span>
       <StatusBadge delivery={delivery} />
       <span class="quiet">
-        {latest ? (
+        {event && (
           <>
-            {resultOf(latest)} · {countOf(attempts.length, "attempt")} · <Time at={latest.at} isRelative />
+            {labelOf(delivery)} · <Time at={event.createdAt} isRelative />
           </>
-        ) : (
-          "Not sent yet"
         )}
+      </span>
+      <span class="quiet">
+        {latest ? `${resultOf(latest)} · ${countOf(attempts.length, "attempt")}` : "Not sent yet"}
         {latest && nextAttemptAt && (
           <>
             {" "}
@@ -237,33 +237,40 @@ interface DetailsProps {
   delivery: Delivery;
   isRunning: boolean;
   onResend: (() => void) | undefined;
-  onReplay: (eventId: string) => void;
 }
 
-/** One delivery: what can be done, then the responses, and the request folded. */
-function DeliveryDetails({ delivery, isRunning, onResend, onReplay }: DetailsProps) {
-  const { eventId, type, attempts } = delivery;
+/** One delivery: the responses, the latest first, and the request folded. */
+function DeliveryDetails({ delivery, isRunning, onResend }: DetailsProps) {
+  const { eventId, event, attempts } = delivery;
   return (
     <section id="delivery" class="card stack" aria-label="Delivery">
       <header class="page-header">
-        <h3>{EVENT_LABELS[type] ?? type}</h3>
+        <h3>{labelOf(delivery)}</h3>
         {onResend && (
           <div class="actions">
-            <button type="button" class="button" onClick={() => onReplay(eventId)}>
-              Replay from here
-            </button>
             <button type="button" class="button primary" aria-disabled={isRunning} onClick={onResend}>
               Resend
             </button>
           </div>
         )}
       </header>
+      {attempts.length === 0 && <p class="quiet">Not sent yet</p>}
       {[...attempts].reverse().map((attempt) => (
         <div key={attempt.at} class="stack">
           <AttemptFacts attempt={attempt} />
         </div>
       ))}
-      {can("events:read") && <DeliveryRequest key={eventId} eventId={eventId} attempt={attempts.at(-1)} />}
+      {event && (
+        <>
+          <p>
+            <span class="quiet">
+              <Time at={event.createdAt} /> ·
+            </span>{" "}
+            <Subject event={event} />
+          </p>
+          <DeliveryRequest event={event} attempt={attempts.at(-1)} />
+        </>
+      )}
       <p class="quiet">
         Event ID:{" "}
         <a href={href(`/events/${eventId}`)}>
@@ -274,27 +281,27 @@ function DeliveryDetails({ delivery, isRunning, onResend, onReplay }: DetailsPro
   );
 }
 
-type ReplayStart = { eventId: string } | { moment: string };
+/** Resends what failed, or what happened since a moment. */
+export type ReplayKind = "failed" | "since";
 
 const dayAgo = () => new Date(Date.now() - DAY_MILLISECONDS).toISOString();
 
 interface ReplayProps {
-  id: string;
-  start: ReplayStart;
+  webhook: Webhook;
+  kind: ReplayKind;
   onReplayed: () => void;
   onClose: () => void;
 }
 
-/** Resends the events after one of them or a moment, in as many requests as the API needs. After a failure it continues. */
-function Replay({ id, start, onReplayed, onClose }: ReplayProps) {
-  const startId = "eventId" in start ? start.eventId : null;
-  /** The last event that was resent. Null at the start. */
-  const [{ after, count }, setProgress] = useState({ after: startId, count: 0 });
+/** Resends events, in as many requests as the API needs. After a failure it continues. */
+function Replay({ webhook: { _id, failingSince }, kind, onReplayed, onClose }: ReplayProps) {
+  /** The last event that was resent, or the moment to begin at. Null until the form says it. */
+  const [{ after, count }, setProgress] = useState({ after: kind === "failed" ? START_OF_LOG : null, count: 0 });
   const replay = async (form: HTMLFormElement) => {
-    const failedOnly = new FormData(form).has("failedOnly");
+    const failedOnly = kind === "failed" || new FormData(form).has("failedOnly");
     let sent = count;
     for (let from = after ?? new Date(textOf(form, "after")).toISOString(); ; ) {
-      const step = await client.value.webhooks.replay(id, { after: from, failedOnly });
+      const step = await client.value.webhooks.replay(_id, { after: from, failedOnly });
       sent += step.deliveries;
       if (step.next === null) break;
       from = step.next;
@@ -304,25 +311,25 @@ function Replay({ id, start, onReplayed, onClose }: ReplayProps) {
     onReplayed();
     onClose();
   };
+  const [title, action] =
+    kind === "failed" ? ["Resend everything that failed?", "Resend"] : ["Replay events", "Replay"];
   return (
-    <TaskDialog title="Replay events" action="Replay" onRun={replay} onClose={onClose}>
-      {"moment" in start && after === null ? (
+    <TaskDialog title={title} action={action} onRun={replay} onClose={onClose}>
+      {after === null ? (
         <TextField
           label="Events since"
           name="after"
           type="datetime-local"
           required
-          defaultValue={localMinute(start.moment)}
-          hint="They are resent with their original message IDs."
+          defaultValue={localMinute(failingSince ?? dayAgo())}
         />
-      ) : (
-        <p>
-          The events after <code>{after}</code> are resent with their original message IDs.
-        </p>
+      ) : null}
+      <p>Events are resent with their original message IDs.</p>
+      {kind === "since" && (
+        <label>
+          <input type="checkbox" name="failedOnly" defaultChecked /> Failed deliveries only
+        </label>
       )}
-      <label>
-        <input type="checkbox" name="failedOnly" defaultChecked /> Failed deliveries only
-      </label>
       {count > 0 && <p role="status">{countOf(count, "event")} so far</p>}
     </TaskDialog>
   );

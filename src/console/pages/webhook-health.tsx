@@ -25,6 +25,9 @@ const ERRORS: Record<NonNullable<Attempt["error"]>, string> = {
 export const resultOf = ({ httpStatus, error }: Attempt): string =>
   [httpStatus && `HTTP ${httpStatus}`, error && ERRORS[error]].filter(Boolean).join(" · ");
 
+export const hasSucceeded = ({ httpStatus, error }: Attempt): boolean =>
+  error === null && Math.floor((httpStatus ?? 0) / 100) === 2;
+
 const attemptsOf = ({ succeeded, failed }: { succeeded: number; failed: number }) => succeeded + failed;
 
 /** The state of a webhook in one word, with a color. */
@@ -35,6 +38,8 @@ export function HealthBadge({ webhook: { health, disabledReason, lastDay } }: { 
   return attemptsOf(lastDay) > 0 ? <span class="badge good">Healthy</span> : <span class="badge">Enabled</span>;
 }
 
+/** The beginning of a response, which may be a page of HTML. */
+const SHOWN_CHARACTERS = 200;
 const HOURS = 24;
 const HOUR_MILLISECONDS = 3_600_000;
 const STEP = 4;
@@ -84,24 +89,24 @@ export function DayCounts({ webhook: { lastDay } }: { webhook: Webhook }) {
 export const NextAttempt = ({ at }: { at: string }) =>
   Date.parse(at) <= Date.now() ? <>soon</> : <Time at={at} isRelative />;
 
-/** Since when an endpoint fails, with the latest result that the log has. */
-export function FailingSince({ webhook: { failingSince }, deliveries }: { webhook: Webhook; deliveries: Delivery[] }) {
-  const latest = deliveries
-    .flatMap(({ attempts }) => attempts)
-    .reduce<Attempt | null>((last, attempt) => (last && last.at > attempt.at ? last : attempt), null);
-  const [next] = deliveries.flatMap(({ nextAttemptAt }) => nextAttemptAt ?? []).sort();
+/** Since when an endpoint fails, with its latest response and the time of the next attempt. */
+export function FailingSince({ webhook, next }: { webhook: Webhook; next: string | undefined }) {
+  const { failingSince, lastResult } = webhook;
   return (
-    <p>
-      <strong>
-        Failing{failingSince && " since "}
-        {failingSince && <Time at={failingSince} />}.
-      </strong>{" "}
-      {latest && `${resultOf(latest)}. `}
-      {next && (
-        <>
-          Next attempt <NextAttempt at={next} />.
-        </>
-      )}
-    </p>
+    <>
+      <p>
+        <strong>
+          Failing{failingSince && " since "}
+          {failingSince && <Time at={failingSince} />}.
+        </strong>{" "}
+        {lastResult && `${resultOf(lastResult)}. `}
+        {next && (
+          <>
+            Next attempt <NextAttempt at={next} />.
+          </>
+        )}
+      </p>
+      {lastResult?.responseBody && <pre class="json">{lastResult.responseBody.slice(0, SHOWN_CHARACTERS)}</pre>}
+    </>
   );
 }

@@ -15,7 +15,7 @@ import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href, navigate } from "../router.ts";
 import { can, client } from "../session.ts";
 import { useData, whileHeld } from "../store.ts";
-import { AttemptFacts, Deliveries } from "./deliveries.tsx";
+import { AttemptFacts, Deliveries, type ReplayKind } from "./deliveries.tsx";
 import type { Attempt } from "./webhook-health.tsx";
 import { eventsOf, nameOf } from "./webhooks.tsx";
 
@@ -30,6 +30,7 @@ export function WebhookPage({ id }: { id: string }) {
   const { run, isRunning, error: failure } = useTask();
   const [response, setResponse] = useState<Attempt | null>(null);
   const [isEditing, setEditing] = useState(false);
+  const [replay, setReplay] = useState<ReplayKind | null>(null);
   const list = { href: href("/webhooks"), label: "Webhooks" };
   if (!webhook || isMissing(error))
     return <Unloaded noun="Webhook" of={loaded} back={<a href={list.href}>Back to webhooks</a>} />;
@@ -63,6 +64,7 @@ export function WebhookPage({ id }: { id: string }) {
               label="Actions for this webhook"
               items={[
                 { label: "Edit", icon: "edit", onSelect: () => setEditing(true) },
+                { label: "Replay…", onSelect: () => setReplay("since") },
                 { label: "Rotate secret", icon: "refresh", onSelect: () => rotateSecret(id, setSecret) },
                 { label: isEnabled ? "Disable" : "Enable", onSelect: () => void toggle() },
                 { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(webhook) },
@@ -83,7 +85,7 @@ export function WebhookPage({ id }: { id: string }) {
           </div>
         )}
       </div>
-      <Deliveries webhook={webhook} onChanged={reload} />
+      <Deliveries webhook={webhook} onChanged={reload} replay={replay} onReplay={setReplay} />
       <FactCard
         title="Webhook"
         facts={{

@@ -154,8 +154,8 @@ const NOUNS: Record<Event["subject"]["kind"], [string, string?]> = {
   webhook: ["a webhook", "the webhook "],
 };
 
-/** The resource of an event, with a link if the console has a page for it. */
-export function Subject({ event }: { event: Event }) {
+/** The resource of an event, with a link if the console has a page for it. `isPlain` shows the name alone. */
+export function Subject({ event, isPlain = false }: { event: Event; isPlain?: boolean }) {
   const { type, subject } = event;
   const { kind, id } = subject;
   const known = names.value.get(id);
@@ -169,6 +169,7 @@ export function Subject({ event }: { event: Event }) {
     apikey: href("/keys"),
     user: href("/users", { search: known?.email }),
   };
+  if (isPlain) return shown;
   // The operator has none of these pages.
   const url = session.value?.team && !/deleted|revoked/.test(type) ? pages[kind] : undefined;
   return (

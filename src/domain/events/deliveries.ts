@@ -29,7 +29,7 @@ export const isReceived = sql`(w.types is null or instr(w.types, json_quote(e.ty
   and not (e.subject_id = w.id and e.type in ('webhook.created', 'webhook.deleted'))`;
 
 /** The columns of a new delivery of `e` to `w`, as a select list. */
-export const newDelivery = (now: number) => sql`w.id, e.seq, w.team_id, e.type, 'pending', '[]', 0, ${now}, ${now}`;
+export const newDelivery = (now: number) => sql`w.id, e.seq, w.team_id, e.type, 'pending', '[]', 0, ${now}, ${now}, 0`;
 
 /**
  * Inserts a delivery of the team's newest event for each enabled webhook that receives it. In a batch it follows the insert
@@ -67,7 +67,12 @@ export function endPending(db: Db, key: WebhookKey, now: number) {
   const isDisabled = hasRow(webhooks, and(isWebhook(key), eq(webhooks.status, "disabled")));
   return db
     .update(deliveries)
-    .set({ status: "failed", dueAt: null, attemptLog: sql`json_insert(${kept}, '$[#]', json(${attempt}))` })
+    .set({
+      status: "failed",
+      isFailing: true,
+      dueAt: null,
+      attemptLog: sql`json_insert(${kept}, '$[#]', json(${attempt}))`,
+    })
     .where(and(isNextPending(key), isDisabled))
     .returning({ seq: deliveries.seq });
 }

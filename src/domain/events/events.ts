@@ -1,7 +1,7 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Query, type RowsOf, write } from "../../platform/db.ts";
-import { EVENT_TYPES, events, webhooks } from "../../platform/event-schema.ts";
+import { deliveries, EVENT_TYPES, events, webhooks } from "../../platform/event-schema.ts";
 import { isStorageFull } from "../../platform/retry.ts";
 import { teams, users } from "../../platform/schema.ts";
 import { databaseOf, zeroId } from "../../platform/system.ts";
@@ -95,6 +95,28 @@ export function renderEvent({
     subject: { kind: type.slice(0, type.indexOf(".")), id: subjectId, version: subjectVersion },
     data: JSON.parse(data),
   };
+}
+
+/** The columns of an event next to those of its delivery. In a batch, column names must be unique. */
+export const EVENT_OF_DELIVERY = {
+  eventCreatedAt: sql<number | null>`${events.createdAt}`.as("event_created_at"),
+  actor: events.actor,
+  subjectId: events.subjectId,
+  subjectVersion: events.subjectVersion,
+  data: events.data,
+};
+export const isEventOfDelivery = and(eq(events.teamId, deliveries.teamId), eq(events.seq, deliveries.seq));
+
+/** The columns of an event that may have been purged. */
+export type JoinedEvent = Pick<EventRow, "teamId" | "seq" | "type" | "subjectVersion"> & {
+  [Name in "actor" | "subjectId" | "data"]: string | null;
+} & { eventCreatedAt: number | null };
+
+/** @returns null if the event has been purged */
+export function renderJoinedEvent(joined: JoinedEvent): Event | null {
+  const { eventCreatedAt: createdAt, actor, subjectId, data, ...row } = joined;
+  if (createdAt === null || actor === null || subjectId === null || data === null) return null;
+  return renderEvent({ ...row, createdAt, actor, subjectId, data });
 }
 
 interface Subject {

@@ -17,7 +17,7 @@ import {
   type WebhookRow,
   webhookByKey,
 } from "./deliveries.ts";
-import { newEvent, renderEvent, SYSTEM, writeWithEvent } from "./events.ts";
+import { EVENT_OF_DELIVERY, isEventOfDelivery, newEvent, renderJoinedEvent, SYSTEM, writeWithEvent } from "./events.ts";
 import { type PostResult, postEvent } from "./posting.ts";
 import { countAttempts, type Health, healthAfter, MAX_FAILURES, type Outcome, outcomeOf, random } from "./retries.ts";
 
@@ -84,20 +84,13 @@ function claimWebhook(db: Db, { latest, ...claim }: Claim) {
     .where(and(isWebhook(claim), or(isFree, eq(webhooks.leaseId, leaseId))));
 }
 
-/** Reads the oldest due deliveries and their events, if this round has the lease. In a batch, column names must be unique. */
+/** Reads the oldest due deliveries and their events, if this round has the lease. */
 const claimedDeliveries = (db: Db, claim: Claim) =>
   db
-    .select({
-      ...getTableColumns(deliveries),
-      eventCreatedAt: sql<number | null>`${events.createdAt}`.as("event_created_at"),
-      actor: events.actor,
-      subjectId: events.subjectId,
-      subjectVersion: events.subjectVersion,
-      data: events.data,
-    })
+    .select({ ...getTableColumns(deliveries), ...EVENT_OF_DELIVERY })
     .from(webhooks)
     .innerJoin(deliveries, and(eq(deliveries.webhookId, webhooks.id), lte(deliveries.dueAt, claim.latest)))
-    .leftJoin(events, and(eq(events.teamId, webhooks.teamId), eq(events.seq, deliveries.seq)))
+    .leftJoin(events, isEventOfDelivery)
     .where(hasLease(claim))
     .orderBy(deliveries.dueAt, deliveries.seq)
     .limit(MAX_IN_FLIGHT);
@@ -120,6 +113,7 @@ function storeOutcomes(db: Db, { teamId, id }: WebhookKey, outcomes: Outcome[]) 
       status: sql`iif(${isEnded}, 'failed', ${read("status")})`,
       attemptLog: read("attemptLog"),
       attemptCount: read("attemptCount"),
+      isFailing: sql`${read("status")} <> 'succeeded'`,
       dueAt: sql`iif(${isEnded}, null, ${read("dueAt")})`,
     })
     .from(sql`json_each(${stored})`)
@@ -131,7 +125,7 @@ function storeOutcomes(db: Db, { teamId, id }: WebhookKey, outcomes: Outcome[]) 
     );
 }
 
-type Release = Pick<WebhookRow, "leaseEndsAt" | "failureBodies" | "attemptCounts" | "version"> & {
+type Release = Pick<WebhookRow, "leaseEndsAt" | "failureBodies" | "lastResult" | "attemptCounts" | "version"> & {
   health: Omit<Health, "disabledReason">;
 };
 /** Stores the health only if the team has not updated the webhook since it was read. A new URL starts without failures. */
@@ -199,12 +193,11 @@ interface SentDelivery {
 type ClaimedDelivery = Awaited<ReturnType<typeof claimedDeliveries>>[number];
 
 async function sendDelivery(deps: Deps, webhook: WebhookRow, delivery: ClaimedDelivery): Promise<SentDelivery> {
-  const { teamId, seq, type, eventCreatedAt: createdAt, actor, subjectId, subjectVersion, data } = delivery;
-  if (createdAt === null || actor === null || subjectId === null || data === null) {
+  const event = renderJoinedEvent(delivery);
+  if (event === null) {
     const attempt = unsent(deps.system.now(), "event_purged");
     return { delivery, result: { attempt, isSuccess: false, retryAfterMilliseconds: 0 }, isPurged: true };
   }
-  const event = renderEvent({ teamId, seq, type, createdAt, actor, subjectId, subjectVersion, data });
   return { delivery, result: await postEvent(deps, webhook, event), isPurged: false };
 }
 
@@ -229,7 +222,10 @@ async function settle(
   const failureBodies = addFailureBodies(webhook.failureBodies, bodies);
   const store = storeOutcomes(db, webhook, outcomes);
   const attemptCounts = posted.length > 0 ? countAttempts(webhook, posted, now) : webhook.attemptCounts;
-  const columns = { leaseEndsAt: now + rest, failureBodies, attemptCounts };
+  const last = posted.at(-1);
+  const responseBody = last?.isSuccess ? "" : last?.attempt.responseBody;
+  const lastResult = last ? JSON.stringify({ ...last.attempt, responseBody }) : webhook.lastResult;
+  const columns = { leaseEndsAt: now + rest, failureBodies, lastResult, attemptCounts };
   const release = releaseWebhook(db, lease, { ...columns, health, version });
   const finish = [release, webhookByKey(db, lease), nextDue(db, lease)] as const;
   const disableAndFinish = (disabledReason: "gone" | "failing") => {

@@ -69,6 +69,7 @@ export async function createWebhook(
     version: 0,
     attemptCounts: "[]",
     failureBodies: "[]",
+    lastResult: null,
   };
   const event = newEvent(deps, "webhook.created", actor, row);
   // The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent.
