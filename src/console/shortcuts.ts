@@ -1,4 +1,5 @@
 import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
 import { href, navigate } from "./router.ts";
 import { session } from "./session.ts";
@@ -8,12 +9,35 @@ import { session } from "./session.ts";
 /** The overlay that is open above the page. */
 export const overlay = signal<"palette" | "help" | null>(null);
 
+const SEQUENCE_MILLISECONDS = 1000;
+/** The form that the next page opens, because the palette asks for it. */
+const askedForm = signal("");
+
+export function askFor(form: "key" | "user" | "folder"): void {
+  askedForm.value = form;
+}
+
+/** Opens a form if the palette asks for it. */
+export function useAskedForm(form: Parameters<typeof askFor>[0], open: () => void): void {
+  const isAsked = askedForm.value === form;
+  useEffect(() => {
+    if (!isAsked) return;
+    askedForm.value = "";
+    open();
+  }, [isAsked]);
+}
+
+/** The pages by the key that follows G. */
+const DESTINATIONS: Record<string, string> = { f: "/files", e: "/events", k: "/keys", u: "/usage", w: "/webhooks" };
+
 /** The keys and what they do, for the sheet that `?` opens. */
 export const HELP: Record<string, Record<string, string>> = {
   Everywhere: {
     "⌘ K": "Find files, folders, pages, and actions",
     "/": "Search this page",
-    "G then F, E, K, U": "Go to files, events, keys, usage",
+    ...Object.fromEntries(
+      Object.entries(DESTINATIONS).map(([key, page]) => [`G then ${key.toUpperCase()}`, `Go to ${page.slice(1)}`]),
+    ),
     "?": "Show these shortcuts",
   },
   "List of files": {
@@ -37,9 +61,6 @@ export const HELP: Record<string, Record<string, string>> = {
     "[ and ]": "Start and end a clip here",
   },
 };
-
-const SEQUENCE_MILLISECONDS = 1000;
-const DESTINATIONS: Record<string, string> = { f: "/files", e: "/events", k: "/keys", u: "/usage", w: "/webhooks" };
 
 export function followShortcuts(): void {
   let prefixAt = 0;
