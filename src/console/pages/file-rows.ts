@@ -109,6 +109,12 @@ export function splitName(name: string): [string, string] {
   return dot > 0 && /^\.\w{1,5}$/.test(name.slice(dot)) ? [name.slice(0, dot), name.slice(dot)] : [name, ""];
 }
 
+/** The title and artist of a file. A title that repeats the name is left out. */
+export function recordingOf({ name, title, artist }: Pick<FileRow, "name" | "title" | "artist">): string {
+  const isTitleShown = title !== name && title !== splitName(name)[0];
+  return [isTitleShown && title, artist].filter(Boolean).join(" – ");
+}
+
 /** The folders above a folder and itself, from the top: `a/b` gives `a` and `a/b`. */
 export function pathOf(folder: string): { name: string; path: string }[] {
   const names = folder === "" ? [] : folder.split("/");
