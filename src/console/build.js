@@ -60,14 +60,14 @@ function linkScript(script) {
     .map(({ path }) => `<link rel="modulepreload" href="/assets/${basename(path)}">`);
   return [`<script type="module" src="/assets/${script}"></script>`, ...imports].join("");
 }
-/** What the heads of all pages have in common. The page of a link that doesn't work looks like that of a link. */
+/** What the heads of all pages have in common. The pages of what is not found look like that of a link. */
 function headOf(page) {
   const script = nameOf(page, ".js");
   return `<meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="/assets/icon.svg" type="image/svg+xml">
-<link rel="stylesheet" href="/assets/${nameOf(page === "gone" ? "share" : page, ".css")}">
+<link rel="stylesheet" href="/assets/${nameOf(Object.hasOwn(ENTRIES, page) ? page : "share", ".css")}">
 ${script ? linkScript(script) : ""}`;
 }
 
@@ -91,7 +91,7 @@ async function renderReference() {
   return (await import(pathToFileURL(program).href)).default;
 }
 
-for (const page of [...Object.keys(ENTRIES), "gone"]) {
+for (const page of [...Object.keys(ENTRIES), "gone", "not-found"]) {
   const template = page === "reference" ? renderReference() : readFileSync(join(source, `${page}.html`), "utf8");
   const html = (await template).replace("<head>", `<head>${headOf(page)}`);
   writeFileSync(join(target, `${page}.html`), html);

@@ -1,24 +1,28 @@
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { leave } from "./leaving.tsx";
-import { pathOf } from "./pages/file-rows.ts";
+import { pathOf, recordingOf } from "./pages/file-rows.ts";
 import { announce } from "./parts/announce.tsx";
 import { Dialog } from "./parts/dialog.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
-import { href, navigate } from "./router.ts";
+import { Marked } from "./parts/values.tsx";
+import { href, navigate, steps } from "./router.ts";
 import { visibleSections } from "./sections.ts";
 import { can, client, session } from "./session.ts";
-import { HELP, overlay } from "./shortcuts.ts";
+import { askFor, HELP, overlay } from "./shortcuts.ts";
 import { useList } from "./store.ts";
 
 /* The palette that ⌘K opens, and the sheet of shortcuts. */
 
 const TYPING_MILLISECONDS = 250;
 const MAX_FILES = 8;
+const MAX_RECENT_FILES = 5;
 const LABEL = "Find files, folders, pages, and actions";
 
 interface Result {
   key: string;
   label: string;
+  /** A second text that may match. */
+  detail?: string;
   note: string;
   icon: IconName;
   run: () => void;
@@ -31,6 +35,10 @@ const close = () => {
 /** Pages and actions, which need no request. */
 function commands(): Result[] {
   const go = (url: string) => () => navigate(url);
+  const create = (page: string, form: Parameters<typeof askFor>[0]) => () => {
+    navigate(href(page));
+    askFor(form);
+  };
   const team = session.value?.team;
   const pages = visibleSections().map(([step, { label, icon }]) => ({
     key: step,
@@ -52,6 +60,22 @@ function commands(): Result[] {
           requestAnimationFrame(() => document.querySelector<HTMLElement>("[data-upload=files]")?.click());
         },
       },
+    can("files:write") &&
+      team && {
+        key: "folder",
+        label: "New folder",
+        note: "Action",
+        icon: "folder-plus",
+        // In the open folder, if there is one.
+        run: () => {
+          if (steps.peek().join("/") !== "files") navigate(href("/files"));
+          askFor("folder");
+        },
+      },
+    can("keys:write") &&
+      team && { key: "new key", label: "Create key", note: "Action", icon: "key", run: create("/keys", "key") },
+    can("users:write") &&
+      team && { key: "new user", label: "Invite user", note: "Action", icon: "users", run: create("/users", "user") },
     team && { key: "session", label: "Your session", note: "Page", icon: "users", run: go(href("/session")) },
     team && { key: "team", label: "Copy team ID", note: "Action", icon: "copy", run: () => void copyId() },
     {
@@ -75,21 +99,24 @@ function commands(): Result[] {
   return [...pages, ...actions.filter((action) => action !== false && action !== null && action !== undefined)];
 }
 
-/** Folders at the top, and files whose names match. */
+/** Folders at the top and files that match; without a search, the newest files. */
 function useMatches(search: string): Result[] {
   const isUsed = can("files:read") && session.value?.team != null;
   const folders = useList("folders ", isUsed ? (signal) => client.value.files.folders({}, { signal }) : null);
   const files = useList(
     `palette ${search}`,
-    isUsed && search
-      ? (signal) => client.value.files.list({ limit: MAX_FILES, search, sort: "name" }, { signal })
+    isUsed
+      ? (signal) =>
+          client.value.files.list(
+            search ? { limit: MAX_FILES, search, sort: "name" } : { limit: MAX_RECENT_FILES, sort: "-createdAt" },
+            { signal },
+          )
       : null,
   );
-  if (!search) return [];
   const wanted = search.toLowerCase();
   return [
     ...(folders.items ?? [])
-      .filter((folder) => folder.toLowerCase().includes(wanted))
+      .filter((folder) => search && folder.toLowerCase().includes(wanted))
       .map((folder) => ({
         key: `folder ${folder}`,
         label: pathOf(folder).at(-1)?.name ?? folder,
@@ -97,12 +124,13 @@ function useMatches(search: string): Result[] {
         icon: "folder" as const,
         run: () => navigate(href("/files", { folder })),
       })),
-    ...(files.items ?? []).map(({ _id, name, folder }) => ({
-      key: _id,
-      label: name,
-      note: folder || "File",
+    ...(files.items ?? []).map((file) => ({
+      key: file._id,
+      label: file.name,
+      detail: recordingOf(file),
+      note: file.folder || (search ? "File" : "Recent file"),
       icon: "document" as const,
-      run: () => navigate(href(`/files/${_id}`)),
+      run: () => navigate(href(`/files/${file._id}`)),
     })),
   ];
 }
@@ -120,7 +148,11 @@ export function Palette() {
   }, [typed]);
   const matches = useMatches(search);
   const wanted = typed.trim().toLowerCase();
-  const results = [...commands().filter(({ label }) => label.toLowerCase().includes(wanted)), ...matches];
+  const isWaiting = wanted !== "" && search === "";
+  const results = [
+    ...commands().filter(({ label }) => label.toLowerCase().includes(wanted)),
+    ...(isWaiting ? [] : matches),
+  ];
   const at = Math.min(place, results.length - 1);
   const choose = (result: Result | undefined) => {
     if (!result) return;
@@ -169,7 +201,16 @@ export function Palette() {
             onClick={() => choose(result)}
           >
             <Icon name={result.icon} />
-            <bdi>{result.label}</bdi>
+            <span class="two-lines">
+              <bdi>
+                <Marked text={result.label} search={search} />
+              </bdi>
+              {result.detail && (
+                <bdi class="quiet">
+                  <Marked text={result.detail} search={search} />
+                </bdi>
+              )}
+            </span>
             <span class="quiet">{result.note}</span>
           </div>
         ))}

@@ -1,4 +1,5 @@
 import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
 import { href, navigate } from "./router.ts";
 import { session } from "./session.ts";
@@ -15,12 +16,35 @@ export const openShare = (file: Track): void => {
   shared.value = file;
 };
 
+const SEQUENCE_MILLISECONDS = 1000;
+/** The form that the next page opens, because the palette asks for it. */
+const askedForm = signal("");
+
+export function askFor(form: "key" | "user" | "folder"): void {
+  askedForm.value = form;
+}
+
+/** Opens a form if the palette asks for it. */
+export function useAskedForm(form: Parameters<typeof askFor>[0], open: () => void): void {
+  const isAsked = askedForm.value === form;
+  useEffect(() => {
+    if (!isAsked) return;
+    askedForm.value = "";
+    open();
+  }, [isAsked]);
+}
+
+/** The pages by the key that follows G. */
+const DESTINATIONS: Record<string, string> = { f: "/files", e: "/events", k: "/keys", u: "/usage", w: "/webhooks" };
+
 /** The keys and what they do, for the sheet that `?` opens. */
 export const HELP: Record<string, Record<string, string>> = {
   Everywhere: {
     "⌘ K": "Find files, folders, pages, and actions",
     "/": "Search this page",
-    "G then F, E, K, U": "Go to files, events, keys, usage",
+    ...Object.fromEntries(
+      Object.entries(DESTINATIONS).map(([key, page]) => [`G then ${key.toUpperCase()}`, `Go to ${page.slice(1)}`]),
+    ),
     "?": "Show these shortcuts",
   },
   "List of files": {
@@ -45,9 +69,6 @@ export const HELP: Record<string, Record<string, string>> = {
     "[ and ]": "Start and end a clip here",
   },
 };
-
-const SEQUENCE_MILLISECONDS = 1000;
-const DESTINATIONS: Record<string, string> = { f: "/files", e: "/events", k: "/keys", u: "/usage", w: "/webhooks" };
 
 export function followShortcuts(): void {
   let prefixAt = 0;

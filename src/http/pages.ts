@@ -42,6 +42,8 @@ const pageHeaders = secureHeaders({
     mediaSrc: [fileSource],
   },
 });
+/** Errors of these are in the shape of every error, also in a browser. */
+const API_PATHS = /^\/(auth|docs|health|openapi\.json)(\/|$)/;
 /** A link's page is on the host of its file. */
 const shareHeaders = secureHeaders(HEADERS);
 /** Any site may frame the player. */
@@ -74,6 +76,10 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
     };
     return new Response(body, { status: isFound ? 200 : 404, headers });
   };
+  const serveNotFound = async (c: Context<AppEnv>) => {
+    const { body } = await c.var.deps.pages.fetch(new URL("/not-found.html", c.req.url));
+    return new Response(body, { status: 404, headers: { "Content-Type": "text/html; charset=utf-8" } });
+  };
   const page = [redirectToHttps, provideDeps, pageHeaders] as const;
   app.get("/console/*", ...page, servePage("/console.html"));
   app.on("GET", ["/reference", "/reference/"], ...page, servePage("/reference.html"));
@@ -82,4 +88,6 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
   // Only browsers get a page at `/`. API clients get a 404 in the shape of every error.
   const isApiClient = (c: Context) => !c.req.header("Accept")?.includes("text/html");
   app.get("/", except(isApiClient, ...page, servePage("/home.html")));
+  const isKnownOrCalled = (c: Context) => c.req.header("Sec-Fetch-Mode") !== "navigate" || API_PATHS.test(c.req.path);
+  app.get("*", except(isKnownOrCalled, ...page, serveNotFound));
 }

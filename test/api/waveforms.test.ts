@@ -109,7 +109,7 @@ describe("A waveform", () => {
   });
 
   test.each([
-    ["of 112 peaks as the louder of two", [Array.from({ length: 112 }, (_, i) => (i % 2 ? -0.5 : 0.25))], 50],
+    ["of 112 peaks as the mean of two", [Array.from({ length: 112 }, (_, i) => (i % 2 ? -0.5 : 0.25))], 37],
     ["of two channels as the louder one", [Array(56).fill(0.1), Array(56).fill(-1)], 99],
     ["of silence as zeros", [Array(2000).fill(0)], 0],
   ])("%s is shown in small", async (_, channels, level) => {

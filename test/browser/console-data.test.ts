@@ -1,5 +1,6 @@
 import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
+import { expectGoodLooks } from "./appearance.ts";
 import { heading, row } from "./locators.ts";
 import { openConsole } from "./signed-in.ts";
 import { expect, expectAnnounced, test } from "./support.ts";
@@ -145,6 +146,63 @@ describe("Palette", () => {
     await page.keyboard.press("Enter");
     await expect(heading(page, "Webhooks")).toBeVisible();
     await page.keyboard.press("?");
-    await expect(page.getByRole("dialog", { name: "Keyboard shortcuts" })).toBeVisible();
+    const sheet = page.getByRole("dialog", { name: "Keyboard shortcuts" });
+    await expect(sheet).toContainText("G then WGo to webhooks");
+    const heights = await sheet.locator("kbd").evaluateAll((keys) => keys.map((key) => key.clientHeight));
+    expect(new Set(heights).size).toBe(1);
+    await expectGoodLooks(page, "shortcuts");
   });
+
+  test("shows new files, and the title and artist of a file, in which it marks the match", async ({ openPage }) => {
+    const team = await newTeam();
+    await upload(team, "Night drive.mp3", sample("tone-vbr.mp3"));
+    const { page } = await openConsole(openPage, { path: "/usage", team });
+    await page.keyboard.press("Control+k");
+    const results = page.getByRole("listbox", { name: "Results" }).getByRole("option");
+    await expect(results.last()).toHaveText("Night drive.mp3Übergröße·日本 – StowageRecent file");
+    await page.keyboard.type("stowag");
+    await expect(results).toHaveText(["Night drive.mp3Übergröße·日本 – StowageFile"]);
+    await expect(results.locator("mark")).toHaveText("Stowag");
+    await expectGoodLooks(page, "palette");
+  });
+
+  test("opens the forms for a key, a user, and a folder", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/usage" });
+    for (const [typed, title] of [
+      ["create key", "Create key"],
+      ["invite", "Create user"],
+      ["new folder", "New folder"],
+    ] as const) {
+      await page.keyboard.press("Control+k");
+      await expect(page.getByRole("combobox", { name: "Find files" })).toBeFocused();
+      await page.keyboard.type(typed);
+      await page.keyboard.press("Enter");
+      await expect(page.getByRole("dialog", { name: title })).toBeVisible();
+      await page.keyboard.press("Escape");
+      await expect(page.getByRole("dialog")).toHaveCount(0);
+    }
+    await expect(page).toHaveURL(/\/console\/files$/);
+  });
+});
+
+test("Lists of users and keys have two lines without labels on a phone", async ({ openPage }) => {
+  const team = await newTeam();
+  await team.stowage.users.create({
+    firstName: "Ada",
+    lastName: "",
+    email: "ada@example.com",
+    password: "long enough",
+  });
+  const { page } = await openConsole(openPage, { path: "/users", team, width: 390, height: 844 });
+  for (const [path, facts] of [
+    ["users", ["ada@example.com", "Viewer"]],
+    ["keys", ["Full access", /now|ago/]],
+  ] as const) {
+    await page.goto(`/console/${path}`);
+    const rows = page.locator("tbody tr");
+    for (const fact of facts) await expect(rows.filter({ hasText: fact }).first()).toBeVisible();
+    for (const { height } of await rows.evaluateAll((all) => all.map((one) => one.getBoundingClientRect().toJSON())))
+      expect(height, path).toBeLessThanOrEqual(65);
+    await expectGoodLooks(page, `phone-${path}`);
+  }
 });

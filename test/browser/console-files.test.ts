@@ -67,6 +67,7 @@ describe("File list", () => {
     // On a phone, the first file is visible without scrolling.
     await page.setViewportSize({ width: 375, height: 667 });
     await expect(row(page, NAMES.at(-1) ?? "")).toBeInViewport({ ratio: 1 });
+    await expect(row(page, "plain.mp3").getByText("Übergröße·日本 – Stowage")).toBeVisible();
     for (const section of await page.getByRole("navigation").getByRole("link").all())
       await expect(section).toBeInViewport({ ratio: 1 });
     await page.setViewportSize({ width: 1280, height: 800 });
@@ -94,10 +95,10 @@ describe("File list", () => {
     await page.getByRole("button", { name: "Name" }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["b2.txt", "B1.txt", "a.txt"]);
     await expect(page.getByRole("columnheader", { name: "Name" })).toHaveAttribute("aria-sort", "descending");
-    await page.getByRole("button", { name: "Uploaded" }).click();
+    await page.getByRole("button", { name: "Uploaded", exact: true }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B1.txt", "b2.txt"]);
     await expect(page.getByRole("columnheader", { name: "Uploaded" })).toHaveAttribute("aria-sort", "descending");
-    await page.getByRole("button", { name: "Uploaded" }).click();
+    await page.getByRole("button", { name: "Uploaded", exact: true }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["b2.txt", "B1.txt", "a.txt"]);
     await expect(page).toHaveURL(/sort=oldest/);
   });
@@ -176,13 +177,17 @@ describe("File list", () => {
 
   test("plays a file from its row while the user browses", async ({ openPage }) => {
     const team = await newTeam();
-    await uploadNamed(team, "song.mp3", "notes.txt");
+    const [id = ""] = await uploadNamed(team, "song.mp3", "notes.txt");
+    await team.stowage.files.update(id, { tags: ["live", "raw"] });
     const { page } = await openConsole(openPage, { path: "/files", team });
     await expect(row(page, "notes.txt").getByRole("button", { name: "Play" })).toHaveCount(0);
     await page.getByRole("button", { name: "Play song.mp3" }).click();
     const player = page.getByRole("region", { name: "Player" });
     const seconds = () => page.locator("audio").evaluate(({ currentTime }: HTMLAudioElement) => currentTime);
     await expect.poll(seconds).toBeGreaterThan(0);
+    await expectAccessible(page);
+    for (const tag of await row(page, "song.mp3").getByRole("listitem").getByRole("link").all())
+      expect((await tag.boundingBox())?.height).toBeGreaterThanOrEqual(24);
     await page.getByRole("link", { name: "Usage" }).click();
     await expect(player.getByRole("link", { name: "song.mp3" })).toBeVisible();
     await expectAccessible(page);
@@ -490,6 +495,47 @@ describe("List of files", () => {
     await expect(bar).toHaveCount(0);
   });
 
+  test("moves by one row for each press, however fast they follow", async ({ openPage }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "4.txt", "3.txt", "2.txt", "1.txt");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    await expect(names(page)).toHaveText(["1.txt", "2.txt", "3.txt", "4.txt"]);
+    await page.evaluate(() => {
+      for (const key of ["j", "j", "j", "j", "k"])
+        document.activeElement?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    });
+    await expect(page.getByRole("link", { name: "3.txt" })).toBeFocused();
+  });
+
+  test("keeps the end of the list above the bar of selected files, which is one row on a phone", async ({
+    openPage,
+  }) => {
+    const { page } = await openConsole(openPage, { path: "/usage" });
+    const headers = { Link: `<${url}/docs/v1/uploads?cursor=2>; rel="next"` };
+    await page.route(/\/docs\/v1\/uploads\?/, (route) =>
+      route.fulfill({ headers, json: { message: "", data: fakeFiles(30) } }),
+    );
+    await page.getByRole("link", { name: "Files" }).click();
+    await page.getByRole("checkbox", { name: "Select all" }).check();
+    const bar = page.getByRole("region", { name: "Selected files" });
+    for (const [width, height, barHeight] of [
+      [1280, 800, 60],
+      [390, 844, 56],
+      [320, 640, 56],
+    ] as const) {
+      await page.setViewportSize({ width, height });
+      await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+      const [more, place] = [
+        await page.getByRole("button", { name: "Load more" }).boundingBox(),
+        await bar.boundingBox(),
+      ];
+      expect((more?.y ?? 0) + (more?.height ?? 0), `${width}`).toBeLessThan(place?.y ?? 0);
+      expect(place?.height).toBeLessThanOrEqual(barHeight);
+      await expect(bar.getByRole("status")).toHaveText(/^30 files selected/);
+      await expectAccessible(page, "target size");
+    }
+  });
+
   test("forgets the selection when another folder is opened", async ({ openPage }) => {
     const team = await newTeam();
     const [inside = ""] = await uploadNamed(team, "inside.txt", "outside.txt");
@@ -546,8 +592,17 @@ describe("List of files", () => {
     const heights = () =>
       page.locator("tbody tr").evaluateAll((rows) => [...new Set(rows.map(({ clientHeight }) => clientHeight))]);
     expect(await heights()).toHaveLength(1);
+    await page.setViewportSize({ width: 1024, height: 768 });
+    await expect(row(page, "plain.mp3").getByRole("listitem")).toHaveText([word.slice(0, 60), "+2"]);
+    await page.setViewportSize({ width: 768, height: 1024 });
+    await expect(page.getByRole("button", { name: "Filters" })).toBeVisible();
+    expect((await page.getByLabel("Search files").boundingBox())?.width).toBeGreaterThan(300);
     await page.setViewportSize({ width: 320, height: 640 });
     expect(await findTooWide(page)).toEqual([]);
+    await chooseAction(page, "Actions for plain.mp3", "Edit tags");
+    await expect(dialog(page).getByRole("checkbox", { name: word.slice(0, 60) })).toBeChecked();
+    expect(await dialog(page).evaluate((box) => box.scrollWidth - box.clientWidth)).toBe(0);
+    await page.keyboard.press("Escape");
     await page.getByRole("link", { name: "plain.mp3" }).click();
     await expect(page.getByRole("heading", { level: 1, name: "plain.mp3" })).toBeVisible();
     await expect(page.getByText(word.slice(0, 60))).toBeVisible();
@@ -673,6 +728,58 @@ describe("Organizing files", () => {
     await page.getByRole("navigation", { name: "Folders" }).getByRole("link", { name: "Files" }).click();
     await expect(page.getByRole("rowheader")).toHaveCount(3);
     await expect(page.getByRole("list", { name: "Folders in this folder" })).toHaveCount(0);
+  });
+
+  test("selects none of the files that were moved, also if the move is undone", async ({ openPage }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "one.txt", "two.txt", "three.txt");
+    await team.stowage.files.createFolder("box");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const all = page.getByRole("checkbox", { name: "Select all" });
+    for (const name of ["one.txt", "two.txt"]) await page.getByRole("checkbox", { name: `Select ${name}` }).check();
+    await expect(all).toBeChecked({ indeterminate: true });
+    await button(page, "Move").click();
+    await button(page, "Move to box").click();
+    await expect(page.getByRole("rowheader")).toHaveText(["three.txt"]);
+    await expect(all).toBeChecked({ indeterminate: false, checked: false });
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expect(page.getByRole("rowheader")).toHaveText(["three.txt", "two.txt", "one.txt"]);
+    await expect(page.getByRole("checkbox", { checked: true })).toHaveCount(0);
+    await expect(page.getByRole("region", { name: "Selected files" })).toHaveCount(0);
+  });
+
+  test("shows two rows of many folders, with their names in two lines, and all on request", async ({ openPage }) => {
+    const team = await newTeam();
+    const long = `Recordings of the ${"harbor ".repeat(10)}`.trim();
+    for (let place = 10; place < 22; place++) await team.stowage.files.createFolder(`${place} ${long}`);
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const list = page.getByRole("list", { name: "Folders in this folder" });
+    await expect(list.getByRole("listitem")).toHaveCount(12);
+    await expect(page.getByText("Drop recordings here")).toBeVisible();
+    await uploadNamed(team, "one.txt");
+    const shown = list.getByRole("listitem");
+    await expect(shown).not.toHaveCount(12);
+    const tops = await shown.evaluateAll((folders) => folders.map((one) => one.getBoundingClientRect().top));
+    expect(new Set(tops).size).toBe(2);
+    const count = tops.length;
+    await expectGoodLooks(page, "files-many-folders");
+    await expect(shown).toHaveCount(count);
+    await tabTo(button(page, "Show all 12"));
+    await page.keyboard.press("Enter");
+    await expect(shown).toHaveCount(12);
+    await expect(shown.nth(count).getByRole("link")).toBeFocused();
+  });
+
+  test("plays all files of a folder from the first one", async ({ openPage }) => {
+    const team = await newTeam();
+    for (const id of await uploadNamed(team, "b.mp3", "notes.txt", "a.mp3"))
+      await team.stowage.files.update(id, { folder: "box" });
+    const { page } = await openConsole(openPage, { path: "/files?folder=box", team });
+    await expect(page.getByText("3 files · ")).toBeVisible();
+    await button(page, "Play all").click();
+    const player = page.getByRole("region", { name: "Player" });
+    await expect(player.getByRole("link", { name: "a.mp3" })).toBeVisible();
+    await expect(player.getByRole("link", { name: "b.mp3" })).toBeVisible();
   });
 
   test("moves files from the list of folders, and offers the last ones again", async ({ openPage }) => {

@@ -1,6 +1,7 @@
 import { gzipSync } from "node:zlib";
 import { describe } from "vitest";
 import { newTeam, upload } from "../support/team.ts";
+import { expectGoodLooks } from "./appearance.ts";
 import { expect, storeOrigin, test, url } from "./support.ts";
 
 /* How the pages and their files are served, to browsers and other clients. */
@@ -72,6 +73,20 @@ describe("Page", () => {
       expect(response.status).toBe(404);
       expect(await response.json()).toMatchObject({ status: false, code: "route_not_found" });
     }
+  });
+
+  test("leads from an unknown page to the console and the reference, in a browser", async ({ openPage, problems }) => {
+    problems.allow(/status of 404/);
+    const page = await openPage({ path: "/nothing-here" });
+    await expect(page.getByRole("heading", { level: 1 })).toHaveText("This page doesn't exist");
+    await expectGoodLooks(page, "not-found");
+    for (const path of ["/docs/v1/nothing", "/auth/nothing"]) {
+      await page.goto(path);
+      await expect(page.locator("body")).toContainText("route_not_found");
+    }
+    await page.goto("/nothing-here");
+    await page.getByRole("link", { name: "console" }).click();
+    await expect(page).toHaveURL(/\/console$/);
   });
 
   test("responds to unknown pages in the shape of every error", async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { FileMetadata } from "../../src/client/stowage.ts";
 import { dailyTotals } from "../../src/console/pages/daily-totals.ts";
 import { filtersFrom, groupByDay, isListed, mergeEvents } from "../../src/console/pages/event-list.ts";
 import {
@@ -20,7 +21,7 @@ import {
   formatRemaining,
 } from "../../src/console/parts/format.ts";
 import { findPeaks, joinPeaks, measurability } from "../../src/console/sound/peaks.ts";
-import { rulerTicks } from "../../src/console/sound/waveforms.ts";
+import { rulerTicks, spread } from "../../src/console/sound/waveforms.ts";
 import { describe as describeUpload, isSettled, selectShown, summarize } from "../../src/console/uploads/summary.ts";
 
 /* The console's logic that needs no browser. */
@@ -205,16 +206,28 @@ describe("Upload summary", () => {
     expect(describeUpload(given)).toBe(expected);
   });
 
-  test("shows what matters most of ten thousand uploads", () => {
-    const make = (state: string) => ({ progress: { peek: () => ({ state: state as "sending" }) } });
+  test("shows failed ones first, and what matters most of ten thousand", () => {
+    const make = (state: string, status?: string) => ({
+      progress: { peek: () => ({ state: state as "sending", ...(status && { file: { status } as FileMetadata }) }) },
+    });
+    const few = [make("stored"), make("waiting"), make("stored", "failed"), make("failed")];
+    expect(selectShown(few, 5)).toEqual([2, 3, 0, 1].map((place) => few[place]));
     const many = [...Array.from({ length: 10_000 }, () => make("waiting")), make("failed"), make("sending")];
     const shown = selectShown(many, 5).map(({ progress }) => progress.peek().state);
-    expect(shown).toEqual(["sending", "failed", "waiting", "waiting", "waiting"]);
+    expect(shown).toEqual(["failed", "sending", "waiting", "waiting", "waiting"]);
     expect(selectShown(many.slice(-2), 5)).toEqual(many.slice(-2));
   });
 });
 
 describe("Peaks", () => {
+  test("of a long recording are spread, and others are drawn as they are", () => {
+    const draw = (levels: number[]) => levels.map(spread(levels)).map((level) => Math.round(level * 100) / 100);
+    expect(draw([0.6, 0.62, 0.7, 0.75, 0.8])).toEqual([0.41, 0.45, 0.62, 0.75, 0.89]);
+    expect(draw([0, 0.25, 0.5, 1, 1])).toEqual([0, 0.25, 0.5, 1, 1]);
+    expect(draw([0.25, 0.25])).toEqual([0.5, 0.5]);
+    expect(draw([0, 0])).toEqual([0, 0]);
+  });
+
   test("finds the sample furthest from zero in each section", () => {
     expect(findPeaks([0.1, -0.5, 0.25, 0.2, 2, 0], 3)).toEqual([-0.5, 0.25, 1]);
   });

@@ -87,6 +87,10 @@ export function useFileList(): FileList {
     active.value = null;
   }, [key]);
   const chosen = rows?.filter(({ _id }) => selected.value.has(_id)) ?? [];
+  // A file that returns to the list, such as by "Undo", is not selected.
+  useEffect(() => {
+    if (chosen.length < selected.value.size) selected.value = new Set(chosen.map(({ _id }) => _id));
+  }, [rows]);
   const reload = useCallback(() => {
     files.reload();
     folders.reload();

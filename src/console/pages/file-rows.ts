@@ -115,6 +115,12 @@ const AUDIO_NAME = /\.(aac|aiff?|alac|amr|ape|flac|m4[abr]|mka|mp[123]|oga|ogg|o
 export const lacksAudio = ({ name, fileType, status }: Pick<StoredFile, "name" | "fileType" | "status">): boolean =>
   status === "completed" && AUDIO_NAME.test(name) && !/^(audio|video)/.test(fileType);
 
+/** The title and artist of a file. A title that repeats the name is left out. */
+export function recordingOf({ name, title, artist }: Pick<FileRow, "name" | "title" | "artist">): string {
+  const isTitleShown = title !== name && title !== splitName(name)[0];
+  return [isTitleShown && title, artist].filter(Boolean).join(" – ");
+}
+
 /** The folders above a folder and itself, from the top: `a/b` gives `a` and `a/b`. */
 export function pathOf(folder: string): { name: string; path: string }[] {
   const names = folder === "" ? [] : folder.split("/");

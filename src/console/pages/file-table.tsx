@@ -7,7 +7,7 @@ import { Icon, type IconName } from "../parts/icon.tsx";
 import { addShortcuts } from "../parts/keys.ts";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { type Column, Table } from "../parts/table.tsx";
-import { StatusBadge, Time } from "../parts/values.tsx";
+import { Marked, StatusBadge, Time } from "../parts/values.tsx";
 import { href, lastList } from "../router.ts";
 import { can } from "../session.ts";
 import { openShare } from "../shortcuts.ts";
@@ -15,14 +15,13 @@ import { PlayButton } from "../sound/controls.tsx";
 import { isPlayable, toggle } from "../sound/playback.ts";
 import { RowWave } from "../sound/row-wave.tsx";
 import type { FileList } from "./file-list.ts";
-import { canSortByFacts, type FileRow, type FileView, lacksAudio, SORTS, splitName } from "./file-rows.ts";
+import { canSortByFacts, type FileRow, type FileView, lacksAudio, recordingOf, SORTS, splitName } from "./file-rows.ts";
 import { folderUrl } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
 import { SelectAll, toggleRow } from "./selection.tsx";
 import { Tags } from "./tags.tsx";
 
 const TYPE_ICONS: Record<string, IconName> = { "video file": "video", "image file": "image" };
-const MAX_TAGS = 2;
 
 const urlOf = ({ _id }: FileRow) => href(`/files/${_id}`);
 const rowOf = (file: FileRow) => document.querySelector(`a[href="${urlOf(file)}"]`)?.closest("tr");
@@ -73,9 +72,8 @@ export function FileTable(props: FileTableProps) {
       const next = isInside ? all[all.indexOf(file) + step] : (file ?? all[0]);
       if (!next) return false;
       event.preventDefault();
-      active.value = next._id;
-      // The row becomes reachable with the next rendering.
-      requestAnimationFrame(() => focusRow(rowOf(next)));
+      // At once, because the next press starts from the focus.
+      focusRow(rowOf(next));
       return true;
     };
     const rename = onCurrent((file) => can("files:write") && latest.current.onRename(file));
@@ -131,8 +129,8 @@ export function FileTable(props: FileTableProps) {
     };
   };
   const hasFacts = canSortByFacts(shown);
-  const columns = useMemo<Column<FileRow>[]>(() => {
-    const cells: Column<FileRow>[] = [
+  const cells = useMemo<Column<FileRow>[]>(
+    () => [
       {
         id: "name",
         label: "Name",
@@ -178,23 +176,22 @@ export function FileTable(props: FileTableProps) {
       {
         id: "uploaded",
         label: "Uploaded",
-        width: "8.5rem",
+        width: "var(--uploaded, 8.5rem)",
         ...sortable("Uploaded", "date", "oldest"),
         card: "bare",
         cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
       },
-    ];
-    if (isSelectable)
-      cells.unshift({
-        id: "choice",
-        label: "Selected",
-        width: "1rem",
-        card: "bare",
-        head: <SelectAll rows={rows} selected={selected} />,
-        cell: (file) => <Choice file={file} list={list} onSelect={select} />,
-      });
-    return cells;
-  }, [renaming, shown.sort, hasFacts, shown.folder, shown.search, shown.isFiltered, tracks, isSelectable]);
+    ],
+    [renaming, shown.sort, hasFacts, shown.folder, shown.search, shown.isFiltered, tracks],
+  );
+  const choice: Column<FileRow> = {
+    id: "choice",
+    label: "Selected",
+    width: "1rem",
+    card: "bare",
+    head: <SelectAll rows={rows} selected={selected} />,
+    cell: (file) => <Choice file={file} list={list} onSelect={select} />,
+  };
 
   return (
     <Table
@@ -202,7 +199,7 @@ export function FileTable(props: FileTableProps) {
       label="Files"
       rows={rows}
       keyOf={({ _id }) => _id}
-      columns={columns}
+      columns={isSelectable ? [choice, ...cells] : cells}
       menu={(file) => (
         <RowMenu
           file={file}
@@ -216,7 +213,7 @@ export function FileTable(props: FileTableProps) {
           ]}
         />
       )}
-      inputs={[columns]}
+      inputs={[cells, isSelectable]}
       isBusy={list.isLoading}
       rowProps={(file) => ({
         draggable: renaming !== file._id && can("files:write"),
@@ -269,27 +266,13 @@ function RowMenu({ file, list, items }: { file: FileRow; list: FileList; items: 
   return <Menu label={`Actions for ${file.name}`} tabIndex={useTabIndex(file, list)} items={items} />;
 }
 
-/** A name with the match of the search. */
-function Marked({ text, search }: { text: string; search: string }) {
-  const at = search ? text.toLowerCase().indexOf(search.toLowerCase()) : -1;
-  if (at < 0) return <>{text}</>;
-  return (
-    <>
-      {text.slice(0, at)}
-      <mark>{text.slice(at, at + search.length)}</mark>
-      {text.slice(at + search.length)}
-    </>
-  );
-}
-
 /** The button that plays a file, its name, and in a second line its title and artist, its folder, and its tags. */
 function Name({ file, list }: { file: FileRow; list: FileList }) {
-  const { name, title, artist, tags, status, fileType, folder } = file;
+  const { name, tags, status, fileType, folder } = file;
   const { shown, tracks } = list;
   const tabIndex = useTabIndex(file, list);
   const [stem, extension] = splitName(name);
-  const isTitleShown = title !== name && title !== stem;
-  const recording = [isTitleShown && title, artist].filter(Boolean).join(" – ");
+  const recording = recordingOf(file);
   return (
     <>
       {can("files:download") && isPlayable(file) ? (
@@ -329,7 +312,7 @@ function Name({ file, list }: { file: FileRow; list: FileList }) {
               <bdi>{folder || "Files"}</bdi>
             </a>
           )}
-          {tags.length > 0 && <Tags tags={tags} max={MAX_TAGS} tabIndex={tabIndex} />}
+          {tags.length > 0 && <Tags tags={tags} inRow tabIndex={tabIndex} />}
         </div>
       </div>
     </>

@@ -17,6 +17,8 @@ import { UserChoice } from "../parts/user-choice.tsx";
 import { href, navigate, query } from "../router.ts";
 import { hasTrash } from "../sections.ts";
 import { can, client, me, trashDays } from "../session.ts";
+import { useAskedForm } from "../shortcuts.ts";
+import { playFrom, type Track } from "../sound/playback.ts";
 import { useList } from "../store.ts";
 import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
@@ -49,6 +51,7 @@ export function Files() {
   const close = () => setAction(null);
   const act = (type: Action, files: FileRow[]) => setAction({ type, files });
   const { run, error } = useTask();
+  useAskedForm("folder", () => act("folder", []));
   const download = (files: FileRow[]) =>
     files.length > MAX_DOWNLOADS
       ? announce(`Select at most ${MAX_DOWNLOADS} files to download them at once.`)
@@ -63,7 +66,8 @@ export function Files() {
   const childFolders = shown.folders.filter(
     (path) => !shown.isFiltered || (search && path.slice(folder.length).toLowerCase().includes(search)),
   );
-  const isEmpty = rows?.length === 0 && childFolders.length === 0;
+  const isEmptyOfFiles = rows?.length === 0;
+  const isEmpty = isEmptyOfFiles && childFolders.length === 0;
   const actionsOf = (files: FileRow[]): MenuItem[] => [
     ...(can("files:download")
       ? [{ label: "Download", icon: "download" as const, onSelect: () => download(files) }]
@@ -91,7 +95,18 @@ export function Files() {
     <Page
       title={pathOf(folder).at(-1)?.name ?? "Files"}
       back={folder && <FolderPath folder={folder} />}
-      subtitle={folder && rows && rows.length > 0 && !more && !shown.isFiltered && describeFiles(rows, count ?? "")}
+      subtitle={
+        folder &&
+        rows &&
+        !isEmpty &&
+        !more &&
+        !shown.isFiltered && (
+          <>
+            {isEmptyOfFiles ? countOf(childFolders.length, "folder") : describeFiles(rows, count ?? "")}{" "}
+            <PlayAll tracks={list.tracks()} />
+          </>
+        )
+      }
       call={{ path: "/docs/v1/uploads", query: { ...view.filters } }}
       actions={<PageActions folder={folder} onNewFolder={() => act("folder", [])} />}
     >
@@ -136,7 +151,7 @@ export function Files() {
         <Failure error={list.error} onRetry={reload} />
       )}
       <Failure error={error} />
-      {childFolders.length > 0 && <FolderList folders={childFolders} />}
+      {childFolders.length > 0 && <FolderList key={folder} folders={childFolders} isShort={!isEmptyOfFiles} />}
       {list.moreFolders.more && !shown.isFiltered && <More of={list.moreFolders} label="Load more folders" />}
       {rows && rows.length > 0 ? (
         <FileTable
@@ -154,7 +169,7 @@ export function Files() {
           onDragStart={(event, dragged) => startDrag(event, dragged, chosen)}
         />
       ) : (
-        rows && !more && (shown.isFiltered || isEmpty) && <NoFiles list={list} />
+        rows && !more && <NoFiles list={list} />
       )}
       {rows?.length === 0 && more && <p class="quiet">No matches so far. Keep searching?</p>}
       <More
@@ -221,8 +236,19 @@ function PageActions({ folder, onNewFolder }: PageActionsProps) {
   );
 }
 
+/** Plays the files of a folder, one after the other. */
+function PlayAll({ tracks }: { tracks: Track[] }) {
+  const [first] = tracks;
+  if (!first || !can("files:download")) return null;
+  return (
+    <button type="button" class="button ghost" onClick={() => playFrom(first, 0, tracks)}>
+      Play all
+    </button>
+  );
+}
+
 function NoFiles({ list: { shown } }: { list: FileList }) {
-  const { isFiltered, folder, search } = shown;
+  const { isFiltered, folder, folders, search } = shown;
   if (isFiltered)
     return (
       <Empty title={search ? `Nothing found for “${search}”` : "No matching files"}>
@@ -239,6 +265,14 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
           <ClearFilters kept={{ folder }} />
         </p>
       </Empty>
+    );
+  if (folders.length > 0)
+    return (
+      can("files:upload") && (
+        <p class="empty drop-hint quiet">
+          Drop recordings here to add them to {folder ? "this folder" : "your files"}.
+        </p>
+      )
     );
   return (
     <>

@@ -1,5 +1,5 @@
 import { signal } from "@preact/signals";
-import { useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
 import { messageOf } from "../parts/failure.tsx";
@@ -187,14 +187,50 @@ export function MoveFolder() {
   );
 }
 
-/** The folders in the open folder. */
-export function FolderList({ folders }: { folders: string[] }) {
+/** How many folders fit in two rows of a grid. Where they are one row that scrolls, all do. */
+function useTwoRows() {
+  const list = useRef<HTMLUListElement>(null);
+  const [count, setCount] = useState(Number.POSITIVE_INFINITY);
+  useLayoutEffect(() => {
+    const grid = list.current as HTMLUListElement;
+    const measure = () => {
+      const { display, gridTemplateColumns } = getComputedStyle(grid);
+      setCount(display === "grid" ? 2 * gridTemplateColumns.split(" ").length : Number.POSITIVE_INFINITY);
+    };
+    const resizing = new ResizeObserver(measure);
+    resizing.observe(grid);
+    measure();
+    return () => resizing.disconnect();
+  }, []);
+  return { list, count };
+}
+
+/** The folders in the open folder. @param isShort shows two rows of them at first */
+export function FolderList({ folders, isShort }: { folders: string[]; isShort: boolean }) {
+  const { list, count } = useTwoRows();
+  const [isOpen, setOpen] = useState(false);
+  const isShortened = isShort && !isOpen && folders.length > count;
   return (
-    <ul class="folders" aria-label="Folders in this folder">
-      {folders.map((folder) => (
-        <Folder key={folder} folder={folder} />
-      ))}
-    </ul>
+    <>
+      <ul ref={list} class="folders" aria-label="Folders in this folder">
+        {folders.slice(0, isShortened ? count : folders.length).map((folder) => (
+          <Folder key={folder} folder={folder} />
+        ))}
+      </ul>
+      {isShortened && (
+        <button
+          type="button"
+          class="button start"
+          onClick={() => {
+            setOpen(true);
+            // The button disappears.
+            requestAnimationFrame(() => list.current?.querySelectorAll("a")[count]?.focus());
+          }}
+        >
+          Show all {folders.length.toLocaleString()}
+        </button>
+      )}
+    </>
   );
 }
 

@@ -13,6 +13,7 @@ import type { Column } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { can, client, session } from "../session.ts";
+import { useAskedForm } from "../shortcuts.ts";
 import { useList } from "../store.ts";
 import { accessOf, EditKey, NewKey, RotateKey } from "./key-forms.tsx";
 
@@ -23,6 +24,7 @@ export function Keys() {
   const isOperator = session.value?.team === null;
   const teamId = (isOperator && query.value.get("team")) || undefined;
   const [isCreating, setCreating] = useState(false);
+  useAskedForm("key", () => setCreating(true));
   const create = can("keys:write") && (
     <button type="button" class="button primary" onClick={() => setCreating(true)}>
       Create key
@@ -132,7 +134,7 @@ const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
     cell: ({ name, key }) => (
       <div class="two-lines">
         <bdi title={name}>{name}</bdi>
-        <span class="quiet">
+        <span class="quiet wide-only">
           <code>{mask(key)}</code>
         </span>
       </div>
@@ -142,6 +144,7 @@ const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
     id: "access",
     label: "Access",
     width: "minmax(0, 2.2fr)",
+    card: "note",
     cell: (key) => (
       <div class="two-lines" title={key.scopes.map(scopeLabel).join(", ")}>
         <span>{accessOf(key)}</span>
@@ -153,6 +156,7 @@ const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
     id: "created",
     label: "Created",
     width: "minmax(0, 2.2fr)",
+    card: "hidden",
     cell: ({ createdBy, createdAt }) => (
       <div class="two-lines">
         {isOperator ? null : createdBy ? <NameOf {...createdBy} /> : <bdi>Operator</bdi>}
@@ -172,6 +176,7 @@ const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
     id: "expires",
     label: "Expires",
     width: "minmax(6.5rem, 1.1fr)",
+    card: "end",
     cell: ({ expiresAt }) => <Expiry at={expiresAt} />,
   },
 ];

@@ -57,9 +57,12 @@ interface SelectionBarProps {
 /** The actions for the selected files, at the bottom of the window. */
 export function SelectionBar({ chosen, selected, actions }: SelectionBarProps) {
   const count = countOf(chosen.length, "file");
+  const [number, ...facts] = describeFiles(chosen, `${count} selected`).split(" ");
   return (
     <section class="selection-bar" aria-label="Selected files">
-      <p role="status">{describeFiles(chosen, `${count} selected`)}</p>
+      <p role="status">
+        {number} <span>{facts.join(" ")}</span>
+      </p>
       {actions.map(({ label, icon, isDangerous, onSelect }) => (
         <button key={label} type="button" class={`button ${isDangerous ? "danger" : ""}`} onClick={onSelect}>
           {icon && <Icon name={icon} />}

@@ -27,26 +27,33 @@ export const tagChoices = (chosen: string): Record<string, string> =>
 
 interface TagsProps {
   tags: string[];
-  /** How many to show. The others are counted. */
-  max?: number;
+  /** In a row of a list: shows the first ones, fewer of them if the list is narrow, and counts the others. */
+  inRow?: boolean;
   tabIndex?: number;
 }
 
+/** How many tags a row has room for. Styles choose by the width of the list. */
+const SHOWN_IN_ROW = { wide: 2, narrow: 1 };
+
 /** The tags of a file. Each leads to all files with it. */
-export const Tags = ({ tags, max = tags.length, tabIndex = 0 }: TagsProps) => (
+export const Tags = ({ tags, inRow = false, tabIndex = 0 }: TagsProps) => (
   <ul class="tags" aria-label="Tags">
-    {tags.slice(0, max).map((tag) => (
-      <li key={tag}>
+    {tags.slice(0, inRow ? SHOWN_IN_ROW.wide : tags.length).map((tag, place) => (
+      <li key={tag} data-width={inRow && place >= SHOWN_IN_ROW.narrow ? "wide" : undefined}>
         <a class="badge" href={href("/files", { tag })} title={tag} tabIndex={tabIndex}>
           <bdi>{tag}</bdi>
         </a>
       </li>
     ))}
-    {tags.length > max && (
-      <li class="badge" title={tags.slice(max).join(", ")}>
-        +{tags.length - max}
-      </li>
-    )}
+    {inRow &&
+      Object.entries(SHOWN_IN_ROW).map(
+        ([width, count]) =>
+          tags.length > count && (
+            <li key={width} class="badge" data-width={width} title={tags.slice(count).join(", ")}>
+              +{tags.length - count}
+            </li>
+          ),
+      )}
   </ul>
 );
 

@@ -15,6 +15,7 @@ import { nameOfUser, useUsers } from "../parts/user-choice.tsx";
 import { CopyButton, Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { can, client, session } from "../session.ts";
+import { useAskedForm } from "../shortcuts.ts";
 import { signInUrl } from "./account.tsx";
 
 const ROLES: Record<Role, string> = {
@@ -47,6 +48,7 @@ export function Users() {
   /** The user in the dialog: null for a new one, undefined if the dialog is closed. */
   const [edited, setEdited] = useState<User | null | undefined>();
   const [invited, setInvited] = useState<Invited | null>(null);
+  useAskedForm("user", () => setEdited(null));
   const remove = (user: User) =>
     confirmFirst({
       title: `Delete ${nameOfUser(user)}?`,
@@ -104,13 +106,15 @@ export function Users() {
             id: "email",
             label: "Email",
             width: "minmax(0, 3fr)",
+            card: "note",
             cell: ({ email }) => <bdi title={email}>{email}</bdi>,
           },
-          { id: "role", label: "Role", width: "minmax(0, 1fr)", cell: ({ role }) => ROLE_LABELS[role] },
+          { id: "role", label: "Role", width: "minmax(0, 1fr)", card: "bare", cell: ({ role }) => ROLE_LABELS[role] },
           {
             id: "created",
             label: "Created",
             width: "minmax(0, 1fr)",
+            card: "hidden",
             cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
           },
         ]}

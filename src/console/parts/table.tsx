@@ -12,8 +12,11 @@ export interface Column<Row> {
   head?: ComponentChildren;
   sorted?: "ascending" | "descending" | undefined;
   isNumber?: boolean;
-  /** On a narrow screen, a row is a card. By default its cells show their labels, except the row's header. */
-  card?: "bare" | "hidden";
+  /**
+   * On a narrow screen, a row is a card of the row's header and the other cells below it, with their labels or "bare". In
+   * a card of two lines, a "note" fills the second one, and an "end" is next to the header.
+   */
+  card?: "bare" | "note" | "end" | "hidden";
   /** Whether it names the row. By default, the first column does. */
   isHeader?: boolean;
 }

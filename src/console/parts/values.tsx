@@ -97,3 +97,16 @@ export function CopyButton({ text, label, title, class: className = "ghost", onC
     </>
   );
 }
+
+/** A text with the match of a search. */
+export function Marked({ text, search }: { text: string; search: string }) {
+  const at = search ? text.toLowerCase().indexOf(search.toLowerCase()) : -1;
+  if (at < 0) return <>{text}</>;
+  return (
+    <>
+      {text.slice(0, at)}
+      <mark>{text.slice(at, at + search.length)}</mark>
+      {text.slice(at + search.length)}
+    </>
+  );
+}

@@ -1,8 +1,7 @@
 import { useComputed } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { findPeaks } from "./peaks.ts";
 import { duration, playFrom, position, type Track, track } from "./playback.ts";
-import { waveformOf } from "./waveforms.ts";
+import { levelsOf, spread, waveformOf } from "./waveforms.ts";
 
 /** The highest of the peaks that a list has of each file, and their count. */
 const MAX_LISTED_PEAK = 99;
@@ -15,9 +14,6 @@ interface RowWaveProps {
   tracks: () => Track[];
 }
 
-/** The levels of a waveform that this tab has measured, from 0 to 1: the list may be older than it. */
-const levelsOf = (channels: number[][]) => findPeaks(channels[0] ?? [], LISTED_PEAKS).map((peak) => Math.abs(peak));
-
 /**
  * The waveform of a file in a list, by the few peaks that the list has. A click plays from there. It is a path, because
  * browsers composite each canvas, which makes a long list scroll at half the speed.
@@ -26,9 +22,16 @@ export function RowWave({ file, tracks }: RowWaveProps) {
   const { _id, peaks, durationSeconds } = file;
   const measured = useComputed(() => (peaks ? null : waveformOf(_id).value)).value;
   const bars = useMemo(() => {
-    const levels = peaks ? peaks.map((peak) => peak / MAX_LISTED_PEAK) : measured ? levelsOf(measured) : [];
+    // The list may be older than the waveform that this tab has measured.
+    const [first = []] = measured ?? [];
+    const levels = peaks
+      ? peaks.map((peak) => peak / MAX_LISTED_PEAK)
+      : first.length > 0
+        ? levelsOf(first, LISTED_PEAKS)
+        : [];
+    const heightOf = spread(levels);
     return levels.map((level, at) => {
-      const height = Math.max(level, MIN_LEVEL);
+      const height = Math.max(heightOf(level), MIN_LEVEL);
       return `M${at + 0.5} ${(1 - height).toFixed(2)}v${(2 * height).toFixed(2)}`;
     });
   }, [peaks?.join(), measured]);

@@ -8,6 +8,9 @@ const PLAIN_BAR_PIXELS = 4;
 /** Quieter than -40 dB for longer than this counts as silence. */
 const SILENT_PEAK = 0.01;
 const MIN_SILENCE_SECONDS = 1.2;
+const QUIET_HEIGHT = 0.5;
+/** A higher power would show the noise of a steady tone. */
+const MAX_POWER = 4;
 
 /** The peaks of each channel by the id of the file; null if the file has no waveform. */
 export const waveforms = new Map<string, Signal<number[][] | null | undefined>>();
@@ -55,11 +58,27 @@ export function silencesOf(channels: number[][], durationSeconds: number): [numb
   return found;
 }
 
-const highestPeak = (peaks: number[], from: number, to: number): number => {
-  let peak = 0;
-  for (let place = from; place < to; place++) peak = Math.max(peak, Math.abs(peaks[place] ?? 0));
-  return peak;
-};
+/** The mean peak in each of `count` parts. */
+export function levelsOf(peaks: number[], count: number): number[] {
+  return Array.from({ length: count }, (_, part) => {
+    const from = Math.floor((part * peaks.length) / count);
+    const to = Math.max(from + 1, Math.floor(((part + 1) * peaks.length) / count));
+    return peaks.slice(from, to).reduce((sum, peak) => sum + Math.abs(peak), 0) / (to - from);
+  });
+}
+
+/**
+ * The height of each level. Long recordings are about as loud in each part. So that their parts differ, too, levels are
+ * raised to a power by which the quieter ones, at the 20th percentile, have half the height of the loudest. A recording that
+ * already differs keeps its proportions. A quiet recording is drawn higher than it is, but not as high as a loud one.
+ */
+export function spread(levels: number[]): (level: number) => number {
+  const sorted = [...levels].sort((one, other) => one - other);
+  const loudest = sorted.at(-1) || 1;
+  const quiet = (sorted[Math.floor(sorted.length / 5)] ?? 0) / loudest;
+  const power = Math.max(1, Math.min(MAX_POWER, Math.log(QUIET_HEIGHT) / Math.log(quiet)));
+  return (level) => Math.sqrt(loudest) * (level / loudest) ** power;
+}
 
 /**
  * Draws peaks as bars, the first channel upward and the last one downward; without peaks, a plain bar. The played part has
@@ -86,13 +105,13 @@ export function drawWaveform(canvas: HTMLCanvasElement, channels: number[][] | n
     paint.fillRect(0, y, width * played, thickness);
     return;
   }
-  const bottom = channels?.at(-1) ?? top;
   const count = Math.floor(width / (STEP_PIXELS * ratio));
+  const [up, down] = [levelsOf(top, count), levelsOf(channels?.at(-1) ?? top, count)];
+  const heightOf = spread([...up, ...down]);
   for (let bar = 0; bar < count; bar++) {
-    const from = Math.floor((bar * top.length) / count);
-    const to = Math.max(from + 1, Math.floor(((bar + 1) * top.length) / count));
-    const above = Math.round(Math.max(ratio, highestPeak(top, from, to) * middle));
-    const below = Math.round(Math.max(ratio, highestPeak(bottom, from, to) * middle));
+    const [above, below] = [up, down].map((levels) =>
+      Math.round(Math.max(ratio, heightOf(levels[bar] ?? 0) * middle)),
+    ) as [number, number];
     paint.fillStyle = (bar + 0.5) / count < played ? fill : stroke;
     paint.fillRect(
       Math.round(bar * STEP_PIXELS * ratio),

@@ -11,6 +11,9 @@ interface Measured {
 export const isProcessing = ({ file }: Pick<Progress, "file">) =>
   file?.status === "pending" || file?.status === "processing";
 
+const hasFailed = ({ state, file }: Pick<Progress, "state" | "file">) =>
+  state === "failed" || file?.status === "failed";
+
 /** Whether nothing is left to do, for the user and for the service. */
 export const isSettled = ({ progress }: Measured) => progress.state === "stored" && !isProcessing(progress);
 
@@ -25,7 +28,7 @@ export function summarize(uploads: Measured[]): string {
     if (state === "stored") stored++;
     if (isProcessing(progress)) processing++;
     if (state === "interrupted") interrupted++;
-    if (state === "failed" || progress.file?.status === "failed") failed++;
+    if (hasFailed(progress)) failed++;
     if (state === "failed" || state === "canceling") continue;
     sentBytes += progress.sentBytes;
     totalBytes += size;
@@ -56,17 +59,18 @@ export function describe({ size, progress }: Measured): string {
 }
 
 /** The order in which uploads matter to the user if there are too many to show. */
-const PRIORITY: UploadState[] = ["sending", "failed", "interrupted", "canceling", "waiting", "stored"];
+const PRIORITY: UploadState[] = ["failed", "sending", "interrupted", "canceling", "waiting", "stored"];
 
-/** The uploads to show: all of them in their order if there are few, otherwise the most relevant ones. */
-export function selectShown<U extends { progress: { peek(): Pick<Progress, "state"> } }>(
+/** The uploads to show: failed ones first. The others keep their order, or come by relevance if there are too many. */
+export function selectShown<U extends { progress: { peek(): Pick<Progress, "state" | "file"> } }>(
   uploads: U[],
   max: number,
 ): U[] {
-  if (uploads.length <= max) return uploads;
+  const isFailed = ({ progress }: U) => hasFailed(progress.peek());
+  if (uploads.length <= max) return [...uploads.filter(isFailed), ...uploads.filter((upload) => !isFailed(upload))];
   const groups = new Map<UploadState, U[]>(PRIORITY.map((state) => [state, []]));
   for (const upload of uploads) {
-    const group = groups.get(upload.progress.peek().state);
+    const group = groups.get(isFailed(upload) ? "failed" : upload.progress.peek().state);
     if (group && group.length < max) group.push(upload);
   }
   return [...groups.values()].flat().slice(0, max);

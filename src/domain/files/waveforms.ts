@@ -33,13 +33,18 @@ export const SHOWN_PEAKS = 56;
 /** One decimal digit less than a percentage needs. */
 export const MAX_SHOWN_PEAK = 99;
 
-/** The loudest peak of each part of the file, in any channel. A short waveform repeats its peaks. */
+/**
+ * The mean peak of each part of the file, in its louder channel: the loudest one would be the same in each part of a long
+ * recording of speech. A short waveform repeats its peaks.
+ */
 function shownPeaks(channels: Channels): Buffer {
   const length = channels[0]?.length ?? 0;
   const levelOf = (part: number) => {
     const start = Math.floor((part * length) / SHOWN_PEAKS);
     const end = Math.max(start + 1, Math.floor(((part + 1) * length) / SHOWN_PEAKS));
-    return Math.max(...channels.flatMap((peaks) => peaks.slice(start, end)).map(Math.abs));
+    const meanOf = (peaks: number[]) =>
+      peaks.slice(start, end).reduce((sum, peak) => sum + Math.abs(peak), 0) / (end - start);
+    return Math.max(...channels.map(meanOf));
   };
   return Buffer.from(Array.from({ length: SHOWN_PEAKS }, (_, part) => Math.round(levelOf(part) * MAX_SHOWN_PEAK)));
 }
