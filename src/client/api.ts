@@ -113,6 +113,8 @@ export interface InvitationDescription {
   teamName: string;
   email: string;
   role: Role;
+  /** If true, the password is reset. */
+  hasPassword: boolean;
 }
 export interface Team {
   _id: string;
@@ -137,6 +139,8 @@ export interface Team {
   retentionDays: number | null;
   /** How long the service's trash keeps deleted files. 0: there is no trash. */
   trashDays: number;
+  /** Whether the service sends emails, such as invitations. */
+  sendsEmail: boolean;
   createdAt: string;
   updatedAt: string;
   __v: number;
@@ -164,6 +168,8 @@ export interface CreatedUser {
   email: string;
   /** A hash. The submitted password is never returned. */
   password: string;
+  /** Whether the user can log in. False until an invitation is accepted. */
+  hasPassword: boolean;
   role: Role;
   createdAt: string;
   updatedAt: string;

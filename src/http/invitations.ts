@@ -77,8 +77,15 @@ export const describe = publicOperation(
     success: {
       description: "The invited user, and the team.",
       message: "Invitation found.",
-      schema: z.strictObject({ teamName: z.string(), email: z.string(), role }).meta({ id: "InvitationDescription" }),
-      example: { teamName: "Radio Lovelace", email: "ada@example.com", role: "viewer" as const },
+      schema: z
+        .strictObject({
+          teamName: z.string(),
+          email: z.string(),
+          role,
+          hasPassword: z.boolean().meta({ description: "If true, the password is reset." }),
+        })
+        .meta({ id: "InvitationDescription" }),
+      example: { teamName: "Radio Lovelace", email: "ada@example.com", role: "viewer" as const, hasPassword: false },
     },
     errorCodes: ["token_invalid", "rate_limited"],
   },

@@ -43,7 +43,7 @@ export const retentionDays = z
   .nullable()
   .meta({ description: "Files are deleted this many days after their upload. Null: never." });
 
-const field = fieldOf<Team & Pick<Deps["settings"], "trashDays">>();
+const field = fieldOf<Team & { trashDays: number; sendsEmail: boolean }>();
 
 const record = describeRecord({
   id: "Team",
@@ -74,13 +74,19 @@ const record = describeRecord({
       0,
       (team) => team.trashDays,
     ),
+    sendsEmail: field(
+      z.boolean().meta({ description: "Whether the service sends emails, such as invitations." }),
+      false,
+      (team) => team.sendsEmail,
+    ),
     createdAt: field(timestamp, "2026-11-20T09:30:00.000Z", (team) => iso(team.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:30:00.000Z", (team) => iso(team.updatedAt)),
     __v: field(z.int().nonnegative(), 0, (team) => team.version),
   },
 });
 const { schema, example } = record;
-const render = (team: Team, { deps }: { deps: Deps }) => record.render({ ...team, trashDays: deps.settings.trashDays });
+const render = (team: Team, { deps: { settings, mailer } }: { deps: Deps }) =>
+  record.render({ ...team, trashDays: settings.trashDays, sendsEmail: mailer !== null });
 
 export const create = writeOperation(
   "operator",

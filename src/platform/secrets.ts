@@ -62,6 +62,10 @@ function stretch(password: string, salt: Buffer): Promise<Buffer> {
 
 const hmac = (key: Buffer, data: Buffer | string) => createHmac("sha256", key).update(data).digest();
 const unpadded = (bytes: Buffer) => bytes.toString("base64").replace(/=+$/, "");
+/** The last part of the hash of a user without a password. No HMAC consists of zeros. */
+const NO_HASH = unpadded(Buffer.alloc(32));
+/** Whether `unknownPassword` made the hash. */
+export const isUnknownPassword = (hash: string): boolean => hash.endsWith(`$${NO_HASH}`);
 
 /**
  * Everything that depends on MASTER_KEY: one or more base64 keys of 32 bytes, separated by commas. The first makes new
@@ -128,8 +132,8 @@ export function loadSecrets(masterKey: string, system: System) {
 
     /** Returns the form of a hash, which no password has: for a user who is to choose one. Costs nothing. */
     unknownPassword(): string {
-      const [salt, hash] = [16, 32].map((bytes) => unpadded(Buffer.from(system.randomBytes(bytes))));
-      return `$scrypt$${PASSWORD_PARAMETERS},keyid=${current.id}$${salt}$${hash}`;
+      const salt = unpadded(Buffer.from(system.randomBytes(16)));
+      return `$scrypt$${PASSWORD_PARAMETERS},keyid=${current.id}$${salt}$${NO_HASH}`;
     },
 
     /** Returns an HMAC-SHA-256 of the text in base64url. Only this service can make it. */

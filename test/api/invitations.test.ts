@@ -68,12 +68,14 @@ describe("A user without a password", () => {
     const user = await newInvitee(team);
     expect(user.password).toMatch(/^\$scrypt\$ln=14,r=8,p=5,keyid=[0-9a-f]{8}\$[\w+/]{22}\$[\w+/]{43}$/);
     expect((await newInvitee(team, { email: "grace@example.com" })).password).not.toBe(user.password);
+    expect(user.hasPassword).toBe(false);
     for (const password of [user.password, "", "undefined", "null", PASSWORD]) {
       const answer = await logIn(team, EMAIL, password || " ");
       expect([answer.status, answer.code]).toEqual([401, "login_failed"]);
     }
     expect((await accept(await newLink(team, user._id))).status).toBe(200);
     expect((await logIn(team, EMAIL, NEW_PASSWORD)).status).toBe(200);
+    expect(await read(team, userPath(user._id))).toMatchObject({ hasPassword: true });
   });
 });
 
@@ -132,14 +134,15 @@ describe("An invitation", () => {
     expect(loggedIn).toMatchObject({ actor, subject: { version: 1 }, data: { keyId: session.id } });
   });
 
-  test("tells its team, email and role, as often as asked, until it is used", async ({ team }) => {
+  test("tells its team, email, role and if it's a reset, as often as asked, until it is used", async ({ team }) => {
     const { _id } = await newInvitee(team, { firstName: "Ada", role: "member" });
     const token = await newLink(team, _id);
     const { name: teamName } = await read(team, `/auth/v1/teams/${team.teamId}`);
     for (let time = 0; time < 2; time++)
-      expect(await dataOf(describeLink(token))).toEqual({ teamName, email: EMAIL, role: "member" });
+      expect(await dataOf(describeLink(token))).toEqual({ teamName, email: EMAIL, role: "member", hasPassword: false });
     await accept(token);
     await rejected(team, 401, "token_invalid", () => describeLink(token));
+    expect(await dataOf(describeLink(await newLink(team, _id)))).toMatchObject({ hasPassword: true });
   });
 
   test("works once", async ({ team }) => {
@@ -311,6 +314,8 @@ describe("Inviting", () => {
     const options = { token: team.token, json: { email: true } };
     await rejected(team, 501, "email_not_configured", () => call("POST", `${userPath(_id)}/invitations`, options));
     expect((await accept(token)).status).toBe(200);
+    const path = `/auth/v1/teams/${team.teamId}`;
+    expect(await dataOf(call("GET", path, { token: team.token }))).toMatchObject({ sendsEmail: false });
   });
 
   test("by email sends the link and does not return it, at most ten times a minute", async ({ team }) => {

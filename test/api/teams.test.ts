@@ -57,6 +57,7 @@ describe("A new team", () => {
       maxFiles: null,
       retentionDays: null,
       trashDays: 0,
+      sendsEmail: true,
       database: expect.any(Number),
       usage: { files: 0, bytes: 0, trashFiles: 0, trashBytes: 0 },
       createdAt: body.data.updatedAt,

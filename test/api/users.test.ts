@@ -34,7 +34,7 @@ import {
 } from "../support/harness.ts";
 import { startLimited } from "../support/limits.ts";
 
-const FIELDS = "__v _id createdAt email firstName lastName password role teamId updatedAt".split(" ");
+const FIELDS = "__v _id createdAt email firstName hasPassword lastName password role teamId updatedAt".split(" ");
 const PHC = /^\$scrypt\$ln=14,r=8,p=5(,keyid=[0-9a-f]+)?\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/;
 
 const KEYS = "/auth/v1/apikeys";

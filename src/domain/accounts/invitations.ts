@@ -14,7 +14,7 @@ import { fieldsOf, newEvent, SYSTEM, writeWithEvent, writeWithEvents } from "../
 import { newSecret, parseSecretUrl, renderSecretUrl } from "../files/secret-url.ts";
 import type { ApiKey } from "./keys.ts";
 import { newUserSession } from "./sessions.ts";
-import { emailKey, endSessions, isUser, type UserKey } from "./users.ts";
+import { emailKey, endSessions, hasPassword, isUser, type UserKey } from "./users.ts";
 
 /*
  * Invitations: links with which a person sets the password of a user. A password reset is one, too. The user's row has the
@@ -180,12 +180,13 @@ function openInvitation(given: Deps, token: string) {
 /** Returns whom an invitation is for. @throws `token_invalid` if it has ended */
 export async function describeInvitation(given: Deps, token: string) {
   const { deps, isOpen } = openInvitation(given, token);
-  const columns = { email: users.email, role: users.role, teamName: teams.name };
+  const columns = { email: users.email, role: users.role, teamName: teams.name, password: users.password };
   const [[user]] = await read(deps, [
     deps.db.select(columns).from(users).innerJoin(teams, isActiveTeam).where(isOpen()),
   ]);
   if (!user) throw new AppError("token_invalid");
-  return user;
+  const { password, ...described } = user;
+  return { ...described, hasPassword: hasPassword({ password }) };
 }
 
 export interface NewPassword {

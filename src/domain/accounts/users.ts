@@ -12,6 +12,7 @@ import {
 } from "../../platform/db.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
 import { apiKeys, isSession, teams, users } from "../../platform/schema.ts";
+import { isUnknownPassword } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import {
   authorize,
@@ -52,6 +53,9 @@ export const fullNameOf = ({ firstName, lastName }: { firstName: string; lastNam
 
 export type UserKey = Pick<User, "id" | "teamId">;
 export const isUser = ({ id, teamId }: UserKey) => and(eq(users.id, id), eq(users.teamId, teamId));
+
+/** Whether the user has ever had a password. One that was invited has none until the invitation is accepted. */
+export const hasPassword = ({ password }: Pick<User, "password">): boolean => !isUnknownPassword(password);
 
 /* Creation */
 
