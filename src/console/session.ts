@@ -48,6 +48,8 @@ export const client = computed(() => session.value?.client ?? clientFor());
 export const me = signal<Me | null>(session.peek()?.team?.me ?? null);
 /** How many days the trash keeps deleted files. 0: there is no trash. Undefined until the team has loaded. */
 export const trashDays = signal<number | undefined>(undefined);
+/** Whether the service sends emails. False until the team has loaded. */
+export const sendsEmail = signal(false);
 /** Whether the session may use operations that need the scope. The API decides; this only hides what it would reject. */
 export const can = (scope: Scope): boolean =>
   session.value?.team === null || (me.value?.scopes?.includes(scope) ?? false);
@@ -128,6 +130,25 @@ interface Credentials {
 export async function signInWithPassword(credentials: Credentials): Promise<void> {
   const { teamId, email } = credentials;
   await startSession(await clientFor().logIn(credentials), `${teamId} ${email.normalize("NFKC").toLowerCase()}`);
+}
+
+/** The team that somebody last signed in to on this device by email. It isn't secret. */
+interface LastTeam {
+  id: string;
+  /** Undefined until the team has loaded. */
+  name?: string;
+}
+
+const LAST_TEAM = "stowage.team";
+
+export const rememberTeam = (team: LastTeam): void => localStorage.setItem(LAST_TEAM, JSON.stringify(team));
+
+export function lastTeam(): LastTeam | null {
+  try {
+    return JSON.parse(localStorage.getItem(LAST_TEAM) ?? "null");
+  } catch {
+    return null;
+  }
 }
 
 /** Sends a link to set a new password, if there is such a user. @throws StowageError if the service sends no emails */

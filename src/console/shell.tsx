@@ -15,7 +15,20 @@ import { Popover } from "./parts/menu.tsx";
 import { Page } from "./parts/page.tsx";
 import { href, steps } from "./router.ts";
 import { allSections, type Section, visibleSections } from "./sections.ts";
-import { can, client, isAsking, isExpired, limitedUntil, me, type Scope, session, trashDays } from "./session.ts";
+import {
+  can,
+  client,
+  isAsking,
+  isExpired,
+  lastTeam,
+  limitedUntil,
+  me,
+  rememberTeam,
+  type Scope,
+  sendsEmail,
+  session,
+  trashDays,
+} from "./session.ts";
 import { overlay, shared } from "./shortcuts.ts";
 import { PlayerBar } from "./sound/player.tsx";
 import { useData } from "./store.ts";
@@ -237,6 +250,8 @@ function TeamName({ team }: { team: SavedSession }) {
   });
   useEffect(() => {
     trashDays.value = value?.trashDays;
+    sendsEmail.value = value?.sendsEmail ?? false;
+    if (value && lastTeam()?.id === value._id) rememberTeam({ id: value._id, name: value.name });
   }, [value]);
   return (
     <span class="brand-names">

@@ -90,6 +90,7 @@ type Server = Awaited<ReturnType<typeof startServer>>;
 async function openFiles(browser: Browser, { key }: Server): Promise<Page> {
   const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
   await page.goto(`${URL}/console/files`);
+  await page.getByText("API key", { exact: true }).click();
   await page.getByLabel("Secret key").fill(key);
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
   await page.getByRole("heading", { level: 1, name: "Files" }).waitFor();

@@ -209,6 +209,7 @@ async function prepare(
         await user.click(user.button("Create key"));
         await user.type("Importer");
         await user.press("Enter");
+        await user.click(user.button("Copy .env sample"));
         await user.expectCopied(/STOWAGE_KEY=stow_sk_/);
       },
     },
@@ -237,7 +238,7 @@ async function prepare(
       ...{ before: "4, without an invitation", goal: "3", start: "/console/files" },
       perform: async (user) => {
         await user.click(user.link("Users"));
-        await user.click(user.button("Create user").first());
+        await user.click(user.button("Invite user").first());
         await user.type("ada@example.com", user.page.getByLabel("Email"));
         await user.press("Enter");
         await user.expectCopied(/ada@example\.com/);

@@ -192,7 +192,7 @@ describe("Keys", () => {
     await expect(page.getByRole("alert")).toHaveText("Select at least one permission.");
     for (const name of ["View files", "Download and share files", "Edit files"]) await box(name).check();
     await finishKey();
-    await expect(row("Editor")).toContainText("3 permissions");
+    await expect(row("Editor")).toContainText("Secret View, download, edit");
     await expect(page.getByTitle("View files, Download and share files, Edit files", { exact: true })).toBeVisible();
     expect(await find("Editor")).toMatchObject({ scopes: ["files:read", "files:download", "files:write"] });
 
@@ -212,7 +212,7 @@ describe("Keys", () => {
     await box("View files").check();
     await expectGoodLooks(page, "keys-own-files");
     await finishKey();
-    await expect(row("Import")).toContainText("2 permissions, own files only");
+    await expect(row("Import")).toContainText("Upload, view, own files only");
     expect(await find("Import")).toMatchObject({ ownFilesOnly: true, scopes: ["files:upload", "files:read"] });
 
     const { id: oldId } = (await find("Reader")) ?? { id: "" };

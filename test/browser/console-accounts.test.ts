@@ -29,6 +29,8 @@ const stored = (page: Page) =>
     return JSON.stringify(rows);
   });
 const EMPTY_STORAGE = JSON.stringify([{}, {}, "", []]);
+/** The method of the last sign-in is remembered on the device. */
+const SIGNED_OUT_STORAGE = JSON.stringify([{}, { "stowage.sign-in": "key" }, "", []]);
 
 describe("Signing in", () => {
   test("creates a session from a secret key, and does not store the secret key", async ({ openPage }) => {
@@ -83,9 +85,10 @@ describe("Signing in", () => {
     await button(page, "Sign out").click();
     await expect(heading(page, "Sign in")).toBeVisible();
     await expect.poll(() => sessionsOf(team)).toEqual([]);
-    expect(await stored(page)).toBe(EMPTY_STORAGE);
+    expect(await stored(page)).toBe(SIGNED_OUT_STORAGE);
     await page.reload();
     await expect(heading(page, "Sign in")).toBeVisible();
+    await expect(page.getByLabel("Secret key")).toBeFocused();
   });
 
   test("asks for email and password if the URL names the team, and explains a wrong password", async ({
@@ -101,7 +104,7 @@ describe("Signing in", () => {
     await page.getByRole("textbox", { name: "Email" }).fill(email);
     await page.getByLabel("Password", { exact: true }).fill("wrong horse");
     await button(page, "Sign in").click();
-    await expect(page.getByRole("alert")).toHaveText(/Incorrect team ID, email or password\./);
+    await expect(page.getByRole("alert")).toHaveText(/Incorrect team ID, email or password\.$/);
     // The form keeps its values.
     await expect(page.getByRole("textbox", { name: "Email" })).toHaveValue(email);
     await expect(page.getByLabel("Team ID")).toHaveValue(team.teamId);
@@ -109,6 +112,20 @@ describe("Signing in", () => {
     await button(page, "Sign in").click();
     await expect(row(page, email)).toBeVisible();
     expect(await stored(page)).not.toContain(PASSWORD);
+
+    // On this device, the team's name then takes the place of its ID.
+    await expect.poll(() => stored(page)).toMatch(/stowage\.team.*name[\\":]*test/);
+    await button(page, "Sign out").click();
+    await expect(page.getByText("Team: test")).toBeVisible();
+    await expect(page.getByLabel("Team ID")).toHaveCount(0);
+    await expectAccessible(page);
+    await page.getByRole("textbox", { name: "Email" }).fill(email);
+    await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
+    await button(page, "Sign in").click();
+    await button(page, "Sign out").click();
+    await button(page, "Change").click();
+    await expect(page.getByLabel("Team ID")).toBeFocused();
+    await expect(page.getByLabel("Team ID")).toHaveValue("");
   });
 
   test("sends a link to reset a forgotten password, or says that the service sends no emails", async ({
@@ -142,7 +159,7 @@ describe("Signing in", () => {
     await expect(page.getByText("we've sent a link")).toHaveCount(0);
   });
 
-  test("shows only teams and keys to the operator, stores nothing, and logs no error", async ({ openPage }) => {
+  test("shows only teams and keys to the operator, stores no token, and logs no error", async ({ openPage }) => {
     const team = await newTeam();
     const page = await openPage({ path: "/console" });
     const methods = new Set<string>();
@@ -153,7 +170,7 @@ describe("Signing in", () => {
     await expect(sections).toHaveText(["Teams", "Keys"]);
     await sections.last().click();
     expect([...methods]).toEqual(["GET"]);
-    expect(await stored(page)).toBe(EMPTY_STORAGE);
+    expect(await stored(page)).toBe(SIGNED_OUT_STORAGE);
 
     await page.getByRole("searchbox", { name: "Team ID" }).fill(team.teamId);
     await expect(page.getByRole("rowheader")).toHaveText([/^teststow_sk_.{4}….{4}$/]);
@@ -172,12 +189,12 @@ describe("Signing in", () => {
 
     await page.reload();
     await expect(heading(page, "Sign in")).toBeVisible();
+    await expect(page.getByLabel("Secret key")).toHaveAccessibleDescription(/The operator token isn't kept/);
   });
 
   test("does not let a link choose the team of a key that the operator creates", async ({ openPage }) => {
     const [team, other] = [await newTeam(), await newTeam()];
     const page = await openPage({ path: `/console/keys?team=${team.teamId}` });
-    await page.getByText("API key", { exact: true }).click();
     await submitKey(page, inject("operatorToken"));
     await expect(page.getByRole("rowheader")).toHaveText([/^teststow_sk_/]);
     await button(page, "Create key").click();
@@ -202,8 +219,8 @@ describe("Signing in", () => {
     await submitKey(page, key);
     await expect(page.getByRole("alert")).toContainText("Public keys can only upload files.");
     await submitKey(page, `${secret.slice(0, -1)}${secret.endsWith("x") ? "y" : "x"}`);
-    await expect(page.getByRole("alert")).toContainText("That key isn't valid.");
-    await expect(page.getByRole("alert")).toContainText("Request ID:");
+    // A request ID would help nobody who mistyped.
+    await expect(page.getByRole("alert")).toHaveText(/^That key isn't valid\. Check that you copied all of it\.$/);
     await submitKey(page, "ключ 🔑");
     await expect(page.getByRole("alert")).toHaveText(/^That doesn't look like a key\./);
     expect(await stored(page)).toBe(EMPTY_STORAGE);
@@ -213,10 +230,12 @@ describe("Signing in", () => {
     const { key } = await newTeam();
     const page = await openPage({ path: "/console" });
     const paste = (text: string) =>
-      page.getByLabel("Secret key").evaluate((input: HTMLInputElement, pasted) => {
-        input.value = pasted;
-        input.dispatchEvent(new InputEvent("input", { bubbles: true, inputType: "insertFromPaste" }));
+      page.getByLabel("Team ID").evaluate((input, pasted) => {
+        const clipboardData = new DataTransfer();
+        clipboardData.setData("text", pasted);
+        input.dispatchEvent(new ClipboardEvent("paste", { bubbles: true, cancelable: true, clipboardData }));
       }, text);
+    await expect(page.getByLabel("Team ID")).toBeFocused();
     await paste(key.slice(0, -1));
     await expect(heading(page, "Sign in")).toBeVisible();
     await paste(`${key}\n`);
@@ -247,7 +266,7 @@ describe("Keys", () => {
     await dialog(page).getByLabel("Type").selectOption("public");
     await dialog(page).getByLabel("Expires in").selectOption("30 days");
     await dialog(page).getByRole("button", { name: "Create key" }).click();
-    await expect(dialog(page)).toContainText("You won't be able to see it again.");
+    await expect(dialog(page)).toContainText("The console won't show it again.");
     const shown = await dialog(page).locator("code").textContent();
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy key" }), shown ?? "")).toBe(shown);
     // Outside a modal dialog, screen readers would ignore it.
@@ -278,15 +297,47 @@ describe("Keys", () => {
     expect((await collect(team.stowage.keys.list())).map(({ name }) => name)).toEqual(["test"]);
   });
 
-  test("copies the settings for a new secret key at once", async ({ openPage }) => {
-    const { page } = await openConsole(openPage, { path: "/keys" });
+  test("shows the settings for a new secret key, and copies them only if asked", async ({ openPage }) => {
+    const { page, ...team } = await openConsole(openPage, { path: "/keys" });
     const copied = nextCopied(page);
     await button(page, "Create key").click();
     await dialog(page).getByLabel("Name").fill("server");
     await page.keyboard.press("Enter");
     const shown = await dialog(page).locator("code").first().textContent();
-    expect(await copied).toBe(`STOWAGE_URL=${new URL(page.url()).origin}\nSTOWAGE_KEY=${shown}`);
-    await expectAnnounced(page, "Copied .env sample in a dialog");
+    await dialog(page).getByText("JavaScript", { exact: true }).click();
+    await button(page, "Copy JavaScript sample").click();
+    // It is the first text that reaches the clipboard.
+    expect(await copied).toMatch(/^import /);
+    await dialog(page).getByText(".env", { exact: true }).click();
+    await expect(dialog(page).locator("pre")).toHaveText(
+      `STOWAGE_URL=${new URL(page.url()).origin}\nSTOWAGE_KEY=${shown}`,
+    );
+    await expectAnnounced(page, "Copied JavaScript sample in a dialog");
+    // Without a choice, a key is for files only.
+    const made = (await collect(team.stowage.keys.list())).find(({ name }) => name === "server");
+    expect(made?.scopes.every((scope) => scope.startsWith("files:"))).toBe(true);
+  });
+
+  test("are ordered by their end, and expired ones are folded", async ({ openPage }) => {
+    const team = await newTeam();
+    const at = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString();
+    await team.stowage.keys.create({ name: "Later", expiresAt: at(30 * 86_400) });
+    await team.stowage.keys.create({ name: "Soon", expiresAt: at(86_400) });
+    const { id } = await team.stowage.keys.create({ name: "Past", expiresAt: at(86_400) });
+    const { page } = await openConsole(openPage, { path: "/keys", team: { ...team } });
+    // The API creates no key that has expired.
+    await page.route(/\/auth\/v1\/apikeys(\?|$)/, async (route) => {
+      const response = await route.fetch();
+      const body = await response.json();
+      for (const key of body.data) if (key.id === id) key.expiresAt = at(-60);
+      await route.fulfill({ response, json: body });
+    });
+    await page.reload();
+    const names = page.getByRole("rowheader").locator("bdi");
+    await expect(names).toHaveText(["Later", "test", "Soon"]);
+    await page.getByText("Expired (1)").click();
+    await expect(page.getByRole("table", { name: "Expired keys" }).getByRole("rowheader")).toContainText("Past");
+    await expectAccessible(page);
   });
 
   test("shows the long email of a key's creator on one line, in full as its title", async ({ openPage }) => {
@@ -338,9 +389,10 @@ describe("Users", () => {
     problems.allow(/status of 4(00|09|12)/);
     const { stowage } = team;
 
-    await button(page, "Create user").first().click();
-    await dialog(page).getByLabel("First name").fill("Ada");
+    await button(page, "Invite user").first().click();
     await dialog(page).getByLabel("Email").fill("ada@example.com");
+    await dialog(page).getByLabel("First name").fill("Ada");
+    await button(page, "Set a password instead").click();
     await dialog(page).getByLabel("Password").fill("short");
     await dialog(page).getByRole("button", { name: "Create user" }).click();
     await expect(dialog(page).getByLabel("Password")).toBeFocused();
@@ -355,8 +407,9 @@ describe("Users", () => {
     await expect(dialog(page).getByText("Sign in:")).toHaveText(invitation);
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy invitation" }), PASSWORD)).toBe(invitation);
     await button(page, "Done").click();
-    await expect(row(page, "ada@example.com").getByRole("rowheader")).toHaveText("Ada");
-    await expect(button(page, "Create user").first()).toBeFocused();
+    await expect(row(page, "ada@example.com").getByRole("rowheader")).toContainText("Ada");
+    await expect(row(page, "ada@example.com")).not.toContainText("Invited");
+    await expect(button(page, "Invite user").first()).toBeFocused();
     const [made] = await collect(stowage.users.list());
     expect(made).toMatchObject({ firstName: "Ada", lastName: "", email: "ada@example.com" });
     const id = made?._id ?? "";
@@ -366,7 +419,7 @@ describe("Users", () => {
     await chooseAction(page, "Actions for Ada", "Edit");
     await dialog(page).getByLabel("Last name").fill("Lovelace");
     await stowage.users.update(id, { lastName: "Byron" });
-    await expect(page.getByRole("rowheader", { includeHidden: true })).toHaveText("Ada Byron");
+    await expect(page.getByRole("rowheader", { includeHidden: true })).toContainText("Ada Byron");
     await expect(dialog(page).getByLabel("Last name")).toHaveValue("Lovelace");
     await dialog(page).getByRole("button", { name: "Save" }).click();
     await expect(page.getByRole("alert")).toContainText("has changed since");
@@ -379,7 +432,7 @@ describe("Users", () => {
     await dialog(page).getByLabel("Last name").fill("Lovelace");
     await dialog(page).getByLabel("New password").fill(`${PASSWORD} 2`);
     await dialog(page).getByRole("button", { name: "Save" }).click();
-    await expect(page.getByRole("rowheader")).toHaveText("Ada Lovelace");
+    await expect(page.getByRole("rowheader")).toContainText("Ada Lovelace");
     await new Stowage({ url }).logIn({ teamId: team.teamId, email: "ada@example.com", password: `${PASSWORD} 2` });
 
     await chooseAction(page, "Actions for Ada Lovelace", "Delete");
@@ -392,21 +445,23 @@ describe("Users", () => {
 
   test("invites a user with a link, with which they set a password and sign in", async ({ openPage, problems }) => {
     const { page, ...team } = await openConsole(openPage, { path: "/users" });
-    await button(page, "Create user").first().click();
+    await button(page, "Invite user").first().click();
+    await expect(dialog(page).getByLabel("Email")).toBeFocused();
     await dialog(page).getByLabel("Email").fill("grace@example.com");
+    await expectAccessible(page);
     const copied = nextCopied(page);
-    await dialog(page).getByRole("button", { name: "Create user" }).click();
+    await dialog(page).getByRole("button", { name: "Create and copy link" }).click();
     await expect(dialog(page)).toHaveAccessibleName("Invite grace@example.com");
-    // The link is created and copied at once.
-    const text = await dialog(page).getByText("Set your password:").textContent();
+    const text = await dialog(page).getByText("Choose a password:").textContent();
     expect(await copied).toBe(text);
     await expectAnnounced(page, "Copied invitation in a dialog");
-    await expect(button(page, "Send email instead")).toBeVisible();
-    const [, link = ""] = /^Set your password: (\S+)\nEmail: grace@example\.com$/.exec(text ?? "") ?? [];
+    const [, link = ""] = /^Choose a password: (\S+)\nEmail: grace@example\.com$/.exec(text ?? "") ?? [];
     expect(link.split("#")[0]).toBe(`${url}/console/invitation`);
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy invitation" }), link)).toBe(text);
     await expectAccessible(page);
     await button(page, "Done").click();
+    // The email takes the place of the name, and isn't repeated.
+    await expect(row(page, "Invited").getByRole("rowheader")).toHaveText("grace@example.com");
 
     // Another browser, without a session.
     problems.allow(/status of 40[01]/);
@@ -430,25 +485,55 @@ describe("Users", () => {
     await expect(late.getByLabel("Choose a password")).toHaveCount(0);
   });
 
-  test("resets a password with a link, and accepts one while somebody else is signed in", async ({
-    openPage,
-    problems,
-  }) => {
+  test("resets a password with a link, and accepts one while somebody else is signed in", async ({ openPage }) => {
     const { page, ...team } = await openConsole(openPage, { path: "/users" });
     const { _id } = await team.stowage.users.create({ email: "ada@example.com", password: PASSWORD, role: "admin" });
-    problems.allow(/status of 501/);
-    await chooseAction(page, "Actions for ada@example.com", "Invite or reset password");
-    await button(page, "Send email").click();
-    await expect(dialog(page).getByRole("alert")).toContainText("This service sends no emails.");
-    await button(page, "Create link").click();
-    await expect(dialog(page).getByText("Set your password:")).toBeVisible();
+    await chooseAction(page, "Actions for ada@example.com", "Reset password");
+    await expect(dialog(page)).toHaveAccessibleName("Reset password of ada@example.com");
+    await expect(dialog(page)).toContainText("Their current password works until then.");
+    await button(page, "Create and copy link").click();
+    await expect(dialog(page).getByText("Reset your password:")).toBeVisible();
+    // The service of the tests sends no emails.
+    await expect(button(page, "Send email instead")).toHaveCount(0);
     const { url: link } = await team.stowage.users.invite(_id);
     await page.goto(link);
-    await page.getByLabel("Choose a password").fill(`${PASSWORD} 2`);
+    await expect(heading(page, "Reset your password")).toBeVisible();
+    await page.getByLabel("New password").fill(`${PASSWORD} 2`);
     await button(page, "Set password and sign in").click();
     await expect(page.getByRole("link", { name: "ada@example.com" })).toBeVisible();
     await expect(heading(page, "Files")).toBeVisible();
     await new Stowage({ url }).logIn({ teamId: team.teamId, email: "ada@example.com", password: `${PASSWORD} 2` });
+  });
+
+  test("invites by email if the service sends emails, and keeps the user if the link fails", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/status of 403/);
+    const team = await newTeam();
+    const page = await openPage({ path: "/console/users" });
+    await page.route(`**/auth/v1/teams/${team.teamId}`, async (route) => {
+      const response = await route.fetch();
+      const { data, ...body } = await response.json();
+      await route.fulfill({ response, json: { ...body, data: { ...data, sendsEmail: true } } });
+    });
+    await submitKey(page, team.key);
+    await button(page, "Invite user").first().click();
+    await dialog(page).getByLabel("Email").fill("grace@example.com");
+    await page.route("**/invitations", (route) => route.fulfill({ status: 403, json: {} }), { times: 1 });
+    await button(page, "Create and copy link").click();
+    await expect(dialog(page).getByRole("alert")).toBeVisible();
+    await expect(dialog(page)).toContainText("With a link, grace@example.com chooses a password and signs in.");
+    await button(page, "Create and copy link").click();
+    const sent: unknown[] = [];
+    await page.route("**/invitations", (route) => {
+      sent.push(route.request().postDataJSON());
+      return route.fulfill({ json: { message: "User invited.", data: { sent: true } } });
+    });
+    await button(page, "Send email instead").click();
+    await expectAnnounced(page, "Sent an email to grace@example.com");
+    expect(sent).toEqual([{ email: true }]);
+    expect(await collect(team.stowage.users.list())).toHaveLength(1);
   });
 
   test("finds users by any part of their name or email, and keeps the search in the URL", async ({ openPage }) => {
@@ -460,7 +545,7 @@ describe("Users", () => {
     ] as const)
       await team.stowage.users.create({ firstName, lastName: "", email, password: PASSWORD });
     const { page } = await openConsole(openPage, { path: "/users", team });
-    const names = page.getByRole("rowheader");
+    const names = page.getByRole("rowheader").locator(".two-lines > bdi");
     await expect(names).toHaveText(["Ada", "Adam", "Грейс"]);
     const field = page.getByLabel("Search users");
     await field.fill("da");
@@ -544,7 +629,10 @@ describe("Usage", () => {
 test("keys and users work by keyboard", async ({ openPage }) => {
   const { key, stowage } = await newTeam();
   const page = await openPage({ path: "/console" });
-  await expect(page.getByLabel("Secret key")).toBeFocused();
+  await expect(page.getByLabel("Team ID")).toBeFocused();
+  await tabTo(page.getByRole("radio", { name: "Email and password" }), "Shift+Tab");
+  await page.keyboard.press("ArrowRight");
+  await tabTo(page.getByLabel("Secret key"));
   await page.keyboard.type(key);
   await page.keyboard.press("Enter");
   await expect(heading(page, "Files")).toBeFocused();

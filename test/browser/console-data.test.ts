@@ -170,7 +170,7 @@ describe("Palette", () => {
     const { page } = await openConsole(openPage, { path: "/usage" });
     for (const [typed, title] of [
       ["create key", "Create key"],
-      ["invite", "Create user"],
+      ["invite", "Invite user"],
       ["new folder", "New folder"],
     ] as const) {
       await page.keyboard.press("Control+k");

@@ -29,7 +29,7 @@ test("asks an operator without teams to create the first one, and shows its key"
   await button(page, "Create team").click();
   await dialog(page).getByLabel("Name").fill("First");
   await dialog(page).getByRole("button", { name: "Create team" }).click();
-  await expect(dialog(page)).toContainText("You won't be able to see it again.");
+  await expect(dialog(page)).toContainText("The console won't show it again.");
   await expect(dialog(page).getByRole("code").first()).toContainText("stow_sk_");
 });
 
@@ -39,7 +39,7 @@ test("creates a team with limits, shows its first key once, and edits the limits
   await dialog(page).getByLabel("Name").fill(name);
   await dialog(page).getByLabel("Storage limit in GB").fill("1.5");
   await dialog(page).getByRole("button", { name: "Create team" }).click();
-  await expect(dialog(page)).toContainText("You won't be able to see it again.");
+  await expect(dialog(page)).toContainText("The console won't show it again.");
   const [key, teamId = ""] = await dialog(page).getByRole("code").allTextContents();
   await button(page, "Done").click();
   await new Stowage({ url, key }).files.upload(new File([new Uint8Array(2000)], "zeros.bin"));

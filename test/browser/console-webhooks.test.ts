@@ -58,7 +58,7 @@ describe("Webhooks", () => {
     await dialog(page).getByLabel("Endpoint URL").fill(endpoint.url);
     await dialog(page).getByRole("button", { name: "Create webhook" }).click();
 
-    await expect(dialog(page)).toContainText("You won't be able to see it again.");
+    await expect(dialog(page)).toContainText("The console won't show it again.");
     const secret = (await dialog(page).locator("code").textContent()) ?? "";
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy secret" }), secret)).toBe(secret);
     await expectAnnounced(page, "Copied secret");

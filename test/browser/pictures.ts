@@ -169,6 +169,7 @@ async function takePictures(browser: Browser, archive: Archive): Promise<void> {
     const page = await context.newPage();
     const loaded = watchCalls(page);
     await page.goto(`${url}/console/files`);
+    await page.getByText("API key", { exact: true }).click();
     await page.getByLabel("Secret key").fill(archive.key);
     await page.getByRole("button", { name: "Sign in", exact: true }).click();
     await page.getByRole("link", { name: SHOWN }).first().waitFor();

@@ -4,6 +4,7 @@ import { expect, type PageOptions } from "./support.ts";
 
 /** Submits a key that may be rejected. */
 export async function submitKey(page: Page, key: string): Promise<void> {
+  await page.getByText("API key", { exact: true }).click();
   await page.getByLabel("Secret key").fill(key);
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
 }

@@ -22,9 +22,14 @@ export function AcceptInvitation() {
   useEffect(load, []);
   const submit = (form: HTMLFormElement) =>
     run(() => acceptInvitation({ token, password: String(new FormData(form).get("password")) }).catch(explain));
+  const title = !invitation
+    ? "Choose a password"
+    : invitation.hasPassword
+      ? "Reset your password"
+      : `Welcome to ${invitation.teamName}`;
   return (
     <Entrance>
-      <Page title={invitation ? `Welcome to ${invitation.teamName}` : "Choose a password"}>
+      <Page title={title}>
         {invitation ? (
           <Form
             error={error}
@@ -36,13 +41,14 @@ export function AcceptInvitation() {
             }
           >
             <p>
-              You sign in as <strong>{invitation.email}</strong>, with the role {ROLE_LABELS[invitation.role]}.
+              You sign in {invitation.hasPassword && `to ${invitation.teamName} `}as <strong>{invitation.email}</strong>
+              , with the role {ROLE_LABELS[invitation.role]}.
             </p>
             <SecretField
-              label="Choose a password"
+              label={invitation.hasPassword ? "New password" : "Choose a password"}
               name="password"
               autocomplete="new-password"
-              hint="At least 8 characters. It replaces any earlier one."
+              hint="At least 8 characters."
             />
           </Form>
         ) : error ? (

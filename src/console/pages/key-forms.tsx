@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
-import { SCOPES, scopeLabel } from "../parts/access.tsx";
+import { SCOPES, scopeLabel, shortScopeLabel } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
 import { SelectField, TextField, textOf } from "../parts/form.tsx";
@@ -27,10 +27,10 @@ const PRESETS: Record<"files" | "read", Scope[]> = {
   read: ["files:read", "files:download"],
 };
 const TYPES = {
-  full: "Secret – full access",
   files: "Secret – all actions on files",
   read: "Secret – view and download files",
   custom: "Secret – choose permissions",
+  full: "Secret – full access",
   public: "Public – upload only",
 };
 
@@ -55,7 +55,10 @@ function nameOfScopes(scopes: Scope[]): string {
   const isSame = (preset: Scope[]) => preset.length === scopes.length && preset.every((one) => scopes.includes(one));
   if (isSame(PRESETS.files)) return "All actions on files";
   if (isSame(PRESETS.read)) return "View and download files";
-  return scopes.length === 1 ? scopeLabel(scopes[0] as Scope) : `${scopes.length} permissions`;
+  return scopes
+    .map(shortScopeLabel)
+    .join(", ")
+    .replace(/^./, (letter) => letter.toUpperCase());
 }
 
 /** A box for each scope. */
@@ -120,7 +123,10 @@ interface NewKeyProps {
 }
 
 export function NewKey({ teamId, isOperator, onCreated, onClose }: NewKeyProps) {
-  const [type, setType] = useState<keyof typeof TYPES>("full");
+  // The operator's key may be the first of a new team, which creates its others.
+  const [type, setType] = useState<keyof typeof TYPES>(
+    isOperator ? "full" : PRESETS.files.every(can) ? "files" : "custom",
+  );
   const [created, setCreatedKey] = useState<ApiKey | null>(null);
   // A malicious link could make the operator create a key for the wrong team.
   const isLinked = teamId !== undefined && teamId === linkedTeam;

@@ -9,7 +9,7 @@ import { mask } from "../parts/format.ts";
 import { ListTable } from "../parts/list-table.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import type { Column } from "../parts/table.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { can, client, session } from "../session.ts";
@@ -69,6 +69,11 @@ export function KeyList({ teamId, isCreating, onCreate }: KeyListProps) {
   });
   const [changed, setChanged] = useState<{ type: "edit" | "rotate"; apiKey: ApiKey } | null>(null);
   useNames();
+  const columns = columnsFor(isOperator);
+  const keyOf = ({ id }: ApiKey) => id;
+  const live = keys.items?.filter((key) => leftOf(key) > 0);
+  const expired = keys.items?.filter((key) => leftOf(key) <= 0) ?? [];
+  const byEnd = live && [...live].sort((a, b) => Number(isSoon(a)) - Number(isSoon(b)));
   const close = () => {
     setChanged(null);
     onCreate(false);
@@ -84,31 +89,37 @@ export function KeyList({ teamId, isCreating, onCreate }: KeyListProps) {
         keys.reload();
       },
     });
+  const menu = (apiKey: ApiKey) =>
+    can("keys:write") && (
+      <Menu
+        label={`Actions for ${apiKey.name}`}
+        items={[
+          { label: "Edit", icon: "edit", onSelect: () => setChanged({ type: "edit", apiKey }) },
+          { label: "Rotate", icon: "refresh", onSelect: () => setChanged({ type: "rotate", apiKey }) },
+          { label: "Revoke", icon: "trash", isDangerous: true, onSelect: () => revoke(apiKey) },
+        ]}
+      />
+    );
   return (
     <>
       <ListTable
-        of={keys}
+        of={{ ...keys, items: byEnd }}
         empty={
           <Empty title="No keys">
             <p>Secret keys act for your team. Public keys can only upload and are safe in browser code.</p>
           </Empty>
         }
         label="Keys"
-        keyOf={({ id }) => id}
-        columns={columnsFor(isOperator)}
-        menu={(apiKey) =>
-          can("keys:write") && (
-            <Menu
-              label={`Actions for ${apiKey.name}`}
-              items={[
-                { label: "Edit", icon: "edit", onSelect: () => setChanged({ type: "edit", apiKey }) },
-                { label: "Rotate", icon: "refresh", onSelect: () => setChanged({ type: "rotate", apiKey }) },
-                { label: "Revoke", icon: "trash", isDangerous: true, onSelect: () => revoke(apiKey) },
-              ]}
-            />
-          )
-        }
+        keyOf={keyOf}
+        columns={columns}
+        menu={menu}
       />
+      {expired.length > 0 && (
+        <details>
+          <summary>Expired ({expired.length})</summary>
+          <Table rows={expired} label="Expired keys" keyOf={keyOf} columns={columns} menu={menu} />
+        </details>
+      )}
       {isCreating && <NewKey teamId={teamId} isOperator={isOperator} onCreated={keys.reload} onClose={close} />}
       {changed?.type === "edit" && <EditKey apiKey={changed.apiKey} onChanged={keys.reload} onClose={close} />}
       {changed?.type === "rotate" && <RotateKey apiKey={changed.apiKey} onChanged={keys.reload} onClose={close} />}
@@ -116,21 +127,15 @@ export function KeyList({ teamId, isCreating, onCreate }: KeyListProps) {
   );
 }
 
-function Expiry({ at }: { at: string }) {
-  const left = Date.parse(at) - Date.now();
-  if (left <= 0) return <span class="badge bad">Expired</span>;
-  return (
-    <span class={left < SOON_MILLISECONDS ? "soon" : ""}>
-      <Time at={at} isRelative />
-    </span>
-  );
-}
+/** The milliseconds until a key expires. */
+const leftOf = ({ expiresAt }: ApiKey) => Date.parse(expiresAt) - Date.now();
+const isSoon = (key: ApiKey) => leftOf(key) < SOON_MILLISECONDS;
 
 const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
   {
     id: "name",
     label: "Name",
-    width: "minmax(0, 2.6fr)",
+    width: "minmax(0, 2.4fr)",
     cell: ({ name, key }) => (
       <div class="two-lines">
         <bdi title={name}>{name}</bdi>
@@ -143,13 +148,12 @@ const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
   {
     id: "access",
     label: "Access",
-    width: "minmax(0, 2.2fr)",
+    width: "minmax(0, 2.8fr)",
     card: "note",
     cell: (key) => (
-      <div class="two-lines" title={key.scopes.map(scopeLabel).join(", ")}>
-        <span>{accessOf(key)}</span>
-        <span class={`badge ${key.isPublic ? "busy" : ""}`}>{key.isPublic ? "Public" : "Secret"}</span>
-      </div>
+      <span title={key.isPublic ? accessOf(key) : key.scopes.map(scopeLabel).join(", ")}>
+        <span class={`badge ${key.isPublic ? "busy" : ""}`}>{key.isPublic ? "Public" : "Secret"}</span> {accessOf(key)}
+      </span>
     ),
   },
   {
@@ -177,6 +181,10 @@ const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
     label: "Expires",
     width: "minmax(6.5rem, 1.1fr)",
     card: "end",
-    cell: ({ expiresAt }) => <Expiry at={expiresAt} />,
+    cell: (key) => (
+      <span class={isSoon(key) && leftOf(key) > 0 ? "soon" : ""}>
+        <Time at={key.expiresAt} isRelative />
+      </span>
+    ),
   },
 ];

@@ -3,23 +3,33 @@ import { Form, SecretField, TextField, textOf } from "../parts/form.tsx";
 import { Entrance, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { query } from "../router.ts";
-import { isExpired, requestReset, session, signInWithKey, signInWithPassword } from "../session.ts";
+import {
+  isExpired,
+  lastTeam,
+  rememberTeam,
+  requestReset,
+  session,
+  signInWithKey,
+  signInWithPassword,
+} from "../session.ts";
 import { unfinishedUploads } from "../uploads/upload.ts";
 
 /** A complete secret key. Once one is pasted, nothing is left to enter. */
 const KEY = /^\s*stow_sk_\w{40}\s*$/;
 const METHODS = { password: "Email and password", key: "API key" };
 type Method = keyof typeof METHODS;
-/** How and to which team somebody signed in on this device. Neither is secret. */
+/** How somebody last signed in on this device. It isn't secret. */
 const LAST_METHOD = "stowage.sign-in";
-const LAST_TEAM = "stowage.team";
 
 /** Shown at every URL while signed out. Afterward, the requested page appears. */
 export function SignIn() {
-  const team = query.value.get("team") ?? session.value?.team?.id ?? localStorage.getItem(LAST_TEAM) ?? "";
+  const last = lastTeam();
+  const team = query.value.get("team") ?? session.value?.team?.id ?? last?.id ?? "";
   const [method, setMethod] = useState<Method>(() =>
-    query.value.has("team") || localStorage.getItem(LAST_METHOD) === "password" ? "password" : "key",
+    localStorage.getItem(LAST_METHOD) === "key" ? "key" : "password",
   );
+  /** Whether the team of the last sign-in is replaced. */
+  const [isOtherTeam, setOtherTeam] = useState(false);
   /** Whether the form asks for a link to set a new password. */
   const [isReset, setReset] = useState(false);
   const [isSent, setSent] = useState(false);
@@ -27,7 +37,7 @@ export function SignIn() {
   useEffect(() => {
     const empty = [...(form.current?.querySelectorAll("input") ?? [])].find(({ value }) => value === "");
     empty?.focus();
-  }, [method, isReset]);
+  }, [method, isReset, isOtherTeam]);
   const signIn = useTask();
   const reset = useTask();
   const { run, isRunning, error } = isReset ? reset : signIn;
@@ -36,24 +46,37 @@ export function SignIn() {
     setReset(isReset);
     setSent(false);
   };
-  const submit = (form: HTMLFormElement) =>
-    run(async () => {
+  const useKey = (key: string) =>
+    signIn.run(async () => {
+      await signInWithKey(key);
+      localStorage.setItem(LAST_METHOD, "key");
+    });
+  const paste = (event: ClipboardEvent) => {
+    const text = event.clipboardData?.getData("text") ?? "";
+    if (!KEY.test(text)) return;
+    event.preventDefault();
+    choose(false, "key");
+    void useKey(text.trim());
+  };
+  const submit = (form: HTMLFormElement) => {
+    if (method === "key") return useKey(textOf(form, "key"));
+    return run(async () => {
       if (isReset) {
         setSent(false);
         await requestReset({ teamId: textOf(form, "teamId"), email: textOf(form, "email") });
         setSent(true);
-      } else if (method === "key") await signInWithKey(textOf(form, "key"));
-      else {
+      } else {
         const teamId = textOf(form, "teamId");
         const password = String(new FormData(form).get("password"));
         await signInWithPassword({ teamId, email: textOf(form, "email"), password });
-        localStorage.setItem(LAST_TEAM, teamId);
+        if (teamId !== last?.id) rememberTeam({ id: teamId });
         localStorage.setItem(LAST_METHOD, method);
       }
     });
+  };
   return (
     <Entrance>
-      <div ref={form}>
+      <div ref={form} onPaste={paste}>
         <Page title={isReset ? "Reset your password" : "Sign in"}>
           {isExpired.value && (
             <p class="notice" role="status">
@@ -102,22 +125,29 @@ export function SignIn() {
                 key="key"
                 label="Secret key or operator token"
                 name="key"
-                onInput={({ currentTarget: { form, value }, inputType }) =>
-                  inputType === "insertFromPaste" && KEY.test(value) && form?.requestSubmit()
-                }
-                hint="We don't store your key. This tab uses a session that ends after 12 hours or when you sign out."
+                hint="We don't store your key. This tab uses a session that ends after 12 hours or when you sign out. The operator token isn't kept, so you enter it again after a reload."
               />
             ) : (
               <>
-                <TextField
-                  key="team"
-                  label="Team ID"
-                  name="teamId"
-                  defaultValue={team}
-                  required
-                  spellcheck={false}
-                  hint="Ask your admin, or use your team's sign-in link."
-                />
+                {last?.name && last.id === team && !isOtherTeam ? (
+                  <p key="last-team">
+                    <input type="hidden" name="teamId" value={team} />
+                    Team: <strong>{last.name}</strong>{" "}
+                    <button type="button" class="button ghost" onClick={() => setOtherTeam(true)}>
+                      Change
+                    </button>
+                  </p>
+                ) : (
+                  <TextField
+                    key="team"
+                    label="Team ID"
+                    name="teamId"
+                    defaultValue={isOtherTeam ? "" : team}
+                    required
+                    spellcheck={false}
+                    hint="Ask your admin, or use your team's sign-in link."
+                  />
+                )}
                 <TextField key="email" label="Email" name="email" type="email" autocomplete="username" required />
                 {!isReset && (
                   <SecretField key="password" label="Password" name="password" autocomplete="current-password" />

@@ -1,9 +1,8 @@
-import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
-import type { Invitation as InvitationLink, User } from "../../client/stowage.ts";
+import { useState } from "preact/hooks";
+import type { User } from "../../client/stowage.ts";
 import { MissingScopes, ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
-import { confirmFirst, Dialog, RecordDialog } from "../parts/dialog.tsx";
+import { confirmFirst, Dialog, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { SelectField, TextField, textOf } from "../parts/form.tsx";
@@ -14,7 +13,7 @@ import { useTask } from "../parts/task.ts";
 import { nameOfUser, useUsers } from "../parts/user-choice.tsx";
 import { CopyButton, Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
-import { can, client, session } from "../session.ts";
+import { can, client, sendsEmail, session } from "../session.ts";
 import { useAskedForm } from "../shortcuts.ts";
 import { signInUrl } from "./account.tsx";
 
@@ -35,20 +34,13 @@ function newPassword(): string {
   return (text.match(/.{5}/g) ?? []).join("-");
 }
 
-interface Invited extends Pick<User, "_id" | "firstName" | "lastName" | "email"> {
-  /** The password that an admin has just chosen. If it is null, the user gets a link to choose one. */
-  password: string | null;
-  /** A new user needs a link, so it is created and copied at once. */
-  isNew?: boolean;
-}
-
 export function Users() {
   const search = query.value.get("search") ?? "";
   const users = useUsers(search);
-  /** The user in the dialog: null for a new one, undefined if the dialog is closed. */
-  const [edited, setEdited] = useState<User | null | undefined>();
-  const [invited, setInvited] = useState<Invited | null>(null);
-  useAskedForm("user", () => setEdited(null));
+  const [edited, setEdited] = useState<User | null>(null);
+  /** The user in the dialog of invitations: null for a new one, undefined if it is closed. */
+  const [invited, setInvited] = useState<User | null | undefined>();
+  useAskedForm("user", () => setInvited(null));
   const remove = (user: User) =>
     confirmFirst({
       title: `Delete ${nameOfUser(user)}?`,
@@ -70,13 +62,13 @@ export function Users() {
         users.reload();
       },
     });
-  const create = can("users:write") && (
-    <button type="button" class="button primary" onClick={() => setEdited(null)}>
-      Create user
+  const invite = can("users:write") && (
+    <button type="button" class="button primary" onClick={() => setInvited(null)}>
+      Invite user
     </button>
   );
   return (
-    <Page title="Users" actions={create} call={{ path: "/auth/v1/users" }}>
+    <Page title="Users" actions={invite} call={{ path: "/auth/v1/users" }}>
       <MissingScopes scopes={["users:write"]} />
       <Filters names={["search"]} search={<SearchField name="search" label="Search users" />} />
       <ListTable
@@ -89,7 +81,7 @@ export function Users() {
           ) : (
             <Empty title="No users yet">
               <p>Add people who can sign in with an email and password.</p>
-              {create}
+              {invite}
             </Empty>
           )
         }
@@ -98,18 +90,30 @@ export function Users() {
         columns={[
           {
             id: "name",
-            label: "Name",
-            width: "minmax(0, 2fr)",
-            cell: (user) => <bdi title={nameOfUser(user)}>{nameOfUser(user)}</bdi>,
+            label: "User",
+            width: "minmax(0, 3fr)",
+            cell: (user) => (
+              <div class="two-lines">
+                <bdi title={nameOfUser(user)}>{nameOfUser(user)}</bdi>
+                {nameOfUser(user) !== user.email && (
+                  <span class="quiet">
+                    <bdi title={user.email}>{user.email}</bdi>
+                  </span>
+                )}
+              </div>
+            ),
           },
           {
-            id: "email",
-            label: "Email",
-            width: "minmax(0, 3fr)",
-            card: "note",
-            cell: ({ email }) => <bdi title={email}>{email}</bdi>,
+            id: "role",
+            label: "Role",
+            width: "minmax(0, 1.5fr)",
+            card: "end",
+            cell: ({ role, hasPassword }) => (
+              <>
+                {ROLE_LABELS[role]} {!hasPassword && <span class="badge busy">Invited</span>}
+              </>
+            ),
           },
-          { id: "role", label: "Role", width: "minmax(0, 1fr)", card: "bare", cell: ({ role }) => ROLE_LABELS[role] },
           {
             id: "created",
             label: "Created",
@@ -125,9 +129,9 @@ export function Users() {
               items={[
                 { label: "Edit", icon: "edit", onSelect: () => setEdited(user) },
                 {
-                  label: "Invite or reset password",
+                  label: user.hasPassword ? "Reset password" : "Invite again",
                   icon: "link",
-                  onSelect: () => setInvited({ ...user, password: null }),
+                  onSelect: () => setInvited(user),
                 },
                 { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(user) },
               ]}
@@ -135,190 +139,187 @@ export function Users() {
           )
         }
       />
-      {edited !== undefined && (
+      {edited && (
         <UserForm
           user={edited}
-          onSaved={(created) => {
+          onSaved={() => {
             users.reload();
-            setEdited(undefined);
-            setInvited(created);
+            setEdited(null);
           }}
-          onClose={() => setEdited(undefined)}
+          onClose={() => setEdited(null)}
         />
       )}
-      {invited && <Invitation user={invited} onClose={() => setInvited(null)} />}
+      {invited !== undefined && (
+        <Invite user={invited} onCreated={users.reload} onClose={() => setInvited(undefined)} />
+      )}
     </Page>
   );
 }
 
 interface UserFormProps {
-  user: User | null;
-  /** Called with a new user, or null after an edit. */
-  onSaved: (created: Invited | null) => void;
+  user: User;
+  onSaved: () => void;
   onClose: () => void;
 }
 
-/** Creates or edits a user. Never overwrites another person's edit. */
+/** Edits a user. Never overwrites another person's edit. */
 function UserForm({ user, onSaved, onClose }: UserFormProps) {
-  const [password, setPassword] = useState("");
   const save = async (form: HTMLFormElement) => {
-    const [firstName, lastName, email] = [textOf(form, "firstName"), textOf(form, "lastName"), textOf(form, "email")];
-    const role = textOf(form, "role") as Role;
-    if (user) {
-      const changes = { firstName, lastName, email, role, ...(password && { password }) };
-      await client.value.users.update(user._id, changes, { version: user.__v });
-      announce("User updated");
-    } else {
-      const { _id } = await client.value.users.create({
-        firstName,
-        lastName,
-        email,
-        role,
-        ...(password && { password }),
-      });
-      announce(`Created ${email}`);
-      return onSaved({ _id, firstName, lastName, email, password: password || null, isNew: true });
-    }
-    onSaved(null);
+    const password = textOf(form, "password");
+    const changes = { ...fieldsOf(form), ...(password && { password }) };
+    await client.value.users.update(user._id, changes, { version: user.__v });
+    announce("User updated");
+    onSaved();
   };
   return (
-    <RecordDialog noun="user" isNew={!user} onRun={save} onClose={onClose}>
-      <TextField label="First name" name="firstName" defaultValue={user?.firstName ?? ""} maxLength={100} />
-      <TextField label="Last name" name="lastName" defaultValue={user?.lastName ?? ""} maxLength={100} />
-      <TextField label="Email" name="email" type="email" defaultValue={user?.email ?? ""} required />
-      <SelectField label="Role" name="role">
-        {Object.entries(ROLES).map(([role, text]) => (
-          <option key={role} value={role} selected={role === (user?.role ?? "viewer")}>
-            {text}
-          </option>
-        ))}
-      </SelectField>
-      <div class="stack">
-        <TextField
-          label={user ? "New password" : "Password (optional)"}
-          name="password"
-          type="text"
-          autocomplete="off"
-          spellcheck={false}
-          value={password}
-          onInput={({ currentTarget }) => setPassword(currentTarget.value)}
-          hint={
-            user
-              ? "Leave blank to keep the current password."
-              : "Leave blank to invite them with a link, with which they choose one. Otherwise at least 8 characters."
-          }
-        />
-        <button type="button" class="button start" onClick={() => setPassword(newPassword())}>
-          Generate password
-        </button>
-      </div>
-    </RecordDialog>
+    <TaskDialog title="Edit user" action="Save" onRun={save} onClose={onClose}>
+      <UserFields user={user} />
+      <PasswordField label="New password" hint="Leave blank to keep the current password." />
+    </TaskDialog>
   );
 }
 
-interface InvitationProps {
-  user: Invited;
+const fieldsOf = (form: HTMLFormElement) => ({
+  firstName: textOf(form, "firstName"),
+  lastName: textOf(form, "lastName"),
+  email: textOf(form, "email"),
+  role: textOf(form, "role") as Role,
+});
+
+const UserFields = ({ user }: { user: User | null }) => (
+  <>
+    <TextField label="Email" name="email" type="email" defaultValue={user?.email ?? ""} required />
+    <SelectField label="Role" name="role">
+      {Object.entries(ROLES).map(([role, text]) => (
+        <option key={role} value={role} selected={role === (user?.role ?? "viewer")}>
+          {text}
+        </option>
+      ))}
+    </SelectField>
+    <TextField label="First name (optional)" name="firstName" defaultValue={user?.firstName ?? ""} maxLength={100} />
+    <TextField label="Last name (optional)" name="lastName" defaultValue={user?.lastName ?? ""} maxLength={100} />
+  </>
+);
+
+function PasswordField({ label, hint, required }: { label: string; hint: string; required?: boolean }) {
+  const [password, setPassword] = useState("");
+  return (
+    <div class="stack">
+      <TextField
+        label={label}
+        name="password"
+        type="text"
+        spellcheck={false}
+        value={password}
+        onInput={({ currentTarget }) => setPassword(currentTarget.value)}
+        hint={hint}
+        required={required}
+      />
+      <button type="button" class="button start" onClick={() => setPassword(newPassword())}>
+        Generate password
+      </button>
+    </div>
+  );
+}
+
+interface InviteProps {
+  /** Null to create the user first. */
+  user: User | null;
+  onCreated: () => void;
   onClose: () => void;
 }
 
-/** Gets a new user signed in, or lets a user set a new password. */
-const Invitation = ({ user, onClose }: InvitationProps) =>
-  user.password === null ? (
-    <LinkInvitation user={user} onClose={onClose} />
-  ) : (
-    <Dialog title={`Invite ${nameOfUser(user)}`} onClose={onClose}>
-      <CopiedInvitation
-        text={`Sign in: ${signInUrl(session.value?.team?.id ?? "")}\nEmail: ${user.email}\nPassword: ${user.password}`}
-        onClose={onClose}
-      >
-        <p>Send this to them. You won't be able to see the password again.</p>
-      </CopiedInvitation>
-    </Dialog>
-  );
-
-/** Creates a link with which the user sets a password, or lets the service send it. */
-function LinkInvitation({ user, onClose }: InvitationProps) {
-  const [link, setLink] = useState<InvitationLink | null>(null);
-  const { run, isRunning, error } = useTask();
-  const name = nameOfUser(user);
-  const messageOf = ({ url }: InvitationLink) => `Set your password: ${url}\nEmail: ${user.email}`;
-  const create = () =>
-    run(async () => {
-      const created = await client.value.users.invite(user._id);
-      setLink(created);
-      await navigator.clipboard.writeText(messageOf(created)).then(
-        () => announce("Copied invitation"),
-        () => {},
-      );
-    });
-  useEffect(() => {
-    if (user.isNew) void create();
-  }, []);
+/** Gets a new user signed in, or lets a user choose another password: with a link, or with a password that an admin sets. */
+function Invite({ user: existing, onCreated, onClose }: InviteProps) {
+  // A new user is kept if only the link fails, so that the next attempt creates only the link.
+  const [user, setUser] = useState<Pick<User, "_id" | "firstName" | "lastName" | "email"> | null>(existing);
+  const [hasPassword, setHasPassword] = useState(false);
+  const [message, setMessage] = useState<{ text: string; expiresAt?: string } | null>(null);
+  const sending = useTask();
+  const isReset = existing?.hasPassword === true;
+  const name = user && nameOfUser(user);
+  const title = isReset ? `Reset password of ${name}` : name ? `Invite ${name}` : "Invite user";
+  const create = async (form: HTMLFormElement) => {
+    const password = textOf(form, "password") || undefined;
+    const invited = user ?? (await client.value.users.create({ ...fieldsOf(form), password }));
+    if (!user) {
+      setUser(invited);
+      onCreated();
+    }
+    const email = `Email: ${invited.email}`;
+    if (password) {
+      const signIn = `Sign in: ${signInUrl(session.value?.team?.id ?? "")}`;
+      return setMessage({ text: `${signIn}\n${email}\nPassword: ${password}` });
+    }
+    const { url, expiresAt } = await client.value.users.invite(invited._id);
+    const text = `${isReset ? "Reset your password" : "Choose a password"}: ${url}\n${email}`;
+    setMessage({ text, expiresAt });
+    try {
+      await navigator.clipboard.writeText(text);
+      announce("Copied invitation");
+    } catch {
+      // The next step has a button that copies it.
+    }
+  };
   const send = () =>
-    run(async () => {
+    sending.run(async () => {
+      if (!user) return;
       await client.value.users.invite(user._id, { email: true });
       announce(`Sent an email to ${user.email}`);
       onClose();
     });
-  return (
-    <Dialog title={`Invite ${name}`} onClose={onClose}>
-      {link ? (
-        <CopiedInvitation text={messageOf(link)} onClose={onClose}>
+  if (!message)
+    return (
+      <TaskDialog
+        title={title}
+        action={hasPassword ? "Create user" : "Create and copy link"}
+        onRun={create}
+        onClose={onClose}
+      >
+        {user ? (
           <p>
-            Send this to them. The link works once, until <Time at={link.expiresAt} />. You won't be able to see it
-            again.
+            With a link, {name} {isReset ? "sets a new password" : "chooses a password"} and signs in. It works once,
+            for 24 hours, and replaces any earlier one.{isReset && " Their current password works until then."}
           </p>
-          <Failure error={error} />
-          <button type="button" class="button start" aria-disabled={isRunning} onClick={send}>
-            Send email instead
+        ) : (
+          <>
+            <UserFields user={null} />
+            {hasPassword && <PasswordField label="Password" hint="At least 8 characters." required />}
+            <button type="button" class="button ghost start" onClick={() => setHasPassword(!hasPassword)}>
+              {hasPassword ? "Let them choose a password" : "Set a password instead"}
+            </button>
+          </>
+        )}
+      </TaskDialog>
+    );
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <div class="stack">
+        <p>
+          Send this to them.{" "}
+          {message.expiresAt && (
+            <>
+              The link works once, until <Time at={message.expiresAt} />.{" "}
+            </>
+          )}
+          The console won't show it again.
+        </p>
+        <pre class="json">{message.text}</pre>
+        <Failure error={sending.error} />
+        <div class="actions">
+          {message.expiresAt && sendsEmail.value && (
+            <button type="button" class="button" aria-disabled={sending.isRunning} onClick={send}>
+              Send email instead
+            </button>
+          )}
+          <button type="button" class="button" onClick={onClose}>
+            Done
           </button>
-        </CopiedInvitation>
-      ) : (
-        <div class="stack">
-          <p>
-            With a link, {name} sets a new password and signs in. It works once, for 24 hours, and replaces any earlier
-            one. Their current password works until then.
-          </p>
-          <Failure error={error} />
-          <div class="actions">
-            <button type="button" class="button" onClick={onClose}>
-              Cancel
-            </button>
-            <button type="button" class="button" aria-disabled={isRunning} onClick={send}>
-              Send email
-            </button>
-            <button type="button" class="button primary" aria-disabled={isRunning} onClick={create}>
-              Create link
-            </button>
-          </div>
+          <CopyButton text={message.text} label="invitation" class="primary">
+            Copy invitation
+          </CopyButton>
         </div>
-      )}
-    </Dialog>
-  );
-}
-
-/** A message to copy. */
-function CopiedInvitation({
-  text,
-  onClose,
-  children,
-}: {
-  text: string;
-  onClose: () => void;
-  children: ComponentChildren;
-}) {
-  return (
-    <div class="stack">
-      {children}
-      <pre class="json">{text}</pre>
-      <div class="actions">
-        <button type="button" class="button" onClick={onClose}>
-          Done
-        </button>
-        <CopyButton text={text} label="invitation" class="primary">
-          Copy invitation
-        </CopyButton>
       </div>
-    </div>
+    </Dialog>
   );
 }

@@ -1,6 +1,5 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
-import { announce } from "./announce.tsx";
 import { CopyButton } from "./values.tsx";
 
 export const uploadCommand = (key: string, url: string): string =>
@@ -49,21 +48,11 @@ export const Code = ({ text, label, onCopied }: CodeProps) => (
   </div>
 );
 
-/** Code that uses a new key, in several languages. The first is copied at once, if the browser allows that. */
+/** Code that uses a new key, in several languages. */
 export function Connect({ apiKey, onCopied }: { apiKey: Pick<ApiKey, "key" | "isPublic">; onCopied: () => void }) {
   const samples = samplesFor(apiKey, location.origin);
   const [chosen, setChosen] = useState(Object.keys(samples)[0] ?? "");
   const text = samples[chosen] ?? "";
-  const label = `${chosen} sample`;
-  useEffect(() => {
-    navigator.clipboard.writeText(text).then(
-      () => {
-        announce(`Copied ${label}`);
-        onCopied();
-      },
-      () => {},
-    );
-  }, []);
   return (
     <div class="stack">
       <fieldset class="segments">
@@ -75,7 +64,7 @@ export function Connect({ apiKey, onCopied }: { apiKey: Pick<ApiKey, "key" | "is
           </label>
         ))}
       </fieldset>
-      <Code text={text} label={label} onCopied={onCopied} />
+      <Code text={text} label={`${chosen} sample`} onCopied={onCopied} />
       <p class="quiet">
         <a href="/reference" target="_blank" rel="noreferrer">
           Open the API reference ↗

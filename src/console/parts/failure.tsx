@@ -24,10 +24,13 @@ export function messageOf(error: unknown): string {
 export const fieldErrors = (error: unknown, name: string): string[] =>
   error instanceof StowageError ? error.errors.filter(({ path }) => path === name).map(({ message }) => message) : [];
 
+/** Errors that need no support: the user mistyped. */
+const MISTAKES = new Set(["token_invalid", "login_failed"]);
+
 /** The id to include in a support request; nothing if there is none. */
 export function RequestId({ of }: { of: unknown }) {
-  const id = (of as { requestId?: string | null } | null | undefined)?.requestId;
-  return id ? (
+  const { requestId: id, code = "" } = (of ?? {}) as { requestId?: string | null; code?: string };
+  return id && !MISTAKES.has(code) ? (
     <p class="quiet">
       Request ID: <code>{id}</code> <CopyButton text={id} label="request ID" />
     </p>

@@ -16,14 +16,14 @@ interface SecretProps {
   children?: ComponentChildren;
 }
 
-/** Shows a secret that can't be shown again. */
+/** Shows a new secret, which the console doesn't show again. */
 export function Secret({ title, noun, secret, apiKey, onClose, children }: SecretProps) {
   const [isCopied, setCopied] = useState(false);
   const onCopied = () => setCopied(true);
   return (
     <Dialog title={title} class={apiKey ? "wide" : ""} onClose={onClose}>
       <div class="stack">
-        <p>Copy this {noun} now. You won't be able to see it again.</p>
+        <p>Copy this {noun} now. The console won't show it again.</p>
         <p class="secret">
           <code>{secret}</code>
           <CopyButton text={secret} label={noun} class={isCopied ? "" : "primary"} onCopied={onCopied} />
