@@ -42,7 +42,7 @@ const METADATA = sql`json_object(${sql.join(
 const sourceOf = (type: EventType) => (type === "file.deleted" ? knownFiles() : sql`${files}`);
 
 /** The events that many files can have at once. */
-export type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
+type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
 
 /** Creates an event for each file of `keys` before it is deleted, or moved to another folder. */
 export function fileEvents(deps: Deps, type: FileEventType, initiator: Initiator, teamId: string, keys: SQL): NewEvent {

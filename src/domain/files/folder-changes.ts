@@ -3,24 +3,16 @@ import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { firstOf, hasRow, insertWhere, type Query, write } from "../../platform/db.ts";
-import {
-  files,
-  folderChanges,
-  folders,
-  isInFolder,
-  isListed,
-  isOwnedInFolder,
-  teamOfFile,
-} from "../../platform/schema.ts";
+import { files, folderChanges, folders, isInFolder, isListed, isOwnedInFolder } from "../../platform/schema.ts";
 import { MINUTE, newId } from "../../platform/system.ts";
 import { type TeamActor, teamExists } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
-import { type Initiator, writeWithEvents } from "../events/events.ts";
-import { deleteMany, MAX_DELETED_FILES } from "./deletion.ts";
-import { type FileEventType, fileEvents } from "./file-events.ts";
+import { type Change, type Initiator, writeWithEvents } from "../events/events.ts";
+import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
+import { fileEvents } from "./file-events.ts";
 import { changed } from "./files.ts";
 import { AFTER_SEPARATOR, folderKey, foldersOf } from "./folders.ts";
-import { fileKey, MAX_FOLDER_BYTES, searchPatch } from "./names.ts";
+import { fileKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "./names.ts";
 
 /*
  * Moves and deletes folders with everything in them, as one change each. Its row names the rest. Each step is a batch:
@@ -110,7 +102,6 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     hasRow(folderChanges, isChange(change)),
   );
   const selected = (columns: SQL) => sql`(select ${columns} from ${from} where ${isAffected})`;
-  const keys = selected(sql`${teamOfFile}, ${files.id}`);
   const isNextFolder = and(
     foldersWithin(change),
     lte(folders.createdAt, createdAt),
@@ -119,15 +110,16 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
   const nextFolders = sql`select ${folders.teamId}, ${folders.ownerId}, ${folders.folderKey} from ${folders}
     where ${isNextFolder} order by ${folders.folderKey} limit ${STEP_FOLDERS}`;
   const removeFolders = db.delete(folders).where(sql`(team_id, owner_id, folder_key) in (${nextFolders})`);
-  const { type, queries }: { type: FileEventType; queries: readonly Query[] } =
+  const initiator: Initiator = JSON.parse(change.initiator);
+  const keys = selected(keyColumns);
+  const { event, queries }: Change<readonly Query[]> =
     target === null
-      ? deleteMany(deps, keys, selected(sql`${files.id}`))
+      ? manyDeletions(deps, initiator, teamId, selected)
       : {
-          type: "file.updated",
+          event: fileEvents(deps, "file.updated", initiator, teamId, keys),
           queries: [moveFiles(deps, folder, target, keys), copyFolders(deps, folder, target, nextFolders)],
         };
   const changes = [...queries, removeFolders];
-  const event = fileEvents(deps, type, JSON.parse(change.initiator) as Initiator, teamId, keys);
   const isLast = and(isChange(change), isNull(folderChanges.stepEnd), sql`not exists (${nextFolders})`);
   const finish = db.delete(folderChanges).where(isLast);
   const advance = db
