@@ -21,8 +21,8 @@ import { restoreFiles } from "./trash.ts";
 /** A file takes up to four queries, so a batch stays far below the 1,000 queries that D1 allows an invocation. */
 export const MAX_BATCH_FILES = 100;
 /**
- * Files of a batch that count as one call that reprocesses a file. With the limit of ten calls, a team can reprocess 100
- * files a minute, so that its files don't delay those of other teams for long.
+ * How many files of a batch count as one call of the limit for reprocessing. It allows ten calls a minute, so a team can
+ * reprocess 100 files a minute, and delays those of other teams only briefly.
  */
 export const REPROCESSED_FILES_PER_CALL = 10;
 
@@ -55,13 +55,16 @@ export async function changeFiles(
     const { event, update } = fileUpdate(deps, actor, id, propertiesOf(action));
     return { event, queries: [update] };
   });
-  // After the changes, the same files are refused as before: tags that were added fit.
+  // Evaluated after the changes, it names the same files: where tags were added, adding them again still fits.
   const refusal = refusalOfChange(propertiesOf(action));
   const isGiven = inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`);
   const current = deps.db
     .select({
-      ...{ id: files.id, teamId: teamOfFile, status: files.status },
-      ...{ isBulk: hasBacklog(actor.teamId).as("isBulk"), refusal },
+      id: files.id,
+      teamId: teamOfFile,
+      status: files.status,
+      isBulk: hasBacklog(actor.teamId).as("isBulk"),
+      refusal,
     })
     .from(files)
     .where(and(filesOf(actor), isGiven, isListed));
