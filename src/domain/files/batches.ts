@@ -5,12 +5,12 @@ import { files, isListed, teamOfFile } from "../../platform/schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
-import { fileDeletion, isWritingWaveform, keptFiles, refusalOf, removeRows } from "./deletion.ts";
+import { deletionRefusal, fileDeletion, isWritingWaveform, keptFiles, removeRows } from "./deletion.ts";
 import { isClean } from "./erasure.ts";
 import { enqueuePending, hasBacklog } from "./files.ts";
 import { storedKeys } from "./names.ts";
 import { fileReprocessing } from "./processing.ts";
-import { type FileChanges, fileUpdate, refusalOf as refusalOfChange } from "./properties.ts";
+import { type FileChanges, fileUpdate, refusalOf } from "./properties.ts";
 import { restoreFiles } from "./trash.ts";
 
 /*
@@ -56,7 +56,7 @@ export async function changeFiles(
     return { event, queries: [update] };
   });
   // Evaluated after the changes, it names the same files: where tags were added, adding them again still fits.
-  const refusal = refusalOfChange(propertiesOf(action));
+  const refusal = refusalOf(propertiesOf(action));
   const isGiven = inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`);
   const current = deps.db
     .select({
@@ -112,5 +112,6 @@ async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPerman
     uploads,
   );
   deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { cause })));
-  return ids.map((id, i) => ({ id, code: refusalOf(rows[i]?.[0][0], kept.get(id)) as BatchResult["code"] }));
+  // Without `onlyUnfinished`, no deletion is refused as `forbidden`.
+  return ids.map((id, i) => ({ id, code: deletionRefusal(rows[i]?.[0][0], kept.get(id)) as BatchResult["code"] }));
 }

@@ -97,7 +97,7 @@ function hideMany(deps: Deps, selected: FileSelection, isTrashing: boolean) {
     .update(uploads)
     .set(ended(now))
     .where(and(sql`${uploads.fileId} in ${selected(sql`${files.id}`)}`, isOpen));
-  const isWriting = sql`${files.waveformWritingSince} > ${now - MAX_DELETING_MILLISECONDS}`;
+  const isWriting = sql`${files.waveformWritingSince} > ${deadWriteAt(deps)}`;
   const dueAt = unlessSending(sql`iif(${isWriting}, ${now + MAX_DELETING_MILLISECONDS}, ${now})`);
   const isHidable = isTrashing ? ne(files.status, "deleting") : or(ne(files.status, "deleting"), isTrashed);
   const hide = deps.db
@@ -123,9 +123,12 @@ export function manyDeletions(
   return { event, queries: hideMany(deps, selected, isTrashing) };
 }
 
-/** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
-export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: Erasable): boolean =>
-  (waveformWritingSince ?? 0) > system.now() - MAX_DELETING_MILLISECONDS;
+/** A waveform write that began by then is not running. A write takes milliseconds; after a minute its Worker has died. */
+const deadWriteAt = ({ system }: Deps): number => system.now() - MAX_DELETING_MILLISECONDS;
+
+/** Whether a waveform write may still be running. */
+export const isWritingWaveform = (deps: Deps, { waveformWritingSince }: Erasable): boolean =>
+  (waveformWritingSince ?? 0) > deadWriteAt(deps);
 
 /** The columns of `Erasable`. */
 export const ERASABLE_COLUMNS = {
@@ -205,7 +208,10 @@ export function keptFiles<R>({ db }: Deps, whose: FilesOf, ids: string[], refusa
 }
 
 /** Why a file was not deleted, from its row in `mark` and in `keptFiles`. Null if it was deleted, or is in the trash now. */
-export function refusalOf(changed: object | undefined, kept: { refusal: Refusal | "trashed" | null } | undefined) {
+export function deletionRefusal(
+  changed: object | undefined,
+  kept: { refusal: Refusal | "trashed" | null } | undefined,
+) {
   if (kept) return kept.refusal === "trashed" ? null : kept.refusal;
   return changed ? null : "not_found";
 }
@@ -223,11 +229,12 @@ export async function deleteFile(
   const { event, queries, refusal: reason } = fileDeletion(deps, actor, { ...actor, id }, options);
   const batch = [...queries, keptFiles(deps, actor, [id], reason)] as const;
   const [[row], [upload], [kept]] = await writeWithEvent(deps, event, batch, { isIdempotent: true });
-  const refusal = refusalOf(row, kept);
+  const refusal = deletionRefusal(row, kept);
   if (refusal === "forbidden") {
     throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   }
   if (refusal !== null) throw new AppError(refusal);
+  // A file in the trash keeps its bytes.
   if (!row || kept) return;
   if (row.sizeBytes === null) {
     if (upload) await removeUpload(deps, row, upload);
