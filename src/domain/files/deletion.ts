@@ -83,7 +83,7 @@ const unlessSending = (dueAt: SQL | number) =>
   sql`case when ${files.sizeBytes} is null and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`;
 
 /** A subquery that returns these columns of some files. */
-export type FileSelection = (columns: SQL) => SQL;
+type FileSelection = (columns: SQL) => SQL;
 
 /**
  * Part of a batch: ends the uploads of at most `MAX_DELETED_FILES` files, and hides the files. A file whose upload or waveform
@@ -146,8 +146,6 @@ interface DeletionOptions {
   onlyTrashed?: boolean;
   /** Erases the file, also if there is a trash. */
   isPermanent?: boolean;
-  /** The file must also meet this. */
-  condition?: SQL | undefined;
   /** The time of a batch, which is the same for all of its files. */
   now?: number;
 }
@@ -168,13 +166,11 @@ export function fileDeletion(
     onlyUnfinished = false,
     onlyTrashed = false,
     isPermanent = onlyTrashed,
-    condition,
     now = deps.system.now(),
   }: DeletionOptions = {},
 ) {
   const { isTrashing, type } = kindOf(deps, isPermanent);
   const isSelected = and(
-    condition,
     onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined,
     isTrashing || onlyUnfinished ? isNull(files.trashedAt) : undefined,
     // The erasure of a file in the trash can be repeated, too.
