@@ -26,7 +26,7 @@ interface Entry<T> {
   /** Whether it changes without an event. */
   isPolled: boolean;
   users: number;
-  /** Whether its record is being deleted. Loading it would fail. */
+  /** Whether loads are held back, because its record is being deleted. It has nothing to do with a hold on a file. */
   isHeld: boolean;
   /** Aborts the load in flight. */
   stop: AbortController | undefined;
@@ -39,7 +39,7 @@ interface Entry<T> {
 }
 
 const MIN_INTERVAL_MILLISECONDS = 1000;
-/** Sessions that can't read events, and the operator, see changes of others after this time. So do all what has no events. */
+/** After this time, sessions that can't read events, and the operator, see changes of others. All see those without events. */
 const POLL_MILLISECONDS = 15_000;
 /** The values to keep for pages that are not open. */
 const MAX_UNUSED = 20;
@@ -68,7 +68,7 @@ function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
   return entry;
 }
 
-/** Forgets the oldest values that no page shows, and those of deleted records, which may be restored. */
+/** Forgets the oldest values that no page shows, and those of deleted records: a restored one must be loaded. */
 function forgetUnused(): void {
   const unused = [...entries].filter(([, { users }]) => users === 0);
   for (const [place, [key, { isHeld }]] of unused.entries())
@@ -85,8 +85,8 @@ export function refreshAll(prefix: string): void {
 }
 
 /**
- * Deletes records. Meanwhile, nothing that has their id in its key is loaded: the event of the deletion may arrive before
- * its response does. `work` returns the ids of the records that were kept, which it returns, too.
+ * Deletes records by `work`, which returns the ids of those that were kept. Meanwhile, loads of what has their id in its key
+ * are held back: the event of the deletion may arrive before its response does, and they would fail.
  */
 export async function whileHeld(ids: string[], work: () => Promise<string[]>): Promise<string[]> {
   const held = [...entries].filter(([key]) => ids.some((id) => key.includes(id)));

@@ -5,6 +5,7 @@
 import { existsSync } from "node:fs";
 import { loadEnvFile } from "node:process";
 import { parseArgs } from "node:util";
+import type { Api } from "../client/api.ts";
 
 const { values, positionals } = parseArgs({ options: { remove: { type: "boolean" } }, allowPositionals: true });
 const [url] = positionals;
@@ -15,11 +16,7 @@ if (!url || positionals.length > 1 || !token) {
   process.exit(2);
 }
 
-interface Page {
-  objects: { key: string; size: number; isRemoved: boolean }[];
-  files: { _id: string; teamId: string }[];
-  next: string | null;
-}
+type Page = Api["POST /auth/v1/reconciliation"]["response"]["data"];
 
 async function fetchPage(after: string | undefined): Promise<Page> {
   const response = await fetch(new URL("/auth/v1/reconciliation", url), {

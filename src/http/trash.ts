@@ -9,7 +9,7 @@ import { describeRecord, fieldOf } from "./record.ts";
 import { retentionDays } from "./teams.ts";
 import { iso, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
-/* The trash of deleted files, the settings that delete files in time, and the holds that forbid their deletion. */
+/* The trash of deleted files, the retention that deletes a team's files after some days, and the holds that forbid it. */
 
 const field = fieldOf<TrashedFile>();
 
@@ -31,7 +31,7 @@ export const list = listOperation(
   {
     tag: "Trash",
     summary: "List the trash",
-    description: "The deleted files that can be restored, with what they were. The latest uploads first.",
+    description: "The deleted files that can be restored, with the properties that they had. The latest uploads first.",
     query: pageQuery("trash"),
     success: {
       description: "A page of files.",

@@ -96,7 +96,7 @@ export const isTrashed = sql`trashed_at is not null`;
 /** Has a time at which the recovery job takes the next step, other than to erase it from the trash. */
 export const isAwaitingStep = sql`due_at is not null and trashed_at is null`;
 /** Listed, or in the trash: the bytes and the waveform stay. */
-export const isKept = sql`(status not in ('receiving', 'deleting') or trashed_at is not null)`;
+export const isKept = sql`(${isListed} or ${isTrashed})`;
 
 // No index of a list has a file that is still received, or hidden: hiding clears the indexed columns. A condition on the status
 // would rewrite index entries whenever it changes.

@@ -27,9 +27,9 @@ function Names({ files }: { files: NamedFile[] }) {
 
 interface DeleteFilesProps {
   files: NamedFile[];
-  /** Whether the files are in the trash, from which they are erased. */
+  /** Whether to erase the files, which are in the trash. */
   isErasure?: boolean;
-  /** Empties the trash: lists its next files whenever those before are erased, until there are none. */
+  /** To empty the trash: lists its next files, called again once those are erased. An empty list ends it. */
   next?: () => Promise<NamedFile[]>;
   /** Called after each request with the ids of the deleted files. */
   onDeleted: (ids: string[]) => void;
@@ -38,28 +38,31 @@ interface DeleteFilesProps {
 
 /** Confirms and deletes the files, in as many requests as needed. It can be stopped, and continued after a failure. */
 export function DeleteFiles({ files, isErasure = false, next, onDeleted, onClose }: DeleteFilesProps) {
-  const [{ left, done, held }, setProgress] = useState({ left: files, done: 0, held: 0 });
+  const [progress, setProgress] = useState({ left: files, done: 0, held: 0 });
   const isStopped = useRef(false);
   const verb = isErasure ? "Erase" : "Delete";
   const deleteLeft = async () => {
     isStopped.current = false;
-    for (let now = { left, done, held }; ; ) {
-      if (now.left.length === 0) now.left = (await next?.()) ?? [];
-      setProgress(now);
-      const ids = now.left.slice(0, MAX_BATCH_FILES).map(({ _id }) => _id);
+    let { left, done, held } = progress;
+    for (;;) {
+      if (left.length === 0) left = (await next?.()) ?? [];
+      setProgress({ left, done, held });
+      const ids = left.slice(0, MAX_BATCH_FILES).map(({ _id }) => _id);
       if (ids.length === 0) {
-        const count = now.done - now.held;
-        announce(describeDeletion(`${verb}d ${countOf(count, "file")}`, count, now.held));
+        const count = done - held;
+        announce(describeDeletion(`${verb}d ${countOf(count, "file")}`, count, held));
         return onClose();
       }
       if (isStopped.current) return;
       const kept = await deleteFiles(ids, onDeleted, { permanent: isErasure });
-      now = { left: now.left.slice(ids.length), done: now.done + ids.length, held: now.held + kept.length };
+      left = left.slice(ids.length);
+      done += ids.length;
+      held += kept.length;
     }
   };
   const [title, action] = next
     ? ["Empty the trash?", "Empty trash"]
-    : [`${verb} ${countOf(files.length, "file")}?`, `${verb} ${countOf(left.length, "file")}`];
+    : [`${verb} ${countOf(files.length, "file")}?`, `${verb} ${countOf(progress.left.length, "file")}`];
   return (
     <TaskDialog
       title={title}
@@ -71,16 +74,16 @@ export function DeleteFiles({ files, isErasure = false, next, onDeleted, onClose
       }}
       onClose={onClose}
     >
-      {next ? <p>All files in the trash are erased.</p> : <Names files={left} />}
+      {next ? <p>All files in the trash are erased.</p> : <Names files={progress.left} />}
       <p>
         This can't be undone.{" "}
         {!isErasure && `Share links to ${files.length === 1 ? "this file" : "these files"} will stop working.`}
       </p>
-      {done > 0 && (
+      {progress.done > 0 && (
         <label class="stack">
-          {verb}d {formatCount(done)}
+          {verb}d {formatCount(progress.done)}
           {!next && ` of ${formatCount(files.length)}`}
-          <progress {...(!next && { value: done, max: files.length })} />
+          <progress {...(!next && { value: progress.done, max: files.length })} />
         </label>
       )}
     </TaskDialog>

@@ -77,6 +77,7 @@ export function Events() {
   );
 }
 
+/** Whether new events on top would move what the user reads or uses. */
 const isReading = () => scrollY > 0 || document.querySelector(".timeline :is(:focus, [aria-expanded=true])") !== null;
 
 interface EventLogProps {
@@ -84,12 +85,13 @@ interface EventLogProps {
   isShown: (event: Event) => boolean;
 }
 
-/** New events appear on top. If the user is reading further down, a button announces them instead. */
+/** New events appear on top. While the user is reading, they wait behind a button that shows them. */
 function EventLog({ filters, isShown }: EventLogProps) {
   const isFiltered = Object.keys(filters).length > 0;
   const events = useList(
     `events ${JSON.stringify(filters)}`,
     (signal) => client.value.events.list({ ...filters, limit: PAGE_EVENTS }, { signal }),
+    // The other filters select a range of the log, whose pages are full.
     { rows: filters.type || filters.actor || filters.subject ? PAGE_EVENTS : 0 },
   );
   useNames();

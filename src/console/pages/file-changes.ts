@@ -6,23 +6,24 @@ import { client, noteFailure } from "../session.ts";
 import { forgetSignedUrl } from "../sound/signed-playback.ts";
 import { refreshAll, whileHeld } from "../store.ts";
 
-/* Changes of many files, which can be undone unless files were erased. */
+/* Changes of many files. Each announces its result, and all but an erasure and a restoration can be undone. */
 
 /** Browsers may ask before a page saves several files. More than this is a task for the API. */
 export const MAX_DOWNLOADS = 20;
 
 type Change = Parameters<Stowage["files"]["batch"]>[0];
-/** An action with its parameters. */
+/** An action with its parameters: `Omit` of each member of the union, because `Omit` of the union loses the parameters. */
 type Action = Change extends infer C ? (C extends unknown ? Omit<C, "ids"> : never) : never;
-type Changed = Pick<StoredFile, "_id" | "folder" | "tags">;
+/** A file before the change, to which undoing returns it. */
+type Original = Pick<StoredFile, "_id" | "folder" | "tags">;
 
-type Done = (ids: string[]) => void;
+type OnDone = (ids: string[]) => void;
 
 /**
  * Applies an action to files, in as many requests as needed, and calls `onDone` with the changed ids of each.
  * @returns the ids of the files that couldn't be changed
  */
-async function changeFiles(action: Action, ids: string[], onDone: Done = () => {}): Promise<string[]> {
+async function changeFiles(action: Action, ids: string[], onDone: OnDone = () => {}): Promise<string[]> {
   const failed: string[] = [];
   for (let first = 0; first < ids.length; first += MAX_BATCH_FILES) {
     const batch = { ...action, ids: ids.slice(first, first + MAX_BATCH_FILES) } as Change;
@@ -62,7 +63,7 @@ const idsOf = (files: Pick<StoredFile, "_id">[]) => files.map(({ _id }) => _id);
 const notChanged = ({ length }: string[]) => (length > 0 ? `. ${countOf(length, "file")} couldn't be changed.` : "");
 
 /** Moves files. What was moved before a failure can be undone, too. */
-export async function moveFiles(files: Changed[], folder: string): Promise<void> {
+export async function moveFiles(files: Original[], folder: string): Promise<void> {
   const moved = files.filter((file) => file.folder !== folder);
   const originOf = new Map(moved.map((file) => [file._id, file.folder]));
   const origins = new Map<string, string[]>();
@@ -88,7 +89,7 @@ export async function moveFiles(files: Changed[], folder: string): Promise<void>
 }
 
 /** Adds and removes tags. Undo restores the tags of each file. */
-export async function tagFiles(files: Changed[], added: string[], removed: string[]): Promise<void> {
+export async function tagFiles(files: Original[], added: string[], removed: string[]): Promise<void> {
   const changes = [
     ...added.map((tag) => ({ tag, action: "tag", opposite: "untag" }) as const),
     ...removed.map((tag) => ({ tag, action: "untag", opposite: "tag" }) as const),
@@ -100,6 +101,7 @@ export async function tagFiles(files: Changed[], added: string[], removed: strin
   let failed: string[] = [];
   for (const { action, tag, files, done } of changes) {
     const kept = await changeFiles({ action, tags: [tag] }, idsOf(files), (ids) => done.push(...ids));
+    // A file may fail with several tags.
     failed = [...new Set([...failed, ...kept])];
   }
   const text = `Updated the tags of ${countOf(files.length - failed.length, "file")}${notChanged(failed)}`;
@@ -113,7 +115,7 @@ export async function tagFiles(files: Changed[], added: string[], removed: strin
  * Deletes files, or erases those in the trash. Files that are already gone count as deleted.
  * @returns the ids of the held ones, which stay
  */
-export const deleteFiles = (ids: string[], onDeleted: Done, { permanent = false } = {}): Promise<string[]> =>
+export const deleteFiles = (ids: string[], onDeleted: OnDone, { permanent = false } = {}): Promise<string[]> =>
   whileHeld(ids, () => changeFiles({ action: "delete", permanent }, ids, onDeleted));
 
 /** The result of a deletion: "Deleted 2 files. 1 held file can't be deleted". */
@@ -123,7 +125,7 @@ export function describeDeletion(text: string, deleted: number, held: number): s
 }
 
 /** Moves files to the trash. What was moved before a failure can be undone, too. */
-export async function trashFiles(files: Pick<StoredFile, "_id">[], onTrashed: Done): Promise<void> {
+export async function trashFiles(files: Pick<StoredFile, "_id">[], onTrashed: OnDone): Promise<void> {
   const trashed: string[] = [];
   let held: string[] = [];
   try {

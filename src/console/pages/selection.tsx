@@ -3,7 +3,7 @@ import { countOf, formatBytes, formatHours } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import type { MenuItem } from "../parts/menu.tsx";
 
-/* Rows that are selected, by their ids. */
+/* The selected rows of a list of files, as the set of their ids, and the bar with the actions for them. */
 
 interface Row {
   _id: string;
@@ -20,7 +20,7 @@ export function toggleRow(selected: Selection, { _id }: Pick<Row, "_id">): void 
   selected.value = ids;
 }
 
-/** The count of files, their duration, and their size in one line. */
+/** The count of files, as the caller words it, with their duration and size in one line. */
 export function describeFiles(files: Row[], count: string): string {
   const seconds = files.reduce((sum, { durationSeconds }) => sum + (durationSeconds ?? 0), 0);
   const bytes = files.reduce((sum, { size }) => sum + size, 0);

@@ -3,10 +3,10 @@ import { useState } from "preact/hooks";
 import type { TrashedFile } from "../../client/stowage.ts";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes } from "../parts/format.ts";
+import { ListTable } from "../parts/list-table.tsx";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
-import { More } from "../parts/more.tsx";
 import { Breadcrumbs, Empty, Page } from "../parts/page.tsx";
-import { type Column, Table } from "../parts/table.tsx";
+import type { Column } from "../parts/table.tsx";
 import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
@@ -21,7 +21,10 @@ import { SelectAll, SelectionBar, toggleRow } from "./selection.tsx";
 const listTrash = (signal?: AbortSignal) =>
   client.value.trash.list({ limit: PAGE_FILES }, { ...(signal && { signal }) });
 
-/** Returns a function that lists the next page of the trash with each call. After the last one, it lists nothing. */
+/**
+ * Returns a function that lists the next page of the trash with each call, and nothing after the last one. It doesn't list the
+ * first page again, because files that could not be erased stay in it.
+ */
 function trashPages(): () => Promise<TrashedFile[]> {
   let from: string | undefined;
   let isAtEnd = false;
@@ -55,7 +58,7 @@ export function Trash() {
   };
   const close = () => {
     setErasing(null);
-    // There may be further pages.
+    // Files of further pages take the place of the erased ones.
     trash.reload();
   };
   const actionsOf = (files: TrashedFile[]): MenuItem[] => [
@@ -126,38 +129,37 @@ export function Trash() {
       }
     >
       {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
-      <Failure error={trash.error} onRetry={trash.reload} />
       <Failure error={error} />
-      {rows.length > 0 && (
-        <Table
-          class="files"
-          label="Trash"
-          rows={rows}
-          keyOf={({ _id }) => _id}
-          columns={columns}
-          menu={(file) => (
-            <Menu
-              label={`Actions for ${file.name}`}
-              items={[
-                ...actionsOf([file]),
-                { label: "Select", icon: "check", onSelect: () => toggleRow(selected, file) },
-              ]}
-            />
-          )}
-          isBusy={trash.isLoading}
-          rowProps={(file) => ({
-            onClick: ({ target }: MouseEvent) => {
-              if (!(target as Element).closest("button, input, [popover]")) toggleRow(selected, file);
-            },
-          })}
-        />
-      )}
-      {trash.items && rows.length === 0 && !trash.more && (
-        <Empty title="The trash is empty">
-          {days !== undefined && <p>Deleted files stay here for {countOf(days, "day")}, and can be restored.</p>}
-        </Empty>
-      )}
-      <More of={trash} />
+      <ListTable
+        of={trash}
+        empty={
+          // The shown files may be erased before the next page is loaded.
+          !trash.more && (
+            <Empty title="The trash is empty">
+              {days !== undefined && <p>Deleted files stay here for {countOf(days, "day")}, and can be restored.</p>}
+            </Empty>
+          )
+        }
+        class="files"
+        label="Trash"
+        keyOf={({ _id }) => _id}
+        columns={columns}
+        menu={(file) => (
+          <Menu
+            label={`Actions for ${file.name}`}
+            items={[
+              ...actionsOf([file]),
+              { label: "Select", icon: "check", onSelect: () => toggleRow(selected, file) },
+            ]}
+          />
+        )}
+        isBusy={trash.isLoading}
+        rowProps={(file) => ({
+          onClick: ({ target }: MouseEvent) => {
+            if (!(target as Element).closest("button, input, [popover]")) toggleRow(selected, file);
+          },
+        })}
+      />
       {chosen.length > 0 && <SelectionBar chosen={chosen} selected={selected} actions={actionsOf(chosen)} />}
       {erasing && <DeleteFiles {...erasing} isErasure onDeleted={remove} onClose={close} />}
     </Page>

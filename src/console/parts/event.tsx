@@ -69,7 +69,7 @@ export function titleOf(event: Event): string {
   return (others.length === 0 && FIELD_LABELS[field ?? ""]) || (EVENT_LABELS[event.type] ?? event.type);
 }
 
-/** What an event says between its actor and its resource, and after it. An update names the changed fields instead. */
+/** The words of an event's sentence before its resource, and after it. An update names the changed fields instead. */
 const PHRASES: Record<Exclude<EventType, `${string}.updated`>, [string, string?]> = {
   "file.uploaded": ["uploaded"],
   "file.completed": ["processed"],
@@ -101,7 +101,7 @@ const PHRASES: Record<Exclude<EventType, `${string}.updated`>, [string, string?]
   "webhook.disabled": ["disabled"],
 };
 const FILE_CHANGES: Record<string, string> = { name: "renamed", folder: "moved", tags: "tagged" };
-/** The words for fields whose names are none. */
+/** What users call a field whose name in the API is not a word for it. */
 const FIELD_NAMES: Record<string, string> = {
   firstName: "name",
   lastName: "name",
@@ -113,14 +113,14 @@ const FIELD_NAMES: Record<string, string> = {
   maxBytes: "limits",
   maxFiles: "limits",
 };
-const list = new Intl.ListFormat("en");
+const listFormat = new Intl.ListFormat("en");
 
 function phraseOf({ type, data }: Event, isOwn: boolean): [string, string?] {
   if (type in PHRASES) return PHRASES[type as keyof typeof PHRASES];
   const fields = (data.fields ?? []) as string[];
   const [change] = fields.length === 1 && type === "file.updated" ? fields.map((field) => FILE_CHANGES[field]) : [];
   if (change) return [change];
-  const changed = list.format(new Set(fields.map((field) => FIELD_NAMES[field] ?? field)));
+  const changed = listFormat.format(new Set(fields.map((field) => FIELD_NAMES[field] ?? field)));
   return [isOwn ? `changed their own ${changed}` : changed ? `changed the ${changed} of` : "changed"];
 }
 
@@ -143,7 +143,7 @@ export function Sentence({ event }: { event: Event }) {
   );
 }
 
-/** The resource without its name, and the words before its name. */
+/** What a resource without a known name is called, and the words before a name. */
 const NOUNS: Record<Event["subject"]["kind"], [string, string?]> = {
   file: ["a file"],
   link: ["a link to a file"],

@@ -7,7 +7,7 @@ import { Popover } from "./menu.tsx";
 
 /* The filters of a list. The URL holds their values, so that a filtered list can be linked to. They apply at once. */
 
-/** Longer than most people need between two letters, because a team can search 120 times a minute. */
+/** A search starts after this pause, longer than most between two letters: a team can search only 120 times a minute. */
 const TYPING_MILLISECONDS = 300;
 
 /** Changes parameters of the URL in place. Another list starts at its first page. */
@@ -96,12 +96,13 @@ export const Choice = ({ name, label, all, options }: ChoiceProps) => (
   </select>
 );
 
-/** A day of the reader's calendar, as a field of type `date` has it. */
+/** A day of the reader's calendar, as a field of type `date` has it: Sweden writes dates like ISO 8601. */
 const dayBefore = (days: number) => {
   const date = new Date();
   date.setDate(date.getDate() - days);
   return date.toLocaleDateString("sv");
 };
+/** How many days before today each begins. */
 const PRESETS = { Today: 0, "Last 7 days": 6, "Last 30 days": 29 };
 
 /** A filter for days, both included: a preset, or the first and the last one. */

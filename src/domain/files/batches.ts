@@ -5,12 +5,12 @@ import { files, isListed, teamOfFile } from "../../platform/schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
-import { fileDeletion, isWritingWaveform, keptFiles, refusalOf, removeRows } from "./deletion.ts";
+import { deletionRefusal, fileDeletion, isWritingWaveform, keptFiles, removeRows } from "./deletion.ts";
 import { isClean } from "./erasure.ts";
 import { enqueuePending, hasBacklog } from "./files.ts";
 import { storedKeys } from "./names.ts";
 import { fileReprocessing } from "./processing.ts";
-import { type FileChanges, fileUpdate, refusalOf as refusalOfChange } from "./properties.ts";
+import { type FileChanges, fileUpdate, refusalOf } from "./properties.ts";
 import { restoreFiles } from "./trash.ts";
 
 /*
@@ -21,8 +21,8 @@ import { restoreFiles } from "./trash.ts";
 /** A file takes up to four queries, so a batch stays far below the 1,000 queries that D1 allows an invocation. */
 export const MAX_BATCH_FILES = 100;
 /**
- * Files of a batch that count as one call that reprocesses a file. With the limit of ten calls, a team can reprocess 100
- * files a minute, so that its files don't delay those of other teams for long.
+ * How many files of a batch count as one call of the limit for reprocessing. It allows ten calls a minute, so a team can
+ * reprocess 100 files a minute, and delays those of other teams only briefly.
  */
 export const REPROCESSED_FILES_PER_CALL = 10;
 
@@ -55,13 +55,16 @@ export async function changeFiles(
     const { event, update } = fileUpdate(deps, actor, id, propertiesOf(action));
     return { event, queries: [update] };
   });
-  // After the changes, the same files are refused as before: tags that were added fit.
-  const refusal = refusalOfChange(propertiesOf(action));
+  // Evaluated after the changes, it names the same files: where tags were added, adding them again still fits.
+  const refusal = refusalOf(propertiesOf(action));
   const isGiven = inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`);
   const current = deps.db
     .select({
-      ...{ id: files.id, teamId: teamOfFile, status: files.status },
-      ...{ isBulk: hasBacklog(actor.teamId).as("isBulk"), refusal },
+      id: files.id,
+      teamId: teamOfFile,
+      status: files.status,
+      isBulk: hasBacklog(actor.teamId).as("isBulk"),
+      refusal,
     })
     .from(files)
     .where(and(filesOf(actor), isGiven, isListed));
@@ -109,5 +112,6 @@ async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPerman
     uploads,
   );
   deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { cause })));
-  return ids.map((id, i) => ({ id, code: refusalOf(rows[i]?.[0][0], kept.get(id)) as BatchResult["code"] }));
+  // Without `onlyUnfinished`, no deletion is refused as `forbidden`.
+  return ids.map((id, i) => ({ id, code: deletionRefusal(rows[i]?.[0][0], kept.get(id)) as BatchResult["code"] }));
 }

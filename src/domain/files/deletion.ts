@@ -17,28 +17,25 @@ import {
   MAX_FENCED_MILLISECONDS,
   type ResumableRow,
 } from "./erasure.ts";
-import { fileEvent } from "./file-events.ts";
-import { changed, trashedValues } from "./files.ts";
-import { type Erasable, type FileKey, type FileOf, fileKey, isFile, storedKeys } from "./names.ts";
+import { fileEvent, fileEvents } from "./file-events.ts";
+import { changed, type TrashedColumn, trashedValues } from "./files.ts";
+import { type Erasable, type FileKey, type FileOf, fileKey, isFile, keyColumns, storedKeys } from "./names.ts";
 
 /*
  * Deletion: one update hides a file, then its bytes are deleted, then its row. If there is a trash, the update only moves it
  * there, and a later one erases it (trash.ts). A held file is never deleted.
  */
 
-/** Files of one statement, because a deletion deletes up to 120 other rows with each. */
+/** Files that one statement deletes. Triggers delete up to 100 links and 20 tags with each, so it deletes up to 24,000 rows. */
 export const MAX_DELETED_FILES = 200;
 
 /** How long a deletion can last before the recovery job continues it. */
 export const MAX_DELETING_MILLISECONDS = MINUTE;
 
-/**
- * Hides a file permanently. When it is due, the recovery job deletes its bytes and its row. Until then the row counts against
- * the quota, but it is small, and no index of a list has it.
- */
-export const hidden = (dueAt: SQL) => ({
+/** The values that the trash keeps, as hiding clears them: no index of a list has a hidden file. */
+const CLEARED = {
   status: "deleting" as const,
-  idempotencyKey: null,
+  fileType: null,
   name: null,
   nameKey: "",
   folder: "",
@@ -47,13 +44,27 @@ export const hidden = (dueAt: SQL) => ({
   metadata: "{}",
   searchKeys: "{}",
   audio: null,
-  fileType: null,
+} satisfies Record<TrashedColumn, unknown>;
+
+/**
+ * The columns of a file that is hidden permanently. When it is due, the recovery job deletes its bytes and its row. Until
+ * then it counts against the quota.
+ */
+export const hidden = (dueAt: SQL | number) => ({
+  ...CLEARED,
+  idempotencyKey: null,
   deleteAfter: null,
-  trashedAt: null as SQL | null,
-  trashedValues: null as SQL | null,
+  trashedAt: null,
+  trashedValues: null,
   leaseEndsAt: null,
   dueAt,
 });
+
+/** Whether a deletion moves files to the trash, and the type of its event. */
+function kindOf({ settings }: Deps, isPermanent: boolean) {
+  const isTrashing = settings.trashDays > 0 && !isPermanent;
+  return { isTrashing, type: isTrashing ? ("file.trashed" as const) : ("file.deleted" as const) };
+}
 
 /** The columns that a deletion sets. An unfinished upload is erased, also if there is a trash. */
 function deleted({ settings: { trashDays } }: Deps, isTrashing: boolean, now: number, dueAt: SQL) {
@@ -67,48 +78,57 @@ function deleted({ settings: { trashDays } }: Deps, isTrashing: boolean, now: nu
   return isTrashing ? { ...erased, ...trashed } : erased;
 }
 
-/** A form upload that is still sending the bytes keeps its `due_at`. */
+/** The `due_at` of a deleted file. A form upload that is still sending the bytes keeps its own. */
 const unlessSending = (dueAt: SQL | number) =>
   sql`case when ${files.sizeBytes} is null and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`;
 
+/** A subquery that returns these columns of some files. */
+type FileSelection = (columns: SQL) => SQL;
+
 /**
- * Part of a batch: ends the uploads of files, and hides the files. `ids` are the ids of `keys`. Triggers delete up to 100
- * links and 20 tags with each. A file whose upload or waveform is being written is due later.
+ * Part of a batch: ends the uploads of at most `MAX_DELETED_FILES` files, and hides the files. A file whose upload or waveform
+ * is being written is due later.
  */
-function hideMany(deps: Deps, keys: SQL, ids: SQL, isTrashing: boolean) {
+function hideMany(deps: Deps, selected: FileSelection, isTrashing: boolean) {
   const now = deps.system.now();
   // A finished upload would otherwise stay for a day. One that was ended while a request wrote is due soon.
   const isOpen = sql`(not ${uploads.isFinished} or ${uploads.dueAt} > ${now + MAX_FENCED_MILLISECONDS})`;
   const endUploads = deps.db
     .update(uploads)
     .set(ended(now))
-    .where(and(sql`${uploads.fileId} in ${ids}`, isOpen));
-  const isWriting = sql`${files.waveformWritingSince} > ${now - MAX_DELETING_MILLISECONDS}`;
+    .where(and(sql`${uploads.fileId} in ${selected(sql`${files.id}`)}`, isOpen));
+  const isWriting = sql`${files.waveformWritingSince} > ${deadWriteAt(deps)}`;
   const dueAt = unlessSending(sql`iif(${isWriting}, ${now + MAX_DELETING_MILLISECONDS}, ${now})`);
   const isHidable = isTrashing ? ne(files.status, "deleting") : or(ne(files.status, "deleting"), isTrashed);
   const hide = deps.db
     .update(files)
     .set(deleted(deps, isTrashing, now, dueAt))
-    .where(and(sql`${fileKey} in ${keys}`, isHidable, isNull(files.hold)));
+    .where(and(sql`${fileKey} in ${selected(keyColumns)}`, isHidable, isNull(files.hold)));
   return [endUploads, hide] as const;
 }
 
-/** Part of a batch: erases files, also those in the trash, but not held ones. `ids` are the ids of `keys`. */
-export const eraseMany = (deps: Deps, keys: SQL, ids: SQL) => hideMany(deps, keys, ids, false);
+/** Part of a batch: erases files without events, also those in the trash, but not held ones. */
+export const eraseMany = (deps: Deps, selected: FileSelection) => hideMany(deps, selected, false);
 
-/**
- * Part of a batch: deletes files, but not held ones, and the type of their events. `ids` are the ids of at most
- * `MAX_DELETED_FILES` `keys`.
- */
-export function deleteMany(deps: Deps, keys: SQL, ids: SQL, { isPermanent = false } = {}) {
-  const isTrashing = deps.settings.trashDays > 0 && !isPermanent;
-  const type = isTrashing ? ("file.trashed" as const) : ("file.deleted" as const);
-  return { type, queries: hideMany(deps, keys, ids, isTrashing) };
+/** The deletion of many files of a team, each with its event. A held file stays, so it must not be selected. */
+export function manyDeletions(
+  deps: Deps,
+  initiator: Initiator,
+  teamId: string,
+  selected: FileSelection,
+  { isPermanent = false } = {},
+) {
+  const { isTrashing, type } = kindOf(deps, isPermanent);
+  const event = fileEvents(deps, type, initiator, teamId, selected(keyColumns));
+  return { event, queries: hideMany(deps, selected, isTrashing) };
 }
 
-/** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
-export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: Erasable): boolean =>
-  (waveformWritingSince ?? 0) > system.now() - MAX_DELETING_MILLISECONDS;
+/** A waveform write that began by then is not running. A write takes milliseconds; after a minute its Worker has died. */
+const deadWriteAt = ({ system }: Deps): number => system.now() - MAX_DELETING_MILLISECONDS;
+
+/** Whether a waveform write may still be running. */
+export const isWritingWaveform = (deps: Deps, { waveformWritingSince }: Erasable): boolean =>
+  (waveformWritingSince ?? 0) > deadWriteAt(deps);
 
 /** The columns of `Erasable`. */
 export const ERASABLE_COLUMNS = {
@@ -126,8 +146,6 @@ interface DeletionOptions {
   onlyTrashed?: boolean;
   /** Erases the file, also if there is a trash. */
   isPermanent?: boolean;
-  /** The file must also meet this. */
-  condition?: SQL | undefined;
   /** The time of a batch, which is the same for all of its files. */
   now?: number;
 }
@@ -136,9 +154,9 @@ interface DeletionOptions {
 type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found";
 
 /**
- * One update hides the file, or moves it to the trash. Then the recovery job can finish on its own. An interrupted
- * deletion can be repeated. While a form upload is still sending the bytes, the row and its `due_at` stay: the upload finds
- * it at the commit point, and cleans up.
+ * The deletion of one file, with its event. One update hides it, or moves it to the trash, and the recovery job can finish
+ * on its own. It can be repeated. While a form upload is still sending the bytes, the row and its `due_at` stay: the upload
+ * finds it at the commit point, and cleans up.
  */
 export function fileDeletion(
   deps: Deps,
@@ -148,13 +166,11 @@ export function fileDeletion(
     onlyUnfinished = false,
     onlyTrashed = false,
     isPermanent = onlyTrashed,
-    condition,
     now = deps.system.now(),
   }: DeletionOptions = {},
 ) {
-  const isTrashing = deps.settings.trashDays > 0 && !isPermanent;
+  const { isTrashing, type } = kindOf(deps, isPermanent);
   const isSelected = and(
-    condition,
     onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined,
     isTrashing || onlyUnfinished ? isNull(files.trashedAt) : undefined,
     // The erasure of a file in the trash can be repeated, too.
@@ -166,19 +182,18 @@ export function fileDeletion(
     .where(and(isFile(file), isNull(files.hold), isSelected))
     .returning(ERASABLE_COLUMNS);
   const refusal = firstOf<Refusal | "trashed">({
-    // By this deletion, of which this may be a repetition.
+    // Then it is not refused: this deletion, or the attempt that it repeats, moved the file there.
     trashed: isTrashing ? sql`${files.trashedAt} = ${now}` : undefined,
     not_in_trash: onlyTrashed ? isNull(files.trashedAt) : undefined,
     forbidden: onlyUnfinished ? isNull(files.trashedAt) : undefined,
     file_held: isHeld,
     not_found: sql`true`,
   });
-  const type = isTrashing ? "file.trashed" : "file.deleted";
   const event = fileEvent(deps, type, initiator, file, { condition: isSelected });
   return { event, queries: [mark, endResumable(deps, file, now)] as const, refusal };
 }
 
-/** After their deletion: those of these files that still have their bytes, and `refusal`, which says why. */
+/** Those of the files that are listed or in the trash, with the value of `refusal` for each. */
 export function keptFiles<R>({ db }: Deps, whose: FilesOf, ids: string[], refusal: SQL<R>) {
   const given = sql`(select value from json_each(${JSON.stringify(ids)}))`;
   const isOneOf = ids.length === 1 ? eq(files.id, ids[0] ?? "") : inArray(files.id, given);
@@ -188,8 +203,11 @@ export function keptFiles<R>({ db }: Deps, whose: FilesOf, ids: string[], refusa
     .where(and(filesOf(whose), isKept, isOneOf));
 }
 
-/** Why a file was not deleted, from the changed and the kept row. Null if it was deleted, or is in the trash now. */
-export function refusalOf(changed: object | undefined, kept: { refusal: Refusal | "trashed" | null } | undefined) {
+/** Why a file was not deleted, from its row in `mark` and in `keptFiles`. Null if it was deleted, or is in the trash now. */
+export function deletionRefusal(
+  changed: object | undefined,
+  kept: { refusal: Refusal | "trashed" | null } | undefined,
+) {
   if (kept) return kept.refusal === "trashed" ? null : kept.refusal;
   return changed ? null : "not_found";
 }
@@ -207,11 +225,12 @@ export async function deleteFile(
   const { event, queries, refusal: reason } = fileDeletion(deps, actor, { ...actor, id }, options);
   const batch = [...queries, keptFiles(deps, actor, [id], reason)] as const;
   const [[row], [upload], [kept]] = await writeWithEvent(deps, event, batch, { isIdempotent: true });
-  const refusal = refusalOf(row, kept);
+  const refusal = deletionRefusal(row, kept);
   if (refusal === "forbidden") {
     throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   }
   if (refusal !== null) throw new AppError(refusal);
+  // A file in the trash keeps its bytes.
   if (!row || kept) return;
   if (row.sizeBytes === null) {
     if (upload) await removeUpload(deps, row, upload);

@@ -5,27 +5,26 @@ import { files, isExpiring, isTrashed, teamOfFile, teams } from "../../platform/
 import { DAY, HOUR } from "../../platform/system.ts";
 import { SYSTEM, writeWithEvents } from "../events/events.ts";
 import { newStep } from "../recovery-step.ts";
-import { deleteMany, MAX_DELETED_FILES } from "./deletion.ts";
-import { fileEvents } from "./file-events.ts";
+import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
 import { changed } from "./files.ts";
-import { fileKey } from "./names.ts";
+import { fileKey, keyColumns } from "./names.ts";
 
 /*
- * The recovery job deletes these when they are due: files with a time to delete them, files that are older than their
- * team keeps files, and files in the trash. A held file stays until its hold is released.
+ * The recovery job deletes files whose `delete_after` has passed, and erases files that were in the trash for long enough.
+ * A held file stays until its hold is released.
  *
- * The retention of a team gives each file that reaches the age a time to delete it, once: `retention_reached` moves on, so a
- * file that is restored later stays.
+ * The retention of a team sets `delete_after` of each file that reaches its age, once: `retention_reached` moves on, so a file
+ * that is restored later stays.
  */
 
-/** How often files of a team's retention are looked for. */
+/** How often the job looks for files of a team's retention, which counts days. */
 const AGING_MILLISECONDS = HOUR;
-/** Rows of one statement. */
+/** Files that one statement marks. */
 const AGED_FILES = 500;
 /** The files of a team take four queries, and a batch of the recovery job has at most 100. */
 const DELETED_TEAMS = 20;
 
-/** Gives files that have reached the age of their team's retention a time to delete them. @returns how many */
+/** Marks files that have reached the age of their team's retention as due for deletion. @returns how many */
 async function expireAged(deps: Deps): Promise<number> {
   const { db, system } = deps;
   const now = system.now();
@@ -39,7 +38,7 @@ async function expireAged(deps: Deps): Promise<number> {
   const mark = db
     .update(files)
     .set({ deleteAfter: now, ...changed(now) })
-    .where(sql`${fileKey} in (${aged(sql`${teamOfFile}, ${files.id}`)} limit ${AGED_FILES})`);
+    .where(sql`${fileKey} in (${aged(keyColumns)} limit ${AGED_FILES})`);
   // A team that has more such files is continued.
   const isDone = sql`not exists (select 1 from ${files} where ${teamOfFile} = ${teams.id} and ${isAged})`;
   const advance = db
@@ -51,7 +50,12 @@ async function expireAged(deps: Deps): Promise<number> {
 }
 
 /** Deletes the next files that meet the condition, each with its event. Later steps erase the bytes. @returns how many */
-async function deleteNext(deps: Deps, condition: SQL | undefined, order: SQL, isPermanent: boolean): Promise<number> {
+async function deleteNext(
+  deps: Deps,
+  condition: SQL | undefined,
+  order: SQL,
+  options: { isPermanent: boolean },
+): Promise<number> {
   const next = deps.db
     .select({ id: files.id, teamId: teamOfFile })
     .from(files)
@@ -60,28 +64,29 @@ async function deleteNext(deps: Deps, condition: SQL | undefined, order: SQL, is
     .limit(MAX_DELETED_FILES);
   const [rows] = await read(deps, [next]);
   const teamsOfFiles = [...Map.groupBy(rows, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);
-  const changes = teamsOfFiles.map(([teamId, own]) => {
-    const ids = JSON.stringify(own.map(({ id }) => id));
+  const changes = teamsOfFiles.map(([teamId, ofTeam]) => {
+    const ids = JSON.stringify(ofTeam.map(({ id }) => id));
     const isNext = and(eq(teamOfFile, teamId), sql`${files.id} in (select value from json_each(${ids}))`, condition);
     const selected = (columns: SQL) => sql`(select ${columns} from ${files} where ${isNext})`;
-    const keys = selected(sql`${teamOfFile}, ${files.id}`);
-    const { type, queries } = deleteMany(deps, keys, selected(sql`${files.id}`), { isPermanent });
-    return { event: fileEvents(deps, type, SYSTEM, teamId, keys), queries };
+    return manyDeletions(deps, SYSTEM, teamId, selected, options);
   });
   if (changes.length > 0) await writeWithEvents(deps, changes, [], { isIdempotent: true });
-  return teamsOfFiles.reduce((count, [, own]) => count + own.length, 0);
+  return teamsOfFiles.reduce((count, [, ofTeam]) => count + ofTeam.length, 0);
 }
 
-/** Moves files whose time has come to the trash, or deletes them if there is none. */
+/** Moves files whose `delete_after` has passed to the trash, or erases them if there is none. */
 const deleteExpired = (deps: Deps) =>
-  deleteNext(deps, and(isExpiring, lte(files.deleteAfter, deps.system.now())), asc(files.deleteAfter), false);
+  deleteNext(deps, and(isExpiring, lte(files.deleteAfter, deps.system.now())), asc(files.deleteAfter), {
+    isPermanent: false,
+  });
 
 /** Erases files that have been in the trash long enough. */
 const emptyTrash = (deps: Deps) =>
-  deleteNext(deps, and(isTrashed, lte(files.dueAt, deps.system.now())), asc(files.dueAt), true);
+  deleteNext(deps, and(isTrashed, lte(files.dueAt, deps.system.now())), asc(files.dueAt), { isPermanent: true });
 
 export const EXPIRY_STEPS = [
   newStep("aged_files", "filesAged", AGED_FILES, expireAged),
+  // A batch leaves out teams above `DELETED_TEAMS`, so only one without files is the last.
   newStep("expired_files", "filesExpired", 1, deleteExpired),
   newStep("trash", "filesPurged", 1, emptyTrash),
 ];

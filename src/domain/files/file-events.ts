@@ -10,8 +10,8 @@ const failure = sql`case when ${files.failureCode} is not null
   then json_object('code', ${files.failureCode}, 'message', coalesce(${files.failureMessage}, '')) end`;
 
 /**
- * The data of an event: fields of the file's metadata, under their names in the API. Without `path`, the tags of the audio,
- * and what the team has set, except `reference`.
+ * The data of an event: fields of the file's metadata, under their names in the API. It leaves out `path`, and what may be
+ * personal: the tags of the audio, and what the team has set, except `reference`.
  */
 const DATA: Record<string, Column | SQL> = {
   _id: FACTS.id,
@@ -38,11 +38,11 @@ const METADATA = sql`json_object(${sql.join(
   sql`, `,
 )})`;
 
-/** A file is also deleted from the trash. */
+/** A file may be deleted while it is in the trash: then the event has the values that the trash keeps. */
 const sourceOf = (type: EventType) => (type === "file.deleted" ? knownFiles() : sql`${files}`);
 
 /** The events that many files can have at once. */
-export type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
+type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
 
 /** Creates an event for each file of `keys` before it is deleted, or moved to another folder. */
 export function fileEvents(deps: Deps, type: FileEventType, initiator: Initiator, teamId: string, keys: SQL): NewEvent {
@@ -55,9 +55,9 @@ export function fileEvents(deps: Deps, type: FileEventType, initiator: Initiator
 }
 
 /**
- * Creates an event of a file. A deletion has the last metadata, requires the same `condition` as the deletion itself, and
- * has no event if the file was never listed. An update has the names of the changed `fields`, and an upload by an upload
- * token has the id of that.
+ * Creates an event of a file. That of a deletion has the last metadata, and requires the same `condition` as the deletion; a
+ * file that was never listed has none. That of an update has the names of the changed `fields`, and that of an upload the id
+ * of its upload token, if any.
  */
 export function fileEvent(
   deps: Deps,

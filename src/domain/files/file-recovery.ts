@@ -91,7 +91,7 @@ async function resendAbandoned(deps: Deps): Promise<number> {
 
 /** Hides the files, then deletes the bytes, then the rows, so that no object is ever without a row. */
 async function eraseOverdue(deps: Deps, status: "receiving" | "deleting"): Promise<number> {
-  const hide = updateOverdue(deps, status, hidden(sql`${deps.system.now() + MAX_DELETING_MILLISECONDS}`));
+  const hide = updateOverdue(deps, status, hidden(deps.system.now() + MAX_DELETING_MILLISECONDS));
   const rows = await (status === "deleting" ? hide.catch((error) => readHidden(deps, error)) : hide);
   await deps.bytes.remove(rows.flatMap(objectKeys));
   await removeRows(deps, rows);

@@ -115,26 +115,25 @@ export const toStoredFile = (deps: Deps, row: ListedRow) => ({
   path: deps.signer.url(objectKey(row)),
 });
 
-/** The columns that hiding clears, so no index has a hidden file. The trash keeps the values in one column, as JSON. */
-const CLEARED_COLUMNS = (({
-  status,
-  fileType,
-  name,
-  nameKey,
-  folder,
-  reference,
-  tags,
-  metadata,
-  searchKeys,
-  audio,
-}) => ({
-  ...{ status, fileType, name, nameKey, folder, reference, tags, metadata, searchKeys, audio },
-}))(files);
+/** The columns that hiding clears (deletion.ts), and whose values the trash keeps in one column, as JSON. */
+const TRASHED_COLUMNS = {
+  status: files.status,
+  fileType: files.fileType,
+  name: files.name,
+  nameKey: files.nameKey,
+  folder: files.folder,
+  reference: files.reference,
+  tags: files.tags,
+  metadata: files.metadata,
+  searchKeys: files.searchKeys,
+  audio: files.audio,
+};
+export type TrashedColumn = keyof typeof TRASHED_COLUMNS;
 const jsonPath = (column: SQLiteColumn) => `$.${column.name}`;
 
 /** The values that the trash keeps. A file whose processing it interrupts will be processed again. */
 export const trashedValues = sql`json_object(${sql.join(
-  Object.values(CLEARED_COLUMNS).map((column) =>
+  Object.values(TRASHED_COLUMNS).map((column) =>
     column === files.status
       ? sql`${column.name}, iif(${column} = 'processing', 'pending', ${column})`
       : sql`${column.name}, ${column}`,
@@ -144,16 +143,16 @@ export const trashedValues = sql`json_object(${sql.join(
 
 /** The columns of a file in the trash as they were before. */
 export const RESTORED_COLUMNS = Object.fromEntries(
-  Object.entries(CLEARED_COLUMNS).map(([name, column]) => [name, sql`${files.trashedValues} ->> ${jsonPath(column)}`]),
-) as { [Name in keyof typeof CLEARED_COLUMNS]: SQL };
+  Object.entries(TRASHED_COLUMNS).map(([name, column]) => [name, sql`${files.trashedValues} ->> ${jsonPath(column)}`]),
+) as Record<TrashedColumn, SQL>;
 
 /** A source in place of the files, in which those of the trash are as they were before. */
 export function knownFiles(source: SQL = sql`${files}`): SQL {
-  const cleared: SQLiteColumn[] = Object.values(CLEARED_COLUMNS);
+  const trashed: SQLiteColumn[] = Object.values(TRASHED_COLUMNS);
   const columns = Object.values(getTableColumns(files as SQLiteTable)).filter(({ generated }) => !generated);
   const values = columns.map((column) => {
     const name = sql.identifier(column.name);
-    if (!cleared.includes(column)) return sql`${name}`;
+    if (!trashed.includes(column)) return sql`${name}`;
     return sql`iif(trashed_at is null, ${name}, trashed_values ->> ${jsonPath(column)}) as ${name}`;
   });
   return sql`(select ${sql.join(values, sql`, `)} from ${source}) ${files}`;

@@ -2,39 +2,32 @@ import { and, asc, eq, isNull, lte, ne, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
-import { firstOf, hasRow, insertWhere, type Query, write } from "../../platform/db.ts";
-import {
-  files,
-  folderChanges,
-  folders,
-  isInFolder,
-  isListed,
-  isOwnedInFolder,
-  teamOfFile,
-} from "../../platform/schema.ts";
+import { firstOf, hasRow, insertWhere, type Query, read } from "../../platform/db.ts";
+import { files, folderChanges, folders, isInFolder, isListed, isOwnedInFolder } from "../../platform/schema.ts";
 import { MINUTE, newId } from "../../platform/system.ts";
 import { type TeamActor, teamExists } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
-import { type Initiator, writeWithEvents } from "../events/events.ts";
-import { deleteMany, MAX_DELETED_FILES } from "./deletion.ts";
-import { type FileEventType, fileEvents } from "./file-events.ts";
+import { type Change, type Initiator, writeWithEvents } from "../events/events.ts";
+import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
+import { fileEvents } from "./file-events.ts";
 import { changed } from "./files.ts";
 import { AFTER_SEPARATOR, folderKey, foldersOf } from "./folders.ts";
-import { fileKey, MAX_FOLDER_BYTES, searchPatch } from "./names.ts";
+import { fileKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "./names.ts";
 
 /*
- * Moves and deletes folders with everything in them, as one change each. Its row names the rest. Each step is a batch:
+ * Moves and deletes folders with everything in them. A row of `folder_changes` says how far a change has come. It advances in
+ * steps, each of which is one batch:
  *
  *   1. select   the next files of the folder, in the order of their index
  *   2. change   those of them that were in the folder when the change was requested, each with its event, and some of the
  *               created folders
  *   3. finish   continue after these files, or delete the row once nothing is left
  *
- * The request does the first step, and the recovery job the others. A step selects by only the row, so running it twice
- * changes nothing twice. A team changes one folder at a time: two changes at once could move a file back and forth.
+ * The request does the first step, and the recovery job the others. What a step selects depends only on its row, so a
+ * repeated step changes nothing twice. A team changes one folder at a time: two changes at once could move a file back and forth.
  *
- * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`).
- * Therefore a deletion never deletes a file that a client stores after the request, and every file is in one folder.
+ * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`). So a
+ * deletion never deletes a file that a client stores after the request.
  */
 
 /** Files of a step. A move rewrites up to ten rows for each. */
@@ -45,8 +38,8 @@ const STEP_FOLDERS = 500;
 const CHECKED_FOLDERS = 1500;
 /** How long the request may take for the first step before the recovery job continues. */
 const MAX_STEP_MILLISECONDS = MINUTE;
-/** Changes that one batch of the recovery job continues. Each takes up to ten queries. */
-const CONTINUED_CHANGES = 8;
+/** Steps that one batch of the recovery job takes. Each has up to ten queries, and the batch at most 100. */
+const CONTINUED_STEPS = 8;
 
 type FolderChange = typeof folderChanges.$inferSelect;
 type Requested = Omit<FolderChange, "position" | "stepEnd" | "dueAt">;
@@ -99,6 +92,8 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     .update(folderChanges)
     .set({ stepEnd: sql`${last}`, dueAt })
     .where(isChange(change));
+  // A change that was completed by another run does nothing.
+  const isOpen = hasRow(folderChanges, isChange(change));
   const isInStep = sql`(${stepEnd} is null or ${key} <= (${stepEnd} ->> 0, ${stepEnd} ->> 1))`;
   const isAffected = and(
     where,
@@ -107,27 +102,23 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     lte(files.folderSince, createdAt),
     // A held file stays, with its folder.
     target === null ? isNull(files.hold) : undefined,
-    hasRow(folderChanges, isChange(change)),
+    isOpen,
   );
   const selected = (columns: SQL) => sql`(select ${columns} from ${from} where ${isAffected})`;
-  const keys = selected(sql`${teamOfFile}, ${files.id}`);
-  const isNextFolder = and(
-    foldersWithin(change),
-    lte(folders.createdAt, createdAt),
-    hasRow(folderChanges, isChange(change)),
-  );
+  const isNextFolder = and(foldersWithin(change), lte(folders.createdAt, createdAt), isOpen);
   const nextFolders = sql`select ${folders.teamId}, ${folders.ownerId}, ${folders.folderKey} from ${folders}
     where ${isNextFolder} order by ${folders.folderKey} limit ${STEP_FOLDERS}`;
   const removeFolders = db.delete(folders).where(sql`(team_id, owner_id, folder_key) in (${nextFolders})`);
-  const { type, queries }: { type: FileEventType; queries: readonly Query[] } =
+  const initiator: Initiator = JSON.parse(change.initiator);
+  const keys = selected(keyColumns);
+  const { event, queries }: Change<readonly Query[]> =
     target === null
-      ? deleteMany(deps, keys, selected(sql`${files.id}`))
+      ? manyDeletions(deps, initiator, teamId, selected)
       : {
-          type: "file.updated",
+          event: fileEvents(deps, "file.updated", initiator, teamId, keys),
           queries: [moveFiles(deps, folder, target, keys), copyFolders(deps, folder, target, nextFolders)],
         };
   const changes = [...queries, removeFolders];
-  const event = fileEvents(deps, type, JSON.parse(change.initiator) as Initiator, teamId, keys);
   const isLast = and(isChange(change), isNull(folderChanges.stepEnd), sql`not exists (${nextFolders})`);
   const finish = db.delete(folderChanges).where(isLast);
   const advance = db
@@ -232,11 +223,11 @@ export async function continueFolderChanges(deps: Deps): Promise<number> {
     .from(folderChanges)
     .where(lte(folderChanges.dueAt, now))
     .orderBy(asc(folderChanges.dueAt))
-    .limit(CONTINUED_CHANGES);
-  const [rows] = await write(deps, [due], { isIdempotent: true });
+    .limit(CONTINUED_STEPS);
+  const [rows] = await read(deps, [due]);
   for (const change of rows) {
     let isComplete = false;
-    for (let step = 0; step < CONTINUED_CHANGES / rows.length && !isComplete; step++) {
+    for (let step = 0; step < CONTINUED_STEPS / rows.length && !isComplete; step++) {
       [, isComplete] = await runStep(deps, change, now);
     }
   }

@@ -1,7 +1,6 @@
-import { and, isNotNull, sql } from "drizzle-orm";
+import { and, isNotNull, isNull, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { firstOf } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
 import { type TeamActor, teamExists } from "../access/authorization.ts";
 import { writeWithEvent } from "../events/events.ts";
@@ -14,18 +13,18 @@ import { isFile } from "./names.ts";
 /** The reason is shown with the file, and a row is small. */
 export const MAX_REASON_LENGTH = 200;
 
-/** Holds the file, again with another reason. @throws `not_found` */
+/** Holds the file. If it is held for another reason, the new one replaces it. @throws `not_found` */
 export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason: string): Promise<Hold> {
   const { teamId, keyId, userId } = actor;
   const file = { ...actor, id };
   const now = deps.system.now();
   const hold: Hold = { reason, createdAt: now, createdBy: { keyId, userId } };
-  const isOther = sql`${files.hold} is null or ${files.hold} ->> '$.reason' <> ${reason}`;
+  const isOther = or(isNull(files.hold), sql`${files.hold} ->> '$.reason' <> ${reason}`);
   const place = deps.db
     .update(files)
     .set({ hold: JSON.stringify(hold), ...changed(now) })
-    // The deletion of a team finds every hold that was placed before it.
-    .where(and(isFile(file), isListed, sql`(${isOther})`, teamExists(teamId)));
+    // A deleted team gets no hold, which would keep it from being erased. Its deletion finds those that came before.
+    .where(and(isFile(file), isListed, isOther, teamExists(teamId)));
   const current = deps.db
     .select({ hold: files.hold })
     .from(files)
@@ -39,17 +38,17 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
 /** Can be repeated. @throws `not_found`, `forbidden` for any caller but a secret key */
 export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const file = { ...actor, id };
-  const refusal = firstOf({ forbidden: sql`${actor.kind !== "secret"}` });
+  const isAllowed = actor.kind === "secret";
   const check = deps.db
-    .select({ refusal })
+    .select({ id: files.id })
     .from(files)
     .where(and(isFile(file), isListed));
   const release = deps.db
     .update(files)
     .set({ hold: null, ...changed(deps.system.now()) })
-    .where(and(isFile(file), isListed, isNotNull(files.hold), sql`${refusal} is null`));
+    .where(and(isFile(file), isListed, isNotNull(files.hold), isAllowed ? undefined : sql`false`));
   const event = { ...fileEvent(deps, "file.released", actor, file), position: 2 };
   const [[found]] = await writeWithEvent(deps, event, [check, release], { isIdempotent: true });
   if (!found) throw new AppError("not_found");
-  if (found.refusal !== null) throw new AppError("forbidden", { message: "Only a secret key can release a hold." });
+  if (!isAllowed) throw new AppError("forbidden", { message: "Only a secret key can release a hold." });
 }

@@ -87,8 +87,9 @@ export type FileOf = FileKey & Pick<FilesOf, "ownerId">;
 export const isFile = (file: FileOf) => and(filesOf(file), eq(files.id, file.id));
 /** The row of the file that an upload is of. */
 export const isFileOfUpload = and(eq(teamOfFile, uploads.teamId), eq(files.id, uploads.fileId));
+export const keyColumns = sql`${teamOfFile}, ${files.id}`;
 /** The key as one value, for a row-value IN. */
-export const fileKey = sql`(${teamOfFile}, ${files.id})`;
+export const fileKey = sql`(${keyColumns})`;
 
 /** The values from which the keys of a file's objects are built. */
 export interface Named extends FileKey {

@@ -25,9 +25,9 @@ import { columns } from "./lists.ts";
 import { isFile } from "./names.ts";
 
 /*
- * The trash. A deleted file is hidden as always, with the values that hiding clears in one column and a far `due_at`. So no
- * list, link or index has it, nothing can change it, and its quota is not given back. Restoring sets the values again. When
- * it is due, the recovery job deletes it once more, permanently (expiry.ts).
+ * The trash. A file in it is hidden like any deleted file, but `trashed_values` keeps what hiding clears, and `due_at` is days
+ * away. So no list, link or index has it, nothing can change it, and it counts in the quota. Restoring sets the values again.
+ * When it is due, the recovery job deletes it once more, permanently (expiry.ts).
  */
 
 const LIST = "trash";
@@ -74,15 +74,18 @@ function fileRestoring(deps: Deps, actor: TeamActor, id: string) {
   const file = { ...actor, id };
   const now = deps.system.now();
   const dueAt = sql`iif(${RESTORED_COLUMNS.status} = 'pending', ${now + MAX_PENDING_MILLISECONDS}, null)`;
-  const restored = {
-    ...RESTORED_COLUMNS,
-    ...{ trashedAt: null, trashedValues: null, dueAt, restores: sql`${files.restores} + 1` },
-    // It is in its folder since now, so a change of the folder that is in progress leaves it there.
-    folderSince: now,
-  };
   const restore = deps.db
     .update(files)
-    .set({ ...restored, ...changed(now) })
+    .set({
+      ...RESTORED_COLUMNS,
+      trashedAt: null,
+      trashedValues: null,
+      dueAt,
+      restores: sql`${files.restores} + 1`,
+      // As if it came into its folder now: a move or deletion of the folder that is in progress leaves it there.
+      folderSince: now,
+      ...changed(now),
+    })
     .where(and(isFile(file), isTrashed))
     .returning({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") });
   return { event: fileEvent(deps, "file.restored", actor, file), queries: [restore] as const };
@@ -106,17 +109,18 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
     deps,
     rows.flatMap(([[row]]) => row ?? []),
   );
-  const live = new Set(kept.map(({ id }) => id));
+  const existing = new Set(kept.map(({ id }) => id));
   return ids.map((id, i) => {
-    const { isBulk, ...row } = rows[i]?.[0][0] ?? { isBulk: null };
-    if (isBulk === null) return { id, code: live.has(id) ? "not_in_trash" : "not_found", file: undefined };
-    return { id, code: null, file: toStoredFile(deps, row as ListedRow) };
+    const row = rows[i]?.[0][0];
+    if (!row) return { id, code: existing.has(id) ? "not_in_trash" : "not_found", file: undefined };
+    const { isBulk, ...listed } = row;
+    return { id, code: null, file: toStoredFile(deps, listed) };
   });
 }
 
 /** @throws `not_found`, `not_in_trash` */
 export async function restoreFile(deps: Deps, actor: TeamActor, id: string): Promise<StoredFile> {
   const [result] = await restoreFiles(deps, actor, [id]);
-  if (result?.file && result.code === null) return result.file;
+  if (result?.file) return result.file;
   throw new AppError(result?.code ?? "not_found");
 }

@@ -14,7 +14,7 @@ import {
   teams,
   users,
 } from "../../platform/schema.ts";
-import { eraseMany } from "../files/deletion.ts";
+import { eraseMany, MAX_DELETED_FILES } from "../files/deletion.ts";
 import { type Batch, newStep, type RecoveryStep } from "../recovery-step.ts";
 
 /*
@@ -29,8 +29,6 @@ import { type Batch, newStep, type RecoveryStep } from "../recovery-step.ts";
  * slowest client would be done: its Worker may be about to store the bytes.
  */
 
-/** Triggers delete up to 100 links and 20 tags with each file, so this bounds a statement to 24,000 rows. */
-const HIDDEN_FILES = 200;
 /** Rows of a statement that deletes, each with a few index rows. D1 runs one statement at a time. */
 const DELETED_ROWS = 1000;
 
@@ -46,12 +44,12 @@ const nextFiles = (columns: SQL, now: number) =>
     files,
     teamOfFile,
     sql`not (${files.status} = 'deleting' and ${files.trashedAt} is null and ${files.dueAt} > ${now})`,
-  )} limit ${HIDDEN_FILES})`;
+  )} limit ${MAX_DELETED_FILES})`;
 
 /** Hides files of deleted teams, and ends their uploads. @returns how many files were hidden */
 async function hideFiles(deps: Deps): Promise<number> {
   const now = deps.system.now();
-  const queries = eraseMany(deps, nextFiles(sql`${teamOfFile}, ${files.id}`, now), nextFiles(sql`${files.id}`, now));
+  const queries = eraseMany(deps, (columns) => nextFiles(columns, now));
   const [, { meta }] = await write(deps, queries, { isIdempotent: true });
   return meta.changes;
 }

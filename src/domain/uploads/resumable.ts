@@ -200,7 +200,7 @@ function replaceUpload({ db, system }: Deps, file: FileOf, idempotencyKey: strin
   const hasKey = and(filesOf(file), eq(files.idempotencyKey, idempotencyKey), ne(files.id, id));
   const hide = db
     .update(files)
-    .set(hidden(sql`${now}`))
+    .set(hidden(now))
     .where(and(isReplaced(file, idempotencyKey), isInserted))
     .returning(ERASABLE_COLUMNS);
   const end = db

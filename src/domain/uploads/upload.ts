@@ -307,7 +307,7 @@ async function rollBack(
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     const hide = deps.db
       .update(files)
-      .set({ ...hidden(sql`${dueAt}`), sizeBytes: null })
+      .set({ ...hidden(dueAt), sizeBytes: null })
       .where(and(isFile(upload), isNull(files.hold)));
     const held = deps.db
       .select({ id: files.id })
