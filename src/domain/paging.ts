@@ -106,7 +106,7 @@ export const ABOVE_ALL_IDS = "g";
 export const AFTER_ALL_NAMES = "\u{10ffff}".repeat(100);
 
 /** Rows that a scan examines. A scan may read each row twice. 2 × 499 rows plus the key stay under 1,000. */
-const SCANNED_ROWS = 499;
+export const SCANNED_ROWS = 499;
 
 /** True for the row of a scan that is returned as the last examined one, not as a match. */
 export type MayBeEnd = { isEnd?: 0 | 1 };

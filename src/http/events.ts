@@ -1,8 +1,9 @@
 import * as z from "zod";
 import { fetchEvent, listEvents } from "../domain/events/event-log.ts";
 import { EVENT_KINDS, EVENT_TYPES } from "../domain/events/events.ts";
+import { SCANNED_ROWS } from "../domain/paging.ts";
 import { listOperation, readOperation } from "./operation.ts";
-import { cursorOf, DEFAULT_LIMIT, id, instant, pageLimit, timestamp } from "./validation.ts";
+import { cursorOf, DEFAULT_LIMIT, id, instant, MAX_LIMIT, pageLimit, timestamp } from "./validation.ts";
 
 const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
 
@@ -79,6 +80,9 @@ const teamId = id.optional().meta({
     "Operator tokens only. Without it, the operator gets the creations and deletions of all teams, also of those that are gone.",
 });
 
+/** A filtered list counts like the pages that have the events it examines. */
+const FILTERED_REQUESTS = Math.ceil(SCANNED_ROWS / MAX_LIMIT);
+
 export const list = listOperation(
   "events:read or operator",
   {
@@ -88,7 +92,8 @@ export const list = listOperation(
       "Events of the team, newest first, or oldest first with `order=asc`. To catch up without gaps, pass the last event's id as " +
       "`after`. Sessions that end because their user was deleted or got a new password have no events. Neither have the API keys " +
       "that are revoked with a deleted user: `user.deleted` lists their ids in `data.revokedKeyIds`. A login may hash the password " +
-      "again. That `user.updated` has the actor `system`, and ends no session.",
+      "again. That `user.updated` has the actor `system`, and ends no session. With `type`, `subject` or `actor`, a page may be " +
+      `short and still have a \`Link\`, and counts as ${FILTERED_REQUESTS} requests.`,
     query: z.object({
       limit: pageLimit,
       cursor: cursorOf("events"),
@@ -105,6 +110,7 @@ export const list = listOperation(
       createdBefore: instant.optional(),
       teamId,
     }),
+    requestsOf: ({ type, subject, actor }) => ((type ?? subject ?? actor) ? FILTERED_REQUESTS : 1),
     success: { description: "A page of events.", noun: "Events", schema: eventSchema, example },
     errorCodes: ["not_found"],
   },

@@ -9,7 +9,7 @@ import {
 } from "../domain/accounts/invitations.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import type { AppEnv } from "./app-env.ts";
-import { clientIpOf, countExpensiveCall, limitFailures, withBackend } from "./authentication.ts";
+import { clientIpOf, countExpensiveCall, countOpening, limitFailures, withBackend } from "./authentication.ts";
 import { inHours } from "./introduction.ts";
 import { keyRecord } from "./keys.ts";
 import { publicOperation, writeOperation } from "./operation.ts";
@@ -89,7 +89,11 @@ export const describe = publicOperation(
     },
     errorCodes: ["token_invalid", "rate_limited"],
   },
-  ({ c, deps, body: { token } }) => limitFailures(c, token, () => describeInvitation(deps, token)),
+  ({ c, deps, body: { token } }) =>
+    limitFailures(c, token, async () => {
+      await countOpening(c);
+      return describeInvitation(deps, token);
+    }),
 );
 
 export const accept = publicOperation(

@@ -392,7 +392,8 @@ describe("A hold", () => {
     await rejected(team, 409, "not_in_trash", () => team.call("DELETE", `${TRASH}/${id}`));
     await rejected(team, 403, "forbidden", () => remove(team, id, "?unfinished=true"));
     const teamPath = `/auth/v1/teams/${team.teamId}`;
-    await rejected(team, 409, "file_held", () => team.call("DELETE", teamPath, { token: OPERATOR }));
+    const refused = await rejected(team, 409, "file_held", () => team.call("DELETE", teamPath, { token: OPERATOR }));
+    expect(refused.message).toContain(id);
     expect((await read(team, teamPath)).status).toBe("active");
 
     expect((await hold(team, id, "case 1")).body.data).toEqual(placed);
@@ -429,6 +430,14 @@ describe("A hold", () => {
     const own = await put(team, {}, { token: contributor.token });
     expect((await hold(team, own, "mine", contributor.token)).status).toBe(200);
     await rejected(team, 403, "forbidden", () => release(team, own, contributor.token));
+    expect((await hold(team, own, "still mine", contributor.token)).status).toBe(200);
+    expect((await hold(team, own, "the team's")).status).toBe(200);
+    await rejected(team, 403, "forbidden", () => hold(team, own, "mine", contributor.token));
+    expect((await metadataOf(team, own)).hold.reason).toBe("the team's");
+    const { key: ownKey } = await newKey(team, { ownFilesOnly: true });
+    const ofKey = await put(team, {}, { token: ownKey });
+    await hold(team, ofKey, "r");
+    await rejected(team, 403, "forbidden", () => release(team, ofKey, ownKey));
     for (const one of [id, own]) expect((await release(team, one)).status).toBe(200);
     for (const reason of ["", "x".repeat(201), "a\0b"]) {
       await rejected(team, 400, "invalid_input", () => hold(team, id, reason), ["reason"]);

@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { afterEach, describe, expect } from "vitest";
 import { sample } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { patternOf } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
 import { worldTest } from "../support/fixtures.ts";
@@ -9,6 +10,7 @@ import { dataOf, eventsOf, idsIn, metadataOf, newMember, OPERATOR, read, usageOf
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { DAY, HOUR, MINUTE } from "../support/time.ts";
+import { Uploader } from "../support/uploader.ts";
 import { expectErased, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
 
 /* The recovery job's work on the trash, retention and holds; and deletions during other work. */
@@ -211,6 +213,16 @@ describe("The retention of a team", () => {
   const retain = (team: Team, days: number | null) =>
     dataOf(team.call("PUT", "/docs/v1/retention", { json: { days } }));
 
+  /** Begins an upload that takes more than a day. @returns the file's id, and the end of the upload */
+  async function slowUpload(world: World, team: Team) {
+    const client = new Uploader(world, team, patternOf(1000));
+    await must(client.create());
+    await pass(world, 15 * HOUR);
+    await must(client.send(0, 500));
+    await pass(world, 15 * HOUR);
+    return { id: client.id, finish: () => must(client.send(500, 1000)) };
+  }
+
   test("moves every file of that age to the trash, once", async ({ world, team }) => {
     const other = await world.newTeam();
     const kept = await world.store(other, "other.txt", "b");
@@ -239,19 +251,23 @@ describe("The retention of a team", () => {
 
   test("counts from the upload, also for one that takes longer, and ends with the rule", async ({ world, team }) => {
     await retain(team, 1);
-    const id = await world.storeInterrupted(team, "receiving", 6 * DAY);
-    await pass(world, DAY + 2 * HOUR);
-    await DB.prepare(
-      "update files set status = 'completed', processed_at = 1, due_at = null, size_bytes = 1 where id = ?",
-    )
-      .bind(id)
-      .run();
+    const { id, finish } = await slowUpload(world, team);
+    await finish();
+    await world.drain();
     await pass(world, 5 * MINUTE);
     expect(await trashed(team)).toEqual([id]);
+
+    const held = await world.store(team, "held.txt", "a");
+    await dataOf(team.call("PUT", `${UPLOADS}/${held}/hold`, { json: { reason: "r" } }));
+    const spared = await slowUpload(world, team);
     await retain(team, null);
-    const later = await world.store(team, "a.txt", "a");
+    await spared.finish();
+    await world.drain();
+    await team.call("DELETE", `${UPLOADS}/${held}/hold`);
+    await pass(world, 5 * MINUTE);
+    expect(await listed(team), "a rule that has ended deletes nothing").toEqual([spared.id, held].sort());
     await pass(world, 30 * DAY);
-    expect(await listed(team)).toEqual([later]);
+    expect(await listed(team)).toEqual([spared.id, held].sort());
   });
 
   test("of many files works in bounded statements", async ({ world, team }) => {

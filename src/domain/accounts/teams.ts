@@ -1,7 +1,7 @@
 import { and, eq, isNull, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
-import { firstOf, hasRow, type Query, read } from "../../platform/db.ts";
+import { hasRow, type Query, read } from "../../platform/db.ts";
 import { sizeOf } from "../../platform/health.ts";
 import { apiKeys, files, isHeld, teams } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
@@ -222,25 +222,29 @@ export async function setRetention(deps: Deps, actor: TeamActor, retentionDays: 
 /** From now on, the team's tokens are invalid. The recovery job deletes everything. Can be repeated. @throws `not_found`, `file_held` */
 export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): Promise<Team> {
   const { db, system } = deps;
-  const refusal = firstOf({ file_held: hasRow(files, and(filesOf({ teamId, ownerId: null }), isHeld)) });
+  // SQLite would read all files of the team.
+  const held = sql<string | null>`(select ${files.id} from ${files} indexed by files_held
+    where ${and(filesOf({ teamId, ownerId: null }), isHeld)} limit 1)`;
   const queries = [
     db
       .update(teams)
       .set({ status: "deleting", updatedAt: system.now(), version: sql`${teams.version} + 1` })
-      .where(and(isExistingTeam(teamId), isNull(refusal))),
+      .where(and(isExistingTeam(teamId), isNull(held))),
     db
-      .select({ team: teams, refusal: refusal.as("refusal") })
+      .select({ team: teams, held: held.as("held") })
       .from(teams)
       .where(eq(teams.id, teamId)),
   ] as const;
-  const isDeletable = sql`where ${teamExists(teamId)} and ${refusal} is null`;
+  const isDeletable = sql`where ${teamExists(teamId)} and ${held} is null`;
   const events = newTeamEvents(deps, "team.deleted", operator, teamId, isDeletable);
   const {
     last: [, [found]],
   } = await writeWithEvents(deps, events, queries, { isIdempotent: true });
   if (!found) throw new AppError("not_found");
-  if (found.refusal !== null && found.team.status !== "deleting") {
-    throw new AppError("file_held", { message: "The team has held files. Release their holds and retry." });
+  if (found.held !== null && found.team.status !== "deleting") {
+    throw new AppError("file_held", {
+      message: `The team has held files, such as ${found.held}. Release them and retry.`,
+    });
   }
   return found.team;
 }

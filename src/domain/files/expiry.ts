@@ -32,7 +32,8 @@ async function expireAged(deps: Deps): Promise<number> {
   const reached = sql`printf('%012x', ${now} - ${teams.retentionDays} * ${DAY})`;
   const isDue = and(isNotNull(teams.retentionDueAt), lte(teams.retentionDueAt, now));
   const isAged = sql`${files.id} >= ${teams.retentionReached} and ${files.id} < ${reached}
-    and (${files.deleteAfter} is null or ${files.deleteAfter} > ${now}) and ${files.status} <> 'deleting'`;
+    and (${files.deleteAfter} is null or ${files.deleteAfter} > ${now}) and ${files.status} <> 'deleting'
+    and ${files.hold} is null and ${files.sizeBytes} is not null`;
   const aged = (columns: SQL) => sql`select ${columns} from ${teams} cross join ${files} on ${teamOfFile} = ${teams.id}
     where ${isDue} and ${isAged}`;
   const mark = db

@@ -146,6 +146,10 @@ export const RESTORED_COLUMNS = Object.fromEntries(
   Object.entries(TRASHED_COLUMNS).map(([name, column]) => [name, sql`${files.trashedValues} ->> ${jsonPath(column)}`]),
 ) as Record<TrashedColumn, SQL>;
 
+/** Set when a file is stored or released: the retention of its team may have passed over it until then. */
+export const deleteAfterRetention = (now: number): SQL =>
+  sql`iif(${files.id} < (select retention_reached from teams where id = ${teamOfFile}), ${now}, ${files.deleteAfter})`;
+
 /** A source in place of the files, in which those of the trash are as they were before. */
 export function knownFiles(source: SQL = sql`${files}`): SQL {
   const trashed: SQLiteColumn[] = Object.values(TRASHED_COLUMNS);

@@ -14,6 +14,7 @@ import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "../files/deletion.ts";
 import { fileEvent } from "../files/file-events.ts";
 import {
+  deleteAfterRetention,
   enqueue,
   hasBacklog,
   LISTED_COLUMNS,
@@ -264,6 +265,7 @@ export async function commit(
       reservedBytes: stored.sizeBytes,
       dueAt: now + MAX_PENDING_MILLISECONDS,
       folderSince: now,
+      deleteAfter: deleteAfterRetention(now),
       updatedAt: now,
       version: sql`${files.version} + 1`,
     })
