@@ -23,7 +23,7 @@ const withoutRowid = Object.values(schema)
   .map(({ name }) => name);
 
 /** The hashes of the migrations that were released, by their names. */
-export const LANDED = "landed.json";
+const LANDED = "landed.json";
 const hashOf = (folder: string, name: string) =>
   createHash("sha256")
     .update(readFileSync(join(folder, name)))

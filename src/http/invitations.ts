@@ -91,8 +91,9 @@ export const describe = publicOperation(
   },
   ({ c, deps, body: { token } }) =>
     limitFailures(c, token, async () => {
+      const described = await describeInvitation(deps, token);
       await countOpening(c);
-      return describeInvitation(deps, token);
+      return described;
     }),
 );
 

@@ -393,7 +393,7 @@ describe("A hold", () => {
     await rejected(team, 403, "forbidden", () => remove(team, id, "?unfinished=true"));
     const teamPath = `/auth/v1/teams/${team.teamId}`;
     const refused = await rejected(team, 409, "file_held", () => team.call("DELETE", teamPath, { token: OPERATOR }));
-    expect(refused.message).toContain(id);
+    expect(refused.body.message).toContain(id);
     expect((await read(team, teamPath)).status).toBe("active");
 
     expect((await hold(team, id, "case 1")).body.data).toEqual(placed);

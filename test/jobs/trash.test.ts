@@ -217,9 +217,11 @@ describe("The retention of a team", () => {
   async function slowUpload(world: World, team: Team) {
     const client = new Uploader(world, team, patternOf(1000));
     await must(client.create());
-    await pass(world, 15 * HOUR);
-    await must(client.send(0, 500));
-    await pass(world, 15 * HOUR);
+    // An upload without a byte for a day expires.
+    for (const offset of [0, 250]) {
+      await must(client.send(offset, offset + 250));
+      await pass(world, 15 * HOUR);
+    }
     return { id: client.id, finish: () => must(client.send(500, 1000)) };
   }
 

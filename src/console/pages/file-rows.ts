@@ -50,7 +50,7 @@ export const SORTS = {
   size: "size",
 } as const;
 /** The API sorts by duration and size only lists of at most this many files. */
-export const MAX_SORTED_FILES = 250;
+const MAX_SORTED_FILES = 250;
 
 const isByFact = (sort: keyof typeof SORTS) => /duration|size/.test(sort);
 

@@ -11,7 +11,7 @@ interface Row {
   durationSeconds: number | null;
 }
 
-export type Selection = Signal<ReadonlySet<string>>;
+type Selection = Signal<ReadonlySet<string>>;
 
 /** Adds a row to the selection, or removes it. */
 export function toggleRow(selected: Selection, { _id }: Pick<Row, "_id">): void {

@@ -1,7 +1,7 @@
 import { can, me, type Scope } from "../session.ts";
 
 /** The action that each scope allows, to follow "may". A scope that the API gains does not compile until it has a label. */
-export const SCOPE_LABELS: Record<Scope, string> = {
+const SCOPE_LABELS: Record<Scope, string> = {
   "files:upload": "upload files",
   "files:read": "view files",
   "files:download": "download and share files",

@@ -85,7 +85,7 @@ export const formatMoment = (at: Date): string => dateTime.format(at);
 export const formatExact = (at: Date): string => exact.format(at);
 
 /** A day, such as "Nov 23", with its year if that is not the present one. */
-export const formatDay = (at: Date, now: number): string =>
+const formatDay = (at: Date, now: number): string =>
   (at.getFullYear() === new Date(now).getFullYear() ? dayOfYear : date).format(at);
 
 /** A day as a heading: "Today", "Yesterday", or as `formatDay` has it. */

@@ -1,7 +1,7 @@
 /* Keys that work on a whole page. */
 
 /** Handlers by the key in lower case. One that returns false leaves the key to others. */
-export type Shortcuts = Record<string, (event: KeyboardEvent) => unknown>;
+type Shortcuts = Record<string, (event: KeyboardEvent) => unknown>;
 
 const layers: Shortcuts[] = [];
 

@@ -9,11 +9,12 @@ import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { decodeCursor, encodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
 
 /*
- * A folder exists while files are in it or below it, or once it was created. In the key of a folder, `SEPARATOR` takes the place of "/". No path contains
- * this character, and it sorts before all others, so a folder and the folders below it are one range of the index.
+ * A folder exists while files are in it or below it, or once it was created. In the key of a folder, `SEPARATOR` takes the
+ * place of "/". No path contains this character, and it sorts before all others, so a folder and the folders below it are one
+ * range of the index.
  */
 
-export const SEPARATOR = "\u0001";
+const SEPARATOR = "\u0001";
 /** Sorts after the separator, and before every character of a path. */
 export const AFTER_SEPARATOR = "\u0002";
 /** A path has fewer of these, the greatest character, than 512 bytes can hold. */

@@ -50,7 +50,7 @@ export function nameKey(name: string, maxBytes = MAX_NAME_BYTES): string {
 }
 
 /** The properties that a search finds besides the name. Null or empty if the file doesn't have them. */
-export interface Searched {
+interface Searched {
   title?: string | null | undefined;
   artist?: string | null | undefined;
   reference?: string | null | undefined;
