@@ -61,7 +61,7 @@ describe("Viewer", () => {
     await expect(button(page, "Copy link")).toBeVisible();
     await expect(page.getByRole("button", { name: /Reprocess|Rename|Delete/ })).toHaveCount(0);
     // The names of keys are not the viewer's to read.
-    await expect(page.getByRole("region", { name: "Activity" })).toContainText("File uploaded by Key");
+    await expect(page.getByRole("region", { name: "Activity" })).toContainText("File uploaded by a key");
 
     const viewer = await clientOf(page);
     const rejected = { code: "insufficient_scope", status: 403 };
@@ -133,13 +133,13 @@ describe("Session page", () => {
     await expect(heading(page, "Your session")).toBeFocused();
     const rows = page.getByRole("row").filter({ has: page.getByRole("rowheader") });
     await expect(rows.filter({ hasText: "This session" })).toContainText("test");
-    await expect(rows.filter({ hasText: "member@example.com" })).toHaveCount(2);
+    await expect(rows.filter({ hasText: "Ada member" })).toHaveCount(2);
     await expectGoodLooks(page, "session");
     const end = async (row: ReturnType<typeof page.locator>) => {
       await row.getByRole("button", { name: "Actions for this session" }).click();
       await page.getByRole("menuitem", { name: "Sign out" }).click();
     };
-    await end(rows.filter({ hasText: "member@example.com" }).last());
+    await end(rows.filter({ hasText: "Ada member" }).last());
     await dialog(page).getByRole("button", { name: "Sign out" }).click();
     await expect(rows).toHaveCount(2);
     await expect(heading(member, "Sign in")).toBeVisible();

@@ -44,8 +44,8 @@ describe("Event log", () => {
       "test created the key Web player",
       "Stowage processed <b>مقابلة 🎧.txt",
       "test uploaded <b>مقابلة 🎧.txt",
-      "Operator created the key test",
-      "Operator created the team",
+      "The operator created the key test",
+      "The operator created the team",
     ]);
     await expect(page.getByRole("heading", { level: 2 })).toHaveText(["Library", "Team", "Developers", "Today"]);
     await expect(rows(page).first().getByRole("time")).toHaveAttribute("title", /\d:\d\d:\d\d/);
@@ -84,7 +84,7 @@ describe("Event log", () => {
 
   test("hides sign-ins until the user asks for them", async ({ openPage }) => {
     const { page } = await openConsole(openPage, { path: "/events", width: 390 });
-    await expect(sentences(page)).toHaveText(["Operator created the key test", "Operator created the team"]);
+    await expect(sentences(page)).toHaveText(["The operator created the key test", "The operator created the team"]);
     await page.getByLabel("Show sign-ins").check();
     await expect(sentences(page).first()).toHaveText("test started a session");
     await expect(page).toHaveURL(`${url}/console/events?signins=shown`);
@@ -152,7 +152,7 @@ describe("Event log", () => {
     await expect(page).toHaveURL(`${url}/console/events?type=user.deleted`);
     await expect(page.getByLabel("Type")).toBeFocused();
     await page.getByRole("link", { name: "Clear filters" }).click();
-    await expect(sentences(page).last()).toHaveText("Operator created the team");
+    await expect(sentences(page).last()).toHaveText("The operator created the team");
     await expect(page).toHaveURL(`${url}/console/events`);
     await page.goBack();
     await expect(page.getByRole("heading", { name: "No matching events" })).toBeVisible();
@@ -217,7 +217,7 @@ test("shows the newest events after the tab was in the background", async ({ ope
   // Before its position in the event log is known, a page may load twice.
   await untilLive(page);
   await page.getByRole("link", { name: "Events" }).click();
-  await expect(sentences(page)).toHaveText(["Operator created the key test", "Operator created the team"]);
+  await expect(sentences(page)).toHaveText(["The operator created the key test", "The operator created the team"]);
   const setHidden = (hidden: boolean) =>
     page.evaluate((isHidden) => {
       Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
@@ -250,7 +250,7 @@ describe("Event page", () => {
     await expect(page.getByText(`Showing events after ${uploaded}`)).toBeVisible();
     await page.goBack();
     await page.getByRole("link", { name: "← Older" }).click();
-    await expect(sentences(page)).toHaveText(["Operator created the key test", "Operator created the team"]);
+    await expect(sentences(page)).toHaveText(["The operator created the key test", "The operator created the team"]);
     // New events are not older.
     await untilLive(page);
     await team.stowage.keys.create({ name: "later" });

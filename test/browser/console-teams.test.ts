@@ -57,7 +57,7 @@ test("creates a team with limits, shows its first key once, and edits the limits
   await expect(page).toHaveURL(`${url}/console/teams/${teamId}`);
   await expect(page.getByRole("definition").filter({ hasText: teamId })).toBeVisible();
   await expect(page.getByRole("rowheader")).toContainText([name]);
-  await expect(page.getByRole("listitem").filter({ hasText: "File uploaded" })).toBeVisible();
+  await expect(page.getByRole("listitem").filter({ hasText: "uploaded" })).toBeVisible();
   await expectGoodLooks(page, "team");
 });
 

@@ -119,7 +119,7 @@ function Sessions() {
             width: "minmax(0, 1fr)",
             cell: (one) => (
               <>
-                <NameOf keyId={one.createdBy?.keyId ?? one._id} userId={one.userId} />{" "}
+                <NameOf keyId={one.createdBy?.keyId ?? one._id} userId={one.userId} isFirst />{" "}
                 {one._id === session.value?.team?.keyId && <span class="badge good">This session</span>}
               </>
             ),

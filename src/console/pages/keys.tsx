@@ -163,7 +163,7 @@ const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
     card: "hidden",
     cell: ({ createdBy, createdAt }) => (
       <div class="two-lines">
-        {isOperator ? null : createdBy ? <NameOf {...createdBy} /> : <bdi>Operator</bdi>}
+        {isOperator ? null : createdBy ? <NameOf {...createdBy} isFirst /> : <bdi>Operator</bdi>}
         <span class="quiet">
           <Time at={createdAt} isRelative />
         </span>

@@ -136,7 +136,7 @@ function UnfinishedUploads({ onCanceled }: { onCanceled: () => void }) {
                 id: "key",
                 label: "Key",
                 width: "minmax(0, 2fr)",
-                cell: ({ keyId }) => <NameOf keyId={keyId} userId={null} />,
+                cell: ({ keyId }) => <NameOf keyId={keyId} userId={null} isFirst />,
               },
               {
                 id: "started",

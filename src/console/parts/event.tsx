@@ -136,8 +136,7 @@ export function Sentence({ event }: { event: Event }) {
   const [verb, after] = isSignOut ? ["signed out"] : phraseOf(event, isOwn);
   return (
     <span class="sentence">
-      {actor.kind === "system" ? "Stowage" : <Actor event={event} />} {verb}{" "}
-      {!isOwn && !isSignIn(event) && <Subject event={event} />}
+      <Actor event={event} isFirst /> {verb} {!isOwn && !isSignIn(event) && <Subject event={event} />}
       {after && ` ${after}`}
     </span>
   );
@@ -180,18 +179,29 @@ export function Subject({ event, isPlain = false }: { event: Event; isPlain?: bo
   );
 }
 
-export function Actor({ event: { actor } }: { event: Event }) {
-  if (actor.kind === "system") return <>System</>;
-  if (actor.kind === "operator") return <>Operator</>;
-  return <NameOf {...actor} />;
+export function Actor({ event: { actor }, isFirst = false }: { event: Event; isFirst?: boolean }) {
+  if (actor.kind === "system") return <>Stowage</>;
+  if (actor.kind === "operator") return <>{isFirst ? "The operator" : "the operator"}</>;
+  return <NameOf {...actor} isFirst={isFirst} />;
+}
+
+interface NameOfProps {
+  keyId: string | null;
+  userId: string | null;
+  /** Whether it begins a sentence or a cell. */
+  isFirst?: boolean;
 }
 
 /** The user if there is one, otherwise the key. */
-export function NameOf({ keyId, userId }: { keyId: string | null; userId: string | null }) {
+export function NameOf({ keyId, userId, isFirst = false }: NameOfProps) {
   const id = userId ?? keyId ?? "";
   const own = userId && userId === me.value?.userId ? session.value?.team?.name : undefined;
   const name = names.value.get(id)?.name ?? own;
-  return name ? <bdi title={name}>{name}</bdi> : <span title={id}>{userId ? "A user" : "A key"}</span>;
+  return name ? (
+    <bdi title={name}>{name}</bdi>
+  ) : (
+    <span title={id}>{`${isFirst ? "A" : "a"} ${userId ? "user" : "key"}`}</span>
+  );
 }
 
 /** The ids to include in a support request, the data of the event, and the ways to similar ones. */
