@@ -1002,6 +1002,7 @@ export interface Api {
       files: Array<{
         _id: string;
         teamId: string;
+        key: string;
       }>;
       /** Where the next page begins. Null: this was the last. */
       next: string | null;

@@ -1,17 +1,21 @@
 /**
  * Compares the bytes of a deployment with its databases, after one was restored to an earlier moment: `npm run reconcile --
- * URL [--remove]`. Prints a line for each difference, and exits with 1 if there are any.
+ * URL [--remove]`. Prints a line for each difference, and exits with 1 if there are any, or with 2 if it can't compare.
  */
 import { existsSync } from "node:fs";
 import { loadEnvFile } from "node:process";
 import { parseArgs } from "node:util";
 import type { Api } from "../client/api.ts";
 
-const { values, positionals } = parseArgs({ options: { remove: { type: "boolean" } }, allowPositionals: true });
+const { values, positionals } = parseArgs({
+  options: { remove: { type: "boolean", default: false } },
+  allowPositionals: true,
+  strict: false,
+});
 const [url] = positionals;
 if (!process.env.OPERATOR_TOKEN && existsSync(".dev.vars")) loadEnvFile(".dev.vars");
 const token = process.env.OPERATOR_TOKEN;
-if (!url || positionals.length > 1 || !token) {
+if (!url || positionals.length > 1 || !token || Object.keys(values).length > 1) {
   console.error("Usage: OPERATOR_TOKEN=… npm run reconcile -- https://HOST [--remove]");
   process.exit(2);
 }
@@ -22,7 +26,7 @@ async function fetchPage(after: string | undefined): Promise<Page> {
   const response = await fetch(new URL("/auth/v1/reconciliation", url), {
     method: "POST",
     headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
-    body: JSON.stringify({ after, remove: values.remove ?? false }),
+    body: JSON.stringify({ after, remove: values.remove }),
   });
   const body = (await response.json()) as { data: Page; message: string };
   if (!response.ok) throw new Error(`${response.status}: ${body.message}`);
@@ -34,9 +38,10 @@ try {
   for (let after: string | null | undefined; after !== null; ) {
     const { objects, files, next }: Page = await fetchPage(after);
     for (const { key, size, isRemoved } of objects) {
-      console.log(`bytes without a row${isRemoved ? ", removed" : ""}: ${key} (${size} bytes)`);
+      const outcome = isRemoved ? ", removed" : values.remove ? ", kept for a day" : "";
+      console.log(`bytes without a row${outcome}: ${key} (${size} bytes)`);
     }
-    for (const { _id, teamId } of files) console.log(`row without bytes: ${_id} of the team ${teamId}`);
+    for (const { key } of files) console.log(`row without bytes: ${key}`);
     differences += objects.length + files.length;
     after = next;
   }

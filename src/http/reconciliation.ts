@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { objectKey } from "../domain/files/names.ts";
 import { reconcile as reconcilePage } from "../domain/recovery/reconciliation.ts";
 import { writeOperation } from "./operation.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
@@ -26,7 +27,9 @@ export const reconcile = writeOperation(
         objects: z
           .array(z.strictObject({ key: z.string(), size: z.int(), storedAt: timestamp, isRemoved: z.boolean() }))
           .meta({ description: "Bytes without a row." }),
-        files: z.array(z.strictObject({ _id: id, teamId: id })).meta({ description: "Rows without bytes." }),
+        files: z
+          .array(z.strictObject({ _id: id, teamId: id, key: z.string() }))
+          .meta({ description: "Rows without bytes." }),
         next: z.string().nullable().meta({ description: "Where the next page begins. Null: this was the last." }),
       }),
       example: {
@@ -49,7 +52,7 @@ export const reconcile = writeOperation(
       objects: objects.map(({ key, sizeBytes, storedAt, isRemoved }) => ({
         ...{ key, size: sizeBytes, storedAt: iso(storedAt), isRemoved },
       })),
-      files: files.map(({ id, teamId }) => ({ _id: id, teamId })),
+      files: files.map((file) => ({ _id: file.id, teamId: file.teamId, key: objectKey(file) })),
       next,
     };
   },

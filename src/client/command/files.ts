@@ -154,10 +154,12 @@ export function addFileCommands(program: Command, define: Define): void {
     { summary: "Show storage usage and quota", examples: ["stowage usage --json"] },
     async (context) => {
       const usage = await context.stowage.usage(context.call);
-      const { files, bytes, maxFiles, maxBytes } = usage;
+      const { files, bytes, maxFiles, maxBytes, trashFiles, trashBytes } = usage;
       const { results } = context;
       results.print(usage, ["files", `${files} of ${maxFiles}`], [6]);
-      if (!results.isJson) results.print({}, ["bytes", `${formatBytes(bytes)} of ${formatBytes(maxBytes)}`], [6]);
+      if (results.isJson) return;
+      results.print({}, ["bytes", `${formatBytes(bytes)} of ${formatBytes(maxBytes)}`], [6]);
+      if (trashFiles > 0) results.print({}, ["trash", `${trashFiles} files, ${formatBytes(trashBytes)}`], [6]);
     },
   );
 }
