@@ -117,7 +117,8 @@ describe("Event log", () => {
 
     await button(page, "2 new events").click();
     await expect(sentences(page)).toHaveCount(65);
-    await expect(sentences(page).first()).toHaveText("test revoked a key");
+    // The name is known if the page asked for it while the key existed.
+    await expect(sentences(page).first()).toHaveText(/^test revoked (a key|the key new)$/);
     await expect(sentences(page).first()).toBeInViewport();
     await expect(heading(page, "Events")).toBeFocused();
     await expect(button(page, /new event/)).toHaveCount(0);

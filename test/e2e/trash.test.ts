@@ -74,7 +74,7 @@ describe("npm run reconcile", () => {
     const found = await reconcile([server.url, "--remove"]);
     expect(found.code).toBe(1);
     expect(found.stdout).toMatch(
-      new RegExp(`^bytes without a row: \\w+/${lost}-b.txt \\(5 bytes\\)\nDifferences: 1.\n$`),
+      new RegExp(`^bytes without a row, kept for a day: \\w+/${lost}-b.txt \\(5 bytes\\)\nDifferences: 1.\n$`),
     );
     expect((await team.call("GET", `/docs/v1/uploads/${kept}/metadata`)).body.data).toMatchObject({ _id: kept });
     expect(await reconcile([server.url], { OPERATOR_TOKEN: "wrong" })).toMatchObject({
