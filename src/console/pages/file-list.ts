@@ -89,7 +89,8 @@ export function useFileList(): FileList {
   const chosen = rows?.filter(({ _id }) => selected.value.has(_id)) ?? [];
   // A file that returns to the list, such as by "Undo", is not selected.
   useEffect(() => {
-    if (chosen.length < selected.value.size) selected.value = new Set(chosen.map(({ _id }) => _id));
+    const kept = rows?.filter(({ _id }) => selected.peek().has(_id));
+    if (kept && kept.length < selected.peek().size) selected.value = new Set(kept.map(({ _id }) => _id));
   }, [rows]);
   const reload = useCallback(() => {
     files.reload();
