@@ -88,6 +88,7 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
   // Only browsers get a page at `/`. API clients get a 404 in the shape of every error.
   const isApiClient = (c: Context) => !c.req.header("Accept")?.includes("text/html");
   app.get("/", except(isApiClient, ...page, servePage("/home.html")));
-  const isKnownOrCalled = (c: Context) => c.req.header("Sec-Fetch-Mode") !== "navigate" || API_PATHS.test(c.req.path);
-  app.get("*", except(isKnownOrCalled, ...page, serveNotFound));
+  // As middleware, because a route for every path would hide which methods a path has.
+  const isCall = (c: Context) => c.req.header("Sec-Fetch-Mode") !== "navigate" || API_PATHS.test(c.req.path);
+  app.use(except(isCall, ...page, serveNotFound));
 }
