@@ -234,7 +234,7 @@ describe("Delivery log", () => {
     expect(request).toContain(`webhook-timestamp: ${headers?.["webhook-timestamp"]}\n`);
     expect(JSON.parse(request?.slice(request.indexOf("{")) ?? "")).toEqual(JSON.parse(body ?? ""));
     await button(page, "Resend").click();
-    await expectAnnounced(page, "Resend queued");
+    await expectAnnounced(page, "Queued for sending");
     await expect(deliveries(page)).toContainText(/Delivered/);
     await expect(deliveries(page)).toContainText(`HTTP 200 · ${attempts + 1} attempts`);
     await expect(button(page, "Resend")).toBeFocused();
@@ -280,6 +280,7 @@ describe("Delivery log", () => {
     await banner.getByRole("button", { name: "Try now" }).click();
     await expect(banner).toHaveCount(0);
     await expect(page.getByText("Healthy")).toBeVisible();
+    await expect(page.getByRole("radio", { name: "All" })).toBeChecked();
   });
 
   test("shows in the list that an endpoint starts to fail, although no event says so", async ({ openPage }) => {
@@ -295,7 +296,7 @@ describe("Delivery log", () => {
     await expect(health).toHaveText("Failing");
   });
 
-  test("finds the failures behind a page of waiting events, and resends everything that failed", async ({
+  test("opens on the failures behind a page of waiting events, and resends everything that failed", async ({
     openPage,
   }) => {
     const endpoint = await openEndpoint();
@@ -316,18 +317,20 @@ describe("Delivery log", () => {
     const banner = page.getByRole("status").filter({ hasText: "Failing since" });
     await expect(banner).toContainText("HTTP 503. Next attempt");
     await expect(banner).toContainText("maintenance");
-    await expect(deliveries(page)).toHaveCount(50);
-    await expect(deliveries(page).first()).toContainText(/^waiting \d+WaitingAPI key created · .+Not sent yet$/);
-    const show = (tab: string) => page.getByRole("group", { name: "Show" }).getByText(tab).click();
-    await show("Failing");
+    await expect(page.getByRole("radio", { name: "Failing" })).toBeChecked();
     await expect(deliveries(page).first()).toContainText(
       /^(one|two|three)FailingAPI key created · .+HTTP 50[03] · \d attempt/,
     );
     await expect(deliveries(page).filter({ hasText: "waiting" })).toHaveCount(0);
     await expect(details(page)).toContainText(/HTTP 50[03] · .+maintenance.+Request/s);
+    await expect(button(page, "Resend")).toHaveClass(/primary/);
+    const show = (tab: string) => page.getByRole("group", { name: "Show" }).getByText(tab).click();
     await show("Delivered");
     await expect(page.getByText("No matching deliveries")).toBeVisible();
     await show("All");
+    await expect(deliveries(page)).toHaveCount(50);
+    await expect(deliveries(page).first()).toContainText(/^waiting \d+WaitingAPI key created · .+Not sent yet$/);
+    await expect(button(page, "Send now")).not.toHaveClass(/primary/);
 
     endpoint.response = { status: 200, body: "" };
     await banner.getByRole("button", { name: "Resend everything that failed" }).click();

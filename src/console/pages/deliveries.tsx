@@ -91,7 +91,8 @@ interface DeliveriesProps {
 /** The health of a webhook, and its delivery log, newest first: a list, and the delivery that was chosen from it. */
 export function Deliveries({ webhook, onChanged, replay, onReplay }: DeliveriesProps) {
   const { _id: id } = webhook;
-  const [tab, setTab] = useState<Tab>("all");
+  const [chosenTab, setTab] = useState<Tab | null>(null);
+  const tab = chosenTab ?? (webhook.health === "failing" ? "failing" : "all");
   const filters = { limit: PAGE_DELIVERIES, ...(tab !== "all" && { status: tab }) };
   const deliveries = useList(
     `deliveries ${id} ${tab}`,
@@ -120,7 +121,7 @@ export function Deliveries({ webhook, onChanged, replay, onReplay }: DeliveriesP
       const delivery = await find();
       if (delivery) {
         await client.value.webhooks.redeliver(delivery._id);
-        announce("Resend queued");
+        announce("Queued for sending");
       }
       reload();
     });
@@ -181,6 +182,8 @@ export function Deliveries({ webhook, onChanged, replay, onReplay }: DeliveriesP
                     aria-current={delivery === chosen}
                     onClick={() => {
                       setChosenId(delivery._id);
+                      // The list no longer follows the health of the endpoint.
+                      setTab(tab);
                       document.getElementById("delivery")?.scrollIntoView({ block: "nearest" });
                     }}
                   >
@@ -242,19 +245,25 @@ interface DetailsProps {
 /** One delivery: the responses, the latest first, and the request folded. */
 function DeliveryDetails({ delivery, isRunning, onResend }: DetailsProps) {
   const { eventId, event, attempts } = delivery;
+  const wasSent = attempts.length > 0;
   return (
     <section id="delivery" class="card stack" aria-label="Delivery">
       <header class="page-header">
         <h3>{labelOf(delivery)}</h3>
         {onResend && (
           <div class="actions">
-            <button type="button" class="button primary" aria-disabled={isRunning} onClick={onResend}>
-              Resend
+            <button
+              type="button"
+              class={`button ${wasSent ? "primary" : ""}`}
+              aria-disabled={isRunning}
+              onClick={onResend}
+            >
+              {wasSent ? "Resend" : "Send now"}
             </button>
           </div>
         )}
       </header>
-      {attempts.length === 0 && <p class="quiet">Not sent yet</p>}
+      {!wasSent && <p class="quiet">Not sent yet</p>}
       {[...attempts].reverse().map((attempt) => (
         <div key={attempt.at} class="stack">
           <AttemptFacts attempt={attempt} />
