@@ -26,8 +26,8 @@ interface Entry<T> {
   /** Whether it changes without an event. */
   isPolled: boolean;
   users: number;
-  /** Whether loads are held back, because its record is being deleted. It has nothing to do with a hold on a file. */
-  isHeld: boolean;
+  /** Whether loads are paused, because its record is being deleted. */
+  isPaused: boolean;
   /** Aborts the load in flight. */
   stop: AbortController | undefined;
   startedAt: number;
@@ -54,7 +54,7 @@ function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
     const idle = {
       isPolled: false,
       users: 0,
-      isHeld: false,
+      isPaused: false,
       stop: undefined,
       startedAt: 0,
       timer: 0,
@@ -71,8 +71,8 @@ function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
 /** Forgets the oldest values that no page shows, and those of deleted records: a restored one must be loaded. */
 function forgetUnused(): void {
   const unused = [...entries].filter(([, { users }]) => users === 0);
-  for (const [place, [key, { isHeld }]] of unused.entries())
-    if (isHeld || place < unused.length - MAX_UNUSED) entries.delete(key);
+  for (const [place, [key, { isPaused }]] of unused.entries())
+    if (isPaused || place < unused.length - MAX_UNUSED) entries.delete(key);
 }
 
 /** Loads again what the user has changed: now if a page shows it, otherwise when one is opened. */
@@ -86,23 +86,23 @@ export function refreshAll(prefix: string): void {
 
 /**
  * Deletes records by `work`, which returns the ids of those that were kept. Meanwhile, loads of what has their id in its key
- * are held back: the event of the deletion may arrive before its response does, and they would fail.
+ * are paused: the event of the deletion may arrive before its response does, and they would fail.
  */
-export async function whileHeld(ids: string[], work: () => Promise<string[]>): Promise<string[]> {
-  const held = [...entries].filter(([key]) => ids.some((id) => key.includes(id)));
-  for (const [, entry] of held) {
+export async function whilePaused(ids: string[], work: () => Promise<string[]>): Promise<string[]> {
+  const paused = [...entries].filter(([key]) => ids.some((id) => key.includes(id)));
+  for (const [, entry] of paused) {
     clearTimeout(entry.timer);
     entry.stop?.abort();
-    Object.assign(entry, { isHeld: true, stop: undefined, timer: 0 });
+    Object.assign(entry, { isPaused: true, stop: undefined, timer: 0 });
   }
   let kept = ids;
   try {
     kept = await work();
     return kept;
   } finally {
-    for (const [key, entry] of held) {
+    for (const [key, entry] of paused) {
       if (!kept.some((id) => key.includes(id))) continue;
-      entry.isHeld = false;
+      entry.isPaused = false;
       refresh(entry, "now");
     }
     forgetUnused();
@@ -133,7 +133,7 @@ async function run<T>(entry: Entry<T>): Promise<void> {
 
 /** Loads a value again: now, or once its interval has passed. */
 function refresh<T>(entry: Entry<T>, when: "soon" | "now"): void {
-  if (entry.users === 0 || entry.isHeld) return;
+  if (entry.users === 0 || entry.isPaused) return;
   if (entry.stop) {
     if (entry.next !== "now") entry.next = when;
     return;

@@ -4,7 +4,7 @@ import { messageOf } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
 import { client, noteFailure } from "../session.ts";
 import { forgetSignedUrl } from "../sound/signed-playback.ts";
-import { refreshAll, whileHeld } from "../store.ts";
+import { refreshAll, whilePaused } from "../store.ts";
 
 /* Changes of many files. Each announces its result, and all but an erasure and a restoration can be undone. */
 
@@ -116,7 +116,7 @@ export async function tagFiles(files: Original[], added: string[], removed: stri
  * @returns the ids of the held ones, which stay
  */
 export const deleteFiles = (ids: string[], onDeleted: OnDone, { permanent = false } = {}): Promise<string[]> =>
-  whileHeld(ids, () => changeFiles({ action: "delete", permanent }, ids, onDeleted));
+  whilePaused(ids, () => changeFiles({ action: "delete", permanent }, ids, onDeleted));
 
 /** The result of a deletion: "Deleted 2 files. 1 held file can't be deleted". */
 export function describeDeletion(text: string, deleted: number, held: number): string {

@@ -14,7 +14,7 @@ import { Copyable, Time } from "../parts/values.tsx";
 import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href, navigate } from "../router.ts";
 import { can, client } from "../session.ts";
-import { useData, whileHeld } from "../store.ts";
+import { useData, whilePaused } from "../store.ts";
 import { AttemptFacts, Deliveries, type ReplayKind } from "./deliveries.tsx";
 import type { Attempt } from "./webhook-health.tsx";
 import { eventsOf, nameOf } from "./webhooks.tsx";
@@ -142,7 +142,7 @@ function remove({ _id, url }: Webhook): void {
     text: `${url} will stop receiving events, and its delivery log will be deleted.`,
     action: "Delete webhook",
     onConfirm: async () => {
-      await whileHeld([_id], async () => {
+      await whilePaused([_id], async () => {
         await client.value.webhooks.delete(_id);
         return [];
       });
