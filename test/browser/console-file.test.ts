@@ -179,12 +179,17 @@ describe("File page", () => {
     await copy.click();
     // A browser that does not let the page write to the clipboard shows the link.
     const pageUrl = (await share.getByRole("status").getByRole("code").textContent()) ?? "";
+    const listed = share.getByRole("list", { name: "Links" }).getByRole("listitem");
+    await expect(listed).toHaveText(/Plays in the browser · expires in 7 days/);
+    await expect(listed).not.toContainText("Copied just now");
     expect(await copyBy(copy, pageUrl)).toBe(pageUrl);
     await expectAnnounced(page, "Link copied");
+    await expect(listed).toContainText("Copied just now");
     const created = async () => collect(team.stowage.links.list(id));
     const lifetime = ({ expiresAt }: { expiresAt: string | null }) => Date.parse(expiresAt ?? "") - Date.now();
     const [first] = await created();
     expect(first?.disposition).toBe("inline");
+    await expect(listed).toContainText(`by test · ID …${first?._id.slice(-4)}`);
     expect(Math.abs(lifetime(first ?? { expiresAt: null }) - 7 * 86_400_000)).toBeLessThan(60_000);
     // The same link, embedded, and another one that downloads.
     await share.getByText("Options").click();
@@ -207,7 +212,6 @@ describe("File page", () => {
     expect(Math.abs(lifetime(second ?? { expiresAt: null }) - 86_400_000)).toBeLessThan(60_000);
 
     await page.reload();
-    const listed = share.getByRole("list", { name: "Links" }).getByRole("listitem");
     await expect(listed).toHaveText(/Download · expires in 24 hours.*by test/);
     await expect(page.getByText(link)).toHaveCount(0);
     await expectGoodLooks(page, "file-links");

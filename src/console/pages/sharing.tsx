@@ -46,6 +46,7 @@ export function Sharing({ file }: { file: FileMetadata }) {
     on: ({ type, data }) => type === "link.created" && data.fileId === id,
   });
   const [created, setCreated] = useState<Created>(null);
+  const [copiedId, setCopiedId] = useState("");
   return (
     <section class="card stack sharing" aria-labelledby="sharing">
       <h2 id="sharing">Share</h2>
@@ -56,11 +57,13 @@ export function Sharing({ file }: { file: FileMetadata }) {
           setCreated(next);
           links.reload();
         }}
+        onCopied={setCopiedId}
       />
       <Failure error={links.error} onRetry={links.reload} />
       {links.value && links.value.length > 0 && (
         <Links
           links={links.value}
+          copiedId={copiedId}
           onRevoked={(linkId) => {
             if (created?.link._id === linkId) setCreated(null);
             links.change((before) => before.filter(({ _id }) => _id !== linkId));
@@ -104,10 +107,11 @@ interface LinkFormProps {
   file: Track;
   created: Created;
   onCreated: (created: Created) => void;
+  onCopied?: (id: string) => void;
 }
 
 /** Copies a link, and shows it in case the browser denies that. The same options give the same link. */
-function LinkForm({ file, created, onCreated }: LinkFormProps) {
+function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
   const [lifetime, setLifetime] = useState("604800");
   const [type, setType] = useState<keyof typeof TYPES>("page");
   const { run, isRunning, error } = useTask();
@@ -132,7 +136,10 @@ function LinkForm({ file, created, onCreated }: LinkFormProps) {
       const next = link ?? (await client.value.links.create(file._id, { expiresAt, disposition }));
       if (!link) onCreated({ link: next, lifetime });
       await navigator.clipboard.writeText(urlOf(next)).then(
-        () => announce(`${label} copied`),
+        () => {
+          announce(`${label} copied`);
+          onCopied?.(next._id);
+        },
         () => {},
       );
     });
@@ -243,7 +250,17 @@ export function SignedUrl({ id }: { id: string }) {
   );
 }
 
-function Links({ links, onRevoked }: { links: Link[]; onRevoked: (id: string) => void }) {
+interface LinksProps {
+  links: Link[];
+  /** The link that was copied last. */
+  copiedId: string;
+  onRevoked: (id: string) => void;
+}
+
+/** The last characters of an ID, which tell similar links apart. */
+const ID_CHARACTERS = 4;
+
+function Links({ links, copiedId, onRevoked }: LinksProps) {
   useNames();
   const revoke = (id: string) =>
     confirmFirst({
@@ -272,10 +289,13 @@ function Links({ links, onRevoked }: { links: Link[]; onRevoked: (id: string) =>
                 <>
                   expires <Time at={expiresAt} isRelative />
                 </>
-              )}
+              )}{" "}
+              {_id === copiedId && <span class="badge good">Copied just now</span>}
             </p>
             <p class="quiet">
               Created <Time at={createdAt} isRelative /> by <NameOf {...createdBy} />
+              {" · "}
+              <span title={_id}>ID …{_id.slice(-ID_CHARACTERS)}</span>
             </p>
           </div>
           <Menu
