@@ -23,6 +23,7 @@ describe("Event log", () => {
     const { stowage } = team;
     const file = await stowage.files.upload(new File(["<b>text</b>"], "<b>مقابلة 🎧.txt"));
     await stowage.files.waitUntilProcessed(file.id);
+    await stowage.links.create(file.id);
     const web = await stowage.keys.create({ name: "Web player" });
     const ada = { firstName: "Ada", lastName: "Lovelace", email: "ada@example.com", role: "admin" } as const;
     const { _id } = await stowage.users.create({ ...ada, password: PASSWORD });
@@ -42,6 +43,7 @@ describe("Event log", () => {
       "Ada King signed in",
       "test created the user Ada King",
       "test created the key Web player",
+      "test created a link to <b>مقابلة 🎧.txt",
       "Stowage processed <b>مقابلة 🎧.txt",
       "test uploaded <b>مقابلة 🎧.txt",
       "The operator created the key test",
@@ -54,6 +56,7 @@ describe("Event log", () => {
       ...Array.from({ length: 3 }, () => `/console/files/${file.id}`),
       "/console/users?search=ada%40example.com",
       "/console/keys",
+      `/console/files/${file.id}`,
       `/console/files/${file.id}`,
       `/console/files/${file.id}`,
       "/console/keys",

@@ -94,7 +94,7 @@ function EventLog({ filters, isShown }: EventLogProps) {
     // The other filters select a range of the log, whose pages are full.
     { rows: filters.type || filters.actor || filters.subject ? PAGE_EVENTS : 0 },
   );
-  useNames();
+  useNames(events.items);
   const [, redraw] = useState({});
   const newestShown = useRef<string | undefined>(undefined);
   const isComplete = !events.more;

@@ -1,4 +1,5 @@
 import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { type Event, isFileEvent } from "../../client/stowage.ts";
 import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
@@ -14,15 +15,26 @@ interface Name {
   email?: string;
 }
 
-/** The names of keys, users, and webhooks by id, since events contain only ids. Deleted ones keep their name in this tab. */
+/**
+ * The names of keys, users, webhooks, and files by id, since events contain only the ids of others. Deleted ones keep their
+ * name in this tab.
+ */
 const names = signal<ReadonlyMap<string, Name>>(new Map());
 
 /** Each hundred takes a request. */
 const MAX_NAMES = 1000;
 const MAX_SESSIONS = 100;
 
-/** Loads the names that a page of events needs, as far as the session may read them. */
-export function useNames(): void {
+/** Loads the names that a page of events needs, as far as the session may read them. Those of files are in `events`. */
+export function useNames(events?: Event[]): void {
+  useEffect(() => {
+    const files = events?.filter(isFileEvent).filter(({ subject }) => !names.value.has(subject.id)) ?? [];
+    if (files.length > 0)
+      names.value = new Map([
+        ...names.value,
+        ...files.map(({ subject, data }) => [subject.id, { name: data.originalName }] as const),
+      ]);
+  }, [events]);
   const load = async (signal: AbortSignal) => {
     // The operator reads no names.
     if (!session.value?.team) return null;
@@ -145,7 +157,7 @@ export function Sentence({ event }: { event: Event }) {
 /** What a resource without a known name is called, and the words before a name. */
 const NOUNS: Record<Event["subject"]["kind"], [string, string?]> = {
   file: ["a file"],
-  link: ["a link to a file"],
+  link: ["a link to a file", "a link to "],
   user: ["a user", "the user "],
   apikey: ["a key", "the key "],
   session: ["a session", "a session of "],
@@ -157,7 +169,7 @@ const NOUNS: Record<Event["subject"]["kind"], [string, string?]> = {
 export function Subject({ event, isPlain = false }: { event: Event; isPlain?: boolean }) {
   const { type, subject } = event;
   const { kind, id } = subject;
-  const known = names.value.get(id);
+  const known = names.value.get(kind === "link" ? String(event.data.fileId) : id);
   const name = isFileEvent(event) ? event.data.originalName : known?.name;
   const [noun, before] = NOUNS[kind];
   const shown = name ? <bdi title={name}>{name}</bdi> : <span title={kind === "link" ? undefined : id}>{noun}</span>;
