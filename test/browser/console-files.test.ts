@@ -792,7 +792,11 @@ describe("Organizing files", () => {
       await button(page, "Move").click();
     };
     await choose("one.txt");
+    // The file is in this folder.
+    const move = dialog(page).getByRole("button", { name: "Move", exact: true });
+    await expect(move).toBeDisabled();
     await button(page, "Night Signals").click();
+    await expect(move).toBeEnabled();
     await expect(button(page, "Move to Season 2")).toBeVisible();
     await expectGoodLooks(page, "files-move");
     await button(page, "Move to Season 2").click();

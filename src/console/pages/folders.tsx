@@ -291,7 +291,7 @@ interface MoveDialogProps {
 /** Moves files into a folder. */
 export function MoveDialog({ files, onClose }: MoveDialogProps) {
   const [first] = files;
-  const common = files.every(({ folder }) => folder === first?.folder) ? (first?.folder ?? "") : "";
+  const common = files.every(({ folder }) => folder === first?.folder) ? first?.folder : undefined;
   const title = files.length === 1 ? `Move “${first?.name}”` : `Move ${countOf(files.length, "file")}`;
   return (
     <FolderDialog title={title} current={common} onPick={(folder) => moveFiles(files, folder)} onClose={onClose} />
@@ -300,8 +300,8 @@ export function MoveDialog({ files, onClose }: MoveDialogProps) {
 
 interface FolderDialogProps {
   title: string;
-  /** The folder to move from. */
-  current: string;
+  /** The folder to move from. Undefined if there are several. */
+  current: string | undefined;
   /** A folder that can't be picked. */
   hidden?: string;
   onPick: (folder: string) => Promise<void>;
@@ -310,7 +310,7 @@ interface FolderDialogProps {
 
 /** Picks a folder level by level, or as a path that is typed. */
 function FolderDialog({ title, current: common, hidden, onPick, onClose }: FolderDialogProps) {
-  const [target, setTarget] = useState(common);
+  const [target, setTarget] = useState(common ?? "");
   // The typed part after the last slash filters the folders of the level before it.
   const [parent, typed] = splitPath(target);
   const inTarget = useFolders(target);
@@ -324,7 +324,7 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
   /** The folder whose button was clicked, instead of the typed one. */
   const picked = useRef<string | null>(null);
   const move = async () => {
-    const folder = (picked.current ?? target).trim().replace(/^\/+|\/+$/g, "");
+    const folder = withoutEnds(picked.current ?? target);
     picked.current = null;
     await onPick(folder);
     if (folder) recent.value = [folder, ...recent.value.filter((one) => one !== folder)].slice(0, MAX_RECENT);
@@ -353,7 +353,13 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
     </li>
   );
   return (
-    <TaskDialog title={title} action={isKnown ? "Move" : "Create and move"} onRun={move} onClose={onClose}>
+    <TaskDialog
+      title={title}
+      action={isKnown ? "Move" : "Create and move"}
+      isDisabled={withoutEnds(target) === common}
+      onRun={move}
+      onClose={onClose}
+    >
       <TextField
         label="Folder"
         name="folder"
@@ -372,6 +378,9 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
     </TaskDialog>
   );
 }
+
+/** A typed path without spaces and slashes around it. */
+const withoutEnds = (path: string) => path.trim().replace(/^\/+|\/+$/g, "");
 
 /** The folder above a path, and its last name as a filter. */
 function splitPath(path: string): [string, string] {

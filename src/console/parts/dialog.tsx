@@ -66,6 +66,8 @@ interface TaskDialogProps {
   /** The label of the button, such as "Delete file". */
   action: string;
   isDangerous?: boolean;
+  /** Whether the button and Enter do nothing yet. */
+  isDisabled?: boolean;
   /** Does the work and closes the dialog. If it throws, the dialog stays open and shows the error. */
   onRun: (form: HTMLFormElement) => Promise<void> | void;
   /** Ends the action soon. Without it, the action can't be stopped. */
@@ -75,7 +77,8 @@ interface TaskDialogProps {
 }
 
 /** A dialog with one action. It can't be closed while the action runs, so that its result is always shown. */
-export function TaskDialog({ title, action, isDangerous, onRun, onStop, onClose, children }: TaskDialogProps) {
+export function TaskDialog(props: TaskDialogProps) {
+  const { title, action, isDangerous, isDisabled = false, onRun, onStop, onClose, children } = props;
   const { run, isRunning, error } = useTask();
   const close = () => (isRunning ? onStop?.() : onClose());
   return (
@@ -88,7 +91,12 @@ export function TaskDialog({ title, action, isDangerous, onRun, onStop, onClose,
             <button type="button" class="button" aria-disabled={isRunning && !onStop} onClick={close}>
               {isRunning && onStop ? "Stop" : "Cancel"}
             </button>
-            <button type="submit" class={`button primary ${isDangerous ? "danger" : ""}`} aria-disabled={isRunning}>
+            <button
+              type="submit"
+              class={`button primary ${isDangerous ? "danger" : ""}`}
+              disabled={isDisabled}
+              aria-disabled={isRunning}
+            >
               {action}
             </button>
           </div>
