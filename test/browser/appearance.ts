@@ -85,6 +85,17 @@ export async function expectNoSidewaysScroll(page: Page): Promise<void> {
   expect(await findTooWide(page), "elements wider than the window").toEqual([]);
 }
 
+/** Expects a button that has the color of links. */
+export async function expectLinkColor(target: Locator): Promise<void> {
+  const color = await target.page().evaluate(() => {
+    const link = document.body.appendChild(document.createElement("a"));
+    const { color } = getComputedStyle(link);
+    link.remove();
+    return color;
+  });
+  await expect(target).toHaveCSS("color", color);
+}
+
 /** Moves the focus to an element by keyboard. @throws if it can't be reached, with the elements that can be */
 export async function tabTo(target: Locator, key: "Tab" | "Shift+Tab" = "Tab"): Promise<void> {
   const passed: string[] = [];

@@ -2,7 +2,7 @@ import type { Page } from "@playwright/test";
 import { describe, inject } from "vitest";
 import { Stowage, StowageError } from "../../src/client/stowage.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
-import { expectAccessible, expectGoodLooks, tabTo } from "./appearance.ts";
+import { expectAccessible, expectGoodLooks, expectLinkColor, tabTo } from "./appearance.ts";
 import { button, dialog, heading, row } from "./locators.ts";
 import { chooseAction, openConsole, submitKey } from "./signed-in.ts";
 import { copyBy, expect, expectAnnounced, nextCopied, test } from "./support.ts";
@@ -136,6 +136,7 @@ describe("Signing in", () => {
     problems.allow(/status of 501/);
     const page = await openPage({ path: `/console/usage?team=${team.teamId}`, width: 320 });
     await page.getByRole("textbox", { name: "Email" }).fill("ada@example.com");
+    await expectLinkColor(button(page, "Forgot your password?"));
     await button(page, "Forgot your password?").click();
     await expect(heading(page, "Reset your password")).toBeVisible();
     await expect(page.getByLabel("Password", { exact: true })).toHaveCount(0);

@@ -1,7 +1,7 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
-import { expectAccessible, expectGoodLooks, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
+import { expectAccessible, expectGoodLooks, expectLinkColor, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
 import { chooseAction, openConsole } from "./signed-in.ts";
 import { copyBy, expect, expectAnnounced, screenshot, test } from "./support.ts";
 
@@ -309,7 +309,9 @@ describe("Metadata of a file", () => {
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     await expect(fact(page, "season")).toHaveText("2");
     await expect(fact(page, "Reference")).toHaveText("EP-1");
-    await page.getByRole("button", { name: "Edit metadata" }).click();
+    const edit = page.getByRole("button", { name: "Edit metadata" });
+    await expectLinkColor(edit);
+    await edit.click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Reference").fill("EP-2");
     await dialog.getByLabel("Name of field 3").fill("kept");

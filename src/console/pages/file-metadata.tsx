@@ -66,7 +66,7 @@ function EditButton({ file, onChanged, children }: MetadataProps & { children: C
   if (!can("files:write")) return null;
   return (
     <>
-      <button type="button" class="button ghost start" onClick={() => setEditing(true)}>
+      <button type="button" class="button ghost link start" onClick={() => setEditing(true)}>
         {children}
       </button>
       {isEditing && <MetadataForm file={file} onSaved={onChanged} onClose={() => setEditing(false)} />}

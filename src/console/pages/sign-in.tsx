@@ -113,7 +113,7 @@ export function SignIn() {
                   {isReset ? "Send link" : "Sign in"}
                 </button>
                 {method === "password" && (
-                  <button type="button" class="button ghost" onClick={() => choose(!isReset)}>
+                  <button type="button" class="button ghost link" onClick={() => choose(!isReset)}>
                     {isReset ? "Back to sign-in" : "Forgot your password?"}
                   </button>
                 )}
