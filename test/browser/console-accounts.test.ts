@@ -1,4 +1,4 @@
-import type { Page } from "@playwright/test";
+import type { Page, Route } from "@playwright/test";
 import { describe, inject } from "vitest";
 import { Stowage, StowageError } from "../../src/client/stowage.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
@@ -521,9 +521,16 @@ describe("Users", () => {
     await submitKey(page, team.key);
     await button(page, "Invite user").first().click();
     await dialog(page).getByLabel("Email").fill("grace@example.com");
-    await page.route("**/invitations", (route) => route.fulfill({ status: 403, json: {} }), { times: 1 });
+    let hadForm = false;
+    const fail = async (route: Route) => {
+      hadForm = await dialog(page).getByLabel("Email").isVisible();
+      await route.fulfill({ status: 403, json: {} });
+    };
+    await page.route("**/invitations", fail, { times: 1 });
     await button(page, "Create and copy link").click();
     await expect(dialog(page).getByRole("alert")).toBeVisible();
+    // While the link was being created, the form stayed.
+    expect(hadForm).toBe(true);
     await expect(dialog(page)).toContainText("With a link, grace@example.com chooses a password and signs in.");
     await button(page, "Create and copy link").click();
     const sent: unknown[] = [];

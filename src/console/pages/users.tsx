@@ -242,16 +242,15 @@ function Invite({ user: existing, onCreated, onClose }: InviteProps) {
   const create = async (form: HTMLFormElement) => {
     const password = textOf(form, "password") || undefined;
     const invited = user ?? (await client.value.users.create({ ...fieldsOf(form), password }));
-    if (!user) {
-      setUser(invited);
-      onCreated();
-    }
+    if (!user) onCreated();
     const email = `Email: ${invited.email}`;
     if (password) {
+      setUser(invited);
       const signIn = `Sign in: ${signInUrl(session.value?.team?.id ?? "")}`;
       return setMessage({ text: `${signIn}\n${email}\nPassword: ${password}` });
     }
-    const { url, expiresAt } = await client.value.users.invite(invited._id);
+    // Until there is a link or an error, the form stays as it is.
+    const { url, expiresAt } = await client.value.users.invite(invited._id).finally(() => setUser(invited));
     const text = `${isReset ? "Reset your password" : "Choose a password"}: ${url}\n${email}`;
     setMessage({ text, expiresAt });
     try {
