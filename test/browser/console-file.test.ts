@@ -402,6 +402,29 @@ describe("Player", () => {
     await expect(page.getByRole("button", { name: "Play" })).toBeVisible();
   });
 
+  test("shows the progress of the next file of the list, and seeks from it", async ({ openPage }) => {
+    const team = await newTeam();
+    for (const name of ["second.wav", "first.wav"]) await upload(team, name, wav(65));
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const player = page.getByRole("region", { name: "Player" });
+    const place = position(page);
+    await page.getByRole("button", { name: "Play first.wav" }).click();
+    await expect(player.getByRole("link", { name: "first.wav" })).toBeVisible();
+    await page.keyboard.press("n");
+    await expect(player.getByRole("link", { name: "second.wav" })).toBeVisible();
+    await player.getByRole("button", { name: "Pause second.wav" }).click();
+    await place.focus();
+    await page.keyboard.press("Home");
+    await expect(place).toHaveAttribute("aria-valuetext", "0:00 of 1:05");
+    const unplayed = (await drawn(page)).colors;
+    for (const at of ["0:30", "0:35"]) {
+      await page.keyboard.press(at === "0:30" ? "PageUp" : "ArrowRight");
+      await expect(place).toHaveAttribute("aria-valuetext", `${at} of 1:05`);
+    }
+    // The played part has a color of its own.
+    await expect.poll(async () => (await drawn(page)).colors).not.toEqual(unplayed);
+  });
+
   test("marks a clip by dragging or by keyboard, and shares it", async ({ openPage }) => {
     const team = await newTeam();
     const id = await upload(team, "minute.wav", wav(65));

@@ -585,17 +585,33 @@ describe("List of files", () => {
     const team = await newTeam();
     const word = "unbreakable".repeat(6);
     const ids = await uploadNamed(team, `${word}.mp3`, "plain.mp3");
+    // Has a badge.
+    ids.push(await upload(team, `no audio ${word}.mp3`, "text"));
     for (const id of ids)
       await team.stowage.files.update(id, { tags: [word.slice(0, 60), "second", "third"], folder: "" });
     const { page } = await openConsole(openPage, { path: "/files", team });
     await expect(row(page, "plain.mp3").getByRole("listitem")).toHaveText([word.slice(0, 60), "second", "+1"]);
     const heights = () =>
       page.locator("tbody tr").evaluateAll((rows) => [...new Set(rows.map(({ clientHeight }) => clientHeight))]);
+    /** Names and tags that are outside their row. */
+    const outside = () =>
+      page.locator("tbody tr").evaluateAll((rows) =>
+        rows.flatMap((row) => {
+          const { top, bottom } = row.getBoundingClientRect();
+          return [...row.querySelectorAll("a, .badge")].filter((part) => {
+            const box = part.getBoundingClientRect();
+            return box.height > 0 && (box.top < top || box.bottom > bottom);
+          });
+        }),
+      );
     expect(await heights()).toHaveLength(1);
+    expect(await outside()).toEqual([]);
     await page.setViewportSize({ width: 1024, height: 768 });
     await expect(row(page, "plain.mp3").getByRole("listitem")).toHaveText([word.slice(0, 60), "+2"]);
     await page.setViewportSize({ width: 768, height: 1024 });
     await expect(page.getByRole("button", { name: "Filters" })).toBeVisible();
+    expect(await heights()).toHaveLength(1);
+    expect(await outside()).toEqual([]);
     expect((await page.getByLabel("Search files").boundingBox())?.width).toBeGreaterThan(300);
     await page.setViewportSize({ width: 320, height: 640 });
     expect(await findTooWide(page)).toEqual([]);

@@ -261,6 +261,7 @@ describe("Deleting files with a trash", () => {
     await chooseAction(page, "Actions for this file", "Delete");
     await expectAnnounced(page, "1 held file can't be deleted");
     await expect(fact(page, "Hold")).toContainText("Legal case");
+    await expect(fact(page, "Deletion")).toHaveText("Held");
   });
 
   test("keeps the question about a folder, and says where its files go", async ({ openPage }) => {

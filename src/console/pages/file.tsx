@@ -8,7 +8,6 @@ import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
-import { Icon } from "../parts/icon.tsx";
 import { addShortcuts, takeKey } from "../parts/keys.ts";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
@@ -27,7 +26,7 @@ import { downloadFiles, trashFiles } from "./file-changes.ts";
 import { AddFields, Metadata } from "./file-metadata.tsx";
 import { Preview } from "./file-preview.tsx";
 import { lacksAudio } from "./file-rows.ts";
-import { FileCrumbs, folderUrl, MoveDialog } from "./folders.tsx";
+import { FileCrumbs, MoveDialog } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
 import { Sharing, SignedUrl } from "./sharing.tsx";
 import { TagDialog, Tags } from "./tags.tsx";
@@ -262,24 +261,19 @@ function Held({ hold: { reason, createdAt, createdBy } }: { hold: Hold }) {
 
 /** The facts that matter most, in a row. Only an exceptional status is visible. */
 function Summary({ file }: { file: FileMetadata }) {
-  const { status, audio, folder, tags, createdAt } = file;
+  const { status, audio, hold, tags, createdAt } = file;
   return (
     <Facts
       isRow
       facts={{
         Duration: audio?.durationSeconds != null && formatDuration(audio.durationSeconds),
-        Folder: folder && (
-          <a href={folderUrl(folder)} class="with-icon">
-            <Icon name="folder" />
-            <bdi>{folder}</bdi>
-          </a>
-        ),
         Tags: tags.length > 0 && <Tags tags={tags} />,
         Uploaded: (
           <>
             by <Uploader file={file} /> · <Time at={createdAt} />
           </>
         ),
+        Deletion: hold && <span class="badge busy">Held</span>,
         Status: (
           <span role="status" class={status === "completed" ? "visually-hidden" : undefined}>
             <StatusBadge status={status} />

@@ -91,24 +91,21 @@ export function Files() {
     if (location.href === url) setQuery({ pages: String(list.pages + 1) });
   };
   const count = rows && countOf(rows.length, "file");
+  const isWholeFolder = folder && rows && !isEmpty && !more && !shown.isFiltered;
   return (
     <Page
       title={pathOf(folder).at(-1)?.name ?? "Files"}
       back={folder && <FolderPath folder={folder} />}
       subtitle={
-        folder &&
-        rows &&
-        !isEmpty &&
-        !more &&
-        !shown.isFiltered && (
-          <>
-            {isEmptyOfFiles ? countOf(childFolders.length, "folder") : describeFiles(rows, count ?? "")}{" "}
-            <PlayAll tracks={list.tracks()} />
-          </>
-        )
+        isWholeFolder && (isEmptyOfFiles ? countOf(childFolders.length, "folder") : describeFiles(rows, count ?? ""))
       }
       call={{ path: "/docs/v1/uploads", query: { ...view.filters } }}
-      actions={<PageActions folder={folder} onNewFolder={() => act("folder", [])} />}
+      actions={
+        <>
+          {isWholeFolder && <PlayAll tracks={list.tracks()} />}
+          <PageActions folder={folder} onNewFolder={() => act("folder", [])} />
+        </>
+      }
     >
       <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
       {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
@@ -241,8 +238,8 @@ function PlayAll({ tracks }: { tracks: Track[] }) {
   const [first] = tracks;
   if (!first || !can("files:download")) return null;
   return (
-    <button type="button" class="button ghost" onClick={() => playFrom(first, 0, tracks)}>
-      Play all
+    <button type="button" class="button" onClick={() => playFrom(first, 0, tracks)}>
+      <Icon name="play" size={14} /> Play all
     </button>
   );
 }

@@ -183,6 +183,7 @@ const columnsFor = (isOperator: boolean): Column<ApiKey>[] => [
     card: "end",
     cell: (key) => (
       <span class={isSoon(key) && leftOf(key) > 0 ? "soon" : ""}>
+        <span class="narrow-only">Expires </span>
         <Time at={key.expiresAt} isRelative />
       </span>
     ),

@@ -24,6 +24,7 @@ const PATHS = {
   move: "M3 6h7l2 2h9v11H3V6Zm6 7.5h6m-2.5-2.5 2.5 2.5-2.5 2.5",
   muted: "M4 9v6h4l5 4V5L8 9H4Zm12 0 5 6m0-6-5 6",
   next: "M6 5v14l10-7L6 5Zm12 0v14",
+  play: "M7 4.5v15l12-7.5z",
   plus: "M12 5v14M5 12h14",
   previous: "M18 5v14L8 12l10-7ZM6 5v14",
   refresh: "M20 6v5h-5M4 18v-5h5M19 11a7.5 7.5 0 0 0-13-3m-1 5a7.5 7.5 0 0 0 13 3",

@@ -39,11 +39,11 @@ const MIN_DRAG_PIXELS = 4;
 
 /** The state of a file in the player, at its start if another one is there. Changes once a second. */
 export function usePlace(file: Track) {
-  const isCurrent = useComputed(() => track.value?._id === file._id).value;
-  const isActive = useComputed(() => isPlaying.value && track.value?._id === file._id).value;
-  const total = useComputed(() => (track.value?._id === file._id && duration.value) || (file.durationSeconds ?? 0));
-  const seconds = useComputed(() => (track.value?._id === file._id ? Math.floor(position.value) : 0));
-  return { isCurrent, isActive, total: total.value, seconds: seconds.value };
+  const isCurrent = track.value?._id === file._id;
+  const isActive = isCurrent && isPlaying.value;
+  const total = (isCurrent && duration.value) || (file.durationSeconds ?? 0);
+  const elapsed = useComputed(() => Math.floor(position.value));
+  return { isCurrent, isActive, total, seconds: isCurrent ? elapsed.value : 0 };
 }
 
 interface PlayButtonProps {

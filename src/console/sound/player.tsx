@@ -131,10 +131,10 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
           <p class="quiet" role="status">
             {marked ? `Clip: ${formatClip(marked)}` : "Drag over the waveform to mark a clip."}
           </p>
-          <button type="button" class="button ghost" onClick={() => markHere(file, "from")}>
+          <button type="button" class="button" onClick={() => markHere(file, "from")}>
             Start clip here
           </button>
-          <button type="button" class="button ghost" onClick={() => markHere(file, "to")}>
+          <button type="button" class="button" onClick={() => markHere(file, "to")}>
             End clip here
           </button>
           {marked && (
