@@ -206,7 +206,7 @@ describe("File list", () => {
     const team = await newTeam();
     const { page } = await openConsole(openPage, { path: "/files", team });
     const steps = page.getByRole("main").getByRole("listitem");
-    await expect(steps).toContainText(["Upload a recording", "Create a key", "Add a webhook"]);
+    await expect(steps).toContainText(["Create a key", "Upload a recording", "Add a webhook"]);
     await copyBy(page.getByRole("button", { name: "Copy curl command" }), `${url}/docs/v1/uploads`);
     const done = steps.filter({ hasText: "(done)" });
     await expect(done).toHaveCount(0);

@@ -298,16 +298,16 @@ function FirstSteps() {
   });
   return (
     <ol class="first-steps">
-      <Step isDone={false}>
-        Upload a recording, here or from your code:
-        <Code text={uploadCommand("$STOWAGE_KEY", location.origin)} label="curl command" />
-      </Step>
       {can("keys:write") && (
         // The operator has created the first key.
         <Step isDone={keys.items?.some(({ createdBy }) => createdBy)}>
           <a href={href("/keys")}>Create a key</a> for your code
         </Step>
       )}
+      <Step isDone={false}>
+        Upload a recording, here or from your code:
+        <Code text={uploadCommand("$STOWAGE_KEY", location.origin)} label="curl command" />
+      </Step>
       {can("webhooks:write") && (
         <Step isDone={webhooks.items && webhooks.items.length > 0}>
           <a href={href("/webhooks")}>Add a webhook</a>, which tells your server when a file is ready
