@@ -98,6 +98,7 @@ test("a link opens in a new tab with the session of the first", async ({ openPag
   await other.goto("/");
   await other.evaluate(() => sessionStorage.clear());
   await other.goto(`/console/usage?team=${"0".repeat(24)}`);
+  await other.getByText("Email and password", { exact: true }).click();
   await expect(other.getByLabel("Team ID")).toHaveValue("0".repeat(24));
   // Once every tab is signed out, a new one asks for a key.
   await page.getByRole("button", { name: "Sign out" }).click();
