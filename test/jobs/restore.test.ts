@@ -288,7 +288,7 @@ worldTest(
       await env.BUCKET.put(key, "x");
     }
     const young = await reconcile(world, { remove: true });
-    expect(young.files).toEqual([{ _id: lost, teamId }]);
+    expect(young.files).toEqual([{ _id: lost, teamId, key: `${teamId}/${lost}-lost.txt` }]);
     expect(young.objects.map(({ key, isRemoved }) => [key, isRemoved])).toEqual([
       ...["-x", ".1", "/waveform"].map((end) => [`${teamId}/${orphan}${end}`, false]),
       ["foreign", false],
