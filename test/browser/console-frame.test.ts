@@ -133,6 +133,7 @@ describe("Session", () => {
     await chooseAction(page, "Actions for this webhook", "Disable");
     await isHeld;
     for (const { _id } of await collect(stowage.sessions.list())) await stowage.sessions.delete(_id);
+    await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
     await page.getByText("API key", { exact: true }).click();
     await page.getByLabel("Secret key").fill(key);
     await button(page, "Sign in").click();
