@@ -436,7 +436,10 @@ describe("A hold", () => {
     expect((await metadataOf(team, own)).hold.reason).toBe("the team's");
     const { key: ownKey } = await newKey(team, { ownFilesOnly: true });
     const ofKey = await put(team, {}, { token: ownKey });
-    await hold(team, ofKey, "r");
+    expect((await hold(team, ofKey, "mine", ownKey)).status).toBe(200);
+    expect((await hold(team, ofKey, "still mine", ownKey)).status).toBe(200);
+    expect((await hold(team, ofKey, "the team's")).status).toBe(200);
+    await rejected(team, 403, "forbidden", () => hold(team, ofKey, "mine", ownKey));
     await rejected(team, 403, "forbidden", () => release(team, ofKey, ownKey));
     for (const one of [id, own]) expect((await release(team, one)).status).toBe(200);
     for (const reason of ["", "x".repeat(201), "a\0b"]) {

@@ -222,7 +222,7 @@ export async function setRetention(deps: Deps, actor: TeamActor, retentionDays: 
 /** From now on, the team's tokens are invalid. The recovery job deletes everything. Can be repeated. @throws `not_found`, `file_held` */
 export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): Promise<Team> {
   const { db, system } = deps;
-  // SQLite would read all files of the team.
+  // Without the name of the index, SQLite reads all files of the team.
   const held = sql<string | null>`(select ${files.id} from ${files} indexed by files_held
     where ${and(filesOf({ teamId, ownerId: null }), isHeld)} limit 1)`;
   const queries = [

@@ -22,7 +22,9 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
   const file = { ...actor, id };
   const now = deps.system.now();
   const hold: Hold = { reason, createdAt: now, createdBy: { keyId, userId } };
-  const isChangeable = actor.ownerId === null ? undefined : sql`${files.hold} ->> '$.createdBy.userId' is ${userId}`;
+  // As the owner of a file: the user, or the key if it has no user.
+  const holder = sql`coalesce(${files.hold} ->> '$.createdBy.userId', ${files.hold} ->> '$.createdBy.keyId')`;
+  const isChangeable = actor.ownerId === null ? undefined : sql`${holder} = ${actor.ownerId}`;
   const isOther = or(isNull(files.hold), and(sql`${files.hold} ->> '$.reason' <> ${reason}`, isChangeable));
   const place = deps.db
     .update(files)
