@@ -110,12 +110,7 @@ interface Task {
 }
 
 /** Makes a team's files and its failing webhook, and lists the tasks. */
-async function prepare(
-  stowage: Stowage,
-  key: string,
-  failDeliveries: () => void,
-  endpoint: Awaited<ReturnType<typeof startEndpoint>>["endpoint"],
-) {
+async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnType<typeof startEndpoint>>["endpoint"]) {
   const upload = async (name: string, content: Uint8Array, folder = "") => {
     const { id } = await stowage.files.upload(new File([content as Uint8Array<ArrayBuffer>], name), {
       properties: { folder },
@@ -134,7 +129,6 @@ async function prepare(
   );
   await stowage.files.createFolder(TARGET);
   await expect.poll(async () => (await stowage.webhooks.get(webhook)).health).toBe("failing");
-  failDeliveries();
 
   const [folder, subfolder] = TARGET.split("/") as [string, string];
   const uploaded = mkdtempSync(join(tmpdir(), "stowage uploaded "));
@@ -197,7 +191,7 @@ async function prepare(
       ...{ before: "2", goal: "2", start: "/console/files" },
       perform: async (user) => {
         await user.click(user.link("R0417.mp3"));
-        await user.click(user.button("Create link"));
+        await user.click(user.button("Copy link"));
         await user.expectCopied(/\/share\//);
       },
     },
@@ -228,8 +222,8 @@ async function prepare(
         endpoint.isFixed = true;
         await user.click(user.link("Webhooks"));
         await user.click(user.page.getByRole("row").getByRole("link"));
-        await user.click(user.button("Replay failed events"));
-        await user.click(user.page.getByRole("dialog").getByRole("button", { name: "Replay" }));
+        await user.click(user.button("Resend everything that failed"));
+        await user.click(user.page.getByRole("dialog").getByRole("button", { name: "Resend" }));
         await expect.poll(() => endpoint.received).toBeGreaterThanOrEqual(FAILED_EVENTS);
       },
     },
@@ -248,13 +242,13 @@ async function prepare(
   return { tasks, clean: () => rmSync(uploaded, { recursive: true }) };
 }
 
-/** Performs each task in one tab, and counts its actions. @param failDeliveries ends the deliveries that are retried */
-export async function countClicks(browser: Browser, url: string, key: string, failDeliveries: () => void) {
+/** Performs each task in one tab, and counts its actions. */
+export async function countClicks(browser: Browser, url: string, key: string) {
   const { endpoint, close } = await startEndpoint();
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
   context.setDefaultTimeout(TIMEOUT_MILLISECONDS);
   await context.grantPermissions(["clipboard-read", "clipboard-write"]);
-  const { tasks, clean } = await prepare(new Stowage({ url, key }), key, failDeliveries, endpoint);
+  const { tasks, clean } = await prepare(new Stowage({ url, key }), key, endpoint);
   try {
     const page = await context.newPage();
     const counted = [];
