@@ -42,8 +42,6 @@ const pageHeaders = secureHeaders({
     mediaSrc: [fileSource],
   },
 });
-/** Errors of these are in the shape of every error, also in a browser. */
-const API_PATHS = /^\/(auth|docs|health|openapi\.json)(\/|$)/;
 /** A link's page is on the host of its file. */
 const shareHeaders = secureHeaders(HEADERS);
 /** Any site may frame the player. */
@@ -53,6 +51,9 @@ const embedHeaders = secureHeaders({
   xFrameOptions: false,
   crossOriginResourcePolicy: "cross-origin",
 });
+
+/** Errors of these are in the shape of every error, also in a browser. */
+const API_PATHS = /^\/(auth|docs|health|openapi\.json)(\/|$)/;
 
 /**
  * The web pages, built by src/console/build.js: each route serves one static file. Requests for their scripts and styles
