@@ -76,7 +76,7 @@ export function Users() {
         empty={
           search ? (
             <Empty title="No matching users">
-              <p>{users.isByApi && "Enter a full email address, or the start of a name."}</p>
+              <p>{users.hint}</p>
             </Empty>
           ) : (
             <Empty title="No users yet">

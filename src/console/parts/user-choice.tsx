@@ -31,7 +31,8 @@ export function useUsers(search: string) {
   const items = users.items?.filter(
     (user) => filters || `${nameOfUser(user)} ${user.email}`.toLowerCase().includes(wanted),
   );
-  return { ...users, items, isByApi: filters !== null };
+  const hint = filters ? "Enter a full email address, or the start of a name." : "";
+  return { ...users, items, hint };
 }
 
 /** A filter for one user of the team, who is found by typing. Without `users:read`, only for the own user. */
@@ -92,7 +93,7 @@ function UserList({ all, onPick }: { all: string; onPick: (id: string) => void }
         {users.error
           ? "Couldn't load users"
           : search && users.items?.length === 0
-            ? `No matches${users.isByApi ? ". Enter a full email address, or the start of a name." : ""}`
+            ? ["No matches", users.hint].filter(Boolean).join(". ")
             : (others.length > MAX_SHOWN || users.more) && "Type to find others"}
       </p>
     </div>

@@ -7,17 +7,21 @@ import { formatDuration } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Popover } from "../parts/menu.tsx";
 import {
+  BACK_SECONDS,
   type Clip,
   clip,
   duration,
+  FORWARD_SECONDS,
   isMuted,
   isPlaying,
   markClip,
+  PAGE_SECONDS,
   pageTrack,
   position,
   problem,
   retry,
   SPEEDS,
+  STEP_SECONDS,
   seek,
   skip,
   skipsSilence,
@@ -31,9 +35,6 @@ import { drawWaveform, followCanvas, rulerTicks } from "./waveforms.ts";
 
 /* The controls of every player: in the console, and on the page of a link. */
 
-export const [BACK_SECONDS, FORWARD_SECONDS] = [15, 30];
-const STEP_SECONDS = 5;
-const PAGE_SECONDS = 30;
 /** A shorter drag is a click. */
 const MIN_DRAG_PIXELS = 4;
 

@@ -15,6 +15,10 @@ export type Track = Pick<StoredFile, "_id" | "name" | "folder" | "mimeType" | "d
 const SAME_PLACE_SECONDS = 1;
 /** After this time, "previous" starts the same file again. */
 const RESTART_SECONDS = 3;
+/** The steps of the buttons, of the keys, and of the keys with Shift. */
+export const [BACK_SECONDS, FORWARD_SECONDS] = [15, 30];
+export const STEP_SECONDS = 5;
+export const PAGE_SECONDS = 30;
 /** Clips are marked to this precision. */
 const CLIP_STEPS_PER_SECOND = 10;
 export const SPEEDS = [0.8, 1, 1.2, 1.5, 1.8, 2, 2.5];
@@ -26,7 +30,7 @@ export const isPlayable = ({ mimeType, size, status }: Pick<StoredFile, "mimeTyp
 /** The file in the player; null if it is closed. */
 export const track = signal<Track | null>(null);
 /** The files to play one after the other: the list from which the present one was started. */
-export const playlist = signal<Track[]>([]);
+const playlist = signal<Track[]>([]);
 /** The file of the open page, which the space bar plays. */
 export const pageTrack = signal<Track | null>(null);
 /** A part of a recording, in seconds. */
@@ -226,7 +230,7 @@ export function leavePage(): void {
   clip.value = null;
 }
 
-export function changeSpeed(step: 1 | -1): void {
+function changeSpeed(step: 1 | -1): void {
   const place = SPEEDS.findIndex((value) => value >= speed.peek());
   speed.value = SPEEDS[Math.min(Math.max(place + step, 0), SPEEDS.length - 1)] ?? 1;
 }
@@ -298,8 +302,8 @@ function followSystem(): void {
   const actions: Partial<Record<MediaSessionAction, MediaSessionActionHandler>> = {
     nexttrack: () => playNext(),
     previoustrack: () => playNext(-1),
-    seekbackward: () => skip(-15),
-    seekforward: () => skip(30),
+    seekbackward: () => skip(-BACK_SECONDS),
+    seekforward: () => skip(FORWARD_SECONDS),
     seekto: ({ seekTime = 0 }) => skip(seekTime - position.peek()),
   };
   for (const [action, handler] of Object.entries(actions))
@@ -340,7 +344,7 @@ export function startPlayback(source: UrlOf): void {
   const step = (sign: 1 | -1) => (event: KeyboardEvent) => {
     if (!track.peek()) return;
     event.preventDefault();
-    skip(sign * (event.shiftKey ? 30 : 5));
+    skip(sign * (event.shiftKey ? PAGE_SECONDS : STEP_SECONDS));
   };
   addShortcuts({
     " ": (event) => {

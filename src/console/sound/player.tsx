@@ -10,9 +10,7 @@ import { can, client, noteFailure } from "../session.ts";
 import { openShare } from "../shortcuts.ts";
 import { UserError } from "../user-error.ts";
 import {
-  BACK_SECONDS,
   copyMoment,
-  FORWARD_SECONDS,
   formatClip,
   IconButton,
   PlayButton,
@@ -26,8 +24,10 @@ import {
 } from "./controls.tsx";
 import { measurability, measurePeaks } from "./peaks.ts";
 import {
+  BACK_SECONDS,
   clip,
   close,
+  FORWARD_SECONDS,
   leavePage,
   markClip,
   markHere,
