@@ -25,18 +25,17 @@ if (!process.env.TMPDIR && hasMemory()) process.env.TMPDIR = MEMORY;
 /** Only a test that hangs may reach these: a machine may be slow and busy. */
 const timeouts = { testTimeout: 300_000, hookTimeout: 300_000 };
 /**
- * Real processes, sockets, and a real browser take part in the tests of some projects. In CI, a second attempt keeps one
- * disturbance of the machine from failing the run. The reporter names the test, and fails the run if there are many. The
- * tests of the project `workerd` are deterministic and have no second attempt.
- */
-const retry = process.env.CI ? 1 : 0;
-
-/**
  * `npm test` leaves out the files named `*.exhaustive.test.ts`, and other files may do less where `isExhaustive` is
  * false. `npm run test:all` runs everything.
  */
 export default defineConfig(async ({ mode }) => {
   const isExhaustive = mode === "all";
+  /**
+   * Real processes, sockets, and a real browser take part in the tests of some projects, and a disturbance of the machine
+   * may fail one of a thousand. `npm run test:all` repeats a failed test of these projects. The reporter names it, and fails
+   * the run if there are two. `npm test` repeats none.
+   */
+  const retry = isExhaustive ? 1 : 0;
   const shared = {
     ...timeouts,
     provide: { isExhaustive },

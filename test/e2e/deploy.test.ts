@@ -11,7 +11,7 @@ import type { Refusal } from "../../src/dev/first-start.ts";
 import { REGIONS } from "../../src/dev/placement.ts";
 import { CloudflareApi } from "../support/cloudflare.ts";
 import { FakeMachine } from "../support/machine.ts";
-import { cloneProject } from "../support/server.ts";
+import { cloneProject } from "../support/project.ts";
 
 // Each start of wrangler takes seconds, and much longer on a busy machine. The limit is for hangs.
 vi.setConfig({ testTimeout: 900_000 });

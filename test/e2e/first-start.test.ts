@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { listMigrations, statementsOf } from "../../src/dev/migrations.ts";
-import { cloneProject, freePort, isGroupAlive, runDev, runNpmDev, Server } from "../support/server.ts";
+import { cloneProject } from "../support/project.ts";
+import { freePort, isGroupAlive, runDev, runNpmDev, Server } from "../support/server.ts";
 
 /* Tests what `npm run dev` creates, prints and keeps. The starts take seconds, so the tests look at the same three. */
 
@@ -70,7 +71,7 @@ async function runPrintedCurl(output: string): Promise<string> {
 }
 
 beforeAll(async () => {
-  server = await Server.start();
+  server = await Server.start([], {}, { folder: cloneProject() });
   secretsMode = statSync(secretsFile()).mode & 0o777;
   const keyPath = join(server.folder, ".wrangler/state/first-key.json");
   keyFile = readFileSync(keyPath, "utf8");

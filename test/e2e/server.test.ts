@@ -7,7 +7,8 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { facts } from "../audio/facts.ts";
 import { noise, sha256 } from "../support/bytes.ts";
 import { processed, upload } from "../support/client.ts";
-import { cloneProject, Server, type TestTeam } from "../support/server.ts";
+import { clonePreparedProject } from "../support/project.ts";
+import { Server, type TestTeam } from "../support/server.ts";
 
 /* One real server over HTTP: what it stores and serves, and bodies that fetch can't send. */
 
@@ -26,7 +27,7 @@ beforeAll(async () => {
   // Otherwise wrangler reads the rest of a rejected body before it sends the response. Production doesn't.
   const env = { WRANGLER_DISABLE_REQUEST_BODY_DRAINING: "true" };
   const vars = ["--var", `UPLOAD_IDLE_SECONDS:${IDLE_SECONDS}`, "--var", "EMAIL_FROM:accounts@example.com"];
-  const folder = cloneProject();
+  const folder = await clonePreparedProject();
   appendFileSync(join(folder, "wrangler.toml"), '\n[[send_email]]\nname = "EMAIL"\n');
   server = await Server.start(vars, env, { folder });
   team = await server.newTeam();

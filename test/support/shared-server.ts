@@ -1,7 +1,6 @@
-import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { cloneProject, freePort, Server } from "./server.ts";
+import { clonePreparedProject, replaceIn } from "./project.ts";
+import { freePort, Server } from "./server.ts";
 
 interface Shared {
   server: Server;
@@ -11,18 +10,13 @@ interface Shared {
 /** Vitest loads this module once for each project, but all in one process. */
 const shelf = globalThis as { stowageServer?: { starting: Promise<Shared>; projects: number } | undefined };
 
-/** Tests of all projects come from one IP address, and must not share its rate limits. */
-function liftRateLimits(folder: string): void {
-  const file = join(folder, "wrangler.toml");
-  writeFileSync(file, readFileSync(file, "utf8").replaceAll(/limit = \d+/g, "limit = 1_000_000"));
-}
-
 async function share(): Promise<Shared> {
   const port = await freePort();
   // Another host name than the service's, as in production. The local store accepts only names of this machine.
   const storeOrigin = `http://127.0.0.1:${port}`;
-  const folder = cloneProject();
-  liftRateLimits(folder);
+  const folder = await clonePreparedProject();
+  // Tests of all projects come from one IP address, and must not share its rate limits.
+  replaceIn(folder, "wrangler.toml", /limit = \d+/g, "limit = 1_000_000");
   const args = ["--var", `S3_ENDPOINT:${storeOrigin}/cdn-cgi/local/r2/s3`];
   return { server: await Server.start(args, {}, { port, folder }), storeOrigin };
 }
