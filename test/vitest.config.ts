@@ -5,6 +5,7 @@ import { defineConfig } from "vitest/config";
 import LongestFirst from "./support/sequencer.ts";
 
 const root = join(import.meta.dirname, "..");
+const support = (file: string) => join(root, "test/support", file);
 
 /**
  * The stores of the local runtime sync every write, so they are faster in memory. A container often has only 64 MB there,
@@ -48,7 +49,7 @@ export default defineConfig(async ({ mode }) => {
       maxWorkers: 4,
       sequence: { sequencer: LongestFirst },
       silent: "passed-only" as const,
-      reporters: ["default", join(root, "test/support/count-reporter.ts")],
+      reporters: ["default", support("count-reporter.ts")],
       projects: [
         {
           root,
@@ -93,7 +94,8 @@ export default defineConfig(async ({ mode }) => {
             retry,
             name: "client",
             include: ["test/client/**/*.test.ts"],
-            globalSetup: [join(root, "test/support/shared-server.ts")],
+            globalSetup: [support("shared-servers.ts")],
+            setupFiles: [support("await-servers.ts")],
           },
         },
         {
@@ -103,9 +105,9 @@ export default defineConfig(async ({ mode }) => {
             retry,
             name: "browser",
             include: ["test/browser/**/*.test.ts"],
-            globalSetup: ["shared-browser.ts", "shared-server.ts", "trash-server.ts"].map((file) =>
-              join(root, "test/support", file),
-            ),
+            // The servers start beside the browser, which must be there before the first page.
+            globalSetup: [support("shared-servers.ts"), support("shared-browser.ts")],
+            setupFiles: [support("await-servers.ts")],
           },
         },
       ],

@@ -162,12 +162,13 @@ export class Server {
     );
   }
 
-  /** Runs SQL on the local files of a stopped server: those of D1 or of R2. */
+  /** Runs SQL on the local files of D1 or of R2. */
   sql(store: "D1Database" | "R2Bucket", statement: string): Record<string, unknown>[] {
     const folder = join(this.folder, `.wrangler/state/v3/${store.slice(0, 2).toLowerCase()}/miniflare-${store}Object`);
     const [file, ...others] = readdirSync(folder).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
     if (!file || others.length > 0) throw new Error(`Of ${store} there is not one file in ${folder}.`);
-    const database = new DatabaseSync(join(folder, file));
+    // A running server may be writing.
+    const database = new DatabaseSync(join(folder, file), { timeout: 10_000 });
     try {
       return database.prepare(statement).all();
     } finally {
