@@ -5,6 +5,7 @@ import { defineConfig } from "vitest/config";
 import LongestFirst from "./support/sequencer.ts";
 
 const root = join(import.meta.dirname, "..");
+const support = (file: string) => join(root, "test/support", file);
 
 /**
  * The stores of the local runtime sync every write, so they are faster in memory. A container often has only 64 MB there,
@@ -25,18 +26,17 @@ if (!process.env.TMPDIR && hasMemory()) process.env.TMPDIR = MEMORY;
 /** Only a test that hangs may reach these: a machine may be slow and busy. */
 const timeouts = { testTimeout: 300_000, hookTimeout: 300_000 };
 /**
- * Real processes, sockets, and a real browser take part in the tests of some projects. In CI, a second attempt keeps one
- * disturbance of the machine from failing the run. The reporter names the test, and fails the run if there are many. The
- * tests of the project `workerd` are deterministic and have no second attempt.
- */
-const retry = process.env.CI ? 1 : 0;
-
-/**
  * `npm test` leaves out the files named `*.exhaustive.test.ts`, and other files may do less where `isExhaustive` is
  * false. `npm run test:all` runs everything.
  */
 export default defineConfig(async ({ mode }) => {
   const isExhaustive = mode === "all";
+  /**
+   * Real processes, sockets, and a real browser take part in the tests of some projects, and a disturbance of the machine
+   * may fail one of a thousand. `npm run test:all` repeats a failed test of these projects. The reporter names it, and fails
+   * the run if there are two. `npm test` repeats none.
+   */
+  const retry = isExhaustive ? 1 : 0;
   const shared = {
     ...timeouts,
     provide: { isExhaustive },
@@ -49,7 +49,7 @@ export default defineConfig(async ({ mode }) => {
       maxWorkers: 4,
       sequence: { sequencer: LongestFirst },
       silent: "passed-only" as const,
-      reporters: ["default", join(root, "test/support/count-reporter.ts")],
+      reporters: ["default", support("count-reporter.ts")],
       projects: [
         {
           root,
@@ -94,7 +94,8 @@ export default defineConfig(async ({ mode }) => {
             retry,
             name: "client",
             include: ["test/client/**/*.test.ts"],
-            globalSetup: [join(root, "test/support/shared-server.ts")],
+            globalSetup: [support("shared-servers.ts")],
+            setupFiles: [support("await-servers.ts")],
           },
         },
         {
@@ -104,9 +105,9 @@ export default defineConfig(async ({ mode }) => {
             retry,
             name: "browser",
             include: ["test/browser/**/*.test.ts"],
-            globalSetup: ["shared-browser.ts", "shared-server.ts", "trash-server.ts"].map((file) =>
-              join(root, "test/support", file),
-            ),
+            // The servers start beside the browser, which must be there before the first page.
+            globalSetup: [support("shared-servers.ts"), support("shared-browser.ts")],
+            setupFiles: [support("await-servers.ts")],
           },
         },
       ],

@@ -13,11 +13,20 @@ export class DecryptionError extends Error {
   override name = "DecryptionError";
 }
 
-// OWASP's Password Storage Cheat Sheet lists N=2^14, r=8, p=5 as one of its equivalent settings: 16 MiB and some 0.1 s
-// of CPU.
-const SCRYPT = { N: 2 ** 14, r: 8, p: 5, maxmem: 64 * 1024 * 1024 };
-const PASSWORD_PARAMETERS = "ln=14,r=8,p=5";
-const PHC = /^\$scrypt\$ln=14,r=8,p=5,keyid=([0-9a-f]{8})\$([\w+/]{22})\$([\w+/]{43})$/;
+/** The parameters of scrypt, as a PHC string states them. */
+interface HashCost {
+  /** The binary logarithm of N. */
+  ln: number;
+  r: number;
+  p: number;
+}
+/** OWASP's Password Storage Cheat Sheet lists it as one of its equivalent settings: 16 MiB and some 0.1 s of CPU. */
+const PASSWORD_COST: HashCost = { ln: 14, r: 8, p: 5 };
+/** The most bytes of 128·N·r. An isolate has 128 MB. */
+const MAX_HASH_BYTES = 32 * 1024 * 1024;
+/** Cloudflare's limit of N·r·p. */
+const MAX_HASH_WORK = 2 ** 20;
+const PHC = /^\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2}),keyid=([0-9a-f]{8})\$([\w+/]{22})\$([\w+/]{43})$/;
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
@@ -54,11 +63,26 @@ function deriveKey(encoded: string): MasterKey {
   };
 }
 
-function stretch(password: string, salt: Buffer): Promise<Buffer> {
+function stretch(password: string, salt: Buffer, { ln, r, p }: HashCost): Promise<Buffer> {
+  const options = { N: 2 ** ln, r, p, maxmem: 2 * MAX_HASH_BYTES };
   return new Promise((resolve, reject) => {
-    scrypt(password.normalize("NFKC"), salt, 32, SCRYPT, (error, key) => (error ? reject(error) : resolve(key)));
+    scrypt(password.normalize("NFKC"), salt, 32, options, (error, key) => (error ? reject(error) : resolve(key)));
   });
 }
+
+/** The database is not trusted with the cost of a check. */
+const isAffordable = ({ ln, r, p }: HashCost): boolean =>
+  Math.min(ln, r, p) >= 1 && 2 ** ln * r * p <= MAX_HASH_WORK && 128 * 2 ** ln * r <= MAX_HASH_BYTES;
+
+/** Reads a PHC string. @returns null if `hashPassword` can't have made it */
+function parseHash(hash: string) {
+  const [, ln, r, p, keyId, salt = "", sum = ""] = PHC.exec(hash) ?? [];
+  const cost: HashCost = { ln: Number(ln), r: Number(r), p: Number(p) };
+  return isAffordable(cost)
+    ? { cost, keyId, salt: Buffer.from(salt, "base64"), sum: Buffer.from(sum, "base64") }
+    : null;
+}
+const formatCost = ({ ln, r, p }: HashCost): string => `ln=${ln},r=${r},p=${p}`;
 
 const hmac = (key: Buffer, data: Buffer | string) => createHmac("sha256", key).update(data).digest();
 const unpadded = (bytes: Buffer) => bytes.toString("base64").replace(/=+$/, "");
@@ -71,8 +95,9 @@ export const isUnknownPassword = (hash: string): boolean => hash.endsWith(`$${NO
  * Everything that depends on MASTER_KEY: one or more base64 keys of 32 bytes, separated by commas. The first makes new
  * values, the others decrypt their older values. HKDF-SHA-256 derives one subkey per purpose, so a leaked subkey reveals
  * no other. Each value names its key by `keyId`, 8 hex characters derived from the key.
+ * @param passwordCost of new hashes. No setting reaches it: only tests pass another one
  */
-export function loadSecrets(masterKey: string, system: System) {
+export function loadSecrets(masterKey: string, system: System, passwordCost = PASSWORD_COST) {
   const keys = masterKey
     .split(",")
     .map((key) => key.trim())
@@ -126,14 +151,14 @@ export function loadSecrets(masterKey: string, system: System) {
     /** Returns a PHC string: scrypt, then HMAC-SHA-256 with a pepper, so the database alone allows no guessing. */
     async hashPassword(password: string): Promise<string> {
       const salt = Buffer.from(system.randomBytes(16));
-      const hash = hmac(current.pepper, await stretch(password, salt));
-      return `$scrypt$${PASSWORD_PARAMETERS},keyid=${current.id}$${unpadded(salt)}$${unpadded(hash)}`;
+      const hash = hmac(current.pepper, await stretch(password, salt, passwordCost));
+      return `$scrypt$${formatCost(passwordCost)},keyid=${current.id}$${unpadded(salt)}$${unpadded(hash)}`;
     },
 
     /** Returns the form of a hash, which no password has: for a user who is to choose one. Costs nothing. */
     unknownPassword(): string {
       const salt = unpadded(Buffer.from(system.randomBytes(16)));
-      return `$scrypt$${PASSWORD_PARAMETERS},keyid=${current.id}$${salt}$${NO_HASH}`;
+      return `$scrypt$${formatCost(passwordCost)},keyid=${current.id}$${salt}$${NO_HASH}`;
     },
 
     /** Returns an HMAC-SHA-256 of the text in base64url. Only this service can make it. */
@@ -143,17 +168,23 @@ export function loadSecrets(masterKey: string, system: System) {
     isSigned: (text: string, signature: string) =>
       keys.some(({ signing }) => sameSecret(hmac(signing, text).toString("base64url"), signature)),
 
-    /** Whether the hash was made with the current key. If not, rehash the password at the next login. */
-    isCurrentHash: (hash: string) => PHC.exec(hash)?.[1] === current.id,
+    /** Whether the hash was made with the current key and cost. If not, rehash the password at the next login. */
+    isCurrentHash(hash: string): boolean {
+      const parsed = parseHash(hash);
+      return parsed?.keyId === current.id && formatCost(parsed.cost) === formatCost(passwordCost);
+    },
 
-    /** Costs the same whatever the result. With `null` (no such user) it does the same work and returns false. */
+    /**
+     * Costs what the hash states, whatever the result. With `null` (no such user) it does the work of a new hash and
+     * returns false.
+     */
     async verifyPassword(password: string, hash: string | null): Promise<boolean> {
-      const [, id, salt, expected] = PHC.exec(hash ?? "") ?? [];
-      const key = keyWithId(id);
-      const stretched = await stretch(password, salt ? Buffer.from(salt, "base64") : dummySalt);
+      const parsed = parseHash(hash ?? "");
+      const key = keyWithId(parsed?.keyId);
+      const stretched = await stretch(password, parsed?.salt ?? dummySalt, parsed?.cost ?? passwordCost);
       const actual = hmac((key ?? current).pepper, stretched);
-      const matches = timingSafeEqual(actual, expected ? Buffer.from(expected, "base64") : Buffer.alloc(32));
-      return matches && key !== undefined && expected !== undefined;
+      const matches = timingSafeEqual(actual, parsed?.sum ?? Buffer.alloc(32));
+      return matches && key !== undefined && parsed !== null;
     },
   };
 }

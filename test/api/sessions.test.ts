@@ -44,21 +44,7 @@ import { create as createUpload, idOf, RESUMABLE } from "../support/tus.ts";
 
 const KEYS = "/auth/v1/apikeys";
 
-/** Computes each hash and each check once, because scrypt is slow on purpose. */
-const computed = new Map<string, Promise<unknown>>();
-function once<A extends unknown[], R>(work: (...values: A) => Promise<R>): (...values: A) => Promise<R> {
-  return (...values) => {
-    const name = JSON.stringify(values);
-    const result = computed.get(name) ?? work(...values);
-    computed.set(name, result);
-    return result as Promise<R>;
-  };
-}
-const quick = startWorker((deps) => {
-  const { hashPassword, verifyPassword } = deps.secrets;
-  const secrets = { ...deps.secrets, hashPassword: once(hashPassword), verifyPassword: once(verifyPassword) };
-  return { ...deps, secrets };
-});
+const quick = startWorker();
 const quickTeam = () => newTeam(quick);
 const test = apiTest.extend("team", () => quickTeam());
 

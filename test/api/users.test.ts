@@ -31,6 +31,7 @@ import {
   type Team,
   tally,
   withoutHashing,
+  withRealHashing,
 } from "../support/harness.ts";
 import { startLimited } from "../support/limits.ts";
 
@@ -46,7 +47,7 @@ const remove = (team: Team, id: string, headers = {}) => team.call("DELETE", `/a
 const verifies = (password: string, hash: string) =>
   loadSecrets(env.MASTER_KEY, realSystem).verifyPassword(password, hash);
 
-/** For tests that are not about passwords, because scrypt is slow on purpose. */
+/** For tests that are not about passwords: hashes count for a limit and wait for one another. */
 const quickTeam = () => newTeam(startWorker(withoutHashing));
 const test = apiTest.extend("team", () => quickTeam());
 
@@ -73,7 +74,7 @@ function createOnce<T>(create: () => Promise<T>): () => Promise<T> {
 
 describe("Creating a user", () => {
   test("returns the documented fields without __v, and the version as ETag", async () => {
-    const team = await newTeam();
+    const team = await newTeam(startWorker(withRealHashing));
     const json = { firstName: "Ada", lastName: "Lovelace", email: "Ada@Example.com", password: PASSWORD };
     const { status, headers, body } = await create(team, json);
     expect([status, headers.get("ETag"), fieldsOf(body)]).toEqual([200, '"0"', ["data", "message"]]);
@@ -144,7 +145,7 @@ describe("An email that resembles another's", () => {
 
 describe("A password", () => {
   test("is returned only as a scrypt PHC string with its own salt that verifies it, also after an update", async () => {
-    const team = await newTeam();
+    const team = await newTeam(startWorker(withRealHashing));
     const [user, twin] = [await newUser(team), await newUser(team, { email: "b@example.com" })];
     expect(user.password).not.toBe(twin.password);
     const updated = (await patch(team, user._id, { password: "a new password" })).body;

@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { describe, expect, inject, onTestFinished, test } from "vitest";
+import { describe, expect, inject, type TestContext, test } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
 import { runSmoke, runSmokePerDatabase } from "../../src/dev/smoke-steps.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
@@ -14,8 +14,11 @@ import { collect, newTeam, type Team, url } from "../support/team.ts";
 /** Responds in place of the server, or changes its response. */
 type Break = (request: IncomingMessage, forward: () => Promise<Response>) => Promise<Response> | Response;
 
+/** A test that runs beside others has its own. */
+type OnTestFinished = TestContext["onTestFinished"];
+
 /** Starts a server, which the test's end closes. @returns its URL */
-async function listen(server: Server): Promise<string> {
+async function listen(server: Server, onTestFinished: OnTestFinished): Promise<string> {
   onTestFinished(() => {
     server.closeAllConnections();
     server.close();
@@ -26,7 +29,7 @@ async function listen(server: Server): Promise<string> {
 }
 
 /** Starts a proxy in front of the server. @returns its URL */
-function startProxy(change: Break): Promise<string> {
+function startProxy(change: Break, onTestFinished: OnTestFinished): Promise<string> {
   const proxy = createServer(async (request, response) => {
     const { method = "GET" } = request;
     const abort = new AbortController();
@@ -50,7 +53,7 @@ function startProxy(change: Break): Promise<string> {
       response.destroy();
     }
   });
-  return listen(proxy);
+  return listen(proxy, onTestFinished);
 }
 
 async function smoke(team: Team, target = url, options = {}): Promise<{ isFine: boolean; lines: string[] }> {
@@ -73,9 +76,12 @@ const responding =
     pattern.test(`${request.method} ${request.url}`) ? new Response("broken", { status }) : forward();
 
 describe("The smoke test", () => {
-  test("passes on a working server, and deletes what it created", async () => {
+  test("passes on a working server, and deletes what it created", async ({ onTestFinished }) => {
     const team = await newTeam();
-    const webhook = await listen(createServer((_, response) => response.end()));
+    const webhook = await listen(
+      createServer((_, response) => response.end()),
+      onTestFinished,
+    );
     const { isFine, lines } = await smoke(team, url, { webhook });
     expect(isFine, lines.join("\n")).toBe(true);
     const steps = ["health", "clock", "key", "upload", "process", "list", "signed URL", "link", "resumable upload"];
@@ -187,14 +193,18 @@ describe("The smoke test", () => {
     ],
     ["no deletions", "delete", responding(/^DELETE \/docs\/v1\/uploads/, 503), /deletions/],
   ];
-  test.each(failing)("names the first failing step with %s: %s", async (_, step, change, reason) => {
-    const team = await newTeam();
-    const { isFine, lines } = await smoke(team, await startProxy(change), {
-      processingMilliseconds: step === "process" ? 0 : 60_000,
-    });
-    const failed = lines.find((line) => line.startsWith("FAIL")) ?? "";
-    expect([isFine, failed.split(":")[0]], lines.join("\n")).toEqual([false, `FAIL  ${step}`]);
-    expect(failed).toMatch(reason);
-    if (step !== "delete") expect(await team.stowage.usage()).toMatchObject({ files: 0, bytes: 0 });
-  });
+  test.concurrent.for(failing)(
+    "names the first failing step with %s: %s",
+    async ([, step, change, reason], context) => {
+      const { expect } = context;
+      const team = await newTeam();
+      const { isFine, lines } = await smoke(team, await startProxy(change, context.onTestFinished), {
+        processingMilliseconds: step === "process" ? 0 : 60_000,
+      });
+      const failed = lines.find((line) => line.startsWith("FAIL")) ?? "";
+      expect([isFine, failed.split(":")[0]], lines.join("\n")).toEqual([false, `FAIL  ${step}`]);
+      expect(failed).toMatch(reason);
+      if (step !== "delete") expect(await team.stowage.usage()).toMatchObject({ files: 0, bytes: 0 });
+    },
+  );
 });

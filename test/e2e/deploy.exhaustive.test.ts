@@ -1,3 +1,4 @@
+import { execFile } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,10 +7,13 @@ import { deploy } from "../../src/dev/deployment.ts";
 import { wranglerIn } from "../../src/dev/wrangler.ts";
 import { CloudflareApi } from "../support/cloudflare.ts";
 import { FakeMachine } from "../support/machine.ts";
-import { cloneProject } from "../support/server.ts";
+import { cloneProject, replaceIn } from "../support/project.ts";
 
 // Each start of wrangler takes seconds, and much longer on a busy machine. The limit is for hangs.
 vi.setConfig({ testTimeout: 900_000 });
+
+const root = join(import.meta.dirname, "../..");
+const original = readFileSync(join(root, "wrangler.toml"), "utf8");
 
 describe("A deployment with the real wrangler", () => {
   let project: string;
@@ -85,5 +89,56 @@ describe("A deployment with the real wrangler", () => {
     expect(api.secrets).toEqual(entered);
     expect(readdirSync(home)).toEqual([]);
     expect(api.unknown).toEqual([]);
+  });
+});
+
+describe("npm run deploy", () => {
+  let project: string;
+  let folder: string;
+  let api: CloudflareApi;
+  beforeEach(async () => {
+    [project, folder] = [cloneProject(), mkdtempSync(join(tmpdir(), "stowage deploy "))];
+    api = new CloudflareApi();
+    await api.start();
+  });
+  afterEach(() => {
+    api.stop();
+    for (const path of [project, folder]) rmSync(path, { recursive: true, maxRetries: 5 });
+  });
+  const run = (...args: string[]) =>
+    new Promise<{ code: number | null; output: string }>((done) => {
+      const options = { cwd: project, env: api.environment(folder) };
+      const child = execFile(process.execPath, ["src/dev/deploy.ts", ...args], options, (_, stdout, stderr) =>
+        done({ code: child.exitCode, output: stdout + stderr }),
+      );
+    });
+
+  test("reports each problem of the configuration in a line, and unknown arguments, and shows its options", async () => {
+    replaceIn(project, "wrangler.toml", /EVENT_DAYS = .*/g, 'EVENT_DAYS = "0"');
+    const { code, output } = await run();
+    expect([code, output]).toEqual([1, expect.stringMatching(/^Not deployed\. .*:\n- EVENT_DAYS: .*\n$/)]);
+    expect(await run("--var", "A:1")).toEqual({ code: 1, output: expect.stringContaining("Unknown option '--var'") });
+    const wrongPlace = await run("--location", "mars", "--dry-run");
+    expect(wrongPlace).toEqual({ code: 1, output: expect.stringContaining("--location must be one of weur, eeur") });
+    const help = await run("--help");
+    for (const option of ["--env NAME", "--location ", "--dry-run"]) {
+      expect(help).toEqual({ code: 0, output: expect.stringContaining(option) });
+      expect(readFileSync(join(root, "README.md"), "utf8")).toContain(`\`${option}`);
+    }
+    expect(api.requests).toEqual([]);
+  });
+
+  test("prints the plan and builds with --dry-run, and publishes no source maps of the console", async () => {
+    const { code, output } = await run("--dry-run", "--env", "staging", "--location", "weur");
+    expect(output).toMatch(
+      /environment "staging" to add.*Bucket "stowage-staging-files": create if it is missing, in weur\n.*Nothing was changed\./s,
+    );
+    expect(output).toContain("Placement: aws:eu-west-2, near the database in weur\n");
+    expect(code, output).toBe(0);
+    expect(readFileSync(join(project, "wrangler.toml"), "utf8")).toBe(original);
+    expect(api.requests).toEqual([]);
+    const assets = readdirSync(join(project, ".wrangler/console/assets"));
+    expect(assets.length).toBeGreaterThan(3);
+    expect(assets.filter((name) => name.endsWith(".map"))).toEqual([]);
   });
 });

@@ -1,20 +1,14 @@
-import { execFile } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
-import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterAll, describe, expect, test } from "vitest";
 import { findConfigProblems, readDeployConfig } from "../../src/dev/check-deploy.ts";
 import { deploy } from "../../src/dev/deployment.ts";
 import { addEnvironment } from "../../src/dev/environment.ts";
 import type { Refusal } from "../../src/dev/first-start.ts";
 import { REGIONS } from "../../src/dev/placement.ts";
-import { CloudflareApi } from "../support/cloudflare.ts";
 import { FakeMachine } from "../support/machine.ts";
-import { cloneProject } from "../support/server.ts";
-
-// Each start of wrangler takes seconds, and much longer on a busy machine. The limit is for hangs.
-vi.setConfig({ testTimeout: 900_000 });
 
 type Change = [from: string | RegExp, to: string];
 const root = join(import.meta.dirname, "../..");
@@ -431,55 +425,5 @@ describe("The Deploy button", () => {
     const described = JSON.parse(text("package.json")).cloudflare.bindings;
     expect(Object.keys(described).sort()).toEqual(asked.sort());
     for (const { description } of Object.values<{ description: string }>(described)) expect(description).toMatch(/\.$/);
-  });
-});
-
-describe("npm run deploy", () => {
-  let project: string;
-  let api: CloudflareApi;
-  beforeEach(async () => {
-    project = cloneProject();
-    api = new CloudflareApi();
-    await api.start();
-  });
-  afterEach(() => {
-    api.stop();
-    rmSync(project, { recursive: true, maxRetries: 5 });
-  });
-  const run = (...args: string[]) =>
-    new Promise<{ code: number | null; output: string }>((done) => {
-      const options = { cwd: project, env: api.environment(folder) };
-      const child = execFile(process.execPath, ["src/dev/deploy.ts", ...args], options, (_, stdout, stderr) =>
-        done({ code: child.exitCode, output: stdout + stderr }),
-      );
-    });
-
-  test("reports each problem of the configuration in a line, and unknown arguments, and shows its options", async () => {
-    writeFileSync(join(project, "wrangler.toml"), changed([[/EVENT_DAYS = .*/, 'EVENT_DAYS = "0"']]));
-    const { code, output } = await run();
-    expect([code, output]).toEqual([1, expect.stringMatching(/^Not deployed\. .*:\n- EVENT_DAYS: .*\n$/)]);
-    expect(await run("--var", "A:1")).toEqual({ code: 1, output: expect.stringContaining("Unknown option '--var'") });
-    const wrongPlace = await run("--location", "mars", "--dry-run");
-    expect(wrongPlace).toEqual({ code: 1, output: expect.stringContaining("--location must be one of weur, eeur") });
-    const help = await run("--help");
-    for (const option of ["--env NAME", "--location ", "--dry-run"]) {
-      expect(help).toEqual({ code: 0, output: expect.stringContaining(option) });
-      expect(readFileSync(join(root, "README.md"), "utf8")).toContain(`\`${option}`);
-    }
-    expect(api.requests).toEqual([]);
-  });
-
-  test("prints the plan and builds with --dry-run, and publishes no source maps of the console", async () => {
-    const { code, output } = await run("--dry-run", "--env", "staging", "--location", "weur");
-    expect(output).toMatch(
-      /environment "staging" to add.*Bucket "stowage-staging-files": create if it is missing, in weur\n.*Nothing was changed\./s,
-    );
-    expect(output).toContain("Placement: aws:eu-west-2, near the database in weur\n");
-    expect(code, output).toBe(0);
-    expect(readFileSync(join(project, "wrangler.toml"), "utf8")).toBe(original);
-    expect(api.requests).toEqual([]);
-    const assets = readdirSync(join(project, ".wrangler/console/assets"));
-    expect(assets.length).toBeGreaterThan(3);
-    expect(assets.filter((name) => name.endsWith(".map"))).toEqual([]);
   });
 });

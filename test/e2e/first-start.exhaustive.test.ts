@@ -1,7 +1,8 @@
 import { appendFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { cloneProject, freePort, runDev, Server } from "../support/server.ts";
+import { cloneProject } from "../support/project.ts";
+import { freePort, runDev, Server } from "../support/server.ts";
 
 type Problem = [what: string, spoil: (folder: string) => void, ...messages: (string | RegExp)[]];
 

@@ -4,7 +4,8 @@ import { DatabaseSync } from "node:sqlite";
 import { expect, onTestFinished, test } from "vitest";
 import { sha256 } from "../support/bytes.ts";
 import { type Call, createCall, form } from "../support/client.ts";
-import { cloneProject, Server } from "../support/server.ts";
+import { clonePreparedProject } from "../support/project.ts";
+import { Server } from "../support/server.ts";
 
 /*
  * The state of the first release: databases, bytes and secrets of a local server, which `npm run freeze` writes. This version
@@ -77,8 +78,7 @@ test.runIf(process.env.STOWAGE_WRITE_STATE)("writes the state", async () => {
 test.skipIf(process.env.STOWAGE_WRITE_STATE || !existsSync(STATE))(
   "this version starts on the state of the first release: it lists, plays, restores and deletes",
   async () => {
-    const folder = cloneProject();
-    cpSync(join(STATE, "state"), join(folder, ".wrangler/state"), { recursive: true });
+    const folder = await clonePreparedProject(join(STATE, "state"));
     cpSync(join(STATE, "secrets.env"), join(folder, ".dev.vars"));
     const server = await Server.start(TRASH, {}, { folder });
     onTestFinished(() => server.remove());

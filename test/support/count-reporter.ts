@@ -1,22 +1,15 @@
-import { relative } from "node:path";
+import { execFile } from "node:child_process";
+import { join, relative } from "node:path";
 import type { TestAnnotation } from "vitest";
 import type { Reporter, TestCase, TestModule, Vitest } from "vitest/node";
+import { judgeDuration, judgeRepeated } from "./budget.ts";
+import { measureSlowness } from "./calibration.ts";
+import { type Durations, keepLast, type Mode, modeOf, readRecorded } from "./durations.ts";
 
 const SLOWEST_FILES = 10;
 
-/** The limits of a run, also on a machine three times slower than two free cores. Only CI enforces it. */
-interface Budget {
-  runSeconds: number;
-  fileSeconds: number;
-}
-/** `npm test`. */
-const BUDGET: Budget = { runSeconds: 1800, fileSeconds: 900 };
-/** `npm run test:all`, whose job in CI is ended after 90 minutes. */
-const EXHAUSTIVE_BUDGET: Budget = { runSeconds: 4800, fileSeconds: 2400 };
-/** Tests of a run that may pass only on their second attempt. A slow machine can disturb a few, more are a flaw. */
-const MAX_RETRIED = 3;
-
-const relativePath = (module: TestModule) => relative(process.cwd(), module.moduleId);
+const root = join(import.meta.dirname, "../..");
+const relativePath = (module: TestModule) => relative(root, module.moduleId).replaceAll("\\", "/");
 
 /** Returns the milliseconds that a file took: loading it, its hooks, and its tests. */
 function durationOf(module: TestModule): number {
@@ -24,62 +17,113 @@ function durationOf(module: TestModule): number {
   return collectDuration + duration + environmentSetupDuration + prepareDuration + setupDuration;
 }
 
+/** Runs `npm run check`. @returns its output if it fails, or null */
+const runChecks = (): Promise<string | null> =>
+  new Promise((resolve) => {
+    const script = join(root, "src/dev/check.ts");
+    execFile(process.execPath, [script], { cwd: root, maxBuffer: 2 ** 26 }, (error, stdout, stderr) =>
+      resolve(error ? stdout + stderr : null),
+    );
+  });
+
+/** What a run needs from outside, which a test replaces. */
+const OUTSIDE = {
+  measureSlowness,
+  runChecks,
+  keepLast,
+  readRecorded,
+  /** Seconds since the start of the process. */
+  elapsed: () => performance.now() / 1000,
+  write: (text: string) => void process.stdout.write(text),
+};
+
 /**
- * Prints test annotations, the slowest files, the tests that passed only on their second attempt, and at last
- * `N passed, N failed` for machines. A file that can't be loaded and a hook that throws count as failures. In CI, so does
- * whatever exceeds the budget.
+ * Runs the static checks beside the tests. Prints test annotations, the slowest files, the tests that passed only on their
+ * second attempt, why the run fails besides failed tests, and at last `N passed, N failed` for machines. A file that can't
+ * be loaded, a hook that throws, and whatever exceeds the budget count as failures.
  */
 export default class CountReporter implements Reporter {
-  #budget = BUDGET;
+  readonly #outside: typeof OUTSIDE;
+  #mode: Mode = "fast";
+  /** Whether this is `npm test` or `npm run test:all`, and not Vitest itself. */
+  #isWhole = false;
+  #hasAllTests = true;
+  #slowness = 1;
+  #checks: Promise<string | null> = Promise.resolve(null);
 
-  onInit({ vite }: Vitest): void {
-    if (vite.config.mode === "all") this.#budget = EXHAUSTIVE_BUDGET;
+  constructor(outside: Partial<typeof OUTSIDE> = {}) {
+    this.#outside = { ...OUTSIDE, ...outside };
+  }
+
+  async onInit({ vite, config }: Vitest): Promise<void> {
+    const { mode } = vite.config;
+    this.#mode = modeOf(mode);
+    this.#isWhole = mode === "all" || mode === "fast";
+    this.#hasAllTests = config.testNamePattern === undefined;
+    if (!this.#isWhole) return;
+    this.#slowness = await this.#outside.measureSlowness();
+    this.#checks = this.#outside.runChecks();
   }
 
   /** Annotations are counts: crash points, runs of a model, kills. */
   onTestCaseAnnotate(_: TestCase, { message }: TestAnnotation): void {
-    process.stdout.write(`${message}\n`);
+    this.#outside.write(`${message}\n`);
   }
 
-  onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
+  async onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): Promise<void> {
     let passed = 0;
     let failed = errors.length;
-    const retried: string[] = [];
+    const repeated: string[] = [];
     for (const module of modules) {
       failed += module.errors().length;
       for (const suite of module.children.allSuites()) failed += suite.errors().length;
       for (const test of module.children.allTests()) {
         if (test.result().state === "passed") passed++;
         if (test.result().state === "failed") failed++;
-        if (test.diagnostic()?.flaky) retried.push(`Passed on a retry: ${relativePath(module)} > ${test.fullName}\n`);
+        if (test.diagnostic()?.flaky) repeated.push(`${relativePath(module)} > ${test.fullName}`);
       }
     }
     const durations = modules
-      .map((module) => ({ file: relativePath(module), seconds: durationOf(module) / 1000 }))
+      .map((module) => ({ file: relativePath(module), seconds: durationOf(module) / 1000, isFine: module.ok() }))
       .sort((a, b) => b.seconds - a.seconds);
     const slowest = durations
       .slice(0, SLOWEST_FILES)
       .map(({ file, seconds }) => `${seconds.toFixed(1).padStart(8)} s  ${file}`);
-    const excesses = process.env.CI ? this.#excesses(durations, retried.length) : [];
-    if (excesses.length > 0) process.exitCode = 1;
-    failed += excesses.length;
+    const checks = await this.#checks;
+    const problems = this.#isWhole
+      ? [await this.#judgeTime(durations), checks, judgeRepeated(this.#mode, repeated)].filter((one) => one !== null)
+      : [];
+    if (problems.length > 0) process.exitCode = 1;
+    failed += problems.length;
+    const scale = Math.max(1, this.#slowness);
+    const kept = durations.filter(({ isFine }) => isFine && this.#hasAllTests);
+    this.#outside.keepLast(
+      this.#mode,
+      Object.fromEntries(kept.map(({ file, seconds }): [string, number] => [file, seconds / scale])),
+    );
+    const lines = [
+      "Slowest files:",
+      ...slowest,
+      "",
+      ...(this.#isWhole ? [`The machine is ${this.#slowness.toFixed(2)} times as slow as the goals assume.`] : []),
+      ...repeated.map((name) => `Passed on the second attempt: ${name}`),
+      ...problems.map((problem) => problem.trimEnd()),
+      `${passed} passed, ${failed} failed`,
+    ];
     // Printed on exit, after the summary of the default reporter.
-    process.once("exit", () => {
-      process.stdout.write(
-        `Slowest files:\n${slowest.join("\n")}\n\n${[...retried, ...excesses].join("")}${passed} passed, ${failed} failed\n`,
-      );
-    });
+    process.once("exit", () => this.#outside.write(`${lines.join("\n")}\n`));
   }
 
-  #excesses(durations: { file: string; seconds: number }[], retried: number): string[] {
-    const { runSeconds, fileSeconds } = this.#budget;
-    const total = performance.now() / 1000;
-    return [
-      ...durations
-        .filter(({ seconds }) => seconds > fileSeconds)
-        .map(({ file, seconds }) => `${file} took ${Math.round(seconds)} s, more than its ${fileSeconds} s.\n`),
-      ...(total > runSeconds ? [`The run took ${Math.round(total)} s, more than its ${runSeconds} s.\n`] : []),
-      ...(retried > MAX_RETRIED ? [`${retried} tests needed a second attempt, more than ${MAX_RETRIED}.\n`] : []),
-    ];
+  async #judgeTime(durations: { file: string; seconds: number }[]): Promise<string | null> {
+    const seconds = this.#outside.elapsed();
+    const judge = () => {
+      const scale = Math.max(1, this.#slowness);
+      const scaled: Durations = Object.fromEntries(durations.map(({ file, seconds }) => [file, seconds / scale]));
+      return judgeDuration(this.#mode, seconds, this.#slowness, scaled, this.#outside.readRecorded(this.#mode));
+    };
+    if (judge() === null) return null;
+    // It may have become busy after the start.
+    this.#slowness = Math.max(this.#slowness, await this.#outside.measureSlowness());
+    return judge();
   }
 }

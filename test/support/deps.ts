@@ -1,14 +1,25 @@
-import { type Deps, readDeps } from "../../src/deps.ts";
+import { env } from "cloudflare:workers";
+import { type Deps, readDeps as readRealDeps } from "../../src/deps.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDatabases, createDb } from "../../src/platform/db.ts";
 import type { HashQueue } from "../../src/platform/hash-queue.ts";
 import { createHealth } from "../../src/platform/health.ts";
 import { createJobs } from "../../src/platform/jobs.ts";
 import type { Mailer } from "../../src/platform/mailer.ts";
+import { loadSecrets } from "../../src/platform/secrets.ts";
 import type { Reply, Sender } from "../../src/platform/sender.ts";
+import { realSystem } from "../../src/platform/system.ts";
 
 export type { Deps, Settings } from "../../src/deps.ts";
-export { readDeps };
+
+/** A hash takes 0.1 ms of CPU. Tests about the real cost use `withRealHashing`. */
+const CHEAP = { ln: 4, r: 1, p: 1 };
+const cheapSecrets = loadSecrets(env.MASTER_KEY, realSystem, CHEAP);
+/** The dependencies of a Worker, with cheap password hashes. Invalid settings fail as in the real one. */
+export const readDeps: typeof readRealDeps = (bindings, ctx) => {
+  const deps = readRealDeps(bindings, ctx);
+  return { ...deps, ...(bindings.MASTER_KEY === env.MASTER_KEY && { secrets: cheapSecrets }) };
+};
 
 export type Change = (deps: Deps) => Deps;
 
@@ -72,8 +83,14 @@ export const withoutJobs: Change = (deps) => ({
   mailer,
 });
 
+/** The password hashes of the real Worker. */
+export const withRealHashing: Change = (deps) => ({
+  ...deps,
+  secrets: readRealDeps(env, { waitUntil: () => {} }).secrets,
+});
+
 const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;
-/** Gives every password the same hash, without waiting: for tests that are not about hashing, which takes 0.1 s. */
+/** Gives every password the same hash, without a queue and a limit: for tests that are not about hashing. */
 export const withoutHashing: Change = (deps) => ({
   ...deps,
   hashQueue: { run: (_, hash) => hash() } as HashQueue,

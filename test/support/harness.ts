@@ -20,7 +20,16 @@ export {
   type Team,
   upload,
 } from "./client.ts";
-export { type Change, compose, type Deps, type Settings, withoutHashing, withoutJobs, withoutLimits } from "./deps.ts";
+export {
+  type Change,
+  compose,
+  type Deps,
+  type Settings,
+  withoutHashing,
+  withoutJobs,
+  withoutLimits,
+  withRealHashing,
+} from "./deps.ts";
 export { fill, snapshot } from "./rows.ts";
 export { brokenStream, pausedStream, streamOf } from "./streams.ts";
 

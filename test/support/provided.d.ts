@@ -9,6 +9,8 @@ declare module "vitest" {
     operatorToken: string;
     /** A server of a service with a trash, and how many days it keeps files. */
     trash: { url: string; operatorToken: string; days: number };
+    /** Where these servers leave a mark when they are ready. */
+    serverMarks: string[];
     /** Whether this run includes the exhaustive enumerations (`npm run test:all`). */
     isExhaustive: boolean;
     /** The WebSocket URL of the shared browser, or null if none was found. */

@@ -1,14 +1,13 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseEnv } from "node:util";
 import { buildRequest, type Call, type CallOptions, createCall, foundTeam, type Team } from "./client.ts";
+import { clonePreparedProject } from "./project.ts";
 
-const root = join(import.meta.dirname, "../..");
 const running = new Set<ChildProcess>();
 
 process.once("exit", () => {
@@ -33,17 +32,6 @@ async function until(condition: () => boolean, problem: () => string): Promise<v
     if (Date.now() > end) throw new Error(problem());
     await sleep(50);
   }
-}
-
-/** Copies the project as a fresh clone after `npm install`, without secrets and state. */
-export function cloneProject(): string {
-  const folder = mkdtempSync(join(tmpdir(), "stowage "));
-  for (const name of ["src", "migrations", "test/audio", "wrangler.toml", "package.json", "tsconfig.json"]) {
-    mkdirSync(join(folder, name, ".."), { recursive: true });
-    cpSync(join(root, name), join(folder, name), { recursive: true });
-  }
-  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"), "junction");
-  return folder;
 }
 
 export async function freePort(): Promise<string> {
@@ -106,13 +94,13 @@ export class Server {
     this.#run = this.#start();
   }
 
-  /** Starts a server of the test's own, by default on a fresh clone. Arguments are those of `npm run dev`. */
+  /** Starts a server of the test's own, by default on a prepared copy. Arguments are those of `npm run dev`. */
   static async start(
     args: string[] = [],
     env: Record<string, string> = {},
     { port, folder }: { port?: string; folder?: string } = {},
   ): Promise<Server> {
-    const server = new Server(folder ?? cloneProject(), port ?? (await freePort()), args, env);
+    const server = new Server(folder ?? (await clonePreparedProject()), port ?? (await freePort()), args, env);
     await server.#ready();
     return server;
   }
@@ -174,12 +162,13 @@ export class Server {
     );
   }
 
-  /** Runs SQL on the local files of a stopped server: those of D1 or of R2. */
+  /** Runs SQL on the local files of D1 or of R2. */
   sql(store: "D1Database" | "R2Bucket", statement: string): Record<string, unknown>[] {
     const folder = join(this.folder, `.wrangler/state/v3/${store.slice(0, 2).toLowerCase()}/miniflare-${store}Object`);
     const [file, ...others] = readdirSync(folder).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
     if (!file || others.length > 0) throw new Error(`Of ${store} there is not one file in ${folder}.`);
-    const database = new DatabaseSync(join(folder, file));
+    // A running server may be writing.
+    const database = new DatabaseSync(join(folder, file), { timeout: 10_000 });
     try {
       return database.prepare(statement).all();
     } finally {

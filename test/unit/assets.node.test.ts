@@ -3,7 +3,7 @@ import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
-import { cloneProject } from "../support/server.ts";
+import { cloneProject } from "../support/project.ts";
 
 test("a deployment has the upload element, and the demonstration only if the development server builds it", async () => {
   const folder = cloneProject();

@@ -13,7 +13,7 @@ vi.mock("node:crypto", async (original) => {
   return { ...real, scrypt: vi.fn(real.scrypt), timingSafeEqual: vi.fn(real.timingSafeEqual) };
 });
 
-const load = (fill: string) => loadSecrets(btoa(fill.repeat(32)), realSystem);
+const load = (fill: string) => loadSecrets(btoa(fill.repeat(32)), realSystem, { ln: 4, r: 1, p: 1 });
 const secrets = load("a");
 
 /** Returns the cost of each scrypt and the lengths of each comparison since the test began. */

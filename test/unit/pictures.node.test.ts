@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { hashSources, readHash } from "../support/picture-sources.ts";
+import { hashSources, readHash } from "../tools/console/picture-sources.ts";
 
 const root = join(import.meta.dirname, "../..");
 

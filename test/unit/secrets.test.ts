@@ -17,6 +17,8 @@ const master = (fill: string) => btoa(fill.repeat(32));
 const load = (...keys: string[]) => loadSecrets(keys.join(","), realSystem);
 const [A, B, C] = [master("a"), master("b"), master("c")];
 const secrets = load(A);
+/** For tests that are not about the cost of a hash, which is 0.1 s of CPU. */
+const CHEAP = { ln: 4, r: 1, p: 1 };
 const TEXT = "stow_sk_0123456789-a-token-to-encrypt";
 
 /** Returns the encrypted value with its bytes changed. */
@@ -137,6 +139,7 @@ describe("A new master key", () => {
   });
 
   test("verifies passwords of older keys, and recognizes them as older", async () => {
+    const load = (...keys: string[]) => loadSecrets(keys.join(","), realSystem, CHEAP);
     const hash = await load(A).hashPassword("canary-password");
     const rotated = load(B, A);
     expect(await rotated.verifyPassword("canary-password", hash)).toBe(true);
@@ -146,31 +149,32 @@ describe("A new master key", () => {
 });
 
 describe("The hash of a password", () => {
+  const cheap = loadSecrets(A, realSystem, CHEAP);
   let hash: string;
   beforeAll(async () => {
-    hash = await secrets.hashPassword("canary-password-Ä");
+    hash = await cheap.hashPassword("canary-password-Ä");
   });
 
   test("has a new salt each time", async () => {
-    expect(await secrets.hashPassword("canary-password-Ä")).not.toBe(hash);
+    expect(await cheap.hashPassword("canary-password-Ä")).not.toBe(hash);
   });
 
   test("verifies the password in any normal form", async () => {
-    expect(await secrets.verifyPassword("canary-password-Ä", hash)).toBe(true);
-    expect(await secrets.verifyPassword("canary-password-A\u0308", hash)).toBe(true);
-    expect(await secrets.verifyPassword("ｃanary-password-Ä", hash)).toBe(true);
+    expect(await cheap.verifyPassword("canary-password-Ä", hash)).toBe(true);
+    expect(await cheap.verifyPassword("canary-password-A\u0308", hash)).toBe(true);
+    expect(await cheap.verifyPassword("ｃanary-password-Ä", hash)).toBe(true);
   });
 
   test.each(["canary-password-ä", "canary-password-A", "canary-password-Ä ", "canary-password", ""])(
     "does not verify %j",
     async (password) => {
-      expect(await secrets.verifyPassword(password, hash)).toBe(false);
+      expect(await cheap.verifyPassword(password, hash)).toBe(false);
     },
   );
 
   test("verifies nothing under another pepper, so the database is not enough to guess passwords", async () => {
     expect(await load(B).verifyPassword("canary-password-Ä", hash)).toBe(false);
-    const renamed = hash.replace(secrets.currentKeyId, load(B).currentKeyId);
+    const renamed = hash.replace(cheap.currentKeyId, load(B).currentKeyId);
     expect(await load(B).verifyPassword("canary-password-Ä", renamed)).toBe(false);
   });
 
@@ -180,13 +184,42 @@ describe("The hash of a password", () => {
     "$scrypt$ln=1,r=1,p=1,keyid=00000000$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     "$2b$10$abcdefghijklmnopqrstuv",
   ])("verifies nothing in another format: %j", async (other) => {
-    expect(await secrets.verifyPassword("", other)).toBe(false);
-    expect(await secrets.verifyPassword("canary-password", other)).toBe(false);
+    expect(await cheap.verifyPassword("", other)).toBe(false);
+    expect(await cheap.verifyPassword("canary-password", other)).toBe(false);
+  });
+
+  test.each([
+    { ln: 5, r: 1, p: 1 },
+    { ln: 14, r: 8, p: 5 },
+    { ln: 15, r: 8, p: 3 },
+    { ln: 15, r: 8, p: 4 },
+  ])("with the parameters %j verifies whatever the parameters of new hashes are", async (cost) => {
+    const other = await loadSecrets(A, realSystem, cost).hashPassword("canary-password-Ä");
+    expect(other).toContain(`$ln=${cost.ln},r=${cost.r},p=${cost.p},`);
+    expect(await cheap.verifyPassword("canary-password-Ä", other)).toBe(true);
+    expect(await cheap.verifyPassword("canary-password-A", other)).toBe(false);
+  });
+
+  test("is current only with the parameters of new hashes, so that the next login replaces a cheaper one", async () => {
+    expect([cheap.isCurrentHash(hash), secrets.isCurrentHash(hash)]).toEqual([true, false]);
+  });
+
+  test.each([
+    ["more memory than an isolate can spare", "ln=17,r=8,p=1"],
+    ["more work than Cloudflare allows", "ln=14,r=8,p=9"],
+    ["N that is 1", "ln=0,r=1,p=1"],
+    ["a factor of 0", "ln=4,r=0,p=1"],
+    ["a number of three digits", "ln=004,r=1,p=1"],
+  ])("that states %s verifies nothing, and is not computed", async (_, parameters) => {
+    const other = hash.replace("ln=4,r=1,p=1", parameters);
+    expect(other).not.toBe(hash);
+    expect(await cheap.verifyPassword("canary-password-Ä", other)).toBe(false);
+    expect(cheap.isCurrentHash(other)).toBe(false);
   });
 
   test("verifies nothing if it is all zeros", async () => {
-    const zeros = `$scrypt$ln=14,r=8,p=5,keyid=${secrets.currentKeyId}$${"A".repeat(22)}$${"A".repeat(43)}`;
-    expect(await secrets.verifyPassword("canary-password", zeros)).toBe(false);
+    const zeros = `$scrypt$ln=14,r=8,p=5,keyid=${cheap.currentKeyId}$${"A".repeat(22)}$${"A".repeat(43)}`;
+    expect(await cheap.verifyPassword("canary-password", zeros)).toBe(false);
   });
 });
 

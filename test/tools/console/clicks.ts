@@ -5,8 +5,8 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Browser, expect as base, type Locator, type Page } from "@playwright/test";
-import { Stowage } from "../../src/client/stowage.ts";
-import { join as concatenate, id3, le32, repeat, riffChunk, text, wav } from "../audio/build.ts";
+import { Stowage } from "../../../src/client/stowage.ts";
+import { join as concatenate, id3, le32, repeat, riffChunk, text, wav } from "../../audio/build.ts";
 
 /*
  * Performs common tasks in the console, and counts what the user does: each click, key, field that is typed into, and file
@@ -125,7 +125,7 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
   const tags = id3(["TIT2", text("Why bridges hum")], ["TPE1", text("Kit Marlowe")]);
   await upload(
     "R0417.mp3",
-    concatenate(tags, repeat(readFileSync(join(import.meta.dirname, "../audio/tone-cbr.mp3")), 3)),
+    concatenate(tags, repeat(readFileSync(join(import.meta.dirname, "../../audio/tone-cbr.mp3")), 3)),
   );
   await stowage.files.createFolder(TARGET);
   await expect.poll(async () => (await stowage.webhooks.get(webhook)).health).toBe("failing");

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Browser, chromium, type Page } from "@playwright/test";
+import { startChromium } from "../../support/chromium.ts";
 import { printTable } from "../bench/table.ts";
-import { startChromium } from "../support/chromium.ts";
 import { countClicks } from "./clicks.ts";
 
 /*
@@ -14,8 +14,8 @@ import { countClicks } from "./clicks.ts";
  * not part of the suite, because timings depend on the machine. Scrolling and uploading also report the CPU time of the
  * page's main thread, which other processes affect little:
  *
- *   node test/browser/bench.ts                    # all parts, about ten minutes
- *   node test/browser/bench.ts clicks scroll search
+ *   node test/tools/console/bench.ts                    # all parts, about ten minutes
+ *   node test/tools/console/bench.ts clicks scroll search
  */
 
 const PORT = "8798";
@@ -67,7 +67,7 @@ const describe = (times: number[]) =>
 /** Starts `npm run dev` with an empty database, and reads the key of its first team. */
 async function startServer() {
   const stateDir = mkdtempSync(join(tmpdir(), "stowage bench "));
-  const root = join(import.meta.dirname, "../..");
+  const root = join(import.meta.dirname, "../../..");
   const env = { ...process.env, PORT, STATE_DIR: stateDir };
   const child = spawn(process.execPath, ["src/dev/dev.ts"], { cwd: root, env, stdio: ["ignore", "pipe", "inherit"] });
   let output = "";

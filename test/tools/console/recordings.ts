@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join as joinPath } from "node:path";
-import { Stowage } from "../../src/client/stowage.ts";
-import { id3, join, le32, repeat, riffChunk, text, wav } from "../audio/build.ts";
+import { Stowage } from "../../../src/client/stowage.ts";
+import { id3, join, le32, repeat, riffChunk, text, wav } from "../../audio/build.ts";
 
 /* The archive of a small radio station: users, folders, and recordings made at run time. */
 
@@ -55,7 +55,7 @@ const RECORDINGS: Recording[] = [
 /** The recording that the pictures show and play. Every Chromium can play WAV. */
 export const SHOWN = "Interview with Amara Osei.wav";
 
-const sample = (name: string) => readFileSync(joinPath(import.meta.dirname, "../audio", name));
+const sample = (name: string) => readFileSync(joinPath(import.meta.dirname, "../../audio", name));
 
 /** Numbers from 0 to 1 that are the same in every run. */
 function* randomNumbers(seed: number): Generator<number, never> {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import service from "../../src/index.ts";
-import { type Effects, ProxiedBindings } from "../support/bindings.ts";
+import service from "../../../src/index.ts";
+import { type Effects, ProxiedBindings } from "../../support/bindings.ts";
 import { addBacklog, simulate } from "./simulation.ts";
 import { spread } from "./spreading.ts";
 

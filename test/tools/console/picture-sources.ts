@@ -5,7 +5,7 @@ import { build } from "esbuild";
 
 /* Which sources the pictures of the README show. `npm run pictures` takes them. */
 
-const root = join(import.meta.dirname, "../..");
+const root = join(import.meta.dirname, "../../..");
 export const PICTURES = join(root, "src/console/pictures");
 const HASH = join(PICTURES, "sources.sha256");
 

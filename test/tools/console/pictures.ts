@@ -6,8 +6,8 @@ import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseEnv } from "node:util";
 import { type Browser, chromium, type Page, type Request } from "@playwright/test";
-import { startChromium } from "../support/chromium.ts";
-import { hashSources, PICTURES, writeHash } from "../support/picture-sources.ts";
+import { startChromium } from "../../support/chromium.ts";
+import { hashSources, PICTURES, writeHash } from "./picture-sources.ts";
 import { type Archive, createArchive, SHOWN } from "./recordings.ts";
 
 /*
@@ -16,7 +16,7 @@ import { type Archive, createArchive, SHOWN } from "./recordings.ts";
  * (8797) sets the port.
  */
 
-const root = join(import.meta.dirname, "../..");
+const root = join(import.meta.dirname, "../../..");
 const port = process.env.PORT || "8797";
 const url = `http://localhost:${port}`;
 const SIZE = { width: 1280, height: 800 };

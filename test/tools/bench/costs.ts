@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Effects } from "../support/bindings.ts";
+import type { Effects } from "../../support/bindings.ts";
 import { repeat } from "./load.ts";
 import {
   formUpload,

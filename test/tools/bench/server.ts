@@ -3,10 +3,10 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createTestHarness } from "wrangler";
-import { metadataOf, RESUMABLE, tusHeaders } from "../support/tus.ts";
+import { metadataOf, RESUMABLE, tusHeaders } from "../../support/tus.ts";
 import { type Call, Load } from "./load.ts";
 
-export const ROOT = join(import.meta.dirname, "../..");
+export const ROOT = join(import.meta.dirname, "../../..");
 const OPERATOR_TOKEN = "operator-token-of-the-bench-0123456789";
 export const MEGABYTE = 1_000_000;
 export const MEBIBYTE = 1024 * 1024;
@@ -42,7 +42,7 @@ export const seededId = (number: number) => `0193477be8a0${number.toString(16).p
 
 /** Starts the service on a real local server with its own storage, deleted on close. */
 export async function startServer() {
-  const server = createTestHarness({ root: ROOT, workers: [{ configPath: "test/bench/wrangler.toml" }] });
+  const server = createTestHarness({ root: ROOT, workers: [{ configPath: "test/tools/bench/wrangler.toml" }] });
   const { url } = await server.listen();
   const worker = server.getWorker<{ DB: D1Database; IDLE_DB: D1Database }>();
   for (const name of ["DB", "IDLE_DB"] as const) await worker.applyD1Migrations(name);
