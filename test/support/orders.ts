@@ -100,7 +100,7 @@ export async function everyOrder(
       const of = (by: number) => waiting.find((turn) => turn.by === by);
       const isSwitch = ({ by }: Turn) =>
         before !== undefined && by !== before.turn.by && of(before.turn.by) !== undefined;
-      /** The two calls in the other order were a run of their own. */
+      /** The two calls in the other order were a separate run. */
       const isKnown = (turn: Turn) =>
         before !== undefined && turn.by < before.turn.by && before.waiting.includes(turn) && commute(turn, before.turn);
       if (step === path.length) {
