@@ -60,6 +60,14 @@ export interface Multipart {
   isKnown: boolean;
 }
 
+/** A call that is about to be sent. */
+export interface PendingCall {
+  binding: BindingName;
+  /** Such as `D1 batch`. */
+  name: string;
+  isRead: boolean;
+}
+
 interface Bindings {
   DB: D1Database;
   BUCKET: R2Bucket;
@@ -127,6 +135,8 @@ export class ProxiedBindings {
   now = (): number => 0;
   /** Called with every call before it is sent. */
   onCall: (call: string) => unknown = () => undefined;
+  /** Sends each call, when a scheduler lets it: see orders.ts. */
+  sendInTurn: (<T>(call: PendingCall, send: () => Promise<T>) => Promise<T>) | undefined;
   #die: () => void = () => undefined;
   readonly #faults: Fault[];
   /** The number of unfinished calls, and the total count and time of the last call of all invocations. */
@@ -196,7 +206,21 @@ export class ProxiedBindings {
     };
   }
 
-  async #pass<T>(
+  #pass<T>(
+    binding: BindingName,
+    name: string,
+    given: unknown[],
+    work: () => Promise<T>,
+    isIdle?: (result: T) => boolean,
+  ): Promise<T> {
+    const send = () => this.#send(binding, name, given, work, isIdle);
+    if (!this.sendInTurn) return send();
+    const isQuery = binding === "D1" && (given as Sent[]).every(({ sql }) => /^\s*\(?select\b/i.test(sql));
+    const isRead = isQuery || (binding === "R2" && [...READS, "body"].includes(name)) || name === "metrics";
+    return this.sendInTurn({ binding, name: `${binding} ${name}`, isRead }, send);
+  }
+
+  async #send<T>(
     binding: BindingName,
     name: string,
     given: unknown[],

@@ -231,5 +231,11 @@ export async function logOut(deps: Deps, actor: Actor): Promise<void> {
   if (actor.kind !== "session") {
     throw new AppError("forbidden", { message: "Only a session can log out. Delete an API key instead." });
   }
-  await revokeSession(deps, actor, actor.keyId);
+  try {
+    await revokeSession(deps, actor, actor.keyId);
+  } catch (error) {
+    // The session ended after its token was checked, such as with its user.
+    if (error instanceof AppError && error.code === "not_found") throw new AppError("token_invalid");
+    throw error;
+  }
 }

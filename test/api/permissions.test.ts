@@ -1,0 +1,201 @@
+import fc from "fast-check";
+import { expect, inject, test } from "vitest";
+import {
+  type Answer,
+  compose,
+  form,
+  newKey,
+  newMember,
+  newTeam,
+  OPERATOR,
+  openSession,
+  PASSWORD,
+  startWorker,
+  type Team,
+  withoutHashing,
+  withoutLimits,
+  withSettings,
+} from "../support/harness.ts";
+import { type Actor, mayDo, type Operation, ROLES, SCOPES, type Target, VISITOR } from "../support/permissions.ts";
+import { newEmail } from "../support/routes.ts";
+
+/*
+ * Random actors, operations and targets: the response agrees with the rules of support/permissions.ts. Set STOWAGE_SEED for
+ * others.
+ */
+
+const RUNS = inject("isExhaustive") ? 1500 : 40;
+const worker = startWorker(compose(withSettings({ trashDays: 1 }), withoutHashing, withoutLimits));
+
+const FILES = "/docs/v1/uploads";
+const FILE = `${FILES}/{id}`;
+const KEYS = "/auth/v1/apikeys";
+const USERS = "/auth/v1/users";
+const TEAMS = "/auth/v1/teams";
+
+const of = (
+  method: string,
+  path: string,
+  scope: string | null,
+  more: Omit<Operation, "method" | "path" | "scope"> = {},
+): Operation => ({ method, path, scope, ...more });
+
+const operations: Operation[] = [
+  of("POST", FILES, "files:upload"),
+  of("GET", FILES, "files:read"),
+  of("GET", `${FILE}/metadata`, "files:read", { target: "file" }),
+  of("GET", `${FILE}/status`, "files:read", { target: "file" }),
+  of("GET", FILE, "files:download", { target: "file" }),
+  of("POST", `${FILE}/links`, "files:download", { target: "file", json: {} }),
+  of("PATCH", FILE, "files:write", { target: "file", json: { tags: ["a"] } }),
+  of("PUT", `${FILE}/waveform`, "files:write", { target: "file", json: { channels: [Array(16).fill(1)] } }),
+  of("DELETE", FILE, "files:delete", { target: "file" }),
+  of("DELETE", `${FILE}?permanent=true`, "files:delete", { target: "file", only: "eraser" }),
+  of("PUT", `${FILE}/hold`, "files:delete", { target: "file", only: "holder", json: { reason: "r" } }),
+  of("DELETE", `${FILE}/hold`, "files:delete", { target: "held", only: "releaser" }),
+  of("GET", "/docs/v1/trash", "files:delete"),
+  of("POST", "/docs/v1/trash/{id}/restore", "files:delete", { target: "trashed" }),
+  of("DELETE", "/docs/v1/trash/{id}", "files:delete", { target: "trashed", only: "eraser" }),
+  of("GET", "/docs/v1/usage", "files:read"),
+  of("GET", "/docs/v1/folders", "files:read"),
+  of("PUT", "/docs/v1/retention", "files:delete", { only: "admin", json: { days: 30 } }),
+  of("POST", "/docs/v1/uploadtokens", "files:upload", { only: "issuer", json: {} }),
+  of("GET", USERS, "users:read"),
+  of("GET", `${USERS}/{id}`, "users:read", { target: "user" }),
+  of("GET", `${USERS}/{id}/export`, "users:read", { target: "user", further: ["keys:read", "events:read"] }),
+  of("POST", USERS, "users:write", { covers: true, json: { email: "", password: PASSWORD } }),
+  of("PATCH", `${USERS}/{id}`, "users:write", { target: "user", covers: true, json: { firstName: "Ada" } }),
+  of("DELETE", `${USERS}/{id}`, "users:write", { target: "user", covers: true }),
+  of("POST", `${USERS}/{id}/invitations`, "users:write", { target: "user", covers: true, json: {} }),
+  of("GET", KEYS, "keys:read", { isOperators: true }),
+  of("GET", `${KEYS}/{id}`, "keys:read", { target: "key", covers: true, isOperators: true }),
+  of("POST", KEYS, "keys:write", { covers: true, isOperators: true, json: { name: "made" } }),
+  of("PATCH", `${KEYS}/{id}`, "keys:write", { target: "key", covers: true, isOperators: true, json: { name: "new" } }),
+  of("POST", `${KEYS}/{id}/rotate`, "keys:write", { target: "key", covers: true, isOperators: true, json: {} }),
+  of("DELETE", `${KEYS}/{id}`, "keys:write", { target: "key", covers: true, isOperators: true }),
+  of("GET", "/auth/v1/sessions", "keys:read"),
+  of("POST", "/auth/v1/sessions", null, { only: "secret" }),
+  of("GET", "/auth/v1/me", null, { only: "identified" }),
+  of("GET", "/auth/v1/events", "events:read", { isOperators: true }),
+  of("GET", "/auth/v1/webhooks", "webhooks:read"),
+  of("POST", "/auth/v1/webhooks", "webhooks:write", { json: { url: "https://hooks.example.com/" } }),
+  of("GET", TEAMS, "", { only: "operator", isOperators: true }),
+  of("POST", TEAMS, "", { only: "operator", isOperators: true, json: { name: "made" } }),
+  of("GET", `${TEAMS}/{id}`, "files:read", { target: "team", isOperators: true }),
+  of("PATCH", `${TEAMS}/{id}`, "", { target: "team", only: "operator", isOperators: true, json: { name: "new" } }),
+];
+
+/** An actor of a team, with its token. */
+type Token = Actor & { token: string };
+
+const someScopes = fc.subarray(SCOPES, { minLength: 1 });
+const actors = fc.oneof(
+  fc.record({ kind: fc.constantFrom("secret" as const, "session of a key" as const), scopes: someScopes }),
+  fc.record({ kind: fc.constant("session of a user" as const), role: fc.constantFrom(...Object.keys(ROLES)) }),
+  fc.record({ kind: fc.constantFrom("operator" as const, "public" as const, "upload token" as const) }),
+);
+type ActorKind = typeof actors extends fc.Arbitrary<infer A> ? A : never;
+
+async function newActor(team: Team, actor: ActorKind): Promise<Token> {
+  switch (actor.kind) {
+    case "operator":
+      return { kind: "operator", scopes: [], role: null, token: OPERATOR };
+    case "public":
+      return { kind: "public", scopes: VISITOR, role: null, token: (await newKey(team, { isPublic: true })).key };
+    case "upload token": {
+      const { body } = await team.call("POST", "/docs/v1/uploadtokens", { json: { maxFiles: 100 } });
+      return { kind: "upload token", scopes: VISITOR, role: null, token: body.data.token };
+    }
+    case "session of a user": {
+      const { role } = actor;
+      return { kind: "session", scopes: ROLES[role] ?? [], role, token: (await newMember(team, role)).token };
+    }
+    default: {
+      const { key } = await newKey(team, { scopes: actor.scopes });
+      if (actor.kind === "secret") return { kind: "secret", scopes: actor.scopes, role: null, token: key };
+      return { kind: "session", scopes: actor.scopes, role: null, token: (await openSession(key)).key };
+    }
+  }
+}
+
+const targets = fc.record({
+  team: fc.constantFrom("the actor's", "the actor's", "the actor's", "another", "unknown" as const),
+  isOwn: fc.boolean(),
+  scopes: someScopes,
+  role: fc.constantFrom(...Object.keys(ROLES)),
+});
+type TargetKind = typeof targets extends fc.Arbitrary<infer T> ? T : never;
+
+const upload = async ({ call }: Pick<Team, "call">, token: string): Promise<string> => {
+  const { id, text } = await call("POST", FILES, { token, body: form("note.txt", crypto.randomUUID()) });
+  expect(id, text).not.toBe("");
+  return id;
+};
+
+/** Creates the target. @returns it with its id */
+async function newTarget(team: Team, actor: Token, kind: Operation["target"], wanted: TargetKind) {
+  const isActors = wanted.team === "the actor's";
+  const owner = isActors ? team : await newTeam(worker);
+  const canUpload = actor.kind !== "operator" && actor.scopes.includes("files:upload");
+  const isOwn = isActors && canUpload && wanted.isOwn;
+  const target = (id: string, scopes: string[] = []) => ({
+    id: wanted.team === "unknown" ? "0193477be8a01f9c3ad5e000" : id,
+    ...{ team: wanted.team, isOwn, scopes },
+  });
+  if (kind === "team") return target(owner.teamId);
+  if (kind === "user") return target((await newMember(owner, wanted.role)).id, ROLES[wanted.role]);
+  if (kind === "key") return target((await newKey(owner, { scopes: wanted.scopes })).id, wanted.scopes);
+  const id = await upload(owner, isOwn ? actor.token : owner.token);
+  if (kind === "held") await owner.call("PUT", `${FILES}/${id}/hold`, { json: { reason: "r" } });
+  if (kind === "trashed") await owner.call("DELETE", `${FILES}/${id}`);
+  return target(id);
+}
+
+/** Sends the operation, with the scopes or role of the target if it creates one. */
+function send(
+  team: Team,
+  { token, kind }: Token,
+  operation: Operation,
+  id: string,
+  wanted: TargetKind,
+): Promise<Answer> {
+  const { method, path, json } = operation;
+  const granted = { [KEYS]: { scopes: wanted.scopes }, [USERS]: { email: newEmail(), role: wanted.role } }[path];
+  const isList = method === "GET" && (path === KEYS || path.endsWith("/events"));
+  const query = kind === "operator" && isList ? `?teamId=${team.teamId}` : "";
+  const body = method === "POST" && path === FILES ? { body: form("sent.txt", "sent") } : {};
+  return team.call(method, path.replace("{id}", id) + query, {
+    ...{ token, ...body },
+    ...(json && { json: { ...json, ...(method === "POST" && granted) } }),
+  });
+}
+
+const nameOf = ({ method, path }: Operation) => `${method} ${path}`;
+const steps = fc.array(fc.tuple(fc.constantFrom(...operations), targets), { minLength: 6, maxLength: 6 });
+
+test(`the responses to ${RUNS} random actors agree with the documented permissions`, async ({ annotate }) => {
+  const counts: Record<string, number> = {};
+  const property = fc.asyncProperty(actors, steps, async (given, chosen) => {
+    const team = await newTeam(worker);
+    // The last admin of a team can't be deleted by everyone.
+    await newMember(team, "admin");
+    const actor = await newActor(team, given);
+    for (const [operation, wanted] of chosen) {
+      const made = operation.target ? await newTarget(team, actor, operation.target, wanted) : undefined;
+      const granted = operation.path === USERS ? (ROLES[wanted.role] ?? []) : wanted.scopes;
+      const target: Target = made ?? { team: "the actor's", isOwn: false, scopes: granted };
+      const expected = mayDo(actor, operation, target);
+      const { status, code, text } = await send(team, actor, operation, made?.id ?? "", wanted);
+      const found = status < 300 ? "yes" : code;
+      expect(found, `${nameOf(operation)} by ${JSON.stringify(given)} on ${JSON.stringify(made)}: ${text}`).toBe(
+        expected,
+      );
+      counts[expected] = (counts[expected] ?? 0) + 1;
+    }
+  });
+  await fc.assert(property, { numRuns: RUNS });
+  await annotate(`responses: ${JSON.stringify(counts)}`);
+  for (const outcome of ["yes", "forbidden", "insufficient_scope", "not_found"]) {
+    expect(counts[outcome], outcome).toBeGreaterThan(RUNS / 4);
+  }
+}, 600_000);

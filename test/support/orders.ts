@@ -1,0 +1,262 @@
+import type fc from "fast-check";
+import { expect, inject } from "vitest";
+import { type PendingCall, ProxiedBindings } from "./bindings.ts";
+import type { Place } from "./faults.ts";
+import { emptyStores } from "./stores.ts";
+import { expectErased, expectSettled, expectSound, type Row, World } from "./world.ts";
+
+/*
+ * Orders of calls. Several invocations run at once, and each of their calls to D1, R2 and the queues waits until it is
+ * chosen. Only one call is in flight at a time, so the order of the calls decides everything: each batch of D1 is atomic.
+ * Calls that one invocation sends at once keep their order.
+ *
+ * `everyOrder` enumerates the orders. It omits an order that differs from another one only in neighbors that commute: two
+ * reads, calls to different bindings, or a message, because no call reads a queue.
+ */
+
+/** A call that waits for its turn. `by` is the number of its invocation. */
+export interface Turn extends PendingCall {
+  by: number;
+}
+/** @returns which of the calls is next. There is at most one of each invocation. */
+export type Choose = (waiting: Turn[]) => Turn | Promise<Turn>;
+export type Invoke<R> = (bindings: ProxiedBindings) => Promise<R>;
+
+/** Runs the invocations at once, with their calls in the order that `choose` determines. */
+export async function interleave<R>(
+  invocations: Invoke<R>[],
+  choose: Choose,
+): Promise<{ results: R[]; order: Turn[] }> {
+  const waiting: { turn: Turn; go: () => Promise<unknown> }[] = [];
+  const order: Turn[] = [];
+  const hasEnded = invocations.map(() => false);
+  let changed = Promise.withResolvers<void>();
+  const isQuiet = (by: number) => hasEnded[by] || waiting.some(({ turn }) => turn.by === by);
+  const notify = () => {
+    changed.resolve();
+    changed = Promise.withResolvers();
+  };
+  const untilQuiet = async (by: number) => {
+    while (!isQuiet(by)) await changed.promise;
+  };
+  const results: Promise<R>[] = [];
+  for (const [by, invoke] of invocations.entries()) {
+    const bindings = new ProxiedBindings();
+    bindings.sendInTurn = (call, send) =>
+      new Promise((resolve, reject) => {
+        const go = () => {
+          const sent = send();
+          sent.then(resolve, reject);
+          return sent.catch(() => undefined);
+        };
+        waiting.push({ turn: { ...call, by }, go });
+        notify();
+      });
+    const result = invoke(bindings).finally(() => {
+      hasEnded[by] = true;
+      notify();
+    });
+    // A failure is thrown below, when all have ended.
+    result.catch(() => undefined);
+    results.push(result);
+    await untilQuiet(by);
+  }
+  while (waiting.length > 0) {
+    const first = waiting.filter(({ turn: { by } }, i) => waiting.findIndex(({ turn }) => turn.by === by) === i);
+    const turn = await choose(first.map(({ turn }) => turn).sort((a, b) => a.by - b.by));
+    const [next] = waiting.splice(
+      waiting.findIndex((one) => one.turn === turn),
+      1,
+    );
+    order.push(turn);
+    await next?.go();
+    // An invocation that waits with another call may send a further one first.
+    await new Promise((resolve) => setTimeout(resolve));
+    await untilQuiet(turn.by);
+  }
+  return { results: await Promise.all(results), order };
+}
+
+const commute = (a: PendingCall, b: PendingCall) =>
+  a.binding !== b.binding || a.binding === "Queue" || (a.isRead && b.isRead);
+
+/** An order is shown by the invocation and name of each call. */
+export const describeOrder = (order: Turn[]) => order.map(({ by, name }) => `${by + 1} ${name}`).join(", ");
+
+/**
+ * Calls `run` once for each order. With `maxSwitches`, only for those that leave an invocation whose next call waits at most so
+ * often. @returns the number of runs
+ */
+export async function everyOrder(
+  run: (choose: Choose) => Promise<{ order: Turn[] }>,
+  maxSwitches = Number.POSITIVE_INFINITY,
+): Promise<number> {
+  /** The chosen invocation of each step, and those that are still to be chosen there. */
+  const path: { by: number; others: number[] }[] = [];
+  for (let runs = 1; ; runs++) {
+    let [step, switches] = [0, 0];
+    let before: { turn: Turn; waiting: Turn[] } | undefined;
+    const choose = (waiting: Turn[]): Turn => {
+      const of = (by: number) => waiting.find((turn) => turn.by === by);
+      const isSwitch = ({ by }: Turn) =>
+        before !== undefined && by !== before.turn.by && of(before.turn.by) !== undefined;
+      /** The two calls in the other order were a separate run. */
+      const isKnown = (turn: Turn) =>
+        before !== undefined && turn.by < before.turn.by && before.waiting.includes(turn) && commute(turn, before.turn);
+      if (step === path.length) {
+        const message = waiting.find(({ binding }) => binding === "Queue");
+        const isBounded = maxSwitches !== Number.POSITIVE_INFINITY;
+        const allowed = waiting.filter((turn) =>
+          isBounded ? !isSwitch(turn) || switches < maxSwitches : !isKnown(turn),
+        );
+        const [by, ...others] = (message ? [message] : allowed.length > 0 ? allowed : waiting).map((turn) => turn.by);
+        path.push({ by: by as number, others });
+      }
+      const turn = of(path[step++]?.by as number);
+      if (!turn) throw new Error("The invocations made other calls in the same order.");
+      if (isSwitch(turn) && turn.binding !== "Queue") switches++;
+      before = { turn, waiting };
+      return turn;
+    };
+    const { order } = await run(choose);
+    if (order.length !== path.length) throw new Error("The invocations made fewer calls in the same order.");
+    while (path.at(-1)?.others.length === 0) path.pop();
+    const last = path.at(-1);
+    if (!last) return runs;
+    last.by = last.others.shift() as number;
+  }
+}
+
+/** Lets the scheduler of fast-check choose, which reports the order of a failure. */
+export function chooseBy(scheduler: fc.Scheduler): Choose {
+  const known = new Set<Turn>();
+  let next: Turn | undefined;
+  return async (waiting) => {
+    for (const turn of waiting) {
+      if (known.has(turn)) continue;
+      known.add(turn);
+      scheduler.schedule(Promise.resolve(), `${turn.by + 1} ${turn.name}`).then(() => {
+        next = turn;
+      });
+    }
+    await scheduler.waitNext(1);
+    return next as Turn;
+  };
+}
+
+/** The result of one act, such as `200` or an error code. */
+export type Outcome = string | number;
+
+export interface Raced<S> extends Place {
+  state: S;
+  outcomes: Outcome[];
+  order: Turn[];
+  /** The rows of the team's files right after the acts, hidden ones included. */
+  rows: Row[];
+}
+
+/** Acts that happen at once, and what must hold after every order of their calls. */
+export interface Race<S> {
+  /** @returns the state that the acts need */
+  prepare(place: Place): Promise<S>;
+  acts: ((state: S, bindings: ProxiedBindings, place: Place) => Promise<Outcome>)[];
+  /** Exactly the combinations of outcomes to which orders lead, such as `200 not_found`. */
+  outcomes?: string[];
+  /** What holds right after the acts, besides the invariants of support/world.ts. */
+  verify?(raced: Raced<S>): void | Promise<void>;
+  /** What holds once the recovery job has run. */
+  verifySettled?(rows: Row[], raced: Raced<S>): void | Promise<void>;
+  /** Nothing is left of the team in the end. */
+  isTeamDeleted?: true;
+  /** The recovery job is an act, which changes rows of every team, so each order is settled before the next one runs. */
+  isRecovery?: true;
+}
+
+async function describing<T>(order: Turn[], work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw new Error(`in the order ${describeOrder(order)}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** Runs the acts once, in a separate team. */
+async function runRace<S>(race: Race<S>, world: World, choose: Choose): Promise<Raced<S>> {
+  const place = { world, team: await world.newTeam() };
+  const state = await race.prepare(place);
+  const seen: Turn[] = [];
+  const noting: Choose = async (waiting) => {
+    const turn = await choose(waiting);
+    seen.push(turn);
+    return turn;
+  };
+  const invocations = race.acts.map((act) => (bindings: ProxiedBindings) => act(state, bindings, place));
+  return describing(seen, async () => {
+    const { results: outcomes, order } = await interleave(invocations, noting);
+    if (race.outcomes) expect(race.outcomes).toContain(outcomes.join(" "));
+    const rows = race.isTeamDeleted ? [] : await expectSound(place.team.teamId);
+    const raced = { ...place, state, outcomes, order, rows };
+    await race.verify?.(raced);
+    return raced;
+  });
+}
+
+/** Lets days pass, runs the recovery job, and checks the end states. */
+async function expectRacesSettled<S>(race: Race<S>, world: World, all: Raced<S>[]): Promise<void> {
+  await world.recoverAll(all.map(({ team }) => team.teamId));
+  for (const raced of all) {
+    const { teamId } = raced.team;
+    await describing(raced.order, async () => {
+      if (race.isTeamDeleted) await expectErased(teamId, world);
+      const rows = race.isTeamDeleted ? [] : await expectSettled(teamId, { world });
+      await race.verifySettled?.(rows, raced);
+    });
+  }
+}
+
+/** Runs the acts once, in a separate world, and settles them. */
+export async function raceAlone<S>(race: Race<S>, choose: Choose): Promise<Raced<S>> {
+  const world = new World();
+  try {
+    const raced = await runRace(race, world, choose);
+    await expectRacesSettled(race, world, [raced]);
+    return raced;
+  } finally {
+    await emptyStores();
+  }
+}
+
+/**
+ * `npm run test:all` runs all orders, and `npm test` those in which an invocation is left at most once before it ends. The
+ * recovery job makes so many calls that its races are limited, too.
+ */
+const maxSwitches = ({ isRecovery }: { isRecovery?: true }) => {
+  if (!inject("isExhaustive")) return 1;
+  return isRecovery ? 2 : Number.POSITIVE_INFINITY;
+};
+
+/** Runs the race in every order. @returns the number of orders and of those with each outcome */
+export async function runEveryOrder<S>(race: Race<S>) {
+  const world = new World();
+  const all: Raced<S>[] = [];
+  try {
+    await everyOrder(async (choose) => {
+      const raced = race.isRecovery ? await raceAlone(race, choose) : await runRace(race, world, choose);
+      all.push(raced);
+      return raced;
+    }, maxSwitches(race));
+    if (!race.isRecovery) await expectRacesSettled(race, world, all);
+  } finally {
+    await emptyStores();
+  }
+  const outcomes: Record<string, number> = {};
+  for (const raced of all) {
+    const name = raced.outcomes.join(" ");
+    outcomes[name] = (outcomes[name] ?? 0) + 1;
+  }
+  if (race.outcomes)
+    expect(Object.keys(outcomes).sort(), "each outcome has an order that leads to it").toEqual(
+      race.outcomes.toSorted(),
+    );
+  return { orders: all.length, calls: all[0]?.order.length, outcomes };
+}

@@ -1,0 +1,92 @@
+/*
+ * The rules of authorization, stated once more from the documents of the API and not from its code: a difference between
+ * the two is a bug of one of them. Tokens, suspended teams and upload URLs have their own tests.
+ */
+
+/** A contributor can't hold a file, or erase one: `permanent` and the erasure from the trash are forbidden. */
+export const CONTRIBUTORS_HOLD_AND_ERASE = true;
+/** An admin can release a hold, not only a secret key. */
+export const ADMINS_RELEASE = false;
+
+const FILES = ["files:upload", "files:read", "files:download", "files:write", "files:delete"];
+export const SCOPES = [
+  ...FILES,
+  ...["users:read", "users:write", "keys:read", "keys:write", "events:read", "webhooks:read", "webhooks:write"],
+];
+export const ROLES: Record<string, string[]> = {
+  admin: SCOPES,
+  member: [...FILES, "events:read"],
+  contributor: FILES,
+  viewer: ["files:read", "files:download", "events:read"],
+};
+/** The scope of a visitor: a public key or an upload token. */
+export const VISITOR = ["files:upload"];
+
+export interface Actor {
+  kind: "operator" | "secret" | "session" | "public" | "upload token";
+  scopes: string[];
+  /** The role of a user's session. */
+  role: string | null;
+}
+
+export interface Target {
+  /** Whose record it is. It is `unknown` if no record has the id. */
+  team: "the actor's" | "another" | "unknown";
+  /** Whether the user or visitor that acts uploaded the file. */
+  isOwn: boolean;
+  /** The scopes of a key, or of a user's role. */
+  scopes: string[];
+}
+
+export interface Operation {
+  method: string;
+  /** With `{id}` if it has a target. */
+  path: string;
+  scope: string | null;
+  /** Further scopes that it needs, because its response shows what they protect. */
+  further?: string[];
+  target?: "file" | "held" | "trashed" | "key" | "user" | "team";
+  /** Who may call it, besides the scope. */
+  only?: "operator" | "secret" | "admin" | "issuer" | "identified" | "eraser" | "holder" | "releaser";
+  /** The operator may, too. */
+  isOperators?: true;
+  /** The caller's scopes must cover those of the target, or those that its input grants. */
+  covers?: true;
+  json?: object;
+}
+
+const KINDS_ALLOWED: Record<NonNullable<Operation["only"]>, (actor: Actor) => boolean> = {
+  operator: ({ kind }) => kind === "operator",
+  secret: ({ kind }) => kind === "secret",
+  admin: ({ kind, role }) => kind === "secret" || role === "admin",
+  issuer: ({ kind }) => kind === "secret" || kind === "session",
+  identified: ({ kind }) => kind !== "upload token",
+  eraser: ({ role }) => role !== "contributor" || CONTRIBUTORS_HOLD_AND_ERASE,
+  holder: ({ role }) => role !== "contributor" || CONTRIBUTORS_HOLD_AND_ERASE,
+  releaser: ({ kind, role }) => kind === "secret" || (role === "admin" && ADMINS_RELEASE),
+};
+
+/** @returns "yes", or the error code of the response */
+export function mayDo(actor: Actor, operation: Operation, target: Target): string {
+  const isVisitor = actor.kind === "public" || actor.kind === "upload token";
+  const isAllowed = !operation.only || KINDS_ALLOWED[operation.only](actor);
+  // Operations without a scope, and those of the operator, depend on the kind of the token alone.
+  if (operation.only === "operator" || operation.scope === null || operation.only === "issuer") {
+    if (!isAllowed) return "forbidden";
+  }
+  if (actor.kind === "operator") {
+    if (operation.scope !== null && !operation.isOperators) return "forbidden";
+    return operation.target && target.team === "unknown" ? "not_found" : "yes";
+  }
+  const isStatus = operation.path.endsWith("/status");
+  const needed = operation.scope === null ? [] : [operation.scope, ...(operation.further ?? [])];
+  const hasScope = (isStatus && isVisitor) || needed.every((scope) => actor.scopes.includes(scope));
+  if (!hasScope) return "insufficient_scope";
+  const isOfFile = ["file", "held", "trashed"].includes(operation.target ?? "");
+  const seesOwnOnly = actor.role === "contributor" || isVisitor;
+  if (operation.target && target.team !== "the actor's") return "not_found";
+  if (isOfFile && seesOwnOnly && !target.isOwn) return "not_found";
+  if (!isAllowed) return "forbidden";
+  const isCovered = target.scopes.every((scope) => actor.scopes.includes(scope));
+  return operation.covers && !isCovered ? "insufficient_scope" : "yes";
+}
