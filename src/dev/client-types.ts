@@ -1,9 +1,10 @@
 /**
- * `npm run types:client` writes src/client/api.ts, the API's types, for the client, which must not import the Worker.
- * With --check, it fails if the file is outdated. openapi-typescript can't do it: it needs the compiler API that
+ * `npm run types:client` writes test/api/openapi.json, the document of the API, so that a change of the API shows in a diff,
+ * and src/client/api.ts, its types, for the client, which must not import the Worker. With --check, it fails if one of
+ * them is outdated. openapi-typescript can't do it: it needs the compiler API that
  * TypeScript 7 no longer has.
  */
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { api } from "../app.ts";
 import type { OpenApi, Operation, Parameter, Schema } from "../console/reference/document.ts";
@@ -205,9 +206,24 @@ function declarations(): string {
   ].join("\n");
 }
 
-const file = join(import.meta.dirname, "../client/api.ts");
-if (!process.argv.includes("--check")) writeFileSync(file, declarations());
-else if (readFileSync(file, "utf8") !== declarations()) {
-  console.error("src/client/api.ts is outdated. Run `npm run types:client`.");
-  process.exitCode = 1;
+/** Levels of the document with a line for each field. So each parameter list, body, response and schema field is a line. */
+const DOCUMENT_LEVELS = 5;
+function linesOf(value: unknown, levels = DOCUMENT_LEVELS): string {
+  if (levels === 0 || typeof value !== "object" || value === null || Array.isArray(value)) return JSON.stringify(value);
+  const fields = Object.entries(value).map(([name, field]) => `${JSON.stringify(name)}: ${linesOf(field, levels - 1)}`);
+  return fields.length > 0 ? `{${indented(`\n${fields.join(",\n")}`)}\n}` : "{}";
+}
+
+const root = join(import.meta.dirname, "../..");
+const outputs: [file: string, text: string][] = [
+  ["src/client/api.ts", declarations()],
+  ["test/api/openapi.json", `${linesOf(describeApi(api))}\n`],
+];
+for (const [file, text] of outputs) {
+  const path = join(root, file);
+  if (!process.argv.includes("--check")) writeFileSync(path, text);
+  else if (!existsSync(path) || readFileSync(path, "utf8") !== text) {
+    console.error(`${file} is outdated. Run \`npm run types:client\`.`);
+    process.exitCode = 1;
+  }
 }

@@ -4,7 +4,7 @@ import { newToken, realSystem } from "../../src/platform/system.ts";
 import { outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { randomAddress } from "../support/client.ts";
 import { ALL_DATABASES, DATABASES } from "../support/databases.ts";
-import { sink, withBindings, withDatabases } from "../support/deps.ts";
+import { sink, withBatch, withBindings, withDatabases } from "../support/deps.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   call,
@@ -45,14 +45,11 @@ type Batch = (statements: D1PreparedStatement[], number: number) => Promise<D1Re
 
 /** Starts a Worker whose batches go through `batch`. */
 function workerWith(batch: Batch, settings: Partial<Settings> = {}): TestWorker {
-  const statementsOf = (database: D1Database, number: number) =>
-    ({
-      prepare: (sql: string) => database.prepare(sql),
-      batch: (statements: D1PreparedStatement[]) => batch(statements, number),
-    }) as D1Database;
+  const through = (database: D1Database, number: number) =>
+    withBatch(database, (statements) => batch(statements, number));
   return startWorker((given) => {
     const deps = withoutJobs(withoutHashing(given));
-    return { ...withDatabases(deps, statementsOf), settings: { ...deps.settings, maxDatabaseBytes: MAX, ...settings } };
+    return { ...withDatabases(deps, through), settings: { ...deps.settings, maxDatabaseBytes: MAX, ...settings } };
   });
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest";
 import { worldTest as test } from "../support/fixtures.ts";
 import { type Answer, newKey, type Team } from "../support/harness.ts";
-import { DAY } from "../support/time.ts";
+import { DAY, MINUTE } from "../support/time.ts";
 import { encodeForm, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
 
 /* Uploads with an Idempotency-Key: the same key in the same team stores one file within 24 hours. */
@@ -116,6 +116,18 @@ describe("A repeated Idempotency-Key", () => {
     expect(await rowsOf(team.teamId)).toMatchObject([{ id, status: "deleting" }, { id: second.id }]);
     await world.recoverAll([team.teamId]);
     expect(await expectSettled(team.teamId)).toMatchObject([{ id: second.id, status: "completed" }]);
+  });
+
+  test("replaces no upload for twice the time that its connection may be idle", async () => {
+    const { world, send } = await setUp();
+    world.settings = { uploadIdleMilliseconds: 10 * MINUTE };
+    const { id } = await send("text", "k");
+    await world.interrupt(id, "receiving");
+    world.aheadMilliseconds += 19 * MINUTE;
+    expect((await send("text", "k")).code).toBe("idempotency_in_progress");
+    world.aheadMilliseconds += 2 * MINUTE;
+    const second = await send("text", "k");
+    expect([second.status, second.id === id]).toEqual([200, false]);
   });
 
   test("stores a new file after 24 hours", async () => {

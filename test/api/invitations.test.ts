@@ -1,7 +1,7 @@
 import { describe, expect } from "vitest";
 import type { Mailer } from "../../src/platform/mailer.ts";
 import { DB } from "../support/databases.ts";
-import { withDatabases } from "../support/deps.ts";
+import { withBatch, withDatabases } from "../support/deps.ts";
 import { apiTest } from "../support/fixtures.ts";
 import {
   atOnce,
@@ -398,15 +398,10 @@ describe("A forgotten password", () => {
         });
         let calls = 0;
         const holding = (database: D1Database) =>
-          Object.create(database, {
-            prepare: { value: database.prepare.bind(database) },
-            batch: {
-              value: async (statements: D1PreparedStatement[]) => {
-                calls += 1;
-                if (calls > 1) await held;
-                return database.batch(statements);
-              },
-            },
+          withBatch(database, async (statements) => {
+            calls += 1;
+            if (calls > 1) await held;
+            return database.batch(statements);
           });
         return {
           ...withDatabases(deps, holding),

@@ -4,11 +4,12 @@ import { SCOPES } from "../../src/domain/access/scopes.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { DATABASES, DB } from "../support/databases.ts";
-import { sink, withBindings, withDatabases } from "../support/deps.ts";
+import { beforeWrite, withBindings } from "../support/deps.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
   call,
+  compose,
   dataOf,
   eventsOf,
   fieldsOf,
@@ -27,6 +28,7 @@ import {
   startWorker,
   type Team,
   tally,
+  withoutJobs,
 } from "../support/harness.ts";
 import { DAY } from "../support/time.ts";
 import { create as createUpload } from "../support/tus.ts";
@@ -257,25 +259,6 @@ describe("A key", () => {
   });
 });
 
-/** Starts a Worker that does something else before its first write. */
-function beforeWrite(act: () => Promise<unknown>) {
-  let isDone = false;
-  return startWorker((deps) => {
-    const waiting = (database: D1Database) => {
-      const prepare = (sql: string) => database.prepare(sql);
-      const batch = async (statements: D1PreparedStatement[]) => {
-        if (statements.length > 2 && !isDone) {
-          isDone = true;
-          await act();
-        }
-        return database.batch(statements);
-      };
-      return { prepare, batch } as unknown as D1Database;
-    };
-    return withDatabases(withBindings(deps, { ...DATABASES, BUCKET: env.BUCKET, JOBS: sink }), waiting);
-  });
-}
-
 describe("Rotating a key", () => {
   const rotate = (team: Team, id: string, json: object = {}, token = team.token) =>
     call("POST", `${KEYS}/${id}/rotate`, { token, json });
@@ -363,7 +346,12 @@ describe("Rotating a key", () => {
   ])("changes nothing if, during the request, the key %s", async (_, status, code, end) => {
     const team = await newTeam();
     const { id } = await newKey(team);
-    const { call } = beforeWrite(() => end(team, id));
+    const { call } = startWorker(
+      compose(
+        withoutJobs,
+        beforeWrite(() => end(team, id)),
+      ),
+    );
     const answer = await call("POST", `${KEYS}/${id}/rotate`, { token: team.token, json: {} });
     expect([answer.status, answer.code]).toEqual([status, code]);
     const rows = await DB.prepare("select count(*) n from api_keys where team_id = ?").bind(team.teamId).first("n");
@@ -481,7 +469,7 @@ describe("A kept key of a deleted user", () => {
     const { id: userId, token: session } = await newMember(team, "admin");
     const kept = await dataOf(call("POST", KEYS, { token: session, json: { name: "kept" } }));
     const remove = () => team.call("DELETE", `/auth/v1/users/${userId}?keepKeys=true`);
-    const { call: rotating } = beforeWrite(remove);
+    const { call: rotating } = startWorker(compose(withoutJobs, beforeWrite(remove)));
     const rotated = await dataOf(rotating("POST", `${KEYS}/${kept.id}/rotate`, { token: kept.key, json: {} }));
     expect((await team.call("GET", `/auth/v1/users/${userId}`)).code).toBe("not_found");
     const owners = DB.prepare("select count(user_id) n from api_keys where team_id = ?").bind(team.teamId);
@@ -498,7 +486,8 @@ describe("A kept key of a deleted user", () => {
     const team = await newTeam();
     const { id: userId, token: session } = await newMember(team, "admin");
     const kept = await dataOf(call("POST", KEYS, { token: session, json: { name: "kept" } }));
-    const creating = beforeWrite(() => team.call("DELETE", `/auth/v1/users/${userId}?keepKeys=true`));
+    const end = () => team.call("DELETE", `/auth/v1/users/${userId}?keepKeys=true`);
+    const creating = startWorker(compose(withoutJobs, beforeWrite(end)));
     const made = await dataOf(creating.call("POST", KEYS, { token: kept.key, json: { name: "made" } }));
     expect(made.createdBy).toEqual({ keyId: kept.id, userId: null });
     expect(await isAccepted(made.key)).toBe(true);

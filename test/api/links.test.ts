@@ -3,11 +3,12 @@ import { createHash } from "node:crypto";
 import { beforeAll, describe, expect } from "vitest";
 import { sample } from "../audio/samples.ts";
 import { DB } from "../support/databases.ts";
-import { withDatabases } from "../support/deps.ts";
+import { beforeWrite } from "../support/deps.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
   call,
+  compose,
   dataOf,
   newKey,
   newMember,
@@ -23,6 +24,7 @@ import {
   type TestWorker,
   tally,
   upload,
+  withoutJobs,
   withoutRequestId,
 } from "../support/harness.ts";
 import { startLimited } from "../support/limits.ts";
@@ -425,23 +427,24 @@ describe("Creating a link", () => {
     const id = await upload(team, "a.txt", "a");
     for (const end of ["delete from api_keys where id = ?", "update api_keys set scopes = 0 where id = ?"]) {
       const { key, id: keyId } = await newKey(team, { scopes: ["files:download"] });
-      const racing = startWorker((deps) => {
-        let batches = 0;
-        return withDatabases(deps, (database) => {
-          // The first batch authorizes, the second writes.
-          const batch: D1Database["batch"] = async (statements) => {
-            batches += 1;
-            if (batches === 2) await DB.prepare(end).bind(keyId).run();
-            return database.batch(statements);
-          };
-          return { prepare: (sql: string) => database.prepare(sql), batch } as D1Database;
-        });
-      });
+      const racing = startWorker(beforeWrite(() => DB.prepare(end).bind(keyId).run()));
       const path = `/docs/v1/uploads/${id}/links`;
       const { status, code } = await racing.call("POST", path, { token: key, json: {} });
       expect([status, code]).toEqual([401, "token_invalid"]);
     }
     expect(await linksOf(team, id)).toEqual([]);
+  });
+
+  test("creates no link for a user who becomes a contributor after being authorized", async ({ team }) => {
+    const id = await upload(team, "a.txt", "a");
+    const member = await newMember(team, "member");
+    const demote = () => team.call("PATCH", `/auth/v1/users/${member.id}`, { json: { role: "contributor" } });
+    const racing = startWorker(compose(withoutJobs, beforeWrite(demote)));
+    const create = () => racing.call("POST", `/docs/v1/uploads/${id}/links`, { token: member.token, json: {} });
+    const { status, code } = await create();
+    expect([status, code]).toEqual([401, "token_invalid"]);
+    expect(await linksOf(team, id)).toEqual([]);
+    expect((await create()).code, "a contributor doesn't see the team's file").toBe("not_found");
   });
 
   test("stops at 100 links per file, also under concurrency", async ({ team }) => {

@@ -5,6 +5,7 @@ import { STATUS } from "../../src/http/failures.ts";
 import { compile } from "../support/contract.ts";
 import { call, startWorker } from "../support/harness.ts";
 import { mountedRoutes, PAGES, routeNamed } from "../support/routes.ts";
+import checkedIn from "./openapi.json?raw";
 
 /*
  * GET /openapi.json is complete and correct. support/client.ts checks every response in every test against it, and
@@ -83,6 +84,10 @@ const PARAMETERS: Record<string, string[]> = {
 };
 
 describe("GET /openapi.json", () => {
+  test("returns exactly test/api/openapi.json, which `npm run types:client` writes", () => {
+    expect(document, "If you meant to change the API, run `npm run types:client`.").toEqual(JSON.parse(checkedIn));
+  });
+
   test("has an ETag, by which a client with the same document gets 304 without a body", async () => {
     const etag = answer.headers.get("ETag") ?? "";
     expect(etag).toMatch(/^"[0-9a-f]{32}"$/);

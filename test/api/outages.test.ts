@@ -1,4 +1,4 @@
-import { describe, expect, inject } from "vitest";
+import { describe, expect } from "vitest";
 import { MOMENTS, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer } from "../support/client.ts";
 import { ALL_DATABASES } from "../support/databases.ts";
@@ -34,14 +34,6 @@ const UNREPEATABLE = [
     "POST /docs/v1/trash/{id}/restore",
     "PUT /docs/v1/retention",
   ],
-];
-
-/** Routes that `jobs/crash-points.test.ts` drives with the same faults, and with deaths of the Worker. */
-const IN_CRASH_POINTS = [
-  ...["POST /auth/v1/apikeys", "DELETE /auth/v1/apikeys/{id}", "POST /auth/v1/apikeys/{id}/rotate"],
-  ...["POST /auth/v1/sessions", "DELETE /auth/v1/sessions/{id}", "POST /auth/v1/users", "PATCH /auth/v1/users/{id}"],
-  ...["DELETE /auth/v1/users/{id}", "POST /auth/v1/webhooks", "PATCH /auth/v1/webhooks/{id}"],
-  ...["DELETE /auth/v1/webhooks/{id}", "POST /auth/v1/webhooks/{id}/secret", "POST /auth/v1/login"],
 ];
 
 const unlimited = compose(withoutHashing, (deps) => ({
@@ -123,8 +115,7 @@ describe.each(routes)("$name", (route) => {
     expect((await send()).status).toBe(200);
   });
 
-  const isDriven = !inject("isExhaustive") && IN_CRASH_POINTS.includes(route.name);
-  test.skipIf(isDriven)("either takes effect or fails, whichever call fails permanently", async () => {
+  test("either takes effect or fails, whichever call fails permanently", async () => {
     const { world, team, send } = await sender(route);
     const peace = new ProxiedBindings();
     expect((await send(peace)).status).toBe(200);

@@ -1,9 +1,4 @@
-import { eq } from "drizzle-orm";
 import { beforeAll, describe, expect, test } from "vitest";
-import type { TeamActor } from "../../src/domain/access/actor.ts";
-import { filesOf } from "../../src/domain/access/own-files.ts";
-import { isFile } from "../../src/domain/files/names.ts";
-import { files, teamOfFile } from "../../src/platform/schema.ts";
 import {
   compose,
   dataOf,
@@ -405,22 +400,5 @@ describe("A key with ownFilesOnly", () => {
     const { id } = await newOwnKey(team);
     const rotated = await dataOf(team.call("POST", `/auth/v1/apikeys/${id}/rotate`, { token: admin.token }));
     expect(await listed(team, rotated.key)).toEqual([]);
-  });
-});
-
-describe("A query of files for a caller", () => {
-  test("does not compile without the caller's files", () => {
-    const queries = (caller: TeamActor, id: string) => {
-      // @ts-expect-error: the type of the table lacks the column.
-      const byTeam = eq(files.teamId, caller.teamId);
-      // @ts-expect-error: no text has the type of the column.
-      const byColumn = eq(teamOfFile, caller.teamId);
-      // @ts-expect-error: `ownerId` is missing.
-      const byKey = isFile({ teamId: caller.teamId, id });
-      // @ts-expect-error: `ownerId` is missing.
-      const ofTeam = filesOf({ teamId: caller.teamId });
-      return [byTeam, byColumn, byKey, ofTeam, filesOf(caller), isFile({ ...caller, id })];
-    };
-    expect(queries).toBeTypeOf("function");
   });
 });

@@ -290,6 +290,15 @@ describe("Rate limits", () => {
     expect((await ask(whole.key)).status).toBe(200);
   });
 
+  test("count the requests of the operator", async () => {
+    const { call } = startLimited({ TOKEN_LIMIT: 1 });
+    const ask = () => call("GET", "/auth/v1/me", { token: env.OPERATOR_TOKEN });
+    expect((await ask()).status).toBe(200);
+    for (let i = 1; i < REQUESTS_PER_PERMIT; i++) await ask();
+    expectLimited(await ask(), "team", 6000);
+    expect((await call("GET", "/auth/v1/me", { token: team.token })).status, "a team's own counter").toBe(200);
+  });
+
   test("charge the team for requests that a new token sends at once, before it is authenticated", async () => {
     const { key: token } = await newKey(team);
     const { promise: haveArrived, resolve } = Promise.withResolvers<void>();

@@ -11,7 +11,6 @@ import { apiTest } from "../support/fixtures.ts";
 import {
   atOnce,
   type Call,
-  type CallOptions,
   type Change,
   call,
   compose,
@@ -37,7 +36,7 @@ import {
   tally,
   withoutRequestId,
 } from "../support/harness.ts";
-import { withinOneMinute } from "../support/limits.ts";
+import { startLimited } from "../support/limits.ts";
 import { insertMany } from "../support/rows.ts";
 import { HOUR } from "../support/time.ts";
 import { create as createUpload, idOf, RESUMABLE } from "../support/tus.ts";
@@ -54,13 +53,15 @@ const newToken = async (team: Team, email = EMAIL): Promise<string> =>
   (await dataOf(logIn({ ...right(team), email }))).key;
 const keyIds = async (team: Team) => idsIn(await read(team, KEYS));
 
-/** Starts a Worker whose password check a test observes or replaces. */
-function withPasswordCheck(verify: (real: Deps["secrets"]["verifyPassword"]) => Deps["secrets"]["verifyPassword"]) {
-  return startWorker((deps) => {
+type Verify = Deps["secrets"]["verifyPassword"];
+/** Observes or replaces the check of a password. */
+const checkingBy =
+  (verify: (real: Verify) => Verify): Change =>
+  (deps) => {
     const verifyPassword = verify((password, hash) => deps.secrets.verifyPassword(password, hash));
     return { ...deps, secrets: { ...deps.secrets, verifyPassword } };
-  });
-}
+  };
+const withPasswordCheck = (verify: (real: Verify) => Verify) => startWorker(checkingBy(verify));
 
 describe("Logging in", () => {
   test("returns a session of the team for 12 hours, in the shape of a secret key, named after the user", async () => {
@@ -257,48 +258,35 @@ describe("The limit of ten failed logins a minute", () => {
     // These spellings are one account.
     ["account", (n: number) => ["unknown@example.com", "UNKNOWN@example.com", "ｕnknown@example.com"][n % 3], 10],
   ])("rejects the eleventh of an %s, and stops checking passwords", async (by, emailOf, checked) => {
-    const counts = await withinOneMinute(async () => {
-      const team = await quickTeam();
-      const clientIpOf =
-        by === "IP address"
-          ? (
-              (address) => () =>
-                address
-            )(randomAddress())
-          : randomAddress;
-      let checks = 0;
-      const { call: callCheaply } = withPasswordCheck(() => async () => {
-        checks += 1;
-        return false;
-      });
-      const attempt = (n: number) =>
-        callCheaply("POST", "/auth/v1/login", { json: { ...right(team), email: emailOf(n) }, address: clientIpOf() });
-      let passed = 0;
-      let answer = await attempt(passed);
-      for (; answer.status === 401; answer = await attempt(passed)) passed += 1;
-      expect([answer.status, answer.body.code]).toEqual([429, "rate_limited"]);
-      expect(Number(answer.headers.get("Retry-After"))).toBeGreaterThan(0);
-      expect((await attempt(passed)).status).toBe(429);
-      return { passed, checks };
-    });
-    expect(counts).toEqual({ passed: 10, checks: checked });
+    const team = await quickTeam();
+    const shared = randomAddress();
+    const clientIpOf = () => (by === "IP address" ? shared : randomAddress());
+    let checks = 0;
+    const verify = async () => {
+      checks += 1;
+      return false;
+    };
+    const { call: limited } = startLimited(
+      {},
+      checkingBy(() => verify),
+    );
+    const attempt = (n: number) =>
+      limited("POST", "/auth/v1/login", { json: { ...right(team), email: emailOf(n) }, address: clientIpOf() });
+    for (let n = 0; n < 10; n++) expect((await attempt(n)).code).toBe("login_failed");
+    const answer = await attempt(10);
+    expect([answer.status, answer.code]).toEqual([429, "rate_limited"]);
+    expect(Number(answer.headers.get("Retry-After"))).toBeGreaterThan(0);
+    expect((await attempt(11)).status).toBe(429);
+    expect(checks).toBe(checked);
   });
 
-  const fails = (team: Team, options: CallOptions = {}) =>
-    quick.call("POST", "/auth/v1/login", { json: { ...right(team), password: "wrong" }, ...options });
-
-  test("counts no login that succeeds: twelve of one account and client IP", async () => {
-    const statuses = await withinOneMinute(async () => {
-      const team = await quickTeam();
-      await newUser(team);
-      const address = randomAddress();
-      const answers = [];
-      for (let i = 0; i < 12; i++) {
-        answers.push(await quick.call("POST", "/auth/v1/login", { json: right(team), address }));
-      }
-      return answers.map(({ status }) => status);
-    });
-    expect(statuses).toEqual(Array(12).fill(200));
+  test("counts no login that succeeds: twelve of one account and client IP", async ({ team }) => {
+    const { call: limited } = startLimited({}, hashingOnce);
+    await newUser(team);
+    const address = randomAddress();
+    for (let i = 0; i < 12; i++) {
+      expect((await limited("POST", "/auth/v1/login", { json: right(team), address })).status).toBe(200);
+    }
   });
 
   test("counts no login of a suspended team, and none that the queue for hashing rejects", async () => {
@@ -334,31 +322,30 @@ describe("The limit of ten failed logins a minute", () => {
     expect(given).toHaveLength(2);
   });
 
-  test("locks the account for every client IP and its backend, also with the right password", async () => {
-    await withinOneMinute(async () => {
-      const team = await quickTeam();
-      await newUser(team);
-      for (let i = 0; i < 10; i++) expect((await fails(team)).code).toBe("login_failed");
-      for (const token of [undefined, team.token]) {
-        const answer = await quick.call("POST", "/auth/v1/login", { json: right(team), token });
-        expect([answer.status, answer.code]).toEqual([429, "rate_limited"]);
-      }
-    });
+  test("locks the account for every client IP and its backend, also with the right password", async ({ team }) => {
+    const { call: limited } = startLimited({}, hashingOnce);
+    await newUser(team);
+    const wrong = { ...right(team), password: "wrong" };
+    for (let i = 0; i < 10; i++) {
+      expect((await limited("POST", "/auth/v1/login", { json: wrong })).code).toBe("login_failed");
+    }
+    for (const token of [undefined, team.token]) {
+      const answer = await limited("POST", "/auth/v1/login", { json: right(team), token });
+      expect([answer.status, answer.code]).toEqual([429, "rate_limited"]);
+    }
   });
 
-  test("counts those that a backend sends with a secret key only for the account", async () => {
-    await withinOneMinute(async () => {
-      const team = await quickTeam();
-      const address = randomAddress();
-      const { key: token } = await newKey(team, { scopes: ["users:write"] });
-      for (let i = 0; i < 12; i++) {
-        const json = { ...right(team), email: `${i}@example.com` };
-        const answer = await quick.call("POST", "/auth/v1/login", { json, token, address });
-        expect([answer.status, answer.code]).toEqual([401, "login_failed"]);
-      }
-      await newUser(team);
-      expect((await quick.call("POST", "/auth/v1/login", { json: right(team), address })).status).toBe(200);
-    });
+  test("counts those that a backend sends with a secret key only for the account", async ({ team }) => {
+    const { call: limited } = startLimited({}, hashingOnce);
+    const address = randomAddress();
+    const { key: token } = await newKey(team, { scopes: ["users:write"] });
+    for (let i = 0; i < 12; i++) {
+      const json = { ...right(team), email: `${i}@example.com` };
+      const answer = await limited("POST", "/auth/v1/login", { json, token, address });
+      expect([answer.status, answer.code]).toEqual([401, "login_failed"]);
+    }
+    await newUser(team);
+    expect((await limited("POST", "/auth/v1/login", { json: right(team), address })).status).toBe(200);
   });
 
   test("counts those with any other token for the client IP too", async () => {

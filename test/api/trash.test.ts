@@ -1,5 +1,6 @@
 import { describe, expect } from "vitest";
 import { sample } from "../audio/samples.ts";
+import { beforeWrite } from "../support/deps.ts";
 import { apiTest } from "../support/fixtures.ts";
 import {
   type Answer,
@@ -445,6 +446,36 @@ describe("A hold", () => {
     for (const reason of ["", "x".repeat(201), "a\0b"]) {
       await rejected(team, 400, "invalid_input", () => hold(team, id, reason), ["reason"]);
     }
+  });
+
+  test("keeps the file from a deletion that was authorized before it, and comes too late after one", async ({
+    team,
+  }) => {
+    const [held, gone] = [await put(team), await put(team)];
+    const trashing = compose(withoutLimits, withSettings({ trashDays: 30 }));
+    const first = (act: () => Promise<unknown>): Team => {
+      const { call } = startWorker(compose(trashing, beforeWrite(act)));
+      return { ...team, call: (method, path, options) => call(method, path, { token: team.token, ...options }) };
+    };
+    expect(
+      (
+        await remove(
+          first(() => hold(team, held, "r")),
+          held,
+        )
+      ).code,
+    ).toBe("file_held");
+    expect(
+      (
+        await hold(
+          first(() => remove(team, gone)),
+          gone,
+          "r",
+        )
+      ).code,
+    ).toBe("not_found");
+    expect((await metadataOf(team, held)).hold.reason).toBe("r");
+    expect(idsIn(await trashOf(team))).toEqual([gone]);
   });
 
   test("wins or loses as a whole against a deletion at the same time", async ({ team }) => {

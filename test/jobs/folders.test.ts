@@ -2,7 +2,7 @@ import { afterEach, describe, expect } from "vitest";
 import type { Team } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
-import { fill } from "../support/rows.ts";
+import { fill, insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { MINUTE } from "../support/time.ts";
 import { must, type World } from "../support/world.ts";
@@ -97,9 +97,13 @@ describe("A folder of many files", () => {
   });
 
   test.for(["move", "delete"] as const)(
-    "keeps files that come into it after the request, uploaded or moved: %s",
+    "keeps files that come into it after the request, uploaded, moved or restored: %s",
     async (kind, { world, team }) => {
+      world.settings = { trashDays: 7 };
       await fillFolder(team, "Old");
+      const trashed = await world.store(team, "trashed.txt", "trashed");
+      await call(world, team, "PATCH", `/docs/v1/uploads/${trashed}`, { folder: "Old/zzz" });
+      await call(world, team, "DELETE", `/docs/v1/uploads/${trashed}`);
       const early = await world.store(team, "early.txt", "early");
       await (kind === "move" ? move(world, team, "Old", "New") : erase(world, team, "Old"));
       world.aheadMilliseconds += 1000;
@@ -108,11 +112,27 @@ describe("A folder of many files", () => {
         await call(world, team, "PATCH", `/docs/v1/uploads/${id}`, { folder: "Old/zzz" });
       }
       await call(world, team, "POST", "/docs/v1/folders", { folder: "Old/zzzz" });
+      expect((await call(world, team, "POST", `/docs/v1/trash/${trashed}/restore`)).status).toBe(200);
       await finish(world);
-      const stayed: Record<string, number[]> = { Old: [2, 1] };
+      const stayed: Record<string, number[]> = { Old: [3, 1] };
       expect(await countsOf(team)).toEqual({ ...(kind === "move" && { New: [FILES, FOLDERS] }), ...stayed });
     },
   );
+
+  test("can't get a longer path if it has 1,500 folders, because each path is checked", async ({ world, team }) => {
+    const { teamId } = team;
+    await insertMany(1499, "insert into folders select ?2, '', 'Old' || char(1) || 'empty' || i, 1 from n", teamId);
+    const create = (folder: string) => call(world, team, "POST", "/docs/v1/folders", { folder });
+    expect((await move(world, team, "Old", "Older")).status).toBe(200);
+    await finish(world);
+    expect((await create("Older/one more")).status).toBe(200);
+    const before = await countsOf(team);
+    const refused = await move(world, team, "Older", "Oldest");
+    expect([refused.status, refused.code, refused.body.errors[0].path]).toEqual([400, "invalid_input", "to"]);
+    expect(refused.body.errors[0].message).toContain("less than 1500 folders");
+    expect([await countsOf(team), await changesLeft()]).toEqual([before, 0]);
+    expect((await move(world, team, "Older", "Young")).status, "a path of the same length").toBe(200);
+  });
 
   test("is changed by one request at a time, and the next is 409 until it is complete", async ({ world, team }) => {
     await fillFolder(team, "Old");

@@ -5,13 +5,14 @@ import { ProxiedBindings } from "../support/bindings.ts";
 import { patternOf } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
+import { beforeWrite, type Change, withBatch, withDatabases } from "../support/deps.ts";
 import { worldTest } from "../support/fixtures.ts";
 import { dataOf, eventsOf, idsIn, metadataOf, newMember, OPERATOR, read, usageOf } from "../support/harness.ts";
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { DAY, HOUR, MINUTE } from "../support/time.ts";
 import { Uploader } from "../support/uploader.ts";
-import { expectErased, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
+import { encodeForm, expectErased, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
 
 /* The recovery job's work on the trash, retention and holds; and deletions during other work. */
 
@@ -19,6 +20,8 @@ afterEach(emptyStores);
 
 const UPLOADS = "/docs/v1/uploads";
 const TRASH = "/docs/v1/trash";
+/** The columns of a file in the trash. */
+const TRASHED = `status = 'deleting', name_key = '', trashed_at = 1, trashed_values = json_object('status', 'completed')`;
 const test = worldTest.extend("world", () => Object.assign(new World(), { settings: { trashDays: 7 } }));
 
 const remove = (team: Team, id: string) => dataOf(team.call("DELETE", `${UPLOADS}/${id}`));
@@ -209,6 +212,37 @@ describe("A file with deleteAfter", () => {
   });
 });
 
+describe("A deletion of many files by the recovery job", () => {
+  test.for(["deleteAfter", "the trash"])(
+    "deletes the files of more than 20 teams by %s in one run, in batches of at most 100 statements",
+    async (reason, { world }) => {
+      const teams = await Promise.all(Array.from({ length: 45 }, () => world.newTeam()));
+      for (const team of teams) await world.store(team, "a.txt", "a");
+      await world.drain();
+      const column = reason === "deleteAfter" ? "delete_after = 1" : `${TRASHED}, due_at = 1`;
+      for (const { teamId } of teams) {
+        await DB.prepare(`update files set ${column} where team_id = ?`).bind(teamId).run();
+      }
+      const sizes: number[] = [];
+      const bindings = new ProxiedBindings();
+      const database = bindings.database.bind(bindings);
+      bindings.database = (real) => {
+        const proxied = database(real);
+        return withBatch(proxied, (statements) => {
+          sizes.push(statements.length);
+          return proxied.batch(statements);
+        });
+      };
+      await must(world.recover(bindings));
+      for (const team of teams) {
+        expect(await listed(team)).toEqual([]);
+        expect(await trashed(team)).toHaveLength(reason === "deleteAfter" ? 1 : 0);
+      }
+      expect(Math.max(...sizes)).toBeLessThanOrEqual(100);
+    },
+  );
+});
+
 describe("The retention of a team", () => {
   const retain = (team: Team, days: number | null) =>
     dataOf(team.call("PUT", "/docs/v1/retention", { json: { days } }));
@@ -286,6 +320,42 @@ describe("The retention of a team", () => {
     );
     expect(await marked.bind(team.teamId).first("n")).toBe(1200);
     expect((await usageOf(team)).trashFiles).toBeGreaterThan(100);
+  });
+});
+
+describe("A hold", () => {
+  test("is not placed on a file of a team that is being deleted, so the team is erased", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "a");
+    await world.drain();
+    const deleteTeam = () => world.call("DELETE", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR });
+    const request = { token: team.token, json: { reason: "too late" } };
+    const hold = world.ask("PUT", `${UPLOADS}/${id}/hold`, request, { change: beforeWrite(deleteTeam) });
+    expect((await must(hold)).code).toBe("not_found");
+    await world.recoverAll([team.teamId]);
+    await expectErased(team.teamId, world);
+  });
+
+  test("keeps the bytes of an upload that it holds before the upload learns that its commit succeeded", async ({
+    world,
+    team,
+  }) => {
+    let id: string | undefined;
+    const losingCommit: Change = (deps) =>
+      withDatabases(deps, (database) =>
+        withBatch(database, async (statements) => {
+          const results = await database.batch(statements);
+          const [committed] = (await rowsOf(team.teamId)).filter(({ status }) => status === "pending");
+          if (!committed || id) return results;
+          id = committed.id;
+          await dataOf(team.call("PUT", `${UPLOADS}/${id}/hold`, { json: { reason: "evidence" } }));
+          throw new Error("The response of the commit is lost.");
+        }),
+      );
+    const upload = world.upload(team, await encodeForm("a.txt", "kept"), {}, { change: losingCommit, isBug: true });
+    expect((await must(upload)).status).toBe(500);
+    expect(await expectSound(team.teamId, { checkBytes: true })).toMatchObject([{ id, status: "pending" }]);
+    await world.recoverAll([team.teamId]);
+    expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
   });
 });
 

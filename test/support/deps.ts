@@ -68,6 +68,30 @@ export function withDatabases(deps: Deps, replace: (database: D1Database, number
   return { ...deps, databases, health: createHealth({ ...deps, databases }) };
 }
 
+type Batch = (statements: D1PreparedStatement[]) => Promise<D1Result[]>;
+
+/** Replaces how a database sends its batches. */
+export const withBatch = (database: D1Database, batch: Batch): D1Database =>
+  ({ prepare: (sql: string) => database.prepare(sql), batch: batch as D1Database["batch"] }) as D1Database;
+
+/**
+ * Does something else right before the first write of a Worker, after it has authorized the caller. A write is a batch of more
+ * than two statements, because it has its event.
+ */
+export function beforeWrite(act: () => Promise<unknown>): Change {
+  let isDone = false;
+  return (deps) =>
+    withDatabases(deps, (database) =>
+      withBatch(database, async (statements) => {
+        if (statements.length > 2 && !isDone) {
+          isDone = true;
+          await act();
+        }
+        return database.batch(statements);
+      }),
+    );
+}
+
 /** A queue that accepts messages and delivers none. */
 export const sink = { send: async () => {}, sendBatch: async () => {}, metrics: async () => {} } as unknown as Queue;
 

@@ -9,9 +9,9 @@ import { expectErased, expectSettled, expectSound, type Row, World } from "./wor
  * per fault, each time in a separate team: a call fails or the Worker dies, before or after the call takes effect. Then
  * the bindings work again, days pass, the recovery job runs, and the invariants of support/world.ts must hold.
  *
- * `npm run test:all` enumerates every fault of every call. `ProxiedBindings.everyFault` omits only faults with the same
- * rows, objects and response as another one. `npm test` runs every death of the Worker (a third of them in scenarios that
- * are marked as long), and one error for each call that changes something. The kind and moment of the errors alternate, so that six such calls
+ * `npm run test:all` enumerates every fault of every call of every scenario. `ProxiedBindings.everyFault` omits only faults with the same
+ * rows, objects and response as another one. `npm test` runs the representative scenarios: every death of the
+ * Worker (a third of them in scenarios that are marked as long), and one error for each call that changes something. The kind and moment of the errors alternate, so that six such calls
  * in a row get every combination. Pairs of faults are left to the random steps of jobs/model.test.ts.
  */
 
@@ -54,7 +54,13 @@ export interface Scenario<S, R> {
   bytesLost?: boolean;
   /** Nothing is left of the team in the end. */
   isTeamDeleted?: true;
+  /** Stands for the others in `npm test`. `npm run test:all` runs all scenarios. */
+  isRepresentative?: true;
 }
+
+/** The scenarios that this run includes. */
+export const included = <S extends { isRepresentative?: true }>(scenarios: [string, S][]): [string, S][] =>
+  scenarios.filter(([, { isRepresentative = false }]) => isExhaustive || isRepresentative);
 
 async function runOnce<S, R>(scenario: Scenario<S, R>, world: World, faults: Fault[]): Promise<Run<S, R>> {
   const place = { world, team: await world.newTeam() };

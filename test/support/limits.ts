@@ -49,20 +49,3 @@ export function startLimited(limits: Partial<typeof DOCUMENTED> = {}, change: Ch
   const limiter = createLimiter(bindings, { ...realSystem, now: () => now }, () => undefined);
   return startWorker(compose(withoutJobs, change, (deps) => ({ ...deps, limiter })));
 }
-
-const minuteNow = () => Math.floor(Date.now() / 60_000);
-
-/**
- * Repeats work that counts by the clock of the platform until one run begins and ends in the same minute. Each run needs its
- * own subjects. Prefer `startLimited`, whose clock is stopped.
- */
-export async function withinOneMinute<T>(work: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; attempt <= 10; attempt++) {
-    const began = minuteNow();
-    const [outcome] = await Promise.allSettled([work()]);
-    if (minuteNow() !== began) continue;
-    if (outcome.status === "rejected") throw outcome.reason;
-    return outcome.value;
-  }
-  throw new Error("No run fits a minute.");
-}

@@ -114,6 +114,17 @@ describe("The duration of a WAV", () => {
     expect(await secondsOf(patched(tone, 40, le32(0xffffffff)))).toBe(1.5);
   });
 
+  test.each([
+    ["fewer than 50 bits", 1],
+    ["more than 10 billion bits", 100_000_000],
+  ])("is unknown, as is its bitrate, if a second of it would have %s", async (_, sampleRate) => {
+    // A block of 1 or 1,000 bytes for each sample.
+    const blockBytes = sampleRate === 1 ? 1 : 1000;
+    const bytes = patched(patched(tone, 24, le32(sampleRate)), 32, le32(blockBytes).slice(0, 2));
+    const facts = { codec: "PCM", channels: 1, sampleRate };
+    expect(await audioOf(bytes)).toMatchObject({ ...facts, durationSeconds: null, bitrate: null });
+  });
+
   test("excludes what follows the data chunk", async () => {
     expect(await secondsOf(join(tone, riffChunk("LIST", noise(20_000))))).toBe(1.5);
   });

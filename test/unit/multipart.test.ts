@@ -448,12 +448,17 @@ describe("The callback", () => {
   });
 
   it("can stop early, and the rest of the form is still checked", async () => {
-    for (const bytes of [form(file("x".repeat(1000)), file()), file("x".repeat(1000))]) {
-      const first = readMultipartFile(streamOf(split(bytes, 10)).body, TYPE, LIMITS, async (_, chunks) => {
-        for await (const _chunk of chunks) break;
-      });
-      await errorOf(first);
-      await errorOf(readMultipartFile(streamOf(split(bytes, 10)).body, TYPE, LIMITS, async () => {}));
+    const takeOne = async (_: string, chunks: AsyncIterable<Uint8Array>) => {
+      for await (const _chunk of chunks) break;
+    };
+    for (const [bytes, code] of [
+      [form(file("x".repeat(1000)), file()), "too_many_files"],
+      [file("x".repeat(1000)), "malformed_multipart"],
+    ] as const) {
+      for (const take of [takeOne, async () => {}]) {
+        const read = readMultipartFile(streamOf(split(bytes, 10)).body, TYPE, LIMITS, take);
+        expect((await errorOf(read)).code).toBe(code);
+      }
     }
   });
 

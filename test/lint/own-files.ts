@@ -1,0 +1,19 @@
+import { eq } from "drizzle-orm";
+import type { TeamActor } from "../../src/domain/access/authorization.ts";
+import { filesOf } from "../../src/domain/access/own-files.ts";
+import { isFile } from "../../src/domain/files/names.ts";
+import { files, teamOfFile } from "../../src/platform/schema.ts";
+
+/** A query of files for a caller compiles only with the caller's files. `tsc` checks that each line marked below is an error. */
+export const queriesOf = (caller: TeamActor, id: string) => [
+  // @ts-expect-error: the type of the table lacks the column.
+  eq(files.teamId, caller.teamId),
+  // @ts-expect-error: no text has the type of the column.
+  eq(teamOfFile, caller.teamId),
+  // @ts-expect-error: `ownerId` is missing.
+  isFile({ teamId: caller.teamId, id }),
+  // @ts-expect-error: `ownerId` is missing.
+  filesOf({ teamId: caller.teamId }),
+  filesOf(caller),
+  isFile({ ...caller, id }),
+];
