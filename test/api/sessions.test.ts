@@ -281,7 +281,7 @@ describe("The limit of ten failed logins a minute", () => {
   });
 
   test("counts no login that succeeds: twelve of one account and client IP", async ({ team }) => {
-    const { call: limited } = startLimited({}, hashingOnce);
+    const { call: limited } = startLimited({});
     await newUser(team);
     const address = randomAddress();
     for (let i = 0; i < 12; i++) {
@@ -323,7 +323,7 @@ describe("The limit of ten failed logins a minute", () => {
   });
 
   test("locks the account for every client IP and its backend, also with the right password", async ({ team }) => {
-    const { call: limited } = startLimited({}, hashingOnce);
+    const { call: limited } = startLimited({});
     await newUser(team);
     const wrong = { ...right(team), password: "wrong" };
     for (let i = 0; i < 10; i++) {
@@ -336,7 +336,7 @@ describe("The limit of ten failed logins a minute", () => {
   });
 
   test("counts those that a backend sends with a secret key only for the account", async ({ team }) => {
-    const { call: limited } = startLimited({}, hashingOnce);
+    const { call: limited } = startLimited({});
     const address = randomAddress();
     const { key: token } = await newKey(team, { scopes: ["users:write"] });
     for (let i = 0; i < 12; i++) {

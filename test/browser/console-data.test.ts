@@ -1,47 +1,48 @@
 import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
-import { heading, row } from "./locators.ts";
-import { openConsole } from "./signed-in.ts";
-import { expect, expectAnnounced, test } from "./support.ts";
+import { exhaustive, PASSWORD, test } from "./console.ts";
+import { respond } from "./fakes.ts";
+import { dialog, heading, link, row } from "./locators.ts";
+import { expect, expectAnnounced } from "./support.ts";
 
 /* How the console loads, shares, and forgets data. */
 
 describe("Data of a page", () => {
-  test("changes without a reload in a session that can't read events", async ({ openPage }) => {
+  exhaustive("changes without a reload in a session that can't read events", async ({ at }) => {
     const team = await newTeam();
     const { key } = await team.stowage.keys.create({
       name: "files",
       scopes: ["files:upload", "files:read", "files:download", "files:write", "files:delete"],
     });
-    const { page } = await openConsole(openPage, { path: "/files", team: { ...team, key } });
+    const { page } = await at("/files", { team: { ...team, key } });
     const asked = page.waitForEvent("filechooser");
     await page.getByRole("button", { name: "Upload files" }).first().click();
     await (await asked).setFiles({ name: "one.txt", mimeType: "", buffer: Buffer.from("One") });
     const card = page.getByRole("region", { name: "Uploads" });
     await expect(card.getByText(/^1 of 1 uploaded$/)).toBeVisible();
-    await expect(page.getByRole("link", { name: "one.txt" }).first()).toBeVisible();
+    await expect(link(page, "one.txt").first()).toBeVisible();
     await expect(row(page, "one.txt")).not.toContainText(/Queued|Processing/);
     // Changes of others arrive by polling.
     await upload(team, "two.txt", "Two");
     await expect(row(page, "two.txt")).toBeVisible();
   });
 
-  test("appears although changes arrive faster than it loads", async ({ openPage }) => {
-    const { page, stowage } = await openConsole(openPage, { path: "/usage" });
+  exhaustive("appears although changes arrive faster than it loads", async ({ at }) => {
+    const { page, stowage } = await at("/usage");
     await expect(page.getByText("Connecting…")).toHaveCount(0);
     await page.route(/\/auth\/v1\/apikeys\?/, async (route) => {
       // Longer than the time between two changes.
       for (let created = 0; created < 3; created++) await stowage.keys.create({ name: "more" });
       await route.continue();
     });
-    await page.getByRole("link", { name: "Keys" }).click();
+    await link(page, "Keys").click();
     await expect(row(page, "more").first()).toBeVisible();
   });
 
-  test("says how long the service rejects requests, and loads afterwards", async ({ openPage, problems }) => {
+  test("says how long the service rejects requests, and loads afterwards", async ({ at, problems }) => {
     problems.allow(/status of 429/);
-    const { page } = await openConsole(openPage, { path: "/usage" });
+    const { page } = await at("/usage");
     // The test ends the wait, so no machine is too slow to see it.
     await page.clock.install();
     await page.reload();
@@ -50,10 +51,9 @@ describe("Data of a page", () => {
     await page.route(/\/auth\/v1\/users/, (route) => {
       if (!isLimited) return route.continue();
       isLimited = false;
-      const json = { status: false, code: "rate_limited", message: "Too many requests.", requestId: "" };
-      return route.fulfill({ status: 429, headers: { "Retry-After": "100" }, json });
+      return respond(route, { code: "rate_limited", headers: { "Retry-After": "100" } });
     });
-    await page.getByRole("link", { name: "Users" }).click();
+    await link(page, "Users").click();
     await expect(
       page.getByRole("status").filter({ hasText: /Too many requests\. Trying again in \d+ s\./ }),
     ).toBeVisible();
@@ -62,19 +62,19 @@ describe("Data of a page", () => {
     await expect(page.getByText("Too many requests.")).toHaveCount(0);
   });
 
-  test("shows at once when a page is opened again", async ({ openPage }) => {
-    const { page } = await openConsole(openPage, { path: "/keys" });
+  exhaustive("is shown at once when its page is opened again", async ({ at }) => {
+    const { page } = await at("/keys");
     await expect(row(page, "test")).toBeVisible();
-    await page.getByRole("link", { name: "Usage" }).click();
+    await link(page, "Usage").click();
     await expect(heading(page, "Usage")).toBeVisible();
     // No response ever arrives.
     await page.route(/\/auth\/v1\/apikeys/, () => {});
-    await page.getByRole("link", { name: "Keys" }).click();
+    await link(page, "Keys").click();
     await expect(row(page, "test")).toBeVisible();
   });
 
-  test("is forgotten at sign-out, because the page is reloaded", async ({ openPage }) => {
-    const { page } = await openConsole(openPage, { path: "/keys" });
+  exhaustive("is forgotten at sign-out, because the page is reloaded", async ({ at }) => {
+    const { page } = await at("/keys");
     await page.evaluate(() => Reflect.set(window, "isOld", true));
     await page.getByRole("button", { name: "Sign out" }).click();
     await expect(heading(page, "Sign in")).toBeVisible();
@@ -84,10 +84,10 @@ describe("Data of a page", () => {
   });
 });
 
-test("a link opens in a new tab with the session of the first", async ({ openPage, problems }) => {
+test("a link opens in a new tab with the session of the first", async ({ at, problems }) => {
   // Signing out in one tab ends the session of the other.
   problems.allow(/status of 401/);
-  const { page, stowage } = await openConsole(openPage, { path: "/files" });
+  const { page, stowage } = await at("/files");
   const other = await page.context().newPage();
   await other.goto("/console/usage");
   await expect(heading(other, "Usage")).toBeVisible();
@@ -109,14 +109,9 @@ test("a link opens in a new tab with the session of the first", async ({ openPag
   await expect(heading(third, "Sign in")).toBeVisible();
 });
 
-test("numbers and times are English in any browser, because the words are", async ({ openPage }) => {
-  const { page } = await openConsole(openPage, { path: "/keys", locale: "de-DE" });
-  await expect(row(page, "test").getByRole("time").first()).toHaveText(/ago|just now/);
+exhaustive("times are English in any browser, because the words are, and grow while a page is open", async ({ at }) => {
+  const { page } = await at("/keys", { locale: "de-DE" });
   await expect(row(page, "test").getByRole("time").last()).toHaveText(/^[A-Z][a-z]{2} \d+, \d{4}$/);
-});
-
-test("ages grow while a page is open", async ({ openPage }) => {
-  const { page } = await openConsole(openPage, { path: "/keys" });
   await page.clock.install();
   await page.reload();
   await expect(row(page, "test").getByRole("time").first()).toHaveText(/just now|1 minute ago/);
@@ -125,11 +120,11 @@ test("ages grow while a page is open", async ({ openPage }) => {
 });
 
 describe("Palette", () => {
-  test("finds pages, folders, and files by keyboard, and opens them", async ({ openPage }) => {
+  test("finds pages, folders, and files by keyboard, and opens them", async ({ at }) => {
     const team = await newTeam();
     const id = await upload(team, "Night drive.mp3", sample("tone-vbr.mp3"));
     await team.stowage.files.update(id, { folder: "Nights" });
-    const { page } = await openConsole(openPage, { path: "/usage", team });
+    const { page } = await at("/usage", { team });
     await page.keyboard.press("Control+k");
     const field = page.getByRole("combobox", { name: "Find files, folders, pages, and actions" });
     await expect(field).toBeFocused();
@@ -154,10 +149,10 @@ describe("Palette", () => {
     await expectGoodLooks(page, "shortcuts");
   });
 
-  test("shows new files, and the title and artist of a file, in which it marks the match", async ({ openPage }) => {
+  exhaustive("shows new files, and the title and artist of a file, in which it marks the match", async ({ at }) => {
     const team = await newTeam();
     await upload(team, "Night drive.mp3", sample("tone-vbr.mp3"));
-    const { page } = await openConsole(openPage, { path: "/usage", team });
+    const { page } = await at("/usage", { team });
     await page.keyboard.press("Control+k");
     const results = page.getByRole("listbox", { name: "Results" }).getByRole("option");
     await expect(results.last()).toHaveText("Night drive.mp3Übergröße·日本 – StowageRecent file");
@@ -167,8 +162,8 @@ describe("Palette", () => {
     await expectGoodLooks(page, "palette");
   });
 
-  test("opens the forms for a key, a user, and a folder", async ({ openPage }) => {
-    const { page } = await openConsole(openPage, { path: "/usage" });
+  exhaustive("opens the forms for a key, a user, and a folder", async ({ at }) => {
+    const { page } = await at("/usage");
     for (const [typed, title] of [
       ["create key", "Create key"],
       ["invite", "Invite user"],
@@ -180,21 +175,21 @@ describe("Palette", () => {
       await page.keyboard.press("Enter");
       await expect(page.getByRole("dialog", { name: title })).toBeVisible();
       await page.keyboard.press("Escape");
-      await expect(page.getByRole("dialog")).toHaveCount(0);
+      await expect(dialog(page)).toHaveCount(0);
     }
     await expect(page).toHaveURL(/\/console\/files$/);
   });
 });
 
-test("Lists of users and keys have two lines without labels on a phone", async ({ openPage }) => {
+exhaustive("lists of users and keys have two lines without labels on a phone", async ({ at }) => {
   const team = await newTeam();
   await team.stowage.users.create({
     firstName: "Ada",
     lastName: "",
     email: "ada@example.com",
-    password: "long enough",
+    password: PASSWORD,
   });
-  const { page } = await openConsole(openPage, { path: "/users", team, width: 390, height: 844 });
+  const { page } = await at("/users", { team, width: 390, height: 844 });
   for (const [path, facts] of [
     ["users", ["ada@example.com", "Viewer"]],
     ["keys", ["Full access", /now|ago/]],

@@ -2,40 +2,19 @@ import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, expectLinkColor, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
-import { chooseAction, openConsole } from "./signed-in.ts";
-import { copyBy, expect, expectAnnounced, screenshot, test } from "./support.ts";
-
-/** A tone as an 8-bit WAV. */
-function wav(seconds: number, rate = 8000): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(44 + seconds * rate);
-  const view = new DataView(bytes.buffer);
-  const text = (at: number, words: string) => bytes.set(new TextEncoder().encode(words), at);
-  const [riff, fmt] = [bytes.length - 8, 16];
-  text(0, "RIFF");
-  view.setUint32(4, riff, true);
-  text(8, "WAVEfmt ");
-  view.setUint32(16, fmt, true);
-  view.setUint32(20, 0x0001_0001, true);
-  view.setUint32(24, rate, true);
-  view.setUint32(28, rate, true);
-  view.setUint32(32, 0x0008_0001, true);
-  text(36, "data");
-  view.setUint32(40, seconds * rate, true);
-  for (let at = 44; at < bytes.length; at++) bytes[at] = 128 + 60 * Math.sin(at / 3);
-  return bytes;
-}
-
-const fact = (page: Page, name: string) =>
-  page.getByRole("definition").filter({ has: page.locator(`xpath=preceding-sibling::dt[.="${name}"]`) });
-const position = (page: Page) => page.getByRole("slider", { name: "Position" });
+import { chooseAction, exhaustive, test } from "./console.ts";
+import { respond } from "./fakes.ts";
+import { dialog, fact, heading, player, position, rows, secondsOf } from "./locators.ts";
+import { tone } from "./sounds.ts";
+import { copyBy, expect, expectAnnounced, screenshot } from "./support.ts";
 
 describe("File page", () => {
-  test("shows the facts of the file and of its audio", async ({ openPage }) => {
+  test("shows the facts of the file and of its audio", async ({ at }) => {
     const team = await newTeam();
     const name = "Ночной эфир 🎧, часть первая.flac";
     const id = await upload(team, name, sample("tone.flac"));
     const file = await team.stowage.files.get(id);
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+    const { page } = await at(`/files/${id}`, { team });
     await expect(page.getByRole("heading", { level: 1, name })).toBeVisible();
     // For screen readers. The others see only an exception.
     await expect(fact(page, "Status")).toHaveText("Ready");
@@ -64,11 +43,9 @@ describe("File page", () => {
     expect(await top("Share")).toBeLessThan(await top("Activity"));
   });
 
-  test("shows tags as text, whatever they contain", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "tagged.mp3", sample("tone-vbr.mp3"));
+  test("shows tags as text, whatever they contain", async ({ at }) => {
+    const { page, team, id } = await at("/files", { files: { "tagged.mp3": sample("tone-vbr.mp3") } });
     const file = await team.stowage.files.get(id);
-    const { page } = await openConsole(openPage, { path: "/files", team });
     const tags = {
       title: "<img src=x onerror=alert(1)>",
       artist: "مطرب; Другой",
@@ -77,7 +54,7 @@ describe("File page", () => {
       ["__proto__"]: "safe",
     };
     await page.route(`**/${id}/metadata`, (route) =>
-      route.fulfill({ json: { message: "", data: { ...file, audio: { ...file.audio, tags } } } }),
+      respond(route, { data: { ...file, audio: { ...file.audio, tags } } }),
     );
     await page.getByRole("link", { name: "tagged.mp3" }).click();
     await expect(fact(page, "Title")).toHaveText(tags.title);
@@ -91,10 +68,8 @@ describe("File page", () => {
     await screenshot(page, "file-tags");
   });
 
-  test("renames the file in its title, without its extension, and cancels that", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "draft.txt", "draft");
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+  exhaustive("renames the file in its title, without its extension, and cancels that", async ({ at }) => {
+    const { page, team, id } = await at("/files/:id", { files: ["draft.txt"] });
     const title = page.getByRole("heading", { level: 1 });
     const nameField = page.getByLabel("New name of draft.txt");
     await title.getByRole("button", { name: "draft.txt" }).click();
@@ -118,14 +93,14 @@ describe("File page", () => {
     }
   });
 
-  test("explains a failure, and reprocesses the file", async ({ openPage }) => {
+  test("explains a failure, and reprocesses the file", async ({ at }) => {
     const team = await newTeam();
     const broken = new Uint8Array(3000);
     broken.set(new TextEncoder().encode("fLaC"));
     const id = await upload(team, "broken.flac", broken);
     const { failure, __v } = await team.stowage.files.get(id);
     expect(failure?.code).toBe("audio_unreadable");
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+    const { page } = await at(`/files/${id}`, { team });
     await expect(fact(page, "Status")).toHaveText("Failed");
     await expect(page.getByText("We couldn't find any audio in this file.")).toBeVisible();
     await expect(page.getByText(failure?.message ?? "none")).toBeVisible();
@@ -144,36 +119,32 @@ describe("File page", () => {
     await expect(fact(page, "Version")).toHaveText(String(latest));
   });
 
-  test("downloads the file under its name", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "Bericht – März.txt", "all of it");
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+  exhaustive("downloads the file under its name", async ({ at }) => {
+    const { page } = await at("/files/:id", { files: ["Bericht – März.txt"] });
     const saving = page.waitForEvent("download");
     await page.getByRole("button", { name: "Download" }).click();
     const download = await saving;
     expect(download.suggestedFilename()).toBe("Bericht – März.txt");
-    expect(Buffer.concat(await (await download.createReadStream()).toArray()).toString()).toBe("all of it");
-    await expect(page.getByRole("heading", { level: 1, name: "Bericht – März.txt" })).toBeVisible();
+    expect(Buffer.concat(await (await download.createReadStream()).toArray()).toString()).toBe(
+      "Text of Bericht – März.txt",
+    );
+    await expect(heading(page, "Bericht – März.txt")).toBeVisible();
   });
 
-  test("says that a file has no audio although its name says so", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "take.mp3", "no audio at all");
-    const { page } = await openConsole(openPage, { path: "/files", team });
-    await expect(page.getByRole("rowheader").getByText("No audio found")).toBeVisible();
+  exhaustive("says that a file has no audio although its name says so", async ({ at }) => {
+    const { page, team, id } = await at("/files", { files: { "take.mp3": "no audio at all" } });
+    await expect(rows(page).getByText("No audio found")).toBeVisible();
     await page.getByRole("link", { name: "take.mp3" }).click();
     await expect(page.getByText("The name says audio, but the content isn't.")).toBeVisible();
     await expectAccessible(page);
     await team.stowage.files.update(id, { name: "take.txt" });
-    await expect(page.getByRole("heading", { level: 1, name: "take.txt" })).toBeVisible();
+    await expect(heading(page, "take.txt")).toBeVisible();
     await expect(page.getByText("No audio found")).toHaveCount(0);
   });
 
-  test("copies a link by one click, shows it once, lists it, and revokes it", async ({ openPage, problems }) => {
+  test("copies a link by one click, shows it once, lists it, and revokes it", async ({ at, problems }) => {
     problems.allow(/404/);
-    const team = await newTeam();
-    const id = await upload(team, "tone.flac", sample("tone.flac"));
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+    const { page, team, id } = await at("/files/:id", { files: { "tone.flac": sample("tone.flac") } });
     const share = page.getByRole("region", { name: "Share" });
     const copy = share.getByRole("button", { name: "Copy link" });
     await copy.click();
@@ -216,31 +187,32 @@ describe("File page", () => {
     await expect(page.getByText(link)).toHaveCount(0);
     await expectGoodLooks(page, "file-links");
     await chooseAction(page, "Actions for this link", "Revoke link");
-    await page.getByRole("dialog").getByRole("button", { name: "Revoke link" }).click();
+    await dialog(page).getByRole("button", { name: "Revoke link" }).click();
     await expect(listed).toHaveCount(0);
     for (const of of [link, pageUrl]) expect((await fetch(of)).status).toBe(404);
   });
 
-  test("shares a file from its row, by menu or key, from the present moment on", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "minute.wav", wav(65));
-    const { page } = await openConsole(openPage, { path: `/files/${id}?t=42`, team });
+  exhaustive("shares a file from its row, by menu or key, from the present moment on", async ({ at }) => {
+    const { page, team, id } = await at("/files/:id?t=42", { files: ["minute.wav"] });
     await expect(position(page)).toHaveAttribute("aria-valuetext", "0:42 of 1:05");
     await page.getByRole("link", { name: "Files" }).first().click();
     await chooseAction(page, "Actions for minute.wav", "Share…");
-    const dialog = page.getByRole("dialog");
-    await expect(dialog).toHaveAccessibleName("Share minute.wav");
-    const pageUrl = await copyBy(dialog.getByRole("button", { name: "Copy link" }), "/share/");
+    await expect(dialog(page)).toHaveAccessibleName("Share minute.wav");
+    const pageUrl = await copyBy(dialog(page).getByRole("button", { name: "Copy link" }), "/share/");
     expect(pageUrl).not.toContain("#");
-    await dialog.getByRole("checkbox", { name: "Start at 0:42" }).check();
-    await expect(dialog.getByRole("status").filter({ hasText: `${pageUrl}#t=42` })).toBeVisible();
+    await dialog(page).getByRole("checkbox", { name: "Start at 0:42" }).check();
+    await expect(
+      dialog(page)
+        .getByRole("status")
+        .filter({ hasText: `${pageUrl}#t=42` }),
+    ).toBeVisible();
     await expectGoodLooks(page, "share-dialog");
-    await dialog.getByRole("button", { name: "Done" }).click();
-    await page.getByRole("rowheader").getByRole("link", { name: "minute.wav" }).focus();
+    await dialog(page).getByRole("button", { name: "Done" }).click();
+    await rows(page).getByRole("link", { name: "minute.wav" }).focus();
     await page.keyboard.press("s");
-    await expect(dialog).toHaveAccessibleName("Share minute.wav");
+    await expect(dialog(page)).toHaveAccessibleName("Share minute.wav");
     await page.keyboard.press("Escape");
-    await expect(dialog).toHaveCount(0);
+    await expect(dialog(page)).toHaveCount(0);
     expect(await collect(team.stowage.links.list(id))).toHaveLength(1);
     // A link for the team needs no secret.
     const moment = await copyBy(page.getByRole("button", { name: "Copy link to this moment" }), "?t=42");
@@ -248,10 +220,8 @@ describe("File page", () => {
     await expectAnnounced(page, "Copied a link for your team, at 0:42");
   });
 
-  test("creates and copies a signed URL with the chosen lifetime", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "a.txt", "all of it");
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+  exhaustive("creates and copies a signed URL with the chosen lifetime", async ({ at }) => {
+    const { page } = await at("/files/:id", { files: ["a.txt"] });
     await page.getByText("Technical details").click();
     const share = page.getByRole("region", { name: "Signed URL" });
     const create = share.getByRole("button", { name: "Create URL" });
@@ -266,30 +236,28 @@ describe("File page", () => {
       const endsAt = Date.parse((await shown.getByRole("time").getAttribute("datetime")) ?? "");
       expect(Math.abs(endsAt - Date.now() - seconds * 1000)).toBeLessThan(60_000);
     }
-    expect(await (await fetch(signedUrl)).text()).toBe("all of it");
+    expect(await (await fetch(signedUrl)).text()).toBe("Text of a.txt");
   });
 
-  test("deletes the file after a confirmation, and returns to the list", async ({ openPage }) => {
+  exhaustive("deletes the file after a confirmation, and returns to the list", async ({ at }) => {
     const team = await newTeam();
     await upload(team, "stays.txt", "stays");
     const id = await upload(team, "goes.txt", "goes");
-    const { page } = await openConsole(openPage, { path: "/files?type=text+file", team });
+    const { page } = await at("/files?type=text+file", { team });
     await page.getByRole("link", { name: "goes.txt" }).click();
     await chooseAction(page, "Actions for this file", "Delete");
-    await expect(page.getByRole("dialog")).toHaveAccessibleName("Delete 1 file?");
+    await expect(dialog(page)).toHaveAccessibleName("Delete 1 file?");
     await tabTo(page.getByRole("button", { name: "Delete 1 file" }));
     await page.keyboard.press("Enter");
-    await expect(page.getByRole("rowheader")).toHaveText(["stays.txt"]);
+    await expect(rows(page)).toHaveText(["stays.txt"]);
     await expect(page).toHaveURL(/\/console\/files\?type=text\+file$/);
-    await expect(page.getByRole("heading", { level: 1, name: "Files" })).toBeFocused();
+    await expect(heading(page, "Files")).toBeFocused();
     await expect(team.stowage.files.get(id)).rejects.toMatchObject({ code: "not_found" });
   });
 
-  test("leads back to the list if the file does not exist", async ({ openPage, problems }) => {
+  test("leads back to the list if the file does not exist", async ({ at, problems }) => {
     problems.allow(/404/);
-    const team = await newTeam();
-    const id = await upload(team, "goes.txt", "goes");
-    const { page } = await openConsole(openPage, { path: "/files/0123456789abcdef01234567", team });
+    const { page, team, id } = await at("/files/0123456789abcdef01234567", { files: { "goes.txt": "goes" } });
     await expect(page.getByRole("heading", { name: "File not found" })).toBeVisible();
     await expectAccessible(page);
     await page.getByRole("link", { name: "Back to files" }).click();
@@ -302,22 +270,21 @@ describe("File page", () => {
 });
 
 describe("Metadata of a file", () => {
-  test("is shown and edited, and keeps the types of values", async ({ openPage }) => {
+  test("is shown and edited, and keeps the types of values", async ({ at }) => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "a");
     await team.stowage.files.update(id, { reference: "EP-1", metadata: { season: 2, note: "2", gone: true } });
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+    const { page } = await at(`/files/${id}`, { team });
     await expect(fact(page, "season")).toHaveText("2");
     await expect(fact(page, "Reference")).toHaveText("EP-1");
     const edit = page.getByRole("button", { name: "Edit metadata" });
     await expectLinkColor(edit);
     await edit.click();
-    const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("Reference").fill("EP-2");
-    await dialog.getByLabel("Name of field 3").fill("kept");
-    await dialog.getByLabel("Value of field 3").fill('{"a": [1]}');
+    await dialog(page).getByLabel("Reference").fill("EP-2");
+    await dialog(page).getByLabel("Name of field 3").fill("kept");
+    await dialog(page).getByLabel("Value of field 3").fill('{"a": [1]}');
     await expectAccessible(page);
-    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog(page).getByRole("button", { name: "Save" }).click();
     await expect(fact(page, "Reference")).toHaveText("EP-2");
     const { reference, metadata } = await team.stowage.files.get(id);
     expect({ reference, metadata }).toEqual({
@@ -351,10 +318,8 @@ describe("Player", () => {
         };
       });
 
-  test("plays, and seeks by keyboard and pointer", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "minute.wav", wav(65));
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+  test("plays, and seeks by keyboard and pointer", async ({ at }) => {
+    const { page } = await at("/files/:id", { files: ["minute.wav"] });
     const place = position(page);
     await expect(place).toHaveAttribute("aria-valuetext", "0:00 of 1:05");
     await tabTo(place);
@@ -402,17 +367,14 @@ describe("Player", () => {
     await expect(page.getByRole("button", { name: "Play" })).toBeVisible();
   });
 
-  test("shows the progress of the next file of the list, and seeks from it", async ({ openPage }) => {
-    const team = await newTeam();
-    for (const name of ["second.wav", "first.wav"]) await upload(team, name, wav(65));
-    const { page } = await openConsole(openPage, { path: "/files", team });
-    const player = page.getByRole("region", { name: "Player" });
+  exhaustive("shows the progress of the next file of the list, and seeks from it", async ({ at }) => {
+    const { page } = await at("/files", { files: ["second.wav", "first.wav"] });
     const place = position(page);
     await page.getByRole("button", { name: "Play first.wav" }).click();
-    await expect(player.getByRole("link", { name: "first.wav" })).toBeVisible();
+    await expect(player(page).getByRole("link", { name: "first.wav" })).toBeVisible();
     await page.keyboard.press("n");
-    await expect(player.getByRole("link", { name: "second.wav" })).toBeVisible();
-    await player.getByRole("button", { name: "Pause second.wav" }).click();
+    await expect(player(page).getByRole("link", { name: "second.wav" })).toBeVisible();
+    await player(page).getByRole("button", { name: "Pause second.wav" }).click();
     await place.focus();
     await page.keyboard.press("Home");
     await expect(place).toHaveAttribute("aria-valuetext", "0:00 of 1:05");
@@ -425,14 +387,13 @@ describe("Player", () => {
     await expect.poll(async () => (await drawn(page)).colors).not.toEqual(unplayed);
   });
 
-  test("marks a clip by dragging or by keyboard, and shares it", async ({ openPage }) => {
+  exhaustive("marks a clip by dragging or by keyboard, and shares it", async ({ at }) => {
     const team = await newTeam();
-    const id = await upload(team, "minute.wav", wav(65));
+    const id = await upload(team, "minute.wav", tone(65));
     await team.stowage.files.setWaveform(id, [Array(16).fill(0.5)]);
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+    const { page } = await at(`/files/${id}`, { team });
     const place = position(page);
     const status = page.getByRole("region", { name: "Player" }).getByRole("status");
-    const audio = page.locator("audio");
     await expect(status).toHaveText("Drag over the waveform to mark a clip.");
     const box = await place.boundingBox();
     if (!box) throw new Error("There is no bar.");
@@ -467,24 +428,22 @@ describe("Player", () => {
     // It plays to its end, and can be continued from there.
     await place.focus();
     for (const key of ["ArrowLeft", "Space"]) await page.keyboard.press(key);
-    const time = () => audio.evaluate(({ currentTime }: HTMLAudioElement) => currentTime);
-    await expect.poll(time).toBe(40);
+    await expect.poll(() => secondsOf(page)).toBe(40);
     await expect(page.getByRole("button", { name: "Play minute.wav" })).toBeVisible();
     await page.keyboard.press("Space");
-    await expect.poll(time).toBeGreaterThan(40.5);
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(40.5);
     await page.getByRole("button", { name: "Share this clip" }).click();
-    const dialog = page.getByRole("dialog");
-    await expect(dialog.getByRole("checkbox", { name: "Start at 0:35, end at 0:40" })).toBeChecked();
-    const link = await copyBy(dialog.getByRole("button", { name: "Copy link" }), "#t=35,40");
+    await expect(dialog(page).getByRole("checkbox", { name: "Start at 0:35, end at 0:40" })).toBeChecked();
+    const link = await copyBy(dialog(page).getByRole("button", { name: "Copy link" }), "#t=35,40");
     expect(link).toMatch(/\/share\/[^#]+#t=35,40$/);
     const links = await collect(team.stowage.links.list(id));
     expect(links[0]).toMatchObject({ disposition: "inline" });
   });
 
-  test("starts at the moment of the link, and keeps the volume for other files", async ({ openPage }) => {
+  exhaustive("starts at the moment of the link, and keeps the volume for other files", async ({ at }) => {
     const team = await newTeam();
-    const [one, two] = [await upload(team, "one.wav", wav(65)), await upload(team, "two.wav", wav(5))];
-    const { page } = await openConsole(openPage, { path: `/files/${one}?t=1:02`, team });
+    const [one, two] = [await upload(team, "one.wav", tone(65)), await upload(team, "two.wav", tone(5))];
+    const { page } = await at(`/files/${one}?t=1:02`, { team });
     await expect(position(page)).toHaveAttribute("aria-valuetext", "1:02 of 1:05");
     await page.getByRole("button", { name: "Volume" }).click();
     await page.getByRole("slider", { name: "Volume" }).fill("30");
@@ -494,10 +453,8 @@ describe("Player", () => {
     expect(await page.locator("audio").evaluate((audio: HTMLAudioElement) => audio.volume)).toBe(0.3);
   });
 
-  test("shows Play again if the browser refuses to start", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "one.wav", wav(65));
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+  exhaustive("shows Play again if the browser refuses to start", async ({ at }) => {
+    const { page } = await at("/files/:id", { files: ["one.wav"] });
     await page.evaluate(() => {
       const { play } = HTMLMediaElement.prototype;
       HTMLMediaElement.prototype.play = () => {
@@ -513,12 +470,12 @@ describe("Player", () => {
     await expect.poll(async () => Number(await position(page).getAttribute("aria-valuenow"))).toBeGreaterThan(0);
   });
 
-  test("redraws the waveform if the width or the theme changes", async ({ openPage }) => {
+  exhaustive("redraws the waveform if the width or the theme changes", async ({ at }) => {
     const team = await newTeam();
-    const id = await upload(team, "minute.wav", wav(65));
+    const id = await upload(team, "minute.wav", tone(65));
     const peaks = Array.from({ length: 1000 }, (_, at) => (at < 500 ? 1 : -0.1));
     await team.stowage.files.setWaveform(id, [peaks]);
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team, deviceScaleFactor: 2 });
+    const { page } = await at(`/files/${id}`, { team, deviceScaleFactor: 2 });
     // 98 px high and drawn for two device pixels each: 196, and a tenth of it.
     await expect.poll(() => drawn(page)).toMatchObject({ highest: 196, lowest: 20 });
     const light = await drawn(page);
@@ -534,24 +491,18 @@ describe("Player", () => {
     await screenshot(page, "player");
   });
 
-  test("draws and stores the waveform of a file that was uploaded without one", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "minute.wav", wav(65));
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+  exhaustive("draws and stores the waveform of a file that was uploaded without one", async ({ at }) => {
+    const { page, team, id } = await at("/files/:id", { files: ["minute.wav"] });
     await expect.poll(async () => (await drawn(page)).highest).toBeGreaterThan(20);
     await expect.poll(() => team.stowage.files.waveform(id)).not.toBeNull();
   });
 
-  test("says that a file is too long for a waveform, and offers to download a large one", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "tone.mp3", sample("tone-cbr.mp3"));
+  exhaustive("says that a file is too long for a waveform, and offers to download a large one", async ({ at }) => {
+    const { page, team, id } = await at("/files", { files: { "tone.mp3": sample("tone-cbr.mp3") } });
     const file = await team.stowage.files.get(id);
-    const { page } = await openConsole(openPage, { path: "/files", team });
     const pretend = async (changes: object) => {
       await page.unroute(`**/${id}/metadata`);
-      await page.route(`**/${id}/metadata`, (route) =>
-        route.fulfill({ json: { message: "", data: { ...file, ...changes } } }),
-      );
+      await page.route(`**/${id}/metadata`, (route) => respond(route, { data: { ...file, ...changes } }));
       await page.getByRole("link", { name: "tone.mp3" }).click();
     };
     await pretend({ mimeType: "audio/flac", audio: { ...file.audio, durationSeconds: 7200 } });
@@ -562,12 +513,12 @@ describe("Player", () => {
     await expect.poll(async () => (await drawn(page)).highest).toBeGreaterThan(20);
   });
 
-  test("renews an expired URL, and continues at the same position", async ({ openPage, problems }) => {
+  exhaustive("renews an expired URL, and continues at the same position", async ({ at, problems }) => {
     problems.allow(/403/);
     const team = await newTeam();
-    const id = await upload(team, "long.wav", wav(600, 16_000));
+    const id = await upload(team, "long.wav", tone(600, 16_000));
     await team.stowage.files.setWaveform(id, [Array(16).fill(0.5)]);
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     let signed = 0;
     let first = "";
     const status = async (source: string) => (await fetch(source, { headers: { Range: "bytes=0-0" } })).status;
@@ -591,8 +542,7 @@ describe("Player", () => {
     await page.keyboard.press("Space");
     await expect.poll(() => signed).toBe(2);
     await expect.poll(async () => Number(await place.getAttribute("aria-valuenow"))).toBeGreaterThan(540);
-    const at = () => page.locator("audio").evaluate(({ currentTime }: HTMLAudioElement) => currentTime);
-    await expect.poll(at).toBeGreaterThan(541);
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(541);
     await expect(page.getByRole("button", { name: "Pause" })).toBeVisible();
 
     // A failed renewal can be retried.
@@ -600,7 +550,7 @@ describe("Player", () => {
     let isRejected = true;
     await page.route(`**/docs/v1/uploads/${id}`, (route) =>
       isRejected
-        ? route.fulfill({ status: 403, json: { status: false, code: "forbidden", message: "Not now." } })
+        ? respond(route, { code: "forbidden", message: "Not now." })
         : route.continue({ url: `${route.request().url()}?expiresIn=1800` }),
     );
     await page.locator("audio").evaluate((audio: HTMLAudioElement, ended) => {
@@ -610,49 +560,37 @@ describe("Player", () => {
     await expect(page.getByRole("button", { name: "Play" })).toBeVisible();
     isRejected = false;
     await page.getByRole("button", { name: "Try again" }).click();
-    await expect.poll(at).toBeGreaterThan(0.2);
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(0.2);
     await page.getByRole("button", { name: "Pause" }).click();
     expect(await page.locator("audio").evaluate(({ paused }: HTMLAudioElement) => paused)).toBe(true);
   });
 
-  test("explains that the browser can't play a format", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "tone.wma", sample("tone.wma"));
+  test("explains that the browser can't play a format", async ({ at }) => {
+    const { page, team, id } = await at("/files/:id", { files: { "tone.wma": sample("tone.wma") } });
     const { mimeType } = await team.stowage.files.get(id);
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     await page.getByRole("button", { name: "Play" }).click();
     await expect(page.getByRole("alert")).toContainText(`This browser can't play ${mimeType}.`);
     await expectAccessible(page);
   });
 
-  test("shows the duration from the metadata if the browser does not know it", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "live.webm", sample("tone-live.webm"));
+  exhaustive("shows the duration from the metadata if the browser does not know it", async ({ at }) => {
+    const { page, team, id } = await at("/files/:id", { files: { "live.webm": sample("tone-live.webm") } });
     const { audio } = await team.stowage.files.get(id);
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     expect(audio?.durationSeconds).toBeGreaterThan(1);
     await expect(position(page)).toHaveAttribute(
       "aria-valuetext",
       `0:00 of 0:0${Math.round(audio?.durationSeconds ?? 0)}`,
     );
     await page.getByRole("button", { name: "Play" }).click();
-    await expect
-      .poll(() => page.locator("audio").evaluate(({ currentTime }: HTMLAudioElement) => currentTime))
-      .toBeGreaterThan(0.5);
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(0.5);
   });
 
-  test("shows an image", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "cover.png", sample("pixel.png"));
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+  exhaustive("shows an image, and the picture of a video", async ({ at }) => {
+    const files = { "cover.png": sample("pixel.png"), "video.webm": sample("video.webm") };
+    const { page, ids } = await at("/files/:id", { files });
     const image = page.getByRole("img", { name: "cover.png" });
     await expect.poll(() => image.evaluate((element: HTMLImageElement) => element.naturalWidth)).toBeGreaterThan(0);
-  });
-
-  test("shows the picture of a video", async ({ openPage }) => {
-    const team = await newTeam();
-    const id = await upload(team, "video.webm", sample("video.webm"));
-    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+    await page.goto(`/console/files/${ids[1]}`);
     const video = page.locator("video");
     await expect.poll(() => video.evaluate((element: HTMLVideoElement) => element.videoWidth)).toBeGreaterThan(0);
     await video.evaluate((element: HTMLVideoElement) => element.play());

@@ -1,50 +1,15 @@
 import type { Locator, Page } from "@playwright/test";
 import { describe } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
-import { collect, newTeam, sample, type Team, upload, url } from "../support/team.ts";
+import { collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "./appearance.ts";
+import { chooseAction, exhaustive, PASSWORD, test, uploadNamed } from "./console.ts";
 import { dropFiles } from "./dragging.ts";
-import { dialog } from "./locators.ts";
-import { chooseAction, openConsole } from "./signed-in.ts";
-import { copyBy, expect, expectAnnounced, test } from "./support.ts";
-
-const tone = sample("tone-vbr.mp3");
-
-async function uploadNamed(team: Team, ...names: string[]): Promise<string[]> {
-  const ids: string[] = [];
-  for (const name of names) ids.push(await upload(team, name, name.endsWith(".txt") ? `Text of ${name}` : tone));
-  return ids;
-}
-
-/** Files as a list returns them, newest first. */
-const fakeFiles = (count: number, first = 1) =>
-  Array.from({ length: count }, (_, place) => ({
-    _id: (0x01a2_0000_0000 + count - place - first).toString(16).padStart(12, "0").padEnd(24, "0"),
-    teamId: "0".repeat(24),
-    originalName: `Recording ${count - place}.mp3`,
-    name: `Recording ${count - place}.mp3`,
-    folder: "",
-    reference: null,
-    tags: [],
-    title: null,
-    artist: null,
-    peaks: null,
-    fileType: "audio file",
-    status: "completed",
-    createdAt: new Date(1_780_000_000_000 - place * 60_000).toISOString(),
-    updatedAt: new Date(1_780_000_000_000).toISOString(),
-    __v: 2,
-    filename: "",
-    path: "",
-    size: 1_500_000,
-    mimeType: "audio/mpeg",
-    durationSeconds: 61,
-  }));
+import { alter, fakeFiles, respond } from "./fakes.ts";
+import { button, dialog, heading, link, names, player, row, secondsOf } from "./locators.ts";
+import { copyBy, expect, expectAnnounced } from "./support.ts";
 
 const namesOf = async (stowage: Stowage) => (await stowage.files.list().page()).items.map((file) => file.name);
-const row = (page: Page, name: string) => page.getByRole("row").filter({ has: page.getByRole("link", { name }) });
-/** The names in the list, without titles, tags, and folders. */
-const names = (page: Page) => page.getByRole("rowheader").getByRole("link");
 
 describe("File list", () => {
   const NAMES = [
@@ -55,10 +20,10 @@ describe("File list", () => {
     `${"long".repeat(40)}.txt`,
   ];
 
-  test("shows the title, artist, duration, size, and age of each file, newest first", async ({ openPage }) => {
+  test("shows the title, artist, duration, size, and age of each file, newest first", async ({ at }) => {
     const team = await newTeam();
     await uploadNamed(team, ...NAMES);
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     await expect(names(page)).toHaveText([...NAMES].reverse());
     await expect(row(page, "plain.mp3").getByRole("rowheader")).toHaveText("plain.mp3Übergröße·日本 – Stowage");
     const cells = row(page, "plain.mp3").getByRole("cell");
@@ -73,21 +38,19 @@ describe("File list", () => {
     await page.setViewportSize({ width: 1280, height: 800 });
     // The whole row opens the file.
     await row(page, "plain.mp3").click({ position: { x: 500, y: 8 } });
-    await expect(page.getByRole("heading", { level: 1, name: "plain.mp3" })).toBeVisible();
+    await expect(heading(page, "plain.mp3")).toBeVisible();
   });
 
-  test("shows the sizes of more files than the event log lists", async ({ openPage }) => {
-    const { page } = await openConsole(openPage, { path: "/usage" });
-    await page.route(/\/auth\/v1\/events\?/, (route) => route.fulfill({ json: { message: "", data: [] } }));
-    await page.route(/\/docs\/v1\/uploads\?/, (route) => route.fulfill({ json: { message: "", data: fakeFiles(3) } }));
-    await page.getByRole("link", { name: "Files" }).click();
+  exhaustive("shows the sizes of more files than the event log lists", async ({ at }) => {
+    const { page } = await at("/usage");
+    await page.route(/\/auth\/v1\/events\?/, (route) => respond(route, { data: [] }));
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => respond(route, { data: fakeFiles(3) }));
+    await link(page, "Files").click();
     await expect(page.getByRole("cell").filter({ hasText: "1.5 MB" })).toHaveCount(3);
   });
 
-  test("sorts by name and by date, and keeps the order in the URL", async ({ openPage }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "b2.txt", "B1.txt", "a.txt");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+  exhaustive("sorts by name and by date, and keeps the order in the URL", async ({ at }) => {
+    const { page } = await at("/files", { files: ["b2.txt", "B1.txt", "a.txt"] });
     await page.getByRole("button", { name: "Name" }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B1.txt", "b2.txt"]);
     await expect(page.getByRole("columnheader", { name: "Name" })).toHaveAttribute("aria-sort", "ascending");
@@ -95,21 +58,16 @@ describe("File list", () => {
     await page.getByRole("button", { name: "Name" }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["b2.txt", "B1.txt", "a.txt"]);
     await expect(page.getByRole("columnheader", { name: "Name" })).toHaveAttribute("aria-sort", "descending");
-    await page.getByRole("button", { name: "Uploaded", exact: true }).click();
+    await button(page, "Uploaded").click();
     await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B1.txt", "b2.txt"]);
     await expect(page.getByRole("columnheader", { name: "Uploaded" })).toHaveAttribute("aria-sort", "descending");
-    await page.getByRole("button", { name: "Uploaded", exact: true }).click();
+    await button(page, "Uploaded").click();
     await expect(page.getByRole("rowheader")).toHaveText(["b2.txt", "B1.txt", "a.txt"]);
     await expect(page).toHaveURL(/sort=oldest/);
   });
 
-  test("sorts a small folder by duration and size, and says if it has too many files", async ({
-    openPage,
-    problems,
-  }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "longer name.txt", "song.mp3", "a.txt");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+  exhaustive("sorts a folder by duration and size, and says if it has too many files", async ({ at, problems }) => {
+    const { page, team } = await at("/files", { files: ["longer name.txt", "song.mp3", "a.txt"] });
     const sorted = (name: string) => page.getByRole("columnheader", { name });
     await page.getByRole("button", { name: "Size" }).click();
     await expect(names(page)).toHaveText(["song.mp3", "longer name.txt", "a.txt"]);
@@ -124,7 +82,7 @@ describe("File list", () => {
     problems.allow(/status of 400/);
     const errors = [{ path: "sort", message: "The list has too many files." }];
     await page.route(/sort=duration/, (route) =>
-      route.fulfill({ status: 400, json: { status: false, code: "invalid_input", message: "Invalid.", errors } }),
+      respond(route, { code: "invalid_input", message: "Invalid.", errors }),
     );
     await page.getByRole("button", { name: "Duration" }).click();
     await expect(page.getByRole("alert")).toContainText("The list has too many files.");
@@ -137,14 +95,14 @@ describe("File list", () => {
     await expect(page.getByRole("button", { name: "Size" })).toHaveCount(0);
   });
 
-  test("draws the peaks of a file without loading its waveform", async ({ openPage }) => {
+  exhaustive("draws the peaks of a file without loading its waveform", async ({ at }) => {
     const team = await newTeam();
     const [id = ""] = await uploadNamed(team, "song.mp3");
     await team.stowage.files.setWaveform(id, [Array.from({ length: 100 }, (_, at) => (at < 50 ? 1 : 0.1))]);
-    const { page } = await openConsole(openPage, { path: "/usage", team });
+    const { page } = await at("/usage", { team });
     const requests: string[] = [];
     page.on("request", (request) => requests.push(request.url()));
-    await page.getByRole("link", { name: "Files" }).click();
+    await link(page, "Files").click();
     const path = row(page, "song.mp3").locator(".row-wave path");
     await expect(path).toHaveAttribute("d", /^M0\.5 0\.00v2\.00M/);
     const heights = [...((await path.getAttribute("d")) ?? "").matchAll(/v([\d.]+)/g)].map(([, height]) =>
@@ -158,11 +116,11 @@ describe("File list", () => {
     await expect(row(page, "song.mp3").locator(".played")).toHaveCount(1);
   });
 
-  test("finds a file by its artist, folder, tag, and reference, and names these fields", async ({ openPage }) => {
+  exhaustive("finds a file by its artist, folder, tag, and reference, and names these fields", async ({ at }) => {
     const team = await newTeam();
     const [, id = ""] = await uploadNamed(team, "notes.txt", "song.mp3");
     await team.stowage.files.update(id, { folder: "box", tags: ["live"], reference: "episode-12" });
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     const field = page.getByLabel("Search files");
     await expect(field).toHaveAttribute("placeholder", "Search name, title, artist, tag, folder, or reference");
     for (const text of ["stowage", "box", "live", "episode"]) {
@@ -175,36 +133,29 @@ describe("File list", () => {
     await expect(page.getByRole("main")).toContainText("parts of the name, title, artist, tags, folder, and reference");
   });
 
-  test("plays a file from its row while the user browses", async ({ openPage }) => {
+  exhaustive("plays a file from its row while the user browses", async ({ at }) => {
     const team = await newTeam();
     const [id = ""] = await uploadNamed(team, "song.mp3", "notes.txt");
     await team.stowage.files.update(id, { tags: ["live", "raw"] });
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     await expect(row(page, "notes.txt").getByRole("button", { name: "Play" })).toHaveCount(0);
     await page.getByRole("button", { name: "Play song.mp3" }).click();
-    const player = page.getByRole("region", { name: "Player" });
-    const seconds = () => page.locator("audio").evaluate(({ currentTime }: HTMLAudioElement) => currentTime);
-    await expect.poll(seconds).toBeGreaterThan(0);
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(0);
     await expectAccessible(page);
     for (const tag of await row(page, "song.mp3").getByRole("listitem").getByRole("link").all())
       expect((await tag.boundingBox())?.height).toBeGreaterThanOrEqual(24);
-    await page.getByRole("link", { name: "Usage" }).click();
-    await expect(player.getByRole("link", { name: "song.mp3" })).toBeVisible();
+    await link(page, "Usage").click();
+    await expect(player(page).getByRole("link", { name: "song.mp3" })).toBeVisible();
     await expectAccessible(page);
-    await player.getByRole("button", { name: "Close" }).click();
-    await expect(player).toHaveCount(0);
+    await player(page).getByRole("button", { name: "Close" }).click();
+    await expect(player(page)).toHaveCount(0);
   });
 
-  test("explains uploads to a team without files", async ({ openPage }) => {
-    const { page } = await openConsole(openPage, { path: "/files" });
+  test("shows a new team its first steps, which tick themselves", async ({ at }) => {
+    const { page, team } = await at("/files");
     await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
     await expect(page.getByRole("main").getByRole("button", { name: "Upload files" })).toHaveCount(2);
     await expectGoodLooks(page, "files-none");
-  });
-
-  test("shows a new team its first steps, which tick themselves", async ({ openPage }) => {
-    const team = await newTeam();
-    const { page } = await openConsole(openPage, { path: "/files", team });
     const steps = page.getByRole("main").getByRole("listitem");
     await expect(steps).toContainText(["Create a key", "Upload a recording", "Add a webhook"]);
     await copyBy(page.getByRole("button", { name: "Copy curl command" }), `${url}/docs/v1/uploads`);
@@ -218,23 +169,23 @@ describe("File list", () => {
     await expect(steps).toHaveCount(0);
   });
 
-  test("shows only the steps that the session may take, and no dragging on a touch screen", async ({ openPage }) => {
+  exhaustive("shows only the steps that the session may take, and no dragging on a touch screen", async ({ at }) => {
     const team = await newTeam();
     const { key } = await team.stowage.keys.create({ name: "files", scopes: ["files:read", "files:upload"] });
-    const limited = { path: "/files", team: { ...team, key } };
-    const { page } = await openConsole(openPage, limited);
+    const limited = { team: { ...team, key } };
+    const { page } = await at("/files", limited);
     await expect(page.getByRole("main").getByRole("listitem")).toHaveText([/^Upload a recording/]);
     await expect(page.getByText("Drop recordings")).toBeVisible();
-    const { page: tablet } = await openConsole(openPage, { ...limited, hasTouch: true, isMobile: true });
+    const { page: tablet } = await at("/files", { ...limited, hasTouch: true, isMobile: true });
     await expect(tablet.getByRole("heading", { name: "No files yet" })).toBeVisible();
     await expect(tablet.getByText("Drop recordings")).toBeHidden();
   });
 
-  test("keeps the status badge visible on a selected row", async ({ openPage }) => {
-    const { page } = await openConsole(openPage, { path: "/usage" });
+  exhaustive("keeps the status badge visible on a selected row", async ({ at }) => {
+    const { page } = await at("/usage");
     const files = fakeFiles(2).map((file) => ({ ...file, status: "processing" }));
-    await page.route(/\/docs\/v1\/uploads\?/, (route) => route.fulfill({ json: { message: "", data: files } }));
-    await page.getByRole("link", { name: "Files" }).click();
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => respond(route, { data: files }));
+    await link(page, "Files").click();
     await page.getByRole("checkbox", { name: "Select Recording 1.mp3" }).check();
     const background = (locator: Locator) => locator.evaluate((element) => getComputedStyle(element).backgroundColor);
     const backgrounds = new Set<string>();
@@ -252,13 +203,13 @@ describe("File list", () => {
     expect(await background(row(page, "Recording 1.mp3"))).toBe([...backgrounds].at(-1));
   });
 
-  test("loads at most five pages of a link at once", async ({ openPage }) => {
-    const { page } = await openConsole(openPage, { path: "/usage" });
+  exhaustive("loads at most five pages of a link at once", async ({ at }) => {
+    const { page } = await at("/usage");
     const requests: string[] = [];
     await page.route(/\/docs\/v1\/uploads\?/, (route) => {
       requests.push(route.request().url());
       const headers = { Link: `<${url}/docs/v1/uploads?cursor=${requests.length}>; rel="next"` };
-      return route.fulfill({ headers, json: { message: "", data: fakeFiles(1, requests.length) } });
+      return respond(route, { headers, data: fakeFiles(1, requests.length) });
     });
     await page.evaluate(() => history.pushState(null, "", "/console/files?pages=100"));
     await page.goBack();
@@ -267,10 +218,8 @@ describe("File list", () => {
     await expect(page.getByRole("rowheader")).toHaveCount(5);
   });
 
-  test("filters the list, keeps the filters in the URL, and clears them", async ({ openPage }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "song.mp3", "notes.txt", "Other.txt");
-    const { page } = await openConsole(openPage, { path: "/files?type=text+file", team });
+  test("filters the list, keeps the filters in the URL, and clears them", async ({ at }) => {
+    const { page } = await at("/files?type=text+file", { files: ["song.mp3", "notes.txt", "Other.txt"] });
     await expect(names(page)).toHaveText(["Other.txt", "notes.txt"]);
     await page.getByLabel("Search files").fill("NO");
     await expect(names(page)).toHaveText(["notes.txt"]);
@@ -307,21 +256,25 @@ describe("File list", () => {
     await expect(field).toHaveValue("son");
   });
 
-  test("of one user is chosen by the user, also from a file, which says who uploaded it", async ({ openPage }) => {
+  exhaustive("filters by the user who uploaded a file, found by name or from its page", async ({ at }) => {
     const team = await newTeam();
     await uploadNamed(team, "by a key.txt");
-    const login = { email: "ada@example.com", password: "correct horse battery" };
+    const login = { email: "ada@example.com", password: PASSWORD };
     const names = { firstName: "Ada", lastName: "Lovelace" };
     const { _id } = await team.stowage.users.create({ ...login, ...names, role: "member" });
     const { key } = await new Stowage({ url }).logIn({ teamId: team.teamId, ...login });
     await new Stowage({ url, key }).files.upload(new File(["mine"], "by Ada.txt"));
     for (const firstName of ["Ben", "Cleo"])
       await team.stowage.users.create({ firstName, lastName: "", email: `${firstName}@example.com`, role: "viewer" });
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     // As if the team had more users than the API lists at once.
-    const isAll = ({ pathname, searchParams }: URL) =>
-      pathname === "/auth/v1/users" && !/name|email/.test(`${searchParams}`);
-    await page.route(isAll, (route) => route.continue({ url: `${url}/auth/v1/users?limit=1` }));
+    const isFirstPage = ({ pathname, searchParams }: URL) =>
+      pathname === "/auth/v1/users" && !/name|email|cursor/.test(`${searchParams}`);
+    await page.route(isFirstPage, (route) => {
+      const asked = new URL(route.request().url());
+      asked.searchParams.set("limit", "1");
+      return route.continue({ url: asked.href });
+    });
     await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt", "by a key.txt"]);
     const choice = page.getByRole("button", { name: "Uploaded by" });
     await choice.click();
@@ -337,38 +290,37 @@ describe("File list", () => {
     await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt"]);
     await expect(page).toHaveURL(new RegExp(`user=${_id}$`));
     await expectGoodLooks(page, "files-of-user");
-    await page.getByRole("link", { name: "by Ada.txt" }).click();
+    await link(page, "by Ada.txt").click();
     await expect(page.getByRole("main")).toContainText("by Ada Lovelace");
     await page.getByRole("main").getByRole("link", { name: "Ada Lovelace" }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt"]);
     await expect(choice).toHaveText("Ada Lovelace");
     await choice.click();
     await users.filter({ hasText: "All users" }).click();
-    await page.getByRole("link", { name: "by a key.txt" }).click();
+    await link(page, "by a key.txt").click();
     await expect(page.getByRole("main")).toContainText("by test");
   });
 
-  test("shows changes by others, and moves the focus if its row disappears", async ({ openPage }) => {
+  exhaustive("shows changes by others, and moves the focus if its row disappears", async ({ at }) => {
     const team = await newTeam();
     const { stowage } = team;
     const [first = "", second = ""] = await uploadNamed(team, "first.mp3", "second.mp3");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     await expect(names(page)).toHaveText(["second.mp3", "first.mp3"]);
-    await page.getByRole("link", { name: "second.mp3" }).focus();
+    await link(page, "second.mp3").focus();
     await uploadNamed(team, "third.mp3");
     await expect(row(page, "third.mp3")).toContainText("0:02");
     expect(await names(page).allTextContents()).toEqual(["third.mp3", "second.mp3", "first.mp3"]);
     await stowage.files.delete(second);
     await expect(names(page)).toHaveText(["third.mp3", "first.mp3"]);
-    await expect(page.getByRole("link", { name: "first.mp3" })).toBeFocused();
+    await expect(link(page, "first.mp3")).toBeFocused();
     await stowage.files.reprocess(first);
     await expect.poll(async () => (await stowage.files.get(first)).status).toBe("completed");
     await expect(row(page, "first.mp3")).not.toContainText("Queued");
   });
 
-  test("adds a file to a filtered list when its status matches", async ({ openPage }) => {
-    const team = await newTeam();
-    const { page } = await openConsole(openPage, { path: "/files?status=completed&search=a.", team });
+  exhaustive("adds a file to a filtered list when its status matches", async ({ at }) => {
+    const { page, team } = await at("/files?status=completed&search=a.");
     const none = page.getByRole("heading", { name: "Nothing found for “a.”" });
     await expect(none).toBeVisible();
     // The other empty state appears only once it is certain.
@@ -376,7 +328,7 @@ describe("File list", () => {
     await page.route(/\/docs\/v1\/uploads\?/, (route) => {
       held.push(() => route.continue());
     });
-    await page.getByRole("link", { name: "Clear filters" }).first().click();
+    await link(page, "Clear filters").first().click();
     await expect.poll(() => held.length).toBe(1);
     await expect(page.getByRole("heading", { name: "No files yet" })).toHaveCount(0);
     await expect(none).toBeVisible();
@@ -389,15 +341,13 @@ describe("File list", () => {
     await expect(names(page)).toHaveText(["a.mp3", "aa.mp3"]);
   });
 
-  test("loads more pages, and shows them again when the user returns from a file", async ({ openPage }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "1.txt", "2.txt", "3.txt", "4.txt", "5.txt");
-    const { page } = await openConsole(openPage, { path: "/usage", team });
+  exhaustive("loads more pages, and shows them again when the user returns from a file", async ({ at }) => {
+    const { page } = await at("/usage", { files: ["1.txt", "2.txt", "3.txt", "4.txt", "5.txt"] });
     // Two files per page.
     await page.route(/\/docs\/v1\/uploads\?/, (route) =>
       route.continue({ url: route.request().url().replace("limit=100", "limit=2") }),
     );
-    await page.getByRole("link", { name: "Files" }).click();
+    await link(page, "Files").click();
     await expect(page.getByRole("rowheader")).toHaveText(["5.txt", "4.txt"]);
     const more = page.getByRole("button", { name: "Load more" });
     await tabTo(more);
@@ -406,42 +356,40 @@ describe("File list", () => {
     await expect(more).toBeFocused();
     await page.keyboard.press("Enter");
     await expect(more).toHaveCount(0);
-    await expect(page.getByRole("link", { name: "1.txt" })).toBeFocused();
+    await expect(link(page, "1.txt")).toBeFocused();
     await page.keyboard.press("Enter");
-    await expect(page.getByRole("heading", { level: 1, name: "1.txt" })).toBeFocused();
+    await expect(heading(page, "1.txt")).toBeFocused();
     await page.goBack();
     await expect(page.getByRole("rowheader")).toHaveCount(5);
-    await expect(page.getByRole("link", { name: "1.txt" })).toBeFocused();
+    await expect(link(page, "1.txt")).toBeFocused();
   });
 
-  test("lets the user leave while the next page loads", async ({ openPage }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "1.txt", "2.txt");
-    const { page } = await openConsole(openPage, { path: "/usage", team });
+  exhaustive("lets the user leave while the next page loads", async ({ at }) => {
+    const { page } = await at("/usage", { files: ["1.txt", "2.txt"] });
     await page.route(/\/docs\/v1\/uploads\?/, (route) => {
       const asked = route.request().url().replace("limit=100", "limit=1");
       // The second page never arrives.
       return asked.includes("cursor=") ? undefined : route.continue({ url: asked });
     });
-    await page.getByRole("link", { name: "Files" }).click();
+    await link(page, "Files").click();
     const asking = page.waitForRequest(/cursor=/);
     await page.getByRole("button", { name: "Load more" }).click();
     await asking;
     const ended = page.waitForEvent("requestfailed", (request) => request.url().includes("cursor="));
-    await page.getByRole("link", { name: "Users" }).click();
+    await link(page, "Users").click();
     await ended;
     await page.evaluate(() => new Promise(requestAnimationFrame));
     await expect(page).toHaveURL(/\/console\/users$/);
-    await expect(page.getByRole("heading", { level: 1, name: "Users" })).toBeVisible();
+    await expect(heading(page, "Users")).toBeVisible();
   });
 
-  test("handles two thousand files by keyboard, and selects all of them", async ({ openPage }) => {
-    const { page } = await openConsole(openPage, { path: "/usage" });
+  exhaustive("handles two thousand files by keyboard, and selects all of them", async ({ at }) => {
+    const { page } = await at("/usage");
     const files = fakeFiles(2000);
-    await page.route(/\/docs\/v1\/uploads\?/, (route) => route.fulfill({ json: { message: "", data: files } }));
-    await page.getByRole("link", { name: "Files" }).click();
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => respond(route, { data: files }));
+    await link(page, "Files").click();
     await expect(page.getByRole("rowheader")).toHaveCount(2000);
-    const last = page.getByRole("link", { name: "Recording 1.mp3" });
+    const last = link(page, "Recording 1.mp3");
     await last.focus();
     await expect(last).toBeInViewport();
     await tabTo(page.getByRole("checkbox", { name: "Select Recording 1.mp3" }), "Shift+Tab");
@@ -456,31 +404,26 @@ describe("File list", () => {
   });
 });
 
-describe("List of files", () => {
-  test("plays on through the list, and skips by keyboard", async ({ openPage }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "third.mp3", "notes.txt", "second.mp3", "first.mp3");
-    const { page } = await openConsole(openPage, { path: "/files", team });
-    const player = page.getByRole("region", { name: "Player" });
+describe("File list by keyboard, and its layout", () => {
+  exhaustive("plays on through the list, and skips by keyboard", async ({ at }) => {
+    const { page } = await at("/files", { files: ["third.mp3", "notes.txt", "second.mp3", "first.mp3"] });
     await page.getByRole("button", { name: "Play first.mp3" }).click();
     // The text between them is passed over.
-    await expect(player.getByRole("link", { name: "second.mp3" })).toBeVisible();
-    await expect(player.getByRole("link", { name: "third.mp3" })).toBeVisible();
+    await expect(player(page).getByRole("link", { name: "second.mp3" })).toBeVisible();
+    await expect(player(page).getByRole("link", { name: "third.mp3" })).toBeVisible();
     await expect(page.getByRole("button", { name: "Play third.mp3" }).first()).toBeVisible();
     await page.getByRole("heading", { level: 1 }).click();
     await page.keyboard.press("p");
-    await expect(player.getByRole("link", { name: "second.mp3" })).toBeVisible();
+    await expect(player(page).getByRole("link", { name: "second.mp3" })).toBeVisible();
   });
 
-  test("moves between rows by arrow keys, and selects ranges with Shift", async ({ openPage }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "4.txt", "3.txt", "2.txt", "1.txt");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+  exhaustive("moves between rows by arrow keys, and selects ranges with Shift", async ({ at }) => {
+    const { page } = await at("/files", { files: ["4.txt", "3.txt", "2.txt", "1.txt"] });
     await expect(names(page)).toHaveText(["1.txt", "2.txt", "3.txt", "4.txt"]);
     await page.keyboard.press("ArrowDown");
-    await expect(page.getByRole("link", { name: "1.txt" })).toBeFocused();
+    await expect(link(page, "1.txt")).toBeFocused();
     await page.keyboard.press("j");
-    await expect(page.getByRole("link", { name: "2.txt" })).toBeFocused();
+    await expect(link(page, "2.txt")).toBeFocused();
     // The Tab key skips the controls of other rows.
     await tabTo(page.getByRole("button", { name: "Actions for 2.txt" }));
     await page.keyboard.press("Tab");
@@ -493,29 +436,20 @@ describe("List of files", () => {
     await page.getByRole("heading", { level: 1 }).click();
     await page.keyboard.press("Escape");
     await expect(bar).toHaveCount(0);
-  });
-
-  test("moves by one row for each press, however fast they follow", async ({ openPage }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "4.txt", "3.txt", "2.txt", "1.txt");
-    const { page } = await openConsole(openPage, { path: "/files", team });
-    await expect(names(page)).toHaveText(["1.txt", "2.txt", "3.txt", "4.txt"]);
+    // However fast they follow, each press moves by one row.
+    await link(page, "1.txt").focus();
     await page.evaluate(() => {
-      for (const key of ["j", "j", "j", "j", "k"])
+      for (const key of ["j", "j", "j", "k"])
         document.activeElement?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
     });
-    await expect(page.getByRole("link", { name: "3.txt" })).toBeFocused();
+    await expect(link(page, "3.txt")).toBeFocused();
   });
 
-  test("keeps the end of the list above the bar of selected files, which is one row on a phone", async ({
-    openPage,
-  }) => {
-    const { page } = await openConsole(openPage, { path: "/usage" });
+  exhaustive("ends above the bar of selected files, which is one row on a phone", async ({ at }) => {
+    const { page } = await at("/usage");
     const headers = { Link: `<${url}/docs/v1/uploads?cursor=2>; rel="next"` };
-    await page.route(/\/docs\/v1\/uploads\?/, (route) =>
-      route.fulfill({ headers, json: { message: "", data: fakeFiles(30) } }),
-    );
-    await page.getByRole("link", { name: "Files" }).click();
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => respond(route, { headers, data: fakeFiles(30) }));
+    await link(page, "Files").click();
     await page.getByRole("checkbox", { name: "Select all" }).check();
     const bar = page.getByRole("region", { name: "Selected files" });
     for (const [width, height, barHeight] of [
@@ -536,36 +470,32 @@ describe("List of files", () => {
     }
   });
 
-  test("forgets the selection when another folder is opened", async ({ openPage }) => {
+  exhaustive("forgets the selection when another folder is opened", async ({ at }) => {
     const team = await newTeam();
     const [inside = ""] = await uploadNamed(team, "inside.txt", "outside.txt");
     await team.stowage.files.update(inside, { folder: "box" });
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     await page.getByRole("checkbox", { name: "Select outside.txt" }).check();
-    await page.getByRole("link", { name: "box" }).click();
+    await link(page, "box").click();
     await expect(names(page)).toHaveText(["inside.txt"]);
     await page.goBack();
     await expect(names(page)).toHaveText(["outside.txt"]);
     await expect(page.getByRole("checkbox", { name: "Select outside.txt" })).not.toBeChecked();
   });
 
-  test("says that dragged files could not be moved", async ({ openPage, problems }) => {
+  exhaustive("says that dragged files could not be moved", async ({ at, problems }) => {
     problems.allow(/status of 403/);
     const team = await newTeam();
     const [inside = ""] = await uploadNamed(team, "inside.txt", "outside.txt");
     await team.stowage.files.update(inside, { folder: "box" });
-    const { page } = await openConsole(openPage, { path: "/files", team });
-    await page.route("**/uploads/batch", (route) =>
-      route.fulfill({ status: 403, json: { status: false, code: "forbidden", message: "Not yours." } }),
-    );
-    await row(page, "outside.txt").dragTo(page.getByRole("link", { name: "box" }));
+    const { page } = await at("/files", { team });
+    await page.route("**/uploads/batch", (route) => respond(route, { code: "forbidden", message: "Not yours." }));
+    await row(page, "outside.txt").dragTo(link(page, "box"));
     await expect(page.getByText("Couldn't move the files: Not yours.")).toBeVisible();
   });
 
-  test("closes the dates by Escape and by a click outside", async ({ openPage }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "one.txt");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+  exhaustive("closes the dates by Escape and by a click outside", async ({ at }) => {
+    const { page } = await at("/files", { files: ["one.txt"] });
     const field = page.getByLabel("Uploaded after");
     await page.getByRole("button", { name: "Date" }).click();
     await expect(field).toBeVisible();
@@ -581,7 +511,7 @@ describe("List of files", () => {
     await expect(names(page)).toHaveText(["one.txt"]);
   });
 
-  test("has rows of one height and fits a phone, whatever names and tags contain", async ({ openPage }) => {
+  exhaustive("has rows of one height and fits a phone, whatever names and tags contain", async ({ at }) => {
     const team = await newTeam();
     const word = "unbreakable".repeat(6);
     const ids = await uploadNamed(team, `${word}.mp3`, "plain.mp3");
@@ -589,7 +519,7 @@ describe("List of files", () => {
     ids.push(await upload(team, `no audio ${word}.mp3`, "text"));
     for (const id of ids)
       await team.stowage.files.update(id, { tags: [word.slice(0, 60), "second", "third"], folder: "" });
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     await expect(row(page, "plain.mp3").getByRole("listitem")).toHaveText([word.slice(0, 60), "second", "+1"]);
     const heights = () =>
       page.locator("tbody tr").evaluateAll((rows) => [...new Set(rows.map(({ clientHeight }) => clientHeight))]);
@@ -619,22 +549,20 @@ describe("List of files", () => {
     await expect(dialog(page).getByRole("checkbox", { name: word.slice(0, 60) })).toBeChecked();
     expect(await dialog(page).evaluate((box) => box.scrollWidth - box.clientWidth)).toBe(0);
     await page.keyboard.press("Escape");
-    await page.getByRole("link", { name: "plain.mp3" }).click();
-    await expect(page.getByRole("heading", { level: 1, name: "plain.mp3" })).toBeVisible();
+    await link(page, "plain.mp3").click();
+    await expect(heading(page, "plain.mp3")).toBeVisible();
     await expect(page.getByText(word.slice(0, 60))).toBeVisible();
     expect(await findTooWide(page)).toEqual([]);
   });
 });
 
 describe("Deleting files", () => {
-  test("asks for confirmation, and deletes only the selected files", async ({ openPage }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "keep.txt", "one.txt", "two.txt");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+  test("asks for confirmation, and deletes only the selected files", async ({ at }) => {
+    const { page, team } = await at("/files", { files: ["keep.txt", "one.txt", "two.txt"] });
     await tabTo(page.getByRole("checkbox", { name: "Select two.txt" }));
     await page.keyboard.press("Space");
     await page.keyboard.press("ArrowDown");
-    await expect(page.getByRole("link", { name: "one.txt" })).toBeFocused();
+    await expect(link(page, "one.txt")).toBeFocused();
     await page.keyboard.press("x");
     await tabTo(page.getByRole("button", { name: "Delete 2 files" }));
     await page.keyboard.press("Enter");
@@ -653,25 +581,19 @@ describe("Deleting files", () => {
     expect(await namesOf(team.stowage)).toEqual(["keep.txt"]);
   });
 
-  test("deletes a hundred files at a time, can be stopped, and continues after a failure", async ({
-    openPage,
-    problems,
-  }) => {
+  exhaustive("deletes a hundred files at a time, stops, and continues after a failure", async ({ at, problems }) => {
     problems.allow(/status of 403/);
-    const { page } = await openConsole(openPage, { path: "/usage" });
-    await page.route(/\/docs\/v1\/uploads\?/, (route) =>
-      route.fulfill({ json: { message: "", data: fakeFiles(250) } }),
-    );
+    const { page } = await at("/usage");
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => respond(route, { data: fakeFiles(250) }));
     const batches: { ids: string[]; release: () => Promise<void> }[] = [];
     await page.route("**/uploads/batch", (route) => {
       const { ids } = route.request().postDataJSON() as { ids: string[] };
       const data = ids.map((_id) => ({ _id, ok: true }));
       const isRejected = batches.length === 1;
-      const rejection = { status: 403, json: { status: false, code: "forbidden", message: "Not you.", requestId: "" } };
-      const release = () => route.fulfill(isRejected ? rejection : { json: { message: "", data } });
+      const release = () => respond(route, isRejected ? { code: "forbidden", message: "Not you." } : { data });
       batches.push({ ids, release });
     });
-    await page.getByRole("link", { name: "Files" }).click();
+    await link(page, "Files").click();
     await page.getByRole("checkbox", { name: "Select all" }).check();
     await page.getByRole("button", { name: "Delete 250 files" }).click();
     const confirm = (count: number) =>
@@ -707,12 +629,11 @@ describe("Organizing files", () => {
     const { name, folder, tags } = await stowage.files.get(id);
     return { name, folder, tags };
   };
-  const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 
-  test("moves files into a folder by keyboard and by dragging, undoes a move, and leads back", async ({ openPage }) => {
+  exhaustive("moves files into a folder by keyboard and by dragging, undoes a move, and leads back", async ({ at }) => {
     const team = await newTeam();
     const [one, two, three] = await uploadNamed(team, "one.txt", "two.txt", "three.txt");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     await page.getByRole("checkbox", { name: "Select one.txt" }).check();
     await tabTo(button(page, "Move"));
     await page.keyboard.press("Enter");
@@ -735,7 +656,7 @@ describe("Organizing files", () => {
     await expectGoodLooks(page, "files-folders");
 
     await folder(page, "podcast").click();
-    await expect(page.getByRole("heading", { level: 1, name: "podcast" })).toBeFocused();
+    await expect(heading(page, "podcast")).toBeFocused();
     await expect(page).toHaveURL(/\/console\/files\?folder=podcast$/);
     await folder(page, "2026 🎧").click();
     await expect(page.getByRole("rowheader")).toHaveText(["one.txt"]);
@@ -746,11 +667,11 @@ describe("Organizing files", () => {
     await expect(page.getByRole("list", { name: "Folders in this folder" })).toHaveCount(0);
   });
 
-  test("selects none of the files that were moved, also if the move is undone", async ({ openPage }) => {
+  exhaustive("selects none of the files that were moved, also if the move is undone", async ({ at }) => {
     const team = await newTeam();
     await uploadNamed(team, "one.txt", "two.txt", "three.txt");
     await team.stowage.files.createFolder("box");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     const all = page.getByRole("checkbox", { name: "Select all" });
     for (const name of ["one.txt", "two.txt"]) await page.getByRole("checkbox", { name: `Select ${name}` }).check();
     await expect(all).toBeChecked({ indeterminate: true });
@@ -764,11 +685,11 @@ describe("Organizing files", () => {
     await expect(page.getByRole("region", { name: "Selected files" })).toHaveCount(0);
   });
 
-  test("shows two rows of many folders, with their names in two lines, and all on request", async ({ openPage }) => {
+  exhaustive("shows two rows of many folders, with their names in two lines, and all on request", async ({ at }) => {
     const team = await newTeam();
     const long = `Recordings of the ${"harbor ".repeat(10)}`.trim();
     for (let place = 10; place < 22; place++) await team.stowage.files.createFolder(`${place} ${long}`);
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     const list = page.getByRole("list", { name: "Folders in this folder" });
     await expect(list.getByRole("listitem")).toHaveCount(12);
     await expect(page.getByText("Drop recordings here")).toBeVisible();
@@ -786,23 +707,22 @@ describe("Organizing files", () => {
     await expect(shown.nth(count).getByRole("link")).toBeFocused();
   });
 
-  test("plays all files of a folder from the first one", async ({ openPage }) => {
+  exhaustive("plays all files of a folder from the first one", async ({ at }) => {
     const team = await newTeam();
     for (const id of await uploadNamed(team, "b.mp3", "notes.txt", "a.mp3"))
       await team.stowage.files.update(id, { folder: "box" });
-    const { page } = await openConsole(openPage, { path: "/files?folder=box", team });
+    const { page } = await at("/files?folder=box", { team });
     await expect(page.getByText("3 files · ")).toBeVisible();
     await button(page, "Play all").click();
-    const player = page.getByRole("region", { name: "Player" });
-    await expect(player.getByRole("link", { name: "a.mp3" })).toBeVisible();
-    await expect(player.getByRole("link", { name: "b.mp3" })).toBeVisible();
+    await expect(player(page).getByRole("link", { name: "a.mp3" })).toBeVisible();
+    await expect(player(page).getByRole("link", { name: "b.mp3" })).toBeVisible();
   });
 
-  test("moves files from the list of folders, and offers the last ones again", async ({ openPage }) => {
+  exhaustive("moves files from the list of folders, and offers the last ones again", async ({ at }) => {
     const team = await newTeam();
     const [one, two] = await uploadNamed(team, "one.txt", "two.txt");
     await team.stowage.files.createFolder("Night Signals/Season 2");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     const choose = async (name: string) => {
       await page.getByRole("checkbox", { name: `Select ${name}` }).check();
       await button(page, "Move").click();
@@ -824,13 +744,11 @@ describe("Organizing files", () => {
     expect((await propertiesOf(team, two)).folder).toBe("Night Signals/Season 2");
   });
 
-  test("opens a folder once its files and folders are loaded, so that no row moves under the pointer", async ({
-    openPage,
-  }) => {
+  exhaustive("opens a folder once its content is loaded, so that no row moves under the pointer", async ({ at }) => {
     const team = await newTeam();
     const [id = ""] = await uploadNamed(team, "one.txt");
     await team.stowage.files.update(id, { folder: "a/b" });
-    const { page } = await openConsole(openPage, { path: "/files?folder=a", team });
+    const { page } = await at("/files?folder=a", { team });
     let release = () => {};
     const held = new Promise<void>((resolve) => {
       release = resolve;
@@ -846,12 +764,12 @@ describe("Organizing files", () => {
     await expect(folder(page, "b")).toHaveCount(0);
   });
 
-  test("uploads into the open folder, and keeps the folders of a dropped one", async ({ openPage }) => {
-    const { page, stowage } = await openConsole(openPage, { path: "/files" });
+  exhaustive("uploads into the open folder, and keeps the folders of a dropped one", async ({ at }) => {
+    const { page, stowage } = await at("/files");
     await page.getByRole("main").getByRole("button", { name: "New folder" }).click();
     await dialog(page).getByLabel("Name").fill("music");
     await page.keyboard.press("Enter");
-    await expect(page.getByRole("heading", { level: 1, name: "music" })).toBeVisible();
+    await expect(heading(page, "music")).toBeVisible();
     await dropFiles(page.getByRole("main"), { "album/one.txt": Buffer.from("1"), "two.txt": Buffer.from("2") });
     await expect(page.getByRole("rowheader")).toHaveText(["two.txt"]);
     await folder(page, "album").click();
@@ -861,11 +779,11 @@ describe("Organizing files", () => {
     );
   });
 
-  test("creates, renames, moves, and deletes a folder with everything in it", async ({ openPage }) => {
+  test("creates, renames, moves, and deletes a folder with everything in it", async ({ at }) => {
     const team = await newTeam();
     const [id = ""] = await uploadNamed(team, "one.txt");
     await team.stowage.files.update(id, { folder: "a/b" });
-    const { page, stowage } = await openConsole(openPage, { path: "/files", team });
+    const { page, stowage } = await at("/files", { team });
     const title = (name: string) => page.getByRole("heading", { level: 1, name, exact: true });
     await button(page, "New folder").click();
     await dialog(page).getByLabel("Name").fill("box");
@@ -901,23 +819,16 @@ describe("Organizing files", () => {
     expect(await collect(stowage.files.folders())).toEqual(["box"]);
   });
 
-  test("says that the rest of a large folder follows, and that another change has to end first", async ({
-    openPage,
-    problems,
-  }) => {
+  exhaustive("says that the rest of a large folder follows, or that one is busy", async ({ at, problems }) => {
     problems.allow(/status of 409/);
     const team = await newTeam();
     const ids = await uploadNamed(team, "one.txt", "two.txt");
     for (const [place, folder] of ["large", "other"].entries())
       await team.stowage.files.update(ids[place] ?? "", { folder });
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     // As if the folder had more files than the API changes in one step.
     const changes = /\/docs\/v1\/folders(\/delete)?$/;
-    await page.route(changes, async (route) => {
-      const response = await route.fetch();
-      const { data, ...others } = await response.json();
-      await route.fulfill({ response, json: { ...others, data: { ...data, isComplete: false } } });
-    });
+    await page.route(changes, (route) => alter<object>(route, (data) => ({ ...data, isComplete: false })));
     await chooseAction(page, "Actions for the folder large", "Rename");
     await dialog(page).getByLabel("Name").fill("archive");
     await page.keyboard.press("Enter");
@@ -927,8 +838,7 @@ describe("Organizing files", () => {
     await expectAnnounced(page, "Deleted archive. The rest follows within minutes.");
 
     const message = "Another folder of the team is being moved or deleted. Retry in a few minutes.";
-    const json = { status: false, code: "folder_busy", message, requestId: "" };
-    await page.route(changes, (route) => route.fulfill({ status: 409, json }));
+    await page.route(changes, (route) => respond(route, { code: "folder_busy", message }));
     for (const [action, confirm] of [
       ["Rename", "Rename"],
       ["Delete", "Delete folder"],
@@ -942,11 +852,11 @@ describe("Organizing files", () => {
     }
   });
 
-  test("tags files with suggestions, undoes it, and lists all files with a tag", async ({ openPage }) => {
+  exhaustive("tags files with suggestions, undoes it, and lists all files with a tag", async ({ at }) => {
     const team = await newTeam();
     const [one, two] = await uploadNamed(team, "one.txt", "two.txt", "three.txt");
     await team.stowage.files.update(one ?? "", { tags: ["music", "draft"] });
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     for (const name of ["one.txt", "two.txt"]) await page.getByRole("checkbox", { name: `Select ${name}` }).check();
     await button(page, "Edit tags").click();
     const tag = (name: string) => dialog(page).getByRole("checkbox", { name });
@@ -969,11 +879,11 @@ describe("Organizing files", () => {
     expect((await propertiesOf(team, two)).tags).toEqual([]);
   });
 
-  test("renames a file in place, and explains an invalid name", async ({ openPage, problems }) => {
+  test("renames a file in place, and explains an invalid name", async ({ at, problems }) => {
     problems.allow(/status of 400/);
     const team = await newTeam();
     const [id] = await uploadNamed(team, "song.mp3");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     const rename = async () => {
       await page.getByRole("checkbox", { name: /^Select .*mp3/ }).check();
       await button(page, "Rename").click();
@@ -985,23 +895,21 @@ describe("Organizing files", () => {
     await expect(field).toHaveAccessibleDescription(/Must be a file name/);
     await expectAccessible(page);
     await page.keyboard.press("Escape");
-    await expect(page.getByRole("link", { name: "song.mp3" })).toBeFocused();
+    await expect(link(page, "song.mp3")).toBeFocused();
     await rename();
     await page.keyboard.type("Песня");
     await page.keyboard.press("Enter");
-    await expect(page.getByRole("link", { name: "Песня.mp3" })).toBeFocused();
+    await expect(link(page, "Песня.mp3")).toBeFocused();
     expect((await propertiesOf(team, id)).name).toBe("Песня.mp3");
     await page.keyboard.press("Enter");
-    await expect(page.getByRole("heading", { level: 1, name: "Песня.mp3" })).toBeVisible();
+    await expect(heading(page, "Песня.mp3")).toBeVisible();
   });
 
-  test("searches as the user types, aborts earlier searches, and shows the folders of matches", async ({
-    openPage,
-  }) => {
+  test("searches as the user types, aborts earlier searches, and shows the folders of matches", async ({ at }) => {
     const team = await newTeam();
     const [id] = await uploadNamed(team, "Night drive.txt", "Morning.txt");
     await team.stowage.files.update(id ?? "", { folder: "drafts/2026" });
-    const { page } = await openConsole(openPage, { path: "/files", team });
+    const { page } = await at("/files", { team });
     await expect(page.getByRole("rowheader")).toHaveText(["Morning.txt"]);
     await page.route(/search=N&/, () => {});
     const aborted = page.waitForEvent("requestfailed", (request) => /search=N&/.test(request.url()));
@@ -1012,20 +920,18 @@ describe("Organizing files", () => {
     await aborted;
     await expect(page.getByRole("rowheader")).toHaveText([/^Night drive\.txt/]);
     await row(page, "Night drive.txt").getByRole("link", { name: "drafts/2026" }).click();
-    await expect(page.getByRole("heading", { level: 1, name: "2026" })).toBeVisible();
+    await expect(heading(page, "2026")).toBeVisible();
     await expect(page.getByRole("rowheader")).toHaveText(["Night drive.txt"]);
   });
 
-  test("searches on while pages are empty, and asks before it searches further", async ({ openPage }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "Deep.txt");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+  exhaustive("searches on while pages are empty, and asks before it searches further", async ({ at }) => {
+    const { page } = await at("/files", { files: ["Deep.txt"] });
     let requests = 0;
     await page.route(/search=deep/, async (route) => {
       const url = route.request().url();
       if (++requests > 8) return route.continue({ url: url.replace(/&cursor=\w+/, "") });
       const headers = { Link: `<${url}&cursor=next>; rel="next"` };
-      return route.fulfill({ json: { message: "", data: [] }, headers });
+      return respond(route, { data: [], headers });
     });
     await page.getByLabel("Search files").fill("deep");
     const further = page.getByRole("button", { name: "Search more" });

@@ -1,66 +1,40 @@
-import type { Page, Request, Route } from "@playwright/test";
+import type { Request } from "@playwright/test";
 import { describe } from "vitest";
 import { collect } from "../support/team.ts";
-import { button, dialog, heading } from "./locators.ts";
-import { chooseAction, openConsole } from "./signed-in.ts";
-import { cutNetwork, expect, test } from "./support.ts";
+import { chooseAction, exhaustive, PASSWORD, signIn, test } from "./console.ts";
+import { hold } from "./fakes.ts";
+import { button, dialog, heading, link, rows } from "./locators.ts";
+import { cutNetwork, expect, setHidden } from "./support.ts";
 
 /* The parts that all pages of the console share. */
 
-const errorResponse = (status: number, message: string) => ({
-  status,
-  json: { status: false, code: "forbidden", message },
-});
-
-/** Holds matching requests until they are released, optionally with a given response. */
-async function hold(page: Page, method: string, pattern: RegExp) {
-  let release = (_response?: object) => {};
-  const released = new Promise<object | undefined>((resolve) => {
-    release = resolve;
-  });
-  await page.route(pattern, async (route: Route) => {
-    if (route.request().method() !== method) return route.fallback();
-    const response = await released;
-    return response ? route.fulfill(response) : route.continue();
-  });
-  const isHeld = page.waitForRequest((request) => request.method() === method && pattern.test(request.url()));
-  return { release: (response?: object) => release(response), isHeld };
-}
-
-/** Simulates switching to another tab and back. */
-const setHidden = (page: Page, hidden: boolean) =>
-  page.evaluate((hidden) => {
-    Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
-    document.dispatchEvent(new Event("visibilitychange"));
-  }, hidden);
-
-test("shows a not found page for unknown and malformed URLs", async ({ openPage }) => {
-  const { page } = await openConsole(openPage, { path: "/constructor" });
+test("shows a not found page for unknown and malformed URLs", async ({ at }) => {
+  const { page } = await at("/constructor");
   await expect(heading(page, "Page not found")).toBeVisible();
   await page.goto("/console/files/%ff");
   await expect(heading(page, "Page not found")).toBeVisible();
 });
 
 describe("Dialog", () => {
-  test("shows the result of a deletion even if Escape is pressed during it", async ({ openPage, problems }) => {
+  test("shows the result of a deletion even if Escape is pressed during it", async ({ at, problems }) => {
     problems.allow(/status of 403/);
-    const { page, stowage } = await openConsole(openPage, { path: "/files" });
+    const { page, stowage } = await at("/files");
     const { id } = await stowage.files.upload(new File(["Text"], "kept.txt"));
-    await page.getByRole("link", { name: "kept.txt" }).click();
+    await link(page, "kept.txt").click();
     await chooseAction(page, "Actions for this file", "Delete");
     const { release, isHeld } = await hold(page, "POST", /\/uploads\/batch/);
     await button(page, "Delete 1 file").click();
     await isHeld;
     for (const _ of [1, 2, 3]) await page.keyboard.press("Escape");
-    release(errorResponse(403, "This one stays."));
+    release({ code: "forbidden", message: "This one stays." });
     await expect(dialog(page)).toContainText("This one stays.");
     await page.keyboard.press("Escape");
     await expect(dialog(page)).toHaveCount(0);
     expect((await stowage.files.get(id)).originalName).toBe("kept.txt");
   });
 
-  test("can't be closed while it creates a key, which it then shows", async ({ openPage }) => {
-    const { page, stowage } = await openConsole(openPage, { path: "/keys" });
+  exhaustive("can't be closed while it creates a key, which it then shows", async ({ at }) => {
+    const { page, stowage } = await at("/keys");
     const place = await page.locator("main").boundingBox();
     await button(page, "Create key").click();
     await dialog(page).getByLabel("Name").fill("Made");
@@ -79,10 +53,10 @@ describe("Dialog", () => {
     await expect(dialog(page).getByRole("code")).toHaveText(key);
   });
 
-  test("closes if the page or the session changes", async ({ openPage, problems }) => {
+  exhaustive("closes if the page or the session changes", async ({ at, problems }) => {
     problems.allow(/status of 401/);
-    const { page, stowage } = await openConsole(openPage, { path: "/usage" });
-    await page.getByRole("link", { name: "Keys" }).click();
+    const { page, stowage } = await at("/usage");
+    await link(page, "Keys").click();
     await chooseAction(page, "Actions for test", "Revoke");
     await expect(dialog(page)).toBeVisible();
     await page.goBack();
@@ -98,35 +72,35 @@ describe("Dialog", () => {
 });
 
 describe("Session", () => {
-  test("loads a list once, and not again when the tab is shown again", async ({ openPage }) => {
-    const { page, stowage } = await openConsole(openPage, { path: "/users" });
+  exhaustive("loads a list once, and not again when the tab is shown again", async ({ at }) => {
+    const { page, stowage } = await at("/users");
     await expect(page.getByRole("heading", { name: "No users yet" })).toBeVisible();
     const asked: Request[] = [];
     page.on("request", (request) => /\/auth\/v1\/users/.test(request.url()) && asked.push(request));
     // Until its position in the event log is known, a page may load twice.
     await expect(page.getByText("Connecting…")).toHaveCount(0);
-    await page.getByRole("link", { name: "Usage" }).click();
+    await link(page, "Usage").click();
     await expect(page.getByRole("meter")).toHaveCount(2);
     asked.length = 0;
-    await page.getByRole("link", { name: "Users" }).click();
+    await link(page, "Users").click();
     await expect(page.getByRole("heading", { name: "No users yet" })).toBeVisible();
     await expect.poll(() => asked.length).toBe(1);
-    await stowage.users.create({ firstName: "Ada", lastName: "", email: "ada@example.com", password: "long enough" });
-    await expect(page.getByRole("rowheader")).toContainText("Ada");
+    await stowage.users.create({ firstName: "Ada", lastName: "", email: "ada@example.com", password: PASSWORD });
+    await expect(rows(page)).toContainText("Ada");
     // Once for the event.
     expect(asked).toHaveLength(2);
     await setHidden(page, true);
     await expect(page.getByText("Connecting…")).toHaveCount(1);
     await setHidden(page, false);
     await expect(page.getByText("Connecting…")).toHaveCount(0);
-    await stowage.users.create({ firstName: "Bob", lastName: "", email: "bob@example.com", password: "long enough" });
-    await expect(page.getByRole("rowheader")).toHaveCount(2);
+    await stowage.users.create({ firstName: "Bob", lastName: "", email: "bob@example.com", password: PASSWORD });
+    await expect(rows(page)).toHaveCount(2);
     expect(asked).toHaveLength(3);
   });
 
-  test("survives a late 401 for the previous session key", async ({ openPage, problems }) => {
+  exhaustive("survives a late 401 for the previous session key", async ({ at, problems }) => {
     problems.allow(/status of 401/);
-    const { page, key, stowage } = await openConsole(openPage, { path: "/webhooks" });
+    const { page, team, stowage } = await at("/webhooks");
     const { _id } = await stowage.webhooks.create({ url: "https://example.com/hook" });
     await page.goto(`/console/webhooks/${_id}`);
     const { release, isHeld } = await hold(page, "PATCH", /\/auth\/v1\/webhooks\//);
@@ -134,20 +108,18 @@ describe("Session", () => {
     await isHeld;
     for (const { _id } of await collect(stowage.sessions.list())) await stowage.sessions.delete(_id);
     await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
-    await page.getByText("API key", { exact: true }).click();
-    await page.getByLabel("Secret key").fill(key);
-    await button(page, "Sign in").click();
+    await signIn(page, team.key);
     await expect(button(page, "Actions for this webhook")).toBeVisible();
     const answered = page.waitForResponse((response) => response.status() === 401);
-    release(errorResponse(401, "This key was revoked."));
+    release({ code: "token_invalid", message: "This key was revoked." });
     await (await answered).finished();
-    await page.getByRole("link", { name: "Usage" }).click();
+    await link(page, "Usage").click();
     await expect(page.getByRole("meter")).toHaveCount(2);
   });
 });
 
-test("shows a banner while offline, and catches up afterward", async ({ openPage }) => {
-  const { page, stowage } = await openConsole(openPage, { path: "/keys" });
+test("shows a banner while offline, and catches up afterward", async ({ at }) => {
+  const { page, stowage } = await at("/keys");
   // The script of the page has loaded, too. Without the network, it would have to be loaded by a button.
   await expect(page.getByRole("row").nth(1)).toBeVisible();
   await expect(page.getByText("Connecting…")).toHaveCount(0);
@@ -161,22 +133,23 @@ test("shows a banner while offline, and catches up afterward", async ({ openPage
 });
 
 describe("Defect in the console", () => {
-  test("is reported to the browser's console, and affects only its page", async ({ openPage, problems }) => {
+  test("is reported to the browser's console, and affects only its page", async ({ at, problems }) => {
     problems.allow(/Uncaught: TypeError/, /TypeError/);
-    const { page } = await openConsole(openPage, { path: "/keys" });
+    const { page } = await at("/keys");
+    // The service never responds so, which is why the page fails.
     await page.route(/\/auth\/v1\/users/, (route) => route.fulfill({ json: [null] }));
     const reported = page.waitForEvent("pageerror");
-    await page.getByRole("link", { name: "Users" }).click();
+    await link(page, "Users").click();
     await expect(heading(page, "Something went wrong")).toBeVisible();
     await expect(page.getByRole("alert")).toContainText("Something went wrong on this page.");
     expect((await reported).message).toMatch(/null/);
-    await page.getByRole("link", { name: "Usage" }).click();
+    await link(page, "Usage").click();
     await expect(heading(page, "Usage")).toBeVisible();
   });
 
-  test("does not stop the event log if it is in a listener", async ({ openPage, problems }) => {
+  exhaustive("does not stop the event log if it is in a listener", async ({ at, problems }) => {
     problems.allow(/TypeError/);
-    const { page, stowage } = await openConsole(openPage, { path: "/keys" });
+    const { page, stowage } = await at("/keys");
     await expect(page.getByText("Connecting…")).toHaveCount(0);
     const reported = page.waitForEvent("pageerror");
     await page.route(
@@ -184,9 +157,10 @@ describe("Defect in the console", () => {
       async (route) => {
         const response = await route.fetch();
         const { items } = await stowage.events.list({ limit: 1 }).page();
+        // An event without a subject, which the service never sends.
         await route.fulfill({
           response,
-          json: { status: true, data: [{ _id: items[0]?._id, type: "user.created", subject: null }] },
+          json: { message: "", data: [{ _id: items[0]?._id, type: "user.created", subject: null }] },
         });
       },
       { times: 1 },

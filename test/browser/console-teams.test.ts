@@ -1,16 +1,16 @@
-import type { Page } from "@playwright/test";
 import { inject } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
 import { url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
-import { button, dialog } from "./locators.ts";
-import { chooseAction, signIn } from "./signed-in.ts";
-import { expect, type PageOptions, test } from "./support.ts";
+import { chooseAction, exhaustive, signIn, test } from "./console.ts";
+import { respond } from "./fakes.ts";
+import { button, dialog, rows } from "./locators.ts";
+import { expect, type OpenPage } from "./support.ts";
 
 /* The operator's page of teams. */
 
 /** Opens the page of teams, filtered to those that start with a unique name. */
-async function openTeams(openPage: (options: PageOptions) => Promise<Page>) {
+async function openTeams(openPage: OpenPage) {
   const name = `Radio ${crypto.randomUUID()}`;
   const page = await openPage({ path: `/console/teams?name=${encodeURIComponent(name)}` });
   await signIn(page, inject("operatorToken"));
@@ -18,11 +18,11 @@ async function openTeams(openPage: (options: PageOptions) => Promise<Page>) {
   return { page, name };
 }
 
-test("asks an operator without teams to create the first one, and shows its key", async ({ openPage }) => {
+exhaustive("asks an operator without teams to create the first one, and shows its key", async ({ openPage }) => {
   const page = await openPage({ path: "/console" });
   // The server of the tests has teams.
   await page.route(/\/auth\/v1\/teams(\?|$)/, (route) =>
-    route.request().method() === "GET" ? route.fulfill({ json: { message: "Teams: 0.", data: [] } }) : route.continue(),
+    route.request().method() === "GET" ? respond(route, { data: [] }) : route.continue(),
   );
   await signIn(page, inject("operatorToken"));
   await expect(page.getByRole("heading", { name: "Create the first team" })).toBeVisible();
@@ -56,7 +56,7 @@ test("creates a team with limits, shows its first key once, and edits the limits
   await page.getByRole("link", { name }).click();
   await expect(page).toHaveURL(`${url}/console/teams/${teamId}`);
   await expect(page.getByRole("definition").filter({ hasText: teamId })).toBeVisible();
-  await expect(page.getByRole("rowheader")).toContainText([name]);
+  await expect(rows(page)).toContainText([name]);
   await expect(page.getByRole("listitem").filter({ hasText: "uploaded" })).toBeVisible();
   await expectGoodLooks(page, "team");
 });

@@ -1,10 +1,10 @@
-import type { Page } from "@playwright/test";
 import { describe, inject } from "vitest";
-import { collect, newTeam, type Team, upload } from "../support/team.ts";
+import { collect, newTeam, type Team } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, expectNoSidewaysScroll } from "./appearance.ts";
-import { button, dialog, heading } from "./locators.ts";
-import { chooseAction, openConsole } from "./signed-in.ts";
-import { expect, expectAnnounced, type PageOptions, test } from "./support.ts";
+import { type ConsoleOptions, chooseAction, test as consoleTest, uploadNamed } from "./console.ts";
+import { alter, respond } from "./fakes.ts";
+import { button, dialog, fact, heading, link, rows } from "./locators.ts";
+import { expect, expectAnnounced, isExhaustive } from "./support.ts";
 
 /* The console of a service that has a trash, and the holds and times of deletion of files. */
 
@@ -14,21 +14,11 @@ const DAYS = server.days;
 const newTrashTeam = () => newTeam(server);
 
 /** Opens the console of the service with a trash, which it knows when it knows the team. */
-async function openTrashConsole(
-  openPage: (options: PageOptions) => Promise<Page>,
-  options: { path: string; team?: Team; width?: number },
-) {
-  const team = options.team ?? (await newTrashTeam());
-  const opened = await openConsole(openPage, { ...options, team, baseURL: server.url });
+const test = consoleTest.extend("atTrash", ({ at }) => async (path: string, options: ConsoleOptions = {}) => {
+  const opened = await at(path, { team: await newTrashTeam(), ...options });
   await expect(opened.page.getByRole("link", { name: "test Stowage", exact: true })).toBeVisible();
   return opened;
-}
-
-async function uploadNamed(team: Team, ...names: string[]): Promise<string[]> {
-  const ids: string[] = [];
-  for (const name of names) ids.push(await upload(team, name, `Text of ${name}`));
-  return ids;
-}
+});
 
 /** Moves files to the trash. @returns their ids */
 async function trashNamed(team: Team, ...names: string[]): Promise<string[]> {
@@ -37,19 +27,18 @@ async function trashNamed(team: Team, ...names: string[]): Promise<string[]> {
   return ids;
 }
 
-const rows = (page: Page) => page.getByRole("rowheader");
+const exhaustive = test.runIf(isExhaustive);
+
 const namesIn = async ({ stowage }: Team) => (await collect(stowage.files.list())).map(({ name }) => name);
 const namesInTrash = async ({ stowage }: Team) => (await collect(stowage.trash.list())).map(({ name }) => name);
-const fact = (page: Page, name: string) =>
-  page.getByRole("definition").filter({ has: page.locator(`xpath=preceding-sibling::dt[.="${name}"]`) });
 
 describe("Trash page", () => {
-  test("lists deleted files, restores and erases them, and says how long files are kept", async ({ openPage }) => {
+  test("lists deleted files, restores and erases them, and says how long files are kept", async ({ atTrash }) => {
     const team = await newTrashTeam();
     const ids = await uploadNamed(team, "one.txt", "two.txt", "three.txt", "four.txt");
     await team.stowage.files.update(ids[0] ?? "", { folder: "podcast/2026" });
     await team.stowage.files.batch({ action: "delete", ids });
-    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+    const { page } = await atTrash("/files", { team });
     await chooseAction(page, "More actions", "Open trash");
     await expect(rows(page)).toHaveText([/^four\.txt/, /^three\.txt/, /^two\.txt/, "one.txtpodcast/2026"]);
     await expect(page.getByRole("row").filter({ hasText: "one.txt" }).getByRole("cell")).toHaveText([
@@ -87,11 +76,11 @@ describe("Trash page", () => {
     expect(await namesInTrash(team)).toEqual([]);
   });
 
-  test("is emptied a page at a time, can be stopped, and continues after a failure", async ({ openPage, problems }) => {
+  exhaustive("is emptied a page at a time, stops, and continues after a failure", async ({ atTrash, problems }) => {
     problems.allow(/status of 403/);
     const team = await newTrashTeam();
     await trashNamed(team, "one.txt", "two.txt", "three.txt", "four.txt", "five.txt");
-    const { page } = await openTrashConsole(openPage, { path: "/trash", team });
+    const { page } = await atTrash("/trash", { team });
     await expect(rows(page)).toHaveCount(5);
     // The pages of the service are as long as a test needs them.
     await page.route(/\/docs\/v1\/trash\?/, (route) =>
@@ -106,8 +95,8 @@ describe("Trash page", () => {
     await page.route("**/uploads/batch", (route) => {
       const { ids, ...action } = route.request().postDataJSON() as { ids: string[] };
       expect(action).toEqual({ action: "delete", permanent: true });
-      const rejection = { status: 403, json: { status: false, code: "forbidden", message: "Not you.", requestId: "" } };
-      const release = (isRejected = false) => (isRejected ? route.fulfill(rejection) : route.continue());
+      const release = (isRejected = false) =>
+        isRejected ? respond(route, { code: "forbidden", message: "Not you." }) : route.continue();
       batches.push({ files: ids.length, release });
     });
     await button(page, "Empty trash").click();
@@ -137,27 +126,26 @@ describe("Trash page", () => {
     expect(await namesInTrash(team)).toEqual([]);
   });
 
-  test("says how many files are held", async ({ openPage }) => {
+  exhaustive("says how many files are held", async ({ atTrash }) => {
     const team = await newTrashTeam();
     const [, held] = await trashNamed(team, "one.txt", "two.txt");
-    const { page } = await openTrashConsole(openPage, { path: "/trash", team });
-    await page.route("**/uploads/batch", async (route) => {
-      const response = await route.fetch();
-      const { data, ...others } = await response.json();
-      const results = data.map((result: { _id: string }) =>
-        result._id === held ? { _id: held, ok: false, code: "file_held" } : result,
-      );
-      await route.fulfill({ response, json: { ...others, data: results } });
-    });
+    const { page } = await atTrash("/trash", { team });
+    await page.route("**/uploads/batch", (route) =>
+      alter<{ _id: string }[]>(route, (results) =>
+        results.map((result) => (result._id === held ? { _id: held, ok: false, code: "file_held" } : result)),
+      ),
+    );
     await button(page, "Empty trash").click();
     await dialog(page).getByRole("button", { name: "Empty trash" }).click();
     await expectAnnounced(page, "Erased 1 file. 1 held file can't be deleted");
   });
 
-  test("follows what others delete, restore and erase", async ({ openPage }) => {
-    const team = await newTrashTeam();
-    const [one = "", two = ""] = await uploadNamed(team, "one.txt", "two.txt");
-    const { page } = await openTrashConsole(openPage, { path: "/trash", team });
+  exhaustive("follows what others delete, restore and erase", async ({ atTrash }) => {
+    const {
+      page,
+      team,
+      ids: [one = "", two = ""],
+    } = await atTrash("/trash", { files: ["one.txt", "two.txt"] });
     await expect(page.getByRole("heading", { name: "The trash is empty" })).toBeVisible();
     await team.stowage.files.delete(one);
     await team.stowage.files.delete(two);
@@ -168,36 +156,33 @@ describe("Trash page", () => {
     await expect(rows(page)).toHaveCount(0);
   });
 
-  test("is found in the palette, if the session may delete files", async ({ openPage }) => {
-    const team = await newTrashTeam();
-    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+  exhaustive("is found in the palette, if the session may delete files", async ({ atTrash }) => {
+    const { page, team } = await atTrash("/files");
     await button(page, "Find… Ctrl K").click();
     await page.getByRole("combobox", { name: "Find files, folders, pages, and actions" }).fill("trash");
     await page.keyboard.press("Enter");
     await expect(heading(page, "Trash")).toBeFocused();
 
     const { key } = await team.stowage.keys.create({ name: "reader", scopes: ["files:read"] });
-    const reader = await openTrashConsole(openPage, { path: "/files", team: { ...team, key } });
+    const reader = await atTrash("/files", { team: { ...team, key } });
     await expect(heading(reader.page, "Files")).toBeVisible();
     await expect(button(reader.page, "More actions")).toHaveCount(0);
     await reader.page.goto(`${server.url}/console/trash`);
     await expect(heading(reader.page, "No access")).toBeVisible();
   });
 
-  test("isn't offered by a service without a trash", async ({ openPage }) => {
-    const { page } = await openConsole(openPage, { path: "/trash" });
+  exhaustive("isn't offered by a service without a trash", async ({ at }) => {
+    const { page } = await at("/trash");
     await expect(heading(page, "Page not found")).toBeVisible();
-    await page.getByRole("link", { name: "Back to Files" }).click();
+    await link(page, "Back to Files").click();
     await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
     await expect(button(page, "More actions")).toHaveCount(0);
   });
 });
 
 describe("Deleting files with a trash", () => {
-  test("moves them to the trash without a question, and undoes it", async ({ openPage }) => {
-    const team = await newTrashTeam();
-    await uploadNamed(team, "one.txt", "two.txt", "three.txt");
-    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+  test("moves files to the trash without a question, and undoes it", async ({ atTrash }) => {
+    const { page, team } = await atTrash("/files", { files: ["one.txt", "two.txt", "three.txt"] });
     await chooseAction(page, "Actions for one.txt", "Delete");
     await expectAnnounced(page, "Moved 1 file to the trash");
     await expect(rows(page)).toHaveText(["three.txt", "two.txt"]);
@@ -207,10 +192,10 @@ describe("Deleting files with a trash", () => {
     await expectAnnounced(page, "Change undone");
     await expect(rows(page)).toHaveText(["three.txt", "two.txt", "one.txt"]);
 
-    await page.getByRole("link", { name: "three.txt" }).focus();
+    await link(page, "three.txt").focus();
     await page.keyboard.press("Delete");
     await expect(rows(page)).toHaveText(["two.txt", "one.txt"]);
-    await expect(page.getByRole("link", { name: "two.txt" })).toBeFocused();
+    await expect(link(page, "two.txt")).toBeFocused();
     await page.keyboard.press("x");
     await page.getByRole("checkbox", { name: "Select one.txt" }).check();
     await button(page, "Delete 2 files").click();
@@ -219,11 +204,11 @@ describe("Deleting files with a trash", () => {
     expect(await namesInTrash(team)).toHaveLength(3);
   });
 
-  test("moves all but the held ones", async ({ openPage }) => {
+  exhaustive("moves all files except held ones to the trash", async ({ atTrash }) => {
     const team = await newTrashTeam();
     const [held = ""] = await uploadNamed(team, "held.txt", "one.txt", "two.txt");
     await team.stowage.files.hold(held, "Legal case");
-    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+    const { page } = await atTrash("/files", { team });
     await page.getByRole("checkbox", { name: "Select all" }).check();
     await button(page, "Delete 3 files").click();
     await expectAnnounced(page, "Moved 2 files to the trash. 1 held file can't be deleted");
@@ -234,26 +219,28 @@ describe("Deleting files with a trash", () => {
     await expect(rows(page)).toHaveText(["two.txt", "one.txt", "held.txt"]);
   });
 
-  test("returns from the page of a file to the list, and restores the page by undoing it", async ({ openPage }) => {
-    const team = await newTrashTeam();
-    const [id = ""] = await uploadNamed(team, "one.txt");
-    const { page } = await openTrashConsole(openPage, { path: "/files", team });
-    await page.getByRole("link", { name: "one.txt" }).click();
+  exhaustive("returns from the page of a file to the list, and restores it by Undo", async ({ atTrash }) => {
+    const {
+      page,
+      team,
+      ids: [id = ""],
+    } = await atTrash("/files", { files: ["one.txt"] });
+    await link(page, "one.txt").click();
     await chooseAction(page, "Actions for this file", "Delete");
     await expectAnnounced(page, "Moved 1 file to the trash");
     await expect(heading(page, "Files")).toBeFocused();
     await expect(rows(page)).toHaveCount(0);
     await button(page, "Undo").click();
-    await page.getByRole("link", { name: "one.txt" }).click();
+    await link(page, "one.txt").click();
     await expect(heading(page, "one.txt")).toBeVisible();
     await team.stowage.files.update(id, { name: "renamed.txt" });
     await expect(heading(page, "renamed.txt")).toBeVisible();
   });
 
-  test("stays on the page of a file that was held a moment ago", async ({ openPage }) => {
+  exhaustive("stays on the page of a file that was held a moment ago", async ({ atTrash }) => {
     const team = await newTrashTeam();
     const [id = ""] = await uploadNamed(team, "one.txt");
-    const { page } = await openTrashConsole(openPage, { path: `/files/${id}`, team });
+    const { page } = await atTrash(`/files/${id}`, { team });
     await page.route("**/uploads/batch", async (route) => {
       await team.stowage.files.hold(id, "Legal case");
       await route.continue();
@@ -264,12 +251,12 @@ describe("Deleting files with a trash", () => {
     await expect(fact(page, "Deletion")).toHaveText("Held");
   });
 
-  test("keeps the question about a folder, and says where its files go", async ({ openPage }) => {
+  exhaustive("keeps the question about a folder, and says where its files go", async ({ atTrash }) => {
     const team = await newTrashTeam();
     const [one = "", held = ""] = await uploadNamed(team, "one.txt", "held.txt");
     for (const id of [one, held]) await team.stowage.files.update(id, { folder: "box" });
     await team.stowage.files.hold(held, "Legal case");
-    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+    const { page } = await atTrash("/files", { team });
     await chooseAction(page, "Actions for the folder box", "Delete");
     await expect(dialog(page)).toContainText("The files in it move to the trash");
     await expect(dialog(page)).not.toContainText("undone");
@@ -281,10 +268,12 @@ describe("Deleting files with a trash", () => {
 });
 
 describe("List of files", () => {
-  test("follows what others delete, restore and hold", async ({ openPage }) => {
-    const team = await newTrashTeam();
-    const [one = "", two = ""] = await uploadNamed(team, "one.txt", "two.txt");
-    const { page } = await openTrashConsole(openPage, { path: "/files", team });
+  exhaustive("follows what others delete, restore and hold", async ({ atTrash }) => {
+    const {
+      page,
+      team,
+      ids: [one = "", two = ""],
+    } = await atTrash("/files", { files: ["one.txt", "two.txt"] });
     await expect(rows(page)).toHaveCount(2);
     await team.stowage.files.delete(one);
     await expect(rows(page)).toHaveText(["two.txt"]);
@@ -295,10 +284,10 @@ describe("List of files", () => {
 });
 
 describe("File page", () => {
-  test("holds a file, says why and who can release it, and doesn't delete it meanwhile", async ({ openPage }) => {
+  test("holds a file, says why and who can release it, and doesn't delete it meanwhile", async ({ atTrash }) => {
     const team = await newTrashTeam();
     const [id = ""] = await uploadNamed(team, "one.txt");
-    const { page } = await openTrashConsole(openPage, { path: `/files/${id}`, team });
+    const { page } = await atTrash(`/files/${id}`, { team });
     await chooseAction(page, "Actions for this file", "Hold");
     await expect(dialog(page)).toHaveAccessibleName("Hold “one.txt”");
     await dialog(page).getByLabel("Reason").fill("Legal case 2026-17");
@@ -319,28 +308,18 @@ describe("File page", () => {
     await expect(fact(page, "Hold")).toContainText("Audit");
     expect((await team.stowage.files.get(id)).hold).toMatchObject({ reason: "Audit" });
 
-    // No session can release it, not even that of a secret key.
-    const session = await page.evaluate(
-      () => JSON.parse(sessionStorage.getItem("stowage.session") ?? "{}").key as string,
-    );
-    const release = (key: string) =>
-      fetch(`${server.url}/docs/v1/uploads/${id}/hold`, {
-        method: "DELETE",
-        headers: { Authorization: `Bearer ${key}` },
-      });
-    expect((await release(session)).status).toBe(403);
-    expect((await release(team.key)).status).toBe(200);
+    await team.stowage.files.release(id);
     await expect(fact(page, "Hold")).toHaveCount(0);
     await button(page, "Actions for this file").click();
     await expect(page.getByRole("menuitem", { name: "Delete", exact: true })).toBeVisible();
   });
 
-  test("shows and changes the time of the deletion", async ({ openPage }) => {
+  exhaustive("shows and changes the time of the deletion", async ({ atTrash }) => {
     const team = await newTrashTeam();
     const [id = ""] = await uploadNamed(team, "one.txt");
     const deleteAfter = "2030-05-17T10:20:30.456Z";
     await team.stowage.files.update(id, { deleteAfter });
-    const { page } = await openTrashConsole(openPage, { path: `/files/${id}`, team });
+    const { page } = await atTrash(`/files/${id}`, { team });
     await expect(fact(page, "Deletion")).toHaveText(/^Will be deleted on May 17, 2030/);
     const edit = async (values: Record<string, string>) => {
       await page.getByRole("button", { name: "Edit metadata" }).click();
@@ -364,15 +343,14 @@ describe("File page", () => {
 });
 
 describe("Usage page", () => {
-  test("states the part of the storage in the trash, and leads there", async ({ openPage }) => {
-    const team = await newTrashTeam();
-    const { page } = await openTrashConsole(openPage, { path: "/usage", team });
+  exhaustive("states the part of the storage in the trash, and leads there", async ({ atTrash }) => {
+    const { page, team } = await atTrash("/usage");
     await expect(page.getByRole("meter")).toHaveCount(2);
     await expect(page.getByText("in the trash")).toHaveCount(0);
     await trashNamed(team, "one.txt", "two.txt");
     await expect(page.getByText("Includes 2 files (30 B) in the trash")).toBeVisible();
     await expectGoodLooks(page, "usage-trash");
-    await page.getByRole("link", { name: "2 files (30 B) in the trash" }).click();
+    await link(page, "2 files (30 B) in the trash").click();
     await expect(rows(page)).toHaveCount(2);
   });
 });

@@ -8,20 +8,22 @@ import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { Line, type Plan } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
+import { type At, type ConsoleOptions, exhaustive, signIn, test } from "./console.ts";
 import { dragFiles, dropFiles } from "./dragging.ts";
-import { openConsole, signIn } from "./signed-in.ts";
-import { expect, type PageOptions, screenshot, test } from "./support.ts";
+import { respond } from "./fakes.ts";
+import { link } from "./locators.ts";
+import { readDatabases } from "./storage.ts";
+import { expect, screenshot } from "./support.ts";
 
 /** The requests that send files, but not the lists. */
 const UPLOADS = /\/docs\/v1\/uploads(\/resumable.*)?$/;
 
 type Paths = [string, string, string];
-type OpenPage = (options?: PageOptions) => Promise<Page>;
 
 /** Opens the list of files of a new team. */
-async function openFiles(openPage: OpenPage, options: PageOptions = {}) {
-  const { page, ...team } = await openConsole(openPage, { path: "/files", ...options });
-  return { team, page, card: page.getByRole("region", { name: "Uploads" }) };
+async function openFiles(at: At, options: ConsoleOptions = {}) {
+  const opened = await at("/files", options);
+  return { ...opened, card: opened.page.getByRole("region", { name: "Uploads" }) };
 }
 
 async function choose(page: Page, ...files: { name: string; bytes: Uint8Array }[]): Promise<void> {
@@ -84,9 +86,9 @@ async function openProxy(plan: Plan): Promise<Line> {
 }
 
 /** Opens the list of files of a new team over connections that stall after this many bytes. */
-async function openStalling(openPage: OpenPage, afterBytes: number) {
+async function openStalling(at: At, afterBytes: number) {
   const proxy = await openProxy(() => ({ fault: "stall", afterBytes }));
-  return { proxy, ...(await openFiles(openPage, { baseURL: proxy.url })) };
+  return { proxy, ...(await openFiles(at, { baseURL: proxy.url })) };
 }
 
 /** Records the offset of each request with bytes of a file. */
@@ -99,31 +101,12 @@ function recordOffsets(page: Page): number[] {
 }
 
 /** Whether the browser has saved the upload URL of a file. */
-const isUrlSaved = (page: Page, name: string) =>
-  page.evaluate(async (wanted) => {
-    const read = <T>(request: IDBRequest<T>) =>
-      new Promise<T>((resolve) => {
-        request.onsuccess = () => resolve(request.result);
-      });
-    const database = await read(indexedDB.open("stowage"));
-    const records = await read(database.transaction("records").objectStore("records").getAll());
-    database.close();
-    return Boolean(records.find((one: { name: string }) => one.name === wanted)?.saved?.url);
-  }, name);
-
+const isUrlSaved = async (page: Page, name: string) =>
+  ((await readDatabases(page)).records as { name: string; saved?: { url?: string } }[]).some(
+    (one) => one.name === name && one.saved?.url,
+  );
 /** The names of the files whose bytes the browser has saved. */
-const savedFilesOf = (page: Page) =>
-  page.evaluate(async () => {
-    const read = <T>(request: IDBRequest<T>) =>
-      new Promise<T>((resolve) => {
-        request.onsuccess = () => resolve(request.result);
-      });
-    const database = await read(indexedDB.open("stowage"));
-    const isThere = database.objectStoreNames.contains("files");
-    const files: File[] = isThere ? await read(database.transaction("files").objectStore("files").getAll()) : [];
-    database.close();
-    return files.map(({ name }) => name);
-  });
+const savedFilesOf = async (page: Page) => (await readDatabases(page)).files ?? [];
 
 const stored = async ({ stowage }: Team) => collect(stowage.files.list());
 /** The files and bytes that count toward the team's quota. */
@@ -138,10 +121,8 @@ const percentOf = (page: Page, name: string) =>
     .evaluate((bar) => Math.floor(((bar as HTMLProgressElement).value / (bar as HTMLProgressElement).max) * 100));
 
 describe("Uploads", () => {
-  test("uploads chosen files, links to them once processed, and uploads a folder except hidden files", async ({
-    openPage,
-  }) => {
-    const { team, page, card } = await openFiles(openPage);
+  test("uploads chosen files, links to them once processed, and uploads a folder", async ({ at }) => {
+    const { team, page, card } = await openFiles(at);
     const bytes = bytesOf(300_000);
     await choose(page, { name: "one 🎵 مرحبا.bin", bytes }, { name: "two.txt", bytes: Buffer.from("Hello") });
     await expectProcessed(card, 2);
@@ -166,9 +147,9 @@ describe("Uploads", () => {
     expect(names.filter((name) => !/^(one|two)/.test(name)).sort()).toEqual(["a.txt", "b10.txt", "b9.txt"]);
   });
 
-  test("uploads files and folders dropped on any page, except hidden and empty ones", async ({ openPage }) => {
-    const { team, page, card } = await openFiles(openPage);
-    await page.getByRole("link", { name: "Usage" }).click();
+  exhaustive("uploads files and folders dropped on any page, except hidden and empty ones", async ({ at }) => {
+    const { team, page, card } = await openFiles(at);
+    await link(page, "Usage").click();
     const text = (value: string) => new TextEncoder().encode(value);
     const main = page.getByRole("main");
     const { leave } = await dragFiles(main, { "a.txt": text("A") });
@@ -222,10 +203,8 @@ describe("Uploads", () => {
     await expect(card.getByText("Ready")).toHaveCount(4);
   });
 
-  test("keeps the highlight while a drag moves between elements, and leaves separators out of folders", async ({
-    openPage,
-  }) => {
-    const { team, page } = await openFiles(openPage);
+  exhaustive("highlights while a drag moves between elements, and keeps folders clean", async ({ at }) => {
+    const { team, page } = await openFiles(at);
     // Some browsers don't say which element a drag goes to.
     const drag = (type: string, selector: string) =>
       page
@@ -246,9 +225,9 @@ describe("Uploads", () => {
     await expect.poll(async () => (await stored(team)).map(({ folder }) => folder)).toEqual(["onetwo"]);
   });
 
-  test("cancels uploads without a trace, and moves the focus to the next one", async ({ openPage, problems }) => {
+  exhaustive("cancels uploads without a trace, and moves the focus to the next one", async ({ at, problems }) => {
     problems.allow(/Another host/, /ERR_/);
-    const { team, page, card } = await openStalling(openPage, MEBIBYTE);
+    const { team, page, card } = await openStalling(at, MEBIBYTE);
     const uploadUrls = new Set<string>();
     page.on("request", (request) => request.method() === "PATCH" && uploadUrls.add(request.url()));
     await slowDown(page, 200_000);
@@ -279,9 +258,9 @@ describe("Uploads", () => {
     expect(await stored(team)).toEqual([]);
   });
 
-  test("keeps a file that completed before it could be canceled", async ({ openPage, problems }) => {
+  exhaustive("keeps a file that completed before it could be canceled", async ({ at, problems }) => {
     problems.allow(/403/);
-    const { team, page, card } = await openFiles(openPage);
+    const { team, page, card } = await openFiles(at);
     // The page is waiting for the response to the last byte when it cancels.
     const release = await holdResponses(page, UPLOADS, "PATCH");
     const releaseEvents = await holdResponses(page, /\/metadata$|\/events\?/, "GET");
@@ -299,8 +278,8 @@ describe("Uploads", () => {
     expect(await stored(team)).toHaveLength(1);
   });
 
-  test("keeps a small file that was sent completely before it was canceled", async ({ openPage }) => {
-    const { team, page, card } = await openFiles(openPage);
+  exhaustive("keeps a small file that was sent completely before it was canceled", async ({ at }) => {
+    const { team, page, card } = await openFiles(at);
     // The page gets the response once it is released. With a route, it would not know that all bytes are sent.
     await page.evaluate(() => {
       const released = new Promise((resolve) => Reflect.set(window, "release", resolve));
@@ -320,9 +299,9 @@ describe("Uploads", () => {
     expect(await stored(team)).toHaveLength(1);
   });
 
-  test("sends a small file in one request, which a cancellation ends", async ({ openPage, problems }) => {
+  exhaustive("sends a small file in one request, which a cancellation ends", async ({ at, problems }) => {
     problems.allow(/ERR_/);
-    const { team, page, card } = await openFiles(openPage);
+    const { team, page, card } = await openFiles(at);
     const requests: string[] = [];
     page.on("request", (request) => {
       if (UPLOADS.test(request.url())) requests.push(request.method());
@@ -340,19 +319,17 @@ describe("Uploads", () => {
     expect(await stored(team)).toHaveLength(2);
   });
 
-  test("retries transient failures automatically, and others by a button", async ({ openPage, problems }) => {
+  test("retries transient failures automatically, and others by a button", async ({ at, problems }) => {
     problems.allow(/500|413|ERR_FAILED|ERR_CONNECTION/);
-    const { team, page, card } = await openFiles(openPage);
-    const reject = (status: number, code: string, message: string) =>
-      page.route(UPLOADS, (route) =>
-        route.fulfill({ status, headers: { "X-Request-Id": "request-1" }, json: { status: false, code, message } }),
-      );
-    await reject(413, "quota_exceeded", "Storage quota exceeded.");
+    const { team, page, card } = await openFiles(at);
+    const reject = (code: string, message: string) =>
+      page.route(UPLOADS, (route) => respond(route, { code, message, headers: { "X-Request-Id": "request-1" } }));
+    await reject("quota_exceeded", "Storage quota exceeded.");
     await choose(page, { name: "again.txt", bytes: Buffer.from("Again") });
     await expect(card.getByText("Storage quota exceeded.")).toBeVisible();
     await expect(card.getByText("request-1")).toBeVisible();
     await page.unroute(UPLOADS);
-    await reject(500, "internal", "Something went wrong here.");
+    await reject("internal", "Something went wrong here.");
     await tabTo(card.getByRole("button", { name: "Retry again.txt" }));
     await page.keyboard.press("Enter");
     await expect(card.getByRole("button", { name: "Cancel again.txt" })).toBeFocused();
@@ -363,11 +340,11 @@ describe("Uploads", () => {
     expect(await stored(team)).toHaveLength(1);
   });
 
-  test("resumes after a connection failure", async ({ openPage, problems }) => {
+  exhaustive("resumes after a connection failure", async ({ at, problems }) => {
     // The dev server may respond 500 to an interrupted request, and 409 if it stored more than it reported.
     problems.allow(/Another host/, /ERR_/, /status of 500/, /status of 409/);
     const proxy = await openProxy(() => ({ fault: "cut", afterBytes: 7 * MEBIBYTE }));
-    const { team, page, card } = await openFiles(openPage, { baseURL: proxy.url });
+    const { team, page, card } = await openFiles(at, { baseURL: proxy.url });
     const bytes = bytesOf(10 * MEBIBYTE);
     await choose(page, { name: "long.bin", bytes });
     await expectProcessed(card);
@@ -377,9 +354,9 @@ describe("Uploads", () => {
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
   });
 
-  test("resumes an interrupted upload after a reload", async ({ openPage, problems }) => {
+  test("resumes an interrupted upload after a reload", async ({ at, problems }) => {
     problems.allow(/Another host/, /ERR_/);
-    const { team, page, card, proxy } = await openStalling(openPage, 8 * MEBIBYTE);
+    const { team, page, card, proxy } = await openStalling(at, 8 * MEBIBYTE);
     const path = join(await folder(), "long.bin");
     const bytes = bytesOf(12 * MEBIBYTE);
     writeFileSync(path, bytes);
@@ -402,9 +379,9 @@ describe("Uploads", () => {
     expect(await usageOf(team)).toEqual({ files: 1, bytes: bytes.length });
   });
 
-  test("saves no upload that finishes while the bytes of an earlier one are saved", async ({ openPage, problems }) => {
+  exhaustive("saves no upload that finishes while the bytes of an earlier one are saved", async ({ at, problems }) => {
     problems.allow(/Another host/, /ERR_/);
-    const { page, card } = await openStalling(openPage, 6 * MEBIBYTE);
+    const { page, card } = await openStalling(at, 6 * MEBIBYTE);
     // Saving the first file takes until `isSaved` is set.
     await page.evaluate(() => {
       const { put } = IDBObjectStore.prototype;
@@ -426,9 +403,9 @@ describe("Uploads", () => {
     page.on("dialog", (dialog) => dialog.accept());
   });
 
-  test("starts over if the upload has expired", async ({ openPage, problems }) => {
+  exhaustive("starts over if the upload has expired", async ({ at, problems }) => {
     problems.allow(/404/, /Another host/, /ERR_/);
-    const { team, page, card, proxy } = await openStalling(openPage, 6 * MEBIBYTE);
+    const { team, page, card, proxy } = await openStalling(at, 6 * MEBIBYTE);
     const offsets = recordOffsets(page);
     const bytes = bytesOf(8 * MEBIBYTE);
     await choose(page, { name: "old.bin", bytes });
@@ -436,7 +413,7 @@ describe("Uploads", () => {
     await expect.poll(() => isUrlSaved(page, "old.bin")).toBe(true);
     await expect.poll(() => savedFilesOf(page)).toEqual(["old.bin"]);
     await page.route(UPLOADS, (route) =>
-      route.request().method() === "HEAD" ? route.fulfill({ status: 404 }) : route.fallback(),
+      route.request().method() === "HEAD" ? respond(route, { code: "not_found" }) : route.fallback(),
     );
     page.on("dialog", (dialog) => dialog.accept());
     proxy.heal();
@@ -448,9 +425,9 @@ describe("Uploads", () => {
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
   });
 
-  test("asks for the file if its bytes are not saved, and accepts no other file", async ({ openPage, problems }) => {
+  exhaustive("asks for the file if its bytes are not saved, and accepts no other file", async ({ at, problems }) => {
     problems.allow(/Another host/, /ERR_/);
-    const { team, page, card, proxy } = await openStalling(openPage, 3 * MEBIBYTE);
+    const { team, page, card, proxy } = await openStalling(at, 3 * MEBIBYTE);
     const session = await page.context().newCDPSession(page);
     await session.send("Storage.overrideQuotaForOrigin", { origin: proxy.url, quotaSize: 6_000_000 });
     const place = await folder();
@@ -485,9 +462,9 @@ describe("Uploads", () => {
     expect((await usageOf(team)).bytes).toBe(bytes.length);
   });
 
-  test("starts over with a new session after the session was ended", async ({ openPage, problems }) => {
+  exhaustive("starts over with a new session after the session was ended", async ({ at, problems }) => {
     problems.allow(/40[14]/, /Another host/, /ERR_/);
-    const { team, page, card, proxy } = await openStalling(openPage, 6 * MEBIBYTE);
+    const { team, page, card, proxy } = await openStalling(at, 6 * MEBIBYTE);
     const offsets = recordOffsets(page);
     const bytes = bytesOf(8 * MEBIBYTE);
     await choose(page, { name: "long.bin", bytes });
@@ -503,13 +480,10 @@ describe("Uploads", () => {
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
   });
 
-  test("confirms a sign-out during uploads, and resumes them only for the same user", async ({
-    openPage,
-    problems,
-  }) => {
+  exhaustive("confirms a sign-out during uploads, resumed by the same user only", async ({ at, problems }) => {
     // Signing out revokes the key, which cancels the upload on the service.
     problems.allow(/404/, /Another host/, /ERR_/);
-    const { team, page, card, proxy } = await openStalling(openPage, MEBIBYTE);
+    const { team, page, card, proxy } = await openStalling(at, MEBIBYTE);
     await choose(page, { name: "mine.bin", bytes: bytesOf(4 * MEBIBYTE) });
     await expect.poll(() => percentOf(page, "mine.bin")).toBeGreaterThan(5);
     const signOut = page.getByRole("button", { name: "Sign out" });
@@ -539,7 +513,7 @@ describe("Uploads", () => {
     expect((await stored(team)).map(({ originalName }) => originalName).sort()).toEqual(["mine.bin", "theirs.txt"]);
   });
 
-  test("discards failed uploads at sign-out unless the user keeps them", async ({ openPage, problems }) => {
+  exhaustive("discards failed uploads at sign-out unless the user keeps them", async ({ openPage, problems }) => {
     problems.allow(/413/);
     const team = await newTeam();
     const page = await openPage({ path: "/console/files" });
@@ -553,12 +527,13 @@ describe("Uploads", () => {
     });
     await page.reload();
     await signIn(page, team.key);
-    const json = { status: false, code: "quota_exceeded", message: "Storage quota exceeded." };
-    await page.route(UPLOADS, (route) => route.fulfill({ status: 413, json }));
+    await page.route(UPLOADS, (route) =>
+      respond(route, { code: "quota_exceeded", message: "Storage quota exceeded." }),
+    );
     await choose(page, { name: "private.txt", bytes: Buffer.from("Private") });
     await expect(page.getByText("Storage quota exceeded.")).toBeVisible();
     await expect.poll(() => savedFilesOf(page)).toEqual(["private.txt"]);
-    await page.getByRole("link", { name: "test API key" }).click();
+    await link(page, "test API key").click();
     await page.getByRole("button", { name: "Actions for this session" }).click();
     await page.getByRole("menuitem", { name: "Sign out" }).click();
     const question = page.getByRole("dialog");
@@ -570,13 +545,10 @@ describe("Uploads", () => {
     await expect(page.getByRole("region", { name: "Uploads" })).toBeHidden();
   });
 
-  test("sends an upload from one tab at a time, and moves it to another tab once that is closed", async ({
-    openPage,
-    problems,
-  }) => {
+  exhaustive("sends an upload from one tab at a time, and moves it once that is closed", async ({ at, problems }) => {
     // The dev server may respond 500 to an interrupted request, and 409 if it stored more than it reported.
     problems.allow(/Another host/, /ERR_/, /status of 500/, /status of 409/);
-    const { team, page, proxy } = await openStalling(openPage, 6 * MEBIBYTE);
+    const { team, page, proxy } = await openStalling(at, 6 * MEBIBYTE);
     const path = join(await folder(), "long.bin");
     const bytes = bytesOf(8 * MEBIBYTE);
     writeFileSync(path, bytes);
@@ -598,8 +570,8 @@ describe("Uploads", () => {
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
   });
 
-  test("queues ten thousand files without reading saved files or drawing all rows", async ({ openPage }) => {
-    const { page, card } = await openFiles(openPage);
+  exhaustive("queues ten thousand files without reading saved files or drawing all rows", async ({ at }) => {
+    const { page, card } = await openFiles(at);
     // No request is ever answered.
     await page.route(UPLOADS, () => {});
     await page.evaluate(() => {
@@ -627,7 +599,7 @@ describe("Uploads", () => {
     expect(await page.evaluate(() => Number(Reflect.get(window, "fileReads")))).toBeLessThanOrEqual(ownReads);
   });
 
-  test("uploads after a deployment has replaced the page's scripts", async ({ openPage, problems }) => {
+  exhaustive("uploads after a deployment has replaced the page's scripts", async ({ openPage, problems }) => {
     problems.allow(/status of 404/);
     const team = await newTeam();
     const page = await openPage({ path: "/console/files" });
@@ -638,12 +610,12 @@ describe("Uploads", () => {
     await choose(page, { name: "after.txt", bytes: Buffer.from("After") });
     await expectProcessed(page.getByRole("region", { name: "Uploads" }));
     // All pages were loaded, too.
-    await page.getByRole("link", { name: "Usage" }).click();
+    await link(page, "Usage").click();
     await expect(page.getByRole("meter")).toHaveCount(2);
   });
 
-  test("stores the waveform of audio that the browser can decode", async ({ openPage }) => {
-    const { team, page, card } = await openFiles(openPage);
+  exhaustive("stores the waveform of audio that the browser can decode", async ({ at }) => {
+    const { team, page, card } = await openFiles(at);
     const audio = join(import.meta.dirname, "../audio");
     await chooseFrom(
       page,
@@ -666,10 +638,8 @@ describe("Uploads", () => {
     }
   });
 
-  test("stores the waveform of an MP3 whose cover is larger than a part that is decoded at a time", async ({
-    openPage,
-  }) => {
-    const { team, page, card } = await openFiles(openPage);
+  exhaustive("stores the waveform of an MP3 with a cover larger than a decoded part", async ({ at }) => {
+    const { team, page, card } = await openFiles(at);
     // An ID3 tag of 5 MB, whose size has seven bits in each byte.
     const cover = 5_000_000;
     const tag = new Uint8Array(10 + cover);
@@ -682,8 +652,8 @@ describe("Uploads", () => {
     await expect.poll(() => team.stowage.files.waveform(file?._id ?? "")).not.toBeNull();
   });
 
-  test("upload card is accessible in both themes, wide and narrow", async ({ openPage }) => {
-    const { page, card } = await openFiles(openPage, { width: 320, height: 640 });
+  exhaustive("upload card is accessible in both themes, wide and narrow", async ({ at }) => {
+    const { page, card } = await openFiles(at, { width: 320, height: 640 });
     const toggle = card.getByRole("button", { name: "Uploads" });
     await slowDown(page, 100_000);
     const long = `${"Aufnahme der Sitzung vom 14. Februar ".repeat(4)}🎧.wav`;

@@ -1,8 +1,10 @@
+import type { Route } from "@playwright/test";
 import { describe } from "vitest";
 import { findAccessibilityIssues, findTooWide, tabTo, watchLayoutShift } from "./appearance.ts";
 import { dropFiles } from "./dragging.ts";
+import { respond } from "./fakes.ts";
 import { settle } from "./problems.ts";
-import { cutNetwork, expect, failRequests, test } from "./support.ts";
+import { cutNetwork, exhaustive, expect, failRequests, test } from "./support.ts";
 
 /* Shows that the helpers of the browser tests find what they look for. */
 
@@ -23,18 +25,20 @@ describe("Problems", () => {
     ["text as HTML", () => Object.assign(document.body, { innerHTML: "<p>" }), /Policy violation: require-trusted/],
     ["a request to another host", () => fetch("http://other.test/"), /Policy violation: connect-src/],
   ];
-  test.for(WRONGS)("reports %s", async ([, act, problem], { openPage, problems }) => {
+  test("reports errors, rejected requests, violations, and other hosts", async ({ openPage, problems }) => {
     const page = await openPage();
-    await page.evaluate(act).catch(() => undefined);
-    let found = "";
-    const collect = () => {
-      found += problems.take().join("\n");
-      return found;
-    };
-    await expect.poll(collect).toMatch(problem);
-    // Nothing is left for the end of the test.
-    await settle([page]);
-    problems.take();
+    for (const [name, act, problem] of WRONGS) {
+      await page.evaluate(act).catch(() => undefined);
+      let found = "";
+      const collect = () => {
+        found += problems.take().join("\n");
+        return found;
+      };
+      await expect.poll(collect, name).toMatch(problem);
+      // Nothing is left for the next one, or the end of the test.
+      await settle([page]);
+      problems.take();
+    }
   });
 
   test("reports a navigation to another host", async ({ openPage, problems }) => {
@@ -43,16 +47,14 @@ describe("Problems", () => {
     expect(problems.take().join("\n")).toContain("Another host: http://other.test/");
   });
 
-  test.fails("fails the test", { retry: 0 }, async ({ openPage }) => {
+  test.fails("fails the test whose page has a problem", { retry: 0 }, async ({ openPage }) => {
     const page = await openPage();
     await page.evaluate(() => console.error("on purpose"));
   });
 });
 
 describe("Appearance checks", () => {
-  test("find missing names, low contrast, small targets, unreachable controls, and wide elements", async ({
-    openPage,
-  }) => {
+  exhaustive("find names, contrast, targets, controls, and widths that are wrong", async ({ openPage }) => {
     const page = await openPage({ width: 320 });
     expect(await findAccessibilityIssues(page)).toEqual([]);
     expect(await findTooWide(page)).toEqual([]);
@@ -81,7 +83,32 @@ describe("Appearance checks", () => {
   });
 });
 
-test("layout shifts are measured", async ({ openPage }) => {
+describe("Invented responses", () => {
+  test("must have a status, fields, and a code that the OpenAPI document describes", async ({ openPage, problems }) => {
+    problems.allow(/ERR_FAILED/);
+    const page = await openPage();
+    for (const [path, invented, problem] of [
+      ["/docs/v1/uploads", { data: [] }, /^$/],
+      ["/docs/v1/uploads", { data: [{ name: "one.txt" }] }, /differs from the OpenAPI document/],
+      ["/docs/v1/uploads", { code: "folder_busy" }, /409 is not in the OpenAPI document/],
+      ["/docs/v1/uploads", { code: "login_failed" }, /has no such code/],
+      ["/auth/v1/nothing", { data: [] }, /is not in the OpenAPI document/],
+    ] as const) {
+      const responded = new Promise<string>((resolve) => {
+        const answer = (route: Route) =>
+          respond(route, invented).then(
+            () => resolve(""),
+            ({ message }) => resolve(message),
+          );
+        void page.route(path, answer, { times: 1 });
+      });
+      await page.evaluate((url) => fetch(url).catch(() => undefined), path);
+      expect(await responded).toMatch(problem);
+    }
+  });
+});
+
+exhaustive("layout shifts are measured", async ({ openPage }) => {
   const page = await openPage();
   const shifted = await watchLayoutShift(page);
   await page.reload();
@@ -95,7 +122,7 @@ test("layout shifts are measured", async ({ openPage }) => {
 });
 
 describe("Simulated input", () => {
-  test("drops files and folders with their bytes", async ({ openPage }) => {
+  exhaustive("drops files and folders with their bytes", async ({ openPage }) => {
     const page = await openPage();
     await page.evaluate(() => {
       addEventListener("dragover", (event) => event.preventDefault());
@@ -125,7 +152,7 @@ describe("Simulated input", () => {
     await expect(page.getByRole("status")).toHaveText("/a.txt=A /album/b.txt=B /album/c.txt=C");
   });
 
-  test("disconnects a page until it is reconnected", async ({ openPage }) => {
+  exhaustive("disconnects a page until it is reconnected", async ({ openPage }) => {
     const page = await openPage();
     const reach = () => page.evaluate(() => fetch("/openapi.json").then(({ ok }) => ok, String));
     for (const cut of [() => cutNetwork(page), () => failRequests(page, /openapi/)]) {

@@ -1,7 +1,8 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { newTeam, sample, type Team, upload } from "../support/team.ts";
-import { expect, type PageOptions, test } from "./support.ts";
+import { silence } from "./sounds.ts";
+import { exhaustive, expect, type OpenPage, test } from "./support.ts";
 
 /* Links to files of users, opened in a browser. */
 
@@ -26,8 +27,6 @@ const HOSTILE = {
   "code.js": [SCRIPT, "text/javascript"],
   "polyglot.wav": [POLYGLOT, "text/html"],
 } as const;
-
-type OpenPage = (options?: PageOptions) => Promise<Page>;
 
 const linkTo = async (team: Team, name: string, content: BlobPart) =>
   (await team.stowage.links.create(await upload(team, name, content), { disposition: "inline" })).url;
@@ -62,19 +61,9 @@ async function effectsOf(
   return effects;
 }
 
-/** Two minutes of silence, which a browser does not load ahead. */
-function longRecording(): BlobPart {
-  const samples = new Uint8Array(120 * 32_000);
-  const header = Uint8Array.from(sample("tone.wav").subarray(0, 44));
-  const fields = new DataView(header.buffer);
-  fields.setUint32(4, samples.length + 36, true);
-  fields.setUint32(40, samples.length, true);
-  return new Blob([header, samples]);
-}
-
 describe("A link to a recording", () => {
-  test("lets a player seek to bytes that it has not loaded", async ({ openPage }) => {
-    const link = await linkTo(await newTeam(), "long.wav", longRecording());
+  exhaustive("lets a player seek to bytes that it has not loaded", async ({ openPage }) => {
+    const link = await linkTo(await newTeam(), "long.wav", silence(120));
     // Like a page of the team's own, whose policy allows the link.
     const page = await openPage({ path: "/openapi.json", bypassCSP: true });
     const starts: (string | undefined)[] = [];

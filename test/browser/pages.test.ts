@@ -100,7 +100,7 @@ describe("Page", () => {
 
 describe("Files of pages", () => {
   test.for(["/", "/console", "/reference"])(
-    "of %s have a media type, are cached for a day, and are not sniffed",
+    "%s loads files that have a media type, are cached for a day, and are not sniffed",
     async (page) => {
       const paths = await filesOf(page);
       expect(paths.length).toBeGreaterThan(1);
@@ -115,21 +115,21 @@ describe("Files of pages", () => {
     },
   );
 
-  test("are not found under other names", async () => {
+  test("rejects other names of files with 404", async () => {
     for (const path of ["/assets/nothing.js", "/assets/console.js", "/assets/", "/assets/../console.html"]) {
       expect((await get(path)).status, path).toBe(404);
       expect((await get(path, "*/*")).status, path).toBe(404);
     }
   });
 
-  test("of the console stay within 70 kB of scripts and 8 kB of styles, compressed", async ({ annotate }) => {
+  test("the console loads at most 70 kB of scripts and 8 kB of styles, compressed", async ({ annotate }) => {
     const [scripts, styles] = [await compressedBytes("/console", ".js"), await compressedBytes("/console", ".css")];
     await annotate(`The console loads ${scripts} bytes of scripts and ${styles} bytes of styles.`);
     expect(scripts).toBeLessThanOrEqual(MAX_SCRIPT_BYTES);
     expect(styles).toBeLessThanOrEqual(MAX_STYLE_BYTES);
   });
 
-  test("of a link's page stay within 24 kB, compressed", async ({ annotate }) => {
+  test("the page of a link loads at most 24 kB, compressed", async ({ annotate }) => {
     const team = await newTeam();
     const { pageUrl } = await team.stowage.links.create(await upload(team, "a.txt", "a"));
     const { pathname } = new URL(pageUrl);
@@ -138,7 +138,7 @@ describe("Files of pages", () => {
     expect(scripts + styles).toBeLessThanOrEqual(MAX_SHARE_BYTES);
   });
 
-  test("of the reference stay within 60 kB with the page itself, compressed", async ({ annotate }) => {
+  test("the reference has at most 60 kB with its files, compressed", async ({ annotate }) => {
     const html = gzipSync(await (await get("/reference")).text()).length;
     const [scripts, styles] = [await compressedBytes("/reference", ".js"), await compressedBytes("/reference", ".css")];
     await annotate(`The reference loads ${html} bytes of HTML, ${scripts} of scripts and ${styles} of styles.`);

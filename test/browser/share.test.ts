@@ -2,26 +2,16 @@ import type { Locator, Page } from "@playwright/test";
 import { describe } from "vitest";
 import { newTeam, sample, type Team, upload } from "../support/team.ts";
 import { expectGoodLooks, findAccessibilityIssues } from "./appearance.ts";
-import { copyBy, expect, type PageOptions, storeOrigin, test } from "./support.ts";
+import { position } from "./locators.ts";
+import { silence } from "./sounds.ts";
+import { copyBy, exhaustive, expect, type OpenPage, storeOrigin, test } from "./support.ts";
 
 /* The page of a link, and its player in the pages of other sites. */
 
 /** Another origin of this machine, because a site of the internet may not frame a page of the local network. */
 const SITE = `${storeOrigin}/site`;
 
-type OpenPage = (options?: PageOptions) => Promise<Page>;
-
-/** 65 seconds of silence. */
-function minute(): BlobPart {
-  const samples = new Uint8Array(65 * 32_000);
-  const header = Uint8Array.from(sample("tone.wav").subarray(0, 44));
-  const fields = new DataView(header.buffer);
-  fields.setUint32(4, samples.length + 36, true);
-  fields.setUint32(40, samples.length, true);
-  return new Blob([header, samples]);
-}
-
-async function share(team: Team, name: string, content: BlobPart = minute(), expiresAt: string | null = null) {
+async function share(team: Team, name: string, content = silence(65), expiresAt: string | null = null) {
   const id = await upload(team, name, content);
   await team.stowage.files.setWaveform(id, [Array.from({ length: 100 }, (_, at) => (at % 10) / 10)]).catch(() => {});
   const link = await team.stowage.links.create(id, { expiresAt });
@@ -29,8 +19,6 @@ async function share(team: Team, name: string, content: BlobPart = minute(), exp
   return { ...link, pathname };
 }
 
-const position = (page: Page | ReturnType<Page["frameLocator"]>): Locator =>
-  page.getByRole("slider", { name: "Position" });
 const secondsOf = async (slider: Locator) => Number(await slider.getAttribute("aria-valuenow"));
 
 /** How many colors the waveform has. */
@@ -80,7 +68,7 @@ describe("The page of a link", () => {
     await expect(place).toHaveAttribute("aria-valuetext", "0:05 of 1:05");
   });
 
-  test("plays the clip in its URL to its end, and shows it", async ({ openPage }) => {
+  exhaustive("plays the clip in its URL to its end, and shows it", async ({ openPage }) => {
     const { pathname } = await share(await newTeam(), "a season.wav");
     const page = await openPage({ path: `${pathname}#t=0:30,32.5` });
     const place = position(page);
@@ -103,7 +91,7 @@ describe("The page of a link", () => {
     await expect.poll(time).toBeGreaterThan(50.5);
   });
 
-  test("shows the tags of a recording, and when the link expires", async ({ openPage }) => {
+  exhaustive("shows the tags of a recording, and when the link expires", async ({ openPage }) => {
     const tomorrow = new Date(Date.now() + 86_400_000).toISOString();
     const { pathname } = await share(await newTeam(), "tagged.mp3", sample("tone-vbr.mp3"), tomorrow);
     const page = await openPage({ path: pathname });
@@ -111,7 +99,7 @@ describe("The page of a link", () => {
     await expect(page.getByText("Expires in 24 hours")).toBeVisible();
   });
 
-  test("plays a video and shows an image", async ({ openPage }) => {
+  exhaustive("plays a video and shows an image", async ({ openPage }) => {
     const team = await newTeam();
     const video = await share(team, "tour.webm", sample("video.webm"));
     const page = await openPage({ path: video.pathname });
@@ -151,7 +139,7 @@ describe("The page of a link", () => {
     await expectGoodLooks(page, "share-gone");
   });
 
-  test("can be loaded again after the connection was lost", async ({ openPage }) => {
+  exhaustive("can be loaded again after the connection was lost", async ({ openPage }) => {
     const { pathname } = await share(await newTeam(), "offline.wav");
     const page = await openPage();
     await page.route("**/docs/v1/links/**", (route) => route.abort("internetdisconnected"));
@@ -174,7 +162,7 @@ describe("The player of a link in the page of another site", () => {
     return page;
   }
 
-  test("plays within 120 pixels, and the page itself can't be framed", async ({ openPage, problems }) => {
+  exhaustive("plays within 120 pixels, and the page itself can't be framed", async ({ openPage, problems }) => {
     problems.allow(/frame-ancestors/, /404/);
     const team = await newTeam();
     const [audio, other] = [await share(team, "a season.wav"), await share(team, "notes.txt", "notes")];

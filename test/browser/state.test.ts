@@ -71,11 +71,11 @@ describe("Filters of events", () => {
     ["from=2026-03-02", false],
     ["until=2026-02-28", false],
     ["before=0", false],
-  ] as const)("%s match a new event: %s", ([query, expected]) => {
+  ] as const)("the filters “%s” match a new event: %s", ([query, expected]) => {
     expect(isListed(event, filtersFrom(new URLSearchParams(query)))).toBe(expected);
   });
 
-  test("group events by the days of the reader", () => {
+  test("groups events by the days of the reader", () => {
     const at = (day: number, hour: number) => ({ createdAt: new Date(2026, 2, day, hour).toISOString() });
     expect(groupByDay([at(3, 1), at(2, 23), at(2, 0)])).toEqual([[at(3, 1)], [at(2, 23), at(2, 0)]]);
   });
@@ -220,7 +220,7 @@ describe("Upload summary", () => {
 });
 
 describe("Peaks", () => {
-  test("of a long recording are spread, and others are drawn as they are", () => {
+  test("spreads the peaks of a long recording, and draws others as they are", () => {
     const draw = (levels: number[]) => levels.map(spread(levels)).map((level) => Math.round(level * 100) / 100);
     expect(draw([0.6, 0.62, 0.7, 0.75, 0.8])).toEqual([0.41, 0.45, 0.62, 0.75, 0.89]);
     expect(draw([0, 0.25, 0.5, 1, 1])).toEqual([0, 0.25, 0.5, 1, 1]);
@@ -244,9 +244,12 @@ describe("Peaks", () => {
     ["audio/flac", 7200, 10_000_000, "too long"],
     ["audio/mpeg", 7200, 100_000_000, "asked"],
     ["audio/mpeg", 7200, 300_000_000, "too long"],
-  ] as const)("of %s with %d s and %d bytes are measured: %s", ([mimeType, durationSeconds, size, expected]) => {
-    expect(measurability({ mimeType, durationSeconds, sampleRate: 44_100, channels: 2 }, size)).toBe(expected);
-  });
+  ] as const)(
+    "a recording as %s of %d s and %d bytes is measured: %s",
+    ([mimeType, durationSeconds, size, expected]) => {
+      expect(measurability({ mimeType, durationSeconds, sampleRate: 44_100, channels: 2 }, size)).toBe(expected);
+    },
+  );
 });
 
 describe("The ruler of a recording", () => {
@@ -263,7 +266,7 @@ describe("The ruler of a recording", () => {
     [252, "0:00 1:00 2:00 3:00", "0:00 1:00 2:00 3:00"],
     [1610, "0:00 5:00 10:00 15:00 20:00", "0:00 15:00"],
     [4 * 3600, "0:00 30:00 1:00:00 1:30:00 2:00:00 2:30:00 3:00:00 3:30:00", "0:00 1:00:00 2:00:00 3:00:00"],
-  ])("of %i s has round times, and fewer on a narrow screen", (seconds, all, coarse) => {
+  ])("a recording of %i s has round times, and fewer on a narrow screen", (seconds, all, coarse) => {
     expect(ruler(seconds)).toEqual([all, coarse]);
   });
 

@@ -10,10 +10,13 @@ import {
   expect as standard,
 } from "@playwright/test";
 import { test as base, inject } from "vitest";
+import type { SavedSession } from "../../src/console/token.ts";
 import { Problems, settle, watch } from "./problems.ts";
 
 export const url = inject("url");
 export const storeOrigin = inject("storeOrigin");
+/** Whether this run includes the tests that `exhaustive` defines. */
+export const isExhaustive = inject("isExhaustive");
 
 /** Reached only if an expected state never occurs. Machines may be slow and busy. */
 const TIMEOUT_MILLISECONDS = 100_000;
@@ -28,7 +31,11 @@ export interface PageOptions extends Omit<BrowserContextOptions, "colorScheme" |
   width?: number;
   height?: number;
   reducedMotion?: boolean;
+  /** A session of the console, which the page finds as if its user had signed in before. */
+  session?: SavedSession;
 }
+
+export type OpenPage = (options?: PageOptions) => Promise<Page>;
 
 let browser: Promise<Browser> | undefined;
 
@@ -53,7 +60,8 @@ export const test = base
       expect(problems.take(), "problems in the browser").toEqual([]);
     });
     return async (options: PageOptions = {}): Promise<Page> => {
-      const { path = "/", theme = "light", width = 1280, height = 800, reducedMotion = false, ...others } = options;
+      const { path = "/", theme = "light", width = 1280, height = 800, session, ...rest } = options;
+      const { reducedMotion = false, ...others } = rest;
       const context = await connected.newContext({
         baseURL: url,
         colorScheme: theme,
@@ -68,10 +76,21 @@ export const test = base
       await context.addInitScript(recordAnnouncements);
       await watch(context, problems, [new URL(others.baseURL ?? url).origin, storeOrigin]);
       const page = await context.newPage();
+      if (session) await page.addInitScript(seedSession, JSON.stringify(session));
       await page.goto(path);
       return page;
     };
   });
+
+/** Defines a test that only `npm run test:all` runs: another width, a long list, a walk by keyboard, a timer, a rare case. */
+export const exhaustive = test.runIf(isExhaustive);
+
+/** Saves a session before the first page of the tab loads. Later pages keep it, or have signed out. */
+function seedSession(text: string): void {
+  if (window !== top || window.name === "seeded") return;
+  window.name = "seeded";
+  sessionStorage.setItem("stowage.session", text);
+}
 
 /** Announcements disappear after seconds, in which a busy machine may not look at the page. So the page keeps their texts. */
 function recordAnnouncements(): void {
@@ -115,7 +134,12 @@ export async function failRequests(page: Page, pattern: string | RegExp): Promis
   return () => page.unroute(pattern);
 }
 
-const CLIPBOARD = ["clipboard-read", "clipboard-write"];
+/** Simulates switching to another tab and back. */
+export const setHidden = (page: Page, hidden: boolean) =>
+  page.evaluate((hidden) => {
+    Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, hidden);
 
 /** Returns the text that the page copies next. It doesn't reach the clipboard, which other tests use, too. */
 export const nextCopied = (page: Page): Promise<string> =>
@@ -129,18 +153,20 @@ export const nextCopied = (page: Page): Promise<string> =>
       }),
   );
 
-/**
- * Clicks a copy button until the clipboard contains the expected text, because the pages of other tests share the
- * clipboard. @returns its text
- */
+/** Clicks a copy button once. @returns the text that it copies, which contains the expected one */
 export async function copyBy(button: Locator, expected: string): Promise<string> {
   const page = button.page();
-  await page.context().grantPermissions(CLIPBOARD);
-  let text = "";
-  await expect(async () => {
-    await button.click();
-    text = await page.evaluate(() => navigator.clipboard.readText());
-    expect(text).toContain(expected);
-  }).toPass({ timeout: TIMEOUT_MILLISECONDS });
+  await page.evaluate(() => {
+    Reflect.deleteProperty(window, "copied");
+    navigator.clipboard.writeText = async (text) => {
+      Reflect.deleteProperty(navigator.clipboard, "writeText");
+      Reflect.set(window, "copied", text);
+    };
+  });
+  await button.click();
+  const copied = () => page.evaluate(() => Reflect.get(window, "copied") as string | undefined);
+  await expect.poll(copied, "the button has copied nothing").toBeDefined();
+  const text = (await copied()) ?? "";
+  expect(text).toContain(expected);
   return text;
 }

@@ -1,29 +1,12 @@
 import { expect } from "vitest";
-import * as z from "zod";
 import { api } from "../../src/app.ts";
 import { describeApi } from "../../src/http/openapi.ts";
-
-/** The OpenAPI document, loosely typed as tests read it. */
-export interface Document {
-  openapi: string;
-  paths: Record<string, Record<string, { responses: Record<string, { content?: Record<string, Media> }> }>>;
-  components: { schemas: Record<string, object> };
-}
-interface Media {
-  schema: object;
-  example: unknown;
-}
+import { type Document, Validation } from "./validation.ts";
 
 export const document = describeApi(api) as unknown as Document;
+const validation = new Validation(document);
 
-/** Compiles a schema of the document with Zod, so that responses are validated by the document and not by our types. */
-export function compile(schema: object): z.ZodType {
-  const $defs = document.components.schemas;
-  // Zod does not support `not`. Only the update of a user has it, and other tests cover that over HTTP.
-  const { not: _, ...readable } = schema as { not?: object };
-  const text = JSON.stringify({ ...readable, $defs }).replaceAll("#/components/schemas/", "#/$defs/");
-  return z.fromJSONSchema(JSON.parse(text));
-}
+export const compile = (schema: object) => validation.compile(schema);
 
 const messageSchema = compile({ $ref: "#/components/schemas/WebhookMessage" });
 
@@ -33,36 +16,11 @@ export function expectDocumentedMessage(body: string): void {
   expect(result.error?.issues ?? [], "the message differs from the OpenAPI document").toEqual([]);
 }
 
-const compiled = new Map<string, z.ZodType>();
-
-const routes = Object.entries(document.paths).map(([path, methods]) => ({
-  path,
-  methods,
-  pattern: new RegExp(`^${path.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+")}$`),
-}));
-
 /** Finds the documented route of a request. */
-export function routeOf(method: string, path: string): { path: string; method: string } | undefined {
-  const found = routes.find(({ pattern, methods }) => pattern.test(path) && method.toLowerCase() in methods);
-  return found && { path: found.path, method };
-}
+export const routeOf = (method: string, path: string) => validation.routeOf(method, path);
 
-/** Fails if the document does not describe the response: its status, media type and body. */
+/** Fails if the document does not describe the response: its status, media type, body, and the code of an error. */
 export async function expectDocumented(method: string, url: URL, response: Response): Promise<void> {
-  const route = routeOf(method, url.pathname);
-  if (!route) return;
-  const where = `${method} ${route.path} -> ${response.status}`;
-  const described = document.paths[route.path]?.[method.toLowerCase()]?.responses[response.status];
-  if (described && !described.content) {
-    expect(await response.clone().text(), `${where} has no body`).toBe("");
-    return;
-  }
-  // The bytes of a file.
-  if (described?.content?.["*/*"]) return;
-  const schema = described?.content?.["application/json"]?.schema;
-  expect(schema, `${where} is not in the OpenAPI document`).toBeDefined();
-  const validator = compiled.get(where) ?? compile(schema as object);
-  compiled.set(where, validator);
-  const result = validator.safeParse(await response.clone().json());
-  expect(result.error?.issues ?? [], `${where} differs from the OpenAPI document`).toEqual([]);
+  const route = validation.routeOf(method, url.pathname);
+  if (route) validation.expectDescribed(route, { status: response.status, text: await response.clone().text() });
 }

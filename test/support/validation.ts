@@ -1,0 +1,72 @@
+import { expect } from "vitest";
+import * as z from "zod";
+
+/** The OpenAPI document, loosely typed as tests read it. */
+export interface Document {
+  openapi: string;
+  paths: Record<string, Record<string, { responses: Record<string, { content?: Record<string, Media> }> }>>;
+  components: { schemas: Record<string, object> };
+}
+interface Media {
+  schema: object;
+  example: unknown;
+  /** Of errors: by code. */
+  examples?: Record<string, unknown>;
+}
+
+/** A response as the service sends it, or as a test invents it. */
+export interface Described {
+  status: number;
+  text: string;
+}
+
+/** Compares responses with an OpenAPI document. It knows nothing else of the service, so it also runs outside Workers. */
+export class Validation {
+  readonly #document: Document;
+  readonly #compiled = new Map<string, z.ZodType>();
+  readonly #routes: { path: string; methods: object; pattern: RegExp }[];
+
+  constructor(document: Document) {
+    this.#document = document;
+    this.#routes = Object.entries(document.paths).map(([path, methods]) => ({
+      path,
+      methods,
+      pattern: new RegExp(`^${path.replaceAll(".", "\\.").replaceAll(/\{\w+\}/g, "[^/]+")}$`),
+    }));
+  }
+
+  /** Compiles a schema of the document with Zod, so that responses are validated by the document and not by our types. */
+  compile(schema: object): z.ZodType {
+    const $defs = this.#document.components.schemas;
+    // Zod does not support `not`. Only the update of a user has it, and other tests cover that over HTTP.
+    const { not: _, ...readable } = schema as { not?: object };
+    const text = JSON.stringify({ ...readable, $defs }).replaceAll("#/components/schemas/", "#/$defs/");
+    return z.fromJSONSchema(JSON.parse(text));
+  }
+
+  /** Finds the documented route of a request. */
+  routeOf(method: string, path: string): { path: string; method: string } | undefined {
+    const found = this.#routes.find(({ pattern, methods }) => pattern.test(path) && method.toLowerCase() in methods);
+    return found && { path: found.path, method };
+  }
+
+  /** Fails if the document does not describe the response: its status, media type, body, and the code of an error. */
+  expectDescribed(route: { path: string; method: string }, { status, text }: Described): void {
+    const where = `${route.method} ${route.path} -> ${status}`;
+    const described = this.#document.paths[route.path]?.[route.method.toLowerCase()]?.responses[status];
+    if ((described && !described.content) || (described && route.method === "HEAD")) {
+      expect(text, `${where} has no body`).toBe("");
+      return;
+    }
+    // The bytes of a file.
+    if (described?.content?.["*/*"]) return;
+    const media = described?.content?.["application/json"];
+    expect(media?.schema, `${where} is not in the OpenAPI document`).toBeDefined();
+    const validator = this.#compiled.get(where) ?? this.compile(media?.schema as object);
+    this.#compiled.set(where, validator);
+    const body = JSON.parse(text);
+    const result = validator.safeParse(body);
+    expect(result.error?.issues ?? [], `${where} differs from the OpenAPI document`).toEqual([]);
+    if (media?.examples) expect(Object.keys(media.examples), `${where} has no such code`).toContain(body.code);
+  }
+}
