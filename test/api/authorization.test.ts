@@ -294,7 +294,7 @@ describe("A list of a caller with its own files", () => {
     ["?reference=a", 5],
     ["?folder=a", 1],
     ["", 1],
-  ])("%s counts as what its index does not serve", async (query, requests) => {
+  ])("GET /docs/v1/uploads%s counts as %i requests for a caller with its own files", async (query, requests) => {
     const token = tokens["a key of the team for its own files"];
     spent = { ...NOTHING_SPENT };
     expect((await worker.call("GET", `/docs/v1/uploads${query}`, { token })).status).toBe(200);

@@ -189,7 +189,7 @@ describe("An expensive body", () => {
     }
   });
 
-  test("without an end is limited by the bytes read, not by its Content-Length", async () => {
+  test("a body without an end is limited by the bytes read, not by its Content-Length", async () => {
     let sent = 0;
     const endless = new ReadableStream<Uint8Array>({
       pull(controller) {

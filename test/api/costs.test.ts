@@ -374,7 +374,7 @@ describe("The rows written", () => {
     expect(inTotal.rowsWritten + job.inTotal.rowsWritten).toBeLessThanOrEqual(13);
   });
 
-  test("are one more for audio with a title or an artist, which processing adds to the index that a search reads", async () => {
+  test("audio with a title or an artist writes one row more, which processing adds to the index that a search reads", async () => {
     const rowsOf = async (name: string) => {
       const body = new FormData();
       body.append("file", new File([sample(name).bytes], name));
@@ -386,7 +386,7 @@ describe("The rows written", () => {
     expect([await rowsOf("tone.wav"), await rowsOf("tone.flac")]).toEqual([12, 13]);
   });
 
-  test("are two more for an upload by a user, three in a folder, and one more by an upload token", async () => {
+  test("an upload by a user writes two rows more, three in a folder, and one by an upload token", async () => {
     const rowsBy = async (token: string, properties?: object) =>
       (await put(64, {}, properties, token)).inTotal.rowsWritten;
     const member = await newUser({ ...account(), ...{ role: "member" } });
@@ -399,7 +399,7 @@ describe("The rows written", () => {
     expect(await rowsBy(token)).toBe(inFolder + 1);
   });
 
-  test("are one more for each tag and for a reference, two for a folder, and none for a name or metadata", async () => {
+  test("a file has one row more for each tag and for a reference, two for a folder, and none for a name or metadata", async () => {
     const rows = async (properties?: object) => (await put(64, {}, properties)).inTotal.rowsWritten;
     const plain = await rows();
     const metadata = { a: "b" };
@@ -408,14 +408,14 @@ describe("The rows written", () => {
     expect(await Promise.all(costs.map(rows))).toEqual([0, 1, 2, 3, 5].map((more) => plain + more));
   });
 
-  test("are none for opening a link, which reads three rows and one range of R2", async () => {
+  test("opening a link writes no row, and reads three rows and one range of R2", async () => {
     const { id } = await put();
     const { response, inTotal } = await sendLinkOf(id);
     expect(response.status).toBe(206);
     expect(inTotal).toMatchObject({ trips: 1, rowsRead: 3, rowsWritten: 0, r2: ["get"] });
   });
 
-  test("are none for describing a file by its link, which reads three rows, and R2 only for a waveform", async () => {
+  test("describing a file by its link writes no row, and reads three rows, and R2 only for a waveform", async () => {
     const [{ id }, { id: bare }] = [await put(), await put()];
     const route = routeNamed("PUT /docs/v1/uploads/{id}/waveform");
     await send(route.name, pathTo(route, id), { ...requestFor(route), token: team.token });
@@ -428,7 +428,7 @@ describe("The rows written", () => {
     }
   });
 
-  test("are two for a waveform, and a deletion writes the same number with or without one", async () => {
+  test("a waveform writes two rows, and a deletion writes the same number with or without one", async () => {
     const [name, reading] = ["PUT /docs/v1/uploads/{id}/waveform", "GET /docs/v1/uploads/{id}/waveform"];
     const deletion = "DELETE /docs/v1/uploads/{id}";
     const [{ id }, { id: bare }] = [await put(), await put()];

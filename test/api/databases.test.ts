@@ -112,7 +112,7 @@ describe("A new team", () => {
 });
 
 describe("The number of a database that isn't bound", () => {
-  test("in a token gets 401, and in an id 404, without any query", async ({ team }) => {
+  test("a token with an unbound number gets 401, and an id 404, without any query", async ({ team }) => {
     const { bindings, call } = countingWorker();
     const token = newToken(realSystem, false, UNBOUND);
     expect((await call("GET", "/docs/v1/usage", { token })).code).toBe("token_invalid");

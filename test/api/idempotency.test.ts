@@ -18,7 +18,7 @@ async function setUp(): Promise<{ world: World; team: Team; send: typeof send }>
 }
 
 describe("A repeated Idempotency-Key", () => {
-  test("with the same bytes returns the first response and stores one file, also once it is processed", async () => {
+  test("returns the first response and stores one file if the bytes are the same, also once it is processed", async () => {
     const { world, team, send } = await setUp();
     const first = await send("text", "k");
     const second = await send("text", "k");
@@ -54,7 +54,7 @@ describe("A repeated Idempotency-Key", () => {
     expect(second.text).not.toContain("note.txt");
   });
 
-  test("with different bytes is a conflict and stores nothing", async () => {
+  test("is a conflict and stores nothing if the bytes differ", async () => {
     const { team, send } = await setUp();
     await send("text", "k");
     const before = await rowsOf(team.teamId);

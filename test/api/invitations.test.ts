@@ -228,7 +228,7 @@ describe("An invitation", () => {
   test.each([
     ["the email is changed", { email: "grace@example.com" }, 401],
     ["a name is changed", { firstName: "Ada" }, 200],
-  ])("that is accepted while %s is decided by the state at the end", async (_, json, status) => {
+  ])("is decided by the state at the end if it is accepted while %s", async (_, json, status) => {
     const team = await newTeam();
     const { _id } = await newInvitee(team);
     const token = await newLink(team, _id);
@@ -248,7 +248,7 @@ describe("An invitation", () => {
     expect(await read(team, userPath(_id))).toMatchObject(json);
   });
 
-  test("that does not work gets the same bytes, whatever the reason, and counts against the client IP", async ({
+  test("gets the same bytes, whatever the reason why it does not work, and counts against the client IP", async ({
     team,
   }) => {
     const { _id } = await newInvitee(team);
@@ -307,7 +307,7 @@ describe("Inviting", () => {
     expect(await eventsOf(team, "type=user.invited")).toEqual([]);
   });
 
-  test("without the binding by email is 501, and leaves the last link as it is", async ({ team }) => {
+  test("an invitation by email is 501 without the binding, and leaves the last link as it is", async ({ team }) => {
     const { _id } = await newInvitee(team);
     const token = await newLink(team, _id);
     const { call } = startWorker(compose(withoutJobs, (deps) => ({ ...deps, mailer: null })));
@@ -318,7 +318,7 @@ describe("Inviting", () => {
     expect(await dataOf(call("GET", path, { token: team.token }))).toMatchObject({ sendsEmail: false });
   });
 
-  test("by email sends the link and does not return it, at most ten times a minute", async ({ team }) => {
+  test("an invitation by email sends the link and does not return it, at most ten times a minute", async ({ team }) => {
     const { mails, worker } = mailing();
     const { _id } = await newInvitee(team);
     const data = await dataOf(invite({ call: worker.call }, _id, { token: team.token, json: { email: true } }));
@@ -333,7 +333,7 @@ describe("Inviting", () => {
     expect((await send()).code).toBe("rate_limited");
   });
 
-  test("by email is 503 if the email can't be sent, and logs no recipient", async ({ team }) => {
+  test("an invitation by email is 503 if the email can't be sent, and logs no recipient", async ({ team }) => {
     const send = () => Promise.reject(new Error("The email was not sent: E_RATE_LIMIT_EXCEEDED"));
     const { worker } = mailing((deps) => ({ ...deps, mailer: { send } }));
     const { _id } = await newInvitee(team);
@@ -489,7 +489,7 @@ describe("A forgotten password", () => {
     expect((await ask("a@b.de", randomAddress())).status).toBe(200);
   });
 
-  test("of an account that reads like a client IP does not count for that IP", async () => {
+  test("an account that reads like a client IP does not count for that IP", async () => {
     const worker = startLimited();
     for (let i = 0; i < 10; i++) await forgot(worker, { teamId: "2001:db8:0:1::", email: "64" });
     const answer = await forgot(worker, { teamId: "a", email: "b@c.de" }, { address: "2001:db8:0:1::5" });

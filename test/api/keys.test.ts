@@ -295,7 +295,7 @@ describe("Rotating a key", () => {
     ]);
   });
 
-  test("without overlap ends the old key and its sessions with the next request, also of the calling key", async () => {
+  test("ends the old key and its sessions with the next request if there is no overlap, also of the calling key", async () => {
     const team = await newTeam();
     const { key: session } = await openSession(team.token);
     const { body } = await rotate(team, team.keyId, { overlapSeconds: 0 });
@@ -390,7 +390,7 @@ describe("The scopes of a key", () => {
     expect(body.errors[0].path).toMatch(/^scopes/);
   });
 
-  test("of a public key can't be any others", async ({ team }) => {
+  test("a public key can't have any scope except files:upload", async ({ team }) => {
     const wide = { name: "page", isPublic: true, scopes: ["files:upload", "files:read"] };
     await rejected(team, 400, "invalid_input", () => create(team, wide), ["scopes"]);
     expect((await newKey(team, { isPublic: true, scopes: ["files:upload"] })).scopes).toEqual(["files:upload"]);

@@ -476,7 +476,7 @@ describe("Creating a link", () => {
 });
 
 describe("Revoking a link", () => {
-  test("of another user or key needs files:write", async ({ team }) => {
+  test("revoking a link of another user or key needs files:write", async ({ team }) => {
     const id = await upload(team, "a.txt", "a");
     const [viewer, member] = [await newMember(team, "viewer"), await newMember(team, "member")];
     const { key: plainKey } = await newKey(team, { scopes: ["files:download"] });

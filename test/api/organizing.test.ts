@@ -306,7 +306,7 @@ describe("Folders", () => {
   const remove = (team: Team, folder: string) => team.call("POST", "/docs/v1/folders/delete", { json: { folder } });
   const folderOf = async (team: Team, id: string) => (await metadataOf(team, id)).folder;
 
-  test("that are created exist without files, next to those of files", async ({ team }) => {
+  test("a created folder exists without files, next to those of files", async ({ team }) => {
     await add(team, { folder: "a/x" });
     for (const folder of ["a/y/z", "b", "a/x", "b"]) expect((await create(team, folder)).body.data).toEqual({ folder });
     expect(await folders(team)).toEqual(["a", "b"]);
@@ -372,7 +372,7 @@ describe("Folders", () => {
     expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
   });
 
-  test("of a caller with its own files are its own, with only its files", async ({ team }) => {
+  test("a caller with its own files sees its own folders, with only its files", async ({ team }) => {
     const { key: token } = await newKey(team, { ownFilesOnly: true });
     const own: Team = {
       ...team,
@@ -511,7 +511,7 @@ describe("A list sorted by duration or size", () => {
     "sort=-size&folder=f",
     "sort=duration&search=1",
     "sort=size&under=f&createdAfter=2000-01-01T00:00:00Z",
-  ])("by %s shows each file once, in order, over its pages", async (query) => {
+  ])("a list by %s shows each file once, in order, over its pages", async (query) => {
     const team = await newTeam();
     await fillFolder(team, 50);
     const all: Sortable[] =

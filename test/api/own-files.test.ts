@@ -393,7 +393,7 @@ describe("A key with ownFilesOnly", () => {
     expect(await listed(team, next.key)).toEqual([]);
   });
 
-  test("without a user sees none of the files of the user who rotates it", async () => {
+  test("a rotated key without a user sees none of the files of the user who rotates it", async () => {
     const team = await newTeam();
     const admin = await newMember(team, "admin");
     await put(team, admin.token);

@@ -204,7 +204,7 @@ describe("A caller", () => {
   });
 
   // api/authorization.test.ts has each kind of token, on each route.
-  test("without a valid token is rejected before all other checks", async () => {
+  test("a caller without a valid token is rejected before all other checks", async () => {
     const path = locationOf(await create(team.call, 10));
     for (const [at, version] of [
       [path, "0.2.2"],
@@ -215,7 +215,7 @@ describe("A caller", () => {
     }
   });
 
-  test("above the rate limit gets 423 and Retry-After from HEAD", async () => {
+  test("a caller above the rate limit gets 423 and Retry-After from HEAD", async () => {
     const path = locationOf(await create(team.call, 10));
     const counting = startWorker((deps) => ({
       ...deps,

@@ -519,7 +519,7 @@ describe("Ending a session", () => {
     expect([(await revoke(own.id)).status, (await unfinished(team)).length]).toEqual([200, 1]);
   });
 
-  test("or revoking a key responds 404 and cancels no upload if it is gone", async () => {
+  test("revoking a session or key that is gone responds 404 and cancels no upload", async () => {
     const team = await newTeam();
     for (const [path, { id, key }] of [
       [SESSIONS, await openSession(team.token)],
@@ -532,7 +532,7 @@ describe("Ending a session", () => {
     }
   });
 
-  test("by logging out is rejected for API keys and the operator", async () => {
+  test("logging out is rejected for API keys and the operator", async () => {
     const team = await newTeam();
     for (const token of [team.token, OPERATOR]) {
       await rejected(team, 403, "forbidden", () => call("POST", "/auth/v1/logout", { token }));

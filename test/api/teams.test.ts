@@ -117,7 +117,7 @@ describe("The quota of a team", () => {
   });
 
   test.each([{ maxBytes: -1 }, { maxFiles: 1.5 }, { maxFiles: "1" }, { name: "" }, { status: "deleting" }])(
-    "and other fields reject %j",
+    "the fields of a team reject %j",
     async (json) => {
       const team = await quickTeam();
       await rejected(team, 400, "invalid_input", () => update(team, json), Object.keys(json));

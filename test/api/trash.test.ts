@@ -134,7 +134,7 @@ describe("Deletion with a trash", () => {
     expect((await upload()).status).toBe(200);
   });
 
-  test("of a folder moves its files to the trash, except for held ones, and a restored file is found in it", async ({
+  test("deleting a folder moves its files to the trash, except for held ones, and a restored file is found in it", async ({
     team,
   }) => {
     const [id, held] = [await put(team, PROPERTIES), await put(team, { folder: PROPERTIES.folder })];
@@ -317,7 +317,7 @@ describe("A batch in a Worker whose clock runs", () => {
 });
 
 describe("The trash of a caller with its own files", () => {
-  test("has only these", async ({ team }) => {
+  test("a caller with its own files lists, restores and erases only these in the trash", async ({ team }) => {
     const [mine, theirs] = [await newMember(team, "contributor"), await newMember(team, "contributor")];
     const [own, own2] = [await put(team, {}, { token: mine.token }), await put(team, {}, { token: mine.token })];
     const other = await put(team, {}, { token: theirs.token });
@@ -344,7 +344,7 @@ describe("The trash of a caller with its own files", () => {
     expect(idsIn(list).sort()).toEqual([own, own2].sort());
   });
 
-  test("has only those of its key, if that has no user", async ({ team }) => {
+  test("a key without a user lists, restores and erases only its own files in the trash", async ({ team }) => {
     const [mine, theirs] = [await newKey(team, { ownFilesOnly: true }), await newKey(team, { ownFilesOnly: true })];
     const id = await put(team, {}, { token: mine.key });
     await remove(team, id, "", mine.key);

@@ -321,7 +321,9 @@ describe("An upload token", () => {
     expect((await patch(call, path, 0, new Uint8Array(10), { token })).code).toBe(code);
   });
 
-  test("of a session ends with the logout, and what it uploads belongs to the session's user", async ({ team }) => {
+  test("ends with the logout of the session that issued it, and what it uploads belongs to the session's user", async ({
+    team,
+  }) => {
     const { id: userId, token } = await newMember(team, "contributor");
     const visitor = await issueToken({ ...team, token });
     const { id } = await formUpload.send({ id: "", token: visitor.token }, "text");
@@ -391,7 +393,7 @@ describe("An upload token", () => {
     expect(await read(team, `${UPLOADS}/resumable`)).toHaveLength(2);
   });
 
-  test("of the same issuer resumes an upload, and both tokens read its status", async ({ team }) => {
+  test("resumes an upload of another token of the same issuer, and both tokens read its status", async ({ team }) => {
     const key = await newKey(team, { scopes: ["files:upload"] });
     const issue = () => issueToken({ ...team, token: key.key });
     const [one, two, three] = [await issue(), await issue(), await issue()];

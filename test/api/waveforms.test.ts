@@ -44,18 +44,21 @@ describe("A waveform", () => {
     ["two channels of 2,000 peaks", [wave(FULL), wave(FULL, 1)]],
     ["two channels of 2,000 peaks with the longest numbers", [tiny(FULL), tiny(FULL)]],
     ["two different channels", [Array(16).fill(1), Array(16).fill(-1)]],
-  ])("of %s is stored with one byte per peak, and returned within its rounding error", async (_, channels) => {
-    const { team, id } = await newFile();
-    const stored = await dataOf(put(team, id, channels));
-    const { body } = await get(team, id);
-    expect([fieldsOf(body), body.data]).toEqual([["data", "message"], stored]);
-    const found: number[][] = stored.channels;
-    expect(found.map(({ length }) => length)).toEqual(channels.map(({ length }) => length));
-    const errors = found.flatMap((peaks, i) => peaks.map((peak, at) => Math.abs(peak - (channels[i]?.[at] ?? 9))));
-    expect(Math.max(...errors)).toBeLessThanOrEqual(MAX_ERROR);
-    expect(Math.max(...found.flat().map(Math.abs))).toBeLessThanOrEqual(1);
-    expect((await objectOf(team, id))?.size).toBe(1 + found.flat().length);
-  });
+  ])(
+    "a waveform of %s is stored with one byte per peak, and returned within its rounding error",
+    async (_, channels) => {
+      const { team, id } = await newFile();
+      const stored = await dataOf(put(team, id, channels));
+      const { body } = await get(team, id);
+      expect([fieldsOf(body), body.data]).toEqual([["data", "message"], stored]);
+      const found: number[][] = stored.channels;
+      expect(found.map(({ length }) => length)).toEqual(channels.map(({ length }) => length));
+      const errors = found.flatMap((peaks, i) => peaks.map((peak, at) => Math.abs(peak - (channels[i]?.[at] ?? 9))));
+      expect(Math.max(...errors)).toBeLessThanOrEqual(MAX_ERROR);
+      expect(Math.max(...found.flat().map(Math.abs))).toBeLessThanOrEqual(1);
+      expect((await objectOf(team, id))?.size).toBe(1 + found.flat().length);
+    },
+  );
 
   test("keeps -1, 0, and 1 exactly, and every other peak within the error that the description states", async () => {
     const { team, id } = await newFile();
@@ -118,7 +121,7 @@ describe("A waveform", () => {
     expect((await metadataOf(team, id)).peaks).toEqual(Array(56).fill(level));
   });
 
-  test("of 16 peaks, or of a file whose sound begins late, is shown in small at the same places", async () => {
+  test("a waveform of 16 peaks, or of a file whose sound begins late, is shown in small at the same places", async () => {
     const { team, id } = await newFile();
     for (const length of [16, 58, 100, FULL]) {
       await put(team, id, [Array.from({ length }, (_, i) => (i < length / 2 ? 0 : 1))]);
@@ -233,7 +236,7 @@ describe("An invalid waveform", () => {
     ["a null channel", [sixteen, null], ["channels.1"]],
     ["peaks without a channel", sixteen, ["channels"]],
     ["null for all channels", null, ["channels"]],
-  ])("with %s is rejected, and the previous one stays", async (_, channels, paths) => {
+  ])("a waveform with %s is rejected, and the previous one stays", async (_, channels, paths) => {
     const { team, id } = await newFile();
     await put(team, id, [wave(16)]);
     await rejected(team, 400, "invalid_input", () => put(team, id, channels), paths);
@@ -248,7 +251,7 @@ describe("An invalid waveform", () => {
     await rejected(team, 400, "invalid_input", send);
   });
 
-  test("of 4,000 wrong peaks gets a hundred errors", async () => {
+  test("a waveform of 4,000 wrong peaks gets a hundred errors", async () => {
     const { team, id } = await newFile();
     const wrong = Array(FULL).fill(2);
     const { body } = await rejected(team, 400, "invalid_input", () => put(team, id, [wrong, wrong]));

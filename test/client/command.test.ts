@@ -1298,13 +1298,13 @@ describe("a failure", () => {
     ["an invalid size", "keys create a --public --max-file-bytes 5XB", 2, /such as 5000, 50MB, or 2GiB\.$/],
     ["limits of a secret key", "keys create a --max-file-bytes 3", 1],
   ] as [string, string | string[], number, (string | RegExp)?][])(
-    "of %s prints one line on stderr, and has its exit code",
+    "a failure of %s prints one line on stderr, and has its exit code",
     async (_, args, ...expected) => {
       expectFailure(await (await newMachine()).machine.run(args), ...expected);
     },
   );
 
-  test("of invalid input names the fields in sentences", async () => {
+  test("an invalid input is reported with its fields in sentences", async () => {
     const errors = [
       { path: "teamId", message: "Required for the operator." },
       { path: "firstName", message: "Unknown field." },
@@ -1314,7 +1314,7 @@ describe("a failure", () => {
     expectFailure(await new Machine("key", service.url).run("users"), 1, message);
   });
 
-  test("of a longer outage is reported once, and events are followed after it", async () => {
+  test("a longer outage is reported once, and events are followed after it", async () => {
     const away = refusal(503, "unavailable", { "Retry-After": "0" });
     const event = json(200, { data: [{ _id: "2", createdAt: "", type: "file.completed", subject: { id: "1" } }] });
     const service = await scripted(away, away, away, away, away, away, away, event);
@@ -1328,17 +1328,17 @@ describe("a failure", () => {
     ["hangs up", hangUp, /^Can't reach http:\/\/localhost:\d+ \(.+\)\.$/],
     ["is unavailable", refusal(503, "unavailable", { "Retry-After": "0" }), "Refused: unavailable."],
     ["asks to wait for an hour", refusal(429, "rate_limited", { "Retry-After": "3600" }), "Refused: rate_limited."],
-  ])("of a service that %s prints one line, and has exit code 5", async (_, step, message) => {
+  ])("a service that %s causes one line and exit code 5", async (_, step, message) => {
     const service = await scripted(step);
     expectFailure(await new Machine("key", service.url).run("usage"), 5, message);
   });
 
-  test("of a service that lacks a feature has exit code 1, because a repetition would fail, too", async () => {
+  test("a service that lacks a feature causes exit code 1, because a repetition would fail, too", async () => {
     const service = await scripted(refusal(501, "not_available"));
     expectFailure(await new Machine("key", service.url).run("usage"), 1, "Refused: not_available.");
   });
 
-  test("of a key with invalid characters sends no request", async () => {
+  test("a key with invalid characters causes a failure, and no request", async () => {
     const service = await scripted(hangUp);
     expectFailure(await new Machine("sch\u00f6n\u2026", service.url).run("usage"), 3);
     expect(service.requests).toEqual([]);

@@ -522,7 +522,7 @@ describe("a webhook", () => {
     expect(await statusesOf(hook)).toEqual({ succeeded: 31 });
   });
 
-  test("that keeps failing is paused for 5 minutes, then twice as long each time, up to an hour", async () => {
+  test("is paused for 5 minutes if it keeps failing, then twice as long each time, up to an hour", async () => {
     const { world, team, hook } = await begin();
     world.answer = status(500);
     await createEvent(team);
@@ -539,7 +539,7 @@ describe("a webhook", () => {
     expect(pauses).toEqual([5, 10, 20, 40, 60, 60]);
   });
 
-  test("that always fails is sent few attempts, and every delivery ends", async () => {
+  test("is sent few attempts if it always fails, and every delivery ends", async () => {
     const { world, team, hook } = await begin();
     world.answer = status(500);
     await createEvent(team);
@@ -598,7 +598,7 @@ describe("a webhook", () => {
   test.each([
     ["disabled", "PATCH", { status: "disabled" }, { failed: 1201 }],
     ["deleted", "DELETE", undefined, {}],
-  ])("that is %s ends its pending deliveries, 500 in each step, and sends none", async (_, method, json, statuses) => {
+  ])("ends its pending deliveries if it is %s, 500 in each step, and sends none", async (_, method, json, statuses) => {
     const { world, team, hook } = await begin();
     await createEvent(team);
     await copyEvent(world, team, [hook], 1200);
@@ -687,7 +687,7 @@ describe("a round", () => {
     expect(world.posts).toHaveLength(2);
   });
 
-  test("whose lease expired stores its successes, and counts no failure of the webhook", async () => {
+  test("stores its successes if its lease expired, and counts no failure of the webhook", async () => {
     for (const late of [200, 500]) {
       const { world, team, hook } = await begin();
       await createEvent(team);
@@ -724,7 +724,7 @@ describe("a round", () => {
     expect(world.system.now() - from).toBeLessThan(11 * 15 * SECOND);
   });
 
-  test("that was slow and waited for a consumer is followed by a rest, which acks messages and strands none", async () => {
+  test("is followed by a rest if it was slow and waited for a consumer, which acks messages and strands none", async () => {
     const { world, team, hook } = await begin();
     slowDown(world, 15 * SECOND);
     await createEvent(team);
@@ -776,7 +776,7 @@ describe("a round", () => {
     expect(world.posts).toHaveLength(2);
   });
 
-  test("that ends more than 15 minutes before the next one leaves its message to the recovery job", async () => {
+  test("leaves the next message to the recovery job if it ends more than 15 minutes before", async () => {
     const { world, team } = await begin();
     world.answer = status(500);
     await createEvent(team);
@@ -790,7 +790,7 @@ describe("a round", () => {
     expect(world.webhookMessages).toHaveLength(1);
   });
 
-  test("that was fast is followed by no rest, although it waited for a consumer", async () => {
+  test("is followed by no rest if it was fast, although it waited for a consumer", async () => {
     const { world, team, hook } = await begin();
     await createEvent(team);
     const late = world.webhookMessages.shift()!;
@@ -803,7 +803,7 @@ describe("a round", () => {
     expect(await statusesOf(hook)).toEqual({ succeeded: 10 });
   });
 
-  test("whose outcomes got no response counts a failure once and continues", async () => {
+  test("counts a failure once and continues if its outcomes got no response", async () => {
     const { world, team, hook } = await begin();
     world.answer = status(500);
     await createEvent(team);
@@ -812,7 +812,7 @@ describe("a round", () => {
     expect(world.webhookMessages).toHaveLength(1);
   });
 
-  test("for a duplicate or late message sends nothing again", async () => {
+  test("sends nothing again for a duplicate or late message", async () => {
     const { world, team, hook } = await begin();
     await createEvent(team);
     const [message] = world.webhookMessages.splice(0);
@@ -845,7 +845,7 @@ describe("a redelivery", () => {
   test.each([
     [200, 200],
     [410, 500],
-  ])("of a delivery that ended with %i makes one more attempt, with the same id", async (first, second) => {
+  ])("makes one more attempt, with the same id, if the delivery ended with %i", async (first, second) => {
     const { world, team, hook } = await begin();
     world.answer = () => ({ httpStatus: world.posts.length === 1 ? first : second });
     await createEvent(team);
@@ -858,7 +858,7 @@ describe("a redelivery", () => {
     expect([delivery.status, delivery.attempts.length]).toEqual([second === 200 ? "succeeded" : "failed", 2]);
   });
 
-  test("that is requested 20 times at once sends the event once", async () => {
+  test("sends the event once if it is requested 20 times at once", async () => {
     const { world, team, hook } = await begin();
     await createEvent(team);
     await settle(world, team);
@@ -964,7 +964,7 @@ describe("a replay", () => {
     expect(await statusesOf(hook)).toEqual({ succeeded: 3 });
   });
 
-  test("by time sends the events that are later than an instant", async () => {
+  test("sends the events that are later than an instant", async () => {
     const { world, team, hook } = await begin();
     for (let i = 0; i < 3; i++) {
       world.aheadMilliseconds += MINUTE;
@@ -984,7 +984,7 @@ describe("a replay", () => {
     expect([status, errors[0].path]).toEqual([false, "after"]);
   });
 
-  test("of failures only leaves what succeeded", async () => {
+  test("leaves what succeeded if only failures are replayed", async () => {
     const { world, team, hook } = await begin();
     const [after] = await eventsOf(team, "webhook.created");
     world.answer = () => ({ httpStatus: world.posts.length === 1 ? 410 : 200 });
@@ -1000,7 +1000,7 @@ describe("a replay", () => {
     expect(world.posts.map(idOf)).toEqual([failed]);
   });
 
-  test("of failures only sends at once what waits for a retry, and nothing that was not sent yet", async () => {
+  test("sends at once what waits for a retry if only failures are replayed, and nothing that was not sent yet", async () => {
     const { world, team, hook } = await begin();
     const [after] = await eventsOf(team, "webhook.created");
     world.answer = status(500);
@@ -1016,7 +1016,7 @@ describe("a replay", () => {
     expect(await statusesOf(hook)).toEqual({ succeeded: 4 });
   });
 
-  test("of hundreds of events takes several calls, each of which returns where to continue", async () => {
+  test("takes several calls for hundreds of events, each of which returns where to continue", async () => {
     const { world, team, hook } = await begin();
     const [after] = await eventsOf(team, "webhook.created");
     await insertMany(

@@ -176,22 +176,19 @@ describe("A message", () => {
     expect(await row()).toEqual(ended);
   });
 
-  test("for an unknown file is acknowledged", async () => {
+  test("is acknowledged if the file is unknown", async () => {
     expect(await processFile(new World().deps(), UNKNOWN_JOB)).toBe("not_claimed");
     expect(await failExhaustedFile(new World().deps(), UNKNOWN_JOB)).toBe("not_claimed");
   });
 
-  test.each(["receiving", "deleting", "completed", "failed"])(
-    "for a file that is %s changes nothing",
-    async (status) => {
-      const { world, id, job, row } = await stored();
-      await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
-      const before = await row();
-      expect(await processFile(world.deps(), job)).toBe("not_claimed");
-      expect(await failExhaustedFile(world.deps(), job)).toBe("not_claimed");
-      expect(await row()).toEqual(before);
-    },
-  );
+  test.each(["receiving", "deleting", "completed", "failed"])("changes nothing if the file is %s", async (status) => {
+    const { world, id, job, row } = await stored();
+    await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
+    const before = await row();
+    expect(await processFile(world.deps(), job)).toBe("not_claimed");
+    expect(await failExhaustedFile(world.deps(), job)).toBe("not_claimed");
+    expect(await row()).toEqual(before);
+  });
 
   test.for([
     "text",
@@ -202,7 +199,7 @@ describe("A message", () => {
     { fileId: UNKNOWN },
     { ...UNKNOWN_JOB, fileId: "short" },
     { ...UNKNOWN_JOB, more: true },
-  ])("that violates the schema (%j) is logged and acknowledged", async (body) => {
+  ])("is logged and acknowledged if it violates the schema (%j)", async (body) => {
     const world = new World();
     const { log } = world.deps();
     const batch = createMessageBatch("stowage-jobs", [{ id: "a", timestamp: new Date(), attempts: 1, body }]);
@@ -212,7 +209,7 @@ describe("A message", () => {
     expect(world.lines).toEqual([{ level: "error", event: "message_rejected", outcome: "acked" }]);
   });
 
-  test("that always fails does not affect its batch", async () => {
+  test("does not affect its batch if it always fails", async () => {
     const { world, job: good, row } = await stored();
     const message = (name: string, body: unknown, attempts = 1) => ({
       id: name,
@@ -276,14 +273,14 @@ describe("A transient failure", () => {
     expect(await processFile(world.deps(), job)).toBe("completed");
   });
 
-  test("of R2 while audio is read does not count as damage", async () => {
+  test("a failure of R2 while audio is read does not count as damage", async () => {
     const { world, job, row } = await stored();
     const failing = withBytes(world.deps(), { read: unreachable });
     expect(await processFile(failing, job)).toEqual({ retryAfterSeconds: 10 });
     expect(await row()).toMatchObject({ status: "pending", failure_code: null });
   });
 
-  test("of D1 at the claim makes the queue retry the message", async () => {
+  test("a failure of D1 at the claim makes the queue retry the message", async () => {
     const { world, id } = await stored();
     const again = await world.deliver(id, new ProxiedBindings({ call: 1, moment: "before", failure: "outage" }));
     expect(again).toBe(10);
@@ -367,7 +364,7 @@ describe("The retries of a file", () => {
     expect((await row()).due_at).not.toBeNull();
   });
 
-  test("from before a reprocessing do not count", async () => {
+  test("retries from before a reprocessing do not count", async () => {
     const { world, team, id, row } = await stored();
     await world.deliver(id, outage());
     await world.deliver(id, undefined, "stowage-jobs-dead");
@@ -433,7 +430,7 @@ describe("A deletion", () => {
     expect(await expectSettled(file.team.teamId)).toEqual([]);
   });
 
-  test("before the message arrives leaves nothing to do", async () => {
+  test("a deletion before the message arrives leaves nothing to do", async () => {
     const file = await stored();
     await remove(file);
     expect(await processFile(file.world.deps(), file.job)).toBe("not_claimed");

@@ -223,7 +223,7 @@ describe("a resumable upload", () => {
     return bindings.calls.filter((call) => call.startsWith("R2"));
   };
 
-  test("that was finished by one request is deleted after a day without a call to R2", async ({ world, team }) => {
+  test("is deleted after a day without a call to R2 if one request finished it", async ({ world, team }) => {
     const client = await beginUpload(world, team);
     await must(client.send(0, small.length));
     await world.drain();
@@ -235,7 +235,7 @@ describe("a resumable upload", () => {
     expect(await expectSettled(team.teamId)).toMatchObject([{ status: "completed" }]);
   });
 
-  test.each(["was interrupted", "lost a Worker"])("that %s is deleted after its leftovers", async (how) => {
+  test.each(["was interrupted", "lost a Worker"])("is deleted after its leftovers if it %s", async (how) => {
     const { world, team } = await setUp();
     const client = await beginUpload(world, team);
     if (how === "was interrupted") await must(client.send(0, 500));
@@ -253,7 +253,7 @@ describe("a resumable upload", () => {
     expect((await expectSettled(team.teamId)).length).toBe(1);
   });
 
-  test("that failed processing is listed once, and is still compared with its stated SHA-256", async () => {
+  test("is listed once if its processing failed, and is still compared with its stated SHA-256", async () => {
     const world = new World();
     const team = await world.newTeam();
     const client = new Uploader(world, team, small);
@@ -272,7 +272,7 @@ describe("a resumable upload", () => {
     expect(await rowsOf(team.teamId)).toMatchObject([{ status: "failed", failure_code: "bytes_altered" }]);
   });
 
-  test("that expires without a byte releases its quota without a call to R2 for it", async ({ world, team }) => {
+  test("releases its quota without a call to R2 if it expires without a byte", async ({ world, team }) => {
     await beginUpload(world, team);
     world.aheadMilliseconds += DAY + 1;
     const bindings = new ProxiedBindings();
@@ -285,7 +285,7 @@ describe("a resumable upload", () => {
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
 
-  test("that still receives bytes expires six days after its creation, before R2 drops its parts", async () => {
+  test("expires six days after its creation even if it still receives bytes, before R2 drops its parts", async () => {
     const world = new World();
     const team = await world.newTeam();
     const createdAt = world.system.now();
@@ -303,7 +303,7 @@ describe("a resumable upload", () => {
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
 
-  test("that cannot be assembled ends after six days", async ({ world, team }) => {
+  test("ends after six days if it cannot be assembled", async ({ world, team }) => {
     const { id } = await beginUpload(world, team);
     const [file] = await rowsOf(team.teamId);
     const dropped = await env.BUCKET.createMultipartUpload(`${team.teamId}/${id}-${file?.original_name}`);
@@ -328,7 +328,9 @@ describe("a resumable upload", () => {
 });
 
 describe("a backlog", () => {
-  test("of a day is cleared in six runs, and urgent work is done in the first", { timeout: 300_000 }, async () => {
+  test("a backlog of a day is cleared in six runs, and urgent work is done in the first", {
+    timeout: 300_000,
+  }, async () => {
     const { world, team } = await setUp();
     // A tenth of 120,000 uploads, 400,000 events and 400,000 deliveries, with a tenth of the queries.
     const limits = { ...RUN_LIMITS, queries: RUN_LIMITS.queries / 10 };
@@ -350,7 +352,7 @@ describe("a backlog", () => {
     expect(await countOf("deliveries", "team_id = ?", team.teamId)).toBe(0);
   });
 
-  test("above a team's limit of events is deleted with its deliveries, oldest first", async ({ world, team }) => {
+  test("events above a team's limit are deleted with their deliveries, oldest first", async ({ world, team }) => {
     // After the two events of the team's creation.
     const recent = world.system.now() * 1000 + 1000;
     const webhookId = "e".repeat(24);
@@ -370,7 +372,7 @@ describe("a backlog", () => {
     expect(await countOf("deliveries", "team_id = ? and seq > ?", team.teamId, recent + 1200)).toBe(300);
   });
 
-  test("of one team does not delay the purge of others", async ({ world, team }) => {
+  test("one team's backlog does not delay the purge of others", async ({ world, team }) => {
     const limits = { ...RUN_LIMITS, queries: 50 };
     const others = Array.from({ length: OWNERS_PER_CHECK + 10 }, (_, i) => `ffff${i.toString(16).padStart(20, "0")}`);
     await insertEvents(team.teamId, 30_000);
@@ -447,7 +449,7 @@ describe("keys", () => {
     expect(body.data.key).toBe(keys[0]?.token);
   });
 
-  test("and signing secrets are re-encrypted if there are four older master keys", async ({ world, team }) => {
+  test("keys and signing secrets are re-encrypted if there are four older master keys", async ({ world, team }) => {
     const [key] = await insertKey(team);
     const { body } = await team.call("POST", "/auth/v1/webhooks", { json: { url: "https://example.com/hook" } });
     const older = ["b", "c", "d"].map((fill) => btoa(fill.repeat(32)));
@@ -459,7 +461,7 @@ describe("keys", () => {
     expect(await encryptedWith("webhooks", body.data._id)).toBe(world.secrets.currentKeyId);
   });
 
-  test("that can't be decrypted are logged once and then skipped, and the others are re-encrypted", async () => {
+  test("keys that can't be decrypted are logged once and then skipped, and the others are re-encrypted", async () => {
     const world = new World();
     const team = await world.newTeam();
     const [damaged, intact] = await insertKey(team, {}, 2);

@@ -459,7 +459,7 @@ describe("Small requests", () => {
     return { moved, change };
   }
 
-  test("of one byte rewrite at most one merged chunk each, and lose nothing", async ({ world }) => {
+  test("requests of one byte rewrite at most one merged chunk each, and lose nothing", async ({ world }) => {
     const client = new Uploader(world, await world.newTeam(), large);
     await create(client);
     const requests = 20;
@@ -551,7 +551,7 @@ describe("A connection that stalls", () => {
   test.each([
     [1, 0],
     [4, 2],
-  ])("for %i checks after each of ten chunks is saved %i times before the end", async (checks, saves) => {
+  ])("a stall of %i checks after each of ten chunks is saved %i times before the end", async (checks, saves) => {
     const world = new World();
     const client = new Uploader(world, await world.newTeam(), small);
     await must(client.create());

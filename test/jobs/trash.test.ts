@@ -306,7 +306,7 @@ describe("The retention of a team", () => {
     expect(await listed(team)).toEqual([spared.id, held].sort());
   });
 
-  test("of many files works in bounded statements", async ({ world, team }) => {
+  test("reaches many files in bounded statements", async ({ world, team }) => {
     await insertMany(
       1200,
       `insert into files (id, team_id, key_id, original_name, name_key, status, reserved_bytes, size_bytes, processed_at, created_at, updated_at)

@@ -49,7 +49,7 @@ describe("Artwork", () => {
   test.each([
     ["before the title", 0],
     ["behind the title", 50],
-  ])("of 5 MB in an M4A, %s, is skipped", async (_, skip) => {
+  ])("artwork of 5 MB in an M4A, %s, is skipped", async (_, skip) => {
     const tone = bytesOf("mono.m4a");
     // Behind the first item, whose length it is, or before it.
     const first = new DataView(tone.buffer).getUint32(indexOf(tone, "ilst") + 4);
@@ -69,13 +69,13 @@ describe("Artwork", () => {
   test.each([
     ["before", wav(riffChunk("id3 ", named), fmt, data)],
     ["behind", wav(fmt, data, riffChunk("id3 ", named))],
-  ])("of 5 MB in a WAV, %s the sound, is skipped", async (_, bytes) => {
+  ])("artwork of 5 MB in a WAV, %s the sound, is skipped", async (_, bytes) => {
     const { audio, bytesRead } = await inspect(bytes);
     expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
     expect(bytesRead).toBeLessThan(MEBIBYTE);
   });
 
-  test("of 5 MB in an AIFF is skipped", async () => {
+  test("artwork of 5 MB in an AIFF is skipped", async () => {
     const chunk = join("ID3 ", be32(named.length), named, new Uint8Array(named.length % 2));
     const aiff = bytesOf("tone.aiff");
     for (const bytes of [join(aiff, chunk), join(aiff.slice(0, 12), chunk, aiff.slice(12))]) {
@@ -85,14 +85,14 @@ describe("Artwork", () => {
     }
   });
 
-  test("of 5 MB in an MP3 is skipped", async () => {
+  test("artwork of 5 MB in an MP3 is skipped", async () => {
     const { audio, bytesRead } = await inspect(join(named, bytesOf("tone-cbr.mp3")));
     expect(audio.durationSeconds).toBeCloseTo(2.04, 1);
     expect(audio.tags).toEqual({ title: "Lied" });
     expect(bytesRead).toBeLessThan(MEBIBYTE);
   });
 
-  test("in several blocks of a FLAC, up to 16 MB each, is skipped", async () => {
+  test("artwork in several blocks of a FLAC, up to 16 MB each, is skipped", async () => {
     const flac = bytesOf("tone.flac");
     const block = (body: Bytes) => join(Uint8Array.of(6), be32(body.length).subarray(1), body);
     const pictures = [cover, noise(16_000_000), ...Array<Bytes>(20).fill(noise(1000))].map(block);
@@ -101,7 +101,7 @@ describe("Artwork", () => {
     expect(bytesRead).toBeLessThan(MEBIBYTE);
   });
 
-  test("of 1 MB among the comments of an Opus is skipped", async () => {
+  test("artwork of 1 MB among the comments of an Opus is skipped", async () => {
     const [head, , ...sound] = oggPages(bytesOf("tone.opus"));
     const serial = new DataView(head!.slice().buffer).getUint32(14, true);
     const comment = (value: string) => join(le32(new TextEncoder().encode(value).length), value);
@@ -251,7 +251,7 @@ describe("An inspection", () => {
     ],
     ["an Ogg of 100,000 empty pages", () => join(bytesOf("tone.ogg"), repeat(oggPage(9, 0, 1, []), 100_000))],
     ["a WavPack of 100,000 marks", () => join(bytesOf("tone.wv"), repeat(join("wvpk"), 100_000))],
-  ])("of %s ends after a bounded number of reads", async (_, make) => {
+  ])("ends after a bounded number of reads of %s", async (_, make) => {
     const bytes = make();
     const size = bytes.length;
     const { read, lengths, total } = reader(bytes);
@@ -261,7 +261,7 @@ describe("An inspection", () => {
     expect(total()).toBeLessThan(2 * size + MEBIBYTE);
   });
 
-  test("of a file of 5 GB takes at most 400 reads and 200 MB, whatever its format", async () => {
+  test("takes at most 400 reads and 200 MB of a file of 5 GB, whatever its format", async () => {
     for (const { bytes, audio } of samples) {
       if (!audio) continue;
       let reads = 0;

@@ -139,7 +139,7 @@ describe("The duration of a WAV", () => {
     expect(audio).toMatchObject({ durationSeconds: 1.5, codec: "PCM", tags: { title: "Lied" } });
   });
 
-  test("of WAVE_FORMAT_EXTENSIBLE follows the sub-format, like the codec", async () => {
+  test("follows the sub-format of WAVE_FORMAT_EXTENSIBLE, like the codec", async () => {
     const guid = Uint8Array.of(1, 0, 0, 0, 0, 0, 16, 0, 128, 0, 0, 170, 0, 56, 155, 113);
     const extensible = join(
       Uint8Array.of(0xfe, 0xff),
@@ -151,7 +151,7 @@ describe("The duration of a WAV", () => {
     expect(audio).toMatchObject({ codec: "PCM", durationSeconds: 1.5, lossless: true, sampleRate: 16_000 });
   });
 
-  test("of MP3 in a WAV is that of its frames", async () => {
+  test("is that of the frames of an MP3 in a WAV", async () => {
     const mp3 = join(Uint8Array.of(0x55, 0), format.subarray(2));
     const audio = await audioOf(wav(riffChunk("fmt ", mp3), riffChunk("data", bytesOf("tone-cbr.mp3"))));
     expect(audio).toMatchObject({ codec: "MPEGLAYER3", lossless: false });
@@ -221,7 +221,7 @@ describe("The duration of an Ogg", () => {
     expect(await secondsOf(join(...pages, last))).toBeLessThan(2);
   });
 
-  test("of more than 16 MiB is read from the head and the tail", async () => {
+  test("is read from the head and the tail of an Ogg of more than 16 MiB", async () => {
     const pages = oggPages(bytesOf("tone.opus"));
     const sound = pages.slice(2);
     const link = 72_000;
@@ -259,7 +259,7 @@ describe("The duration of an MP4", () => {
     expect(await secondsOf(fast)).toBeCloseTo(1, 3);
   });
 
-  test("of 1,446 fragments takes four reads and starts at the first one", async () => {
+  test("takes four reads of 1,446 fragments and starts at the first one", async () => {
     const file = bytesOf("fragmented.m4a");
     const first = indexOf(file, "moof") - 4;
     const unit = file.slice(first, indexOf(file, "moof", first + 8) - 4);
@@ -274,7 +274,7 @@ describe("The duration of an MP4", () => {
     expect(lengths.length).toBeLessThanOrEqual(4);
   });
 
-  test("of a truncated fragmented file ends with the last sample", async () => {
+  test("ends with the last sample of a truncated fragmented file", async () => {
     const file = bytesOf("fragmented.m4a");
     const second = indexOf(file, "moof", indexOf(file, "moof") + 8);
     const third = indexOf(file, "moof", second + 8);
@@ -303,14 +303,14 @@ describe("The duration of a Matroska", () => {
 });
 
 describe("The duration of rarer formats", () => {
-  test("of WavPack covers the complete blocks, whatever the first one states", async () => {
+  test("covers the complete blocks of WavPack, whatever the first one states", async () => {
     const tone = bytesOf("tone.wv");
     expect(await secondsOf(patched(tone, 12, le32(0x7fffffff)))).toBe(2);
     expect(await secondsOf(patched(tone, 12, le32(0xffffffff)))).toBe(2);
     expect(await secondsOf(cut(tone, 0.6))).toBe(1);
   });
 
-  test("of ASF covers the packets that exist", async () => {
+  test("covers the packets of ASF that exist", async () => {
     const tone = bytesOf("tone.wma");
     const half = await secondsOf(cut(tone, 0.6));
     expect(half).toBeGreaterThan(0.5);
@@ -327,12 +327,12 @@ describe("The duration of rarer formats", () => {
     return join(descriptor, header, le32(44_100), new Uint8Array(4), noise(soundBytes));
   }
 
-  test("of Monkey's Audio is proportional to the sound that exists", async () => {
+  test("is proportional to the sound of Monkey's Audio that exists", async () => {
     expect(await secondsOf(ape(10_000))).toBeCloseTo(100_000 / 44_100, 4);
     expect(await secondsOf(ape(5_000))).toBeCloseTo(50_000 / 44_100, 4);
   });
 
-  test("of Monkey's Audio before version 3.98 is the stated one", async () => {
+  test("is the stated one of Monkey's Audio before version 3.98", async () => {
     const facts = join(Uint8Array.of(0, 0, 2, 0), le32(44_100), le32(0), le32(0), le32(2), le32(26_272));
     const old = join("MAC ", Uint8Array.of(3900 & 255, 3900 >> 8, 208, 7), facts, noise(5_000));
     expect(await audioOf(old)).toMatchObject({ durationSeconds: 100_000 / 44_100, channels: 2, sampleRate: 44_100 });
@@ -357,13 +357,13 @@ describe("The duration of rarer formats", () => {
     return join(dsd, "fmt ", long(52), facts, "data", long(12 + 352_800), noise(soundBytes), tag);
   }
 
-  test("of DSF covers the samples that exist, in front of the tag", async () => {
+  test("covers the samples of DSF that exist, in front of the tag", async () => {
     const { durationSeconds, tags } = await audioOf(dsf(352_800, id3(["TIT2", text("Lied")])));
     expect({ durationSeconds, tags }).toEqual({ durationSeconds: 1, tags: { title: "Lied" } });
     expect(await secondsOf(dsf(176_400))).toBe(0.5);
   });
 
-  test("of Musepack is null if the header claims more than the bytes can contain", async () => {
+  test("is null if the header of Musepack claims more than the bytes can contain", async () => {
     const tone = bytesOf("tone.mpc");
     expect(await secondsOf(tone)).toBeCloseTo(2, 3);
     // The samples, in groups of seven bits, are the first thing behind the checksum and the version.

@@ -183,7 +183,7 @@ describe("An unusual recording", () => {
     },
   );
 
-  test("of an unsupported format is audio without facts", async () => {
+  test("a recording of an unsupported format is audio without facts", async () => {
     const { fileType, audio } = await process(join("#!AMR\n", noise(100)));
     expect(fileType).toBe("audio file");
     expect(audio).toMatchObject({ codec: null, durationSeconds: null, tags: {} });
@@ -200,7 +200,7 @@ describe("An unusual recording", () => {
     expect(json).not.toMatch(/\\u00|\\ud/i);
   });
 
-  test("behind a tag of 500 KB of text is read without tags", async () => {
+  test("a recording behind a tag of 500 KB of text is read without tags", async () => {
     const values = Array.from({ length: 60_000 }, (_, n) => `artist ${n}`).join("\0");
     const frames: [string, Bytes][] = [["TPE1", join(Uint8Array.of(3), values)]];
     const { audio } = await process(join(id3(...frames), sample("tone-cbr.mp3").bytes));

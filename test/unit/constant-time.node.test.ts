@@ -31,7 +31,7 @@ describe("a password check", () => {
     ["an unknown user", () => secrets.verifyPassword("wrong-canary-password", null)],
     ["a hash of another master key", (hash) => load("b").verifyPassword("canary-password", hash)],
     ["a malformed hash", () => secrets.verifyPassword("canary-password", "plain")],
-  ])("with %s costs the same work as with the right password", async (_, verify) => {
+  ])("a check with %s costs the same work as with the right password", async (_, verify) => {
     const hash = await secrets.hashPassword("canary-password");
     vi.clearAllMocks();
     expect(await secrets.verifyPassword("canary-password", hash)).toBe(true);

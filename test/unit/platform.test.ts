@@ -441,7 +441,7 @@ describe("An email", () => {
     expect(send.mock.calls).toEqual([[{ from: "accounts@example.com", ...mail }]]);
   });
 
-  test("that can't be sent is reported by only the code, without the recipient", async () => {
+  test("is reported by only the code, without the recipient, if it can't be sent", async () => {
     for (const [error, code] of [
       [
         Object.assign(new Error("ada@example.com is suppressed"), { code: "E_RECIPIENT_SUPPRESSED" }),
