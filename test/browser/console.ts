@@ -68,7 +68,7 @@ export interface ConsoleOptions extends PageOptions {
 
 /**
  * Opens the console at a path, such as `/files`, signed in. `:id` in the path is the first of the files. The session is
- * not begun by the form, which has tests of its own, and takes longer than most of the others.
+ * not begun by the form, which has separate tests and takes longer than most of the others.
  */
 const openerOf =
   (openPage: OpenPage) =>

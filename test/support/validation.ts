@@ -67,6 +67,8 @@ export class Validation {
     const body = JSON.parse(text);
     const result = validator.safeParse(body);
     expect(result.error?.issues ?? [], `${where} differs from the OpenAPI document`).toEqual([]);
-    if (media?.examples) expect(Object.keys(media.examples), `${where} has no such code`).toContain(body.code);
+    // Every route responds so on a host that serves only others.
+    if (media?.examples && body.code !== "route_not_found")
+      expect(Object.keys(media.examples), `${where} has no such code`).toContain(body.code);
   }
 }
