@@ -55,13 +55,12 @@ describe("A deployment with the real wrangler", () => {
   });
 
   test("deploys what Cloudflare's Deploy button prepared, in the environment of its build", async () => {
-    // The button creates the bindings' resources under the names that the user enters, and a Worker with the secrets. It
-    // creates no queue that has only a consumer.
+    // The button creates the bindings' resources under the names that the user enters, and a Worker with the secrets.
     const { uuid } = api.call("POST /d1/database", { name: "sound", primary_location_hint: "apac" }) as {
       uuid: string;
     };
     api.call("POST /r2/buckets", { name: "stowage-files" });
-    for (const name of ["stowage-bulk", "stowage-jobs", "stowage-recovery", "stowage-webhooks"])
+    for (const name of ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery", "stowage-webhooks"])
       api.call("POST /queues", { queue_name: name });
     const entered = { MASTER_KEY: "entered", OPERATOR_TOKEN: "entered" };
     api.secrets = entered;
