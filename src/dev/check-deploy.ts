@@ -141,8 +141,8 @@ export function findConfigProblems(config: DeployConfig): string[] {
 const SEPARATE = ["S3_BUCKET", "DEAD_LETTER_QUEUE", "LINK_HOST", "PUBLIC_URL"];
 
 /**
- * Returns a line with what this environment has and the other one doesn't, or the other way round: a feature that is tested in
- * one may be missing in the other. Without values: one may be a secret.
+ * Returns a line that names the settings, emails, rate limits and queues in which two environments differ, because a feature that
+ * works in one may be missing in the other. The line shows no values: one may be a secret.
  */
 export function describeDrift(config: DeployConfig, other: DeployConfig): string[] {
   const factsOf = ({ vars, send_email, ratelimits, queues }: DeployConfig): Record<string, unknown> => ({

@@ -1,5 +1,6 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { Refusal } from "./refusal.ts";
 import { createClient } from "./service-client.ts";
 
@@ -68,6 +69,34 @@ export async function runSmokePerDatabase({
   } catch (error) {
     print(`FAIL  ${(error as Error).message}`);
     return false;
+  }
+}
+
+/** Requests at once, more than the limit of a client IP in a minute. */
+const BURST_REQUESTS = 400;
+
+/**
+ * Measures how many requests of a burst pass the rate limit of a client IP. Fails nothing: Cloudflare counts in each of its
+ * locations, and is reported to let bursts through. Call it last, because the client IP is then blocked for up to a minute.
+ */
+export async function measureBurst({ url, print }: Pick<SmokeOptions, "url" | "print">): Promise<void> {
+  const client = createClient(url, null, { signal: AbortSignal.timeout(LIMIT_MILLISECONDS) });
+  const ask = async () => {
+    const response = await client.send("GET", "/docs/v1/usage");
+    await response.arrayBuffer();
+    return response.status;
+  };
+  try {
+    const statuses = await Promise.all(Array.from({ length: BURST_REQUESTS }, ask));
+    const passed = statuses.filter((status) => status === 401).length;
+    const rejected = statuses.filter((status) => status === 429).length;
+    const advice = rejected > 0 ? "" : ". Add a WAF rule: src/OPERATIONS.md, Quotas and rate limits";
+    const limit = `${RATE_LIMITS["client-ip"]} a minute are allowed`;
+    print(
+      `${rejected > 0 ? "ok  " : "note"}  rate limit: ${passed} of ${BURST_REQUESTS} requests at once passed, ${limit}${advice}`,
+    );
+  } catch (error) {
+    print(`note  rate limit: not measured: ${(error as Error).message}`);
   }
 }
 
