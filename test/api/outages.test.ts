@@ -319,15 +319,15 @@ describe("An error of D1", () => {
     expectUnavailable((await askWith(error)).answer);
   });
 
-  test.each([TypeError, RangeError, ReferenceError])(
-    "is our own bug if it is a %o of no such text",
-    async (Mistake) => {
-      const { answer } = await askWith(new Mistake("Cannot read properties of undefined (reading 'id')"), {
-        isBug: true,
-      });
-      expect([answer.status, answer.code]).toEqual([500, "internal"]);
-    },
-  );
+  test.each([
+    ["TypeError", TypeError],
+    ["RangeError", RangeError],
+    ["ReferenceError", ReferenceError],
+  ])("is our own bug if it is a %s of no such text", async (_, Mistake) => {
+    const error = new Mistake("Cannot read properties of undefined (reading 'id')");
+    const { answer } = await askWith(error, { isBug: true });
+    expect([answer.status, answer.code]).toEqual([500, "internal"]);
+  });
 
   test("is logged in full once if no list has its text", async () => {
     const printed = vi.spyOn(console, "error");
