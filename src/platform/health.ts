@@ -51,7 +51,7 @@ interface Parts {
 /** Reads the state of a database, whose size D1 reports with every result. Fails without the migrations too. */
 async function stateOf({ db, system }: { db: Db; system: System }): Promise<DatabaseState & { bytes: number }> {
   const query = () =>
-    db.$client.batch<{ recovered_at: number }>([db.$client.prepare("select recovered_at from recovery")]);
+    db.$client.batch<{ recovered_at: number }>([db.$client.prepare("select recovered_at from recovery where id = 1")]);
   const [result] = await retrying(system, query);
   return {
     number: db.number,
