@@ -11,6 +11,7 @@ import { createJobs, type Jobs } from "./platform/jobs.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { Lru } from "./platform/lru.ts";
 import { createMailer, type Mailer } from "./platform/mailer.ts";
+import { once } from "./platform/retry.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
 import { createSender, type Sender } from "./platform/sender.ts";
 import { createSigner, type Signer } from "./platform/signer.ts";
@@ -58,6 +59,8 @@ export interface Deps {
   db: Db;
   /** When this isolate last stored that a key was used, by the key's id, see domain/access/last-use.ts. */
   notedUses: Lru<number>;
+  /** When this isolate last looked whether the recovery job runs, by the number of the database, see domain/recovery/heartbeat.ts. */
+  recoveryChecks: Pick<Map<string, number>, "get" | "set">;
   /** The HEAD request that polls a resumable upload in this isolate, by the upload's id, see domain/uploads/resumable.ts. */
   pollers: Lru<symbol>;
   bytes: ByteStore;
@@ -71,7 +74,7 @@ export interface Deps {
   mailer: Mailer | null;
   health: Health;
   /** The static files of the web pages. */
-  pages: Fetcher;
+  pages: Pick<Fetcher, "fetch">;
   /** The request's id. Null in jobs and in the recovery job. */
   requestId: string | null;
   /** Called once the caller of a request is authenticated, even if access is denied: for the log and the rate limits. */
@@ -197,6 +200,7 @@ function isolateDeps(env: Env): IsolateDeps {
     databases: createDatabases(env),
     db: NO_DB,
     notedUses: new Lru<number>(MAX_NOTED_USES),
+    recoveryChecks: new Map<string, number>(),
     pollers: new Lru<symbol>(MAX_POLLERS),
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
@@ -234,7 +238,7 @@ function isolateDeps(env: Env): IsolateDeps {
     sender: createSender(realSystem),
     mailer: vars.EMAIL && vars.EMAIL_FROM ? createMailer(vars.EMAIL, vars.EMAIL_FROM) : null,
     health: createHealth(parts),
-    pages: vars.PAGES,
+    pages: { fetch: (...request) => once(() => vars.PAGES.fetch(...request)) },
   };
   created.set(env, deps);
   return deps;

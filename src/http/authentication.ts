@@ -3,6 +3,7 @@ import { isVisitor } from "../domain/access/actor.ts";
 import { type Access, type Actor, authorize, type Credential, readCredential } from "../domain/access/authorization.ts";
 import { inDatabaseOfToken } from "../domain/access/databases.ts";
 import { noteUse } from "../domain/access/last-use.ts";
+import { watchRecovery } from "../domain/recovery/heartbeat.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
@@ -99,7 +100,10 @@ export async function withCredential<A extends Access, T>(
     if (!(await limiter.countRequest(tokenHash))) throw new AppError("rate_limited", { limit: "team" });
     const result = await run(credential);
     const { actor } = c.var;
-    if (actor && actor.kind !== "operator") noteUse(c.var.deps, actor);
+    if (actor && actor.kind !== "operator") {
+      noteUse(c.var.deps, actor);
+      watchRecovery(c.var.deps);
+    }
     return result;
   } catch (error) {
     const isUnauthenticated =

@@ -343,6 +343,15 @@ export const teams = sqliteTable(
   ],
 );
 
+/** One row: whether the recovery job runs in this database, see domain/recovery/heartbeat.ts. */
+export const recovery = sqliteTable("recovery", {
+  id: integer().primaryKey(),
+  /** When the last run ended, or when a new database was first looked at. */
+  recoveredAt: integer("recovered_at").notNull(),
+  /** When a request last asked for a run that was overdue. */
+  requestedAt: integer("requested_at").notNull(),
+});
+
 /** Revocable download links. A trigger deletes the links of a file when the file is hidden. */
 export const links = sqliteTable(
   "links",

@@ -231,10 +231,11 @@ describe("The operator", () => {
   test("is the only caller that gets the number, size and limit of each database from /health", async ({ team }) => {
     const worker = workerWithSizes(1, 9, 3);
     const { databases } = (await worker.call("GET", "/health", { token: OPERATOR })).body;
+    const recoveredAt = expect.toBeOneOf([null, expect.any(String)]);
     expect(databases).toEqual([
-      { number: 0, bytes: GIGABYTE, maxBytes: MAX, status: "ok" },
-      { number: 1, bytes: MAX, maxBytes: MAX, status: "full" },
-      { number: 2, bytes: 3 * GIGABYTE, maxBytes: MAX, status: "ok" },
+      { number: 0, bytes: GIGABYTE, maxBytes: MAX, status: "ok", recoveredAt },
+      { number: 1, bytes: MAX, maxBytes: MAX, status: "full", recoveredAt },
+      { number: 2, bytes: 3 * GIGABYTE, maxBytes: MAX, status: "ok", recoveredAt },
     ]);
     for (const token of [undefined, team.token]) {
       expect((await worker.call("GET", "/health", { token })).body).toEqual({
@@ -262,7 +263,13 @@ describe("While one database fails", () => {
 
     const health = await worker.call("GET", "/health", { token: OPERATOR });
     expect([health.status, health.body.message]).toEqual([503, "Not responding: database 1."]);
-    expect(health.body.databases[1]).toEqual({ number: 1, bytes: null, maxBytes: MAX, status: "unavailable" });
+    expect(health.body.databases[1]).toEqual({
+      number: 1,
+      bytes: null,
+      maxBytes: MAX,
+      status: "unavailable",
+      recoveredAt: null,
+    });
     expect((await worker.call("GET", "/health")).body.databases).toBeUndefined();
 
     // Never silently short.

@@ -4,12 +4,12 @@ import { beforeAll, describe, expect } from "vitest";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import type { Part } from "../../src/platform/part.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
-import { outageOf, ProxiedBindings } from "../support/bindings.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
 import { MEBIBYTE, patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer } from "../support/client.ts";
 import { document } from "../support/contract.ts";
 import { DATABASES, DB } from "../support/databases.ts";
-import { sink, withBindings } from "../support/deps.ts";
+import { sink, withBindings, withDatabases } from "../support/deps.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
@@ -231,13 +231,17 @@ describe("A caller", () => {
 
   test("gets 423 from HEAD while the database is unavailable, and 500 for a bug, so that it does not poll forever", async () => {
     const path = locationOf(await create(team.call, 10));
-    for (const [failure, status] of [
-      ["outage", 423],
-      ["permanent", 500],
+    for (const [message, status] of [
+      ["D1_ERROR: Network connection lost.", 423],
+      ["D1_ERROR: The database has been deleted.", 423],
+      ["D1_ERROR: no such table: uploads: SQLITE_ERROR", 500],
     ] as const) {
-      const bindings = new ProxiedBindings({ ...outageOf("D1"), failure });
+      const batch = () => Promise.reject(new Error(message));
       const broken = startWorker((deps) =>
-        withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink })),
+        withDatabases(
+          deps,
+          (real) => ({ prepare: (sql: string) => real.prepare(sql), batch }) as unknown as D1Database,
+        ),
       );
       expect((await head(broken.call, path, { token: team.token })).status).toBe(status);
     }

@@ -14,35 +14,36 @@ import { rowsOf } from "../support/world.ts";
 
 /* How the Worker validates its bindings and settings. */
 
-/** Every required binding and setting. A new one does not compile until it is listed here. */
-const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN"> | "S3_ENDPOINT" | "S3_ACCESS_KEY_ID", true> = {
-  DB: true,
-  RECOVERY: true,
-  MAX_DATABASE_BYTES: true,
-  BUCKET: true,
-  JOBS: true,
-  BULK_JOBS: true,
-  WEBHOOKS: true,
-  PAGES: true,
-  TOKEN_LIMIT: true,
-  CLIENT_IP_LIMIT: true,
-  LOGIN_LIMIT: true,
-  HASH_LIMIT: true,
-  SEARCH_LIMIT: true,
-  S3_ENDPOINT: true,
-  S3_BUCKET: true,
-  S3_ACCESS_KEY_ID: true,
-  MASTER_KEY: true,
-  MAX_UPLOAD_BYTES: true,
-  MAX_FILE_BYTES: true,
-  UPLOAD_IDLE_SECONDS: true,
-  MAX_TEAM_BYTES: true,
-  MAX_TEAM_FILES: true,
-  MAX_TEAM_EVENTS: true,
-  EVENT_DAYS: true,
-  TRASH_DAYS: true,
-  DEAD_LETTER_QUEUE: true,
-};
+/** Every required binding and setting. A new one does not compile until it is listed here. Nothing sends to the dead letters. */
+const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN" | "DEAD_LETTERS"> | "S3_ENDPOINT" | "S3_ACCESS_KEY_ID", true> =
+  {
+    DB: true,
+    RECOVERY: true,
+    MAX_DATABASE_BYTES: true,
+    BUCKET: true,
+    JOBS: true,
+    BULK_JOBS: true,
+    WEBHOOKS: true,
+    PAGES: true,
+    TOKEN_LIMIT: true,
+    CLIENT_IP_LIMIT: true,
+    LOGIN_LIMIT: true,
+    HASH_LIMIT: true,
+    SEARCH_LIMIT: true,
+    S3_ENDPOINT: true,
+    S3_BUCKET: true,
+    S3_ACCESS_KEY_ID: true,
+    MASTER_KEY: true,
+    MAX_UPLOAD_BYTES: true,
+    MAX_FILE_BYTES: true,
+    UPLOAD_IDLE_SECONDS: true,
+    MAX_TEAM_BYTES: true,
+    MAX_TEAM_FILES: true,
+    MAX_TEAM_EVENTS: true,
+    EVENT_DAYS: true,
+    TRASH_DAYS: true,
+    DEAD_LETTER_QUEUE: true,
+  };
 
 /** The Worker's response with this environment, and its log lines. */
 async function respondWith(environment: Env, token = "none") {

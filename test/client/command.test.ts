@@ -27,6 +27,7 @@ import { isIgnored, openFile, parsePattern } from "../../src/client/command/loca
 import { Progress } from "../../src/client/command/progress.ts";
 import { verifyMessage } from "../../src/client/signatures.ts";
 import { RESUMABLE_BYTES, Stowage, type WebhookMessage } from "../../src/client/stowage.ts";
+import { DEFAULT_ROLE } from "../../src/domain/access/scopes.ts";
 import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { bytesOf, collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { expectFailure, linesOf, Machine, newMachine } from "./command-line.ts";
@@ -417,6 +418,14 @@ describe("every command", () => {
     }
   });
 });
+
+test.each(["users create", "users invite"])(
+  "stowage %s --help names the default role, which the API has",
+  async (command) => {
+    const { stdout } = await new Machine().run(`${command} --help`);
+    expect(stdout.replace(/\s+/g, " ")).toContain(`(default: ${DEFAULT_ROLE})`);
+  },
+);
 
 describe("stowage upload", () => {
   test("sends folders, skips sent files, and resends changed and deleted ones", async () => {

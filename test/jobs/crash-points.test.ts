@@ -17,7 +17,6 @@ import { DAY, MINUTE } from "../support/time.ts";
 import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
 import { createEvent, eventsOf, type Hook, idOf, newHook, statusesOf } from "../support/webhooks.ts";
 import {
-  AFTER_PERMANENT_FAILURE,
   encodeForm,
   expectSettled,
   type Form,
@@ -42,7 +41,7 @@ const status = (outcome: Response) => (outcome === "dead" ? "dead" : outcome.sta
 function failureStatuses({ fault }: AnyRun): (number | "dead")[] {
   if (!fault) return [];
   if (fault.failure === "death") return ["dead"];
-  return [fault.failure === "permanent" ? AFTER_PERMANENT_FAILURE[0] : UNAVAILABLE[0]];
+  return [UNAVAILABLE[0]];
 }
 const expectResponse = (outcome: Response, expected: number, run: AnyRun) =>
   expect([expected, ...failureStatuses(run)]).toContain(status(outcome));

@@ -165,10 +165,10 @@ interface UserOptions {
   role?: User["role"];
 }
 
-const roleOption = () =>
+const roleOption = (isNew: boolean) =>
   new Option(
     "--role <role>",
-    "admin, member (files and events), contributor (only the files that the user uploads), or viewer (reads files and events; the default of a new user)",
+    `admin, member (files and events), contributor (only the files that the user uploads), or viewer (reads files and events)${isNew ? " (default: viewer)" : ""}`,
   ).choices(ROLES);
 
 function addUserCommands(program: Command, define: Define): void {
@@ -195,7 +195,7 @@ function addUserCommands(program: Command, define: Define): void {
       .argument("<email>", "email address")
       .option("--first <name>", "first name")
       .option("--last <name>", "last name")
-      .addOption(roleOption()),
+      .addOption(roleOption(true)),
     { summary: "Create a user; prompts for the password or reads it from stdin" },
     async (context, [email = ""], { first, last, role }) => {
       const password = await askPassword(context);
@@ -209,7 +209,7 @@ function addUserCommands(program: Command, define: Define): void {
       .argument("<email>", "email address")
       .option("--first <name>", "first name of a new user")
       .option("--last <name>", "last name of a new user")
-      .addOption(roleOption())
+      .addOption(roleOption(true))
       .option("--send", "let the service send the link by email"),
     {
       summary: "Print a link with which a new or known user sets a password, once and within a day",
@@ -239,7 +239,7 @@ function addUserCommands(program: Command, define: Define): void {
       .option("--email <email>", "new email address")
       .option("--first <name>", "new first name")
       .option("--last <name>", "new last name")
-      .addOption(roleOption())
+      .addOption(roleOption(false))
       .option("--password", "prompt for a new password, or read it from stdin"),
     { summary: "Edit a user" },
     async (context, [id = ""], { email, first, last, role, password: isPasswordNew }) => {

@@ -71,7 +71,7 @@ export async function changeFiles(
   const {
     last: [found],
   } = await writeWithEvents(deps, changes, [current], { isIdempotent: true });
-  if (action.action === "reprocess") await enqueuePending(deps, found);
+  if (action.action === "reprocess") enqueuePending(deps, found);
   const rows = new Map(found.map((row) => [row.id, row]));
   return ids.map((id) => {
     const row = rows.get(id);

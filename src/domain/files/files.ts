@@ -272,17 +272,19 @@ export const hasBacklog = (teamId: string) =>
 export const sendFiles = (deps: Deps, keys: FileKey[], isBulk: boolean): Promise<void> =>
   (isBulk ? deps.bulkJobs : deps.jobs).sendAll(keys.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
 
-/** Sends the messages of files. If that fails, the recovery job sends them. */
-export const enqueue = (deps: Deps, keys: FileKey[], isBulk: boolean): Promise<void> =>
-  sendFiles(deps, keys, isBulk).catch((cause) => {
+/**
+ * Sends the messages of files. Nothing waits for the queue, which may hang: if a message is lost, the recovery job sends it.
+ */
+export function enqueue(deps: Deps, keys: FileKey[], isBulk: boolean): void {
+  if (keys.length === 0) return;
+  const sent = sendFiles(deps, keys, isBulk).catch((cause) => {
     for (const { id: fileId } of keys) deps.log("warn", "file_message_failed", { fileId, cause });
   });
+  deps.after(sent);
+}
 
 /** Sends the messages of those of a team's files that are pending. */
-export function enqueuePending(
-  deps: Deps,
-  rows: (FileKey & Pick<FileRow, "status"> & { isBulk: 0 | 1 })[],
-): Promise<void> {
+export function enqueuePending(deps: Deps, rows: (FileKey & Pick<FileRow, "status"> & { isBulk: 0 | 1 })[]): void {
   const pending = rows.filter(({ status }) => status === "pending");
-  return enqueue(deps, pending, pending[0]?.isBulk === 1);
+  enqueue(deps, pending, pending[0]?.isBulk === 1);
 }

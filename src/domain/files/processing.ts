@@ -106,7 +106,7 @@ export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): P
   const [, [row]] = await writeWithEvent(deps, event, [...queries, found], { isIdempotent: true });
   if (!row) throw new AppError("not_found");
   // If the file was pending already, its message may be lost.
-  if (row.status === "pending") await enqueue(deps, [file], row.isBulk === 1);
+  if (row.status === "pending") enqueue(deps, [file], row.isBulk === 1);
 }
 
 /**

@@ -105,7 +105,7 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
     last: [kept],
     // After a lost response, a repetition would find no file in the trash.
   } = await writeWithEvents(deps, changes, [keptFiles(deps, actor, ids, sql<null>`null`)], { isIdempotent: false });
-  await enqueuePending(
+  enqueuePending(
     deps,
     rows.flatMap(([[row]]) => row ?? []),
   );

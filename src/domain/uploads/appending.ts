@@ -344,6 +344,6 @@ async function commitResumable(
     extraQueries: [finish, deleteParts],
     epoch,
   });
-  await enqueue(deps, [fileOf(row)], isBulk);
+  enqueue(deps, [fileOf(row)], isBulk);
   return { ...row, ...finished };
 }

@@ -44,7 +44,7 @@ import { ObjectWriter, type StoredObject } from "./storing.ts";
  *   1. insert   the row as `receiving`: hidden, with its id, R2 key, quota, and idempotency key
  *   2. store    the bytes in R2. SHA-256, size, and media type are computed on the way
  *   3. commit   by one update to `pending`. This is the commit point: from here on the upload has succeeded
- *   4. enqueue  the message. If that fails, the recovery job sends it
+ *   4. enqueue  the message, which the response does not wait for. If that fails, the recovery job sends it
  *
  * The row is inserted before the bytes, so R2 never holds orphans. If anything fails before the commit, `rollBack` hides
  * the row, deletes the bytes, and deletes the row. If it can't (the Worker died, D1 is unreachable), the recovery job does
@@ -102,7 +102,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   if (!limits) throw quotaError(refused);
   const storeAndCommit = async () => commit(deps, actor, upload, await storeBytes(deps, upload, file, limits));
   const committed = await orRollBack(storeAndCommit());
-  await enqueue(deps, [upload], committed.isBulk);
+  enqueue(deps, [upload], committed.isBulk);
   return toStoredFile(deps, { ...committed.row, ...shown, name: shown.name ?? upload.originalName });
 }
 
