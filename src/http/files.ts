@@ -32,7 +32,7 @@ import { RATE_LIMITS } from "../rate-limits.ts";
 import { chargeRequests, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
-import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
+import { checkDeleteAfter, folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
 import { creator, describeRecord, fieldOf } from "./record.ts";
 import {
   atLeastOneField,
@@ -524,7 +524,8 @@ export const update = writeOperation(
   {
     tag: "Files",
     summary: "Update a file",
-    description: "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are.",
+    description:
+      "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are. `deleteAfter` also needs `files:delete`.",
     body: atLeastOneField(properties),
     bodyExample: propertiesExample,
     requestHeaders: ifMatch,
@@ -538,6 +539,8 @@ export const update = writeOperation(
     errorCodes: ["version_mismatch"],
   },
   async ({ c, deps, actor, id, body }) => {
+    if (body.deleteAfter !== undefined) checkCovered(actor, SCOPES["files:delete"]);
+    checkDeleteAfter(deps, body);
     const file = await updateFile(deps, actor, id, body, expectedVersions(c.req.header("If-Match")));
     setEtag(c, file);
     return fileRecord.render(file);

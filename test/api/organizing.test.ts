@@ -14,6 +14,7 @@ import {
   idsIn,
   metadataOf,
   newKey,
+  newMember,
   newTeam,
   nextOf,
   processed,
@@ -372,8 +373,8 @@ describe("Folders", () => {
     expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
   });
 
-  test("of a caller with its own files are its own, with only its files", async ({ team }) => {
-    const { key: token } = await newKey(team, { ownFilesOnly: true });
+  test("of a contributor are their own, with only their files, and other callers see those, too", async ({ team }) => {
+    const { token } = await newMember(team, "contributor");
     const own: Team = {
       ...team,
       token,
@@ -383,15 +384,17 @@ describe("Folders", () => {
     await create(own, "mine");
     await create(team, "theirs");
     expect(await folders(own)).toEqual(["mine", "shared"]);
-    expect(await folders(team)).toEqual(["shared", "theirs"]);
+    expect(await folders(team)).toEqual(["mine", "shared", "theirs"]);
     await move(own, "shared", "moved");
     expect([await folderOf(team, mine), await folderOf(team, theirs)]).toEqual(["moved", "shared"]);
     await remove(own, "theirs");
     await remove(own, "moved");
     await remove(own, "shared");
     expect(idsIn(await read(team, UPLOADS))).toEqual([theirs]);
-    expect(await folders(team)).toEqual(["shared", "theirs"]);
+    expect(await folders(team)).toEqual(["mine", "shared", "theirs"]);
     expect(await folders(own)).toEqual(["mine"]);
+    await remove(team, "mine");
+    for (const caller of [team, own]) expect(await folders(caller)).not.toContain("mine");
   });
 
   test("disappear with their last file", async ({ team }) => {

@@ -315,7 +315,7 @@ describe("A batch in a Worker whose clock runs", () => {
   });
 });
 
-describe("The trash of a caller with its own files", () => {
+describe("The trash of a contributor", () => {
   test("has only these", async ({ team }) => {
     const [mine, theirs] = [await newMember(team, "contributor"), await newMember(team, "contributor")];
     const [own, own2] = [await put(team, {}, { token: mine.token }), await put(team, {}, { token: mine.token })];
@@ -341,19 +341,6 @@ describe("The trash of a caller with its own files", () => {
     expect(idsIn(await trashOf(team)).sort()).toEqual([other, ofTeam].sort());
     const list = await dataOf(team.call("GET", UPLOADS, { token: mine.token }));
     expect(idsIn(list).sort()).toEqual([own, own2].sort());
-  });
-
-  test("has only those of its key, if that has no user", async ({ team }) => {
-    const [mine, theirs] = [await newKey(team, { ownFilesOnly: true }), await newKey(team, { ownFilesOnly: true })];
-    const id = await put(team, {}, { token: mine.key });
-    await remove(team, id, "", mine.key);
-    expect(await trashOf(team, theirs.key)).toEqual([]);
-    const erase = (token: string) => team.call("DELETE", `${TRASH}/${id}`, { token });
-    for (const act of [restore.bind(null, team, id), erase]) {
-      await rejected(team, 404, "not_found", () => act(theirs.key));
-    }
-    expect(idsIn(await trashOf(team, mine.key))).toEqual([id]);
-    expect((await erase(mine.key)).status).toBe(200);
   });
 });
 
@@ -434,13 +421,6 @@ describe("A hold", () => {
     expect((await hold(team, own, "the team's")).status).toBe(200);
     await rejected(team, 403, "forbidden", () => hold(team, own, "mine", contributor.token));
     expect((await metadataOf(team, own)).hold.reason).toBe("the team's");
-    const { key: ownKey } = await newKey(team, { ownFilesOnly: true });
-    const ofKey = await put(team, {}, { token: ownKey });
-    expect((await hold(team, ofKey, "mine", ownKey)).status).toBe(200);
-    expect((await hold(team, ofKey, "still mine", ownKey)).status).toBe(200);
-    expect((await hold(team, ofKey, "the team's")).status).toBe(200);
-    await rejected(team, 403, "forbidden", () => hold(team, ofKey, "mine", ownKey));
-    await rejected(team, 403, "forbidden", () => release(team, ofKey, ownKey));
     for (const one of [id, own]) expect((await release(team, one)).status).toBe(200);
     for (const reason of ["", "x".repeat(201), "a\0b"]) {
       await rejected(team, 400, "invalid_input", () => hold(team, id, reason), ["reason"]);
@@ -472,8 +452,7 @@ describe("Retention", () => {
     const json = { retentionDays: 7 };
     await team.call("PATCH", `/auth/v1/teams/${team.teamId}`, { json, token: OPERATOR });
     expect(await daysOf(team)).toBe(7);
-    const { key: own } = await newKey(team, { ownFilesOnly: true });
-    for (const token of [(await newMember(team, "member")).token, (await newMember(team, "contributor")).token, own]) {
+    for (const token of [(await newMember(team, "member")).token, (await newMember(team, "contributor")).token]) {
       await rejected(team, 403, "forbidden", () => set(team, 1, token));
     }
     const { key: reader } = await newKey(team, { scopes: ["files:read"] });
