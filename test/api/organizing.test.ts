@@ -397,6 +397,25 @@ describe("Folders", () => {
     for (const caller of [team, own]) expect(await folders(caller)).not.toContain("mine");
   });
 
+  test("are at most 1,000 that a contributor creates, and go with the user", async ({ team }) => {
+    const { id, token } = await newMember(team, "contributor");
+    const create = (folder: string, caller = token) =>
+      team.call("POST", "/docs/v1/folders", { json: { folder }, token: caller });
+    const ofTeam = () => DB.prepare("select folders from teams where id = ?").bind(team.teamId).first("folders");
+    await Promise.all(Array.from({ length: 5 }, (_, i) => create(`own/${i}`)));
+    expect((await create("of the team", team.token)).status).toBe(200);
+    await DB.prepare("update users set folders = 999 where id = ?").bind(id).run();
+    expect((await create("last")).status).toBe(200);
+    const refused = await rejected(team, 409, "too_many_folders", () => create("more"));
+    expect(refused.body.message).toContain("1,000 folders");
+    expect((await create("last")).status).toBe(200);
+    expect((await create("more", team.token)).status).toBe(200);
+    expect(await ofTeam()).toBe(8);
+    expect((await team.call("DELETE", `/auth/v1/users/${id}`)).status).toBe(200);
+    expect(await folders(team)).toEqual(["more", "of the team"]);
+    expect(await ofTeam()).toBe(2);
+  });
+
   test("disappear with their last file", async ({ team }) => {
     const [first, second] = [await add(team, { folder: "a/b" }), await add(team, { folder: "c" })];
     await patch(team, first, { folder: "d" });

@@ -465,6 +465,38 @@ describe("Retention", () => {
     expect(event.data.fields).toEqual(["retentionDays"]);
   });
 
+  test("`deleteAfter` in an update needs files:delete, but not among the properties of an own upload", async ({ team }) => {
+    const deleteAfter = "2999-01-01T00:00:00Z";
+    const { key: writer } = await newKey(team, { scopes: ["files:read", "files:upload", "files:write"] });
+    const id = await put(team, { deleteAfter }, { token: writer });
+    expect((await metadataOf(team, id)).deleteAfter).toBe("2999-01-01T00:00:00.000Z");
+    for (const json of [{ deleteAfter }, { deleteAfter: null }, { name: "b", deleteAfter: "2999-02-01T00:00:00Z" }]) {
+      const update = () => team.call("PATCH", `${UPLOADS}/${id}`, { json, token: writer });
+      const refused = await rejected(team, 403, "insufficient_scope", update);
+      expect(refused.body.message).toContain("files:delete");
+    }
+    const rename = { json: { name: "b" }, token: writer };
+    expect((await team.call("PATCH", `${UPLOADS}/${id}`, rename)).status).toBe(200);
+  });
+
+  test("`deleteAfter` must be in the future, in an update, an upload and an upload token", async ({ team }) => {
+    const id = await put(team);
+    for (const deleteAfter of ["0000-01-01T00:00:00Z", "1999-12-31T00:00:00Z", new Date().toISOString()]) {
+      const update = () => team.call("PATCH", `${UPLOADS}/${id}`, { json: { deleteAfter } });
+      await rejected(team, 400, "invalid_input", update, ["deleteAfter"]);
+      const body = new FormData();
+      body.append("properties", JSON.stringify({ deleteAfter }));
+      body.append("file", new File(["a"], "a.txt"));
+      const upload = () => team.call("POST", UPLOADS, { body });
+      await rejected(team, 400, "invalid_input", upload, ["properties.deleteAfter"]);
+      const properties = JSON.stringify({ deleteAfter });
+      const resumable = () => create(team.call, 1, { filename: "b", properties });
+      await rejected(team, 400, "invalid_input", resumable, ["properties.deleteAfter"]);
+      const token = () => team.call("POST", "/docs/v1/uploadtokens", { json: { properties: { deleteAfter } } });
+      await rejected(team, 400, "invalid_input", token, ["properties.deleteAfter"]);
+    }
+  });
+
   test("`deleteAfter` is a property of a file: set, changed and removed", async ({ team }) => {
     const id = await put(team, { deleteAfter: "2999-01-01T00:00:00+01:00" });
     const shown = async () => (await metadataOf(team, id)).deleteAfter;

@@ -337,7 +337,7 @@ const expiring: Scenario<string, unknown> = {
     const { world } = place;
     const [trashed, expired, held] = [await withTrash(place), await withTrash(place), await withTrash(place)];
     await must(ask(place, "DELETE", `/docs/v1/uploads/${trashed}`));
-    const deleteAfter = new Date(world.system.now()).toISOString();
+    const deleteAfter = new Date(world.system.now() + MINUTE).toISOString();
     await must(ask(place, "PATCH", `/docs/v1/uploads/${expired}`, { json: { deleteAfter } }));
     await must(ask(place, "PUT", `/docs/v1/uploads/${held}/hold`, { json: { reason: "r" } }));
     await must(ask(place, "PUT", "/docs/v1/retention", { json: { days: 1 } }));
