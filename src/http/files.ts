@@ -331,7 +331,7 @@ export const usage = readOperation(
     tag: "Files",
     summary: "Get the team's usage",
     description:
-      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. The oldest events above `maxEvents` are deleted within minutes. A caller that sees only its own files gets what these take, without uploads in progress and events, at most 10 times a minute.",
+      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. `events` are those of files and links: the oldest above `maxEvents` are deleted within minutes. A contributor gets what the own files take, without uploads in progress and events, at most 10 times a minute.",
     success: {
       description: "The usage.",
       message: "Usage of the team.",
@@ -465,9 +465,9 @@ export const createFolder = writeOperation(
 );
 
 const FOLDER_CHANGE =
-  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). " +
+  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). It ends as it is if your token is revoked, or your team suspended. " +
   "A file that comes into the folder after the request stays where it was put. Each file has its event, as in a batch. " +
-  `A caller that sees only its own files changes only these. Up to ${RATE_LIMITS["expensive-call"]} a minute.`;
+  `A contributor changes only the own files, independently of the others. Up to ${RATE_LIMITS["expensive-call"]} a minute.`;
 const folderChange = z.strictObject({
   folder: z.string().meta({ description: "Where the folder is, or was." }),
   isComplete: z.boolean(),

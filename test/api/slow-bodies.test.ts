@@ -33,7 +33,12 @@ const worker = startWorker(
 async function sendSlowly(
   method: string,
   path: string,
-  { token, json, body = JSON.stringify(json), headers = {} }: { token: string; json?: unknown; body?: string; headers?: object },
+  {
+    token,
+    json,
+    body = JSON.stringify(json),
+    headers = {},
+  }: { token: string; json?: unknown; body?: string; headers?: object },
   meanwhile: () => Promise<unknown>,
 ): Promise<Answer> {
   const whilePaused = async () => {
@@ -58,7 +63,8 @@ const endings: Record<string, (team: Team, caller: { token: string; userId: stri
 };
 
 const writes = jsonRoutes.filter(
-  ({ operation: { access }, path }) => access !== "public" && access !== "operator" && !path.startsWith("/auth/v1/teams"),
+  ({ operation: { access }, path }) =>
+    access !== "public" && access !== "operator" && !path.startsWith("/auth/v1/teams"),
 );
 
 describe("A write whose body arrives slowly", () => {
@@ -84,7 +90,10 @@ describe("A write whose body arrives slowly", () => {
 
   test("is done if the caller keeps its access, and with the access that it has then", async ({ team }) => {
     const { id, token } = await newMember(team, "admin");
-    const own = await newRecord({ ...team, call: (m, p, o) => team.call(m, p, { token, ...o }) }, { path: "/docs/v1/uploads" });
+    const own = await newRecord(
+      { ...team, call: (m, p, o) => team.call(m, p, { token, ...o }) },
+      { path: "/docs/v1/uploads" },
+    );
     const theirs = await newRecord(team, { path: "/docs/v1/uploads" });
     const setRole = (role: string) => team.call("PATCH", `/auth/v1/users/${id}`, { json: { role } });
     const rename = (file: string) =>
@@ -152,4 +161,3 @@ describe("A request that appends to an upload", () => {
     }
   });
 });
-

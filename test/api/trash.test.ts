@@ -465,7 +465,9 @@ describe("Retention", () => {
     expect(event.data.fields).toEqual(["retentionDays"]);
   });
 
-  test("`deleteAfter` in an update needs files:delete, but not among the properties of an own upload", async ({ team }) => {
+  test("`deleteAfter` in an update needs files:delete, but not among the properties of an own upload", async ({
+    team,
+  }) => {
     const deleteAfter = "2999-01-01T00:00:00Z";
     const { key: writer } = await newKey(team, { scopes: ["files:read", "files:upload", "files:write"] });
     const id = await put(team, { deleteAfter }, { token: writer });

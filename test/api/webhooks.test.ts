@@ -164,7 +164,9 @@ describe("A webhook of a deleted user", () => {
     for (const id of [ofSession, ofKey]) expect(await stateOf(id)).toEqual(["disabled", "creator_deleted"]);
     expect(await stateOf(ofTeam)).toEqual(["enabled", null]);
     const events = await eventsOf(team, "type=webhook.disabled");
-    expect(events.map(({ subject }: { subject: { id: string } }) => subject.id).sort()).toEqual([ofSession, ofKey].sort());
+    expect(events.map(({ subject }: { subject: { id: string } }) => subject.id).sort()).toEqual(
+      [ofSession, ofKey].sort(),
+    );
     expect(events[0]).toMatchObject({ actor: { keyId: team.keyId }, data: { reason: "creator_deleted" } });
     const received = await read(team, `${WEBHOOKS}/${ofKey}/deliveries`);
     expect(received.map(({ type }: { type: string }) => type)).not.toContain("user.deleted");

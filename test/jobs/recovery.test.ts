@@ -370,7 +370,10 @@ describe("a backlog", () => {
     expect(await countOf("deliveries", "team_id = ? and seq > ?", team.teamId, recent + 1200)).toBe(300);
   });
 
-  test("above a team's limit of events spares those of accounts, however many files have events", async ({ world, team }) => {
+  test("above a team's limit of events spares those of accounts, however many files have events", async ({
+    world,
+    team,
+  }) => {
     const recent = world.system.now() * 1000 + 1000;
     await insertEvents(team.teamId, 3000, recent);
     // Every third is an account event, among them the oldest 30.

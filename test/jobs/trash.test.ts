@@ -176,7 +176,10 @@ describe("A file with deleteAfter", () => {
     expect(await listed(team)).toEqual([id]);
   });
 
-  test("is deleted in the name of who set it, at the upload or later, or set the retention", async ({ world, team }) => {
+  test("is deleted in the name of who set it, at the upload or later, or set the retention", async ({
+    world,
+    team,
+  }) => {
     world.settings = { trashDays: 0 };
     const { id: userId, token } = await newMember(team, "member");
     const { keyId } = await dataOf(team.call("GET", "/auth/v1/me", { token }));
