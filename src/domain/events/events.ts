@@ -294,7 +294,8 @@ export async function writeWithEvent<const Q extends Queries>(
   return rows[0] as RowsOf<Q>;
 }
 
-const isDeletion = ({ event }: Change<Queries>): boolean => /\.(deleted|revoked|trashed)$/.test(event.type);
+/** Disabling a webhook is part of the deletion of its user. */
+const isDeletion = ({ event }: Change<Queries>): boolean => /\.(deleted|revoked|trashed|disabled)$/.test(event.type);
 
 /**
  * Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. A deletion in a
