@@ -139,7 +139,11 @@ const settingsSchema = z.object({
   EMAIL: binding<SendEmail>("send").optional(),
   EMAIL_FROM: z.email().optional(),
   PUBLIC_URL: z
-    .url({ protocol: /^https?$/, error: "Must be the origin of the service, such as https://files.example.com." })
+    .url({
+      protocol: /^https?$/,
+      abort: true,
+      error: "Must be the origin of the service, such as https://files.example.com.",
+    })
     .refine((url) => new URL(url).href === `${new URL(url).origin}/`, "Must have no path.")
     .optional(),
   OPERATOR_TOKEN: z

@@ -70,6 +70,8 @@ const writes = jsonRoutes.filter(
 describe("A write whose body arrives slowly", () => {
   test.for(Object.keys(endings))("changes nothing if %s meanwhile", async (ending, { team }) => {
     for (const route of writes) {
+      // A viewer still creates links.
+      if (ending === "its user is demoted" && route.operation.access === "files:download") continue;
       await team.call("PATCH", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR, json: { status: "active" } });
       const { id: userId, token } = await newMember(team, "admin");
       const id = route.path.includes("{id}") ? await newRecord(team, route as Route) : "";
