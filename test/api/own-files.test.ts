@@ -120,6 +120,23 @@ describe("The usage of a contributor", () => {
   });
 });
 
+describe("The folder changes and reprocessed files of a contributor", () => {
+  test.each([
+    ["PATCH", "/docs/v1/folders", { folder: "a", to: "b" }],
+    ["POST", `${UPLOADS}/batch`, { action: "reprocess", ids: ["0193477be8a01f9c3ad5e7b2"] }],
+  ])("count for the user alone, and use up nothing of the team's limit: %s %s", async (method, path, json) => {
+    const limited = startLimited({});
+    const team = await foundTeam(limited);
+    const { token } = await newMember(team, "contributor");
+    const ask = (caller: string) => limited.call(method, path, { token: caller, json });
+    for (let i = 0; i < 10; i++) expect((await ask(token)).status).toBe(200);
+    expect((await ask(token)).code).toBe("rate_limited");
+    for (const caller of [(await newMember(team, "contributor")).token, team.token]) {
+      expect((await ask(caller)).status).toBe(200);
+    }
+  });
+});
+
 /** Everything of another user's file that must not appear. */
 const CANARIES = ["hidden-name", "hidden-folder", "hidden-tag", "hidden-reference", "7919"];
 
