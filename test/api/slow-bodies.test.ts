@@ -123,7 +123,7 @@ describe("A write whose body arrives slowly", () => {
       const body = pausedStream([start, rest], whilePaused);
       const answer = await worker.call("POST", "/docs/v1/uploads", { token, body, headers });
       expect([401, 403], ending).toContain(answer.status);
-      expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
+      expect(await snapshot(team.teamId)).toMatchObject({ files: [], objects: [] });
     }
   });
 });
