@@ -135,7 +135,7 @@ describe("A request that appends to an upload", () => {
     const path = locationOf(await create(team.call, 10));
     const page = await newKey(team, { isPublic: true });
     const revoke = () => team.call("DELETE", `/auth/v1/apikeys/${page.id}`);
-    const body = pausedStream(["1234", "567890"], revoke);
+    const body = pausedStream(["1234", "5678"], revoke);
     const headers = tusHeaders(APPENDING);
     const answer = await worker.call("PATCH", path, { token: page.key, headers, body });
     expect([answer.status, answer.code]).toEqual([401, "token_invalid"]);
