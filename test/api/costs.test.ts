@@ -929,7 +929,8 @@ describe("With 100,000 files, users and events in a team", () => {
     ["DELETE /docs/v1/uploads/{id}", 12],
     // They read the row for the refusal, too, and an update reads the caller again.
     ["PATCH /auth/v1/users/{id}", 10],
-    ["DELETE /auth/v1/users/{id}", 14],
+    // Also the user's webhooks, before and after they are disabled, and the folders.
+    ["DELETE /auth/v1/users/{id}", 21],
   ])("%s reads the credential and at most %i rows", async (route, rows) => {
     const path = (route.split(" ")[1] ?? "").replace("{id}", idAt(50_003));
     const json = route.startsWith("PATCH") ? { firstName: "Ada" } : undefined;
