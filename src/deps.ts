@@ -41,6 +41,8 @@ export interface Settings {
   isInsecureWebhookAllowed: boolean;
   /** The host that serves links and nothing else; null if links are on the service's own host. */
   linkHost: string | null;
+  /** The origin of links to the console that the service hands out. Null: that of the request. */
+  publicUrl: string | null;
   /** Null if unset. Then no token is the operator token. */
   operatorToken: string | null;
 }
@@ -139,6 +141,14 @@ const settingsSchema = z.object({
   WEBHOOK_ALLOW_INSECURE: z.enum(["true", ""], 'Must be "true" or empty.').optional(),
   EMAIL: binding<SendEmail>("send").optional(),
   EMAIL_FROM: z.email().optional(),
+  PUBLIC_URL: z
+    .url({
+      protocol: /^https?$/,
+      abort: true,
+      error: "Must be the origin of the service, such as https://files.example.com.",
+    })
+    .refine((url) => new URL(url).href === `${new URL(url).origin}/`, "Must have no path.")
+    .optional(),
   OPERATOR_TOKEN: z
     .string()
     .min(32, "Must have at least 32 characters.")
@@ -153,8 +163,10 @@ const settingsSchema = z.object({
 
 /** Without S3 credentials, links take the place of signed URLs. A part of them is a mistake, as is EMAIL without a sender. */
 const envSchema = settingsSchema.superRefine((env, context) => {
-  if (env.EMAIL && !env.EMAIL_FROM) {
-    context.addIssue({ code: "custom", path: ["EMAIL_FROM"], message: "Is missing, but EMAIL needs it." });
+  for (const name of ["EMAIL_FROM", "PUBLIC_URL"] as const) {
+    if (env.EMAIL && !env[name]) {
+      context.addIssue({ code: "custom", path: [name], message: "Is missing, but EMAIL needs it." });
+    }
   }
   if (!env.S3_ACCESS_KEY_ID && !env.S3_SECRET_ACCESS_KEY) return;
   for (const name of ["S3_ENDPOINT", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"] as const) {
@@ -224,6 +236,7 @@ function isolateDeps(env: Env): IsolateDeps {
       storeOrigin: endpoint && credentials ? new URL(endpoint).origin : null,
       isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE === "true",
       linkHost: vars.LINK_HOST ?? null,
+      publicUrl: vars.PUBLIC_URL ?? null,
       operatorToken: vars.OPERATOR_TOKEN ?? null,
     },
     secrets: loadSecrets(vars.MASTER_KEY, realSystem),

@@ -50,7 +50,7 @@ export class Users {
     return this.#connection.data("GET /auth/v1/users/{id}/export", { id, ...options });
   }
 
-  /** Deletes a user with their sessions, and the API keys that they created unless `keepKeys`. */
+  /** Deletes a user with their sessions, and unless `keepKeys` the API keys that they created. Then it also disables their webhooks. */
   delete(id: string, { keepKeys = false }: { keepKeys?: boolean } = {}, options?: VersionOptions): Call<void> {
     const query = keepKeys ? { keepKeys: "true" as const } : {};
     return this.#connection.run("DELETE /auth/v1/users/{id}", { id, query, ...options });

@@ -83,8 +83,6 @@ export interface ApiKey {
   /** A public key can only upload files. */
   isPublic: boolean;
   scopes: Array<Scope>;
-  /** Sees only its own files. */
-  ownFilesOnly: boolean;
   /** The limits of a public key. Null if it has none. */
   limits: KeyLimits | null;
   /** The key or session that created it. Null if the operator did. */
@@ -156,8 +154,6 @@ export interface Me {
   role: Role | null;
   /** Null for the operator. */
   scopes: Array<Scope> | null;
-  /** Sees only its own files. Null for the operator. */
-  ownFilesOnly: boolean | null;
   expiresAt: string | null;
 }
 export interface CreatedUser {
@@ -227,8 +223,10 @@ export interface Webhook {
   types: Array<EventType> | null;
   description: string;
   status: WebhookStatus;
-  /** `gone`: it responded 410. `failing`: no success for five days. */
-  disabledReason: "requested" | "gone" | "failing" | null;
+  /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted. */
+  disabledReason: "requested" | "gone" | "failing" | "creator_deleted" | null;
+  /** The key or session that created it, with its user. */
+  createdBy: Creator;
   createdAt: string;
   updatedAt: string;
   __v: number;
@@ -497,8 +495,6 @@ export interface Api {
       isPublic?: boolean | undefined;
       /** Default: your own. You can only grant scopes that you have. A public key has `files:upload`. */
       scopes?: Array<Scope> | undefined;
-      /** Limits the key to the files that its user uploaded, or the key itself if no user created it. Such a key can have `files:*`, `keys:read` and `keys:write` only. Default: as your own token. */
-      ownFilesOnly?: boolean | undefined;
       /** For a public key: the size and types of the files that it may upload. If processing finds a type that is not allowed, the file ends `failed` with `type_not_allowed`, and only the team can download or delete it. */
       limits?: KeyLimits | undefined;
       /** Default 365 days from now, at most 3650. */
@@ -779,7 +775,7 @@ export interface Api {
         tags?: Array<string> | undefined;
         /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
         metadata?: Record<string, unknown> | undefined;
-        /** When the service deletes the file, within minutes. Null: never. The team's retention may delete it earlier. */
+        /** When the service deletes the file, within minutes. Null: never. Must be in the future. The team's retention may delete it earlier. */
         deleteAfter?: string | Date | null | undefined;
       } | undefined;
     };
@@ -871,7 +867,7 @@ export interface Api {
       tags?: Array<string> | undefined;
       /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
       metadata?: Record<string, unknown> | undefined;
-      /** When the service deletes the file, within minutes. Null: never. The team's retention may delete it earlier. */
+      /** When the service deletes the file, within minutes. Null: never. Must be in the future. The team's retention may delete it earlier. */
       deleteAfter?: string | Date | null | undefined;
     };
     response: Data<StoredFile>;

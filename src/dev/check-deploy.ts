@@ -111,6 +111,7 @@ export function findConfigProblems(config: DeployConfig): string[] {
   check(endpoint === "" || /^https:\/\/[^/]+\/?$/.test(endpoint), "S3_ENDPOINT must be https:// and a host.");
   const hasEmail = config.send_email.some(({ name }) => name === "EMAIL");
   check(hasEmail === Boolean(vars.EMAIL_FROM), "[[send_email]] EMAIL and the setting EMAIL_FROM need each other.");
+  check(!hasEmail || Boolean(vars.PUBLIC_URL), "[[send_email]] EMAIL needs the setting PUBLIC_URL.");
   const bucket = config.r2_buckets.find(({ binding }) => binding === "BUCKET")?.bucket_name;
   check(!bucket || vars.S3_BUCKET === bucket, `S3_BUCKET must be "${bucket}", the bucket_name of BUCKET.`);
 

@@ -32,7 +32,7 @@ import { RATE_LIMITS } from "../rate-limits.ts";
 import { chargeRequests, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
-import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
+import { checkDeleteAfter, folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
 import { creator, describeRecord, fieldOf } from "./record.ts";
 import {
   atLeastOneField,
@@ -331,7 +331,7 @@ export const usage = readOperation(
     tag: "Files",
     summary: "Get the team's usage",
     description:
-      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. The oldest events above `maxEvents` are deleted within minutes. A caller that sees only its own files gets what these take, without uploads in progress and events, at most 10 times a minute.",
+      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. `events` are those of files and links: the oldest above `maxEvents` are deleted within minutes. A contributor gets what the own files take, without uploads in progress and events, at most 10 times a minute.",
     success: {
       description: "The usage.",
       message: "Usage of the team.",
@@ -465,9 +465,9 @@ export const createFolder = writeOperation(
 );
 
 const FOLDER_CHANGE =
-  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). " +
+  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). It ends as it is if your token is revoked, or your team suspended. " +
   "A file that comes into the folder after the request stays where it was put. Each file has its event, as in a batch. " +
-  `A caller that sees only its own files changes only these. Up to ${RATE_LIMITS["expensive-call"]} a minute.`;
+  `A contributor changes only the own files, independently of the others. Up to ${RATE_LIMITS["expensive-call"]} a minute.`;
 const folderChange = z.strictObject({
   folder: z.string().meta({ description: "Where the folder is, or was." }),
   isComplete: z.boolean(),
@@ -524,7 +524,8 @@ export const update = writeOperation(
   {
     tag: "Files",
     summary: "Update a file",
-    description: "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are.",
+    description:
+      "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are. `deleteAfter` also needs `files:delete`.",
     body: atLeastOneField(properties),
     bodyExample: propertiesExample,
     requestHeaders: ifMatch,
@@ -538,6 +539,8 @@ export const update = writeOperation(
     errorCodes: ["version_mismatch"],
   },
   async ({ c, deps, actor, id, body }) => {
+    if (body.deleteAfter !== undefined) checkCovered(actor, SCOPES["files:delete"]);
+    checkDeleteAfter(deps, body);
     const file = await updateFile(deps, actor, id, body, expectedVersions(c.req.header("If-Match")));
     setEtag(c, file);
     return fileRecord.render(file);

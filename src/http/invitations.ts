@@ -21,8 +21,12 @@ import { iso, name, text, timestamp } from "./validation.ts";
 const LIFETIME = inHours(INVITATION_MILLISECONDS);
 const TOKEN_EXAMPLE = "stow_in_0193477bf1c07e5d9a0b4c28.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567";
 
-/** The console's page. The token is in the fragment, which browsers send to no server. */
-const pageUrl = (c: Context<AppEnv>) => (token: string) => new URL(`/console/invitation#${token}`, c.req.url).href;
+/**
+ * The console's page. The token is in the fragment, which browsers send to no server. A request chooses its own host, which
+ * must not become that of a link that somebody else gets by email.
+ */
+const pageUrl = (c: Context<AppEnv>) => (token: string) =>
+  new URL(`/console/invitation#${token}`, c.var.deps.settings.publicUrl ?? c.req.url).href;
 
 export const invite = writeOperation(
   "users:write",

@@ -176,7 +176,7 @@ export const update = writeOperation(
     tag: "Users",
     summary: "Update a user",
     description:
-      "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
+      "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and have at most the scopes of the role. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
     body: atLeastOneField(
       z.strictObject({
         firstname: name(0),
@@ -229,7 +229,7 @@ export const remove = writeOperation(
     tag: "Users",
     summary: "Delete a user",
     description:
-      "Also ends the user's sessions, and revokes the API keys created with them, whatever their scopes, unless `keepKeys` is true. Cancels the unfinished uploads of both. Download links that the user created stay until they expire or are revoked. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
+      "Also ends the user's sessions, and revokes the API keys created with them, whatever their scopes, unless `keepKeys` is true. Cancels the unfinished uploads of both. Disables the webhooks that the user created, unless `keepKeys` is true. Deletes the folders that the user created as a contributor, but not the files in them. Download links that the user created stay until they expire or are revoked. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
     query: z.object({
       keepKeys: z
         .enum(["true", "false"])

@@ -1,5 +1,6 @@
 import { describe, expect } from "vitest";
 import type { Mailer } from "../../src/platform/mailer.ts";
+import { buildRequest } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
 import { withBatch, withDatabases } from "../support/deps.ts";
 import { apiTest } from "../support/fixtures.ts";
@@ -62,6 +63,29 @@ function mailing(change: Change = (deps) => deps) {
   const mailer: Mailer = { send: async (mail) => void mails.push(mail) };
   return { mails, worker: startWorker(compose(withoutJobs, (deps) => ({ ...deps, mailer }), change)) };
 }
+
+describe("The link of an invitation or a reset", () => {
+  test("has the host of PUBLIC_URL, whatever host the request has", async ({ team }) => {
+    const publicUrl = "https://files.example.com";
+    const { mails, worker } = mailing((deps) => ({ ...deps, settings: { ...deps.settings, publicUrl } }));
+    const { _id } = await newInvitee(team, { email: "grace@example.com" });
+    const { url } = await dataOf(worker.call("POST", `${userPath(_id)}/invitations`, { token: team.token }));
+    expect(url).toMatch(/^https:\/\/files\.example\.com\/console\/invitation#stow_in_/);
+    await newUser(team);
+    const json = { teamId: team.teamId, email: EMAIL };
+    const forgot = buildRequest("POST", FORGOT, { json }, "https://attacker.example.net");
+    expect((await worker.send(forgot)).status).toBe(200);
+    expect(mails).toHaveLength(1);
+    expect(mails[0]?.text).toContain(`${publicUrl}/console/invitation#`);
+    expect(mails[0]?.text).not.toContain("attacker");
+  });
+
+  test("has the host of the request without PUBLIC_URL", async ({ team }) => {
+    const { url } = await dataOf(invite(team, (await newInvitee(team))._id));
+    expect(new URL(url).pathname).toBe("/console/invitation");
+    expect(new URL(url).host).not.toBe("files.example.com");
+  });
+});
 
 describe("A user without a password", () => {
   test("can't log in until an invitation is accepted", async ({ team }) => {

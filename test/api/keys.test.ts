@@ -35,7 +35,6 @@ import { create as createUpload } from "../support/tus.ts";
 
 const FIELDS = [
   ...["_id", "createdAt", "createdBy", "expiresAt", "id", "isPublic", "key", "lastUsedAt", "limits", "name"],
-  "ownFilesOnly",
   ...["scopes", "teamId", "uuid"],
 ];
 
@@ -263,7 +262,7 @@ describe("Rotating a key", () => {
   const rotate = (team: Team, id: string, json: object = {}, token = team.token) =>
     call("POST", `${KEYS}/${id}/rotate`, { token, json });
   const rowOf = (id: string) =>
-    DB.prepare("select kind, scopes, limits, own_files_only, lifetime_milliseconds, user_id from api_keys where id = ?")
+    DB.prepare("select kind, scopes, limits, lifetime_milliseconds, user_id from api_keys where id = ?")
       .bind(id)
       .first();
 

@@ -233,12 +233,12 @@ async function insertFiles(team: Team, numbers: number[], change: Partial<FileRo
     ...change,
   }));
   const given = ["original_name", "status", "file_type", "folder", "reference", "tags", "name_key", "search_keys"];
-  const columns = `id, team_id, key_id, owner_id, user_id, ${given}, reserved_bytes, size_bytes, processed_at, created_at, updated_at`;
+  const columns = `id, team_id, key_id, user_id, ${given}, reserved_bytes, size_bytes, processed_at, created_at, updated_at`;
   const values = ["id", ...given].map((name) => `value ->> '${name}'`);
   const [id, ...rest] = values;
   const processedAt = "case when value ->> 'status' in ('pending', 'processing', 'receiving') then null else 1 end";
   await DB.prepare(
-    `insert into files (${columns}) select ${id}, ?1, ?1, value ->> 'owner', value ->> 'owner', ${rest}, 1, 1, ${processedAt}, 1, 1 from json_each(?2)`,
+    `insert into files (${columns}) select ${id}, ?1, ?1, value ->> 'owner', ${rest}, 1, 1, ${processedAt}, 1, 1 from json_each(?2)`,
   )
     .bind(
       team.teamId,

@@ -14,6 +14,7 @@ import {
   idsIn,
   metadataOf,
   newKey,
+  newMember,
   newTeam,
   nextOf,
   processed,
@@ -372,8 +373,8 @@ describe("Folders", () => {
     expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
   });
 
-  test("a caller with its own files sees its own folders, with only its files", async ({ team }) => {
-    const { key: token } = await newKey(team, { ownFilesOnly: true });
+  test("a contributor has its own folders, with only its files, and other callers see those, too", async ({ team }) => {
+    const { token } = await newMember(team, "contributor");
     const own: Team = {
       ...team,
       token,
@@ -383,15 +384,36 @@ describe("Folders", () => {
     await create(own, "mine");
     await create(team, "theirs");
     expect(await folders(own)).toEqual(["mine", "shared"]);
-    expect(await folders(team)).toEqual(["shared", "theirs"]);
+    expect(await folders(team)).toEqual(["mine", "shared", "theirs"]);
     await move(own, "shared", "moved");
     expect([await folderOf(team, mine), await folderOf(team, theirs)]).toEqual(["moved", "shared"]);
     await remove(own, "theirs");
     await remove(own, "moved");
     await remove(own, "shared");
     expect(idsIn(await read(team, UPLOADS))).toEqual([theirs]);
-    expect(await folders(team)).toEqual(["shared", "theirs"]);
+    expect(await folders(team)).toEqual(["mine", "shared", "theirs"]);
     expect(await folders(own)).toEqual(["mine"]);
+    await remove(team, "mine");
+    for (const caller of [team, own]) expect(await folders(caller)).not.toContain("mine");
+  });
+
+  test("are at most 1,000 that a contributor creates, and go with the user", async ({ team }) => {
+    const { id, token } = await newMember(team, "contributor");
+    const create = (folder: string, caller = token) =>
+      team.call("POST", "/docs/v1/folders", { json: { folder }, token: caller });
+    const ofTeam = () => DB.prepare("select folders from teams where id = ?").bind(team.teamId).first("folders");
+    await Promise.all(Array.from({ length: 5 }, (_, i) => create(`own/${i}`)));
+    expect((await create("of the team", team.token)).status).toBe(200);
+    await DB.prepare("update users set folders = 999 where id = ?").bind(id).run();
+    expect((await create("last")).status).toBe(200);
+    const refused = await rejected(team, 409, "too_many_folders", () => create("more"));
+    expect(refused.body.message).toContain("1,000 folders");
+    expect((await create("last")).status).toBe(200);
+    expect((await create("more", team.token)).status).toBe(200);
+    expect(await ofTeam()).toBe(8);
+    expect((await team.call("DELETE", `/auth/v1/users/${id}`)).status).toBe(200);
+    expect(await folders(team)).toEqual(["more", "of the team"]);
+    expect(await ofTeam()).toBe(2);
   });
 
   test("disappear with their last file", async ({ team }) => {

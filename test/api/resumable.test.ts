@@ -288,7 +288,7 @@ describe("The unfinished uploads of a team", () => {
     expect(tally(await createAtOnce([visitor], 6, 1))).toEqual({ 201: 5, too_many_unfinished_uploads: 1 });
     const [refused, another] = [await create(call, 1, {}, { token }), await newMember(team, "contributor")];
     expect([refused.status, refused.code]).toEqual([409, "too_many_unfinished_uploads"]);
-    expect(refused.body.message).toMatch(/only its own files can have at most 25/);
+    expect(refused.body.message).toMatch(/contributor can have at most 25/);
     for (const { token } of [another, team]) expect((await create(call, 1, {}, { token })).status).toBe(201);
   });
 

@@ -69,7 +69,7 @@ test.each(["", "31", "-1", "1.5", "soon"])("a Worker with TRASH_DAYS %j responds
   expect(lines.join()).toContain("TRASH_DAYS: Must be a whole number from 0 to 30.");
 });
 
-test("a Worker with EMAIL needs EMAIL_FROM, an address, and sends emails with both", async () => {
+test("a Worker with EMAIL needs EMAIL_FROM and PUBLIC_URL, and sends emails with both", async () => {
   const team = await newTeam();
   const { body } = await team.call("POST", "/auth/v1/users", { json: { email: "ada@example.com" } });
   const sent: unknown[] = [];
@@ -83,12 +83,19 @@ test("a Worker with EMAIL needs EMAIL_FROM, an address, and sends emails with bo
     );
   expect((await invite({})).status).toBe(501);
   expect((await invite({ EMAIL_FROM: "accounts@example.com" })).status).toBe(501);
-  for (const from of [{}, { EMAIL_FROM: "accounts" }]) {
-    const { status, lines } = await respondWith({ ...env, EMAIL, ...from } as unknown as Env);
-    expect(status).toBe(503);
-    expect(lines.join()).toContain("The Worker is not set up. EMAIL_FROM: ");
+  const complete = { EMAIL, EMAIL_FROM: "accounts@example.com", PUBLIC_URL: "https://files.example.com" };
+  const wrong: Record<string, unknown[]> = {
+    EMAIL_FROM: [undefined, "accounts"],
+    PUBLIC_URL: [undefined, "files.example.com", "https://files.example.com/path", "ftp://files.example.com"],
+  };
+  for (const [name, values] of Object.entries(wrong)) {
+    for (const value of values) {
+      const { status, lines } = await respondWith({ ...env, ...complete, [name]: value } as unknown as Env);
+      expect(status).toBe(503);
+      expect(lines.join()).toContain(`The Worker is not set up. ${name}: `);
+    }
   }
-  expect((await invite({ EMAIL, EMAIL_FROM: "accounts@example.com" })).status).toBe(200);
+  expect((await invite(complete)).status).toBe(200);
   expect(sent).toMatchObject([{ from: "accounts@example.com", to: "ada@example.com" }]);
 });
 

@@ -316,8 +316,8 @@ describe("A batch in a Worker whose clock runs", () => {
   });
 });
 
-describe("The trash of a caller with its own files", () => {
-  test("a caller with its own files lists, restores and erases only these in the trash", async ({ team }) => {
+describe("The trash of a contributor", () => {
+  test("a contributor lists, restores and erases only these in the trash", async ({ team }) => {
     const [mine, theirs] = [await newMember(team, "contributor"), await newMember(team, "contributor")];
     const [own, own2] = [await put(team, {}, { token: mine.token }), await put(team, {}, { token: mine.token })];
     const other = await put(team, {}, { token: theirs.token });
@@ -342,19 +342,6 @@ describe("The trash of a caller with its own files", () => {
     expect(idsIn(await trashOf(team)).sort()).toEqual([other, ofTeam].sort());
     const list = await dataOf(team.call("GET", UPLOADS, { token: mine.token }));
     expect(idsIn(list).sort()).toEqual([own, own2].sort());
-  });
-
-  test("a key without a user lists, restores and erases only its own files in the trash", async ({ team }) => {
-    const [mine, theirs] = [await newKey(team, { ownFilesOnly: true }), await newKey(team, { ownFilesOnly: true })];
-    const id = await put(team, {}, { token: mine.key });
-    await remove(team, id, "", mine.key);
-    expect(await trashOf(team, theirs.key)).toEqual([]);
-    const erase = (token: string) => team.call("DELETE", `${TRASH}/${id}`, { token });
-    for (const act of [restore.bind(null, team, id), erase]) {
-      await rejected(team, 404, "not_found", () => act(theirs.key));
-    }
-    expect(idsIn(await trashOf(team, mine.key))).toEqual([id]);
-    expect((await erase(mine.key)).status).toBe(200);
   });
 });
 
@@ -435,13 +422,6 @@ describe("A hold", () => {
     expect((await hold(team, own, "the team's")).status).toBe(200);
     await rejected(team, 403, "forbidden", () => hold(team, own, "mine", contributor.token));
     expect((await metadataOf(team, own)).hold.reason).toBe("the team's");
-    const { key: ownKey } = await newKey(team, { ownFilesOnly: true });
-    const ofKey = await put(team, {}, { token: ownKey });
-    expect((await hold(team, ofKey, "mine", ownKey)).status).toBe(200);
-    expect((await hold(team, ofKey, "still mine", ownKey)).status).toBe(200);
-    expect((await hold(team, ofKey, "the team's")).status).toBe(200);
-    await rejected(team, 403, "forbidden", () => hold(team, ofKey, "mine", ownKey));
-    await rejected(team, 403, "forbidden", () => release(team, ofKey, ownKey));
     for (const one of [id, own]) expect((await release(team, one)).status).toBe(200);
     for (const reason of ["", "x".repeat(201), "a\0b"]) {
       await rejected(team, 400, "invalid_input", () => hold(team, id, reason), ["reason"]);
@@ -503,8 +483,7 @@ describe("Retention", () => {
     const json = { retentionDays: 7 };
     await team.call("PATCH", `/auth/v1/teams/${team.teamId}`, { json, token: OPERATOR });
     expect(await daysOf(team)).toBe(7);
-    const { key: own } = await newKey(team, { ownFilesOnly: true });
-    for (const token of [(await newMember(team, "member")).token, (await newMember(team, "contributor")).token, own]) {
+    for (const token of [(await newMember(team, "member")).token, (await newMember(team, "contributor")).token]) {
       await rejected(team, 403, "forbidden", () => set(team, 1, token));
     }
     const { key: reader } = await newKey(team, { scopes: ["files:read"] });
@@ -515,6 +494,40 @@ describe("Retention", () => {
     expect(await daysOf(team)).toBe(7);
     const [event] = (await eventsOf(team, "type=team.updated")).slice(-1);
     expect(event.data.fields).toEqual(["retentionDays"]);
+  });
+
+  test("`deleteAfter` in an update needs files:delete, but not among the properties of an own upload", async ({
+    team,
+  }) => {
+    const deleteAfter = "2999-01-01T00:00:00Z";
+    const { key: writer } = await newKey(team, { scopes: ["files:read", "files:upload", "files:write"] });
+    const id = await put(team, { deleteAfter }, { token: writer });
+    expect((await metadataOf(team, id)).deleteAfter).toBe("2999-01-01T00:00:00.000Z");
+    for (const json of [{ deleteAfter }, { deleteAfter: null }, { name: "b", deleteAfter: "2999-02-01T00:00:00Z" }]) {
+      const update = () => team.call("PATCH", `${UPLOADS}/${id}`, { json, token: writer });
+      const refused = await rejected(team, 403, "insufficient_scope", update);
+      expect(refused.body.message).toContain("files:delete");
+    }
+    const rename = { json: { name: "b" }, token: writer };
+    expect((await team.call("PATCH", `${UPLOADS}/${id}`, rename)).status).toBe(200);
+  });
+
+  test("`deleteAfter` must be in the future, in an update, an upload and an upload token", async ({ team }) => {
+    const id = await put(team);
+    for (const deleteAfter of ["0000-01-01T00:00:00Z", "1999-12-31T00:00:00Z", new Date().toISOString()]) {
+      const update = () => team.call("PATCH", `${UPLOADS}/${id}`, { json: { deleteAfter } });
+      await rejected(team, 400, "invalid_input", update, ["deleteAfter"]);
+      const body = new FormData();
+      body.append("properties", JSON.stringify({ deleteAfter }));
+      body.append("file", new File(["a"], "a.txt"));
+      const upload = () => team.call("POST", UPLOADS, { body });
+      await rejected(team, 400, "invalid_input", upload, ["properties.deleteAfter"]);
+      const properties = JSON.stringify({ deleteAfter });
+      const resumable = () => create(team.call, 1, { filename: "b", properties });
+      await rejected(team, 400, "invalid_input", resumable, ["properties.deleteAfter"]);
+      const token = () => team.call("POST", "/docs/v1/uploadtokens", { json: { properties: { deleteAfter } } });
+      await rejected(team, 400, "invalid_input", token, ["properties.deleteAfter"]);
+    }
   });
 
   test("`deleteAfter` is a property of a file: set, changed and removed", async ({ team }) => {

@@ -252,12 +252,6 @@ describe("every command", () => {
     const properties = { folder: "memos", tags: ["a", "b"], reference: "7", metadata: { a: 1 } };
     expect(await stowage.files.get(memo)).toMatchObject(properties);
     await stowage.files.delete(memo);
-    const own = await json("keys create Own --own-files");
-    expect(own).toMatchObject({ ownFilesOnly: true });
-    const { id: mine } = await new Stowage({ url, key: own.key }).files.upload(bytesOf(10), { name: "own.bin" });
-    expect(await json(`ls --uploaded-by ${own.id}`)).toMatchObject({ _id: mine });
-    await stowage.files.delete(mine);
-    await json(`keys rm ${own.id}`);
     const scoped = await json(["keys", "create", "Reader", "--scopes", "files:read, files:download"]);
     expect(scoped).toMatchObject({ scopes: ["files:read", "files:download"] });
     const narrowed = await json(`keys update ${scoped.id} --scopes files:read --name Lister`);

@@ -77,6 +77,15 @@ describe("The configuration check", () => {
       "with emails but no sender",
       [[/$/, '\n[[send_email]]\nname = "EMAIL"\n']],
       "[[send_email]] EMAIL and the setting EMAIL_FROM need each other.",
+      "[[send_email]] EMAIL needs the setting PUBLIC_URL.",
+    ],
+    [
+      "with emails but no PUBLIC_URL",
+      [
+        ["[vars]", '[vars]\nEMAIL_FROM = "accounts@example.com"'],
+        [/$/, '\n[[send_email]]\nname = "EMAIL"\n'],
+      ],
+      "[[send_email]] EMAIL needs the setting PUBLIC_URL.",
     ],
     [
       "with a sender but no emails",
@@ -176,7 +185,7 @@ describe("A new environment", () => {
 
   test("sends emails if the default one does", () => {
     const changes: Change[] = [
-      ["[vars]", '[vars]\nEMAIL_FROM = "accounts@example.com"'],
+      ["[vars]", '[vars]\nEMAIL_FROM = "accounts@example.com"\nPUBLIC_URL = "https://files.example.com"'],
       [/$/, '\n[[send_email]]\nname = "EMAIL"\n'],
     ];
     const staging = configOf(addEnvironment(changed(changes), "staging"), "staging");

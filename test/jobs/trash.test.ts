@@ -179,6 +179,32 @@ describe("A file with deleteAfter", () => {
     expect(await listed(team)).toEqual([id]);
   });
 
+  test("is deleted in the name of who set it, at the upload or later, or set the retention", async ({
+    world,
+    team,
+  }) => {
+    world.settings = { trashDays: 0 };
+    const { id: userId, token } = await newMember(team, "member");
+    const { keyId } = await dataOf(team.call("GET", "/auth/v1/me", { token }));
+    const aged = await world.store(team, "aged.txt", "a");
+    await dataOf(team.call("PUT", "/docs/v1/retention", { json: { days: 1 } }));
+    world.aheadMilliseconds += DAY - HOUR;
+    const deleteAfter = new Date(world.system.now() + HOUR).toISOString();
+    const [updated, kept] = [await world.store(team, "b.txt", "b"), await world.store(team, "c.txt", "c")];
+    await world.drain();
+    await must(world.ask("PATCH", `${UPLOADS}/${updated}`, { json: { deleteAfter }, token }));
+    const body = new FormData();
+    body.append("properties", JSON.stringify({ deleteAfter }));
+    body.append("file", new File(["d"], "d.txt"));
+    const { id: uploaded } = await must(world.ask("POST", UPLOADS, { body, token }));
+    await world.drain();
+    await pass(world, HOUR + MINUTE);
+    expect(await listed(team)).toEqual([kept]);
+    const actorOf = async (id: string) => (await eventsOf(team, `subject=${id}&type=file.deleted`))[0].actor;
+    for (const id of [updated, uploaded]) expect(await actorOf(id)).toMatchObject({ kind: "session", keyId, userId });
+    expect(await actorOf(aged)).toMatchObject({ kind: "secret", keyId: team.keyId, userId: null });
+  });
+
   test("is erased if there is no trash", async ({ world, team }) => {
     world.settings = { trashDays: 0 };
     const id = await world.store(team, "a.txt", "a");

@@ -71,13 +71,12 @@ function addKeyCommands(program: Command, define: Define): void {
         printKey(context, key);
     },
   );
-  define<KeyLimits & { public?: boolean; ownFiles?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
+  define<KeyLimits & { public?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
     keys
       .command("create")
       .argument("<name>", "label of the key")
       .addOption(scopesOption())
       .option("--public", "the key can only upload, and is safe in browser code")
-      .option("--own-files", "the key sees only the files that it uploads, or its user")
       .option(
         "--max-file-bytes <size>",
         "size of the largest file that a public key may upload, such as 50MB",
@@ -90,12 +89,12 @@ function addKeyCommands(program: Command, define: Define): void {
       summary: "Create an API key and show it (`keys ls` does not)",
       examples: ['stowage keys create "Application 42" --public --file-types audio --expires 2026-12-31'],
     },
-    async (context, [name = ""], { public: isPublic = false, ownFiles, scopes, expires, team: teamId, ...limits }) => {
+    async (context, [name = ""], { public: isPublic = false, scopes, expires, team: teamId, ...limits }) => {
       if (isPublic && scopes?.some((scope) => scope !== "files:upload"))
         throw new Failure("usage", "A public key can only upload. Leave out --scopes.");
       const isLimited = Object.keys(limits).length > 0;
       const key = {
-        ...{ name, isPublic, scopes, ownFilesOnly: ownFiles, expiresAt: expires, teamId },
+        ...{ name, isPublic, scopes, expiresAt: expires, teamId },
         ...(isLimited && { limits }),
       };
       context.results.printRecord(await context.stowage.keys.create(key, context.call));

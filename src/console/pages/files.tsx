@@ -16,7 +16,7 @@ import { useTask } from "../parts/task.ts";
 import { UserChoice } from "../parts/user-choice.tsx";
 import { href, navigate, query } from "../router.ts";
 import { hasTrash } from "../sections.ts";
-import { can, client, me, trashDays } from "../session.ts";
+import { can, client, seesOwnFilesOnly, trashDays } from "../session.ts";
 import { useAskedForm } from "../shortcuts.ts";
 import { playFrom, type Track } from "../sound/playback.ts";
 import { useList } from "../store.ts";
@@ -108,7 +108,7 @@ export function Files() {
       }
     >
       <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
-      {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
+      {seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
       {(view.isFiltered || shown.isFiltered || !isEmpty) && (
         <Filters
           names={[...FILTERS, "search"]}
@@ -126,7 +126,7 @@ export function Files() {
           <Choice name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
           <DateFilter />
           <TagChoice />
-          {!me.value?.ownFilesOnly && <UserChoice name="user" label="Uploaded by" all="All users" />}
+          {!seesOwnFilesOnly() && <UserChoice name="user" label="Uploaded by" all="All users" />}
           <span class="narrow-only">
             <Choice
               name="sort"

@@ -10,7 +10,7 @@ import type { Column } from "../parts/table.tsx";
 import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
-import { client, me, trashDays } from "../session.ts";
+import { client, seesOwnFilesOnly, trashDays } from "../session.ts";
 import { useEvents, useList } from "../store.ts";
 import { DeleteFiles } from "./delete-files.tsx";
 import { restoreFiles } from "./file-changes.ts";
@@ -128,7 +128,7 @@ export function Trash() {
         )
       }
     >
-      {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
+      {seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
       <Failure error={error} />
       <ListTable
         of={trash}

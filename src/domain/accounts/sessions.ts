@@ -6,7 +6,7 @@ import { apiKeys, isSession, teams, users } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
 import {
   type Actor,
-  authorizeOwnRead,
+  authorizeRead,
   type Credential,
   exceeds,
   isExistingTeam,
@@ -15,13 +15,11 @@ import {
   refusalError,
   type TeamActor,
   teamExists,
-  type Viewer,
 } from "../access/authorization.ts";
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitFailedLogins } from "../access/login-limits.ts";
-import { keysOf } from "../access/own-files.ts";
 import { rehashPassword, verifyPassword } from "../access/passwords.ts";
-import { maskOf, OWN_FILES_ROLE, ROLES } from "../access/scopes.ts";
+import { maskOf, ROLES } from "../access/scopes.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
@@ -99,7 +97,6 @@ export function newUserSession(deps: Deps, user: User) {
     name: fullNameOf(user) || user.email,
     kind: "session",
     scopes: null,
-    ownFilesOnly: false,
     teamId: user.teamId,
     createdByKeyId: null,
     userId: user.id,
@@ -113,8 +110,7 @@ export function newUserSession(deps: Deps, user: User) {
     event: newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id }),
     insert,
     stored: storedKey(deps, row),
-    view: (session: KeyRow) =>
-      viewKey({ ...session, scopes: maskOf(ROLES[user.role]), ownFilesOnly: user.role === OWN_FILES_ROLE }, token),
+    view: (session: KeyRow) => viewKey({ ...session, scopes: maskOf(ROLES[user.role]) }, token),
   };
 }
 
@@ -140,7 +136,7 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
   const { db, system } = deps;
   const { teamId, keyId, userId } = actor;
   const { token, row } = newHashedKey(deps, {
-    ...{ name: "", kind: "session", scopes: 0, ownFilesOnly: false, lifetimeMilliseconds: SESSION_MILLISECONDS },
+    ...{ name: "", kind: "session", scopes: 0, lifetimeMilliseconds: SESSION_MILLISECONDS },
     ...{ teamId, createdByKeyId: keyId, userId },
   });
   const isCaller = and(isKey(teamId, keyId), gt(apiKeys.expiresAt, system.now()));
@@ -154,7 +150,6 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
   const copied = {
     name: sql`${apiKeys.name}`,
     scopes: sql`${apiKeys.scopes}`,
-    ownFilesOnly: sql`${apiKeys.ownFilesOnly}`,
     userId: sql`${apiKeys.userId}`,
     expiresAt: sql`min(${apiKeys.expiresAt}, ${row.expiresAt})`,
   };
@@ -173,13 +168,6 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
 
 /* Both */
 
-/** The sessions that a caller lists. One with its own files lists those that it created: at most `MAX_KEY_SESSIONS`. */
-function listedSessions({ teamId, ownerId, keyId }: Viewer) {
-  if (ownerId === null) return eq(apiKeys.teamId, teamId);
-  // The plus keeps SQLite from reading all sessions of the team in the order of their ids.
-  return sql`+${apiKeys.teamId} = ${teamId} and ${apiKeys.createdByKeyId} = ${keyId}`;
-}
-
 /** Lists the team's sessions, newest first. The rows of expired ones are kept for a day. */
 export async function listSessions(
   deps: Deps,
@@ -188,11 +176,11 @@ export async function listSessions(
 ): Promise<Page<Session>> {
   const isLive = gt(apiKeys.expiresAt, deps.system.now());
   const page = pageById("sessions", apiKeys.id, "newest first", request);
-  const { rows } = await authorizeOwnRead(deps, credential, (viewer) =>
+  const { rows } = await authorizeRead(deps, credential, (team) =>
     deps.db
       .select()
       .from(apiKeys)
-      .where(and(listedSessions(viewer), isSession, isLive, page.where))
+      .where(and(eq(apiKeys.teamId, team), isSession, isLive, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset),
@@ -207,7 +195,7 @@ export async function listSessions(
 export async function revokeSession(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const { db } = deps;
   const { teamId } = actor;
-  const isTarget = and(isKey(teamId, id), isSession, keysOf(actor));
+  const isTarget = and(isKey(teamId, id), isSession);
   const scopes = presentScopes(db);
   const refusal = firstOf({ insufficient_scope: exceeds(actor, scopes) });
   const isEnded = and(isTarget, isNull(refusal));

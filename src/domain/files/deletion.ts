@@ -54,6 +54,7 @@ export const hidden = (dueAt: SQL | number) => ({
   ...CLEARED,
   idempotencyKey: null,
   deleteAfter: null,
+  deleteAfterBy: null,
   trashedAt: null,
   trashedValues: null,
   leaseEndsAt: null,
@@ -113,7 +114,7 @@ export const eraseMany = (deps: Deps, selected: FileSelection) => hideMany(deps,
 /** The deletion of many files of a team, each with its event. A held file stays, so it must not be selected. */
 export function manyDeletions(
   deps: Deps,
-  initiator: Initiator,
+  initiator: Initiator | SQL,
   teamId: string,
   selected: FileSelection,
   { isPermanent = false } = {},

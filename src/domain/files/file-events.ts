@@ -45,7 +45,13 @@ const sourceOf = (type: EventType) => (type === "file.deleted" ? knownFiles() : 
 type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
 
 /** Creates an event for each file of `keys` before it is deleted, or moved to another folder. */
-export function fileEvents(deps: Deps, type: FileEventType, initiator: Initiator, teamId: string, keys: SQL): NewEvent {
+export function fileEvents(
+  deps: Deps,
+  type: FileEventType,
+  initiator: Initiator | SQL,
+  teamId: string,
+  keys: SQL,
+): NewEvent {
   const isMove = type === "file.updated";
   const subjectVersion = isMove ? sql`${files.version} + 1` : sql`${files.version}`;
   const updatedAt = new Date(deps.system.now()).toISOString();

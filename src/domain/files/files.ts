@@ -147,8 +147,14 @@ export const RESTORED_COLUMNS = Object.fromEntries(
 ) as Record<TrashedColumn, SQL>;
 
 /** Set when a file is stored or released: the retention of its team may have passed over it until then. */
-export const deleteAfterRetention = (now: number): SQL =>
-  sql`iif(${files.id} < (select retention_reached from teams where id = ${teamOfFile}), ${now}, ${files.deleteAfter})`;
+export function deleteAfterRetention(now: number) {
+  const ofTeam = (column: SQL) => sql`(select ${column} from teams where id = ${teamOfFile})`;
+  const isReached = sql`${files.id} < ${ofTeam(sql`retention_reached`)}`;
+  return {
+    deleteAfter: sql`iif(${isReached}, ${now}, ${files.deleteAfter})`,
+    deleteAfterBy: sql`iif(${isReached}, ${ofTeam(sql`retention_by`)}, ${files.deleteAfterBy})`,
+  };
+}
 
 /** A source in place of the files, in which those of the trash are as they were before. */
 export function knownFiles(source: SQL = sql`${files}`): SQL {

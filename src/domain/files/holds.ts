@@ -54,7 +54,7 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
     .where(and(isFile(file), isListed));
   const release = deps.db
     .update(files)
-    .set({ hold: null, deleteAfter: deleteAfterRetention(now), ...changed(now) })
+    .set({ hold: null, ...deleteAfterRetention(now), ...changed(now) })
     .where(and(isFile(file), isListed, isNotNull(files.hold), isAllowed ? undefined : sql`false`));
   const event = { ...fileEvent(deps, "file.released", actor, file), position: 2 };
   const [[found]] = await writeWithEvent(deps, event, [check, release], { isIdempotent: true });

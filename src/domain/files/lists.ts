@@ -105,7 +105,7 @@ const CONDITIONS: Conditions = {
   under: (folder) =>
     or(eq(files.folder, folder), sql`substr(${files.folder}, 1, length(${folder}) + 1) = ${`${folder}/`}`),
   reference: (reference) => eq(files.reference, reference),
-  uploadedBy: (owner) => eq(files.ownerId, owner),
+  uploadedBy: (owner) => eq(files.userId, owner),
   search: (part) => {
     const key = nameKey(part);
     return sql`instr(${files.nameKey}, ${key}) + instr(${files.searchText}, ${key}) > 0`;
@@ -145,9 +145,9 @@ const byName = (source: SQL, serves: Index["serves"] = [], where: Where = () => 
 });
 
 const inFolder: Where = ({ folder = "" }) => and(isInFolder, eq(files.folderKey, folderKey(folder)));
-const ofOwner: Where = ({ uploadedBy = "" }) => and(isOwned, eq(files.ownerId, uploadedBy));
+const ofOwner: Where = ({ uploadedBy = "" }) => and(isOwned, eq(files.userId, uploadedBy));
 const ofOwnerInFolder: Where = ({ uploadedBy = "", folder = "" }) =>
-  and(isOwnedInFolder, eq(files.ownerId, uploadedBy), eq(files.folderKey, folderKey(folder)));
+  and(isOwnedInFolder, eq(files.userId, uploadedBy), eq(files.folderKey, folderKey(folder)));
 const ofType: Where = ({ fileType = "" }) => and(isNotAudio, eq(files.fileType, fileType));
 const ofReference: Where = ({ reference = "" }) => and(hasReference, eq(files.reference, reference));
 const filesOfTag = sql`${fileTags} cross join ${files}

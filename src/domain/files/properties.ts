@@ -4,7 +4,7 @@ import { AppError, invalidField } from "../../errors.ts";
 import { firstOf } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
-import { fieldsOf, writeWithEvent } from "../events/events.ts";
+import { actorOf, fieldsOf, writeWithEvent } from "../events/events.ts";
 import { type ExpectedVersions, isOneOf } from "../versions.ts";
 import { fileEvent } from "./file-events.ts";
 import { changed, FACTS, LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
@@ -101,7 +101,7 @@ function changedTags({ tags, addedTags, removedTags }: FileChanges): SQL | undef
 type Refusal = "version_mismatch" | "metadata_too_large" | "too_many_tags";
 
 /** A change of a file: the columns that it sets, whether it makes a difference, and why it is refused. */
-function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0) {
+function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0, deleteAfterBy: string | null = null) {
   const { name, folder, reference, deleteAfter } = changes;
   const tags = changedTags(changes);
   const { tags: set, addedTags, removedTags } = changes;
@@ -129,6 +129,7 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0) {
       ...(folder !== undefined && { folderSince: sql`iif(${files.folder} = ${folder}, ${files.folderSince}, ${now})` }),
       ...(name !== undefined && { name, nameKey: nameKey(name) }),
       ...{ folder, reference, deleteAfter, tags, metadata },
+      ...(deleteAfter !== undefined && { deleteAfterBy: deleteAfter === null ? null : deleteAfterBy }),
       ...(patch && { searchKeys: sql`json_patch(${searched}, ${patch})` }),
     },
     differs: or(...differences),
@@ -152,7 +153,7 @@ export function fileUpdate(
   versions: ExpectedVersions = undefined,
 ) {
   const key = { ...actor, id };
-  const { columns, differs, refusal } = changeOf(changes, versions, deps.system.now());
+  const { columns, differs, refusal } = changeOf(changes, versions, deps.system.now(), actorOf(actor, deps.requestId));
   const update = deps.db
     .update(files)
     .set({ ...columns, ...changed(deps.system.now()) })

@@ -10,7 +10,7 @@ import { uploads } from "../../platform/upload-schema.ts";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
-import { type Initiator, writeWithEvent } from "../events/events.ts";
+import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
 import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "../files/deletion.ts";
 import { fileEvent } from "../files/file-events.ts";
 import {
@@ -128,6 +128,7 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
     reservedBytes,
     allowedTypes,
     ...ownerColumns(actor),
+    deleteAfterBy: file.deleteAfter === null ? null : actorOf(actor, deps.requestId),
     isPublic: isVisitor(actor),
     uploadTokenId: actor.uploadToken?.id ?? null,
     // Lists filter by creation time through the id, so the time comes from the id.
@@ -265,7 +266,7 @@ export async function commit(
       reservedBytes: stored.sizeBytes,
       dueAt: now + MAX_PENDING_MILLISECONDS,
       folderSince: now,
-      deleteAfter: deleteAfterRetention(now),
+      ...deleteAfterRetention(now),
       updatedAt: now,
       version: sql`${files.version} + 1`,
     })
@@ -347,7 +348,7 @@ export const uploaderId = ({ keyId, uploadToken }: TeamActor): string => uploadT
 
 /**
  * The key as stored. That of a public key or upload token is scoped to it, because anyone may have it, and that of a caller with
- * its own files to these, or it would find the files of others. No key contains a line break.
+ * its own files to its user, or it would find the files of others. No key contains a line break.
  */
 function scopedKey(actor: TeamActor, idempotencyKey: string): string {
   const scope = isVisitor(actor) ? uploaderId(actor) : actor.ownerId;
@@ -368,7 +369,7 @@ function claimKey({ db, settings, system }: Deps, whose: FilesOf, idempotencyKey
     .where(and(hasKey, eq(files.status, "receiving"), isAbandoned));
   const free = db.update(files).set({ idempotencyKey: null }).where(and(hasKey, isExpired));
   const uploadWithKey = db
-    .select({ id: files.id, teamId: teamOfFile, ownerId: files.ownerId })
+    .select({ id: files.id, teamId: teamOfFile, ownerId: files.userId })
     .from(files)
     .where(hasKey);
   return { freeKey: [hide, free] as const, uploadWithKey };
