@@ -801,10 +801,10 @@ export interface Api {
       reference?: string | undefined;
       /** The ID of a user, for the files that the user uploaded. */
       uploadedBy?: string | undefined;
-      /** A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders. */
+      /** Up to 10 words, in any order and case. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders. */
       search?: string | undefined;
-      /** `-`: descending. Lists of up to 250 files can be sorted by duration or size; with more, the response is 400. A file without a duration counts as 0. */
-      sort?: "-createdAt" | "createdAt" | "name" | "-name" | "duration" | "-duration" | "size" | "-size" | undefined;
+      /** `-`: descending. */
+      sort?: "-createdAt" | "createdAt" | "name" | "-name" | undefined;
     };
     body: undefined;
     response: Data<Array<StoredFile>>;

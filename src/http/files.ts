@@ -21,8 +21,9 @@ import {
   examinesFiles,
   FILE_ORDERS,
   listFiles,
+  MAX_SEARCHED_WORDS,
   SEARCHED_NAMES,
-  SORTED_FILES,
+  wordsIn,
 } from "../domain/files/lists.ts";
 import { reprocessFile } from "../domain/files/processing.ts";
 import { updateFile } from "../domain/files/properties.ts";
@@ -385,16 +386,16 @@ export const list = listOperation(
       uploadedBy: id.optional().meta({
         description: "The ID of a user, for the files that the user uploaded.",
       }),
-      search: nameFilter(MAX_NAME_FILTER).optional().meta({
-        description:
-          "A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders.",
-      }),
-      sort: z
-        .enum(FILE_ORDERS)
+      search: nameFilter(MAX_NAME_FILTER)
+        .refine((text) => {
+          const count = wordsIn(text).length;
+          return count >= 1 && count <= MAX_SEARCHED_WORDS;
+        }, `Must have 1 to ${MAX_SEARCHED_WORDS} words.`)
         .optional()
         .meta({
-          description: `\`-\`: descending. Lists of up to ${SORTED_FILES} files can be sorted by duration or size; with more, the response is 400. A file without a duration counts as 0.`,
+          description: `Up to ${MAX_SEARCHED_WORDS} words, in any order and case. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders.`,
         }),
+      sort: z.enum(FILE_ORDERS).optional().meta({ description: "`-`: descending." }),
     }),
     requestsOf: (query) => (examinesFiles(query) ? EXAMINING_REQUESTS : 1),
     success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },

@@ -6,8 +6,12 @@ import { describeApi } from "../../src/http/openapi.ts";
 /** The OpenAPI document, loosely typed as tests read it. */
 export interface Document {
   openapi: string;
-  paths: Record<string, Record<string, { responses: Record<string, { content?: Record<string, Media> }> }>>;
+  paths: Record<string, Record<string, Described>>;
   components: { schemas: Record<string, object> };
+}
+interface Described {
+  parameters: { name: string; schema: { pattern?: string } }[];
+  responses: Record<string, { content?: Record<string, Media> }>;
 }
 interface Media {
   schema: object;
@@ -47,12 +51,21 @@ export function routeOf(method: string, path: string): { path: string; method: s
   return found && { path: found.path, method };
 }
 
-/** Fails if the document does not describe the response: its status, media type and body. */
+/** Fails if the document does not admit the cursor of the next page. */
+function expectDocumentedCursor(where: string, { parameters }: Described, response: Response): void {
+  const next = /<([^>]+)>; rel="next"/.exec(response.headers.get("Link") ?? "")?.[1];
+  if (next === undefined) return;
+  const { pattern = "" } = parameters.find(({ name }) => name === "cursor")?.schema ?? {};
+  expect(new URL(next).searchParams.get("cursor"), `${where} has a cursor`).toMatch(new RegExp(pattern, "u"));
+}
+
+/** Fails if the document does not describe the response: its status, media type, body, and the cursor of the next page. */
 export async function expectDocumented(method: string, url: URL, response: Response): Promise<void> {
   const route = routeOf(method, url.pathname);
   if (!route) return;
   const where = `${method} ${route.path} -> ${response.status}`;
-  const described = document.paths[route.path]?.[method.toLowerCase()]?.responses[response.status];
+  const operation = document.paths[route.path]?.[method.toLowerCase()];
+  const described = operation?.responses[response.status];
   if (described && !described.content) {
     expect(await response.clone().text(), `${where} has no body`).toBe("");
     return;
@@ -65,4 +78,5 @@ export async function expectDocumented(method: string, url: URL, response: Respo
   compiled.set(where, validator);
   const result = validator.safeParse(await response.clone().json());
   expect(result.error?.issues ?? [], `${where} differs from the OpenAPI document`).toEqual([]);
+  if (operation) expectDocumentedCursor(where, operation, response);
 }

@@ -170,7 +170,8 @@ export async function changeFolder(
   folder: string,
   target: string | null,
 ): Promise<Started> {
-  if (`${target}/`.startsWith(`${folder}/`)) throw invalidField("to", "Must not be in the folder itself.");
+  if (target !== null && `${target}/`.startsWith(`${folder}/`))
+    throw invalidField("to", "Must not be in the folder itself.");
   const { teamId, ownerId, kind, keyId, userId } = actor;
   const now = deps.system.now();
   const initiator = JSON.stringify({ kind, keyId, userId });

@@ -1,0 +1,1 @@
+CREATE INDEX `files_listed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and name_key <> '';
