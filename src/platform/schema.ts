@@ -115,6 +115,8 @@ export const isOwnedInTrash = sql`trashed_at is not null and owner_id is not nul
 /** Stored, with a time to delete it, and no hold that forbids it. */
 export const isExpiring = sql`delete_after is not null and hold is null and size_bytes is not null`;
 export const isHeld = sql`hold is not null`;
+/** In the trash, without a hold that forbids to erase it. */
+export const isErasable = sql`trashed_at is not null and hold is null`;
 
 /**
  * Other text that a search finds: title, artist, reference, folder, and tags, as text that begins and separates each
@@ -241,11 +243,11 @@ const filesTable = sqliteTable(
     index("files_trash").on(t.teamId, t.id).where(isTrashed),
     index("files_owner_trash").on(t.teamId, t.ownerId, t.id, t.sizeBytes).where(isOwnedInTrash),
     index("files_expiring").on(t.deleteAfter).where(isExpiring),
-    index("files_held").on(t.teamId, t.id).where(isHeld),
+    index("files_held").on(t.teamId, t.folderKey, t.id).where(isHeld),
     index("files_upload_token").on(t.uploadTokenId).where(sql`upload_token_id is not null`),
     // Apart, so that no step reads past the others' rows: when a large folder was deleted, its files leave the trash together.
     index("files_due").on(t.dueAt).where(isAwaitingStep),
-    index("files_trash_due").on(t.dueAt).where(isTrashed),
+    index("files_trash_due").on(t.dueAt).where(isErasable),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
 );

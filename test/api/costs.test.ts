@@ -463,10 +463,10 @@ describe("The rows written for the trash", () => {
   };
 
   test("are at most one more than those of an erasure, and a restored file adds those of its indexes", async () => {
-    const contributor = await newUser({ ...account(), role: "contributor" });
+    const member = await newUser({ ...account(), role: "member" });
     const rows = {
       [team.token]: { erased: 6, trashed: 6, restored: 9, erasedLater: 6 },
-      [await newSession(team, contributor)]: { erased: 6, trashed: 7, restored: 12, erasedLater: 6 },
+      [await newSession(team, member)]: { erased: 6, trashed: 7, restored: 12, erasedLater: 6 },
     };
     for (const [token, expected] of Object.entries(rows)) {
       const [erased, trashed] = [await deleteOne("?permanent=true", token), await deleteOne("", token)];

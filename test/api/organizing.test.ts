@@ -361,7 +361,7 @@ describe("Folders", () => {
   test("are deleted with everything in them, which has its events", async ({ team }) => {
     const [a, b] = [await add(team, { folder: "a/b", tags: ["t"] }), await add(team, { folder: "ab" })];
     await create(team, "a");
-    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
+    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true, held: 0 });
     expect(await folders(team)).toEqual(["ab"]);
     expect(idsIn(await read(team, UPLOADS))).toEqual([b]);
     expect((await historyOf(team, a)).map(({ type }: { type: string }) => type)).toEqual([
@@ -369,7 +369,7 @@ describe("Folders", () => {
       "file.deleted",
     ]);
     expect(await tagRows(team)).toEqual([]);
-    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
+    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true, held: 0 });
   });
 
   test("can be named `null`, and are moved and deleted like any other", async ({ team }) => {

@@ -1,7 +1,7 @@
 import { and, asc, eq, isNotNull, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read, write } from "../../platform/db.ts";
-import { files, isExpiring, isTrashed, teamOfFile, teams } from "../../platform/schema.ts";
+import { files, isErasable, isExpiring, teamOfFile, teams } from "../../platform/schema.ts";
 import { DAY, HOUR } from "../../platform/system.ts";
 import { SYSTEM, writeWithEvents } from "../events/events.ts";
 import { newStep } from "../recovery-step.ts";
@@ -83,7 +83,7 @@ const deleteExpired = (deps: Deps) =>
 
 /** Erases files that have been in the trash long enough. */
 const emptyTrash = (deps: Deps) =>
-  deleteNext(deps, and(isTrashed, lte(files.dueAt, deps.system.now())), asc(files.dueAt), { isPermanent: true });
+  deleteNext(deps, and(isErasable, lte(files.dueAt, deps.system.now())), asc(files.dueAt), { isPermanent: true });
 
 export const EXPIRY_STEPS = [
   newStep("aged_files", "filesAged", AGED_FILES, expireAged),
