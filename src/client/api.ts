@@ -188,12 +188,25 @@ export interface SentInvitation {
   sent: boolean;
 }
 export interface UserExport {
-  user: User;
+  user: ExportedUser;
   sessions: Array<Session>;
   /** The API keys that the user created, with masked tokens. */
   keys: Array<ApiKey>;
   /** Events by the user or about the user, oldest first. */
   events: Array<Event>;
+}
+export interface ExportedUser {
+  _id: string;
+  teamId: string;
+  firstName: string;
+  lastName: string;
+  email: string;
+  /** Whether the user can log in. False until an invitation is accepted. */
+  hasPassword: boolean;
+  role: Role;
+  createdAt: string;
+  updatedAt: string;
+  __v: number;
 }
 export interface Event {
   /** IDs sort in commit order. */
@@ -348,13 +361,17 @@ export interface Waveform {
 }
 export interface TrashedFile extends StoredFile {
   trashedAt: string;
-  /** When the service erases the file, within minutes. */
+  /** When the service erases the file, within minutes. A held file stays. */
   eraseAfter: string;
+  /** Why the file can't be erased. Null if it can. */
+  hold: Hold | null;
 }
 export interface NewLink extends Link {
   url: string;
   /** A page with a player, for people. */
   pageUrl: string;
+  /** The player alone, for an `iframe` of any site. */
+  embedUrl: string;
 }
 export interface Link {
   _id: string;
@@ -413,6 +430,7 @@ export interface Schemas {
   Invitation: Invitation;
   SentInvitation: SentInvitation;
   UserExport: UserExport;
+  ExportedUser: ExportedUser;
   Event: Event;
   NewWebhook: NewWebhook;
   Attempt: Attempt;
@@ -439,12 +457,17 @@ export interface Api {
       teamId: string;
       email: string;
       password: string;
+      /** Seconds until the session expires. */
+      expiresIn?: number | undefined;
     };
     response: Data<ApiKey>;
   };
   "POST /auth/v1/sessions": {
     query: undefined;
-    body: undefined;
+    body: {
+      /** Seconds until the session expires. */
+      expiresIn?: number | undefined;
+    };
     response: Data<ApiKey>;
   };
   "GET /auth/v1/sessions": {
@@ -671,6 +694,8 @@ export interface Api {
     body: {
       /** Sends the link by email instead of returning it. */
       email?: boolean | undefined;
+      /** Seconds until the invitation expires. */
+      expiresIn?: number | undefined;
     };
     response: Data<Invitation | SentInvitation>;
   };
@@ -878,7 +903,7 @@ export interface Api {
   };
   "DELETE /docs/v1/uploads/{id}": {
     query: {
-      /** `true` erases the file at once, also one that is in the trash. */
+      /** `true` erases the file at once, also one that is in the trash. A contributor can't. */
       permanent?: "true" | "false" | undefined;
       /** Only cancels an upload. If the upload is complete, the response is 403 and the file stays. */
       unfinished?: "true" | undefined;
@@ -1088,6 +1113,8 @@ export interface Api {
       /** Where the folder is, or was. */
       folder: string;
       isComplete: boolean;
+      /** The held files that stay in the folder. At most 1,000 are counted. */
+      held: number;
     }>;
   };
   "GET /docs/v1/usage": {

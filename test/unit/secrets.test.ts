@@ -338,14 +338,15 @@ describe("The number of a database", () => {
   test("is in each id and token, which name it again", () => {
     for (const number of NUMBERS) {
       expect(databaseOf(newId(realSystem, number))).toBe(number);
-      for (const isPublic of [false, true]) expect(databaseOf(newToken(realSystem, isPublic, number))).toBe(number);
+      for (const isPublic of [false, true])
+        expect(databaseOf(newToken(realSystem, isPublic ? "public" : "secret", number))).toBe(number);
     }
   });
 
   test("is the last three digits of an id, and two big-endian characters before the checksum of a token", () => {
     expect(newId(realSystem, 999).slice(-3)).toBe("3e7");
-    expect(newToken(realSystem, false, 999).slice(-8, -6)).toBe("G7");
-    expect(newToken(realSystem, false, 61).slice(-8, -6)).toBe("0z");
+    expect(newToken(realSystem, "secret", 999).slice(-8, -6)).toBe("G7");
+    expect(newToken(realSystem, "secret", 61).slice(-8, -6)).toBe("0z");
   });
 });
 
@@ -364,9 +365,12 @@ const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 describe("A new token", () => {
   test("consists of its prefix, 32 random characters, 2 for its database, and 6 of checksum", () => {
-    expect(newToken(realSystem, false, 0)).toMatch(/^stow_sk_[0-9A-Za-z]{40}$/);
-    expect(newToken(realSystem, true, 0)).toMatch(/^stow_pk_[0-9A-Za-z]{40}$/);
-    for (let i = 0; i < 500; i++) expect(isTokenShaped(newToken(realSystem, i % 2 === 0, 0))).toBe(true);
+    expect(newToken(realSystem, "secret", 0)).toMatch(/^stow_sk_[0-9A-Za-z]{40}$/);
+    expect(newToken(realSystem, "public", 0)).toMatch(/^stow_pk_[0-9A-Za-z]{40}$/);
+    for (let i = 0; i < 500; i++)
+      expect(
+        isTokenShaped(newToken(realSystem, (["secret", "public", "session"] as const)[i % 3] ?? "secret", 0)),
+      ).toBe(true);
   });
 
   test("ends in the CRC-32 of the preceding characters, in base 62", () => {
@@ -384,7 +388,7 @@ describe("A new token", () => {
 
   test("is invalid with any one character changed", () => {
     for (const isPublic of [false, true]) {
-      const token = newToken(realSystem, isPublic, 0);
+      const token = newToken(realSystem, isPublic ? "public" : "secret", 0);
       for (let i = 0; i < token.length; i++) {
         for (const c of `${BASE62}_-. `) {
           if (c === token[i]) continue;
@@ -397,7 +401,7 @@ describe("A new token", () => {
 
   test("is invalid with two adjacent characters swapped", () => {
     for (let n = 0; n < 50; n++) {
-      const token = newToken(realSystem, false, 0);
+      const token = newToken(realSystem, "secret", 0);
       for (let i = 0; i + 1 < token.length; i++) {
         const [a = "", b = ""] = token.slice(i, i + 2);
         if (a === b) continue;
@@ -407,7 +411,7 @@ describe("A new token", () => {
   });
 
   test("is invalid with a character removed, doubled or added", () => {
-    const token = newToken(realSystem, false, 0);
+    const token = newToken(realSystem, "secret", 0);
     for (let i = 0; i < token.length; i++) {
       expect(isTokenShaped(token.slice(0, i) + token.slice(i + 1))).toBe(false);
       expect(isTokenShaped(token.slice(0, i) + token[i] + token.slice(i))).toBe(false);
