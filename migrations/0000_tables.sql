@@ -143,6 +143,7 @@ CREATE TABLE `files` (
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE INDEX `files_listed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
@@ -156,10 +157,10 @@ CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`
 CREATE INDEX `files_trash` ON `files` (`team_id`,`id`) WHERE trashed_at is not null;--> statement-breakpoint
 CREATE INDEX `files_owner_trash` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE trashed_at is not null and user_id is not null;--> statement-breakpoint
 CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null and size_bytes is not null;--> statement-breakpoint
-CREATE INDEX `files_held` ON `files` (`team_id`,`id`) WHERE hold is not null;--> statement-breakpoint
+CREATE INDEX `files_held` ON `files` (`team_id`,`folder_key`,`id`) WHERE hold is not null;--> statement-breakpoint
 CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null and trashed_at is null;--> statement-breakpoint
-CREATE INDEX `files_trash_due` ON `files` (`due_at`) WHERE trashed_at is not null;--> statement-breakpoint
+CREATE INDEX `files_trash_due` ON `files` (`due_at`) WHERE trashed_at is not null and hold is null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE TABLE `folder_changes` (
 	`team_id` text NOT NULL,
@@ -204,7 +205,7 @@ CREATE TABLE `recovery` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`recovered_at` integer NOT NULL,
 	`requested_at` integer NOT NULL
-) WITHOUT ROWID;
+);
 --> statement-breakpoint
 CREATE TABLE `teams` (
 	`id` text PRIMARY KEY NOT NULL,

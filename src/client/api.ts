@@ -184,12 +184,25 @@ export interface SentInvitation {
   sent: boolean;
 }
 export interface UserExport {
-  user: User;
+  user: ExportedUser;
   sessions: Array<Session>;
   /** The API keys that the user created, with masked tokens. */
   keys: Array<ApiKey>;
   /** Events by the user or about the user, oldest first. */
   events: Array<Event>;
+}
+export interface ExportedUser {
+  _id: string;
+  teamId: string;
+  firstName: string;
+  lastName: string;
+  email: string;
+  /** Whether the user can log in. False until an invitation is accepted. */
+  hasPassword: boolean;
+  role: Role;
+  createdAt: string;
+  updatedAt: string;
+  __v: number;
 }
 export interface Event {
   /** IDs sort in commit order. */
@@ -346,13 +359,17 @@ export interface Waveform {
 }
 export interface TrashedFile extends StoredFile {
   trashedAt: string;
-  /** When the service erases the file, within minutes. */
+  /** When the service erases the file, within minutes. A held file stays. */
   eraseAfter: string;
+  /** Why the file can't be erased. Null if it can. */
+  hold: Hold | null;
 }
 export interface NewLink extends Link {
   url: string;
   /** A page with a player, for people. */
   pageUrl: string;
+  /** The player alone, for an `iframe` of any site. */
+  embedUrl: string;
 }
 export interface Link {
   _id: string;
@@ -411,6 +428,7 @@ export interface Schemas {
   Invitation: Invitation;
   SentInvitation: SentInvitation;
   UserExport: UserExport;
+  ExportedUser: ExportedUser;
   Event: Event;
   NewWebhook: NewWebhook;
   Attempt: Attempt;
@@ -437,12 +455,17 @@ export interface Api {
       teamId: string;
       email: string;
       password: string;
+      /** Seconds until the session expires. */
+      expiresIn?: number | undefined;
     };
     response: Data<ApiKey>;
   };
   "POST /auth/v1/sessions": {
     query: undefined;
-    body: undefined;
+    body: {
+      /** Seconds until the session expires. */
+      expiresIn?: number | undefined;
+    };
     response: Data<ApiKey>;
   };
   "GET /auth/v1/sessions": {
@@ -667,6 +690,8 @@ export interface Api {
     body: {
       /** Sends the link by email instead of returning it. */
       email?: boolean | undefined;
+      /** Seconds until the invitation expires. */
+      expiresIn?: number | undefined;
     };
     response: Data<Invitation | SentInvitation>;
   };
@@ -797,10 +822,10 @@ export interface Api {
       reference?: string | undefined;
       /** The ID of a user, for the files that the user uploaded. */
       uploadedBy?: string | undefined;
-      /** A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders. */
+      /** Up to 10 words, in any order and case. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders. */
       search?: string | undefined;
-      /** `-`: descending. Lists of up to 250 files can be sorted by duration or size; with more, the response is 400. A file without a duration counts as 0. */
-      sort?: "-createdAt" | "createdAt" | "name" | "-name" | "duration" | "-duration" | "size" | "-size" | undefined;
+      /** `-`: descending. */
+      sort?: "-createdAt" | "createdAt" | "name" | "-name" | undefined;
     };
     body: undefined;
     response: Data<Array<StoredFile>>;
@@ -874,7 +899,7 @@ export interface Api {
   };
   "DELETE /docs/v1/uploads/{id}": {
     query: {
-      /** `true` erases the file at once, also one that is in the trash. */
+      /** `true` erases the file at once, also one that is in the trash. A contributor can't. */
       permanent?: "true" | "false" | undefined;
       /** Only cancels an upload. If the upload is complete, the response is 403 and the file stays. */
       unfinished?: "true" | undefined;
@@ -1084,6 +1109,8 @@ export interface Api {
       /** Where the folder is, or was. */
       folder: string;
       isComplete: boolean;
+      /** The held files that stay in the folder. At most 1,000 are counted. */
+      held: number;
     }>;
   };
   "GET /docs/v1/usage": {

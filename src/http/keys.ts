@@ -149,7 +149,11 @@ export const get = readOperation(
       "Shows the whole token if your scopes cover those of the key. Each time is recorded as the event `apikey.revealed`.",
     success: { description: "The key.", message: "API key found.", schema, example },
   },
-  async ({ deps, credential, id }) => render(await fetchKey(deps, credential, id)),
+  async ({ c, deps, credential, id }) => {
+    // The response to HEAD has no body.
+    const isShown = c.req.method !== "HEAD";
+    return render(await fetchKey(deps, credential, id, { isShown }));
+  },
 );
 
 export const update = writeOperation(

@@ -49,7 +49,7 @@ const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once t
  */
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest", "Content-Encoding"];
 
-/** The expiry of a public key or upload token stops new uploads only. An upload URL works until its upload expires. */
+/** The expiry of a public key or upload token stops new uploads only. An upload URL works until its upload expires, or the issuer of the upload token is revoked. */
 const AFTER_KEY_EXPIRY = { graceMilliseconds: MAX_RESUMABLE_MILLISECONDS };
 
 type Contract = Parameters<typeof writeOperation<"files:upload", z.ZodType>>[1];

@@ -248,12 +248,15 @@ export const remove = writeOperation(
 
 const exportSchema = z
   .strictObject({
-    user: schema,
+    // The person gets the export, and nobody needs the hash.
+    user: schema.omit({ password: true }).meta({ id: "ExportedUser" }),
     sessions: z.array(sessionSchema),
     keys: z.array(keyRecord.schema).meta({ description: "The API keys that the user created, with masked tokens." }),
     events: z.array(eventSchema).meta({ description: "Events by the user or about the user, oldest first." }),
   })
   .meta({ id: "UserExport" });
+
+const withoutPassword = <T extends { password: string }>({ password: _, ...user }: T) => user;
 
 export const exportData = readOperation(
   "users:read",
@@ -266,7 +269,7 @@ export const exportData = readOperation(
       message: "User exported.",
       schema: exportSchema,
       example: {
-        user: example,
+        user: withoutPassword(example),
         sessions: [sessionExample],
         keys: [{ ...keyRecord.example, key: "stow_sk_4fTq…Qx9Z" }],
         events: [eventExample],
@@ -282,7 +285,7 @@ export const exportData = readOperation(
 );
 
 async function* exportedJson({ user, sessions, keys, events }: UserExport): AsyncGenerator<string> {
-  yield `{"message":"User exported.","data":{"user":${JSON.stringify(render(user))}`;
+  yield `{"message":"User exported.","data":{"user":${JSON.stringify(withoutPassword(render(user)))}`;
   yield* jsonList("sessions", sessions, renderSession);
   yield* jsonList("keys", keys, keyRecord.render);
   yield* jsonList("events", events, (event) => event);

@@ -100,7 +100,7 @@ export const isKept = sql`(${isListed} or ${isTrashed})`;
 
 // No index of a list has a file that is still received, or hidden: hiding clears the indexed columns. A condition on the status
 // would rewrite index entries whenever it changes.
-/** In the index of names. */
+/** In the indexes of all files, by id and by name. */
 export const isNamed = sql`size_bytes is not null and name_key <> ''`;
 /** Stored, and pending or processing. */
 export const isUnprocessed = sql`size_bytes is not null and processed_at is null and name_key <> ''`;
@@ -115,6 +115,8 @@ export const isOwnedInTrash = sql`trashed_at is not null and user_id is not null
 /** Stored, with a time to delete it, and no hold that forbids it. */
 export const isExpiring = sql`delete_after is not null and hold is null and size_bytes is not null`;
 export const isHeld = sql`hold is not null`;
+/** In the trash, without a hold that forbids to erase it. */
+export const isErasable = sql`trashed_at is not null and hold is null`;
 
 /**
  * Other text that a search finds: title, artist, reference, folder, and tags, as text that begins and separates each
@@ -222,13 +224,15 @@ const filesTable = sqliteTable(
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
+    // The default list. It also skips the files in the trash, which may be most of a team's.
+    index("files_listed").on(t.teamId, t.id).where(isNamed),
     // A search reads only this index, or that of an owner.
     index("files_name").on(t.teamId, t.nameKey, t.id, t.searchText).where(isNamed),
     // Each of these three costs a row only for a file that has a folder or a reference.
     index("files_folder").on(t.teamId, t.folderKey, t.id).where(isInFolder),
     index("files_folder_name").on(t.teamId, t.folderKey, t.nameKey, t.id).where(isInFolder),
     index("files_reference").on(t.teamId, t.reference, t.id).where(hasReference),
-    // Most files are completed audio files, and the primary key serves their lists. A claim changes none of these indexes.
+    // Most files are completed audio files, and the index of all files serves their lists. A claim changes none of these indexes.
     index("files_unprocessed").on(t.teamId, t.id).where(isUnprocessed),
     index("files_failed").on(t.teamId, t.id).where(isFailed),
     index("files_type").on(t.teamId, t.fileType, t.id).where(isNotAudio),
@@ -240,11 +244,11 @@ const filesTable = sqliteTable(
     index("files_trash").on(t.teamId, t.id).where(isTrashed),
     index("files_owner_trash").on(t.teamId, t.userId, t.id, t.sizeBytes).where(isOwnedInTrash),
     index("files_expiring").on(t.deleteAfter).where(isExpiring),
-    index("files_held").on(t.teamId, t.id).where(isHeld),
+    index("files_held").on(t.teamId, t.folderKey, t.id).where(isHeld),
     index("files_upload_token").on(t.uploadTokenId).where(sql`upload_token_id is not null`),
     // Apart, so that no step reads past the others' rows: when a large folder was deleted, its files leave the trash together.
     index("files_due").on(t.dueAt).where(isAwaitingStep),
-    index("files_trash_due").on(t.dueAt).where(isTrashed),
+    index("files_trash_due").on(t.dueAt).where(isErasable),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
 );

@@ -171,7 +171,7 @@ beforeAll(async () => {
   tokens = {
     "no token": undefined,
     "a malformed token": `${mine.token.slice(0, -1)}${mine.token.endsWith("0") ? "1" : "0"}`,
-    "an unknown token": newToken(realSystem, false, 0),
+    "an unknown token": newToken(realSystem, "secret", 0),
     "an expired token": expired.key,
     "a revoked token": revoked.key,
     "a public key": page.key,
@@ -439,8 +439,13 @@ describe("Scopes", () => {
 
   beforeAll(async () => {
     team = await newTeam(worker);
-    const newRow = async (caller: string, kind: string, scopes: number | null, role?: string) => {
-      const token = newToken(realSystem, kind === "public", databaseOf(team.teamId));
+    const newRow = async (
+      caller: string,
+      kind: "secret" | "public" | "session",
+      scopes: number | null,
+      role?: string,
+    ) => {
+      const token = newToken(realSystem, kind, databaseOf(team.teamId));
       tokenOf[caller] = token;
       const id = newId(realSystem, databaseOf(team.teamId));
       await DB.batch([

@@ -114,7 +114,7 @@ describe("A new team", () => {
 describe("The number of a database that isn't bound", () => {
   test("a token with an unbound number gets 401, and an id 404, without any query", async ({ team }) => {
     const { bindings, call } = countingWorker();
-    const token = newToken(realSystem, false, UNBOUND);
+    const token = newToken(realSystem, "secret", UNBOUND);
     expect((await call("GET", "/docs/v1/usage", { token })).code).toBe("token_invalid");
     const teamId = inOther(team.teamId, UNBOUND);
     for (const path of [
@@ -141,7 +141,7 @@ describe("The number of another database", () => {
     const ids = [await upload(team, "a.txt", "a"), await upload(team, "b.txt", "b")];
     const file = ids[0] as string;
 
-    const made = newToken(realSystem, false, other);
+    const made = newToken(realSystem, "secret", other);
     expect((await call("GET", "/docs/v1/usage", { token: made })).code).toBe("token_invalid");
     const paths = [`/docs/v1/uploads/${moved(file)}/metadata`, `/auth/v1/apikeys/${moved(team.keyId)}`];
     for (const path of [...paths, `${TEAMS}/${moved(team.teamId)}`]) {

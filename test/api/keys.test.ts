@@ -207,6 +207,13 @@ describe("A key", () => {
     expect(listed).toEqual([own, ...keys.map(masked)].sort((a, b) => (a.id < b.id ? 1 : -1)));
   });
 
+  test("is neither shown nor recorded by HEAD", async ({ team }) => {
+    const { id } = await newKey(team);
+    const answer = await team.call("HEAD", `${KEYS}/${id}`);
+    expect([answer.status, answer.text]).toEqual([200, ""]);
+    expect(await eventsOf(team, "type=apikey.revealed")).toEqual([]);
+  });
+
   test("is shown whole only once that is recorded, each time", async () => {
     const team = await newTeam();
     const { id, key } = await newKey(team);

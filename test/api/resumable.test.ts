@@ -210,7 +210,7 @@ describe("A caller", () => {
       [path, "0.2.2"],
       [`${RESUMABLE}/nonsense`, "1.0.0"],
     ] as const) {
-      const token = newToken(realSystem, false, 0);
+      const token = newToken(realSystem, "secret", 0);
       expect((await ask(call, "HEAD", at, { "Tus-Resumable": version }, { token })).status, at).toBe(401);
     }
   });

@@ -1,9 +1,9 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
-import { collect, newTeam, url } from "../support/team.ts";
+import { collect, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
-import { chooseAction, exhaustive, PASSWORD, test, uploadNamed } from "./console.ts";
+import { chooseAction, exhaustive, PASSWORD, test } from "./console.ts";
 import { button, dialog, heading, link } from "./locators.ts";
 import { expect, expectAnnounced } from "./support.ts";
 

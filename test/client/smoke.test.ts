@@ -113,16 +113,19 @@ describe("The smoke test", () => {
       "note  rate limit: 400 of 400 requests at once passed, 300 a minute are allowed. Add a WAF rule: src/OPERATIONS.md, Quotas and rate limits",
     ],
     [312, "ok    rate limit: 312 of 400 requests at once passed, 300 a minute are allowed"],
-  ])("says that a service which lets %i of a burst through does so", async ([passing, expected], { onTestFinished }) => {
-    let received = 0;
-    const service = createServer((_, response) => {
-      received += 1;
-      response.writeHead(received > passing ? 429 : 401).end("{}");
-    });
-    const lines: string[] = [];
-    await measureBurst({ url: await listen(service, onTestFinished), print: (line) => void lines.push(line) });
-    expect([lines, received]).toEqual([[expected], 400]);
-  });
+  ])(
+    "says that a service which lets %i of a burst through does so",
+    async ([passing, expected], { onTestFinished }) => {
+      let received = 0;
+      const service = createServer((_, response) => {
+        received += 1;
+        response.writeHead(received > passing ? 429 : 401).end("{}");
+      });
+      const lines: string[] = [];
+      await measureBurst({ url: await listen(service, onTestFinished), print: (line) => void lines.push(line) });
+      expect([lines, received]).toEqual([[expected], 400]);
+    },
+  );
 
   test("rejects a URL without https:// or http://", () => {
     const smoke = join(import.meta.dirname, "../../src/dev/smoke.ts");

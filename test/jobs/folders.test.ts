@@ -88,7 +88,7 @@ describe("A folder of many files", () => {
     await fillFolder(team, "Old");
     await fill(team, "files", 3, FILES + 1);
     const { body } = await erase(world, team, "Old");
-    expect(body.data).toEqual({ folder: "Old", isComplete: false });
+    expect(body.data).toEqual({ folder: "Old", isComplete: false, held: 0 });
     await finish(world);
     expect(await countsOf(team)).toEqual({ "": [3, 0] });
     expect(await eventsOfType(team, "file.deleted")).toEqual({ n: FILES, files: FILES });

@@ -424,7 +424,7 @@ async function insertKey({ teamId }: Team, { userId = null as string | null, exp
   const { secrets } = new World().deps();
   const keys = Array.from({ length: count }, () => ({
     id: newId(realSystem, databaseOf(teamId)),
-    token: newToken(realSystem, false, databaseOf(teamId)),
+    token: newToken(realSystem, "secret", databaseOf(teamId)),
   }));
   const insert = DB.prepare(
     `insert into api_keys (id, team_id, uuid, name, token_hash, kind, encrypted_token, encrypted_with, user_id, expires_at,

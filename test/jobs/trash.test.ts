@@ -60,6 +60,21 @@ describe("The trash", () => {
     await expectSettled(team.teamId, { world });
   });
 
+  test("keeps a held file beyond its days, until it is released", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "a");
+    await world.drain();
+    await remove(team, id);
+    await dataOf(team.call("PUT", `${UPLOADS}/${id}/hold`, { json: { reason: "r" } }));
+    await pass(world, 8 * DAY);
+    expect(await trashed(team)).toEqual([id]);
+    expect(await typesOf(team, id)).not.toContain("file.deleted");
+    await team.call("DELETE", `${UPLOADS}/${id}/hold`);
+    await pass(world, 5 * MINUTE);
+    expect(await trashed(team)).toEqual([]);
+    expect((await typesOf(team, id)).slice(-3)).toEqual(["file.held", "file.released", "file.deleted"]);
+    await expectSettled(team.teamId, { world });
+  });
+
   test("is erased within bounds, by as many runs as it takes", async ({ world, team }) => {
     await insertMany(
       2000,

@@ -61,9 +61,13 @@ export function Trash() {
     // Files of further pages take the place of the erased ones.
     trash.reload();
   };
+  // Whoever sees only its own files can't erase them.
+  const canErase = !seesOwnFilesOnly();
   const actionsOf = (files: TrashedFile[]): MenuItem[] => [
     { label: "Restore", icon: "refresh", onSelect: () => void run(() => restore(files)) },
-    { label: "Erase", icon: "trash", isDangerous: true, onSelect: () => setErasing({ files }) },
+    ...(canErase
+      ? [{ label: "Erase", icon: "trash" as const, isDangerous: true, onSelect: () => setErasing({ files }) }]
+      : []),
   ];
   const columns: Column<TrashedFile>[] = [
     {
@@ -121,6 +125,7 @@ export function Trash() {
       subtitle={rows.length > 0 && "Files in the trash count toward the storage."}
       call={{ path: "/docs/v1/trash" }}
       actions={
+        canErase &&
         rows.length > 0 && (
           <button type="button" class="button danger" onClick={() => setErasing({ files: [], next: trashPages() })}>
             Empty trash

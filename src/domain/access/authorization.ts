@@ -288,6 +288,10 @@ export function refusalError(refusal: string, caller: Pick<Actor, "scopes">, mas
   return missing ? insufficientScope(missing) : new AppError(refusal as Code);
 }
 
+/** Whether the caller may decide how long files are kept: a secret key or an admin that sees all files of the team. */
+export const isSecretKeyOrAdmin = ({ kind, scopes, ownerId }: TeamActor): boolean =>
+  ownerId === null && (kind === "secret" || lacking(ALL_SCOPES, scopes).length === 0);
+
 /** The key or session with this id. */
 export const isKey = (teamId: string, id: string) => and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId));
 

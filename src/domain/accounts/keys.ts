@@ -116,7 +116,7 @@ export function newHashedKey(
   { system, db }: Deps,
   { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt">>,
 ): { token: string; row: KeyRow } {
-  const token = newToken(system, fields.kind === "public", db.number);
+  const token = newToken(system, fields.kind, db.number);
   const row: KeyRow = {
     id: newId(system, db.number),
     uuid: newUuid(system),
@@ -321,10 +321,15 @@ async function readKey<T>(
 
 /**
  * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first. A full database can't
- * record it, so there the token stays masked.
+ * record it, so there the token stays masked, and so it does unless the response is shown.
  * @throws `not_found`
  */
-export async function fetchKey(deps: Deps, credential: Credential<KeyAccess>, id: string): Promise<ApiKey> {
+export async function fetchKey(
+  deps: Deps,
+  credential: Credential<KeyAccess>,
+  id: string,
+  { isShown }: { isShown: boolean },
+): Promise<ApiKey> {
   const hasId = and(isApiKey, eq(apiKeys.id, id));
   const select = (isOfTeam: SQL | undefined) => deps.db.select().from(apiKeys).where(and(isOfTeam, hasId));
   const {
@@ -333,7 +338,7 @@ export async function fetchKey(deps: Deps, credential: Credential<KeyAccess>, id
   } = await readKey(deps, credential, select);
   if (!row) throw new AppError("not_found");
   const token = tokenOf(deps, row);
-  if (token === "" || !maySeeToken(actor, row)) return viewKey(row, masked(token));
+  if (!isShown || token === "" || !maySeeToken(actor, row)) return viewKey(row, masked(token));
   const data = sql`${JSON.stringify({ _id: id })}`;
   const event = newEventFrom(deps, "apikey.revealed", actor, row, { subjectVersion: sql`null`, data }, sql`where true`);
   // A retry may record one reading twice, which is better than none.

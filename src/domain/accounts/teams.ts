@@ -11,12 +11,12 @@ import {
   authorizeRead,
   type Credential,
   isExistingTeam,
+  isSecretKeyOrAdmin,
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
 import { inDatabase, inEveryDatabase } from "../access/databases.ts";
 import { filesOf } from "../access/own-files.ts";
-import { ALL_SCOPES, lacking } from "../access/scopes.ts";
 import {
   actorOf,
   type Change,
@@ -223,8 +223,7 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
  * @throws `forbidden` for any caller but a secret key or an admin that sees all files; `conflict`
  */
 export async function setRetention(deps: Deps, actor: TeamActor, retentionDays: number | null): Promise<Team> {
-  const isAdmin = lacking(ALL_SCOPES, actor.scopes).length === 0;
-  if (actor.ownerId !== null || (actor.kind !== "secret" && !isAdmin)) {
+  if (!isSecretKeyOrAdmin(actor)) {
     throw new AppError("forbidden", { message: "Only a secret key or an admin can set the retention of a team." });
   }
   return updateTeam(deps, actor, actor.teamId, { retentionDays });

@@ -1,7 +1,7 @@
 import { and, asc, eq, isNotNull, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read, write } from "../../platform/db.ts";
-import { files, isExpiring, isTrashed, teamOfFile, teams } from "../../platform/schema.ts";
+import { files, isErasable, isExpiring, teamOfFile, teams } from "../../platform/schema.ts";
 import { DAY, HOUR } from "../../platform/system.ts";
 import { actorOf, type Initiator, SYSTEM, writeWithEvents } from "../events/events.ts";
 import { newStep } from "../recovery-step.ts";
@@ -91,7 +91,7 @@ function deleteExpired(deps: Deps) {
 
 /** Erases files that have been in the trash long enough. */
 const emptyTrash = (deps: Deps) =>
-  deleteNext(deps, and(isTrashed, lte(files.dueAt, deps.system.now())), asc(files.dueAt), SYSTEM, {
+  deleteNext(deps, and(isErasable, lte(files.dueAt, deps.system.now())), asc(files.dueAt), SYSTEM, {
     isPermanent: true,
   });
 

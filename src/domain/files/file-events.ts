@@ -38,8 +38,8 @@ const METADATA = sql`json_object(${sql.join(
   sql`, `,
 )})`;
 
-/** A file may be deleted while it is in the trash: then the event has the values that the trash keeps. */
-const sourceOf = (type: EventType) => (type === "file.deleted" ? knownFiles() : sql`${files}`);
+/** A file may be deleted or held while it is in the trash: then the event has the values that the trash keeps. */
+const sourceOf = (type: EventType) => (/\.(deleted|held|released)$/.test(type) ? knownFiles() : sql`${files}`);
 
 /** The events that many files can have at once. */
 type FileEventType = "file.deleted" | "file.trashed" | "file.updated";

@@ -8,6 +8,7 @@ import {
   files,
   folderChanges,
   folders,
+  isHeld,
   isInFolder,
   isListed,
   isOwnedInFolder,
@@ -49,6 +50,8 @@ const MOVED_FILES = 500;
 const STEP_FOLDERS = 500;
 /** Folders whose paths are checked if a move makes them longer: up to three rows each. */
 const CHECKED_FOLDERS = 1500;
+/** Held files of a folder that its deletion counts. */
+export const MAX_COUNTED_HOLDS = 1000;
 /** How long the request may take for the first step before the recovery job continues. */
 const MAX_STEP_MILLISECONDS = MINUTE;
 /** Steps that one batch of the recovery job takes. Each has up to ten queries, and the batch at most 100. */
@@ -101,6 +104,12 @@ function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined 
       select ${next(sql`child.path`)} from child where child.path is not null limit ${CHECKED_FOLDERS})
     select path from child where path is not null union all select folder_key from ${created} found) matching)`;
 }
+
+/** The held files in a folder, of which at most `MAX_COUNTED_HOLDS` are examined. */
+const countHeld = ({ teamId, ownerId, folder }: Range) =>
+  sql<number>`(select count(*) from (select ${files.userId} as owner from ${files} indexed by files_held
+    where ${and(filesOf({ teamId, ownerId: null }), isHeld, isWithin(files.folderKey, folder))}
+    limit ${MAX_COUNTED_HOLDS}) examined where ${ownerId === "" ? sql`true` : sql`owner = ${ownerId}`})`;
 
 /** The queries of one step, and the events of its files. */
 function stepOf(deps: Deps, change: Requested, dueAt: number) {
@@ -185,21 +194,26 @@ const copyFolders = ({ db, system }: Deps, folder: string, target: string, nextF
     )
     .onConflictDoNothing();
 
+/** @returns whether it is complete. If not, the recovery job continues */
 type Started = { folder: string; isComplete: boolean };
 
 /**
- * Moves a folder, or deletes it with its files if `target` is null. Moving into a folder that exists merges the two. A folder
- * without files or folders is already as requested.
- * @returns whether it is complete. If not, the recovery job continues
- * @throws `folder_busy`, `token_invalid` if the caller has lost its access in the meantime, `invalid_input` for a folder that would be in itself or has a path that would be too long
+ * Moves a folder. Moving into a folder that exists merges the two. A folder without files or folders is already as requested.
+ * @throws `folder_busy`, `token_invalid` if the caller has lost its access in the meantime, `invalid_input` for a folder that
+ *   would be in itself or has a path that would be too long
  */
-export async function changeFolder(
-  deps: Deps,
-  actor: TeamActor,
-  folder: string,
-  target: string | null,
-): Promise<Started> {
+export async function moveFolder(deps: Deps, actor: TeamActor, folder: string, target: string): Promise<Started> {
   if (`${target}/`.startsWith(`${folder}/`)) throw invalidField("to", "Must not be in the folder itself.");
+  const { isComplete } = await changeFolder(deps, actor, folder, target);
+  return { folder: target, isComplete };
+}
+
+/** Deletes a folder with its files, except for held ones. @returns also how many of these it has @throws `folder_busy` */
+export async function deleteFolder(deps: Deps, actor: TeamActor, folder: string): Promise<Started & { held: number }> {
+  return { folder, ...(await changeFolder(deps, actor, folder, null)) };
+}
+
+async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target: string | null) {
   const { teamId, kind, keyId, userId } = actor;
   const ownerId = actor.ownerId ?? "";
   const now = deps.system.now();
@@ -215,16 +229,18 @@ export async function changeFolder(
     too_long: target === null ? undefined : isTooLong(deps, change, target),
   });
   const row = { ...change, position: '["",""]', stepEnd: null, dueAt: now + MAX_STEP_MILLISECONDS };
-  const check = deps.db.select({ refusal }).from(sql`(select 1) one`);
+  const held = target === null ? countHeld(change) : sql<number>`0`;
+  const check = deps.db.select({ refusal, held: held.as("held") }).from(sql`(select 1) one`);
   const insert = insertWhere(deps.db, folderChanges, row, teamExists(teamId, sql`${refusal} is null`));
-  const [refused, isComplete] = await runStep(deps, change, row.dueAt, [check, insert]);
-  const reason = (refused as { refusal: "token_invalid" | "folder_busy" | "too_long" | null }[])[0]?.refusal;
+  const [checked, isComplete] = await runStep(deps, change, row.dueAt, [check, insert]);
+  const [found] = checked as { refusal: "token_invalid" | "folder_busy" | "too_long" | null; held: number }[];
+  const reason = found?.refusal;
   if (reason === "token_invalid" || reason === "folder_busy") throw new AppError(reason);
   if (reason === "too_long") {
     const limit = `Paths can have at most ${MAX_FOLDER_BYTES} bytes, and a longer path needs less than ${CHECKED_FOLDERS} folders in it.`;
     throw invalidField("to", limit);
   }
-  return { folder: target ?? folder, isComplete };
+  return { isComplete, held: found?.held ?? 0 };
 }
 
 /** Runs queries and then a step. @returns the rows of the first query, and whether the change is complete */

@@ -338,8 +338,8 @@ const PROGRESS_MILLISECONDS = MINUTE;
 /** An upload without progress for this long loses its key to a repetition, because its Worker may have died. */
 const MAX_IDLE_MILLISECONDS = 10 * MINUTE;
 /**
- * A duplicate that arrives during the first upload is rejected at once, because waiting would poll D1. Its client waits as
- * long as that upload has taken so far, up to this.
+ * A duplicate that arrives during the first upload is rejected once its body is read, because waiting for the first would poll
+ * D1. Its client waits as long as that upload has taken so far, up to this.
  */
 const MAX_RETRY_AFTER_SECONDS = 10;
 
