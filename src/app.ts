@@ -2,34 +2,43 @@ import { Hono, type MiddlewareHandler } from "hono";
 import { except } from "hono/combine";
 import { methodNotAllowed } from "hono/method-not-allowed";
 import { requestId } from "hono/request-id";
+import * as invitations from "./accounts/invitations.routes.ts";
+import * as keys from "./accounts/keys.routes.ts";
+import * as me from "./accounts/me.routes.ts";
+import * as sessions from "./accounts/sessions.routes.ts";
+import * as teams from "./accounts/teams.routes.ts";
+import * as users from "./accounts/users.routes.ts";
 import { readDeps } from "./deps.ts";
 import { AppError } from "./errors.ts";
+import * as events from "./events/events.routes.ts";
+import * as files from "./files/files.routes.ts";
+import * as waveforms from "./files/waveforms.routes.ts";
+import * as batches from "./folders/batches.routes.ts";
+import * as folders from "./folders/folders.routes.ts";
 import type { AppEnv } from "./http/app-env.ts";
 import type { OperationId } from "./http/client-samples.ts";
-import * as deliveries from "./http/deliveries.ts";
-import * as events from "./http/events.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
-import * as files from "./http/files.ts";
-import { upload } from "./http/form-upload.ts";
 import { health } from "./http/health.ts";
-import * as invitations from "./http/invitations.ts";
-import * as keys from "./http/keys.ts";
-import * as links from "./http/links.ts";
-import * as me from "./http/me.ts";
 import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
 import { serveDescription } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
-import * as reconciliation from "./http/reconciliation.ts";
-import * as resumable from "./http/resumable.ts";
-import * as sessions from "./http/sessions.ts";
-import * as teams from "./http/teams.ts";
-import * as trash from "./http/trash.ts";
-import * as unfinished from "./http/unfinished.ts";
-import * as uploadTokens from "./http/upload-tokens.ts";
-import * as users from "./http/users.ts";
-import * as webhooks from "./http/webhooks.ts";
+import { isLinkPath, LINK_PATHS } from "./http/paths.ts";
+import * as links from "./links/links.routes.ts";
+import * as signing from "./links/signing.routes.ts";
 import { consoleLog } from "./platform/log.ts";
+import * as trash from "./trash/trash.routes.ts";
+import * as reconciliation from "./upkeep/reconciliation.routes.ts";
+import * as resumable from "./uploads/resumable.routes.ts";
+import * as unfinished from "./uploads/unfinished.routes.ts";
+import { upload } from "./uploads/upload.routes.ts";
+import * as uploadTokens from "./uploads/upload-tokens.routes.ts";
+import * as usage from "./uploads/usage.routes.ts";
+import * as deliveries from "./webhooks/deliveries.routes.ts";
+import * as webhooks from "./webhooks/webhooks.routes.ts";
+
+/** What the service sends. */
+export const { messages } = webhooks;
 
 /** The whole API, by operation id. */
 export const api = {
@@ -83,15 +92,15 @@ export const api = {
   uploadFile: ["POST /docs/v1/uploads", upload],
   // Before the path with an id, which would match this one too.
   listUnfinishedUploads: ["GET /docs/v1/uploads/resumable", unfinished.list],
-  changeFiles: ["POST /docs/v1/uploads/batch", files.batch],
-  signFile: ["GET /docs/v1/uploads/{id}", files.sign],
+  changeFiles: ["POST /docs/v1/uploads/batch", batches.batch],
+  signFile: ["GET /docs/v1/uploads/{id}", signing.sign],
   updateFile: ["PATCH /docs/v1/uploads/{id}", files.update],
   deleteFile: ["DELETE /docs/v1/uploads/{id}", files.remove],
   getFileMetadata: ["GET /docs/v1/uploads/{id}/metadata", files.metadata],
   getFileStatus: ["GET /docs/v1/uploads/{id}/status", files.status],
   reprocessFile: ["POST /docs/v1/uploads/{id}/reprocess", files.reprocess],
-  getWaveform: ["GET /docs/v1/uploads/{id}/waveform", files.getWaveform],
-  setWaveform: ["PUT /docs/v1/uploads/{id}/waveform", files.setWaveform],
+  getWaveform: ["GET /docs/v1/uploads/{id}/waveform", waveforms.get],
+  setWaveform: ["PUT /docs/v1/uploads/{id}/waveform", waveforms.set],
   holdFile: ["PUT /docs/v1/uploads/{id}/hold", trash.hold],
   releaseFile: ["DELETE /docs/v1/uploads/{id}/hold", trash.release],
 
@@ -118,11 +127,11 @@ export const api = {
   listEvents: ["GET /auth/v1/events", events.list],
   getEvent: ["GET /auth/v1/events/{id}", events.get],
 
-  listFolders: ["GET /docs/v1/folders", files.folders],
-  createFolder: ["POST /docs/v1/folders", files.createFolder],
-  moveFolder: ["PATCH /docs/v1/folders", files.moveFolder],
-  deleteFolder: ["POST /docs/v1/folders/delete", files.deleteFolder],
-  getUsage: ["GET /docs/v1/usage", files.usage],
+  listFolders: ["GET /docs/v1/folders", folders.list],
+  createFolder: ["POST /docs/v1/folders", folders.create],
+  moveFolder: ["PATCH /docs/v1/folders", folders.move],
+  deleteFolder: ["POST /docs/v1/folders/delete", folders.remove],
+  getUsage: ["GET /docs/v1/usage", usage.get],
 } satisfies Record<OperationId, Api[string]>;
 
 export function createApp(depsOf = readDeps): Hono<AppEnv> {
@@ -142,19 +151,19 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
     if (linkHost !== null) {
       const { host } = new URL(c.req.url);
       // Hono routes by this path, which is decoded. That of the URL may have an `s` of `links` as `%73`.
-      if ((host === linkHost) !== links.isLinkPath(c.req.path)) throw new AppError("route_not_found");
+      if ((host === linkHost) !== isLinkPath(c.req.path)) throw new AppError("route_not_found");
     }
     await next();
   };
-  mountPages(app, provideDeps);
-  app.use(except(links.LINK_PATHS, apiSecureHeaders, apiHeaders));
-  app.use(links.LINK_PATHS, linkHeaders);
+  mountPages(app, provideDeps, links.isOpenable);
+  app.use(except(LINK_PATHS, apiSecureHeaders, apiHeaders));
+  app.use(LINK_PATHS, linkHeaders);
   app.use(preflight);
   app.use(requireHttps);
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);
   mount(app, api);
-  app.get("/openapi.json", serveDescription(api));
+  app.get("/openapi.json", serveDescription(api, messages));
   app.get("/health", health);
   app.notFound((c) => renderError(c, new AppError("route_not_found")));
   app.onError((error, c) => renderError(c, error));

@@ -1,7 +1,6 @@
 import * as z from "zod";
-import type { Actor } from "./domain/access/actor.ts";
-import { createLimiter, type Limiter } from "./domain/access/limiter.ts";
-import type { FileJob, RecoveryJob, WebhookJob } from "./domain/jobs.ts";
+import type { Actor } from "./access/actor.ts";
+import { createLimiter, type Limiter } from "./access/limiter.ts";
 import { AppError } from "./errors.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
 import { createDatabases, type Databases, type Db, databaseBindings, NO_DB } from "./platform/db.ts";
@@ -11,6 +10,7 @@ import { createJobs, type Jobs } from "./platform/jobs.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { Lru } from "./platform/lru.ts";
 import { createMailer, type Mailer } from "./platform/mailer.ts";
+import type { FileJob, RecoveryJob, WebhookJob } from "./platform/messages.ts";
 import { once } from "./platform/retry.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
 import { createSender, type Sender } from "./platform/sender.ts";
@@ -57,13 +57,13 @@ export interface Deps {
   system: System;
   log: Log;
   databases: Databases;
-  /** The database of the team that this is about, see domain/access/databases.ts. */
+  /** The database of the team that this is about, see access/databases.ts. */
   db: Db;
-  /** When this isolate last stored that a key was used, by the key's id, see domain/access/last-use.ts. */
+  /** When this isolate last stored that a key was used, by the key's id, see access/last-use.ts. */
   notedUses: Lru<number>;
-  /** When this isolate last looked whether the recovery job runs, by the number of the database, see domain/recovery/heartbeat.ts. */
+  /** When this isolate last looked whether the recovery job runs, by the number of the database, see upkeep/heartbeat.ts. */
   recoveryChecks: Pick<Map<string, number>, "get" | "set">;
-  /** The HEAD request that polls a resumable upload in this isolate, by the upload's id, see domain/uploads/resumable.ts. */
+  /** The HEAD request that polls a resumable upload in this isolate, by the upload's id, see uploads/resumable.ts. */
   pollers: Lru<symbol>;
   bytes: ByteStore;
   jobs: Jobs<FileJob>;

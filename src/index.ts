@@ -1,9 +1,9 @@
 import { createApp } from "./app.ts";
 import { readDeps } from "./deps.ts";
-import { handleJob, startRecovery } from "./domain/consumer.ts";
-import { jobMessages } from "./domain/jobs.ts";
 import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";
+import { jobMessages } from "./platform/messages.ts";
+import { handleJob, startRecovery } from "./upkeep/consumer.ts";
 
 const app = createApp();
 

@@ -1,4 +1,4 @@
-/** Compares the migrations with src/platform/*schema.ts, and with each other. */
+/** Compares the migrations with the `*.schema.ts` of the rooms, and with each other. */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,13 +9,13 @@ import { is } from "drizzle-orm";
 import { getTableConfig, SQLiteTable } from "drizzle-orm/sqlite-core";
 import { listMigrations, migratedDatabase, schemaOf, statementsOf } from "./migrations.ts";
 
-const platform = join(import.meta.dirname, "../platform");
-const modules = readdirSync(platform)
-  .filter((name) => name.endsWith("schema.ts"))
-  .map((name) => import(pathToFileURL(join(platform, name)).href));
+const src = join(import.meta.dirname, "..");
+const modules = readdirSync(src, { recursive: true, encoding: "utf8" })
+  .filter((name) => name.endsWith(".schema.ts"))
+  .map((name) => import(pathToFileURL(join(src, name)).href));
 const schema: Record<string, unknown> = Object.assign({}, ...(await Promise.all(modules)));
 
-/** The tables whose key is named by `primaryKey`: by the convention of schema.ts, they are WITHOUT ROWID. */
+/** The tables whose key is named by `primaryKey`: by convention, they are WITHOUT ROWID. */
 const withoutRowid = Object.values(schema)
   .filter((value) => is(value, SQLiteTable))
   .map((table) => getTableConfig(table as SQLiteTable))

@@ -1,5 +1,5 @@
+import type { Actor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
-import type { Actor } from "../domain/access/authorization.ts";
 import type { Code } from "../errors.ts";
 
 /** The contents of Hono's context for each request. */

@@ -1,10 +1,10 @@
 import type { Context } from "hono";
-import { isVisitor } from "../domain/access/actor.ts";
-import { type Access, type Actor, authorize, type Credential, readCredential } from "../domain/access/authorization.ts";
-import { inDatabaseOfToken } from "../domain/access/databases.ts";
-import { noteUse } from "../domain/access/last-use.ts";
-import { watchRecovery } from "../domain/recovery/heartbeat.ts";
+import { isVisitor } from "../access/actor.ts";
+import { type Access, type Actor, authorize, type Credential, readCredential } from "../access/authorization.ts";
+import { inDatabaseOfToken } from "../access/databases.ts";
+import { noteUse } from "../access/last-use.ts";
 import { AppError, type Code } from "../errors.ts";
+import { watchRecovery } from "../upkeep/heartbeat.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** Counts an expensive operation of a team, or of a contributor, as one call or as several. @throws `rate_limited` */

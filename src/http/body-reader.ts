@@ -1,9 +1,9 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import type { Context } from "hono";
-import { MIN_BYTES_PER_SECOND } from "../domain/uploads/upload.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { withTimeout } from "../timeout.ts";
+import { MIN_BYTES_PER_SECOND } from "../uploads/upload.ts";
 import type { AppEnv } from "./app-env.ts";
 
 const READ_BYTES = 256 * 1024;

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
-import { inDatabase } from "../domain/access/databases.ts";
-import { watchRecovery } from "../domain/recovery/heartbeat.ts";
+import { inDatabase } from "../access/databases.ts";
 import { AppError } from "../errors.ts";
+import { watchRecovery } from "../upkeep/heartbeat.ts";
 import type { AppEnv } from "./app-env.ts";
 import { isOperator } from "./authentication.ts";
 import { renderError } from "./failures.ts";

@@ -1,18 +1,10 @@
-import { type Access, type Actor, admitsOperator, scopeOf } from "../domain/access/authorization.ts";
-import {
-  PUBLIC_SCOPES,
-  ROLE_NAMES,
-  ROLES,
-  type Role,
-  SCOPE_NAMES,
-  SCOPES,
-  type Scope,
-} from "../domain/access/scopes.ts";
-import { MAX_LISTED_USERS } from "../domain/accounts/users.ts";
-import { REPROCESSED_FILES_PER_CALL } from "../domain/files/batches.ts";
-import { MAX_NUMBERED_ROWS } from "../domain/paging.ts";
-import { IDEMPOTENCY_MILLISECONDS } from "../domain/uploads/upload.ts";
+import { type Access, type Actor, admitsOperator, scopeOf } from "../access/authorization.ts";
+import { PUBLIC_SCOPES, ROLE_NAMES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../access/scopes.ts";
+import { MAX_LISTED_USERS } from "../accounts/users.ts";
+import { REPROCESSED_FILES_PER_CALL } from "../folders/batches.ts";
+import { MAX_NUMBERED_ROWS } from "../platform/paging.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
+import { IDEMPOTENCY_MILLISECONDS } from "../uploads/upload.ts";
 import { DEFAULT_LIMIT, JSON_BODY_BYTES, MAX_LIMIT } from "./validation.ts";
 
 /* The introduction of the OpenAPI document, in CommonMark. */

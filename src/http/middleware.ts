@@ -5,8 +5,7 @@ import { secureHeaders } from "hono/secure-headers";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { rateLimitPolicy } from "./failures.ts";
-import { isLinkPath } from "./links.ts";
-import { RESUMABLE } from "./resumable.ts";
+import { isLinkPath, RESUMABLE } from "./paths.ts";
 
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   const startedAt = Date.now();

@@ -1,15 +1,14 @@
 import { createHash } from "node:crypto";
 import type { Handler } from "hono";
 import * as z from "zod";
-import { scopeOf } from "../domain/access/authorization.ts";
+import { scopeOf } from "../access/authorization.ts";
 import type { Code } from "../errors.ts";
 import { MESSAGES } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { codeSamplesOf } from "./client-samples.ts";
 import { errorSchema, STATUS } from "./failures.ts";
-import { describeAccess, describeService, securityOf, securitySchemes, TITLE, tags } from "./introduction.ts";
+import { describeAccess, describeService, securityOf, securitySchemes, type Tag, TITLE, tags } from "./introduction.ts";
 import { type Api, describeBody, type Operation, splitRoute } from "./operation.ts";
-import { messages } from "./webhooks.ts";
 
 type Json = Record<string, unknown>;
 
@@ -183,8 +182,20 @@ function describe(operation: Operation, route: SplitRoute, operationId: string, 
   };
 }
 
-/** Describes the requests that the service sends. */
-function describeMessages(components: Json): Json {
+/** A request that the service sends. */
+interface Message {
+  operationId: string;
+  tag: Tag;
+  summary: string;
+  description: string;
+  headers: Record<string, string>;
+  schema: z.ZodType;
+  example: unknown;
+  responses: Record<string, string>;
+}
+export type Messages = Record<string, Message>;
+
+function describeMessages(messages: Messages, components: Json): Json {
   const described = Object.entries(messages).map(([name, message]) => {
     const { operationId, tag, summary, description, headers, schema, example, responses } = message;
     // Named schemas become components only inside of another.
@@ -216,7 +227,7 @@ function describeMessages(components: Json): Json {
 }
 
 /** Describes the API in OpenAPI 3.1, from the same schemas that validate requests. */
-export function describeApi(api: Api): Json {
+export function describeApi(api: Api, messages: Messages): Json {
   const components: Json = {};
   schemaOf(z.strictObject({ error: errorSchema }), "output", components);
   const paths: Record<string, Json> = {};
@@ -232,17 +243,17 @@ export function describeApi(api: Api): Json {
     servers: [{ url: "/" }],
     tags,
     paths,
-    webhooks: describeMessages(components),
+    webhooks: describeMessages(messages, components),
     components: { schemas: components, securitySchemes },
   };
 }
 
 /** Serves the document. Its text is built once per isolate, so that a request costs no more than sending it. */
-export function serveDescription(api: Api): Handler<AppEnv> {
+export function serveDescription(api: Api, messages: Messages): Handler<AppEnv> {
   let built: { text: string; etag: string } | undefined;
   return (c) => {
     if (!built) {
-      const text = JSON.stringify(describeApi(api));
+      const text = JSON.stringify(describeApi(api, messages));
       built = { text, etag: `"${createHash("sha256").update(text).digest("hex").slice(0, 32)}"` };
     }
     const { text, etag } = built;

@@ -1,11 +1,11 @@
 import type { Context, Hono, MiddlewareHandler } from "hono";
 import * as z from "zod";
+import { type Access, type ActorWith, authorize, type Credential } from "../access/authorization.ts";
+import { inDatabaseOf } from "../access/databases.ts";
+import type { Scope } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
-import { type Access, type ActorWith, authorize, type Credential } from "../domain/access/authorization.ts";
-import { inDatabaseOf } from "../domain/access/databases.ts";
-import type { Scope } from "../domain/access/scopes.ts";
-import type { Page } from "../domain/paging.ts";
 import { AppError, type Code } from "../errors.ts";
+import type { Page } from "../platform/paging.ts";
 import type { AppEnv } from "./app-env.ts";
 import { countRequests, withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";

@@ -2,7 +2,6 @@ import type { Context, Hono, MiddlewareHandler } from "hono";
 import { except } from "hono/combine";
 import { secureHeaders } from "hono/secure-headers";
 import type { AppEnv } from "./app-env.ts";
-import { isOpenable } from "./links.ts";
 import { redirectToHttps } from "./middleware.ts";
 
 /** Where files are played from: storage, or links on their own host or on this one. */
@@ -57,9 +56,13 @@ const API_PATHS = /^\/(auth|docs|health|openapi\.json)(\/|$)/;
 
 /**
  * The web pages, built by src/console/build.js: each route serves one static file. Requests for their scripts and styles
- * under /assets never reach the Worker.
+ * under /assets never reach the Worker. `isOpenable` tells whether the link of a request exists.
  */
-export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<AppEnv>): void {
+export function mountPages(
+  app: Hono<AppEnv>,
+  provideDeps: MiddlewareHandler<AppEnv>,
+  isOpenable: (c: Context<AppEnv>) => Promise<boolean>,
+): void {
   const servePage = (file: string) => async (c: Context<AppEnv>) => {
     const { body, status, headers } = await c.var.deps.pages.fetch(new URL(file, c.req.url), c.req.raw);
     const response = new Response(body, { status, headers });

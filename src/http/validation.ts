@@ -1,8 +1,8 @@
 import { zValidator } from "@hono/zod-validator";
 import type { Context, MiddlewareHandler } from "hono";
 import * as z from "zod";
-import { checkPage, cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../domain/paging.ts";
 import { AppError, type FieldError } from "../errors.ts";
+import { checkPage, cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../platform/paging.ts";
 import { withTimeout } from "../timeout.ts";
 import type { AppEnv } from "./app-env.ts";
 import { MAX_DRAINED_BYTES } from "./body-reader.ts";

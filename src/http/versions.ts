@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import type { ExpectedVersions } from "../domain/versions.ts";
+import type { ExpectedVersions } from "../platform/versions.ts";
 
 /* Versions of records: `ETag` in responses, and `If-Match` in requests (RFC 9110, section 13.1.1). */
 

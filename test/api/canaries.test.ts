@@ -1,8 +1,8 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { recover } from "../../src/domain/recovery/recovery.ts";
 import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
+import { recover } from "../../src/upkeep/recovery.ts";
 import { type BindingName, ProxiedBindings } from "../support/bindings.ts";
 import { leaksInDatabase, leaksInLine, watchConsole, watcher } from "../support/canaries.ts";
 import { DATABASES, DB } from "../support/databases.ts";

@@ -1,20 +1,15 @@
 import { createExecutionContext, createMessageBatch, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
+import { MAX_TEAM_KEYS } from "../../src/accounts/keys.ts";
+import { MAX_LISTED_USERS } from "../../src/accounts/users.ts";
 import { api } from "../../src/app.ts";
-import { MAX_TEAM_KEYS } from "../../src/domain/accounts/keys.ts";
-import { MAX_LISTED_USERS } from "../../src/domain/accounts/users.ts";
-import { MAX_REPLAYED_EVENTS } from "../../src/domain/events/delivery-log.ts";
-import { EVENT_TYPES, eventId } from "../../src/domain/events/events.ts";
-import { MAX_FOLDER_BYTES } from "../../src/domain/files/names.ts";
-import {
-  MAX_METADATA_BYTES,
-  MAX_REFERENCE_LENGTH,
-  MAX_TAG_LENGTH,
-  MAX_TAGS,
-} from "../../src/domain/files/properties.ts";
+import { EVENT_TYPES, eventId } from "../../src/events/events.ts";
+import { MAX_FOLDER_BYTES } from "../../src/files/names.ts";
+import { MAX_METADATA_BYTES, MAX_REFERENCE_LENGTH, MAX_TAG_LENGTH, MAX_TAGS } from "../../src/files/properties.ts";
 import worker from "../../src/index.ts";
 import { databaseOf } from "../../src/platform/system.ts";
+import { MAX_REPLAYED_EVENTS } from "../../src/webhooks/delivery-log.ts";
 import { sample } from "../audio/samples.ts";
 import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts";
 import { MEBIBYTE } from "../support/bytes.ts";

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
-import { eventId } from "../../src/domain/events/events.ts";
-import { listName } from "../../src/domain/paging.ts";
+import { eventId } from "../../src/events/events.ts";
+import { listName } from "../../src/platform/paging.ts";
 import { sample } from "../audio/samples.ts";
 import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { MAX_PROMPT_BYTES, MAX_PROMPT_FILES } from "../../src/domain/files/files.ts";
+import { MAX_PROMPT_BYTES, MAX_PROMPT_FILES } from "../../src/files/files.ts";
 import { DB } from "../support/databases.ts";
 import { type Deps, newTeam, startWorker, upload, withoutLimits } from "../support/harness.ts";
 

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { beforeAll, expect, inject, test } from "vitest";
 import type { AppError } from "../../src/errors.ts";
-import { properties } from "../../src/http/properties.ts";
-import { METADATA_PATTERN, parseMetadata } from "../../src/http/resumable.ts";
+import { properties } from "../../src/files/properties.routes.ts";
+import { METADATA_PATTERN, parseMetadata } from "../../src/uploads/resumable.routes.ts";
 import { compile, document } from "../support/contract.ts";
 import {
   type CallOptions,

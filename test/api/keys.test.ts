@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
-import { SCOPES } from "../../src/domain/access/scopes.ts";
+import { SCOPES } from "../../src/access/scopes.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { DATABASES, DB } from "../support/databases.ts";

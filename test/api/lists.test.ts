@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, inject } from "vitest";
-import { FILE_TYPES } from "../../src/domain/audio/media-type.ts";
+import { FILE_TYPES } from "../../src/audio/media-type.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { DB } from "../support/databases.ts";
 import { withBindings } from "../support/deps.ts";

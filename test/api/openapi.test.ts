@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { createApp } from "../../src/app.ts";
-import { EVENT_TYPES } from "../../src/domain/events/events.ts";
+import { EVENT_TYPES } from "../../src/events/events.ts";
 import { STATUS } from "../../src/http/failures.ts";
 import { compile } from "../support/contract.ts";
 import { call, startWorker } from "../support/harness.ts";

@@ -1,10 +1,10 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, vi } from "vitest";
+import { teams } from "../../src/accounts/teams.schema.ts";
 import { createApp } from "../../src/app.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb, read } from "../../src/platform/db.ts";
-import { teams } from "../../src/platform/schema.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { MOMENTS, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { type Answer, type Call, createCall, form } from "../support/client.ts";

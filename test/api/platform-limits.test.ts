@@ -1,9 +1,9 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { inDatabaseOf } from "../../src/domain/access/databases.ts";
-import { recover } from "../../src/domain/recovery/recovery.ts";
+import { inDatabaseOf } from "../../src/access/databases.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
+import { recover } from "../../src/upkeep/recovery.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { DATABASES, DB } from "../support/databases.ts";
 import { readDeps, sink, withBindings } from "../support/deps.ts";

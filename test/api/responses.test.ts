@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
-import { REQUESTS_PER_PERMIT } from "../../src/domain/access/limiter.ts";
+import { REQUESTS_PER_PERMIT } from "../../src/access/limiter.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { DATABASES } from "../support/databases.ts";
 import { type Deps, readDeps, sink, withBindings } from "../support/deps.ts";

@@ -1,14 +1,6 @@
 import fc from "fast-check";
 import { expect, inject, test } from "vitest";
-import {
-  maskOf,
-  ROLE_NAMES,
-  ROLES,
-  type Role,
-  SCOPE_NAMES,
-  type Scope,
-  scopesIn,
-} from "../../src/domain/access/scopes.ts";
+import { maskOf, ROLE_NAMES, ROLES, type Role, SCOPE_NAMES, type Scope, scopesIn } from "../../src/access/scopes.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { databaseOf, newId, newToken, realSystem } from "../../src/platform/system.ts";
 import { DB } from "../support/databases.ts";

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
-import { MAX_KEY_SESSIONS } from "../../src/domain/accounts/sessions.ts";
+import { MAX_KEY_SESSIONS } from "../../src/accounts/sessions.ts";
 import { AppError } from "../../src/errors.ts";
 import { Lru } from "../../src/platform/lru.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { validateWebhookUrl } from "../../src/domain/events/webhook-url.ts";
+import { validateWebhookUrl } from "../../src/webhooks/webhook-url.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
 import { DB } from "../support/databases.ts";
 import { ACCEPTED_REPLY } from "../support/deps.ts";

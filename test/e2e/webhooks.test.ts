@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http";
 import { Webhook as Verifier } from "standardwebhooks";
 import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
-import { MAX_FAILURES } from "../../src/domain/events/retries.ts";
+import { MAX_FAILURES } from "../../src/webhooks/retries.ts";
 import { processed, upload } from "../support/client.ts";
 import { clonePreparedProject, replaceIn } from "../support/project.ts";
 import { type Behavior, Receiver } from "../support/receiver.ts";

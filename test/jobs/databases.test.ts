@@ -1,5 +1,5 @@
 import { describe, expect } from "vitest";
-import { recover } from "../../src/domain/recovery/recovery.ts";
+import { recover } from "../../src/upkeep/recovery.ts";
 import { outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { ALL_DATABASES, DB, databaseWith } from "../support/databases.ts";
 import { withDatabases } from "../support/deps.ts";

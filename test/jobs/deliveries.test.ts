@@ -1,11 +1,11 @@
 import { env } from "cloudflare:workers";
 import { Webhook as Verifier } from "standardwebhooks";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { EXAMINED_DELIVERIES } from "../../src/domain/events/delivery-log.ts";
-import { LEASE_MILLISECONDS, MAX_IN_FLIGHT } from "../../src/domain/events/sending.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
+import { EXAMINED_DELIVERIES } from "../../src/webhooks/delivery-log.ts";
+import { LEASE_MILLISECONDS, MAX_IN_FLIGHT } from "../../src/webhooks/sending.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";

@@ -6,12 +6,12 @@ import {
 } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect } from "vitest";
-import { OWNERS_PER_CHECK } from "../../src/domain/events/purge.ts";
-import { RUN_LIMITS } from "../../src/domain/recovery/budget.ts";
-import { recover } from "../../src/domain/recovery/recovery.ts";
+import { OWNERS_PER_CHECK } from "../../src/events/purge.ts";
 import worker from "../../src/index.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { databaseOf, newId, newToken, newUuid, realSystem } from "../../src/platform/system.ts";
+import { RUN_LIMITS } from "../../src/upkeep/budget.ts";
+import { recover } from "../../src/upkeep/recovery.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";

@@ -1,13 +1,13 @@
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { describe, expect, vi } from "vitest";
-import { ALL_SCOPES } from "../../src/domain/access/scopes.ts";
-import { handleJob } from "../../src/domain/consumer.ts";
-import { deleteFile } from "../../src/domain/files/deletion.ts";
-import { STALL_CHECK_MILLISECONDS } from "../../src/domain/uploads/appending.ts";
+import { ALL_SCOPES } from "../../src/access/scopes.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import type { Chunk } from "../../src/platform/part.ts";
 import { MERGED_BYTES } from "../../src/platform/part.ts";
+import { deleteFile } from "../../src/trash/deletion.ts";
+import { handleJob } from "../../src/upkeep/consumer.ts";
+import { STALL_CHECK_MILLISECONDS } from "../../src/uploads/appending.ts";
 import { deathAt, type Fault, ProxiedBindings } from "../support/bindings.ts";
 import { MEBIBYTE, patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer } from "../support/client.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
-import { STALL_CHECK_MILLISECONDS } from "../../src/domain/uploads/appending.ts";
-import { MAX_POLLS, POLL_MILLISECONDS } from "../../src/domain/uploads/resumable.ts";
+import { STALL_CHECK_MILLISECONDS } from "../../src/uploads/appending.ts";
+import { MAX_POLLS, POLL_MILLISECONDS } from "../../src/uploads/resumable.ts";
 import { patternOf } from "../support/bytes.ts";
 import { DB } from "../support/databases.ts";
 import type { Change } from "../support/deps.ts";

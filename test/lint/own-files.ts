@@ -1,8 +1,8 @@
 import { eq } from "drizzle-orm";
-import type { TeamActor } from "../../src/domain/access/authorization.ts";
-import { filesOf } from "../../src/domain/access/own-files.ts";
-import { isFile } from "../../src/domain/files/names.ts";
-import { files, teamOfFile } from "../../src/platform/schema.ts";
+import type { TeamActor } from "../../src/access/authorization.ts";
+import { filesOf } from "../../src/access/own-files.ts";
+import { files, teamOfFile } from "../../src/files/files.schema.ts";
+import { isFile } from "../../src/files/names.ts";
 
 /** A query of files for a caller compiles only with the caller's files. `tsc` checks that each line marked below is an error. */
 export const queriesOf = (caller: TeamActor, id: string) => [

@@ -1,4 +1,4 @@
-import { createLimiter, REQUESTS_PER_PERMIT } from "../../src/domain/access/limiter.ts";
+import { createLimiter, REQUESTS_PER_PERMIT } from "../../src/access/limiter.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { RATE_LIMITS } from "../../src/rate-limits.ts";
 import type { Change } from "./deps.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
-import { inspectFile } from "../../src/domain/audio/inspect.ts";
-import { detectMediaType, formatOf } from "../../src/domain/audio/media-type.ts";
-import { Budget, MAX_WORK, RangeSource, UnreadableAudio } from "../../src/domain/audio/range-source.ts";
+import { inspectFile } from "../../src/audio/inspect.ts";
+import { detectMediaType, formatOf } from "../../src/audio/media-type.ts";
+import { Budget, MAX_WORK, RangeSource, UnreadableAudio } from "../../src/audio/range-source.ts";
 import {
   type Bytes,
   be32,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { inspectFile } from "../../src/domain/audio/inspect.ts";
+import { inspectFile } from "../../src/audio/inspect.ts";
 import {
   type Bytes,
   be32,

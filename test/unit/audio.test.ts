@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { inspectFile } from "../../src/domain/audio/inspect.ts";
-import { detectMediaType, servedContentType } from "../../src/domain/audio/media-type.ts";
-import { UnreadableAudio } from "../../src/domain/audio/range-source.ts";
+import { inspectFile } from "../../src/audio/inspect.ts";
+import { detectMediaType, servedContentType } from "../../src/audio/media-type.ts";
+import { UnreadableAudio } from "../../src/audio/range-source.ts";
 import { type Bytes, id3, indexOf, join, noise, reader, repeat } from "../audio/build.ts";
 import { sample, samples } from "../audio/samples.ts";
 

@@ -2,13 +2,13 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { unstable_readConfig } from "wrangler";
+import { REQUESTS_PER_PERMIT } from "../../src/access/limiter.ts";
 import { listMigrations, migratedDatabase } from "../../src/dev/migrations.ts";
-import { REQUESTS_PER_PERMIT } from "../../src/domain/access/limiter.ts";
-import { NOTHING_RECOVERED } from "../../src/domain/recovery/recovery.ts";
-import { replay } from "../../src/http/deliveries.ts";
 import { describeService, tags } from "../../src/http/introduction.ts";
-import { test as sendTest } from "../../src/http/webhooks.ts";
 import { RATE_LIMITS } from "../../src/rate-limits.ts";
+import { NOTHING_RECOVERED } from "../../src/upkeep/recovery.ts";
+import { replay } from "../../src/webhooks/deliveries.routes.ts";
+import { test as sendTest } from "../../src/webhooks/webhooks.routes.ts";
 
 const root = join(import.meta.dirname, "../..");
 const config: {

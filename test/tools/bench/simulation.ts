@@ -1,13 +1,13 @@
 import { eq } from "drizzle-orm";
 import { type Deps, readDeps } from "../../../src/deps.ts";
-import { handleJob } from "../../../src/domain/consumer.ts";
-import { enqueueWebhooks } from "../../../src/domain/events/deliveries.ts";
-import { newEvent, SYSTEM, writeWithEvent } from "../../../src/domain/events/events.ts";
-import { jobMessages, type WebhookJob } from "../../../src/domain/jobs.ts";
+import { newEvent, SYSTEM, writeWithEvent } from "../../../src/events/events.ts";
 import { createDb } from "../../../src/platform/db.ts";
-import { webhooks } from "../../../src/platform/event-schema.ts";
 import { createJobs, receiveJobs } from "../../../src/platform/jobs.ts";
+import { jobMessages, type WebhookJob } from "../../../src/platform/messages.ts";
 import { realSystem } from "../../../src/platform/system.ts";
+import { handleJob } from "../../../src/upkeep/consumer.ts";
+import { enqueueWebhooks } from "../../../src/webhooks/deliveries.ts";
+import { webhooks } from "../../../src/webhooks/webhooks.schema.ts";
 
 /*
  * Runs the service's rounds of webhook deliveries against the real D1 in virtual time. Simulated are the queue (first in,

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import type { FileJob } from "../../../src/domain/jobs.ts";
 import service from "../../../src/index.ts";
+import type { FileJob } from "../../../src/platform/messages.ts";
 
 /*
  * Runs the service with several databases in virtual time. Simulated is only how long a database takes: it runs one query

@@ -1,4 +1,4 @@
-import type { WebhookJob } from "../../../src/domain/jobs.ts";
+import type { WebhookJob } from "../../../src/platform/messages.ts";
 import { repeat } from "./load.ts";
 import { json, type Scope, type Server, startServer } from "./server.ts";
 import type { Result, Scenario } from "./simulation.ts";

@@ -1,0 +1,325 @@
+import { and, eq, ne, type SQL, sql } from "drizzle-orm";
+import { apiKeys } from "../accounts/keys.schema.ts";
+import { teams } from "../accounts/teams.schema.ts";
+import { users } from "../accounts/users.schema.ts";
+import type { Deps } from "../deps.ts";
+import { AppError, type Code } from "../errors.ts";
+import { type BoundQuery, type Db, hasRow, type Param, preparedQuery, type Query, read } from "../platform/db.ts";
+import { fingerprint, sameSecret } from "../platform/secrets.ts";
+import { databaseOf, isTokenShaped } from "../platform/system.ts";
+import type { Actor, Operator, TeamActor, UploadToken } from "./actor.ts";
+import {
+  ALL_SCOPES,
+  lacking,
+  maskOfRole,
+  OWN_FILES_ROLE,
+  OWN_FILES_SCOPES,
+  PUBLIC_SCOPES,
+  SCOPES,
+  type Scope,
+} from "./scopes.ts";
+import { openUploadToken } from "./upload-tokens.ts";
+
+/*
+ * Determines the caller, and what the caller is allowed to do.
+ *
+ *   A read    sends the token and the requested rows in one round trip (`authorizeRead`). The first statement of the batch
+ *             finds the caller. The others are limited to the team of that same token, so an invalid one finds nothing.
+ *   A write   authorizes first (`authorize`), and then writes in one batch. So does anything expensive.
+ *
+ * Where minutes lie between the two, the write repeats the condition (`isStillAllowed`), or authorizes once more.
+ */
+
+export type { Actor, TeamActor };
+
+/**
+ * The requirement of an operation: a scope (`or operator`: the operator needs none), the operator, any token except an upload
+ * token, or any token of a team (`uploader`). The operator has no scopes, because most operations make sense only within a
+ * team.
+ */
+export type Access = Scope | `${Scope} or operator` | "operator" | "any token" | "uploader";
+
+type NoUpload = TeamActor & { kind: Exclude<TeamActor["kind"], "upload"> };
+/** The callers that an access admits. */
+export type ActorWith<A extends Access> = A extends Scope | "uploader"
+  ? TeamActor
+  : A extends "operator"
+    ? Operator
+    : A extends "any token"
+      ? Operator | NoUpload
+      : Actor;
+
+/** The scope that a token of a team needs. Null if it needs none, or if only the operator is admitted. */
+export const scopeOf = (access: Access): Scope | null =>
+  access === "any token" || access === "uploader" || access === "operator"
+    ? null
+    : (access.replace(" or operator", "") as Scope);
+
+export const admitsOperator = (access: Access): boolean => access === "any token" || access.endsWith("operator");
+
+/** Requires every bit, also those that no token has. */
+const OPERATOR_ONLY = -1;
+
+/** The mask that a token of a team needs. */
+const maskFor = (access: Access): number => {
+  const scope = scopeOf(access);
+  if (scope !== null) return SCOPES[scope];
+  return access === "operator" ? OPERATOR_ONLY : 0;
+};
+
+/** A request's token, and what its operation needs. */
+export interface Credential<A extends Access = Access> {
+  readonly access: A;
+  /** How long a public key or upload token may still run the operation after its expiry. */
+  readonly graceMilliseconds: number;
+  /** SHA-256 of the token in hex. Null for the operator token, which needs no database. */
+  readonly tokenHash: string | null;
+  /** The number of the token's database. Null for the operator token. */
+  readonly database: number | null;
+  readonly uploadToken?: UploadToken;
+}
+
+/** @throws `token_missing`, or `token_invalid` if the token can't be valid, such as one of a database that isn't bound */
+export function readCredential<A extends Access>(
+  deps: Deps,
+  token: string | undefined,
+  access: A,
+  graceMilliseconds = 0,
+): Credential<A> {
+  if (!token) throw new AppError("token_missing");
+  const uploadToken = openUploadToken(deps, token);
+  if (uploadToken && uploadToken.expiresAt + graceMilliseconds <= deps.system.now())
+    throw new AppError("token_invalid");
+  if (uploadToken || isTokenShaped(token)) {
+    const database = databaseOf(uploadToken?.teamId ?? token);
+    if (!deps.databases.has(database)) throw new AppError("token_invalid");
+    return { access, graceMilliseconds, tokenHash: fingerprint(token), database, ...(uploadToken && { uploadToken }) };
+  }
+  const { operatorToken } = deps.settings;
+  if (operatorToken === null || !sameSecret(token, operatorToken)) throw new AppError("token_invalid");
+  return { access, graceMilliseconds, tokenHash: null, database: null };
+}
+
+/** The parameters of the queries that identify a token. */
+export type TokenValues = {
+  tokenHash: string;
+  now: number;
+  /** The mask of the needed scopes. */
+  needed: number;
+  graceMilliseconds: number;
+  /** The team that the operator named. */
+  namedTeam: string | null;
+};
+
+const isUserOfKey = and(eq(users.id, apiKeys.userId), eq(users.teamId, apiKeys.teamId));
+
+const isOfContributor = hasRow(users, and(isUserOfKey, eq(users.role, OWN_FILES_ROLE)));
+
+/**
+ * The scopes of a row of `api_keys`: its own, or those that the user's role has now. A contributor's key has at most those of the
+ * role, also if the user had another role when it was created: the other scopes show what belongs to all of the team.
+ */
+export const presentScopes = (db: Db) => {
+  const ofRole = db
+    .select({ scopes: maskOfRole(users.role) })
+    .from(users)
+    .where(isUserOfKey);
+  const own = sql`iif(${isOfContributor}, ${apiKeys.scopes} & ${OWN_FILES_SCOPES}, ${apiKeys.scopes})`;
+  return sql<number>`iif(${apiKeys.scopes} is null, coalesce(${ofRole}, 0), ${own})`;
+};
+
+/** The owner of the files that a row of `api_keys` sees: its user, if that is a contributor. Null if it sees all of its team. */
+export const presentOwner = sql<string | null>`iif(${isOfContributor}, ${apiKeys.userId}, null)`;
+
+const isLive = (param: Param<TokenValues>) => sql`${apiKeys.tokenHash} = ${param("tokenHash")}
+  and ${apiKeys.expiresAt} > ${param("now")} - iif(${apiKeys.kind} = 'public', ${param("graceMilliseconds")}, 0)`;
+
+/** The caller of a live token. Finds nothing if the team is being deleted. */
+const callerByToken = preparedQuery((db, param: Param<TokenValues>) => {
+  const { id: keyId, teamId, userId, kind } = apiKeys;
+  return db
+    .select({
+      ...{ keyId, teamId, userId, kind, teamStatus: teams.status },
+      ...{ scopes: presentScopes(db), ownerId: presentOwner },
+    })
+    .from(apiKeys)
+    .innerJoin(teams, and(eq(teams.id, apiKeys.teamId), ne(teams.status, "deleting")))
+    .where(isLive(param));
+});
+
+/**
+ * The only team that a read may see: the token's team, if the token is live and has the needed scope, or the team that the
+ * operator named. Null for any other token, so that a condition on it finds nothing.
+ */
+export function teamOf(db: Db, param: Param<TokenValues>, condition?: SQL): SQL<string | null> {
+  const hasScope = sql`(${presentScopes(db)} & ${param("needed")}) = ${param("needed")}`;
+  const ofToken = db
+    .select({ teamId: apiKeys.teamId })
+    .from(apiKeys)
+    .where(and(isLive(param), hasScope, condition));
+  return sql`coalesce(${param("namedTeam")}, ${ofToken})`;
+}
+
+/** The team of a read, if the caller sees all of its files. */
+export const teamOfAllFiles = (db: Db, param: Param<TokenValues>) => teamOf(db, param, sql`${presentOwner} is null`);
+
+/** The owner whose files the caller of a read sees. Empty for all of its team, null for a token that isn't live. */
+export function ownerOf(db: Db, param: Param<TokenValues>): SQL<string | null> {
+  const owner = sql`coalesce(${presentOwner}, '')`;
+  return sql`${db.select({ owner }).from(apiKeys).where(isLive(param))}`;
+}
+
+/** The query of a read. It must require `team`, which is that of the caller. `token` has the parameters of a prepared query. */
+type TeamRead<T> = (team: SQL<string | null>, token: TokenValues) => Query<T>;
+
+const tokenValues = ({ system }: Deps, credential: Credential): TokenValues => ({
+  // No key has an empty hash, so the operator finds nothing without a named team.
+  tokenHash: credential.uploadToken?.issuerHash ?? credential.tokenHash ?? "",
+  now: system.now(),
+  needed: maskFor(credential.access),
+  graceMilliseconds: credential.graceMilliseconds,
+  namedTeam: null,
+});
+
+/**
+ * Authorizes the caller, in a separate round trip.
+ * @throws `token_invalid` (also if revoked or expired, or if the team is deleted), `team_suspended`, `insufficient_scope`,
+ *   `forbidden`
+ */
+export async function authorize<A extends Access>(deps: Deps, credential: Credential<A>): Promise<ActorWith<A>> {
+  if (credential.tokenHash === null) return admitOperator<A>(deps, credential);
+  const [[row]] = await read(deps, [callerByToken(tokenValues(deps, credential))]);
+  return admit<A>(deps, credential, row);
+}
+
+/**
+ * Authorizes the caller and reads rows of the caller's team, in one round trip. The operator reads the named team.
+ * @throws as `authorize` does
+ */
+export async function authorizeRead<A extends Access, T>(
+  deps: Deps,
+  credential: Credential<A>,
+  teamRows: TeamRead<T>,
+  namedTeam: string | null = null,
+): Promise<{ actor: ActorWith<A>; rows: T }> {
+  const isOperator = credential.tokenHash === null;
+  const token = { ...tokenValues(deps, credential), ...(isOperator && { namedTeam }) };
+  const query = teamRows(teamOf(deps.db, valuesOf(token)), token) as BoundQuery<T>;
+  if (isOperator) {
+    const actor = admitOperator<A>(deps, credential);
+    // Without a team there is no database, and nothing to read.
+    const [rows] = namedTeam === null ? [[] as T] : await read(deps, [query]);
+    return { actor, rows };
+  }
+  const [[row], rows] = await read(deps, [callerByToken(token), query]);
+  return { actor: admit<A>(deps, credential, row), rows };
+}
+
+/** Passes the values of a token to a query that isn't prepared. */
+export const valuesOf =
+  (token: TokenValues): Param<TokenValues> =>
+  (name) =>
+    token[name] as never;
+
+/** Selects the rows that a caller sees: those of a team, or only its own. */
+export type Viewer = Pick<TeamActor, "ownerId"> & { teamId: string | SQL<string | null> };
+
+/**
+ * Like `authorizeRead`, for rows of which some callers see only their own. These take a second round trip: their rows are found
+ * by another index, so the query depends on the caller.
+ */
+export async function authorizeOwnRead<A extends Access, T>(
+  deps: Deps,
+  credential: Credential<A>,
+  ownRows: (viewer: Viewer, token: TokenValues) => Query<T>,
+  namedTeam: string | null = null,
+): Promise<{ actor: ActorWith<A>; rows: T }> {
+  const teamRows: TeamRead<T> = (_, token) =>
+    ownRows({ teamId: teamOfAllFiles(deps.db, valuesOf(token)), ownerId: null }, token);
+  const { actor, rows } = await authorizeRead(deps, credential, teamRows, namedTeam);
+  const caller: Actor = actor;
+  if (caller.kind === "operator" || caller.ownerId === null) return { actor, rows };
+  const [own] = await read(deps, [ownRows(caller, tokenValues(deps, credential)) as BoundQuery<T>]);
+  return { actor, rows: own };
+}
+
+function admitOperator<A extends Access>(deps: Deps, { access }: Credential): ActorWith<A> {
+  const actor: Operator = { kind: "operator", scopes: ALL_SCOPES };
+  deps.noteCaller(actor);
+  if (!admitsOperator(access)) throw new AppError("forbidden");
+  return actor as ActorWith<A>;
+}
+
+type CallerRow = TeamActor & { teamStatus: "active" | "suspended" | "deleting" };
+
+/** Checks the caller in the order that is documented: token, team, scope. */
+function admit<A extends Access>(
+  deps: Deps,
+  { access, uploadToken }: Credential,
+  row: CallerRow | undefined,
+): ActorWith<A> {
+  if (!row) throw new AppError("token_invalid");
+  const { teamStatus, ...caller } = row;
+  const scopes = caller.scopes & PUBLIC_SCOPES;
+  const actor: TeamActor = uploadToken ? { ...caller, kind: "upload", scopes, uploadToken } : caller;
+  deps.noteCaller(actor);
+  if (teamStatus === "suspended") throw new AppError("team_suspended");
+  if (access === "operator" || (uploadToken && access === "any token")) throw new AppError("forbidden");
+  checkCovered(actor, maskFor(access));
+  return actor as ActorWith<A>;
+}
+
+export const insufficientScope = (scope: Scope) =>
+  new AppError("insufficient_scope", { message: `This token lacks the scope ${scope}.`, scope });
+
+/** A caller can grant, change or delete only what its own scopes cover. @throws `insufficient_scope` */
+export function checkCovered({ scopes }: Pick<Actor, "scopes">, mask: number): void {
+  const [missing] = lacking(mask, scopes);
+  if (missing) throw insufficientScope(missing);
+}
+
+/** Whether a mask in SQL has only scopes that the caller has. The condition of a write whose target has scopes. */
+export const covers = ({ scopes }: Pick<Actor, "scopes">, mask: SQL): SQL<boolean> => sql`(${mask} & ~${scopes}) = 0`;
+
+/** The opposite of `covers`: the reason `insufficient_scope` of a refused write. Also true for a mask that is null. */
+export const exceeds = (caller: Pick<Actor, "scopes">, mask: SQL): SQL => sql`${covers(caller, mask)} is not true`;
+
+/** The error of a write that SQL refused. `mask` has the scopes of its target, of which the error names a missing one. */
+export function refusalError(refusal: string, caller: Pick<Actor, "scopes">, mask: number | null): AppError {
+  const [missing] = refusal === "insufficient_scope" ? lacking(mask ?? 0, caller.scopes) : [];
+  return missing ? insufficientScope(missing) : new AppError(refusal as Code);
+}
+
+/** Whether the caller may decide how long files are kept: a secret key or an admin that sees all files of the team. */
+export const isSecretKeyOrAdmin = ({ kind, scopes, ownerId }: TeamActor): boolean =>
+  ownerId === null && (kind === "secret" || lacking(ALL_SCOPES, scopes).length === 0);
+
+/** The key or session with this id. */
+export const isKey = (teamId: string, id: string) => and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId));
+
+/**
+ * Whether the caller is still who it was when it was authorized: its token exists, has the scopes, and sees the same files.
+ * The condition of a write that grants something which outlives the caller's own access.
+ */
+export function isStillAllowed({ db, system }: Deps, { teamId, keyId, ownerId }: TeamActor, mask: number): SQL {
+  const isAllowed = sql`${apiKeys.expiresAt} > ${system.now()} and (${presentScopes(db)} & ${mask}) = ${mask}
+    and ${presentOwner} is ${ownerId}`;
+  return hasRow(apiKeys, and(isKey(teamId, keyId), isAllowed));
+}
+
+export const teamNotAllowed = () => new AppError("forbidden", { message: "Only the operator can send a team ID." });
+
+/** @throws `forbidden` if a team key names a team; `token_invalid` */
+export async function refuseNamedTeam(deps: Deps, credential: Credential, teamId: string | undefined): Promise<void> {
+  if (teamId === undefined || credential.tokenHash === null) return;
+  await authorize(deps, credential);
+  throw teamNotAllowed();
+}
+
+/* A team */
+
+/** The team, unless it is being deleted. */
+export const isExistingTeam = (teamId: string) => and(eq(teams.id, teamId), ne(teams.status, "deleting"));
+
+/** The condition of every insert for a team. The team must also meet `condition`, if there is one. */
+export const teamExists = (teamId: string, condition?: SQL) => hasRow(teams, and(isExistingTeam(teamId), condition));

@@ -1,0 +1,56 @@
+import type { Deps } from "../deps.ts";
+import { type Query, read, write } from "../platform/db.ts";
+import type { LogFields } from "../platform/log.ts";
+import { DecryptionError } from "../platform/secrets.ts";
+
+/** Replaces the id of the master key of a value that can't be decrypted, so that later runs skip its row. */
+const UNREADABLE = "unreadable";
+
+/** @returns null if the value can't be decrypted, which is logged as `event` */
+export function decryptOrLog(
+  deps: Deps,
+  encrypted: string,
+  context: string,
+  event: string,
+  fields: LogFields,
+): string | null {
+  try {
+    return deps.secrets.decrypt(encrypted, context);
+  } catch (cause) {
+    if (!(cause instanceof DecryptionError)) throw cause;
+    deps.log("error", event, { ...fields, cause });
+    return null;
+  }
+}
+
+/** Rows of one batch. Each is one query. */
+export const REENCRYPTED_ROWS = 80;
+
+interface EncryptedRows<Row> {
+  select(keyId: string, limit: number): Query<Row[]>;
+  /** Returns null if the row's value can't be decrypted. */
+  reencrypt(row: Row): string | null;
+  update(row: Row, encrypted: string | null, encryptedWith: string): Query;
+}
+
+/**
+ * Re-encrypts up to `REENCRYPTED_ROWS` rows of the older master keys, so that these can be retired. A value that can't be
+ * decrypted is logged once. @returns how many were re-encrypted
+ */
+export async function reencryptRows<Row>(
+  deps: Deps,
+  { select, reencrypt, update }: EncryptedRows<Row>,
+): Promise<number> {
+  const { olderKeyIds, currentKeyId } = deps.secrets;
+  const queries = olderKeyIds.map((keyId) => select(keyId, REENCRYPTED_ROWS));
+  const rows = queries.length === 0 ? [] : (await read(deps, queries)).flat().slice(0, REENCRYPTED_ROWS);
+  if (rows.length === 0) return 0;
+  let count = 0;
+  const updates = rows.map((row) => {
+    const encrypted = reencrypt(row);
+    if (encrypted !== null) count++;
+    return update(row, encrypted, encrypted === null ? UNREADABLE : currentKeyId);
+  });
+  await write(deps, updates, { isIdempotent: true });
+  return count;
+}

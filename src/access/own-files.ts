@@ -1,0 +1,29 @@
+import { and, eq, type SQL, sql } from "drizzle-orm";
+import { files, type TeamOfFile, teamOfFile } from "../files/files.schema.ts";
+import type { Db, Param } from "../platform/db.ts";
+import { ownerOf, type TeamActor, type TokenValues, teamOf, type Viewer, valuesOf } from "./authorization.ts";
+
+/*
+ * Selects the files that a caller sees and changes. Contributors, with their sessions and keys, have only their own.
+ * Every query of files for a caller takes its condition from here. No other compiles: the type of `files` has no `teamId`.
+ */
+
+/** All files of a team, or those of one owner. */
+export type FilesOf = Pick<Viewer, "teamId" | "ownerId">;
+
+/** The files that a caller sees. A job sees those of a team, and passes `ownerId: null`. */
+export const filesOf = ({ teamId, ownerId }: FilesOf) =>
+  and(eq(teamOfFile, teamId as TeamOfFile | SQL), ownerId === null ? undefined : eq(files.userId, ownerId));
+
+/** The columns of a new file that say whose it is. */
+export const ownerColumns = ({ teamId, keyId, userId }: TeamActor) => ({
+  teamId: teamId as TeamOfFile,
+  keyId,
+  userId,
+});
+
+/** The files that the caller of a read sees, in the round trip that authorizes it. For one file: no index serves a list. */
+export function filesOfToken(db: Db, token: TokenValues | Param<TokenValues>) {
+  const param = typeof token === "function" ? token : valuesOf(token);
+  return and(eq(teamOfFile, teamOf(db, param)), sql`${ownerOf(db, param)} in ('', ${files.userId})`);
+}

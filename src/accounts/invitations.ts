@@ -1,0 +1,248 @@
+import { and, eq, gt, isNull, lt, lte, not, or, type SQL, sql } from "drizzle-orm";
+import { exceeds, isStillAllowed, refusalError, type TeamActor } from "../access/authorization.ts";
+import { databaseOf, inDatabase } from "../access/databases.ts";
+import { limitResets } from "../access/login-limits.ts";
+import { hashPassword } from "../access/passwords.ts";
+import { maskOf, maskOfRole, ROLES } from "../access/scopes.ts";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { fieldsOf, newEvent, SYSTEM, writeWithEvent, writeWithEvents } from "../events/events.ts";
+import { firstOf, hasRow, read } from "../platform/db.ts";
+import { newSecret, parseSecretUrl, renderSecretUrl } from "../platform/secret-url.ts";
+import { fingerprint } from "../platform/secrets.ts";
+import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
+import type { ApiKey } from "./keys.ts";
+import { newUserSession } from "./sessions.ts";
+import { teams } from "./teams.schema.ts";
+import { users } from "./users.schema.ts";
+import { emailKey, endSessions, hasPassword, isUser, type UserKey } from "./users.ts";
+
+/*
+ * Invitations: links with which a person sets the password of a user. A password reset is one, too. The user's row has the
+ * hash of the only valid one. It ends when it is used, after a day, with a newer one, and when the email, the role or the
+ * password changes.
+ */
+
+export const DEFAULT_INVITATION_SECONDS = DAY / SECOND;
+export const MIN_INVITATION_SECONDS = HOUR / SECOND;
+export const MAX_INVITATION_SECONDS = (14 * DAY) / SECOND;
+/** Whoever knows an email can ask for a reset. The user gets at most one email in this time. */
+const RESET_PAUSE_MILLISECONDS = 5 * MINUTE;
+
+/** Lets secret scanners find it. The user's id follows, because the row is found by it. */
+const PREFIX = "stow_in_";
+
+const isActiveTeam = and(eq(teams.id, users.teamId), eq(teams.status, "active"));
+
+export interface Invitation {
+  token: string;
+  expiresAt: number;
+}
+
+/** Returns the URL at which a person uses the invitation with this token. */
+export type InvitationUrl = (token: string) => string;
+
+/** A new invitation, and the update that stores it in place of an older one if `condition` holds. */
+function newInvitation(
+  deps: Deps,
+  user: UserKey,
+  invitationIsByCaller: boolean,
+  condition: SQL | undefined,
+  expiresInSeconds = DEFAULT_INVITATION_SECONDS,
+) {
+  const secret = newSecret(deps.system);
+  const invitationEndsAt = deps.system.now() + expiresInSeconds * SECOND;
+  const invitationHash = fingerprint(secret);
+  const invitation = { token: PREFIX + renderSecretUrl({ id: user.id, secret }), expiresAt: invitationEndsAt };
+  const isNew = sql`${users.invitationHash} is not ${invitationHash}`;
+  const replace = deps.db
+    .update(users)
+    .set({ invitationHash, invitationEndsAt, invitationIsByCaller })
+    .where(and(isUser(user), isNew, condition))
+    .returning({ id: users.id });
+  return { invitation, replace };
+}
+
+/* By a caller */
+
+/**
+ * Creates an invitation, in place of an older one. With `email`, sends its link to the user.
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the user's role, `email_not_configured`, `unavailable`
+ *   if the email can't be sent
+ */
+export async function inviteUser(
+  deps: Deps,
+  actor: TeamActor,
+  id: string,
+  { email, expiresInSeconds }: { email: { urlOf: InvitationUrl } | null; expiresInSeconds: number },
+): Promise<Invitation> {
+  const { db, mailer } = deps;
+  if (email && !mailer) throw new AppError("email_not_configured");
+  const target = { id, teamId: actor.teamId };
+  const refusal = firstOf({
+    token_invalid: not(isStillAllowed(deps, actor, actor.scopes)),
+    insufficient_scope: exceeds(actor, maskOfRole(users.role)),
+  });
+  const { invitation, replace } = newInvitation(deps, target, true, isNull(refusal), expiresInSeconds);
+  const columns = { refusal, role: users.role, email: users.email, teamName: teams.name };
+  const queries = [
+    db.select(columns).from(users).innerJoin(teams, eq(teams.id, users.teamId)).where(isUser(target)),
+    replace,
+  ] as const;
+  const event = { ...newEvent(deps, "user.invited", actor, target), position: 2 };
+  const [[user]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (!user) throw new AppError("not_found");
+  if (user.refusal !== null) throw refusalError(user.refusal, actor, maskOf(ROLES[user.role]));
+  if (email && mailer) {
+    await mailer.send(invitationMail(user, invitation, email.urlOf)).catch((cause) => {
+      throw new AppError("unavailable", { cause });
+    });
+  }
+  return invitation;
+}
+
+/** Contains nothing that a caller of the team chose, because the service vouches for it. */
+function invitationMail(
+  { email, teamName }: { email: string; teamName: string },
+  { token, expiresAt }: Invitation,
+  urlOf: InvitationUrl,
+) {
+  const until = new Date(expiresAt).toISOString().slice(0, 16).replace("T", " ");
+  return {
+    to: email,
+    subject: `Set your password for ${teamName}`,
+    text: `Open this link to set your password for ${teamName}. It works once, until ${until} UTC:
+
+${urlOf(token)}
+
+If you did not expect this email, ignore it.
+`,
+  };
+}
+
+/* By the user, without a session */
+
+/**
+ * Sends a link to the user with this email, if there is one. Nothing that depends on the user happens before the response,
+ * so neither the response nor its time shows whether there is one.
+ * @throws `email_not_configured`, `rate_limited`
+ */
+export async function requestReset(
+  given: Deps,
+  { teamId, email, clientIp }: { teamId: string; email: string; clientIp: string | null },
+  urlOf: InvitationUrl,
+): Promise<void> {
+  if (!given.mailer) throw new AppError("email_not_configured");
+  const key = emailKey(email);
+  await limitResets(given, { account: `${teamId}/${key}`, clientIp });
+  const deps = inDatabase(given, databaseOf(teamId));
+  // No team has an id with the number of another database.
+  if (!deps) return;
+  // The same query for every email. It fails during an outage, which the caller should know about.
+  await read(deps, [deps.db.select({ id: teams.id }).from(teams).where(eq(teams.id, teamId))]);
+  deps.after(
+    sendReset(deps, teamId, key, urlOf).catch((cause) => deps.log("error", "email_failed", { teamId, cause })),
+  );
+}
+
+async function sendReset(deps: Deps, teamId: string, key: string, urlOf: InvitationUrl): Promise<void> {
+  const { db, system } = deps;
+  const [[user]] = await read(deps, [
+    db
+      .select({ id: users.id, teamId: users.teamId, email: users.email, teamName: teams.name })
+      .from(users)
+      .innerJoin(teams, isActiveTeam)
+      .where(and(eq(users.teamId, teamId), eq(users.emailKey, key))),
+  ]);
+  if (!user) return;
+  const now = system.now();
+  // Anyone can ask for a reset, so it does not end what a caller created.
+  const isDue = or(
+    isNull(users.invitationHash),
+    and(eq(users.invitationIsByCaller, false), lt(users.invitationEndsAt, now + DAY - RESET_PAUSE_MILLISECONDS)),
+    lte(users.invitationEndsAt, now),
+  );
+  const { invitation, replace } = newInvitation(deps, user, false, and(eq(users.emailKey, key), isDue));
+  const event = newEvent(deps, "user.invited", SYSTEM, user);
+  const [[replaced]] = await writeWithEvent(deps, event, [replace], { isIdempotent: false });
+  if (replaced) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
+}
+
+/** The condition of an open invitation, and the database of its user. @throws `token_invalid` */
+function openInvitation(given: Deps, token: string) {
+  const link = token.startsWith(PREFIX) ? parseSecretUrl(token.slice(PREFIX.length)) : undefined;
+  const deps = link && inDatabase(given, databaseOf(link.id));
+  if (!deps) throw new AppError("token_invalid");
+  const isOpen = () =>
+    and(
+      eq(users.id, link.id),
+      eq(users.invitationHash, fingerprint(link.secret)),
+      gt(users.invitationEndsAt, deps.system.now()),
+      hasRow(teams, isActiveTeam),
+    );
+  return { deps, isOpen };
+}
+
+/** Returns whom an invitation is for. @throws `token_invalid` if it has ended */
+export async function describeInvitation(given: Deps, token: string) {
+  const { deps, isOpen } = openInvitation(given, token);
+  const columns = { email: users.email, role: users.role, teamName: teams.name, password: users.password };
+  const [[user]] = await read(deps, [
+    deps.db.select(columns).from(users).innerJoin(teams, isActiveTeam).where(isOpen()),
+  ]);
+  if (!user) throw new AppError("token_invalid");
+  const { password, ...described } = user;
+  return { ...described, hasPassword: hasPassword({ password }) };
+}
+
+export interface NewPassword {
+  /** The token of the invitation. */
+  token: string;
+  password: string;
+  firstName?: string | undefined;
+  lastName?: string | undefined;
+}
+
+/**
+ * Sets the password of the invited user, ends the user's sessions and logs the user in. An invitation works once: the
+ * condition of the update lets one of several requests pass.
+ * @returns a session, as a login does
+ * @throws `token_invalid` if the invitation has ended; `rate_limited`
+ */
+export async function acceptInvitation(
+  given: Deps,
+  { token, password, firstName, lastName }: NewPassword,
+): Promise<ApiKey> {
+  const { deps, isOpen } = openInvitation(given, token);
+  const { db, system } = deps;
+  const [[user]] = await read(deps, [db.select().from(users).where(isOpen())]);
+  if (!user) throw new AppError("token_invalid");
+  const hash = await hashPassword(deps, user.teamId, password);
+  const names = { firstName: firstName ?? user.firstName, lastName: lastName ?? user.lastName };
+  const updated = { ...user, ...names, password: hash, version: user.version + 1 };
+  const { initiator, event, insert, stored, view } = newUserSession(deps, updated);
+  const set = {
+    firstName,
+    lastName,
+    password: hash,
+    invitationHash: null,
+    updatedAt: system.now(),
+    version: sql`${users.version} + 1`,
+  };
+  const accept = db
+    .update(users)
+    .set(set)
+    .where(and(isUser(user), isOpen()));
+  const changes = [
+    {
+      event: newEvent(deps, "user.updated", initiator, user, { fields: fieldsOf({ firstName, lastName, password }) }),
+      queries: [accept, ...endSessions(deps, user, hash, initiator.keyId)],
+    },
+    { event, queries: [insert] },
+  ];
+  const {
+    last: [[session]],
+  } = await writeWithEvents(deps, changes, [stored], { isIdempotent: true });
+  if (!session) throw new AppError("token_invalid");
+  return view(session);
+}

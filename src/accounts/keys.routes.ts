@@ -1,0 +1,223 @@
+import * as z from "zod";
+import { SCOPE_NAMES } from "../access/scopes.ts";
+import { FILE_TYPES } from "../audio/media-type.ts";
+import { listOperation, readOperation, writeOperation } from "../http/operation.ts";
+import { creator, describeRecord, fieldOf } from "../http/record.ts";
+import { atLeastOneField, id, iso, isoOrNull, name, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
+import {
+  type ApiKey,
+  createKey,
+  DEFAULT_OVERLAP_SECONDS,
+  deleteKey,
+  EXPIRED_KEY_DAYS,
+  fetchKey,
+  KEY_LIFETIME_DAYS,
+  listKeys,
+  MAX_KEY_LIFETIME_DAYS,
+  MAX_OVERLAP_SECONDS,
+  MAX_TEAM_KEYS,
+  rotateKey,
+  updateKey,
+} from "./keys.ts";
+import { createTeam } from "./teams.ts";
+
+/** A bound without effect: no file has as many bytes. */
+const MAX_FILE_BYTES_OF_KEY = 5_000_000_000_000;
+
+/** The limits of a public key. An upload token has them, too. */
+export const uploadLimits = z
+  .strictObject({
+    maxFileBytes: z.int().min(1).max(MAX_FILE_BYTES_OF_KEY).optional(),
+    fileTypes: z
+      .array(z.enum(FILE_TYPES))
+      .min(1)
+      .max(FILE_TYPES.length)
+      .refine((types) => new Set(types).size === types.length, "Must not contain duplicates.")
+      .optional()
+      .meta({ uniqueItems: true }),
+  })
+  .meta({ id: "KeyLimits" });
+
+const scopes = z
+  .array(z.enum(SCOPE_NAMES))
+  .min(1)
+  .max(SCOPE_NAMES.length)
+  .refine((all) => new Set(all).size === all.length, "Must not contain duplicates.")
+  .meta({ uniqueItems: true });
+
+const field = fieldOf<ApiKey>();
+
+export const keyRecord = describeRecord({
+  id: "ApiKey",
+  fields: {
+    _id: field(id, "0193477be8a01f9c3ad5e7b2", (key) => key.id),
+    id: field(id, "0193477be8a01f9c3ad5e7b2", (key) => key.id),
+    key: field(
+      z.string().meta({
+        description:
+          "The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted.",
+      }),
+      "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo003kQx9Z",
+      ({ key }) => key,
+    ),
+    name: field(z.string(), "Web player", (key) => key.name),
+    teamId: field(id, "0193477be89f4d2e6b8a0000", (key) => key.teamId),
+    uuid: field(z.uuid(), "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4", (key) => key.uuid),
+    isPublic: field(
+      z.boolean().meta({ description: "A public key can only upload files." }),
+      false,
+      (key) => key.isPublic,
+    ),
+    scopes: field(z.array(z.enum(SCOPE_NAMES)), ["files:upload", "files:read", "files:download"], (key) => key.scopes),
+    limits: field(
+      uploadLimits.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
+      null,
+      (key) => key.limits,
+    ),
+    createdBy: field(
+      creator.nullable().meta({ description: "The key or session that created it. Null if the operator did." }),
+      { keyId: "0193477be8a01f9c3ad5e700", userId: null },
+      (key) => key.createdBy,
+    ),
+    lastUsedAt: field(timestamp.nullable().meta({ description: "Accurate to an hour." }), null, (key) =>
+      isoOrNull(key.lastUsedAt),
+    ),
+    createdAt: field(timestamp, "2026-11-20T09:30:00.000Z", (key) => iso(key.createdAt)),
+    expiresAt: field(timestamp, "2027-11-20T09:30:00.000Z", (key) => iso(key.expiresAt)),
+  },
+});
+const { schema, example, render } = keyRecord;
+
+export const create = writeOperation(
+  "keys:write or operator",
+  {
+    tag: "API keys",
+    summary: "Create an API key",
+    description: `A secret key creates keys for its own team, which can have ${MAX_TEAM_KEYS.toLocaleString("en")}. Expired keys do not count: they are kept for ${EXPIRED_KEY_DAYS} days, or until the team needs their place. If the operator omits \`teamId\`, the key gets a new team, which has its name. An unknown \`teamId\` gets 404.`,
+    body: z.strictObject({
+      name: name(1),
+      isPublic: z.boolean().default(false),
+      scopes: scopes.optional().meta({
+        description: "Default: your own. You can only grant scopes that you have. A public key has `files:upload`.",
+      }),
+      limits: uploadLimits.optional().meta({
+        description:
+          "For a public key: the size and types of the files that it may upload. If processing finds a type that is not allowed, the file ends `failed` with `type_not_allowed`, and only the team can download or delete it.",
+      }),
+      expiresAt: timestamp
+        .optional()
+        .meta({ description: `Default ${KEY_LIFETIME_DAYS} days from now, at most ${MAX_KEY_LIFETIME_DAYS}.` }),
+      teamId: id.optional().meta({ description: "Only the operator can send it." }),
+    }),
+    bodyExample: { name: "Web player", isPublic: false, scopes: ["files:upload", "files:read", "files:download"] },
+    success: { description: "The new key.", message: "API key created.", schema, example },
+    errorCodes: ["too_many_keys", "not_found"],
+  },
+  async ({ deps, actor, body }) => {
+    const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
+    const newKey = { ...body, expiresAt };
+    const isForNewTeam = actor.kind === "operator" && body.teamId === undefined;
+    const key = isForNewTeam
+      ? (await createTeam(deps, actor, { name: body.name }, newKey)).key
+      : await createKey(deps, actor, newKey);
+    return render(key);
+  },
+);
+
+export const list = listOperation(
+  "keys:read or operator",
+  {
+    tag: "API keys",
+    summary: "List API keys",
+    description: "Newest first, with masked tokens. Sessions are not listed.",
+    query: pageQuery("keys").extend({
+      teamId: id.optional().meta({ description: "Only the operator can send it, and must." }),
+    }),
+    success: { description: "A page of keys.", noun: "API keys", schema, example },
+    errorCodes: ["not_found"],
+  },
+  ({ deps, credential, query }) => listKeys(deps, credential, { ...pageRequest(query), teamId: query.teamId }),
+  render,
+);
+
+export const get = readOperation(
+  "keys:read or operator",
+  {
+    tag: "API keys",
+    summary: "Get API key details",
+    description:
+      "Shows the whole token if your scopes cover those of the key. Each time is recorded as the event `apikey.revealed`.",
+    success: { description: "The key.", message: "API key found.", schema, example },
+  },
+  async ({ c, deps, credential, id }) => {
+    // The response to HEAD has no body.
+    const isShown = c.req.method !== "HEAD";
+    return render(await fetchKey(deps, credential, id, { isShown }));
+  },
+);
+
+export const update = writeOperation(
+  "keys:write or operator",
+  {
+    tag: "API keys",
+    summary: "Update an API key",
+    description:
+      "Renames the key, removes scopes, or shortens its lifetime. Applies to the sessions created with it, too. You need every scope of the key.",
+    body: atLeastOneField(
+      z.strictObject({
+        name: name(1),
+        scopes: scopes.meta({ description: "The scopes that the key keeps." }),
+        expiresAt: timestamp.meta({ description: "In the future, and not later than the key expires now." }),
+      }),
+    ),
+    bodyExample: { name: "Old web player" },
+    success: { description: "The updated key.", message: "API key updated.", schema, example },
+  },
+  async ({ deps, actor, id, body }) => {
+    const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
+    const key = await updateKey(deps, actor, id, { ...body, expiresAt });
+    return render(key);
+  },
+);
+
+export const remove = writeOperation(
+  "keys:write or operator",
+  {
+    tag: "API keys",
+    summary: "Delete an API key",
+    description:
+      "Returns the key a last time. It and the sessions created with it stop working immediately, and their unfinished uploads are canceled. A key can delete itself. You need every scope of the key.",
+    success: { description: "The deleted key.", message: "API key deleted.", schema, example },
+  },
+  async ({ deps, actor, id }) => render(await deleteKey(deps, actor, id)),
+);
+
+const NEW_ID = "0193477d5a0c4e7f9b2d6c18";
+
+export const rotate = writeOperation(
+  "keys:write or operator",
+  {
+    tag: "API keys",
+    summary: "Rotate an API key",
+    description:
+      "Creates a key with the same name, scopes, limits and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.",
+    body: z.strictObject({
+      overlapSeconds: z
+        .int()
+        .min(0)
+        .max(MAX_OVERLAP_SECONDS)
+        .default(DEFAULT_OVERLAP_SECONDS)
+        .meta({ description: "How long the old key still works." }),
+    }),
+    isBodyOptional: true,
+    bodyExample: { overlapSeconds: 3600 },
+    success: {
+      description: "The new key.",
+      message: "API key rotated.",
+      schema,
+      example: { ...example, _id: NEW_ID, id: NEW_ID },
+    },
+    errorCodes: ["conflict", "too_many_keys"],
+  },
+  async ({ deps, actor, id, body }) => render(await rotateKey(deps, actor, id, body.overlapSeconds)),
+);

@@ -1,0 +1,53 @@
+import { sql } from "drizzle-orm";
+import { index, integer, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+
+// A partial index serves only queries that repeat its condition, so conditions are written out.
+export const isApiKey = sql`kind <> 'session'`;
+export const isSession = sql`kind = 'session'`;
+
+/** API keys and sessions: the rows that a token identifies. One table, so that authorization reads one row. */
+export const apiKeys = sqliteTable(
+  "api_keys",
+  {
+    id: text().primaryKey(),
+    teamId: text("team_id").notNull(),
+    uuid: text().notNull(),
+    name: text().notNull(),
+    kind: text({ enum: ["secret", "public", "session"] }).notNull(),
+    /** A bit mask, see access/scopes.ts. Null for a user's session, which has the scopes of the user's role. */
+    scopes: integer(),
+    /** SHA-256 of the token, hex. */
+    tokenHash: text("token_hash").notNull(),
+    /** Null for a session, whose token is shown only once. */
+    encryptedToken: text("encrypted_token"),
+    /** The id of the master key that encrypted the token. */
+    encryptedWith: text("encrypted_with"),
+    /** The key or session that created it. Null for a user's session and for keys that the operator created. */
+    createdByKeyId: text("created_by_key_id"),
+    /** The user whose session it is, or whose session created it, directly or through other keys. */
+    userId: text("user_id"),
+    /** Accurate to an hour, see access/last-use.ts. In no index. Null if it was never used. */
+    lastUsedAt: integer("last_used_at"),
+    /** JSON: the limits of a public key. Null if there are none. */
+    limits: text(),
+    /** What it was created for. `expires_at` may be shortened later. */
+    lifetimeMilliseconds: integer("lifetime_milliseconds").notNull(),
+    createdAt: integer("created_at").notNull(),
+    expiresAt: integer("expires_at").notNull(),
+  },
+  (t) => [
+    uniqueIndex("api_keys_token_hash").on(t.tokenHash),
+    // Each list skips the rows of the other without reading them.
+    index("api_keys_team").on(t.teamId, t.id).where(isApiKey),
+    index("api_keys_team_sessions").on(t.teamId, t.id).where(isSession),
+    index("api_keys_id").on(t.id).where(isApiKey),
+    index("api_keys_encrypted_with").on(t.encryptedWith).where(sql`encrypted_with is not null`),
+    index("api_keys_user").on(t.userId).where(sql`user_id is not null`),
+    index("api_keys_team_expiry").on(t.teamId, t.expiresAt).where(isApiKey),
+    index("api_keys_expiry").on(t.expiresAt).where(isApiKey),
+    index("api_keys_session_expiry").on(t.expiresAt).where(isSession),
+    index("api_keys_session_creator")
+      .on(t.createdByKeyId)
+      .where(sql`kind = 'session' and created_by_key_id is not null`),
+  ],
+);

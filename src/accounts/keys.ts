@@ -1,0 +1,579 @@
+import { and, eq, gte, inArray, isNull, lt, lte, not, notInArray, type SQL, sql } from "drizzle-orm";
+import type { SQLiteUpdateSetSource } from "drizzle-orm/sqlite-core";
+import {
+  type Actor,
+  authorize,
+  authorizeRead,
+  type Credential,
+  checkCovered,
+  exceeds,
+  isExistingTeam,
+  isKey,
+  isStillAllowed,
+  refusalError,
+  refuseNamedTeam,
+  teamNotAllowed,
+} from "../access/authorization.ts";
+import { decryptOrLog, REENCRYPTED_ROWS, reencryptRows } from "../access/encryption.ts";
+import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
+import type { Deps } from "../deps.ts";
+import { AppError, invalidField } from "../errors.ts";
+import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
+import { cutPage, listName, type Page, type PageRequest, pageById } from "../platform/paging.ts";
+import { newStep } from "../platform/recovery-step.ts";
+import { isStorageFull } from "../platform/retry.ts";
+import { fingerprint } from "../platform/secrets.ts";
+import { DAY, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
+import type { KeyLimits } from "../uploads/quota.ts";
+import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
+import { isUnfinished, uploads } from "../uploads/uploads.schema.ts";
+import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
+import { teams } from "./teams.schema.ts";
+
+/*
+ * API keys: the tokens of programs. A token is stored as a hash to find it, and encrypted to show it.
+ *
+ * The caller must cover the scopes of each key that it creates, changes, rotates or deletes. A key that a user's session
+ * creates belongs to the user, and so do the keys that it creates in turn: they are deleted with the user.
+ */
+
+export const KEY_LIFETIME_DAYS = 365;
+export const MAX_KEY_LIFETIME_DAYS = 3650;
+/** Far more than a team needs. Without a limit, one caller with `keys:write` could fill the database. */
+export const MAX_TEAM_KEYS = 1000;
+/** Time to roll the new key out to every server. */
+export const DEFAULT_OVERLAP_SECONDS = DAY / SECOND;
+export const MAX_OVERLAP_SECONDS = (30 * DAY) / SECOND;
+
+/** Instants are milliseconds since the epoch. */
+export interface ApiKey {
+  id: string;
+  /** The token, or its masked form. Empty if it can't be decrypted. */
+  key: string;
+  name: string;
+  teamId: string;
+  uuid: string;
+  isPublic: boolean;
+  scopes: Scope[];
+  limits: KeyLimits | null;
+  /** Null if the operator created it. */
+  createdBy: { keyId: string; userId: string | null } | null;
+  lastUsedAt: number | null;
+  createdAt: number;
+  expiresAt: number;
+}
+
+export type KeyRow = typeof apiKeys.$inferSelect;
+
+export function viewKey(row: KeyRow, key: string): ApiKey {
+  const { id, name, teamId, uuid, kind, scopes, limits, createdByKeyId, userId } = row;
+  const { lastUsedAt, createdAt, expiresAt } = row;
+  return {
+    ...{ id, key, name, teamId, uuid },
+    isPublic: kind === "public",
+    scopes: scopesIn(scopes ?? 0),
+    limits: limits && JSON.parse(limits),
+    createdBy: createdByKeyId === null ? null : { keyId: createdByKeyId, userId },
+    ...{ lastUsedAt, createdAt, expiresAt },
+  };
+}
+
+const encryptionContext = ({ id, teamId }: { id: string; teamId: string }) => `api-key/${id}/${teamId}`;
+
+const decryptToken = (deps: Deps, row: KeyRow): string | null =>
+  decryptOrLog(deps, row.encryptedToken ?? "", encryptionContext(row), "token_unreadable", {
+    keyId: row.id,
+    teamId: row.teamId,
+  });
+
+/** A token that can't be decrypted is empty, because its key can still be listed and deleted. */
+const tokenOf = (deps: Deps, row: KeyRow): string => decryptToken(deps, row) ?? "";
+
+/** A masked token shows its prefix with 4 of its random characters, and 4 characters of its checksum. */
+const SHOWN_START = "stow_sk_".length + 4;
+const SHOWN_END = 4;
+const masked = (token: string): string =>
+  token === "" ? "" : `${token.slice(0, SHOWN_START)}…${token.slice(-SHOWN_END)}`;
+
+export const viewMaskedKey = (deps: Deps, row: KeyRow): ApiKey => viewKey(row, masked(tokenOf(deps, row)));
+
+/**
+ * One leaked token must not open every other key. So the caller must cover the key, and the operator token, which sees the
+ * keys of all teams, reveals none.
+ */
+const maySeeToken = ({ kind, scopes }: Actor, row: KeyRow): boolean =>
+  kind !== "operator" && lacking(row.scopes ?? 0, scopes).length === 0;
+
+/* Creation */
+
+type KeyFields = Pick<
+  KeyRow,
+  "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetimeMilliseconds"
+>;
+
+/** Makes a token and the row of its key or session, which holds the token as a hash only. */
+export function newHashedKey(
+  { system, db }: Deps,
+  { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt">>,
+): { token: string; row: KeyRow } {
+  const token = newToken(system, fields.kind, db.number);
+  const row: KeyRow = {
+    id: newId(system, db.number),
+    uuid: newUuid(system),
+    limits: null,
+    ...fields,
+    tokenHash: fingerprint(token),
+    encryptedToken: null,
+    encryptedWith: null,
+    lastUsedAt: null,
+    createdAt,
+    expiresAt: createdAt + fields.lifetimeMilliseconds,
+  };
+  return { token, row };
+}
+
+const withEncryptedToken = ({ secrets }: Deps, row: KeyRow, token: string): KeyRow => ({
+  ...row,
+  encryptedToken: secrets.encrypt(token, encryptionContext(row)),
+  encryptedWith: secrets.currentKeyId,
+});
+
+export interface NewKey {
+  name: string;
+  isPublic: boolean;
+  /** By default those of the caller. A public key always has `PUBLIC_SCOPES`. */
+  scopes?: Scope[] | undefined;
+  /** Only a public key has limits. */
+  limits?: KeyLimits | undefined;
+  expiresAt?: number | undefined;
+}
+
+/**
+ * Makes a key of a team, with its token and row.
+ * @throws `insufficient_scope`; `invalid_input` if the expiry is in the past or more than ten years away
+ */
+export function makeKey(
+  deps: Deps,
+  actor: Actor,
+  { name, isPublic, scopes, limits, expiresAt }: NewKey,
+  teamId: string,
+): { token: string; row: KeyRow; mask: number } {
+  const now = deps.system.now();
+  if (isPublic && scopes && maskOf(scopes) !== PUBLIC_SCOPES) {
+    throw invalidField("scopes", `A public key has ${scopesIn(PUBLIC_SCOPES).join(", ")} only.`);
+  }
+  if (limits && !isPublic) throw invalidField("limits", "Only a public key has limits.");
+  if (expiresAt !== undefined && (expiresAt <= now || expiresAt > now + MAX_KEY_LIFETIME_DAYS * DAY)) {
+    const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
+    throw invalidField("expiresAt", message);
+  }
+  const ownOrGiven = scopes ? maskOf(scopes) : actor.scopes;
+  const mask = isPublic ? PUBLIC_SCOPES : ownOrGiven;
+  checkCovered(actor, mask);
+  const { token, row } = newHashedKey(deps, {
+    name,
+    kind: isPublic ? "public" : "secret",
+    limits: limits && Object.keys(limits).length > 0 ? JSON.stringify(limits) : null,
+    scopes: mask,
+    teamId,
+    ...creatorOf(actor),
+    createdAt: now,
+    lifetimeMilliseconds: expiresAt === undefined ? KEY_LIFETIME_DAYS * DAY : expiresAt - now,
+  });
+  return { token, row: withEncryptedToken(deps, row, token), mask };
+}
+
+const creatorOf = (actor: Actor) =>
+  actor.kind === "operator"
+    ? { createdByKeyId: null, userId: null }
+    : { createdByKeyId: actor.keyId, userId: actor.userId };
+
+/** The user of the caller's key as it is now. The user may have been deleted, and the key kept, since it was authorized. */
+function presentUser({ db }: Deps, actor: Actor): SQL {
+  if (actor.kind === "operator") return sql`null`;
+  const isCaller = isKey(actor.teamId, actor.keyId);
+  return sql`${db.select({ userId: apiKeys.userId }).from(apiKeys).where(isCaller)}`;
+}
+
+/** The reason to refuse a new key with these scopes if the caller has lost them since it was authorized. */
+const lostAccess = (deps: Deps, actor: Actor, mask: number): Record<string, SQL> =>
+  actor.kind === "operator" ? {} : { token_invalid: not(isStillAllowed(deps, actor, mask)) };
+
+/**
+ * Only live keys count towards `MAX_TEAM_KEYS`: in a team that has as many rows, the key that expired first is deleted. A key
+ * that began an unfinished upload stays, because the upload may still be finished.
+ */
+function roomForKey({ db, system }: Deps, teamId: string) {
+  const isFull = gte(teams.apiKeys, MAX_TEAM_KEYS);
+  const uploading = db
+    .select({ keyId: uploads.keyId })
+    .from(uploads)
+    .where(and(eq(uploads.teamId, teamId), isUnfinished));
+  const isReplaceable = and(
+    eq(apiKeys.teamId, teamId),
+    isApiKey,
+    lte(apiKeys.expiresAt, system.now()),
+    notInArray(apiKeys.id, uploading),
+  );
+  return {
+    /** A reason to refuse a new key. */
+    tooManyKeys: sql`${isFull} and not ${hasRow(apiKeys, isReplaceable)}`,
+    /** Part of the batch, before the insert. Changes nothing unless the team is full and the key is inserted. */
+    makeRoom(isInserted: SQL | undefined) {
+      const isNeeded = hasRow(teams, and(isExistingTeam(teamId), isFull, isInserted));
+      const firstExpired = db
+        .select({ id: apiKeys.id })
+        .from(apiKeys)
+        .where(isReplaceable)
+        .orderBy(apiKeys.expiresAt)
+        .limit(1);
+      return db.delete(apiKeys).where(sql`${apiKeys.id} = iif(${isNeeded}, ${firstExpired}, null)`);
+    },
+  };
+}
+
+const tooManyKeys = () =>
+  new AppError("too_many_keys", {
+    message: `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`,
+  });
+
+/** The row of a key or session that this batch inserts. */
+export const storedKey = ({ db }: Deps, { id, teamId }: KeyRow) => db.select().from(apiKeys).where(isKey(teamId, id));
+
+/**
+ * Creates a key of the caller's team, or of the team that the operator names.
+ * @throws as `makeKey` does; `forbidden` if a team key names a team; `too_many_keys`; `not_found` if the operator names an
+ *   unknown team; `token_invalid` if the caller has lost its access in the meantime
+ */
+export async function createKey(
+  deps: Deps,
+  actor: Actor,
+  { teamId: named, ...fields }: NewKey & { teamId?: string | undefined },
+): Promise<ApiKey> {
+  const { db } = deps;
+  if (actor.kind !== "operator" && named !== undefined) throw teamNotAllowed();
+  // No team has an empty id.
+  const teamId = actor.kind === "operator" ? (named ?? "") : actor.teamId;
+  const { token, row, mask } = makeKey(deps, actor, fields, teamId);
+  const room = roomForKey(deps, teamId);
+  const refusal = firstOf({ ...lostAccess(deps, actor, mask), too_many_keys: room.tooManyKeys });
+  const canInsert = sql`${isExistingTeam(teamId)} and ${isNull(refusal)}`;
+  const queries = [
+    db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
+    room.makeRoom(isNull(refusal)),
+    insertWhere(db, apiKeys, { ...row, userId: presentUser(deps, actor) }, canInsert, sql`${teams}`),
+    storedKey(deps, row),
+  ] as const;
+  const event = { ...newEvent(deps, "apikey.created", actor, row), position: 3 };
+  const [[team], , , [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (stored) return viewKey(stored, token);
+  if (team?.refusal === "too_many_keys") throw tooManyKeys();
+  if (actor.kind !== "operator") throw new AppError("token_invalid");
+  throw new AppError("not_found", { message: "No team has this `teamId`." });
+}
+
+/* Reads */
+
+type KeyAccess = "keys:read or operator";
+
+/**
+ * Lists API keys with masked tokens, newest first.
+ * @throws `forbidden` if a team key names a team; `invalid_input` for a cursor of another list, or if the operator names no
+ *   team
+ */
+export async function listKeys(
+  deps: Deps,
+  credential: Credential<KeyAccess>,
+  { teamId, ...request }: PageRequest & { teamId?: string | undefined },
+): Promise<Page<ApiKey>> {
+  await refuseNamedTeam(deps, credential, teamId);
+  if (credential.tokenHash === null && teamId === undefined) {
+    throw invalidField("teamId", "Required: name the team whose keys to list.");
+  }
+  const list = listName("keys", { teamId });
+  const page = pageById(list, apiKeys.id, "newest first", request);
+  const keys = (team: SQL<string | null>) =>
+    deps.db
+      .select()
+      .from(apiKeys)
+      .where(and(eq(apiKeys.teamId, team), isApiKey, page.where))
+      .orderBy(...page.orderBy)
+      .limit(page.limit)
+      .offset(page.offset);
+  const { rows } = await authorizeRead(deps, credential, keys, teamId);
+  const { items, next } = cutPage(list, request, rows);
+  return { items: items.map((row) => viewMaskedKey(deps, row)), next };
+}
+
+/** Reads a key of the caller's team. The operator reads that of any team. */
+async function readKey<T>(
+  deps: Deps,
+  credential: Credential<KeyAccess>,
+  select: (isOfTeam: SQL | undefined) => Query<T>,
+): Promise<{ actor: Actor; rows: T }> {
+  if (credential.tokenHash !== null) {
+    return authorizeRead(deps, credential, (team) => select(eq(apiKeys.teamId, team)));
+  }
+  const actor = await authorize(deps, credential);
+  const [rows] = await read(deps, [select(undefined)]);
+  return { actor, rows };
+}
+
+/**
+ * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first. A full database can't
+ * record it, so there the token stays masked, and so it does unless the response is shown.
+ * @throws `not_found`
+ */
+export async function fetchKey(
+  deps: Deps,
+  credential: Credential<KeyAccess>,
+  id: string,
+  { isShown }: { isShown: boolean },
+): Promise<ApiKey> {
+  const hasId = and(isApiKey, eq(apiKeys.id, id));
+  const select = (isOfTeam: SQL | undefined) => deps.db.select().from(apiKeys).where(and(isOfTeam, hasId));
+  const {
+    actor,
+    rows: [row],
+  } = await readKey(deps, credential, select);
+  if (!row) throw new AppError("not_found");
+  const token = tokenOf(deps, row);
+  if (!isShown || token === "" || !maySeeToken(actor, row)) return viewKey(row, masked(token));
+  const data = sql`${JSON.stringify({ _id: id })}`;
+  const event = newEventFrom(deps, "apikey.revealed", actor, row, { subjectVersion: sql`null`, data }, sql`where true`);
+  // A retry may record one reading twice, which is better than none.
+  const isRecorded = await writeWithEvent(deps, event, [], { isIdempotent: true }).then(
+    () => true,
+    (error) => {
+      if (!isStorageFull(error)) throw error;
+      return false;
+    },
+  );
+  return viewKey(row, isRecorded ? token : masked(token));
+}
+
+/* Changes */
+
+/** The team of the key: the operator changes keys of any team. @throws `not_found` */
+async function teamOfKey(deps: Deps, actor: Actor, id: string): Promise<string> {
+  if (actor.kind !== "operator") return actor.teamId;
+  const hasId = and(eq(apiKeys.id, id), isApiKey);
+  const [[key]] = await read(deps, [deps.db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasId)]);
+  if (!key) throw new AppError("not_found");
+  return key.teamId;
+}
+
+const isKeyOf = (teamId: string, id: string) => and(isKey(teamId, id), isApiKey);
+const isSessionOfKey = (teamId: string, id: string) =>
+  and(isSession, eq(apiKeys.createdByKeyId, id), eq(apiKeys.teamId, teamId));
+
+export interface KeyChanges {
+  name?: string | undefined;
+  scopes?: Scope[] | undefined;
+  expiresAt?: number | undefined;
+}
+
+/**
+ * Renames the key, or narrows its scopes or lifetime, and those of the sessions that it created.
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the key, `invalid_input` if a change would widen it
+ */
+export async function updateKey(deps: Deps, actor: Actor, id: string, changes: KeyChanges): Promise<ApiKey> {
+  const { db, system } = deps;
+  const { name, expiresAt } = changes;
+  if (expiresAt !== undefined && expiresAt <= system.now()) {
+    throw invalidField("expiresAt", "Must be in the future. To end the key now, delete it.");
+  }
+  const scopes = changes.scopes && maskOf(changes.scopes);
+  const teamId = await teamOfKey(deps, actor, id);
+  const isTarget = isKeyOf(teamId, id);
+  const refusal = firstOf({
+    insufficient_scope: exceeds(actor, sql`${apiKeys.scopes}`),
+    ...(scopes !== undefined && { widens: sql`(${scopes} & ~${apiKeys.scopes}) <> 0` }),
+    ...(expiresAt !== undefined && { prolongs: lt(apiKeys.expiresAt, expiresAt) }),
+  });
+  const narrowed: SQLiteUpdateSetSource<typeof apiKeys> = { name, scopes, expiresAt };
+  const queries = [
+    db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
+    db
+      .update(apiKeys)
+      .set(narrowed)
+      .where(and(isTarget, isNull(refusal)))
+      .returning(),
+    narrowSessions(deps, teamId, id),
+  ] as const;
+  const event = newEvent(deps, "apikey.updated", actor, { teamId, id }, { fields: fieldsOf(changes) });
+  const [[found], [updated]] = await writeWithEvent(deps, { ...event, position: 2 }, queries, { isIdempotent: false });
+  if (updated) return viewMaskedKey(deps, updated);
+  if (!found) throw new AppError("not_found");
+  if (found.refusal === "widens") {
+    const added = lacking(scopes ?? 0, found.scopes ?? 0).join(", ");
+    throw invalidField("scopes", `The key doesn't have ${added}. Scopes can only be removed.`);
+  }
+  if (found.refusal === "prolongs") {
+    throw invalidField("expiresAt", "The key expires earlier. A lifetime can only be shortened.");
+  }
+  throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
+}
+
+/** Narrows the sessions of the key to what the key may do now. */
+function narrowSessions({ db }: Deps, teamId: string, id: string) {
+  const ofKey = (column: typeof apiKeys.scopes | typeof apiKeys.expiresAt) =>
+    sql`${db.select({ value: column }).from(apiKeys).where(isKeyOf(teamId, id))}`;
+  const [scopes, expiresAt] = [ofKey(apiKeys.scopes), ofKey(apiKeys.expiresAt)];
+  const isWider = sql`((${apiKeys.scopes} & ~${scopes}) <> 0 or ${apiKeys.expiresAt} > ${expiresAt})`;
+  return db
+    .update(apiKeys)
+    .set({ scopes: sql`${apiKeys.scopes} & ${scopes}`, expiresAt: sql`min(${apiKeys.expiresAt}, ${expiresAt})` })
+    .where(and(isSessionOfKey(teamId, id), isWider));
+}
+
+/**
+ * Revokes the key and the sessions that it created, immediately, and cancels their unfinished uploads.
+ * @returns the deleted key, with its whole token unless the operator deletes it
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the key
+ */
+export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<ApiKey> {
+  const { db } = deps;
+  const teamId = await teamOfKey(deps, actor, id);
+  const isTarget = isKeyOf(teamId, id);
+  const refusal = firstOf({ insufficient_scope: exceeds(actor, sql`${apiKeys.scopes}`) });
+  const isDeleted = and(isTarget, isNull(refusal));
+  const key = db.select({ id: apiKeys.id }).from(apiKeys).where(isDeleted);
+  const sessions = db
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
+    .where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted)));
+  const queries = [
+    db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
+    ...cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`),
+    // Before the key, so that nothing is deleted if the key isn't.
+    db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
+    db.delete(apiKeys).where(isDeleted).returning(),
+  ] as const;
+  const event = { ...newEvent(deps, "apikey.revoked", actor, { teamId, id }), position: 5 };
+  const [[found], , , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  if (!found) throw new AppError("not_found");
+  if (!row) throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
+  const token = tokenOf(deps, row);
+  return viewKey(row, maySeeToken(actor, row) ? token : masked(token));
+}
+
+/* Rotation: a new key replaces an old one, and both work during an overlap. */
+
+/**
+ * Creates a key with the name, scopes and limits of the old one, which expires after the overlap. The new key lives as long
+ * as the old one was created for.
+ * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired,
+ *   `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
+ */
+export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlapSeconds: number): Promise<ApiKey> {
+  const { db, system } = deps;
+  const isOldKey = and(
+    eq(apiKeys.id, oldId),
+    isApiKey,
+    ...(actor.kind === "operator" ? [] : [eq(apiKeys.teamId, actor.teamId)]),
+  );
+  const { kind, teamId: ofTeam, lifetimeMilliseconds, scopes } = apiKeys;
+  // Reads before it writes, because the form of the new token depends on the kind, and its encryption on the team. These
+  // and the lifetime never change, and scopes only narrow. The insert copies and checks everything that may change.
+  const [[old]] = await read(deps, [
+    db.select({ kind, teamId: ofTeam, lifetimeMilliseconds, scopes }).from(apiKeys).where(isOldKey),
+  ]);
+  if (!old) throw new AppError("not_found");
+  const { teamId } = old;
+  const now = system.now();
+  const made = newHashedKey(deps, { ...old, name: "", ...creatorOf(actor), createdAt: now });
+  const row = withEncryptedToken(deps, made.row, made.token);
+
+  const room = roomForKey(deps, teamId);
+  const refusal = firstOf({
+    insufficient_scope: exceeds(actor, sql`${apiKeys.scopes}`),
+    ...lostAccess(deps, actor, old.scopes ?? 0),
+    conflict: lte(apiKeys.expiresAt, now),
+    too_many_keys: room.tooManyKeys,
+  });
+  const isOfTeam = sql`${isExistingTeam(teamId)} and ${isOldKey}`;
+  const copied = {
+    name: sql`${apiKeys.name}`,
+    scopes: sql`${apiKeys.scopes}`,
+    limits: sql`${apiKeys.limits}`,
+    // The new key is deleted with the user whose session rotates it, because the user has seen it.
+    userId: sql`coalesce(${presentUser(deps, actor)}, ${apiKeys.userId})`,
+  };
+  const teamAndOldKey = sql`${teams} inner join ${apiKeys} on ${eq(apiKeys.teamId, teams.id)}`;
+  const endAfterOverlap = (isEnding: SQL | undefined) =>
+    db
+      .update(apiKeys)
+      .set({ expiresAt: sql`min(${apiKeys.expiresAt}, ${now + overlapSeconds * SECOND})` })
+      .where(and(isEnding, hasRow(apiKeys, eq(apiKeys.id, row.id))));
+  const oldKey = db
+    .select({ refusal, scopes: apiKeys.scopes })
+    .from(teams)
+    .innerJoin(apiKeys, eq(apiKeys.teamId, teams.id))
+    .where(isOfTeam);
+  const queries = [
+    oldKey,
+    room.makeRoom(hasRow(apiKeys, and(isOldKey, isNull(refusal)))),
+    insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isOfTeam} and ${isNull(refusal)}`, teamAndOldKey),
+    endAfterOverlap(isKeyOf(teamId, oldId)),
+    endAfterOverlap(isSessionOfKey(teamId, oldId)),
+    storedKey(deps, row),
+  ] as const;
+  const event = newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: row.id });
+  const [[found], , , , , [stored]] = await writeWithEvent(deps, { ...event, position: 3 }, queries, {
+    isIdempotent: true,
+  });
+  if (stored) return viewKey(stored, made.token);
+  if (!found) throw new AppError("not_found");
+  if (found.refusal === "too_many_keys") throw tooManyKeys();
+  if (found.refusal === "conflict") {
+    throw new AppError("conflict", { message: "The key has expired. Create a new one." });
+  }
+  throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
+}
+
+/* Steps of the recovery job */
+
+/** Moves tokens to the current master key. @returns how many */
+const reencryptTokens = (deps: Deps): Promise<number> =>
+  reencryptRows(deps, {
+    select: (keyId, limit) => deps.db.select().from(apiKeys).where(eq(apiKeys.encryptedWith, keyId)).limit(limit),
+    reencrypt(row) {
+      const token = decryptToken(deps, row);
+      return token === null ? null : deps.secrets.encrypt(token, encryptionContext(row));
+    },
+    update({ id, encryptedToken }, encrypted, encryptedWith) {
+      const before = encryptedToken ?? "";
+      return deps.db
+        .update(apiKeys)
+        .set({ encryptedToken: encrypted ?? before, encryptedWith })
+        .where(and(eq(apiKeys.id, id), eq(apiKeys.encryptedToken, before)));
+    },
+  });
+
+/** Time to see why a client is rejected. */
+export const EXPIRED_KEY_DAYS = 30;
+/** Time for an upload to finish that began while the session lived. */
+const EXPIRED_SESSION_DAYS = 1;
+/** Rows of one batch. */
+const EXPIRED_ROWS = 500;
+
+/** Removes what expired this many days ago. @returns how many, at most `EXPIRED_ROWS` */
+async function removeExpired({ db, system }: Deps, isOfKind: SQL, keptDays: number): Promise<number> {
+  const expired = db
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
+    .where(and(isOfKind, lt(apiKeys.expiresAt, system.now() - keptDays * DAY)))
+    .orderBy(apiKeys.expiresAt)
+    .limit(EXPIRED_ROWS);
+  const remove = db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
+  const [rows] = await write({ db, system }, [remove], { isIdempotent: true });
+  return rows.length;
+}
+
+export const ACCOUNT_STEPS = [
+  newStep("sessions", "sessionsRemoved", EXPIRED_ROWS, (deps) => removeExpired(deps, isSession, EXPIRED_SESSION_DAYS)),
+  newStep("keys", "keysRemoved", EXPIRED_ROWS, (deps) => removeExpired(deps, isApiKey, EXPIRED_KEY_DAYS)),
+  newStep("tokens", "reencrypted", REENCRYPTED_ROWS, reencryptTokens),
+];

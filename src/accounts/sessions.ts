@@ -1,0 +1,234 @@
+import { and, eq, gt, gte, isNull, sql } from "drizzle-orm";
+import {
+  type Actor,
+  authorizeRead,
+  type Credential,
+  exceeds,
+  isExistingTeam,
+  isKey,
+  presentScopes,
+  refusalError,
+  type TeamActor,
+  teamExists,
+} from "../access/authorization.ts";
+import { databaseOf, inDatabase } from "../access/databases.ts";
+import { limitFailedLogins } from "../access/login-limits.ts";
+import { rehashPassword, verifyPassword } from "../access/passwords.ts";
+import { maskOf, ROLES } from "../access/scopes.ts";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { firstOf, hasRow, insertWhere, read } from "../platform/db.ts";
+import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
+import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
+import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
+import { apiKeys, isSession } from "./keys.schema.ts";
+import { type ApiKey, type KeyRow, newHashedKey, storedKey, viewKey } from "./keys.ts";
+import { teams } from "./teams.schema.ts";
+import { users } from "./users.schema.ts";
+import { emailKey, fullNameOf, isUser, replacePassword, type User } from "./users.ts";
+
+/*
+ * Sessions: what a person gets by logging in, or with a secret key. They are rows of `api_keys`, so that authorization reads
+ * one row, but they are never listed among the keys, and their token is shown once.
+ */
+
+export const DEFAULT_SESSION_SECONDS = (12 * HOUR) / SECOND;
+export const MIN_SESSION_SECONDS = (5 * MINUTE) / SECOND;
+export const MAX_SESSION_SECONDS = (30 * DAY) / SECOND;
+/** Each is a person at a browser. Without a limit, a key could fill the database with sessions. */
+export const MAX_KEY_SESSIONS = 100;
+
+export type Session = Pick<KeyRow, "id" | "userId" | "createdByKeyId" | "createdAt" | "expiresAt" | "lastUsedAt">;
+
+/* Sessions of users */
+
+export interface Login {
+  teamId: string;
+  email: string;
+  password: string;
+  expiresInSeconds: number;
+  /** Null if a backend of the team logs its user in. */
+  clientIp: string | null;
+}
+
+/**
+ * Creates a session named after the user. It is revoked when the user is deleted or gets a new
+ * password. A wrong password, an unknown email and an unknown team get the same response after the same work (OWASP,
+ * Authentication Cheat Sheet).
+ * @throws `login_failed`, `rate_limited`, and `team_suspended` if everything else is correct
+ */
+export async function logIn(given: Deps, login: Login): Promise<ApiKey> {
+  const account = `${login.teamId}/${emailKey(login.email)}`;
+  return limitFailedLogins(given, { account, clientIp: login.clientIp }, async () => {
+    const deps = inDatabase(given, databaseOf(login.teamId));
+    if (!deps) {
+      await verifyPassword(given, null, login.password, null);
+      throw new AppError("login_failed");
+    }
+    // If the stored hash changed in the meantime, retry once: another login may have rehashed the password.
+    const key = (await attemptLogIn(deps, login)) ?? (await attemptLogIn(deps, login));
+    if (!key) throw new AppError("login_failed");
+    return key;
+  });
+}
+
+/** @returns null if the stored hash changed during the check */
+async function attemptLogIn(deps: Deps, { teamId, email, password, expiresInSeconds }: Login): Promise<ApiKey | null> {
+  const { db, secrets } = deps;
+  const isUserOfTeam = and(eq(users.teamId, teams.id), eq(users.emailKey, emailKey(email)));
+  const [[account]] = await read(deps, [
+    db
+      .select({ user: users, teamStatus: teams.status })
+      .from(teams)
+      .leftJoin(users, isUserOfTeam)
+      .where(isExistingTeam(teamId)),
+  ]);
+  const user = account?.user;
+  const isCorrect = await verifyPassword(deps, account ? teamId : null, password, user?.password ?? null);
+  if (!user || !isCorrect) throw new AppError("login_failed");
+  if (account.teamStatus === "suspended") throw new AppError("team_suspended");
+
+  const hash = secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
+  // Hashing takes long enough for a change of the password in between.
+  const { event, insert, stored, view } = newUserSession(deps, { ...user, password: hash }, expiresInSeconds);
+  const [, [session]] = await writeWithEvent(deps, event, [insert, stored], { isIdempotent: true });
+  return session ? view(session) : null;
+}
+
+/** The parts of a change that creates a session of the user, if the password is still this one. `stored` finds its row. */
+export function newUserSession(deps: Deps, user: User, expiresInSeconds = DEFAULT_SESSION_SECONDS) {
+  const { token, row } = newHashedKey(deps, {
+    name: fullNameOf(user) || user.email,
+    kind: "session",
+    scopes: null,
+    teamId: user.teamId,
+    createdByKeyId: null,
+    userId: user.id,
+    lifetimeMilliseconds: expiresInSeconds * SECOND,
+  });
+  const isSameUser = hasRow(users, and(isUser(user), eq(users.password, user.password)));
+  const insert = insertWhere(deps.db, apiKeys, row, sql`${isSameUser} and ${teamExists(user.teamId)}`);
+  const initiator = { kind: "user" as const, keyId: row.id, userId: user.id };
+  return {
+    initiator,
+    event: newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id }),
+    insert,
+    stored: storedKey(deps, row),
+    view: (session: KeyRow) => viewKey({ ...session, scopes: maskOf(ROLES[user.role]) }, token),
+  };
+}
+
+/** Moves the password to the current master key. Only a login knows the password, and a hash can't be re-encrypted. */
+async function rehash(deps: Deps, user: Pick<User, "id" | "teamId" | "password">, password: string): Promise<string> {
+  const hash = await rehashPassword(deps, user.teamId, password);
+  const { id, teamId } = user;
+  const event = newEvent(deps, "user.updated", SYSTEM, { id, teamId }, { fields: ["password"] });
+  await writeWithEvent(deps, event, [replacePassword(deps, user, user.password, hash)], { isIdempotent: true });
+  return hash;
+}
+
+/* Sessions of keys */
+
+/**
+ * Creates a session with the scopes of the calling key. It expires with the key at the latest.
+ * @throws `forbidden` unless the caller is a secret key, `quota_exceeded`, `token_invalid` if the key was just revoked
+ */
+export async function createSession(deps: Deps, actor: Actor, expiresInSeconds: number): Promise<ApiKey> {
+  if (actor.kind !== "secret") {
+    throw new AppError("forbidden", { message: "Only a secret key can create a session. Users log in." });
+  }
+  const { db, system } = deps;
+  const { teamId, keyId, userId } = actor;
+  const { token, row } = newHashedKey(deps, {
+    ...{ name: "", kind: "session", scopes: 0, lifetimeMilliseconds: expiresInSeconds * SECOND },
+    ...{ teamId, createdByKeyId: keyId, userId },
+  });
+  const isCaller = and(isKey(teamId, keyId), gt(apiKeys.expiresAt, system.now()));
+  const isLive = sql`${isCaller} and ${teamExists(teamId)}`;
+  const sessions = db
+    .select({ count: sql`count(*)` })
+    .from(apiKeys)
+    .where(and(isSession, eq(apiKeys.createdByKeyId, keyId), gt(apiKeys.expiresAt, system.now())));
+  const refusal = firstOf({ quota_exceeded: gte(sql`${sessions}`, MAX_KEY_SESSIONS) });
+  // Copied from the key as it is now, so that no session outlives it or gets more scopes.
+  const copied = {
+    name: sql`${apiKeys.name}`,
+    scopes: sql`${apiKeys.scopes}`,
+    userId: sql`${apiKeys.userId}`,
+    expiresAt: sql`min(${apiKeys.expiresAt}, ${row.expiresAt})`,
+  };
+  const queries = [
+    db.select({ refusal }).from(apiKeys).where(isLive),
+    insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isLive} and ${isNull(refusal)}`, sql`${apiKeys}`),
+    storedKey(deps, row),
+  ] as const;
+  const event = { ...newEvent(deps, "session.created", actor, row), position: 2 };
+  const [[key], , [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (stored) return viewKey(stored, token);
+  if (!key) throw new AppError("token_invalid");
+  const message = `A key can have at most ${MAX_KEY_SESSIONS} sessions. Revoke one and retry.`;
+  throw new AppError("quota_exceeded", { message });
+}
+
+/* Both */
+
+/** Lists the team's sessions, newest first. The rows of expired ones are kept for a day. */
+export async function listSessions(
+  deps: Deps,
+  credential: Credential<"keys:read">,
+  request: PageRequest,
+): Promise<Page<Session>> {
+  const isLive = gt(apiKeys.expiresAt, deps.system.now());
+  const page = pageById("sessions", apiKeys.id, "newest first", request);
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select()
+      .from(apiKeys)
+      .where(and(eq(apiKeys.teamId, team), isSession, isLive, page.where))
+      .orderBy(...page.orderBy)
+      .limit(page.limit)
+      .offset(page.offset),
+  );
+  return cutPage("sessions", request, rows);
+}
+
+/**
+ * Ends the session immediately and cancels its unfinished uploads.
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the session
+ */
+export async function revokeSession(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  const { db } = deps;
+  const { teamId } = actor;
+  const isTarget = and(isKey(teamId, id), isSession);
+  const scopes = presentScopes(db);
+  const refusal = firstOf({ insufficient_scope: exceeds(actor, scopes) });
+  const isEnded = and(isTarget, isNull(refusal));
+  const session = db.select({ id: apiKeys.id }).from(apiKeys).where(isEnded);
+  const queries = [
+    db
+      .select({ refusal, scopes: sql<number>`${scopes}` })
+      .from(apiKeys)
+      .where(isTarget),
+    ...cancelUploadsOfKeys(deps, teamId, sql`${session}`),
+    db.delete(apiKeys).where(isEnded).returning({ id: apiKeys.id }),
+  ] as const;
+  const event = { ...newEvent(deps, "session.revoked", actor, { teamId, id }), position: 4 };
+  const [[found]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  if (!found) throw new AppError("not_found");
+  if (found.refusal !== null) throw refusalError(found.refusal, actor, found.scopes);
+}
+
+/** Ends the caller's own session. @throws `forbidden` unless the caller is a session */
+export async function logOut(deps: Deps, actor: Actor): Promise<void> {
+  if (actor.kind !== "session") {
+    throw new AppError("forbidden", { message: "Only a session can log out. Delete an API key instead." });
+  }
+  try {
+    await revokeSession(deps, actor, actor.keyId);
+  } catch (error) {
+    // The session ended after its token was checked, such as with its user.
+    if (error instanceof AppError && error.code === "not_found") throw new AppError("token_invalid");
+    throw error;
+  }
+}

@@ -1,0 +1,262 @@
+import { and, eq, isNull, not, sql } from "drizzle-orm";
+import {
+  type Actor,
+  authorize,
+  authorizeRead,
+  type Credential,
+  isExistingTeam,
+  isSecretKeyOrAdmin,
+  type TeamActor,
+  teamExists,
+} from "../access/authorization.ts";
+import { inDatabase, inEveryDatabase } from "../access/databases.ts";
+import { filesOf } from "../access/own-files.ts";
+import type { Deps } from "../deps.ts";
+import { AppError, invalidField } from "../errors.ts";
+import {
+  actorOf,
+  type Change,
+  fieldsOf,
+  newEvent,
+  newTeamEvents,
+  writeWithEvent,
+  writeWithEvents,
+} from "../events/events.ts";
+import { files, isHeld } from "../files/files.schema.ts";
+import { hasRow, type Query, read } from "../platform/db.ts";
+import { sizeOf } from "../platform/health.ts";
+import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
+import { newId } from "../platform/system.ts";
+import { fetchOwnUsage } from "../uploads/quota.ts";
+import { apiKeys } from "./keys.schema.ts";
+import { type ApiKey, makeKey, type NewKey, viewKey } from "./keys.ts";
+import { teams } from "./teams.schema.ts";
+
+/*
+ * Teams, which the operator manages. A suspended team keeps everything, but none of its tokens is accepted. A deleted team
+ * is `deleting` until the recovery job has deleted everything that it has (team-deletion.ts).
+ */
+
+/** Instants are milliseconds since the epoch. A quota that is null is that of the settings. */
+export type Team = typeof teams.$inferSelect;
+/** Ten years. */
+export const MAX_RETENTION_DAYS = 3650;
+export const TEAM_STATES = ["active", "suspended", "deleting"] as const;
+
+export interface NewTeam {
+  name: string;
+  maxBytes?: number | null | undefined;
+  maxFiles?: number | null | undefined;
+  /** The number of the team's database, for ever. By default the one with the most room. */
+  database?: number | undefined;
+}
+
+const isFull = ({ settings }: Deps, bytes: number): boolean => bytes >= settings.maxDatabaseBytes;
+
+const storageFull = (message: string) => new AppError("storage_full", { message });
+
+/** @throws `invalid_input` if the database isn't bound; `storage_full`; `unavailable` */
+async function inNamedDatabase(deps: Deps, number: number): Promise<Deps> {
+  const named = inDatabase(deps, number);
+  if (!named) throw invalidField("database", `Not bound. Use one of ${[...deps.databases.keys()].join(", ")}.`);
+  if (isFull(deps, await sizeOf(named))) throw storageFull(`Database ${number} takes no new teams.`);
+  return named;
+}
+
+/** The database with the most room, of those that respond. @throws `storage_full`, `unavailable` */
+async function inRoomiestDatabase(deps: Deps): Promise<Deps> {
+  const asked = [...deps.databases.values()].map(async (db) => ({ db, bytes: await sizeOf({ ...deps, db }) }));
+  const answers = await Promise.allSettled(asked);
+  const found = answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
+  const [first] = found.filter(({ bytes }) => !isFull(deps, bytes)).sort((a, b) => a.bytes - b.bytes);
+  if (first) return { ...deps, db: first.db };
+  const failed = answers.find((answer) => answer.status === "rejected");
+  throw failed ? failed.reason : storageFull("Every database is full. Add one, or delete teams.");
+}
+
+/**
+ * Creates a team and its first key, in one batch.
+ * @throws the errors of `makeKey`, `storage_full` if no database has room, and `invalid_input` for an unknown one
+ */
+export async function createTeam(
+  given: Deps,
+  operator: Actor,
+  { name, maxBytes = null, maxFiles = null, database }: NewTeam,
+  keyFields: NewKey = { name, isPublic: false },
+): Promise<{ team: Team; key: ApiKey }> {
+  const deps = await (database === undefined ? inRoomiestDatabase(given) : inNamedDatabase(given, database));
+  const { db, system } = deps;
+  const now = system.now();
+  const team: Team = {
+    id: newId(system, db.number),
+    name,
+    status: "active",
+    maxBytes,
+    maxFiles,
+    files: 0,
+    bytes: 0,
+    trashFiles: 0,
+    trashBytes: 0,
+    retentionDays: null,
+    retentionBy: null,
+    retentionReached: "",
+    retentionDueAt: null,
+    publicBytes: 0,
+    apiKeys: 0,
+    links: 0,
+    folders: 0,
+    eventsPurgedTo: 0,
+    users: 0,
+    admins: 0,
+    createdAt: now,
+    updatedAt: now,
+    version: 0,
+  };
+  const { token, row } = makeKey(deps, operator, keyFields, team.id);
+  const queries: Query[] = [
+    db.insert(teams).values(team).onConflictDoNothing(),
+    db.insert(apiKeys).values(row).onConflictDoNothing(),
+  ];
+  const isNew = sql`where ${not(hasRow(teams, eq(teams.id, team.id)))}`;
+  const event = { ...newEvent(deps, "apikey.created", operator, row), position: 2 };
+  const changes: Change<Query[]>[] = [
+    ...newTeamEvents(deps, "team.created", operator, team.id, isNew),
+    { event, queries },
+  ];
+  await writeWithEvents(deps, changes, [], { isIdempotent: true });
+  return { team: { ...team, apiKeys: 1 }, key: viewKey(row, token) };
+}
+
+/** The operator reads any team, and a team its own. A caller with its own files sees what these take. @throws `not_found` */
+export async function fetchTeam(
+  deps: Deps,
+  credential: Credential<"files:read or operator">,
+  id: string,
+): Promise<Team> {
+  const {
+    actor,
+    rows: [team],
+  } = await authorizeRead(deps, credential, (team) => deps.db.select().from(teams).where(eq(teams.id, team)), id);
+  if (team?.id !== id) throw new AppError("not_found");
+  if (actor.kind === "operator" || actor.ownerId === null) return team;
+  return { ...team, ...(await fetchOwnUsage(deps, actor)) };
+}
+
+export interface TeamFilters {
+  status?: Team["status"] | undefined;
+  /** A prefix of the name. */
+  name?: string | undefined;
+}
+
+const inIdOrder = (a: Team, b: Team): number => (a.id < b.id ? -1 : 1);
+/** As SQLite compares text: by its bytes in UTF-8. */
+const inNameOrder = (a: Team, b: Team): number =>
+  Buffer.compare(Buffer.from(a.name), Buffer.from(b.name)) || inIdOrder(a, b);
+
+/**
+ * Lists the teams of all databases, newest first, or by name if `name` is given. Each database returns its teams up to the
+ * page's end, because only their merge shows which of them are on the page.
+ * @throws `invalid_input` for a cursor of another list
+ */
+export async function listTeams(
+  deps: Deps,
+  credential: Credential<"operator">,
+  { status, name }: TeamFilters,
+  request: PageRequest,
+): Promise<Page<Team>> {
+  await authorize(deps, credential);
+  const list = listName("teams", { status, name });
+  const page =
+    name === undefined
+      ? pageById(list, teams.id, "newest first", request)
+      : pageByName(list, { name: teams.name, id: teams.id }, name, request);
+  const found = await inEveryDatabase(deps, async (deps) => {
+    const [rows] = await read(deps, [
+      deps.db
+        .select()
+        .from(teams)
+        .where(and(status === undefined ? undefined : eq(teams.status, status), page.where))
+        .orderBy(...page.orderBy)
+        .limit(request.page * request.limit + 1),
+    ]);
+    return rows;
+  });
+  const merged = found.flat().sort(name === undefined ? (a, b) => inIdOrder(b, a) : inNameOrder);
+  const rows = merged.slice((request.page - 1) * request.limit);
+  return cutPage(list, request, rows, name === undefined ? undefined : (team) => team.name);
+}
+
+export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
+  name?: string | undefined;
+  status?: Exclude<Team["status"], "deleting"> | undefined;
+  retentionDays?: number | null | undefined;
+}
+
+/** Suspending takes effect with the next request of the team. @throws `not_found`, `conflict` if the team is being deleted */
+export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: TeamChanges): Promise<Team> {
+  const { db, system } = deps;
+  const queries = [
+    db
+      .update(teams)
+      .set({
+        ...changes,
+        // A new rule applies to all files, also to those that were restored.
+        ...(changes.retentionDays !== undefined && {
+          retentionBy: changes.retentionDays === null ? null : actorOf(actor, deps.requestId),
+          retentionReached: "",
+          retentionDueAt: changes.retentionDays === null ? null : system.now(),
+        }),
+        ...{ updatedAt: system.now(), version: sql`${teams.version} + 1` },
+      })
+      .where(isExistingTeam(id))
+      .returning(),
+    db.select().from(teams).where(eq(teams.id, id)),
+  ] as const;
+  const type = changes.status === "suspended" ? "team.suspended" : "team.updated";
+  const event = newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) });
+  const [[team], [found]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  if (!found) throw new AppError("not_found");
+  if (!team) throw new AppError("conflict", { message: "The team is being deleted." });
+  return team;
+}
+
+/**
+ * Sets how long the team keeps its files. It applies to all of them.
+ * @throws `forbidden` for any caller but a secret key or an admin that sees all files; `conflict`
+ */
+export async function setRetention(deps: Deps, actor: TeamActor, retentionDays: number | null): Promise<Team> {
+  if (!isSecretKeyOrAdmin(actor)) {
+    throw new AppError("forbidden", { message: "Only a secret key or an admin can set the retention of a team." });
+  }
+  return updateTeam(deps, actor, actor.teamId, { retentionDays });
+}
+
+/** From now on, the team's tokens are invalid. The recovery job deletes everything. Can be repeated. @throws `not_found`, `file_held` */
+export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): Promise<Team> {
+  const { db, system } = deps;
+  // Without the name of the index, SQLite reads all files of the team.
+  const held = sql<string | null>`(select ${files.id} from ${files} indexed by files_held
+    where ${and(filesOf({ teamId, ownerId: null }), isHeld)} limit 1)`;
+  const queries = [
+    db
+      .update(teams)
+      .set({ status: "deleting", updatedAt: system.now(), version: sql`${teams.version} + 1` })
+      .where(and(isExistingTeam(teamId), isNull(held))),
+    db
+      .select({ team: teams, held: held.as("held") })
+      .from(teams)
+      .where(eq(teams.id, teamId)),
+  ] as const;
+  const isDeletable = sql`where ${teamExists(teamId)} and ${held} is null`;
+  const events = newTeamEvents(deps, "team.deleted", operator, teamId, isDeletable);
+  const {
+    last: [, [found]],
+  } = await writeWithEvents(deps, events, queries, { isIdempotent: true });
+  if (!found) throw new AppError("not_found");
+  if (found.held !== null && found.team.status !== "deleting") {
+    throw new AppError("file_held", {
+      message: `The team has held files, such as ${found.held}. Release them and retry.`,
+    });
+  }
+  return found.team;
+}

@@ -1,0 +1,318 @@
+import * as z from "zod";
+import { DEFAULT_ROLE, ROLE_NAMES } from "../access/scopes.ts";
+import type { Deps } from "../deps.ts";
+import { eventExample, eventSchema } from "../events/events.routes.ts";
+import { countExpensiveCall, countRequests } from "../http/authentication.ts";
+import { countPage, readOperation, writeOperation } from "../http/operation.ts";
+import { describeRecord, fieldOf } from "../http/record.ts";
+import {
+  atLeastOneField,
+  id,
+  iso,
+  MAX_LIMIT,
+  name,
+  nameFilter,
+  nextLinkHeader,
+  pageQuery,
+  pageRequest,
+  setNextLink,
+  text,
+  timestamp,
+} from "../http/validation.ts";
+import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
+import { exportUser, type UserExport } from "./export.ts";
+import { keyRecord } from "./keys.routes.ts";
+import { renderSession, sessionExample, sessionSchema } from "./sessions.routes.ts";
+import {
+  createUser,
+  deleteUser,
+  fetchUser,
+  hasPassword,
+  listAllUsers,
+  listUsers,
+  MAX_LISTED_USERS,
+  MAX_TEAM_USERS,
+  type User,
+  updateUser,
+} from "./users.ts";
+
+const field = fieldOf<User>();
+
+/** Creation answers without `__v`. Every other field belongs here. */
+const newUserRecord = describeRecord({
+  id: "CreatedUser",
+  fields: {
+    _id: field(id, "0193477bf1c07e5d9a0b4c28", (user) => user.id),
+    teamId: field(id, "0193477be89f4d2e6b8a0c13", (user) => user.teamId),
+    firstName: field(z.string(), "Ada", (user) => user.firstName),
+    lastName: field(z.string(), "Lovelace", (user) => user.lastName),
+    email: field(z.string(), "ada@example.com", (user) => user.email),
+    password: field(
+      z.string().meta({ description: "A hash. The submitted password is never returned." }),
+      "$scrypt$ln=14,r=8,p=5,keyid=5f0c9a3e$Y2hhbmdlIG1lIHBsZWFzZQ$uYk8q1l0oXo4V7q5b5zM2o3n1rQ0v6T8m0d9c2b1a0A",
+      (user) => user.password,
+    ),
+    hasPassword: field(
+      z.boolean().meta({ description: "Whether the user can log in. False until an invitation is accepted." }),
+      true,
+      hasPassword,
+    ),
+    role: field(z.enum(ROLE_NAMES), "admin", (user) => user.role),
+    createdAt: field(timestamp, "2026-11-20T09:31:00.000Z", (user) => iso(user.createdAt)),
+    updatedAt: field(timestamp, "2026-11-20T09:31:00.000Z", (user) => iso(user.updatedAt)),
+  },
+});
+const { schema, example, render } = describeRecord({
+  id: "User",
+  fields: { ...newUserRecord.fields, __v: field(z.int().nonnegative(), 0, (user) => user.version) },
+});
+
+// RFC 5321 without quoted local parts, and with Unicode in them (RFC 6531); the domain is ASCII.
+const LOCAL = String.raw`[^\s@"(),:;<>\[\]\\.\p{C}]+(?:\.[^\s@"(),:;<>\[\]\\.\p{C}]+)*`;
+const LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+const email = z
+  .string()
+  .trim()
+  .max(254, "Must have at most 254 characters.")
+  .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.")
+  .meta({ format: "email" });
+const password = text(8, 256);
+
+export { email, password };
+
+export const role = z.enum(ROLE_NAMES);
+/** Two names of 100 characters and a space. */
+const MAX_FULL_NAME_LENGTH = 201;
+
+export const create = writeOperation(
+  "users:write",
+  {
+    tag: "Users",
+    summary: "Create a user",
+    description: `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Your scopes must cover those of the role.`,
+    body: z.strictObject({
+      firstName: name(0).default(""),
+      lastName: name(0).default(""),
+      email,
+      password: password.optional().meta({
+        description: "Without it, the user cannot log in until an invitation is accepted.",
+      }),
+      role: role.optional().meta({ description: `Default \`${DEFAULT_ROLE}\`.` }),
+    }),
+    bodyExample: {
+      firstName: "Ada",
+      lastName: "Lovelace",
+      email: "ada@example.com",
+      password: "correct horse battery",
+    },
+    success: {
+      description: "The new user.",
+      message: "User created.",
+      schema: newUserRecord.schema,
+      example: newUserRecord.example,
+      headers: versionHeaders,
+    },
+    errorCodes: ["email_taken", "quota_exceeded"],
+  },
+  async ({ c, deps, actor, credential, body }) => {
+    const user = await createUser(deps, actor, credential, body);
+    setEtag(c, user);
+    return newUserRecord.render(user);
+  },
+);
+
+export const list = readOperation(
+  "users:read",
+  {
+    tag: "Users",
+    summary: "List users",
+    description: `Returns one page if any parameter is given, and otherwise all users, which count as one request for each ${MAX_LIMIT}. A team with more than ${MAX_LISTED_USERS.toLocaleString("en")} users must send \`limit\`: without it, the response is 400. Oldest first, or by name with \`name\`.`,
+    query: pageQuery("users").extend({
+      email: email.optional().meta({ description: "The whole email, in any case." }),
+      name: nameFilter(MAX_FULL_NAME_LENGTH)
+        .optional()
+        .meta({ description: "A prefix of first and last name, joined by a space. Case-sensitive." }),
+    }),
+    success: {
+      description: "The users.",
+      schema: z.array(schema),
+      example: [example],
+      headers: nextLinkHeader,
+    },
+  },
+  async ({ c, deps, credential, query }) => {
+    await countPage({ c, deps, credential, query });
+    const isPaged = Object.values(query).some((value) => value !== undefined);
+    if (isPaged) {
+      const { items, next } = await listUsers(deps, credential, query, pageRequest(query));
+      setNextLink(c, next);
+      return items.map(render);
+    }
+    const users = await listAllUsers(deps, credential);
+    // As many requests as the pages would take, of which this request is one.
+    if (users.length > MAX_LIMIT) await countRequests(c, credential, Math.ceil(users.length / MAX_LIMIT) - 1);
+    return users.map(render);
+  },
+);
+
+export const get = readOperation(
+  "users:read",
+  {
+    tag: "Users",
+    summary: "Get user details",
+    success: { description: "The user.", message: "User found.", schema, example, headers: versionHeaders },
+  },
+  async ({ c, deps, credential, id }) => {
+    const user = await fetchUser(deps, credential, id);
+    setEtag(c, user);
+    return render(user);
+  },
+);
+
+export const update = writeOperation(
+  "users:write",
+  {
+    tag: "Users",
+    summary: "Update a user",
+    description:
+      "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and have at most the scopes of the role. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
+    body: atLeastOneField(
+      z.strictObject({
+        firstname: name(0),
+        lastname: name(0),
+        firstName: name(0),
+        lastName: name(0),
+        email,
+        password,
+        role,
+      }),
+    )
+      .refine((changes) => changes.firstname === undefined || changes.firstName === undefined, {
+        path: ["firstname"],
+        message: "Sent twice: as firstname and as firstName.",
+      })
+      .refine((changes) => changes.lastname === undefined || changes.lastName === undefined, {
+        path: ["lastname"],
+        message: "Sent twice: as lastname and as lastName.",
+      })
+      .meta({
+        minProperties: 1,
+        not: { anyOf: [{ required: ["firstname", "firstName"] }, { required: ["lastname", "lastName"] }] },
+      }),
+    bodyExample: { lastname: "King" },
+    requestHeaders: ifMatch,
+    success: {
+      description: "The user, without a wrapper.",
+      schema,
+      example: { ...example, lastName: "King", updatedAt: "2026-11-20T09:32:00.000Z", __v: 1 },
+      headers: versionHeaders,
+    },
+    errorCodes: ["email_taken", "last_admin", "version_mismatch"],
+  },
+  async ({ c, deps, actor, credential, id, body }) => {
+    const { firstname, lastname, ...rest } = body;
+    const changes = {
+      ...rest,
+      ...(firstname === undefined ? {} : { firstName: firstname }),
+      ...(lastname === undefined ? {} : { lastName: lastname }),
+    };
+    const user = await updateUser(deps, actor, credential, id, changes, expectedVersions(c.req.header("If-Match")));
+    setEtag(c, user);
+    return render(user);
+  },
+);
+
+export const remove = writeOperation(
+  "users:write",
+  {
+    tag: "Users",
+    summary: "Delete a user",
+    description:
+      "Also ends the user's sessions, and revokes the API keys created with them, whatever their scopes, unless `keepKeys` is true. Cancels the unfinished uploads of both. Disables the webhooks that the user created, unless `keepKeys` is true. Deletes the folders that the user created as a contributor, but not the files in them. Download links that the user created stay until they expire or are revoked. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
+    query: z.object({
+      keepKeys: z
+        .enum(["true", "false"])
+        .optional()
+        .meta({ description: "Keeps the API keys that the user created. Default `false`." }),
+    }),
+    requestHeaders: ifMatch,
+    success: { description: "The user was deleted.", message: "User deleted." },
+    errorCodes: ["last_admin", "version_mismatch"],
+  },
+  async ({ c, deps, actor, id, query }) => {
+    const versions = expectedVersions(c.req.header("If-Match"));
+    await deleteUser(deps, actor, id, { versions, keepKeys: query.keepKeys === "true" });
+  },
+);
+
+const exportSchema = z
+  .strictObject({
+    // The person gets the export, and nobody needs the hash.
+    user: schema.omit({ password: true }).meta({ id: "ExportedUser" }),
+    sessions: z.array(sessionSchema),
+    keys: z.array(keyRecord.schema).meta({ description: "The API keys that the user created, with masked tokens." }),
+    events: z.array(eventSchema).meta({ description: "Events by the user or about the user, oldest first." }),
+  })
+  .meta({ id: "UserExport" });
+
+const withoutPassword = <T extends { password: string }>({ password: _, ...user }: T) => user;
+
+export const exportData = readOperation(
+  "users:read",
+  {
+    tag: "Users",
+    summary: "Export a user",
+    description: `Everything that names the person, for their right of access: streamed, so a response that ends early is incomplete. Files and links belong to the team. Also needs the scopes \`events:read\` and \`keys:read\`. At most ${RATE_LIMITS["expensive-call"]} a minute.`,
+    success: {
+      description: "The user, and what the user has done.",
+      message: "User exported.",
+      schema: exportSchema,
+      example: {
+        user: withoutPassword(example),
+        sessions: [sessionExample],
+        keys: [{ ...keyRecord.example, key: "stow_sk_4fTq…Qx9Z" }],
+        events: [eventExample],
+      },
+    },
+    errorCodes: ["rate_limited"],
+  },
+  async ({ c, deps, credential, id }) => {
+    const exported = await exportUser(deps, credential, id);
+    await countExpensiveCall(c, "export", exported.user);
+    return c.body(streamOf(deps, exportedJson(exported)), 200, { "Content-Type": "application/json" });
+  },
+);
+
+async function* exportedJson({ user, sessions, keys, events }: UserExport): AsyncGenerator<string> {
+  yield `{"message":"User exported.","data":{"user":${JSON.stringify(withoutPassword(render(user)))}`;
+  yield* jsonList("sessions", sessions, renderSession);
+  yield* jsonList("keys", keys, keyRecord.render);
+  yield* jsonList("events", events, (event) => event);
+  yield "}}";
+}
+
+async function* jsonList<T>(name: string, items: AsyncIterable<T>, render: (item: T) => object) {
+  yield `,"${name}":[`;
+  let separator = "";
+  for await (const item of items) {
+    yield separator + JSON.stringify(render(item));
+    separator = ",";
+  }
+  yield "]";
+}
+
+const streamOf = ({ log }: Deps, chunks: AsyncGenerator<string>) =>
+  new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await chunks.next().catch((cause) => {
+        log("error", "export_failed", { cause });
+        throw cause;
+      });
+      if (done) controller.close();
+      else controller.enqueue(new TextEncoder().encode(value));
+    },
+    async cancel() {
+      await chunks.return(undefined);
+    },
+  });

@@ -1,0 +1,397 @@
+import { and, eq, gte, inArray, isNull, ne, not, type SQL, sql } from "drizzle-orm";
+import {
+  authorize,
+  authorizeRead,
+  type Credential,
+  checkCovered,
+  exceeds,
+  isExistingTeam,
+  isStillAllowed,
+  refusalError,
+  type TeamActor,
+  type TokenValues,
+  teamOf,
+} from "../access/authorization.ts";
+import { hashPassword } from "../access/passwords.ts";
+import { DEFAULT_ROLE, maskOf, maskOfRole, ROLES, type Role } from "../access/scopes.ts";
+import type { Deps } from "../deps.ts";
+import { AppError, invalidField } from "../errors.ts";
+import {
+  type Change,
+  fieldsOf,
+  newEvent,
+  newEventFrom,
+  newEventsFrom,
+  writeWithEvent,
+  writeWithEvents,
+} from "../events/events.ts";
+import { firstOf, hasRow, insertWhere, type Param, preparedQuery, type Query, type StoredRow } from "../platform/db.ts";
+import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
+import { isUniqueViolation } from "../platform/retry.ts";
+import { isUnknownPassword } from "../platform/secrets.ts";
+import { newId } from "../platform/system.ts";
+import { type ExpectedVersions, isOneOf } from "../platform/versions.ts";
+import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
+import { enqueueWebhooks } from "../webhooks/deliveries.ts";
+import { webhooks } from "../webhooks/webhooks.schema.ts";
+import { apiKeys, isSession } from "./keys.schema.ts";
+import { teams } from "./teams.schema.ts";
+import { users } from "./users.schema.ts";
+
+/* Users: people in a team, who log in. The caller must cover the role of each user that it creates, changes or deletes. */
+
+/** `password` is its PHC string. Instants are milliseconds since the epoch. */
+export type User = StoredRow<typeof users>;
+
+/** Bounds what a team can store. */
+export const MAX_TEAM_USERS = 100_000;
+/** The longest list without pages. A user takes at most 2 KB of the response. */
+export const MAX_LISTED_USERS = 1000;
+
+/** The form in which emails are compared within a team. */
+export const emailKey = (email: string): string => email.trim().normalize("NFKC").toLowerCase();
+
+/** The name as people write it. */
+export const fullNameOf = ({ firstName, lastName }: { firstName: string; lastName: string }): string =>
+  `${firstName} ${lastName}`.trim();
+
+export type UserKey = Pick<User, "id" | "teamId">;
+export const isUser = ({ id, teamId }: UserKey) => and(eq(users.id, id), eq(users.teamId, teamId));
+
+/** Whether the user has ever had a password. One that was invited has none until the invitation is accepted. */
+export const hasPassword = ({ password }: Pick<User, "password">): boolean => !isUnknownPassword(password);
+
+/* Creation */
+
+export interface NewUser {
+  email: string;
+  /** Undefined if the user has none yet: the user is invited afterwards. */
+  password?: string | undefined;
+  firstName: string;
+  lastName: string;
+  /** Default: `DEFAULT_ROLE`. */
+  role?: Role | undefined;
+}
+
+/**
+ * Creates a user. One batch checks the email and the limit and inserts, so parallel requests can't get around either.
+ * @throws `insufficient_scope` if the caller doesn't cover the role, `email_taken`, `quota_exceeded`, `rate_limited`,
+ *   `token_invalid` if the caller has lost its access in the meantime
+ */
+export async function createUser(
+  deps: Deps,
+  actor: TeamActor,
+  credential: Credential<"users:write">,
+  { password, role = DEFAULT_ROLE, ...fields }: NewUser,
+): Promise<User> {
+  const { db, system } = deps;
+  const { teamId } = actor;
+  const granted = maskOf(ROLES[role]);
+  checkCovered(actor, granted);
+  const hash = password === undefined ? deps.secrets.unknownPassword() : await hashPassword(deps, teamId, password);
+  // The hash may have waited for seconds, in which the caller's access can end.
+  if (password !== undefined) checkCovered(await authorize(deps, credential), granted);
+  const now = system.now();
+  const user: User = {
+    id: newId(system, db.number),
+    teamId,
+    ...fields,
+    emailKey: emailKey(fields.email),
+    password: hash,
+    role,
+    createdAt: now,
+    updatedAt: now,
+    version: 0,
+    invitationHash: null,
+    invitationEndsAt: null,
+    invitationIsByCaller: false,
+    folders: 0,
+  };
+  // A repeated batch finds its own row.
+  const hasEmail = and(eq(users.teamId, teamId), eq(users.emailKey, user.emailKey), ne(users.id, user.id));
+  const refusal = firstOf({
+    token_invalid: not(isStillAllowed(deps, actor, granted)),
+    email_taken: hasRow(users, hasEmail),
+    quota_exceeded: gte(teams.users, MAX_TEAM_USERS),
+  });
+  const isAllowed = sql`${isExistingTeam(teamId)} and ${isNull(refusal)}`;
+  const queries = [
+    db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
+    insertWhere(db, users, user, isAllowed, sql`${teams}`),
+  ] as const;
+  const event = { ...newEvent(deps, "user.created", actor, user), position: 2 };
+  const [[team]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (!team) throw new AppError("token_invalid");
+  if (team.refusal === "quota_exceeded") {
+    const message = `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Delete one and retry.`;
+    throw new AppError("quota_exceeded", { message });
+  }
+  if (team.refusal !== null) throw refusalError(team.refusal, actor, granted);
+  return user;
+}
+
+/* Reads */
+
+const userById = preparedQuery((db, param: Param<TokenValues & { id: string }>) =>
+  db
+    .select()
+    .from(users)
+    .where(and(eq(users.id, param("id")), eq(users.teamId, teamOf(db, param)))),
+);
+
+/** `furtherScopes` is a mask of scopes that the caller needs, too. @throws `not_found`, `insufficient_scope` */
+export async function fetchUser(
+  deps: Deps,
+  credential: Credential<"users:read">,
+  id: string,
+  furtherScopes = 0,
+): Promise<User> {
+  const {
+    actor,
+    rows: [user],
+  } = await authorizeRead(deps, credential, (_, token) => userById({ ...token, id }));
+  checkCovered(actor, furtherScopes);
+  if (!user) throw new AppError("not_found");
+  return user;
+}
+
+/** Filters of a list of users. A user must match all of them. */
+export interface UserFilters {
+  /** The whole email, in any case. An email finds at most one user, because it is unique in its team. */
+  email?: string | undefined;
+  /** A prefix of the full name. */
+  name?: string | undefined;
+}
+
+/** Lists users, oldest first, or by full name if `name` is given. @throws `invalid_input` for a cursor of another list */
+export async function listUsers(
+  deps: Deps,
+  credential: Credential<"users:read">,
+  { email, name }: UserFilters,
+  request: PageRequest,
+): Promise<Page<User>> {
+  const key = email === undefined ? undefined : emailKey(email);
+  const list = listName("users", { emailKey: key, name });
+  const page =
+    name === undefined
+      ? pageById(list, users.id, "oldest first", request)
+      : pageByName(list, { name: users.fullName, id: users.id }, name, request);
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select()
+      .from(users)
+      .where(and(eq(users.teamId, team), key === undefined ? undefined : eq(users.emailKey, key), page.where))
+      .orderBy(...page.orderBy)
+      .limit(page.limit)
+      .offset(page.offset),
+  );
+  return cutPage(list, request, rows, name === undefined ? undefined : fullNameOf);
+}
+
+/** All users of the team, oldest first. @throws `invalid_input` if they are more than `MAX_LISTED_USERS` */
+export async function listAllUsers(deps: Deps, credential: Credential<"users:read">): Promise<User[]> {
+  const { items, next } = await listUsers(deps, credential, {}, { limit: MAX_LISTED_USERS, page: 1 });
+  if (next === null) return items;
+  const limit = MAX_LISTED_USERS.toLocaleString("en");
+  throw invalidField("limit", `Required: the team has more than ${limit} users. Follow \`Link\` to the next page.`);
+}
+
+/* Changes */
+
+/**
+ * The reason not to change or delete the user of a row. `role` is the new role: undefined if it stays, null for a deletion.
+ * Only a secret key may leave a team without an admin.
+ */
+function refusalOf(
+  { db }: Deps,
+  actor: TeamActor,
+  versions: ExpectedVersions,
+  role: Role | null | undefined,
+  reasons: Record<string, SQL> = {},
+) {
+  const admins = db.select({ admins: teams.admins }).from(teams).where(eq(teams.id, actor.teamId));
+  const endsAdmin = role !== undefined && role !== "admin";
+  return firstOf({
+    ...reasons,
+    insufficient_scope: exceeds(actor, maskOfRole(users.role)),
+    ...(versions && { version_mismatch: not(isOneOf(users.version, versions)) }),
+    ...(endsAdmin && actor.kind !== "secret" && { last_admin: sql`${users.role} = 'admin' and ${admins} <= 1` }),
+  });
+}
+
+/** Why the user was not changed. `found` is what the query of the refusal found. */
+function changeError(actor: TeamActor, found: { refusal: string | null; role: Role } | undefined): AppError {
+  if (!found) return new AppError("not_found");
+  return refusalError(found.refusal ?? "conflict", actor, maskOf(ROLES[found.role]));
+}
+
+/**
+ * A new password ends the user's sessions and cancels their unfinished uploads. Another email, role or password ends the
+ * user's invitation.
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the old and the new role, `last_admin`,
+ *   `version_mismatch`, `email_taken`, `rate_limited`, `token_invalid` if the caller has lost its access in the meantime
+ */
+export async function updateUser(
+  deps: Deps,
+  actor: TeamActor,
+  credential: Credential<"users:write">,
+  id: string,
+  { password, ...fields }: { [Field in keyof NewUser]?: NewUser[Field] | undefined },
+  versions?: ExpectedVersions,
+): Promise<User> {
+  const { db, system } = deps;
+  const target = { id, teamId: actor.teamId };
+  const { email, role } = fields;
+  const granted = role === undefined ? 0 : maskOf(ROLES[role]);
+  checkCovered(actor, granted);
+  const hash = password === undefined ? undefined : await hashPassword(deps, actor.teamId, password);
+  // The hash may have waited for seconds, in which the caller's access can end.
+  if (hash !== undefined) checkCovered(await authorize(deps, credential), granted);
+  const refusal = refusalOf(deps, actor, versions, role, {
+    token_invalid: not(isStillAllowed(deps, actor, granted)),
+  });
+  const key = email === undefined ? undefined : emailKey(email);
+  const isInvitationKept = and(
+    hash === undefined ? undefined : sql`false`,
+    key === undefined ? undefined : eq(users.emailKey, key),
+    role === undefined ? undefined : eq(users.role, role),
+  );
+  const queries = [
+    db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
+    db
+      .update(users)
+      .set({
+        ...fields,
+        ...(key !== undefined && { emailKey: key }),
+        ...(hash !== undefined && { password: hash }),
+        ...(isInvitationKept && { invitationHash: sql`iif(${isInvitationKept}, ${users.invitationHash}, null)` }),
+        updatedAt: system.now(),
+        version: sql`${users.version} + 1`,
+      })
+      .where(and(isUser(target), isNull(refusal)))
+      .returning(),
+    ...(hash === undefined ? [] : endSessions(deps, target, hash)),
+  ] as const;
+  const changed = fieldsOf({ ...fields, password });
+  const event = { ...newEvent(deps, "user.updated", actor, target, { fields: changed }), position: 2 };
+  const [[found], [user]] = await writeWithEvent(deps, event, queries, { isIdempotent: false }).catch((error) => {
+    throw isUniqueViolation(error) ? new AppError("email_taken") : error;
+  });
+  if (!user) throw changeError(actor, found);
+  return user;
+}
+
+/** Replaces the password only if it is still the verified one. */
+export const replacePassword = (
+  { db, system }: Deps,
+  target: UserKey,
+  before: string,
+  password: string,
+  changes: { invitationHash?: null } = {},
+) =>
+  db
+    .update(users)
+    .set({ ...changes, password, updatedAt: system.now(), version: sql`${users.version} + 1` })
+    .where(and(isUser(target), eq(users.password, before)))
+    .returning({ id: users.id });
+
+export const isKeyOfUser = ({ id, teamId }: UserKey) => and(eq(apiKeys.userId, id), eq(apiKeys.teamId, teamId));
+
+/**
+ * Ends the user's sessions, except the kept one, and cancels their unfinished uploads, after an update to that password in
+ * the same batch. The salt makes a new hash unique.
+ */
+export function endSessions(deps: Deps, user: UserKey, password: string, keptKeyId?: string): Query[] {
+  const isChanged = hasRow(users, and(isUser(user), eq(users.password, password)));
+  const isKept = keptKeyId === undefined ? undefined : ne(apiKeys.id, keptKeyId);
+  const isEnded = and(isKeyOfUser(user), isSession, isKept, isChanged);
+  const ended = deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isEnded);
+  return [...cancelUploadsOfKeys(deps, user.teamId, sql`${ended}`), deps.db.delete(apiKeys).where(isEnded)];
+}
+
+/* Deletion */
+
+/**
+ * Deletes the user with their sessions, and the keys that these created unless `keepKeys`, and cancels the unfinished uploads
+ * of what it deletes. A kept key no longer belongs to anyone. The user's webhooks are disabled unless `keepKeys`: they would
+ * keep sending the team's events to an endpoint of the user. A trigger deletes the folders that the user created as a contributor.
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the user's role, `last_admin`, `version_mismatch`
+ */
+export async function deleteUser(
+  deps: Deps,
+  actor: TeamActor,
+  id: string,
+  { versions, keepKeys }: { versions: ExpectedVersions; keepKeys: boolean },
+): Promise<void> {
+  const { db } = deps;
+  const target = { id, teamId: actor.teamId };
+  const refusal = refusalOf(deps, actor, versions, null);
+  const isDeleted = and(isUser(target), isNull(refusal));
+  const isRevoked = keepKeys ? isSession : undefined;
+  // Once the user is deleted, in the same batch.
+  const isLeft = and(isKeyOfUser(target), not(hasRow(users, isUser(target))));
+  const revoked = db.select({ id: apiKeys.id }).from(apiKeys).where(and(isLeft, isRevoked));
+  const queries = [
+    db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
+    db.delete(users).where(isDeleted).returning({ id: users.id }),
+    ...cancelUploadsOfKeys(deps, target.teamId, sql`${revoked}`),
+    db.delete(apiKeys).where(and(isLeft, isRevoked)),
+    db.update(apiKeys).set({ userId: null }).where(isLeft),
+  ] as const;
+  // Written before the deletion, because it needs the version and the keys. A team has at most 1,000 keys: 30 KB of ids.
+  const revokedKeys = db
+    .select({ ids: sql`json_group_array(${apiKeys.id})` })
+    .from(apiKeys)
+    // Not `isApiKey`, with which SQLite would search all keys of the team.
+    .where(and(isKeyOfUser(target), inArray(apiKeys.kind, ["secret", "public"]), isRevoked));
+  const event = newEventFrom(
+    deps,
+    "user.deleted",
+    actor,
+    target,
+    {
+      subjectVersion: sql`${users.version}`,
+      data: sql`json_object('_id', ${id}, 'revokedKeyIds', json(${revokedKeys}))`,
+    },
+    sql`from ${users} where ${isDeleted}`,
+  );
+  const changes: Change<readonly Query[]>[] = [{ event: { ...event, position: 1 }, queries }];
+  if (!keepKeys) changes.unshift(webhookDisabling(deps, actor, target, isDeleted));
+  const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: false });
+  const [[found], deleted] = rows.at(-1) as [[Parameters<typeof changeError>[1]], object[]];
+  if (deleted.length === 0) throw changeError(actor, found);
+  const disabled = keepKeys ? [] : (rows[0]?.[0] as { id: string }[]);
+  // The pending deliveries of a disabled webhook end unsent.
+  deps.after(
+    enqueueWebhooks(
+      deps,
+      disabled.map(({ id: webhookId }) => ({ teamId: target.teamId, webhookId })),
+    ),
+  );
+}
+
+/** Disables the webhooks of a user, each with its event, if the same batch deletes the user next. */
+function webhookDisabling(deps: Deps, actor: TeamActor, { id, teamId }: UserKey, isDeleted: SQL | undefined) {
+  const reason = "creator_deleted";
+  const willBeDeleted = hasRow(users, isDeleted);
+  const isOfUser = and(eq(webhooks.teamId, teamId), eq(webhooks.userId, id));
+  const disable = deps.db
+    .update(webhooks)
+    .set({
+      status: "disabled",
+      disabledReason: reason,
+      updatedAt: deps.system.now(),
+      version: sql`${webhooks.version} + 1`,
+    })
+    .where(and(isOfUser, eq(webhooks.status, "enabled"), willBeDeleted))
+    .returning({ id: webhooks.id });
+  // No earlier deletion has disabled one, because the user still exists.
+  const isDisabled = and(isOfUser, eq(webhooks.disabledReason, reason), willBeDeleted);
+  const row = {
+    subjectId: sql`${webhooks.id}`,
+    subjectVersion: sql`${webhooks.version}`,
+    data: sql`json_object('_id', ${webhooks.id}, 'reason', ${reason})`,
+  };
+  const event = newEventsFrom(deps, "webhook.disabled", actor, teamId, row, sql`from ${webhooks} where ${isDisabled}`);
+  return { event, queries: [disable] };
+}

@@ -1,0 +1,167 @@
+import { and, asc, desc, eq, gt, lt, lte, or, type SQLWrapper, sql } from "drizzle-orm";
+import { authorizeRead, type Credential, refuseNamedTeam } from "../access/authorization.ts";
+import { databaseOf, inEveryDatabase } from "../access/databases.ts";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { type Query, read } from "../platform/db.ts";
+import { decodeCursor, encodeCursor, listName, type Page, scan, splitScan } from "../platform/paging.ts";
+import { events } from "./events.schema.ts";
+import {
+  ABOVE_ALL,
+  type Event,
+  type EventKind,
+  type EventRow,
+  type EventType,
+  eventId,
+  isEventId,
+  lastSeqOf,
+  operatorLogOf,
+  renderEvent,
+  seqOf,
+} from "./events.ts";
+
+/* Reads a team's event log, in both orders and from any event on. */
+
+interface EventsRequest {
+  limit: number;
+  order: "asc" | "desc";
+  /** A type, or a kind of record such as `file` for all of its types. */
+  type?: EventType | EventKind | undefined;
+  /** Only events of the record with this id. */
+  subject?: string | undefined;
+  /** Only events caused by the user or the key with this id. */
+  actor?: string | undefined;
+  cursor?: string | undefined;
+  /** Only events later than `after` and earlier than `before`, in either order. */
+  after?: string | undefined;
+  before?: string | undefined;
+  createdAfter?: number | undefined;
+  createdBefore?: number | undefined;
+  /** Only for the operator. Without it, the operator reads when teams were created and deleted. */
+  teamId?: string | undefined;
+}
+
+/**
+ * Lists a page of events. With `type`, `subject` or `actor`, a page may be short or empty although more pages follow.
+ * @throws `forbidden` if a team key names a team
+ */
+export async function listEvents(
+  deps: Deps,
+  credential: Credential<"events:read or operator">,
+  { limit, order, type, subject, actor, cursor, after, before, createdAfter, createdBefore, teamId }: EventsRequest,
+): Promise<Page<Event>> {
+  await refuseNamedTeam(deps, credential, teamId);
+  const list = listName("events", { order, type, subject, actor });
+  const last = cursor === undefined ? undefined : decodeCursor(list, cursor).id;
+  const lower = [after, order === "asc" ? last : undefined].filter((id) => id !== undefined);
+  const upper = [before, order === "desc" ? last : undefined].filter((id) => id !== undefined);
+  const [isMatch, page] = [eventFilter({ type, subject, actor }), { limit: limit + 1, offset: 0 }];
+  const readIn = async (deps: Deps, log: string): Promise<ExaminedEvent[]> => {
+    const { rows } = await authorizeRead(
+      deps,
+      credential,
+      (team): Query<ExaminedEvent[]> => {
+        const above = lower.map((id) => (isBehind(log, id) ? seqOf(id) - 1 : seqOf(id)));
+        const below = upper.map((id) => (isBehind(id, log) ? seqOf(id) + 1 : seqOf(id)));
+        if (createdAfter !== undefined) above.push(lastSeqOf(createdAfter));
+        if (createdBefore !== undefined) below.push(Math.ceil(createdBefore) * 1000);
+        const range = [gt(events.seq, Math.max(0, ...above)), lt(events.seq, Math.min(ABOVE_ALL, ...below))];
+        const inRange = deps.db
+          .select()
+          .from(events)
+          .where(and(eq(events.teamId, team), ...range))
+          .orderBy((order === "asc" ? asc : desc)(events.seq))
+          .$dynamic();
+        return isMatch ? scan(deps.db, inRange, isMatch, page) : inRange.limit(page.limit);
+      },
+      log,
+    );
+    return rows;
+  };
+  const isOfOperator = credential.tokenHash === null && teamId === undefined;
+  const rows = isOfOperator
+    ? mergeLogs(await inEveryDatabase(deps, (deps) => readIn(deps, operatorLogOf(deps))), order)
+    : await readIn(deps, teamId ?? operatorLogOf(deps));
+  const { matching, end } = splitScan(rows);
+  const items = matching.slice(0, limit).map(renderEvent);
+  const lastId = matching.length > limit ? items.at(-1)?._id : end && idOf(end);
+  return { items, next: lastId === undefined ? null : encodeCursor(list, lastId) };
+}
+
+type ExaminedEvent = EventRow & { isEnd?: 0 | 1 };
+
+const idOf = ({ teamId, seq }: EventRow): string => eventId(teamId, seq);
+
+/** Whether the second log comes before the first among events with the same number. Only logs of the operator are merged. */
+const isBehind = (log: string, other: string): boolean => databaseOf(log) > databaseOf(other);
+
+/** Merges the logs that the databases keep for the operator. What lies beyond the end of a scan is not known yet. */
+function mergeLogs(logs: ExaminedEvent[][], order: "asc" | "desc"): ExaminedEvent[] {
+  const inOrder = (a: ExaminedEvent, b: ExaminedEvent) => (idOf(a) < idOf(b) === (order === "asc") ? -1 : 1);
+  const merged = logs.flat().sort(inOrder);
+  const end = merged.findIndex(({ isEnd }) => isEnd === 1);
+  return end === -1 ? merged : merged.slice(0, end + 1);
+}
+
+/** The condition of the filters. Undefined without filters: then no event has to be examined. */
+function eventFilter({ type, subject, actor }: Pick<EventsRequest, "type" | "subject" | "actor">) {
+  if (type === undefined && subject === undefined && actor === undefined) return undefined;
+  return (row: { type: SQLWrapper; subjectId: SQLWrapper; actor: SQLWrapper }) =>
+    and(
+      type === undefined ? undefined : sql`${row.type} glob ${type.includes(".") ? type : `${type}.*`}`,
+      subject === undefined ? undefined : sql`${row.subjectId} = ${subject}`,
+      actor === undefined
+        ? undefined
+        : sql`${actor} in (json_extract(${row.actor}, '$.userId'), json_extract(${row.actor}, '$.keyId'))`,
+    );
+}
+
+/** @throws `not_found`, and the errors of `listEvents` */
+export async function fetchEvent(
+  deps: Deps,
+  credential: Credential<"events:read or operator">,
+  id: string,
+  teamId?: string,
+): Promise<Event> {
+  await refuseNamedTeam(deps, credential, teamId);
+  const seq = isEventId(id) ? seqOf(id) : 0;
+  const { rows } = await authorizeRead(
+    deps,
+    credential,
+    (team) =>
+      deps.db
+        .select()
+        .from(events)
+        .where(and(eq(events.teamId, team), eq(events.seq, seq))),
+    teamId ?? operatorLogOf(deps),
+  );
+  const [row] = rows;
+  if (!row || idOf(row) !== id) throw new AppError("not_found");
+  return renderEvent(row);
+}
+
+/** Events that one batch examines, in some 10 ms of the database. */
+const EXAMINED_EVENTS = 5000;
+
+/** The events by a user, or about the user's record, oldest first. Reads all of the team since the user was created. */
+export async function* eventsNaming(
+  deps: Deps,
+  { id, teamId, createdAt }: { id: string; teamId: string; createdAt: number },
+): AsyncGenerator<Event> {
+  const isNamed = or(eq(events.subjectId, id), sql`json_extract(${events.actor}, '$.userId') = ${id}`);
+  for (let after: number | undefined = createdAt * 1000 - 1; after !== undefined; ) {
+    const rest = and(eq(events.teamId, teamId), gt(events.seq, after));
+    const end = deps.db
+      .select({ seq: events.seq })
+      .from(events)
+      .where(rest)
+      .orderBy(asc(events.seq))
+      .limit(1)
+      .offset(EXAMINED_EVENTS - 1);
+    const isExamined = and(rest, lte(events.seq, sql`coalesce(${end}, ${ABOVE_ALL})`));
+    const named = deps.db.select().from(events).where(and(isExamined, isNamed)).orderBy(asc(events.seq));
+    const [[last], rows]: readonly [{ seq: number }[], EventRow[]] = await read(deps, [end, named]);
+    yield* rows.map(renderEvent);
+    after = last?.seq;
+  }
+}

@@ -1,0 +1,136 @@
+import * as z from "zod";
+import { listOperation, readOperation } from "../http/operation.ts";
+import { cursorOf, DEFAULT_LIMIT, id, instant, MAX_LIMIT, pageLimit, timestamp } from "../http/validation.ts";
+import { SCANNED_ROWS } from "../platform/paging.ts";
+import { fetchEvent, listEvents } from "./event-log.ts";
+import { EVENT_KINDS, EVENT_TYPES } from "./events.ts";
+
+const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
+
+const eventSchema = z
+  .strictObject({
+    _id: eventId.meta({ description: "IDs sort in commit order." }),
+    teamId: id,
+    type: z.enum(EVENT_TYPES),
+    createdAt: timestamp,
+    actor: z.strictObject({
+      kind: z.enum(["secret", "public", "session", "upload", "operator", "user", "system"]).meta({
+        description:
+          "The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service.",
+      }),
+      keyId: id.nullable(),
+      userId: id
+        .nullable()
+        .meta({ description: "Set for a login, and for actions of sessions and of the keys that they created." }),
+      requestId: z.string().nullable(),
+    }),
+    subject: z.strictObject({
+      kind: z.enum(EVENT_KINDS),
+      id,
+      version: z.int().nonnegative().nullable(),
+    }),
+    data: z.record(z.string(), z.unknown()).meta({
+      description:
+        "For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and " +
+        "`file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields.",
+    }),
+  })
+  .meta({ id: "Event" });
+
+export { eventSchema, example as eventExample };
+
+const { _id, type, createdAt, ...common } = eventSchema.shape;
+/** The body that a webhook endpoint receives. */
+export const messageSchema = z
+  .strictObject({
+    id: _id.meta({ description: "The id of the event. A test message has its own id." }),
+    type: z
+      .enum([...EVENT_TYPES, "webhook.test"])
+      .meta({ description: "`webhook.test` is sent on request, and is not in the event log." }),
+    timestamp: createdAt.meta({ description: "When the event was recorded." }),
+    ...common,
+  })
+  .meta({ id: "WebhookMessage", description: "An event, as it is sent to a webhook." });
+
+export type EventBody = z.input<typeof eventSchema>;
+const example: EventBody = {
+  _id: "0660cfb2c9a8682e6b8a0c13",
+  teamId: "0193477be89f4d2e6b8a0c13",
+  type: "user.updated",
+  createdAt: "2026-11-20T09:33:01.000Z",
+  actor: {
+    kind: "secret",
+    keyId: "0193477be8a01f9c3ad5e7b2",
+    userId: null,
+    requestId: "0b6f0a60-6d3c-4f0e-9b53-0d3e1d6c2a11",
+  },
+  subject: { kind: "user", id: "0193477c0a5e2b7f4d1c8e90", version: 1 },
+  data: { _id: "0193477c0a5e2b7f4d1c8e90", fields: ["email"] },
+};
+
+const { _id: exampleId, createdAt: timestampExample, ...commonExample } = example;
+export const messageExample: z.input<typeof messageSchema> = {
+  id: exampleId,
+  timestamp: timestampExample,
+  ...commonExample,
+};
+
+const teamId = id.optional().meta({
+  description:
+    "Operator tokens only. Without it, the operator gets the creations and deletions of all teams, also of those that are gone.",
+});
+
+/** A filtered list counts like the pages that have the events it examines. */
+const FILTERED_REQUESTS = Math.ceil(SCANNED_ROWS / MAX_LIMIT);
+
+export const list = listOperation(
+  "events:read or operator",
+  {
+    tag: "Events",
+    summary: "List events",
+    description:
+      "Events of the team, newest first, or oldest first with `order=asc`. To catch up without gaps, pass the last event's id as " +
+      "`after`. Sessions that end because their user was deleted or got a new password have no events. Neither have the API keys " +
+      "that are revoked with a deleted user: `user.deleted` lists their ids in `data.revokedKeyIds`. A login may hash the password " +
+      "again. That `user.updated` has the actor `system`, and ends no session. With `type`, `subject` or `actor`, a page may be " +
+      `short and still have a \`Link\`, and counts as ${FILTERED_REQUESTS} requests.`,
+    query: z.object({
+      limit: pageLimit,
+      cursor: cursorOf("events"),
+      order: z.enum(["asc", "desc"]).optional().meta({ description: "Default `desc`, newest first." }),
+      type: z
+        .enum([...EVENT_TYPES, ...EVENT_KINDS])
+        .optional()
+        .meta({ description: "Only events of this type, or of this kind of record." }),
+      subject: id.optional().meta({ description: "Only events of the record with this id, such as a file's." }),
+      actor: id.optional().meta({ description: "Only events caused by the user or the key with this id." }),
+      after: eventId.optional().meta({ description: "Only events after this event id." }),
+      before: eventId.optional().meta({ description: "Only events before this event id." }),
+      createdAfter: instant.optional(),
+      createdBefore: instant.optional(),
+      teamId,
+    }),
+    requestsOf: ({ type, subject, actor }) => ((type ?? subject ?? actor) ? FILTERED_REQUESTS : 1),
+    success: { description: "A page of events.", noun: "Events", schema: eventSchema, example },
+    errorCodes: ["not_found"],
+  },
+  ({ deps, credential, query: { limit = DEFAULT_LIMIT, order = "desc", ...filters } }) =>
+    listEvents(deps, credential, { limit, order, ...filters }),
+  (event) => event as EventBody,
+);
+
+export const get = readOperation(
+  "events:read or operator",
+  {
+    tag: "Events",
+    summary: "Get an event",
+    query: z.object({ teamId }),
+    success: {
+      description: "The event.",
+      message: "Event found.",
+      schema: eventSchema,
+      example,
+    },
+  },
+  async ({ deps, credential, id, query: { teamId } }) => (await fetchEvent(deps, credential, id, teamId)) as EventBody,
+);

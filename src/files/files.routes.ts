@@ -1,0 +1,357 @@
+import * as z from "zod";
+import { authorize, checkCovered } from "../access/authorization.ts";
+import { SCOPES } from "../access/scopes.ts";
+import { FILE_TYPES } from "../audio/media-type.ts";
+import { chargeRequests, countExpensiveCall, countSearch } from "../http/authentication.ts";
+import { listOperation, readOperation, writeOperation } from "../http/operation.ts";
+import { creator, describeRecord, fieldOf } from "../http/record.ts";
+import {
+  atLeastOneField,
+  id,
+  instant,
+  iso,
+  isoOrNull,
+  MAX_LIMIT,
+  nameFilter,
+  pageQuery,
+  pageRequest,
+  timestamp,
+} from "../http/validation.ts";
+import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
+import { deleteFile } from "../trash/deletion.ts";
+import {
+  FAILURE_CODES,
+  type FileMetadata,
+  fetchMetadata,
+  fetchStatus,
+  type Hold,
+  LISTED_STATES,
+  type StoredFile,
+} from "./files.ts";
+import {
+  EXAMINED_FILES,
+  examinesFiles,
+  FILE_ORDERS,
+  listFiles,
+  MAX_SEARCHED_WORDS,
+  SEARCHED_NAMES,
+  wordsIn,
+} from "./lists.ts";
+import { reprocessFile } from "./processing.ts";
+import { checkDeleteAfter, folder, properties, propertiesExample, reference, tag } from "./properties.routes.ts";
+import { updateFile } from "./properties.ts";
+import { MAX_SHOWN_PEAK, SHOWN_PEAKS } from "./waveforms.ts";
+
+/* Files: what they are, finding and reading them, changing one or many at once, and their waveforms. */
+
+/* The record */
+
+const nullable = <T extends z.ZodType>(schema: T, description: string) => schema.nullable().meta({ description });
+const FROM_TAGS = "From the tags of the audio, up to 200 characters.";
+
+const field = fieldOf<StoredFile>();
+
+export const fileRecord = describeRecord({
+  id: "File",
+  fields: {
+    _id: field(id, "0193477c0a5e2b7f4d1c8e90", (file) => file.id),
+    teamId: field(id, "0193477be89f4d2e6b8a0c13", (file) => file.teamId),
+    originalName: field(z.string(), "interview.mp3", (file) => file.originalName),
+    fileType: field(z.enum(FILE_TYPES), "audio file", (file) => file.fileType as (typeof FILE_TYPES)[number]),
+    status: field(z.enum(LISTED_STATES), "completed", (file) => file.status as (typeof LISTED_STATES)[number]),
+    createdAt: field(timestamp, "2026-11-20T09:33:00.000Z", (file) => iso(file.createdAt)),
+    updatedAt: field(timestamp, "2026-11-20T09:33:01.000Z", (file) => iso(file.updatedAt)),
+    __v: field(z.int().nonnegative(), 3, (file) => file.version),
+    filename: field(
+      z.string().meta({ description: "`{id}-{originalName}`." }),
+      "0193477c0a5e2b7f4d1c8e90-interview.mp3",
+      (file) => file.filename,
+    ),
+    path: field(
+      z.url().meta({ description: "Private: only a signed URL opens it." }),
+      "https://account.r2.cloudflarestorage.com/stowage-files/0193477be89f4d2e6b8a0c13/0193477c0a5e2b7f4d1c8e90-interview.mp3",
+      (file) => file.path,
+    ),
+    size: field(z.int().nonnegative().meta({ description: "Bytes." }), 482_113, (file) => file.sizeBytes),
+    mimeType: field(z.string().meta({ description: "Detected from content." }), "audio/mpeg", (file) => file.mimeType),
+    durationSeconds: field(
+      nullable(z.number().nonnegative(), "Null unless the file is audio."),
+      30.04,
+      (file) => file.durationSeconds,
+    ),
+    name: field(
+      z.string().meta({ description: "The display and download name." }),
+      "Interview with Ada.mp3",
+      (file) => file.name,
+    ),
+    folder: field(
+      z.string().meta({ description: "Empty: outside all folders." }),
+      "podcast/2026",
+      (file) => file.folder,
+    ),
+    reference: field(nullable(z.string(), "Your own ID of the file."), "episode-12", (file) => file.reference),
+    tags: field(z.array(z.string()), ["interview"], (file) => file.tags),
+    deleteAfter: field(nullable(timestamp, "When the service deletes the file. Null: never."), null, (file) =>
+      isoOrNull(file.deleteAfter),
+    ),
+    uploadedBy: field(
+      z
+        .strictObject({ keyId: id, userId: id.nullable() })
+        .meta({ description: "The key or session that began the upload, and its user. Never changes." }),
+      { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
+      ({ keyId, userId }) => ({ keyId, userId }),
+    ),
+    title: field(nullable(z.string(), FROM_TAGS), "Interview", (file) => file.title),
+    peaks: field(
+      nullable(
+        z.array(z.int().min(0).max(MAX_SHOWN_PEAK)).length(SHOWN_PEAKS),
+        `The waveform as ${SHOWN_PEAKS} bars of 0 to ${MAX_SHOWN_PEAK}. Null until a waveform is set.`,
+      ),
+      Array.from({ length: SHOWN_PEAKS }, (_, i) => Math.round(MAX_SHOWN_PEAK * Math.abs(Math.sin(i / 4)))),
+      (file) => file.peaks,
+    ),
+    artist: field(nullable(z.string(), FROM_TAGS), null, (file) => file.artist),
+  },
+});
+
+const audioSchema = z.strictObject({
+  container: z.string().nullable(),
+  codec: z.string().nullable(),
+  durationSeconds: nullable(z.number().nonnegative(), "Null if the file does not state it."),
+  sampleRate: nullable(z.number(), "Hertz."),
+  channels: z.number().nullable(),
+  bitrate: nullable(z.number(), "Bits per second."),
+  lossless: z.boolean().nullable(),
+  tags: z.record(z.string(), z.union([z.string(), z.number()])),
+});
+const exampleAudio = {
+  container: "MPEG",
+  codec: "MPEG 1 Layer 3",
+  durationSeconds: 30.04,
+  sampleRate: 44_100,
+  channels: 2,
+  bitrate: 128_000,
+  lossless: false,
+  tags: { title: "Interview" },
+};
+
+export const holdSchema = z
+  .strictObject({ reason: z.string(), createdAt: timestamp, createdBy: creator })
+  .meta({ id: "Hold" });
+export const renderHold = (hold: Hold) => ({ ...hold, createdAt: iso(hold.createdAt) });
+
+const metadataField = fieldOf<FileMetadata>();
+
+const metadataRecord = describeRecord({
+  id: "FileMetadata",
+  fields: {
+    ...fileRecord.fields,
+    sha256: metadataField(
+      nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null for a resumable upload until its bytes were read back."),
+      "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+      (file) => file.sha256,
+    ),
+    processedAt: metadataField(timestamp.nullable(), "2026-11-20T09:33:01.000Z", (file) => isoOrNull(file.processedAt)),
+    failure: metadataField(
+      z.strictObject({ code: z.enum(FAILURE_CODES), message: z.string() }).nullable(),
+      null,
+      (file) => file.failure,
+    ),
+    audio: metadataField(
+      nullable(audioSchema, "Null until processed, and for files that are not audio."),
+      exampleAudio,
+      (file) => file.audio,
+    ),
+    hasWaveform: metadataField(
+      z.boolean().meta({ description: "Whether a waveform has been set." }),
+      false,
+      (file) => file.hasWaveform,
+    ),
+    metadata: metadataField(
+      z.record(z.string(), z.unknown()).meta({ description: "Your own fields." }),
+      { season: 2 },
+      (file) => file.metadata,
+    ),
+    hold: metadataField(
+      nullable(holdSchema, "Why the file can't be deleted. Null if it can."),
+      null,
+      (file) => file.hold && renderHold(file.hold),
+    ),
+  },
+});
+
+/* One file */
+
+const done = z.strictObject({ status: z.literal(true), message: z.string() });
+
+export const metadata = readOperation(
+  "files:read",
+  {
+    tag: "Files",
+    summary: "Get a file's metadata",
+    success: {
+      description: "The file and the results of its processing.",
+      message: "File found.",
+      schema: metadataRecord.schema,
+      example: metadataRecord.example,
+      headers: versionHeaders,
+    },
+  },
+  async ({ c, deps, credential, id }) => {
+    const file = await fetchMetadata(deps, credential, id);
+    setEtag(c, file);
+    return metadataRecord.render(file);
+  },
+);
+
+export const status = readOperation(
+  "uploader",
+  {
+    tag: "Files",
+    summary: "Get the status of a file",
+    description:
+      "Needs the scope `files:read`, or the public key or upload token that uploaded the file. Any other public key or upload token gets 404.",
+    success: {
+      description: "The status.",
+      message: "File found.",
+      schema: metadataRecord.schema.pick({ _id: true, status: true, failure: true }).meta({ id: "ProcessingStatus" }),
+      example: { _id: fileRecord.example._id, status: "completed", failure: null },
+    },
+    errorCodes: ["insufficient_scope"],
+  },
+  async ({ deps, credential, id }) => ({ _id: id, ...(await fetchStatus(deps, credential, id)) }),
+);
+
+export const remove = writeOperation(
+  "files:delete",
+  {
+    tag: "Files",
+    summary: "Delete a file",
+    description:
+      "Works in any status. The file's links and signed URLs stop working. If the service has a trash, the file moves there, and is erased later; otherwise its bytes are deleted. With the id of an unfinished upload, cancels that upload.",
+    query: z.object({
+      permanent: z.enum(["true", "false"]).optional().meta({
+        description: "`true` erases the file at once, also one that is in the trash. A contributor can't.",
+      }),
+      unfinished: z.literal("true").optional().meta({
+        description: "Only cancels an upload. If the upload is complete, the response is 403 and the file stays.",
+      }),
+    }),
+    success: {
+      description: "The file was deleted.",
+      schema: done,
+      example: { status: true, message: "File deleted." },
+    },
+    errorCodes: ["file_held"],
+  },
+  async ({ deps, actor, id, query }) => {
+    const isPermanent = query.permanent === "true";
+    await deleteFile(deps, actor, id, { onlyUnfinished: query.unfinished !== undefined, isPermanent });
+    return { status: true as const, message: "File deleted." };
+  },
+);
+
+export const reprocess = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Process a file again",
+    description: `Sets a completed or failed file back to pending. A pending or processing file stays as it is. A team may do this ${RATE_LIMITS["expensive-call"]} times a minute.`,
+    success: {
+      description: "The file will be processed.",
+      schema: done,
+      example: { status: true, message: "The file will be processed shortly." },
+    },
+  },
+  async ({ c, deps, actor, id }) => {
+    await countExpensiveCall(c, "reprocess", actor);
+    await reprocessFile(deps, actor, id);
+    return { status: true as const, message: "The file will be processed shortly." };
+  },
+);
+
+/* Lists */
+
+/** A list that examines files for several filters counts like the pages that have these files. */
+const EXAMINING_REQUESTS = Math.ceil(EXAMINED_FILES / MAX_LIMIT);
+/** Names have at most 200 bytes. */
+const MAX_NAME_FILTER = 200;
+
+export const list = listOperation(
+  "files:read",
+  {
+    tag: "Files",
+    summary: "List files",
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and can count as ${EXAMINING_REQUESTS} requests. A search may also return such a page: it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
+    query: pageQuery("files").extend({
+      status: z.enum(LISTED_STATES).optional(),
+      fileType: z.enum(FILE_TYPES).optional(),
+      name: nameFilter(MAX_NAME_FILTER).optional().meta({ description: "A prefix of the name, in any case." }),
+      createdAfter: instant.optional(),
+      createdBefore: instant.optional(),
+      folder: folder.optional().meta({ description: "Files in this folder. Empty: files outside all folders." }),
+      under: folder.optional().meta({ description: "Files in this folder and the folders below it." }),
+      tag: tag.optional(),
+      reference: reference.optional(),
+      uploadedBy: id.optional().meta({
+        description: "The ID of a user, for the files that the user uploaded.",
+      }),
+      search: nameFilter(MAX_NAME_FILTER)
+        .refine((text) => {
+          const count = wordsIn(text).length;
+          return count >= 1 && count <= MAX_SEARCHED_WORDS;
+        }, `Must have 1 to ${MAX_SEARCHED_WORDS} words.`)
+        .optional()
+        .meta({
+          description: `Up to ${MAX_SEARCHED_WORDS} words, in any order and case. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders.`,
+        }),
+      sort: z.enum(FILE_ORDERS).optional().meta({ description: "`-`: descending." }),
+    }),
+    requestsOf: (query) => (examinesFiles(query) ? EXAMINING_REQUESTS : 1),
+    success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },
+  },
+  async ({ c, deps, credential, query }) => {
+    if (query.search !== undefined) {
+      // A rejected request spends nothing of its team.
+      if (!c.var.actor) await authorize(deps, credential);
+      await countSearch(c, credential);
+    }
+    const page = await listFiles(deps, credential, query, pageRequest(query));
+    const ownerId = c.var.actor && "ownerId" in c.var.actor ? c.var.actor.ownerId : null;
+    // Which index serves the list depends on the caller.
+    if (ownerId !== null && !examinesFiles(query) && examinesFiles({ ...query, uploadedBy: ownerId })) {
+      await chargeRequests(c, credential, EXAMINING_REQUESTS - 1);
+    }
+    return page;
+  },
+  fileRecord.render,
+);
+
+export const update = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Update a file",
+    description:
+      "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are. `deleteAfter` also needs `files:delete`.",
+    body: atLeastOneField(properties),
+    bodyExample: propertiesExample,
+    requestHeaders: ifMatch,
+    success: {
+      description: "The updated file.",
+      message: "File updated.",
+      schema: fileRecord.schema,
+      example: fileRecord.example,
+      headers: versionHeaders,
+    },
+    errorCodes: ["version_mismatch", "file_held"],
+  },
+  async ({ c, deps, actor, id, body }) => {
+    if (body.deleteAfter !== undefined) checkCovered(actor, SCOPES["files:delete"]);
+    checkDeleteAfter(deps, body);
+    const file = await updateFile(deps, actor, id, body, expectedVersions(c.req.header("If-Match")));
+    setEtag(c, file);
+    return fileRecord.render(file);
+  },
+);

@@ -1,0 +1,182 @@
+import { sql } from "drizzle-orm";
+import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+
+const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed", "deleting"] as const;
+
+/** The states in which a file exists for its team. */
+export const isListed = sql`status not in ('receiving', 'deleting')`;
+export const isTrashed = sql`trashed_at is not null`;
+/** Has a time at which the recovery job takes the next step, other than to erase it from the trash. */
+export const isAwaitingStep = sql`due_at is not null and trashed_at is null`;
+/** Listed, or in the trash: the bytes and the waveform stay. */
+export const isKept = sql`(${isListed} or ${isTrashed})`;
+
+// No index of a list has a file that is still received, or hidden: hiding clears the indexed columns. A condition on the status
+// would rewrite index entries whenever it changes.
+/** In the indexes of all files, by id and by name. */
+export const isNamed = sql`size_bytes is not null and name_key <> ''`;
+/** Stored, and pending or processing. */
+export const isUnprocessed = sql`size_bytes is not null and processed_at is null and name_key <> ''`;
+export const isFailed = sql`status = 'failed'`;
+export const isNotAudio = sql`file_type <> 'audio file'`;
+export const isInFolder = sql`size_bytes is not null and folder <> ''`;
+export const hasReference = sql`size_bytes is not null and reference is not null`;
+/** Has an owner, who is a user, see access/own-files.ts. */
+export const isOwned = sql`size_bytes is not null and user_id is not null and name_key <> ''`;
+export const isOwnedInFolder = sql`size_bytes is not null and user_id is not null and folder <> ''`;
+export const isOwnedInTrash = sql`trashed_at is not null and user_id is not null`;
+/** Stored, with a time to delete it, and no hold that forbids it. */
+export const isExpiring = sql`delete_after is not null and hold is null and size_bytes is not null`;
+export const isHeld = sql`hold is not null`;
+/** In the trash, without a hold that forbids to erase it. */
+export const isErasable = sql`trashed_at is not null and hold is null`;
+
+/**
+ * Other text that a search finds: title, artist, reference, folder, and tags, as text that begins and separates each
+ * with a character that no query has. The tags are an object of each tag and its folded form.
+ */
+const searchText = (() => {
+  const tags = sql`nullif(search_keys ->> 'tags', '{}')`;
+  const inner = sql`substr(${tags}, 3, length(${tags}) - 4)`;
+  const separated = sql`replace(replace(${inner}, '":"', char(1)), '","', char(1))`;
+  const unescaped = sql`replace(replace(${separated}, '\\"', '"'), '\\\\', '\\')`;
+  return sql`ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(${unescaped}, '')`;
+})();
+
+/** A brand that no plain string has: a condition on the team of a file compiles only in own-files.ts. */
+export type TeamOfFile = string & { readonly isTeamOfFile: true };
+
+/**
+ * SQLite keeps the beginning of a row in its page, and the rest of a long row in other pages. What lists filter by comes
+ * first, and long texts come last, so skipping a row reads one page.
+ */
+const filesTable = sqliteTable(
+  "files",
+  {
+    id: text().notNull(),
+    teamId: text("team_id").notNull().$type<TeamOfFile>(),
+    status: text({ enum: FILE_STATES }).notNull(),
+    fileType: text("file_type"),
+    /** Null until every byte is stored, like `sha256`, `etag`, `mimeType` and `fileType`. */
+    sizeBytes: integer("size_bytes"),
+    /** Null until processed. */
+    processedAt: integer("processed_at"),
+    /** Its owner: the user whose session or key began the upload. Null for a key without a user. */
+    userId: text("user_id"),
+    /** The bytes that count against the team's quota: an upper bound during the upload, then the size. */
+    reservedBytes: integer("reserved_bytes").notNull(),
+    createdAt: integer("created_at").notNull(),
+    updatedAt: integer("updated_at").notNull(),
+    /** +1 with every visible change. */
+    version: integer().notNull().default(0),
+    /** Claims since a user last reprocessed the file. The limit ends a file that kills its worker each time. */
+    attempts: integer().notNull().default(0),
+    /** +1 with every claim. It is the fencing token of the worker that processes the file. */
+    claim: integer().notNull().default(0),
+    /** When the recovery job takes the next step for the file. Null if there is none. */
+    dueAt: integer("due_at"),
+    /** When the lease of the worker that processes the file expires. */
+    leaseEndsAt: integer("lease_ends_at"),
+    /** Null without a waveform, 0 once it is stored. Otherwise the time at which the write in progress began. */
+    waveformWritingSince: integer("waveform_writing_since"),
+    /** When the recovery job moves it to the trash, or without one deletes it. Null: never. */
+    deleteAfter: integer("delete_after"),
+    /** JSON: who set `delete_after`, or the retention that did. Null if `delete_after` is. */
+    deleteAfterBy: text("delete_after_by"),
+    /** When it was moved to the trash. Null unless it is there: then it is hidden, and `due_at` is when it is erased. */
+    trashedAt: integer("trashed_at"),
+    /** How often it was restored from the trash. Signed links of an earlier number are invalid. */
+    restores: integer().notNull().default(0),
+    mimeType: text("mime_type"),
+    failureCode: text("failure_code"),
+    originalName: text("original_name").notNull(),
+    /** The display and download name. Null for the original name. */
+    name: text(),
+    /** The name as it is filtered, sorted and searched, see files/names.ts. */
+    nameKey: text("name_key").notNull().default(""),
+    /** The path without a slash at either end. Empty for a file outside all folders. */
+    folder: text().notNull().default(""),
+    /** When it came into its folder. A change of the folder that was requested before does not move it. */
+    folderSince: integer("folder_since").notNull().default(0),
+    /** The team's own id for the file. */
+    reference: text(),
+    /** Hex, of the received bytes. For a resumable upload, of the bytes read back, and null until then. */
+    sha256: text(),
+    etag: text(),
+    /** The SHA-256 that the client of a resumable upload stated, hex. Processing compares it with the stored bytes. */
+    statedSha256: text("stated_sha256"),
+    /** The key or session that began the upload. */
+    keyId: text("key_id").notNull(),
+    /** A public key or an upload token began the upload. */
+    isPublic: integer("is_public", { mode: "boolean" }).notNull().default(false),
+    /** The upload token that began the upload, and the one that finished it. */
+    uploadTokenId: text("upload_token_id"),
+    finishedByTokenId: text("finished_by_token_id"),
+    idempotencyKey: text("idempotency_key"),
+    failureMessage: text("failure_message"),
+    /** JSON: the file types that this key may upload. Null for all. */
+    allowedTypes: text("allowed_types"),
+    /** The waveform in small, a byte for each peak, see files/waveforms.ts. Null without a waveform. */
+    peaks: blob({ mode: "buffer" }),
+    /** A JSON array of strings. Triggers keep the same tags in `file_tags`. */
+    tags: text().notNull().default("[]"),
+    /** A JSON object that the team sets. */
+    metadata: text().notNull().default("{}"),
+    /** A JSON object: what a search finds besides the name, folded, see files/names.ts. */
+    searchKeys: text("search_keys").notNull().default("{}"),
+    /** JSON, see audio/inspect.ts. */
+    audio: text(),
+    /** JSON, see trash/holds.ts. Null if nothing forbids the deletion. */
+    hold: text(),
+    /** JSON: the values of a file in the trash that hiding has cleared, see trash/trash.ts. */
+    trashedValues: text("trashed_values"),
+    /** It is computed, and stored only in the indexes that a search reads. */
+    searchText: text("search_text").generatedAlwaysAs(searchText, { mode: "virtual" }),
+    /** The path with a separator that sorts before every other character: a folder and those below it are one range. */
+    folderKey: text("folder_key").generatedAlwaysAs(sql`replace(folder, '/', char(1))`, { mode: "virtual" }),
+  },
+  (t) => [
+    primaryKey({ columns: [t.teamId, t.id] }),
+    // The default list. It also skips the files in the trash, which may be most of a team's.
+    index("files_listed").on(t.teamId, t.id).where(isNamed),
+    // A search reads only this index, or that of an owner.
+    index("files_name").on(t.teamId, t.nameKey, t.id, t.searchText).where(isNamed),
+    // Each of these three costs a row only for a file that has a folder or a reference.
+    index("files_folder").on(t.teamId, t.folderKey, t.id).where(isInFolder),
+    index("files_folder_name").on(t.teamId, t.folderKey, t.nameKey, t.id).where(isInFolder),
+    index("files_reference").on(t.teamId, t.reference, t.id).where(hasReference),
+    // Most files are completed audio files, and the index of all files serves their lists. A claim changes none of these indexes.
+    index("files_unprocessed").on(t.teamId, t.id).where(isUnprocessed),
+    index("files_failed").on(t.teamId, t.id).where(isFailed),
+    index("files_type").on(t.teamId, t.fileType, t.id).where(isNotAudio),
+    // Each of these costs a row only for a file that has an owner.
+    index("files_owner").on(t.teamId, t.userId, t.id, t.sizeBytes).where(isOwned),
+    index("files_owner_name").on(t.teamId, t.userId, t.nameKey, t.id, t.searchText).where(isOwned),
+    index("files_owner_folder").on(t.teamId, t.userId, t.folderKey, t.id).where(isOwnedInFolder),
+    // A file in the trash is in no index of lists, but in these.
+    index("files_trash").on(t.teamId, t.id).where(isTrashed),
+    index("files_owner_trash").on(t.teamId, t.userId, t.id, t.sizeBytes).where(isOwnedInTrash),
+    index("files_expiring").on(t.deleteAfter).where(isExpiring),
+    index("files_held").on(t.teamId, t.folderKey, t.id).where(isHeld),
+    index("files_upload_token").on(t.uploadTokenId).where(sql`upload_token_id is not null`),
+    // Apart, so that no step reads past the others' rows: when a large folder was deleted, its files leave the trash together.
+    index("files_due").on(t.dueAt).where(isAwaitingStep),
+    index("files_trash_due").on(t.dueAt).where(isErasable),
+    uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
+  ],
+);
+
+/**
+ * The files. Their type lacks `teamId`, because a caller may not see all files of its team: a query for a caller takes its
+ * condition from access/own-files.ts.
+ */
+export const files: Omit<typeof filesTable, "teamId"> = filesTable;
+/** For own-files.ts, joins, and jobs. */
+export const teamOfFile = filesTable.teamId;
+
+/** The files of each tag. Only triggers write it. A hidden file has no row. */
+export const fileTags = sqliteTable(
+  "file_tags",
+  { teamId: text("team_id").notNull(), tag: text().notNull(), fileId: text("file_id").notNull() },
+  (t) => [primaryKey({ columns: [t.teamId, t.tag, t.fileId] })],
+);

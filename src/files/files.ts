@@ -1,0 +1,273 @@
+import { and, eq, getTableColumns, is, SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
+import { isVisitor } from "../access/actor.ts";
+import { authorizeRead, type Credential, insufficientScope, type TokenValues } from "../access/authorization.ts";
+import { filesOfToken } from "../access/own-files.ts";
+import { SCOPES } from "../access/scopes.ts";
+import type { Audio } from "../audio/inspect.ts";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { type Db, type Param, preparedQuery } from "../platform/db.ts";
+import { MINUTE } from "../platform/system.ts";
+import { files, isListed, isUnprocessed, teamOfFile } from "./files.schema.ts";
+import { type FileKey, objectKey } from "./names.ts";
+
+/*
+ * The life of a file:
+ *
+ *   receiving (hidden) -> pending -> processing -> completed | failed;  from any of them -> deleting (hidden) -> gone
+ *
+ * A file in the trash is `deleting`, and due only when it must be erased (trash.ts).
+ * Each arrow is one conditional update. If a file stays in a state until `due_at`, the recovery job continues.
+ */
+
+/** How long a state can last before the recovery job continues. */
+export const MAX_PENDING_MILLISECONDS = 2 * MINUTE;
+
+/** Why a file failed. `inspection_failed` is a bug in a parser of ours. */
+export const FAILURE_CODES = [
+  "bytes_missing",
+  "bytes_altered",
+  "audio_unreadable",
+  "inspection_failed",
+  "retries_exhausted",
+  "type_not_allowed",
+] as const;
+export type FailureCode = (typeof FAILURE_CODES)[number];
+
+/** The states in which a file exists for its team. */
+export const LISTED_STATES = ["pending", "processing", "completed", "failed"] as const;
+type ListedStatus = (typeof LISTED_STATES)[number];
+
+export type FileRow = typeof files.$inferSelect;
+
+/** Audio tags that lists show. All tags of a file may be many times as large as its row. */
+const SHOWN_TAG_CHARACTERS = 200;
+const shown = (tag: SQL) => sql<string | null>`substr(${tag}, 1, ${SHOWN_TAG_CHARACTERS})`;
+
+/** The facts of a file that its team sees in lists, of which some also are in events. */
+export const FACTS = {
+  id: files.id,
+  teamId: teamOfFile,
+  originalName: files.originalName,
+  filename: sql<string>`${files.id} || '-' || ${files.originalName}`,
+  name: sql<string>`coalesce(${files.name}, ${files.originalName})`,
+  nameKey: files.nameKey,
+  folder: files.folder,
+  reference: files.reference,
+  deleteAfter: files.deleteAfter,
+  /** JSON. */
+  tags: files.tags,
+  /** D1 returns a BLOB as numbers. */
+  peaks: sql<number[] | null>`${files.peaks}`,
+  title: shown(sql`json_extract(${files.audio}, '$.tags.title')`),
+  artist: shown(sql`json_extract(${files.audio}, '$.tags.artist')`),
+  fileType: sql<string>`coalesce(${files.fileType}, 'other file')`,
+  status: files.status,
+  sizeBytes: sql<number>`coalesce(${files.sizeBytes}, 0)`,
+  mimeType: sql<string>`coalesce(${files.mimeType}, 'application/octet-stream')`,
+  durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`,
+  keyId: files.keyId,
+  userId: files.userId,
+  createdAt: files.createdAt,
+  updatedAt: files.updatedAt,
+  version: files.version,
+};
+type Facts = typeof FACTS;
+type Listed = { [Name in keyof Facts]: Facts[Name] extends SQL<infer T> ? SQL.Aliased<T> : Facts[Name] };
+
+/** The columns that a list returns. */
+export const LISTED_COLUMNS = Object.fromEntries(
+  Object.entries(FACTS).map(([name, fact]) => [name, is(fact, SQL) ? fact.as(name) : fact]),
+) as unknown as Listed;
+export type ListedRow = {
+  [Name in keyof Facts]: Facts[Name] extends SQL<infer T> ? T : Name extends keyof FileRow ? FileRow[Name] : never;
+};
+
+/** A file as its team sees it. Instants are milliseconds since the epoch. */
+export type StoredFile = ReturnType<typeof toStoredFile>;
+
+export interface FileMetadata extends StoredFile {
+  /** Null for a resumable upload until its bytes are read back. */
+  sha256: string | null;
+  processedAt: number | null;
+  failure: { code: FailureCode; message: string } | null;
+  audio: Audio | null;
+  hasWaveform: boolean;
+  /** The metadata that the team has set. */
+  metadata: Record<string, unknown>;
+  hold: Hold | null;
+}
+
+/** Why a file can't be deleted. */
+export interface Hold {
+  reason: string;
+  createdAt: number;
+  createdBy: { keyId: string; userId: string | null };
+}
+
+export const toStoredFile = (deps: Deps, row: ListedRow) => ({
+  ...row,
+  tags: JSON.parse(row.tags) as string[],
+  /** Its private URL in the store. */
+  path: deps.signer.url(objectKey(row)),
+});
+
+/** The columns that hiding clears (deletion.ts), and whose values the trash keeps in one column, as JSON. */
+const TRASHED_COLUMNS = {
+  status: files.status,
+  fileType: files.fileType,
+  name: files.name,
+  nameKey: files.nameKey,
+  folder: files.folder,
+  reference: files.reference,
+  tags: files.tags,
+  metadata: files.metadata,
+  searchKeys: files.searchKeys,
+  audio: files.audio,
+};
+export type TrashedColumn = keyof typeof TRASHED_COLUMNS;
+const jsonPath = (column: SQLiteColumn) => `$.${column.name}`;
+
+/** The values that the trash keeps. A file whose processing it interrupts will be processed again. */
+export const trashedValues = sql`json_object(${sql.join(
+  Object.values(TRASHED_COLUMNS).map((column) =>
+    column === files.status
+      ? sql`${column.name}, iif(${column} = 'processing', 'pending', ${column})`
+      : sql`${column.name}, ${column}`,
+  ),
+  sql`, `,
+)})`;
+
+/** The columns of a file in the trash as they were before. */
+export const RESTORED_COLUMNS = Object.fromEntries(
+  Object.entries(TRASHED_COLUMNS).map(([name, column]) => [name, sql`${files.trashedValues} ->> ${jsonPath(column)}`]),
+) as Record<TrashedColumn, SQL>;
+
+/** Set when a file is stored or released: the retention of its team may have passed over it until then. */
+export function deleteAfterRetention(now: number) {
+  const ofTeam = (column: SQL) => sql`(select ${column} from teams where id = ${teamOfFile})`;
+  const isReached = sql`${files.id} < ${ofTeam(sql`retention_reached`)}`;
+  return {
+    deleteAfter: sql`iif(${isReached}, ${now}, ${files.deleteAfter})`,
+    deleteAfterBy: sql`iif(${isReached}, ${ofTeam(sql`retention_by`)}, ${files.deleteAfterBy})`,
+  };
+}
+
+/** A source in place of the files, in which those of the trash are as they were before. */
+export function knownFiles(source: SQL = sql`${files}`): SQL {
+  const trashed: SQLiteColumn[] = Object.values(TRASHED_COLUMNS);
+  const columns = Object.values(getTableColumns(files as SQLiteTable)).filter(({ generated }) => !generated);
+  const values = columns.map((column) => {
+    const name = sql.identifier(column.name);
+    if (!trashed.includes(column)) return sql`${name}`;
+    return sql`iif(trashed_at is null, ${name}, trashed_values ->> ${jsonPath(column)}) as ${name}`;
+  });
+  return sql`(select ${sql.join(values, sql`, `)} from ${source}) ${files}`;
+}
+
+type IdValues = TokenValues & { id: string };
+const isListedFile = (db: Db, param: Param<IdValues>) =>
+  and(filesOfToken(db, param), eq(files.id, param("id")), isListed);
+
+export const fileById = preparedQuery((db, param: Param<IdValues>) =>
+  db
+    .select({ ...LISTED_COLUMNS, restores: files.restores })
+    .from(files)
+    .where(isListedFile(db, param)),
+);
+const metadataById = preparedQuery((db, param: Param<IdValues>) => {
+  const { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata, hold } = files;
+  const columns = { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata, hold };
+  return db
+    .select({ ...LISTED_COLUMNS, ...columns })
+    .from(files)
+    .where(isListedFile(db, param));
+});
+
+/** @throws `not_found` */
+export async function fetchMetadata(
+  deps: Deps,
+  credential: Credential<"files:read">,
+  id: string,
+): Promise<FileMetadata> {
+  const { rows } = await authorizeRead(deps, credential, (_, token) => metadataById({ ...token, id }));
+  const [row] = rows;
+  if (!row) throw new AppError("not_found");
+  return {
+    ...toStoredFile(deps, row),
+    sha256: row.sha256,
+    processedAt: row.processedAt,
+    failure: failureOf(row),
+    audio: row.audio === null ? null : JSON.parse(row.audio),
+    hasWaveform: row.waveformWritingSince !== null,
+    metadata: JSON.parse(row.metadata),
+    hold: row.hold === null ? null : JSON.parse(row.hold),
+  };
+}
+
+/**
+ * The processing status of a file, also for the public key that uploaded it, and for the upload tokens that began or finished
+ * the upload.
+ * @throws `not_found`, also for another public key or upload token; `insufficient_scope`
+ */
+export async function fetchStatus(
+  deps: Deps,
+  credential: Credential<"uploader">,
+  id: string,
+): Promise<Pick<FileMetadata, "failure"> & { status: ListedStatus }> {
+  const { status, failureCode, failureMessage, keyId, uploadTokenId, finishedByTokenId } = files;
+  const { actor, rows } = await authorizeRead(deps, credential, (_, token) =>
+    deps.db
+      .select({ status, failureCode, failureMessage, keyId, uploadTokenId, finishedByTokenId })
+      .from(files)
+      .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
+  );
+  const [row] = rows;
+  const isReader = (actor.scopes & SCOPES["files:read"]) !== 0;
+  if (!isVisitor(actor) && !isReader) throw insufficientScope("files:read");
+  const { uploadToken, keyId: callerId } = actor;
+  const isUploader = uploadToken
+    ? [row?.uploadTokenId, row?.finishedByTokenId].includes(uploadToken.id)
+    : row?.keyId === callerId;
+  if (!row || !(isReader || isUploader)) throw new AppError("not_found");
+  return { status: row.status as ListedStatus, failure: failureOf(row) };
+}
+
+const failureOf = ({ failureCode, failureMessage }: Pick<FileRow, "failureCode" | "failureMessage">) =>
+  failureCode === null ? null : { code: failureCode as FailureCode, message: failureMessage ?? "" };
+
+/** Sets the columns that every visible change updates. */
+export const changed = (updatedAt: number) => ({ updatedAt, version: sql`${files.version} + 1` });
+
+/** A team with more unprocessed files, or more bytes of them, waits in a separate queue, and delays no other team. */
+export const MAX_PROMPT_FILES = 20;
+/** A resumable upload is read back to hash it, so one team could hold all consumers with a few large ones. */
+export const MAX_PROMPT_BYTES = 1_000_000_000;
+
+/** Whether the team's unprocessed files exceed these. Reads at most one more of them. */
+export const hasBacklog = (teamId: string) =>
+  sql<0 | 1>`(select count(*) > ${MAX_PROMPT_FILES} or ifnull(sum(size_bytes), 0) > ${MAX_PROMPT_BYTES} from (
+    select size_bytes from files indexed by files_unprocessed where team_id = ${teamId} and ${isUnprocessed}
+    limit ${MAX_PROMPT_FILES + 1}) examined)`;
+
+/** Sends the messages of files to the queue. */
+export const sendFiles = (deps: Deps, keys: FileKey[], isBulk: boolean): Promise<void> =>
+  (isBulk ? deps.bulkJobs : deps.jobs).sendAll(keys.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
+
+/**
+ * Sends the messages of files. Nothing waits for the queue, which may hang: if a message is lost, the recovery job sends it.
+ */
+export function enqueue(deps: Deps, keys: FileKey[], isBulk: boolean): void {
+  if (keys.length === 0) return;
+  const sent = sendFiles(deps, keys, isBulk).catch((cause) => {
+    for (const { id: fileId } of keys) deps.log("warn", "file_message_failed", { fileId, cause });
+  });
+  deps.after(sent);
+}
+
+/** Sends the messages of those of a team's files that are pending. */
+export function enqueuePending(deps: Deps, rows: (FileKey & Pick<FileRow, "status"> & { isBulk: 0 | 1 })[]): void {
+  const pending = rows.filter(({ status }) => status === "pending");
+  enqueue(deps, pending, pending[0]?.isBulk === 1);
+}

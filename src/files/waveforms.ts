@@ -1,0 +1,113 @@
+import { and, eq } from "drizzle-orm";
+import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { filesOfToken } from "../access/own-files.ts";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { write } from "../platform/db.ts";
+import { files, isKept, isListed, teamOfFile } from "./files.schema.ts";
+import type { FileRow } from "./files.ts";
+import { type FileKey, type FileOf, isFile, waveformKey } from "./names.ts";
+
+/** Each channel has the same number of peaks, from -1 to 1. */
+export type Channels = number[][];
+
+/** A peak is stored as a signed byte. -1, 0, and 1 keep their exact values. */
+const FULL_SCALE = 127;
+/** Enough to distinguish all bytes. */
+const DECIMALS = 3;
+/** Far above the 4,001 bytes of the largest waveform that the API accepts. */
+const MAX_OBJECT_BYTES = 64 * 1024;
+
+/** The object has one byte for the number of channels, then the peaks of each channel. */
+const pack = (channels: Channels): Uint8Array =>
+  Uint8Array.from([channels.length, ...channels.flat().map((peak) => Math.round(peak * FULL_SCALE))]);
+
+function unpack([channelCount = 1, ...bytes]: Uint8Array): Channels {
+  const peaks = Array.from(Int8Array.from(bytes), (byte) => Number((byte / FULL_SCALE).toFixed(DECIMALS)));
+  const length = peaks.length / channelCount;
+  return Array.from({ length: channelCount }, (_, i) => peaks.slice(i * length, (i + 1) * length));
+}
+
+/** The peaks that lists show: bars of a row. */
+export const SHOWN_PEAKS = 56;
+/** One decimal digit less than a percentage needs. */
+export const MAX_SHOWN_PEAK = 99;
+
+/**
+ * The mean peak of each part of the file, in its louder channel: the loudest one would be the same in each part of a long
+ * recording of speech. A short waveform repeats its peaks.
+ */
+function shownPeaks(channels: Channels): Buffer {
+  const length = channels[0]?.length ?? 0;
+  const levelOf = (part: number) => {
+    const start = Math.floor((part * length) / SHOWN_PEAKS);
+    const end = Math.max(start + 1, Math.floor(((part + 1) * length) / SHOWN_PEAKS));
+    const meanOf = (peaks: number[]) =>
+      peaks.slice(start, end).reduce((sum, peak) => sum + Math.abs(peak), 0) / (end - start);
+    return Math.max(...channels.map(meanOf));
+  };
+  return Buffer.from(Array.from({ length: SHOWN_PEAKS }, (_, part) => Math.round(levelOf(part) * MAX_SHOWN_PEAK)));
+}
+
+/** @throws `not_found`, also if the file has no waveform */
+export async function fetchWaveform(deps: Deps, credential: Credential<"files:read">, id: string): Promise<Channels> {
+  const { rows } = await authorizeRead(deps, credential, (_, token) =>
+    deps.db
+      .select({ id: files.id, teamId: teamOfFile, waveformWritingSince: files.waveformWritingSince })
+      .from(files)
+      .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
+  );
+  const channels = rows[0] && (await readWaveform(deps, rows[0]));
+  if (!channels) throw new AppError("not_found");
+  return channels;
+}
+
+/** Reads the waveform of a listed file; null if it has none. */
+export async function readWaveform(
+  deps: Deps,
+  file: FileKey & Pick<FileRow, "waveformWritingSince">,
+): Promise<Channels | null> {
+  if (file.waveformWritingSince === null) return null;
+  const bytes = await deps.bytes.read(waveformKey(file), 0, MAX_OBJECT_BYTES);
+  return bytes && unpack(bytes);
+}
+
+/**
+ * Stores a waveform in place of the one before. The row is updated first, so that a deletion knows of the write: it keeps
+ * the row, and the recovery job deletes the waveform that a dead Worker wrote.
+ * @returns the stored waveform
+ * @throws `not_found`
+ */
+export async function setWaveform(deps: Deps, actor: TeamActor, id: string, channels: Channels): Promise<Channels> {
+  const file = { ...actor, id };
+  const waveformWritingSince = deps.system.now();
+  const begin = deps.db
+    .update(files)
+    .set({ waveformWritingSince, peaks: shownPeaks(channels) })
+    .where(and(isFile(file), isListed))
+    .returning({ id: files.id });
+  const [found] = await write(deps, [begin], { isIdempotent: true });
+  if (found.length === 0) throw new AppError("not_found");
+  const bytes = pack(channels);
+  await deps.bytes.replace(waveformKey(file), bytes);
+  deps.after(
+    finishWrite(deps, file, waveformWritingSince).catch((cause) =>
+      deps.log("warn", "waveform_close_failed", { fileId: id, cause }),
+    ),
+  );
+  return unpack(bytes);
+}
+
+/** Removes the waveform again if the file was deleted in the meantime. A later write that has begun stays in progress. */
+async function finishWrite(deps: Deps, file: FileOf, waveformWritingSince: number): Promise<void> {
+  const end = deps.db
+    .update(files)
+    .set({ waveformWritingSince: 0 })
+    .where(and(isFile(file), eq(files.waveformWritingSince, waveformWritingSince)));
+  const kept = deps.db
+    .select({ id: files.id })
+    .from(files)
+    .where(and(isFile(file), isKept));
+  const [, [row]] = await write(deps, [end, kept], { isIdempotent: true });
+  if (!row) await deps.bytes.remove([waveformKey(file)]);
+}

@@ -1,0 +1,46 @@
+import * as z from "zod";
+import { fileRecord } from "../files/files.routes.ts";
+import { folder, someTags } from "../files/properties.routes.ts";
+import { countExpensiveCall, countRequests } from "../http/authentication.ts";
+import { writeOperation } from "../http/operation.ts";
+import { changeFiles, MAX_BATCH_FILES, REPROCESSED_FILES_PER_CALL } from "./batches.ts";
+
+const ids = z
+  .array(z.string())
+  .min(1, "Must have at least one ID.")
+  .max(MAX_BATCH_FILES, `Must have at most ${MAX_BATCH_FILES} IDs.`)
+  .refine((all) => new Set(all).size === all.length, "Must not repeat an ID.")
+  .meta({ uniqueItems: true });
+
+const ITEM_CODES = ["not_found", "too_many_tags", "file_held", "not_in_trash"] as const;
+
+export const batch = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Change many files",
+    description: `Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs \`files:delete\`; with \`permanent\`, a deletion erases the files, also those in the trash; a contributor can't do that. Repeating a batch changes nothing more. Each ID counts as a request. For the limit of reprocessed files, ${REPROCESSED_FILES_PER_CALL} files of a batch count as one.`,
+    body: z.discriminatedUnion("action", [
+      z.strictObject({ action: z.enum(["restore", "reprocess"]), ids }),
+      z.strictObject({ action: z.literal("delete"), ids, permanent: z.boolean().optional() }),
+      z.strictObject({ action: z.enum(["tag", "untag"]), ids, tags: someTags }),
+      z.strictObject({ action: z.literal("move"), ids, folder }),
+    ]),
+    bodyExample: { action: "move", ids: [fileRecord.example._id], folder: "podcast/2026" },
+    success: {
+      description: "A result for each ID, in their order.",
+      message: (results) => `Files changed: ${results.filter(({ ok }) => ok).length} of ${results.length}.`,
+      schema: z.array(z.strictObject({ _id: z.string(), ok: z.boolean(), code: z.enum(ITEM_CODES).optional() })),
+      example: [{ _id: fileRecord.example._id, ok: true }],
+    },
+  },
+  async ({ c, deps, actor, credential, body: { ids: given, ...action } }) => {
+    // The request itself is already counted.
+    await countRequests(c, credential, given.length - 1);
+    if (action.action === "reprocess") {
+      await countExpensiveCall(c, "reprocess", actor, Math.ceil(given.length / REPROCESSED_FILES_PER_CALL));
+    }
+    const results = await changeFiles(deps, actor, given, action);
+    return results.map(({ id, code }) => ({ _id: id, ok: code === null, ...(code && { code }) }));
+  },
+);

@@ -1,0 +1,277 @@
+import { and, asc, eq, isNull, lte, ne, type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { isKey, type TeamActor, teamExists } from "../access/authorization.ts";
+import { filesOf } from "../access/own-files.ts";
+import { apiKeys } from "../accounts/keys.schema.ts";
+import { teams } from "../accounts/teams.schema.ts";
+import type { Deps } from "../deps.ts";
+import { AppError, invalidField } from "../errors.ts";
+import { type Change, type Initiator, writeWithEvents } from "../events/events.ts";
+import { fileEvents } from "../files/file-events.ts";
+import { files, isHeld, isInFolder, isListed, isOwnedInFolder } from "../files/files.schema.ts";
+import { changed } from "../files/files.ts";
+import { fileKey, folderKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "../files/names.ts";
+import { firstOf, hasRow, insertWhere, type Query, read } from "../platform/db.ts";
+import { MINUTE, newId } from "../platform/system.ts";
+import { MAX_DELETED_FILES, manyDeletions } from "../trash/deletion.ts";
+import { folderChanges, folders } from "./folders.schema.ts";
+import { AFTER_SEPARATOR, foldersOf } from "./folders.ts";
+
+/*
+ * Moves and deletes folders with everything in them. A row of `folder_changes` says how far a change has come. It advances in
+ * steps, each of which is one batch:
+ *
+ *   1. select   the next files of the folder, in the order of their index
+ *   2. change   those of them that were in the folder when the change was requested, each with its event, and some of the
+ *               created folders
+ *   3. finish   continue after these files, or delete the row once nothing is left
+ *
+ * The request does the first step, and the recovery job the others. What a step selects depends only on its row, so a
+ * repeated step changes nothing twice. A team changes one folder at a time, and so does each contributor among the own files,
+ * who therefore can't hold up the team. If two changes concern the same file, the first one wins, because it sets `folder_since`.
+ *
+ * A change that can't be stopped would go on deleting after a leaked key is revoked. So each step requires that the key or
+ * session that requested it still exists, and that its team is active. Otherwise, the change ends as it is.
+ *
+ * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`). So a
+ * deletion never deletes a file that a client stores after the request.
+ */
+
+/** Files of a step. A move rewrites up to ten rows for each. */
+const MOVED_FILES = 500;
+/** Created folders of a step. */
+const STEP_FOLDERS = 500;
+/** Folders whose paths are checked if a move makes them longer: up to three rows each. */
+const CHECKED_FOLDERS = 1500;
+/** Held files of a folder that its deletion counts. */
+export const MAX_COUNTED_HOLDS = 1000;
+/** How long the request may take for the first step before the recovery job continues. */
+const MAX_STEP_MILLISECONDS = MINUTE;
+/** Steps that one batch of the recovery job takes. Each has up to ten queries, and the batch at most 100. */
+const CONTINUED_STEPS = 8;
+
+type FolderChange = typeof folderChanges.$inferSelect;
+type Requested = Omit<FolderChange, "position" | "stepEnd" | "dueAt">;
+type Range = Pick<FolderChange, "teamId" | "ownerId" | "folder">;
+const ownerIn = ({ ownerId }: Range): string | null => (ownerId === "" ? null : ownerId);
+
+/** The folder and those below it: one range, because no path has a character before the separator. */
+const isWithin = (column: SQLiteColumn, folder: string) =>
+  sql`${column} >= ${folderKey(folder)} and ${column} < ${folderKey(folder) + AFTER_SEPARATOR}`;
+function filesWithin({ folder, ...range }: Range): { from: SQL; where: SQL | undefined } {
+  const whose = { ...range, ownerId: ownerIn({ folder, ...range }) };
+  const [index, isInIndex] =
+    whose.ownerId === null ? [sql`files_folder`, isInFolder] : [sql`files_owner_folder`, isOwnedInFolder];
+  const where = and(filesOf(whose), isInIndex, isWithin(files.folderKey, folder));
+  return { from: sql`${files} indexed by ${index}`, where };
+}
+const foldersWithin = (range: Range) =>
+  and(foldersOf({ ...range, ownerId: ownerIn(range) }), isWithin(folders.folderKey, range.folder));
+
+const isOfOwner = ({ teamId, ownerId }: Omit<Range, "folder">) =>
+  and(eq(folderChanges.teamId, teamId), eq(folderChanges.ownerId, ownerId));
+const isChange = ({ id, ...change }: Omit<Range, "folder"> & Pick<FolderChange, "id">) =>
+  and(isOfOwner(change), eq(folderChanges.id, id));
+
+/** Whether the change may still go on. */
+function isAllowed({ teamId, initiator }: Pick<FolderChange, "teamId" | "initiator">): SQL {
+  const { keyId } = JSON.parse(initiator) as TeamActor;
+  const isActive = and(eq(teams.id, teamId), eq(teams.status, "active"));
+  return hasRow(teams, and(isActive, hasRow(apiKeys, isKey(teamId, keyId))));
+}
+
+/** Whether a path in the folder would be too long after the move, or there are too many folders to check. */
+function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined {
+  const added = Buffer.byteLength(target) - Buffer.byteLength(range.folder);
+  if (added <= 0) return undefined;
+  const { from, where } = filesWithin(range);
+  const next = (bound: SQL) => sql`(select ${files.folderKey} from ${from} where ${where} and ${isListed}
+    and ${files.folderKey} > ${bound} order by ${files.folderKey} limit 1)`;
+  const created = db
+    .select({ path: folders.folderKey })
+    .from(folders)
+    .where(foldersWithin(range))
+    .limit(CHECKED_FOLDERS);
+  return sql`(select count(*) >= ${CHECKED_FOLDERS} or max(length(cast(path as blob))) > ${MAX_FOLDER_BYTES - added} from (
+    with recursive child (path) as (select ${next(sql`''`)} union all
+      select ${next(sql`child.path`)} from child where child.path is not null limit ${CHECKED_FOLDERS})
+    select path from child where path is not null union all select folder_key from ${created} found) matching)`;
+}
+
+/** The held files in a folder, of which at most `MAX_COUNTED_HOLDS` are examined. */
+const countHeld = ({ teamId, ownerId, folder }: Range) =>
+  sql<number>`(select count(*) from (select ${files.userId} as owner from ${files} indexed by files_held
+    where ${and(filesOf({ teamId, ownerId: null }), isHeld, isWithin(files.folderKey, folder))}
+    limit ${MAX_COUNTED_HOLDS}) examined where ${ownerId === "" ? sql`true` : sql`owner = ${ownerId}`})`;
+
+/** The queries of one step, and the events of its files. */
+function stepOf(deps: Deps, change: Requested, dueAt: number) {
+  const { db } = deps;
+  const { folder, target, teamId, createdAt } = change;
+  const { from, where } = filesWithin(change);
+  const ofRow = (column: SQL) => sql`(select ${column} from ${folderChanges} where ${isChange(change)})`;
+  const [position, stepEnd] = [ofRow(sql`position`), ofRow(sql`step_end`)];
+  const key = sql`(${files.folderKey}, ${files.id})`;
+  const isNext = sql`${key} > (${position} ->> 0, ${position} ->> 1)`;
+  const last = sql`(select json_array(${files.folderKey}, ${files.id}) from ${from} where ${where} and ${isNext}
+    order by ${files.folderKey}, ${files.id} limit 1 offset ${(target === null ? MAX_DELETED_FILES : MOVED_FILES) - 1})`;
+  const stop = db
+    .delete(folderChanges)
+    .where(and(isChange(change), sql`not ${isAllowed(change)}`))
+    .returning({ id: folderChanges.id });
+  const select = db
+    .update(folderChanges)
+    .set({ stepEnd: sql`${last}`, dueAt })
+    .where(isChange(change));
+  // A change that has stopped, or was completed by another run, does nothing.
+  const isOpen = hasRow(folderChanges, isChange(change));
+  const isInStep = sql`(${stepEnd} is null or ${key} <= (${stepEnd} ->> 0, ${stepEnd} ->> 1))`;
+  const isAffected = and(
+    where,
+    isNext,
+    isInStep,
+    lte(files.folderSince, createdAt),
+    // A held file stays, with its folder.
+    target === null ? isNull(files.hold) : undefined,
+    isOpen,
+  );
+  const selected = (columns: SQL) => sql`(select ${columns} from ${from} where ${isAffected})`;
+  const isNextFolder = and(foldersWithin(change), lte(folders.createdAt, createdAt), isOpen);
+  const nextFolders = sql`select ${folders.teamId}, ${folders.folderKey}, ${folders.ownerId} from ${folders}
+    where ${isNextFolder} order by ${folders.folderKey} limit ${STEP_FOLDERS}`;
+  const removeFolders = db.delete(folders).where(sql`(team_id, folder_key, owner_id) in (${nextFolders})`);
+  const initiator: Initiator = JSON.parse(change.initiator);
+  const keys = selected(keyColumns);
+  const { event, queries }: Change<readonly Query[]> =
+    target === null
+      ? manyDeletions(deps, initiator, teamId, selected)
+      : {
+          event: fileEvents(deps, "file.updated", initiator, teamId, keys),
+          queries: [moveFiles(deps, folder, target, keys), copyFolders(deps, folder, target, nextFolders)],
+        };
+  const changes = [...queries, removeFolders];
+  const isLast = and(isChange(change), isNull(folderChanges.stepEnd), sql`not exists (${nextFolders})`);
+  const finish = db.delete(folderChanges).where(isLast);
+  const advance = db
+    .update(folderChanges)
+    .set({ position: sql`${folderChanges.stepEnd}` })
+    .where(and(isChange(change), sql`step_end is not null`));
+  const left = db.select({ id: folderChanges.id }).from(folderChanges).where(isChange(change));
+  return { event, stop, select, changes: [...changes, finish, advance], left };
+}
+
+/** Moves the files of a step, and updates their searchable text. */
+function moveFiles({ db, system }: Deps, folder: string, target: string, keys: SQL) {
+  const renamed = (column: SQL, from: string, to: string) => sql`${to} || substr(${column}, length(${from}) + 1)`;
+  const [searched, newSearched] = [folder, target].map(
+    (path) => JSON.parse(searchPatch({ folder: path }) ?? "{}").folder,
+  );
+  const searchKey = renamed(sql`${files.searchKeys} ->> 'folder'`, searched, newSearched);
+  return db
+    .update(files)
+    .set({
+      folder: renamed(sql`${files.folder}`, folder, target),
+      searchKeys: sql`json_set(${files.searchKeys}, '$.folder', ${searchKey})`,
+      folderSince: system.now(),
+      ...changed(system.now()),
+    })
+    .where(and(sql`${fileKey} in ${keys}`, isListed));
+}
+
+const copyFolders = ({ db, system }: Deps, folder: string, target: string, nextFolders: SQL) =>
+  db
+    .insert(folders)
+    .select(
+      sql`select team_id, owner_id, ${folderKey(target)} || substr(folder_key, length(${folderKey(folder)}) + 1),
+        ${system.now()} from (${nextFolders}) found where true`,
+    )
+    .onConflictDoNothing();
+
+/** @returns whether it is complete. If not, the recovery job continues */
+type Started = { folder: string; isComplete: boolean };
+
+/**
+ * Moves a folder. Moving into a folder that exists merges the two. A folder without files or folders is already as requested.
+ * @throws `folder_busy`, `token_invalid` if the caller has lost its access in the meantime, `invalid_input` for a folder that
+ *   would be in itself or has a path that would be too long
+ */
+export async function moveFolder(deps: Deps, actor: TeamActor, folder: string, target: string): Promise<Started> {
+  if (`${target}/`.startsWith(`${folder}/`)) throw invalidField("to", "Must not be in the folder itself.");
+  const { isComplete } = await changeFolder(deps, actor, folder, target);
+  return { folder: target, isComplete };
+}
+
+/** Deletes a folder with its files, except for held ones. @returns also how many of these it has @throws `folder_busy` */
+export async function deleteFolder(deps: Deps, actor: TeamActor, folder: string): Promise<Started & { held: number }> {
+  return { folder, ...(await changeFolder(deps, actor, folder, null)) };
+}
+
+async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target: string | null) {
+  const { teamId, kind, keyId, userId } = actor;
+  const ownerId = actor.ownerId ?? "";
+  const now = deps.system.now();
+  const initiator = JSON.stringify({ kind, keyId, userId });
+  const change = {
+    ...{ teamId, ownerId, folder, target, initiator },
+    id: newId(deps.system, deps.db.number),
+    createdAt: now,
+  };
+  const refusal = firstOf({
+    token_invalid: sql`not ${isAllowed(change)}`,
+    folder_busy: hasRow(folderChanges, and(isOfOwner(change), ne(folderChanges.id, change.id))),
+    too_long: target === null ? undefined : isTooLong(deps, change, target),
+  });
+  const row = { ...change, position: '["",""]', stepEnd: null, dueAt: now + MAX_STEP_MILLISECONDS };
+  const held = target === null ? countHeld(change) : sql<number>`0`;
+  const check = deps.db.select({ refusal, held: held.as("held") }).from(sql`(select 1) one`);
+  const insert = insertWhere(deps.db, folderChanges, row, teamExists(teamId, sql`${refusal} is null`));
+  const [checked, isComplete] = await runStep(deps, change, row.dueAt, [check, insert]);
+  const [found] = checked as { refusal: "token_invalid" | "folder_busy" | "too_long" | null; held: number }[];
+  const reason = found?.refusal;
+  if (reason === "token_invalid" || reason === "folder_busy") throw new AppError(reason);
+  if (reason === "too_long") {
+    const limit = `Paths can have at most ${MAX_FOLDER_BYTES} bytes, and a longer path needs less than ${CHECKED_FOLDERS} folders in it.`;
+    throw invalidField("to", limit);
+  }
+  return { isComplete, held: found?.held ?? 0 };
+}
+
+/** Runs queries and then a step. @returns the rows of the first query, and whether the change is complete */
+async function runStep(
+  deps: Deps,
+  change: Requested,
+  dueAt: number,
+  before: Query[] = [],
+): Promise<[unknown, boolean]> {
+  const { event, stop, select, changes, left } = stepOf(deps, change, dueAt);
+  const first = [...before, stop, select];
+  const { rows, last } = await writeWithEvents(
+    deps,
+    [{ event: { ...event, position: first.length }, queries: [...first, ...changes] }],
+    [left],
+    // After a lost response, a repetition takes a step more, or finds nothing left.
+    { isIdempotent: true },
+  );
+  const stopped = rows[0]?.[before.length] as { id: string }[];
+  if (stopped.length > 0) deps.log("warn", "folder_change_stopped", { teamId: change.teamId });
+  return [rows[0]?.[0], last[0].length === 0];
+}
+
+/** Continues the changes that are due. @returns how many */
+export async function continueFolderChanges(deps: Deps): Promise<number> {
+  const now = deps.system.now();
+  const due = deps.db
+    .select()
+    .from(folderChanges)
+    .where(lte(folderChanges.dueAt, now))
+    .orderBy(asc(folderChanges.dueAt))
+    .limit(CONTINUED_STEPS);
+  const [rows] = await read(deps, [due]);
+  for (const change of rows) {
+    let isComplete = false;
+    for (let step = 0; step < CONTINUED_STEPS / rows.length && !isComplete; step++) {
+      [, isComplete] = await runStep(deps, change, now);
+    }
+  }
+  return rows.length;
+}

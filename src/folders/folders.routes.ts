@@ -1,0 +1,130 @@
+import * as z from "zod";
+import { folder } from "../files/properties.routes.ts";
+import { countExpensiveCall } from "../http/authentication.ts";
+import { listOperation, writeOperation } from "../http/operation.ts";
+import { cursorOf, MAX_LIMIT, pageLimit } from "../http/validation.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
+import {
+  deleteFolder as deleteFolderWithFiles,
+  MAX_COUNTED_HOLDS,
+  moveFolder as moveFolderTo,
+} from "./folder-changes.ts";
+import { listFolders, MAX_FOLDERS, createFolder as storeFolder } from "./folders.ts";
+
+export const list = listOperation(
+  "files:read",
+  {
+    tag: "Files",
+    summary: "List folders",
+    description:
+      "The folders directly below a folder, by name. A folder exists as long as a file is in it or below it, and if it was created, until it is deleted.",
+    query: z.object({
+      limit: pageLimit.meta({ description: `Page size. Default and maximum ${MAX_LIMIT}.` }),
+      cursor: cursorOf("folders"),
+      under: folder.optional().meta({ description: "Default: the top-level folders." }),
+    }),
+    success: {
+      description: "A page of folders, as full paths.",
+      noun: "Folders",
+      schema: z.string(),
+      example: "podcast/2026",
+    },
+  },
+  ({ deps, credential, query: { under = "", limit = MAX_LIMIT, cursor } }) =>
+    listFolders(deps, credential, under, { limit, cursor }),
+  (folder) => folder,
+);
+
+const namedFolder = folder.refine((path) => path !== "", "Must not be empty.").meta({ minLength: 1 });
+
+export const create = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Create a folder",
+    description: `Creates an empty folder; one that exists stays as it is. A team can have ${MAX_FOLDERS.toLocaleString("en")} created folders. A file needs none: uploading or moving it into a folder is enough.`,
+    body: z.strictObject({ folder: namedFolder }),
+    bodyExample: { folder: "podcast/2027" },
+    success: {
+      description: "The folder exists.",
+      message: "Folder created.",
+      schema: z.strictObject({ folder: z.string() }),
+      example: { folder: "podcast/2027" },
+    },
+    errorCodes: ["too_many_folders"],
+  },
+  async ({ deps, actor, body }) => {
+    await storeFolder(deps, actor, body.folder);
+    return { folder: body.folder };
+  },
+);
+
+const FOLDER_CHANGE =
+  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). It ends as it is if your token is revoked, or your team suspended. " +
+  "A file that comes into the folder after the request stays where it was put. Each file has its event, as in a batch. " +
+  `A contributor changes only the own files, independently of the others. Up to ${RATE_LIMITS["expensive-call"]} a minute.`;
+const folderChange = z.strictObject({
+  folder: z.string().meta({ description: "Where the folder is, or was." }),
+  isComplete: z.boolean(),
+});
+const folderDeletion = folderChange.extend({
+  held: z
+    .int()
+    .nonnegative()
+    .max(MAX_COUNTED_HOLDS)
+    .meta({
+      description: `The held files that stay in the folder. At most ${MAX_COUNTED_HOLDS.toLocaleString("en")} are counted.`,
+    }),
+});
+/** @returns such as "Folder deleted. 2 held files stay in it." */
+const describeDeletion = ({ isComplete, held }: z.infer<typeof folderDeletion>) => {
+  const text = isComplete ? "Folder deleted." : "The folder is being deleted.";
+  if (held === 0) return text;
+  return `${text} ${held === 1 ? "1 held file stays" : `${held} held files stay`} in it.`;
+};
+
+export const move = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Rename or move a folder",
+    description: `Moves the files and folders in it along. If \`to\` exists, the two are merged. A folder that doesn't exist has nothing to move. ${FOLDER_CHANGE}`,
+    body: z.strictObject({ folder: namedFolder, to: namedFolder.meta({ description: "Its new path." }) }),
+    bodyExample: { folder: "podcast/2026", to: "archive/podcast" },
+    success: {
+      description: "The folder is moved, or being moved.",
+      message: ({ isComplete }) => (isComplete ? "Folder moved." : "The folder is being moved."),
+      schema: folderChange,
+      example: { folder: "archive/podcast", isComplete: true },
+    },
+    errorCodes: ["folder_busy"],
+  },
+  async ({ c, deps, actor, body }) => {
+    await countExpensiveCall(c, "folder", actor);
+    return moveFolderTo(deps, actor, body.folder, body.to);
+  },
+);
+
+export const remove = writeOperation(
+  "files:delete",
+  {
+    tag: "Files",
+    summary: "Delete a folder",
+    description: `Deletes the files and folders in it. Held files stay, with their folders. ${FOLDER_CHANGE}`,
+    body: z.strictObject({ folder: namedFolder }),
+    bodyExample: { folder: "podcast/2025" },
+    success: {
+      description: "The folder is deleted, or being deleted.",
+      message: describeDeletion,
+      schema: folderDeletion,
+      example: { folder: "podcast/2025", isComplete: true, held: 0 },
+    },
+    errorCodes: ["folder_busy"],
+  },
+  async ({ c, deps, actor, body }) => {
+    await countExpensiveCall(c, "folder", actor);
+    return deleteFolderWithFiles(deps, actor, body.folder);
+  },
+);
+
+/* Changes */

@@ -1,0 +1,104 @@
+import { and, eq, type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { authorizeOwnRead, type Credential, type TeamActor, teamExists } from "../access/authorization.ts";
+import { type FilesOf, filesOf } from "../access/own-files.ts";
+import { teams } from "../accounts/teams.schema.ts";
+import { users } from "../accounts/users.schema.ts";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { files, isInFolder, isListed, isOwnedInFolder } from "../files/files.schema.ts";
+import { folderKey, FOLDER_SEPARATOR as SEPARATOR } from "../files/names.ts";
+import { hasRow, insertWhere, write } from "../platform/db.ts";
+import { decodeCursor, encodeCursor, listName, type Page, type PageRequest } from "../platform/paging.ts";
+import { folders, isOfContributor } from "./folders.schema.ts";
+
+/*
+ * A folder exists while files are in it or below it, or once it was created. In the key of a folder, `SEPARATOR` takes the
+ * place of "/". No path contains this character, and it sorts before all others, so a folder and the folders below it are one
+ * range of the index.
+ */
+
+/** Sorts after the separator, and before every character of a path. */
+export const AFTER_SEPARATOR = "\u0002";
+/** A path has fewer of these, the greatest character, than 512 bytes can hold. */
+const AFTER_ALL_FOLDERS = "\u{10ffff}".repeat(129);
+/** Created folders of a team: a row each. */
+export const MAX_FOLDERS = 10_000;
+/** A tenth of the team's, so that one contributor can't use them up. */
+export const MAX_CONTRIBUTOR_FOLDERS = 1000;
+/** Folders have no id. */
+const NO_ID = "0".repeat(24);
+
+/** The first `limit` folders below a prefix: one search of the index for each (a skip scan), however many files are in it. */
+function childFolders(
+  { db }: Deps,
+  { teamId, ownerId }: FilesOf,
+  { prefix, start, end, limit }: { prefix: string; start: string; end: string; limit: number },
+) {
+  const index = ownerId === null ? sql`files_folder` : sql`files_owner_folder`;
+  const isInIndex = ownerId === null ? isInFolder : isOwnedInFolder;
+  const ofViewer = { teamId: sql<string | null>`(select id from team)`, ownerId };
+  const between = (column: SQLiteColumn, bound: SQL) => sql`${column} >= ${bound} and ${column} < ${end}
+    order by ${column} limit 1`;
+  const ofFiles = (bound: SQL) => sql`(select ${files.folderKey} from ${files} indexed by ${index}
+    where ${and(filesOf(ofViewer), isInIndex, isListed)} and ${between(files.folderKey, bound)})`;
+  const created = (bound: SQL) => sql`(select ${folders.folderKey} from ${folders}
+    where ${foldersOf(ofViewer)} and ${between(folders.folderKey, bound)})`;
+  const orLast = (one: SQL) => sql`ifnull(${one}, ${AFTER_ALL_FOLDERS})`;
+  const firstFrom = (bound: SQL) =>
+    sql`nullif(min(${orLast(ofFiles(bound))}, ${orLast(created(bound))}), ${AFTER_ALL_FOLDERS})`;
+  const rest = sql`substr(found, length(${prefix}) + 1) || char(1)`;
+  const child = sql`substr(found, 1, length(${prefix}) + instr(${rest}, char(1)) - 1)`;
+  return db.select({ folder: sql<string>`folder` }).from(sql`(
+    with recursive team (id) as (select ${teamId}), child (found) as (
+      select ${firstFrom(sql`${start}`)}
+      union all
+      select ${firstFrom(sql`${child} || char(2)`)} from child where found is not null limit ${limit}
+    )
+    select replace(${child}, char(1), '/') as folder from child where found is not null)`);
+}
+
+/** The created folders that a caller sees: all of its team, or those that the contributor has created. */
+export const foldersOf = ({ teamId, ownerId }: FilesOf) =>
+  and(eq(folders.teamId, teamId), ownerId === null ? undefined : and(isOfContributor, eq(folders.ownerId, ownerId)));
+
+/** Creates a folder, unless it exists. @throws `too_many_folders` */
+export async function createFolder(deps: Deps, actor: TeamActor, folder: string): Promise<void> {
+  const { teamId, ownerId } = actor;
+  const row = { teamId, ownerId: ownerId ?? "", folderKey: folderKey(folder), createdAt: deps.system.now() };
+  const ofCreator = and(eq(users.id, row.ownerId), eq(users.teamId, teamId));
+  const hasRoom = and(
+    teamExists(teamId, sql`${teams.folders} < ${MAX_FOLDERS}`),
+    ownerId === null ? undefined : hasRow(users, and(ofCreator, sql`${users.folders} < ${MAX_CONTRIBUTOR_FOLDERS}`)),
+  );
+  const stored = deps.db
+    .select({ createdAt: folders.createdAt })
+    .from(folders)
+    .where(and(foldersOf(actor), eq(folders.folderKey, row.folderKey), eq(folders.ownerId, row.ownerId)));
+  const queries = [insertWhere(deps.db, folders, row, hasRoom), stored] as const;
+  const [, [found]] = await write(deps, queries, { isIdempotent: true });
+  if (found) return;
+  if (ownerId === null) throw new AppError("too_many_folders");
+  throw new AppError("too_many_folders", {
+    message: `A contributor can create at most ${MAX_CONTRIBUTOR_FOLDERS.toLocaleString("en")} folders, and a team ${MAX_FOLDERS.toLocaleString("en")}. Delete one and retry.`,
+  });
+}
+
+/** Lists the folders directly below a folder, in the order of their names. @throws `invalid_input` for a cursor of another list */
+export async function listFolders(
+  deps: Deps,
+  credential: Credential<"files:read">,
+  under: string,
+  { limit, cursor }: Omit<PageRequest, "page">,
+): Promise<Page<string>> {
+  const list = listName("folders", under === "" ? {} : { under });
+  const key = folderKey(under);
+  const prefix = under === "" ? "" : key + SEPARATOR;
+  const start = cursor === undefined ? prefix : folderKey(decodeCursor(list, cursor, under).name) + AFTER_SEPARATOR;
+  const end = under === "" ? AFTER_ALL_FOLDERS : key + AFTER_SEPARATOR;
+  const range = { prefix, start, end, limit: limit + 1 };
+  const { rows } = await authorizeOwnRead(deps, credential, (viewer) => childFolders(deps, viewer, range));
+  const items = rows.slice(0, limit).map(({ folder }) => folder);
+  const last = rows.length > limit ? items.at(-1) : undefined;
+  return { items, next: last === undefined ? null : encodeCursor(list, NO_ID, last) };
+}

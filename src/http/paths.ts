@@ -1,0 +1,10 @@
+/* Paths of operations that the frame treats in a way of their own. */
+
+export const RESUMABLE = "/docs/v1/uploads/resumable";
+
+export const LINKS = "/docs/v1/links";
+/** The paths that serve bytes. */
+export const LINK_PATHS = `${LINKS}/*/*`;
+const LINK_PATH = new RegExp(`^(${LINKS}/[^/]+(/|\\.)[^/]+|/(share|embed)/[^/]+)$`);
+/** Whether a path contains the secret of a link. */
+export const isLinkPath = (path: string): boolean => LINK_PATH.test(path);

@@ -1,0 +1,28 @@
+import { sql } from "drizzle-orm";
+import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
+
+/** Revocable download links. A trigger deletes the links of a file when the file is hidden. */
+export const links = sqliteTable(
+  "links",
+  {
+    id: text().notNull(),
+    teamId: text("team_id").notNull(),
+    fileId: text("file_id").notNull(),
+    /** SHA-256 of the secret in the link's URL, hex. */
+    secretHash: text("secret_hash").notNull(),
+    /** The download name; null for the file's own name. */
+    name: text(),
+    disposition: text({ enum: ["attachment", "inline"] }).notNull(),
+    /** Null: never. */
+    expiresAt: integer("expires_at"),
+    createdAt: integer("created_at").notNull(),
+    /** The key that created it, and its user if it was a user's session. */
+    keyId: text("key_id").notNull(),
+    userId: text("user_id"),
+  },
+  (t) => [
+    primaryKey({ columns: [t.id] }),
+    index("links_file").on(t.teamId, t.fileId, t.id),
+    index("links_expiry").on(t.expiresAt).where(sql`expires_at is not null`),
+  ],
+);

@@ -1,0 +1,320 @@
+import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, not, or, sql } from "drizzle-orm";
+import { QueryBuilder } from "drizzle-orm/sqlite-core";
+import {
+  authorizeRead,
+  type Credential,
+  insufficientScope,
+  isStillAllowed,
+  type TeamActor,
+  teamExists,
+} from "../access/authorization.ts";
+import { inDatabaseOf } from "../access/databases.ts";
+import { filesOf, filesOfToken } from "../access/own-files.ts";
+import { SCOPES } from "../access/scopes.ts";
+import { teams } from "../accounts/teams.schema.ts";
+import { servedContentType } from "../audio/media-type.ts";
+import type { Deps } from "../deps.ts";
+import { AppError, invalidField } from "../errors.ts";
+import { newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { files, isListed, teamOfFile } from "../files/files.schema.ts";
+import { cleanName, type FileKey, type FileOf, isFile, objectKey } from "../files/names.ts";
+import { contentDisposition } from "../platform/byte-store.ts";
+import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
+import {
+  newSecret,
+  parseSecretUrl,
+  renderSecretUrl,
+  type SecretUrlValues,
+  secretUrlValues,
+} from "../platform/secret-url.ts";
+import { fingerprint } from "../platform/secrets.ts";
+import { newId } from "../platform/system.ts";
+import { links } from "./links.schema.ts";
+
+/*
+ * Download links that the Worker serves. A link belongs to one file and can be revoked. Its URL contains a secret of which
+ * the row has only the hash, so neither the database nor a list of links opens a file. A trigger deletes the links of a
+ * file as soon as the file is hidden.
+ *
+ * A signed link has no row: its URL contains the file, the expiry and their signature. It takes the place of a signed URL
+ * if there are no S3 credentials. Like a signed URL it can't be revoked, and ends with its file. It stays invalid if the file
+ * comes back from the trash.
+ */
+
+/** Enough to share a file with a group one by one, and few enough to list at once. */
+export const MAX_LINKS = 100;
+/** A link takes about 600 bytes of D1's 10 GB, so links of a team take at most 6 MB. Expired ones count until they are purged. */
+export const MAX_TEAM_LINKS = 10_000;
+/** `{team id}.{file id}.{expiry in seconds}.{signature}`, or `{expiry in seconds}.{restores}` for a file that was in the trash. */
+const SIGNED_LINK = /^(([0-9a-f]{24})\.([0-9a-f]{24})\.(\d{1,11})(?:\.(\d{1,9}))?)\.([\w-]{43})$/;
+/** Expired links deleted by one statement of the recovery job. */
+export const EXPIRED_LINK_ROWS = 500;
+
+export const DISPOSITIONS = ["attachment", "inline"] as const;
+export type Disposition = (typeof DISPOSITIONS)[number];
+
+/** A link as its team sees it. Instants are milliseconds since the epoch. */
+export interface Link {
+  id: string;
+  fileId: string;
+  /** The download name; null for the file's own name. */
+  name: string | null;
+  disposition: Disposition;
+  /** Null: never. */
+  expiresAt: number | null;
+  createdAt: number;
+  createdBy: { keyId: string; userId: string | null };
+}
+
+const isLinkOfFile = and(eq(links.teamId, teamOfFile), eq(links.fileId, files.id));
+
+type LinkRow = typeof links.$inferSelect;
+
+const linkOf = ({ teamId: _, secretHash: __, keyId, userId, ...link }: LinkRow): Link => ({
+  ...link,
+  createdBy: { keyId, userId },
+});
+
+export interface NewLink {
+  expiresAt: number | null;
+  disposition?: Disposition | undefined;
+  name?: string | undefined;
+}
+
+const isListedFile = (file: FileOf) => and(isFile(file), isListed);
+
+/** The parts of a link's URL. */
+export interface OpenableLink {
+  /** Contains the secret or the signature. */
+  token: string;
+  fileName: string;
+}
+
+/**
+ * @returns the link, and what its URL contains. No later response contains the token
+ * @throws `invalid_input` for an expiry in the past, `not_found`, `too_many_links`
+ */
+export async function createLink(
+  deps: Deps,
+  actor: TeamActor,
+  fileId: string,
+  { expiresAt, disposition = "attachment", name }: NewLink,
+): Promise<OpenableLink & { link: Link }> {
+  const { teamId, keyId, userId } = actor;
+  const now = deps.system.now();
+  if (expiresAt !== null && expiresAt <= now) {
+    throw invalidField("expiresAt", "Must be in the future.");
+  }
+  const secret = newSecret(deps.system);
+  const row: LinkRow = {
+    id: newId(deps.system, deps.db.number),
+    teamId,
+    fileId,
+    secretHash: fingerprint(secret),
+    name: name === undefined ? null : cleanName(name),
+    disposition,
+    expiresAt,
+    createdAt: now,
+    keyId,
+    userId,
+  };
+  const isOfFile = isListedFile({ ...actor, id: fileId });
+  const others = sql`(select count(*) from ${links}
+    where ${and(eq(links.teamId, teamId), eq(links.fileId, fileId))})`;
+  const hasRoom = sql`${others} < ${MAX_LINKS} and ${teamExists(teamId, lt(teams.links, MAX_TEAM_LINKS))}`;
+  // After a lost response, the link of the first attempt counts.
+  const isCreated = hasRow(links, eq(links.id, row.id));
+  const refusal = firstOf({
+    token_invalid: not(isStillAllowed(deps, actor, SCOPES["files:download"])),
+    too_many_links: sql`not ${isCreated} and not (${hasRoom})`,
+  });
+  const check = deps.db
+    .select({ refusal, name: files.name, originalName: files.originalName })
+    .from(files)
+    .where(isOfFile);
+  const insert = insertWhere(deps.db, links, row, sql`${isOfFile} and ${refusal} is null`, sql`${files}`);
+  const event = newEvent(deps, "link.created", actor, { teamId, id: row.id }, { fileId });
+  const [[file]] = await writeWithEvent(deps, { ...event, position: 2 }, [check, insert], { isIdempotent: true });
+  if (!file) throw new AppError("not_found");
+  if (file.refusal === "token_invalid") throw new AppError("token_invalid");
+  if (file.refusal !== null) {
+    const teamLimit = MAX_TEAM_LINKS.toLocaleString("en");
+    const message = `A file can have at most ${MAX_LINKS} links, and a team ${teamLimit}. Revoke one and retry.`;
+    throw new AppError("too_many_links", { message });
+  }
+  const token = renderSecretUrl({ id: row.id, secret });
+  return { link: linkOf(row), token, fileName: row.name ?? file.name ?? file.originalName };
+}
+
+/** Creates a signed link of a file. */
+export function signLink(
+  deps: Deps,
+  { teamId, id, name, restores }: FileKey & { name: string; restores: number },
+  expiresInSeconds: number,
+): OpenableLink {
+  const expiresAtSeconds = Math.floor(deps.system.now() / 1000) + expiresInSeconds;
+  const text = `${teamId}.${id}.${expiresAtSeconds}${restores > 0 ? `.${restores}` : ""}`;
+  return { token: `${text}.${deps.secrets.sign(text)}`, fileName: name };
+}
+
+/** The links of a file, oldest first. @throws `not_found` */
+export async function listLinks(deps: Deps, credential: Credential<"files:download">, fileId: string): Promise<Link[]> {
+  // A row without a link shows that the file exists.
+  const { rows } = await authorizeRead(deps, credential, (_, token) =>
+    deps.db
+      .select({ link: links })
+      .from(files)
+      .leftJoin(links, isLinkOfFile)
+      .where(and(filesOfToken(deps.db, token), eq(files.id, fileId), isListed))
+      .orderBy(asc(links.id))
+      .limit(MAX_LINKS),
+  );
+  if (rows.length === 0) throw new AppError("not_found");
+  return rows.flatMap(({ link }) => (link ? [linkOf(link)] : []));
+}
+
+/**
+ * The link stops working with the next request.
+ * @throws `not_found`, `insufficient_scope` for a link of another user or key, unless the caller has `files:write`
+ */
+export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  const { teamId, keyId, userId } = actor;
+  const isOfFile = hasRow(files, and(filesOf(actor), isLinkOfFile, isListed));
+  const isLink = and(eq(links.id, id), eq(links.teamId, teamId), isOfFile);
+  const isOwn = or(eq(links.keyId, keyId), userId === null ? undefined : eq(links.userId, userId));
+  const mayRevokeAll = (actor.scopes & SCOPES["files:write"]) !== 0;
+  const refusal = firstOf(mayRevokeAll ? {} : { insufficient_scope: sql`(${isOwn}) is not true` });
+  const check = deps.db.select({ refusal }).from(links).where(isLink);
+  const isRevocable = sql`${isLink} and ${refusal} is null`;
+  // Written before the deletion, because it names the link's file.
+  const data = sql`json_object('_id', ${links.id}, 'fileId', ${links.fileId})`;
+  const row = { subjectVersion: sql`null`, data };
+  const source = sql`from ${links} where ${isRevocable}`;
+  const event = { ...newEventFrom(deps, "link.revoked", actor, { teamId, id }, row, source), position: 1 };
+  const [[link]] = await writeWithEvent(deps, event, [check, deps.db.delete(links).where(isRevocable)], {
+    isIdempotent: false,
+  });
+  if (!link) throw new AppError("not_found");
+  if (link.refusal !== null) throw insufficientScope("files:write");
+}
+
+/** The bytes behind a link. */
+export interface LinkedFile {
+  fileId: string;
+  sizeBytes: number;
+  /** Hex; null for a resumable upload that was not read back yet. */
+  sha256: string | null;
+  /** The Content-Type to serve: a harmless type, or opaque bytes. */
+  contentType: string;
+  contentDisposition: string;
+  /** The bytes from `offset` on, as a stream; null if the object is missing. */
+  read(offset: number, length: number): Promise<ReadableStream<Uint8Array> | null>;
+  /** False if the object is missing. */
+  isStored(): Promise<boolean>;
+}
+
+const SERVED_COLUMNS = {
+  id: files.id,
+  teamId: teamOfFile,
+  originalName: files.originalName,
+  /** Results have no two columns of the same name. */
+  name: sql<string>`coalesce(${files.name}, ${files.originalName})`.as("file_name"),
+  sizeBytes: files.sizeBytes,
+  sha256: files.sha256,
+  mimeType: sql<string>`coalesce(${files.mimeType}, 'application/octet-stream')`.as("mime"),
+  durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`.as("seconds"),
+  title: sql<string | null>`json_extract(${files.audio}, '$.tags.title')`.as("title"),
+  artist: sql<string | null>`json_extract(${files.audio}, '$.tags.artist')`.as("artist"),
+  waveformWritingSince: files.waveformWritingSince,
+};
+type OpenValues = SecretUrlValues & { now: number };
+/** The active team of each row. As a subquery, because its columns have the names of the file's. */
+const activeTeam = new QueryBuilder()
+  .select({ teamKey: sql<string>`${teams.id}`.as("team_key"), teamName: sql<string>`${teams.name}`.as("team_name") })
+  .from(teams)
+  .where(eq(teams.status, "active"))
+  .as("active_team");
+const isActive = eq(activeTeam.teamKey, teamOfFile);
+
+const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
+  db
+    .select({
+      link: { name: links.name, disposition: links.disposition, expiresAt: links.expiresAt },
+      file: SERVED_COLUMNS,
+      teamName: activeTeam.teamName,
+    })
+    .from(links)
+    .innerJoin(files, and(isLinkOfFile, isListed))
+    .innerJoin(activeTeam, isActive)
+    .where(
+      and(
+        eq(links.id, param("id")),
+        eq(links.secretHash, param("secretHash")),
+        or(isNull(links.expiresAt), gt(links.expiresAt, param("now"))),
+      ),
+    ),
+);
+
+const fileOfSignedLink = ({ db }: Deps, file: FileKey, restores: number, expiresAt: number) =>
+  db
+    .select({
+      link: {
+        name: sql<null>`null`,
+        disposition: sql<Disposition>`'attachment'`,
+        expiresAt: sql<number>`${expiresAt}`,
+      },
+      file: SERVED_COLUMNS,
+      teamName: activeTeam.teamName,
+    })
+    .from(files)
+    .innerJoin(activeTeam, isActive)
+    .where(and(isListedFile({ ...file, ownerId: null }), eq(files.restores, restores)));
+
+/** Finds the file of a link, by the link's id or the signed team, which name the database. */
+async function findByToken(given: Deps, token: string) {
+  const now = given.system.now();
+  const url = parseSecretUrl(token);
+  if (url) return (await read(inDatabaseOf(given, url.id), [fileOfLink({ ...secretUrlValues(url), now })]))[0];
+  const [, text = "", teamId = "", id = "", expiresAtSeconds, restores, signature = ""] = SIGNED_LINK.exec(token) ?? [];
+  const expiresAt = Number(expiresAtSeconds) * 1000;
+  if (!(expiresAt > now && given.secrets.isSigned(text, signature))) return [];
+  const deps = inDatabaseOf(given, teamId);
+  return (await read(deps, [fileOfSignedLink(deps, { teamId, id }, Number(restores ?? 0), expiresAt)]))[0];
+}
+
+/** @throws `not_found` if the link is unknown, revoked or expired, its file is deleted, or its team is suspended or deleted */
+export async function findLinked(deps: Deps, token: string) {
+  const [row] = await findByToken(deps, token);
+  if (!row) throw new AppError("not_found");
+  return { ...row, name: row.link.name ?? row.file.name };
+}
+
+/** @throws as `findLinked` */
+export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
+  const { link, file, name } = await findLinked(deps, token);
+  const contentType = servedContentType(file.mimeType);
+  // Only audio of a harmless type is shown inline. Everything else could be a page on our origin.
+  const isInline = link.disposition === "inline" && contentType.startsWith("audio/");
+  return {
+    fileId: file.id,
+    sizeBytes: file.sizeBytes ?? 0,
+    sha256: file.sha256,
+    contentType,
+    contentDisposition: contentDisposition(isInline ? "inline" : "attachment", name),
+    read: (offset, length) => deps.bytes.open(objectKey(file), offset, length),
+    isStored: async () => (await deps.bytes.head(objectKey(file))) !== null,
+  };
+}
+
+/** Deletes a batch of expired links. @returns how many */
+export async function purgeLinks(deps: Deps): Promise<number> {
+  const expired = deps.db
+    .select({ id: links.id })
+    .from(links)
+    .where(and(isNotNull(links.expiresAt), lte(links.expiresAt, deps.system.now())))
+    .orderBy(asc(links.expiresAt))
+    .limit(EXPIRED_LINK_ROWS);
+  const purge = deps.db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
+  const [rows] = await write(deps, [purge], { isIdempotent: true });
+  return rows.length;
+}

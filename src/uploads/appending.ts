@@ -1,0 +1,357 @@
+import { and, asc, eq, getTableColumns, isNotNull, not, type SQL, sql } from "drizzle-orm";
+import { isKey, type TeamActor } from "../access/authorization.ts";
+import { apiKeys } from "../accounts/keys.schema.ts";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import type { Initiator } from "../events/events.ts";
+import type { ResumableRow } from "../files/ending.ts";
+import { files } from "../files/files.schema.ts";
+import { enqueue, MAX_PENDING_MILLISECONDS } from "../files/files.ts";
+import { chunkPrefix, isFileOfUpload, objectKey } from "../files/names.ts";
+import type { StoredPart } from "../platform/byte-store.ts";
+import { type Db, hasRow, insertWhere, read, write } from "../platform/db.ts";
+import type { Chunk, PartSpec } from "../platform/part.ts";
+import { DAY } from "../platform/system.ts";
+import { ObjectWriter } from "./storing.ts";
+import { commit, fencedOff } from "./upload.ts";
+import { isUnfinished, uploadParts, uploads } from "./uploads.schema.ts";
+
+/* One request that appends to a resumable upload, and the assembly of the upload. The protocol is in resumable.ts. */
+
+/** An unfinished upload expires this long after its last byte. */
+export const MAX_UNFINISHED_MILLISECONDS = DAY;
+/** It also expires this long after its creation, because R2 drops parts after seven days. */
+export const MAX_RESUMABLE_MILLISECONDS = 6 * DAY;
+
+/** An upload with its file. */
+export type NamedRow = ResumableRow & { originalName: string; allowedTypes: string | null };
+const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, ownerId: null, originalName });
+export const NAMED_COLUMNS = {
+  ...getTableColumns(uploads),
+  originalName: files.originalName,
+  allowedTypes: files.allowedTypes,
+  status: files.status,
+};
+export const withFile = (db: Db) => db.select(NAMED_COLUMNS).from(uploads).innerJoin(files, isFileOfUpload);
+export const isReceiving = hasRow(files, and(isFileOfUpload, eq(files.status, "receiving")));
+
+export const isComplete = ({ offsetBytes, sizeBytes }: ResumableRow) => offsetBytes === sizeBytes;
+
+/** The bytes of one request. */
+export interface AppendInput {
+  offsetBytes: number;
+  /** Each chunk is valid until the next one is requested. If it throws, the bytes received so far are still saved. */
+  bytes: AsyncIterable<Uint8Array>;
+  /** Null if the client did not announce it. */
+  sizeBytes: number | null;
+  /** Called with the error that `bytes` threw. */
+  onInterrupted?(cause: unknown): void;
+}
+
+export const bodyTooLarge = (sizeBytes: number) =>
+  new AppError("body_too_large", { message: `The body exceeds the Upload-Length (${sizeBytes} bytes).` });
+
+/** How often a waiting request checks for new bytes. Tests recognize the sleep by this value. */
+export const STALL_CHECK_MILLISECONDS = 600;
+/** Received bytes are saved if this many checks find no new ones. */
+const STALL_CHECKS = 2;
+
+/** When the recovery job expires an upload that has just stored bytes, or assembles it if these were the last. */
+function dueTime(row: ResumableRow, now: number): number {
+  const milliseconds = isComplete(row) ? MAX_PENDING_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
+  return Math.min(now + milliseconds, row.createdAt + MAX_RESUMABLE_MILLISECONDS);
+}
+
+/** One request that has claimed its upload. */
+export class Appender {
+  readonly #deps: Deps;
+  readonly #actor: TeamActor;
+  readonly #input: AppendInput;
+  readonly #writer: ObjectWriter;
+  /** As saved in D1. */
+  #row: NamedRow;
+  /** The highest offset that the body can reach. */
+  readonly #bodyEnd: number;
+  #keys = 0;
+  #nextCheck: Promise<"check"> | undefined;
+  /** Doubled by each save within a part, so that a client that often stalls costs little. */
+  #checksBeforeSave = STALL_CHECKS;
+
+  constructor(deps: Deps, actor: TeamActor, row: NamedRow, input: AppendInput) {
+    this.#deps = deps;
+    this.#actor = actor;
+    this.#row = row;
+    this.#input = input;
+    this.#bodyEnd = input.sizeBytes === null ? row.sizeBytes : row.offsetBytes + input.sizeBytes;
+    const { multipartId, mimeType, fileType, nextPart: number } = row;
+    const type = mimeType !== null && fileType !== null ? { mimeType, fileType } : null;
+    this.#writer = new ObjectWriter(
+      deps,
+      fileOf(row),
+      {
+        allowedTypes: row.allowedTypes,
+        partSpec: (part) => this.#partSpec(part),
+        onCreated: () => this.#save({}),
+        onPart: (part) => this.#savePart(part),
+      },
+      { multipartId, type, number },
+    );
+  }
+
+  /** Where the current part starts. */
+  get #partStart(): number {
+    return this.#row.offsetBytes - chunksOf(this.#row).reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  }
+
+  get #end(): number {
+    return this.#partStart + this.#writer.part.sizeBytes;
+  }
+
+  #partSpec(number: number): PartSpec {
+    const { partBytes, sizeBytes, epoch } = this.#row;
+    return {
+      bytes: Math.min(partBytes, sizeBytes - this.#partStart),
+      maxBytes: this.#bodyEnd - this.#partStart,
+      newKey: () => {
+        this.#keys += 1;
+        return `${chunkPrefix(fileOf(this.#row))}${number}.${epoch}.${this.#keys}`;
+      },
+      chunks: chunksOf(this.#row),
+    };
+  }
+
+  async run(): Promise<ResumableRow> {
+    const { part } = this.#writer;
+    try {
+      await this.#writer.write(this.#body());
+      if (this.#end === this.#row.sizeBytes) return await this.#complete();
+      if (part.isFull) await this.#writer.sendPart();
+      if (this.#end > this.#row.offsetBytes) await this.#saveTail({ isWriting: false });
+      else if (this.#row.isWriting) await this.#save({ isWriting: false });
+      return this.#row;
+    } catch (error) {
+      const code = error instanceof AppError ? error.code : "internal";
+      // After a rejected body, neither HEAD nor the deletion of the upload must wait for this request.
+      if (code === "body_too_large" || code === "type_not_allowed") await this.#save({ isWriting: false });
+      if (code === "unavailable" || code === "internal") await this.#throwIfFencedOff();
+      throw error;
+    } finally {
+      // Anything left in R2 is deleted with the upload.
+      await part.discard().catch(() => undefined);
+      part.free();
+    }
+  }
+
+  /** The bytes of the body until it ends, is interrupted, or stalls after the upload's last byte. */
+  async *#body(): AsyncGenerator<Uint8Array> {
+    const { fileId, sizeBytes } = this.#row;
+    const chunks = this.#input.bytes[Symbol.asyncIterator]();
+    for (let end = this.#row.offsetBytes; ; ) {
+      const next = chunks.next().catch((cause) => {
+        this.#deps.log("info", "upload_interrupted", { fileId, cause });
+        this.#input.onInterrupted?.(cause);
+        return { done: true, value: undefined } as const;
+      });
+      if (!(await this.#awaitBytes(next))) return;
+      const { done, value } = await next;
+      if (done) return;
+      end += value.length;
+      if (end > sizeBytes) throw bodyTooLarge(sizeBytes);
+      yield value;
+    }
+  }
+
+  /**
+   * Waits for the next bytes. If the connection stalls, saves the received ones, because the client may disconnect without
+   * notice. @returns false if all bytes of the upload have arrived and the connection stalls
+   */
+  async #awaitBytes(next: Promise<unknown>): Promise<boolean> {
+    const arrival = next.then(() => "arrival" as const);
+    for (let checks = 0; this.#end > this.#row.offsetBytes; ) {
+      this.#nextCheck ??= this.#deps.system.sleep(STALL_CHECK_MILLISECONDS).then(() => "check");
+      if ((await Promise.race([arrival, this.#nextCheck])) === "arrival") return true;
+      this.#nextCheck = undefined;
+      checks += 1;
+      if (checks < this.#checksBeforeSave) continue;
+      if (this.#end === this.#row.sizeBytes) return false;
+      await this.#saveDuringStall();
+    }
+    return true;
+  }
+
+  async #saveDuringStall(): Promise<void> {
+    if (this.#writer.part.isFull) return this.#writer.sendPart();
+    await this.#saveTail({ isWriting: true });
+    this.#checksBeforeSave *= 2;
+  }
+
+  /** Stores the rest of the bytes and commits the file. */
+  async #complete(): Promise<ResumableRow> {
+    if (this.#writer.progress.multipartId === null) {
+      await this.#save({});
+      const etag = await this.#writer.putObject();
+      // A fenced-off request may have put other bytes, which it can't commit. Assembled parts replace them.
+      if (etag !== null) {
+        const row = { ...this.#row, ...this.#writer.progress.type };
+        const upload = await commitResumable(this.#deps, this.#actor, row, etag, row.epoch);
+        this.#deleteChunks(chunksOf(row));
+        return upload;
+      }
+    }
+    await this.#writer.sendPart();
+    return assembleAndCommit(this.#deps, this.#actor, this.#row);
+  }
+
+  /** Saves the bytes after the last full part, for this request or another one to continue. */
+  async #saveTail({ isWriting }: { isWriting: boolean }): Promise<void> {
+    const { part } = this.#writer;
+    const before = chunksOf(this.#row);
+    const offsetBytes = this.#end;
+    await part.save();
+    await this.#save({ offsetBytes, chunks: JSON.stringify(part.chunks), isWriting });
+    this.#deleteChunks(without(before, part.chunks));
+  }
+
+  #savePart(part: StoredPart): Promise<void> {
+    const offsetBytes = this.#end;
+    this.#checksBeforeSave = STALL_CHECKS;
+    return this.#save({ offsetBytes, chunks: null, isWriting: offsetBytes < this.#bodyEnd }, part);
+  }
+
+  /**
+   * @throws `offset_mismatch` if a newer request has fenced this one off, or the upload was deleted; `token_invalid` if the key or
+   *   session of this request was revoked
+   */
+  async #save(change: Partial<ResumableRow>, part?: StoredPart): Promise<void> {
+    const { progress } = this.#writer;
+    const before = this.#row;
+    const row = {
+      ...before,
+      ...change,
+      multipartId: progress.multipartId,
+      nextPart: progress.number,
+      ...progress.type,
+    };
+    if (row.offsetBytes > before.offsetBytes) row.dueAt = dueTime(row, this.#deps.system.now());
+    // Once set, the row keeps it.
+    row.hasLeftovers ||= row.chunks !== null || this.#writer.part.isSpilled;
+    const { db } = this.#deps;
+    const hasKey = hasRow(apiKeys, isKey(row.teamId, this.#actor.keyId));
+    const save = saveProgress(db, row, hasKey);
+    const savedPart = part ? [savePart(db, row, part)] : [];
+    const queries = [save, savedState(db, row, hasKey), ...savedPart] as const;
+    const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true });
+    if (saved?.epoch !== row.epoch || saved.offsetBytes !== row.offsetBytes || !saved.hasKey) {
+      // A retried save may find that its first attempt succeeded and a newer request took over. Keep the objects that
+      // the saved row names.
+      const known = [...chunksOf(before), ...(saved ? chunksOf(saved) : [])];
+      const unknown = without(chunksOf(row), known);
+      if (unknown.length > 0) await this.#deps.bytes.remove(unknown.map(({ key }) => key));
+      if (row.multipartId !== before.multipartId && row.multipartId !== saved?.multipartId) await this.#writer.abort();
+      throw saved && !saved.hasKey ? new AppError("token_invalid") : fencedOff();
+    }
+    this.#row = row;
+  }
+
+  /**
+   * If another request has fenced this one off, its chunks are deleted, and R2 may reject its parts. So report
+   * `offset_mismatch`, not the failure it caused.
+   */
+  async #throwIfFencedOff(): Promise<void> {
+    const [[saved]] = await read(this.#deps, [savedState(this.#deps.db, this.#row, sql`true`)]);
+    if (saved?.epoch !== this.#row.epoch) throw fencedOff();
+  }
+
+  /** The client need not wait for this. */
+  #deleteChunks(chunks: Chunk[]): void {
+    if (chunks.length === 0) return;
+    const { fileId } = this.#row;
+    const removed = this.#deps.bytes.remove(chunks.map(({ key }) => key));
+    this.#deps.after(removed.catch((cause) => this.#deps.log("warn", "chunk_cleanup_failed", { fileId, cause })));
+  }
+}
+
+const chunksOf = ({ chunks }: Pick<ResumableRow, "chunks">): Chunk[] => JSON.parse(chunks ?? "[]");
+
+const without = (chunks: Chunk[], others: readonly Chunk[]): Chunk[] =>
+  chunks.filter(({ key }) => others.every((other) => other.key !== key));
+
+const isOwn = ({ fileId, epoch }: ResumableRow) => and(eq(uploads.fileId, fileId), eq(uploads.epoch, epoch));
+
+/** Saves the progress of a request. Changes nothing if the request is fenced off, or its key is gone. */
+function saveProgress(db: Db, row: ResumableRow, hasKey: SQL) {
+  const { offsetBytes, nextPart, chunks, multipartId, mimeType, fileType, isWriting, dueAt, hasLeftovers } = row;
+  return db
+    .update(uploads)
+    .set({ offsetBytes, nextPart, chunks, multipartId, mimeType, fileType, isWriting, dueAt, hasLeftovers })
+    .where(and(isOwn(row), isUnfinished, isReceiving, hasKey));
+}
+
+/** Inserts a part if the progress was saved. */
+function savePart(db: Db, row: ResumableRow, { number, etag, md5 }: StoredPart) {
+  const isSaved = hasRow(uploads, and(isOwn(row), eq(uploads.offsetBytes, row.offsetBytes)));
+  return insertWhere(db, uploadParts, { fileId: row.fileId, number, etag, md5 }, isSaved);
+}
+
+/** The saved progress, of any request. */
+const savedState = (db: Db, { fileId }: ResumableRow, hasKey: SQL) =>
+  db
+    .select({
+      epoch: uploads.epoch,
+      offsetBytes: uploads.offsetBytes,
+      chunks: uploads.chunks,
+      multipartId: uploads.multipartId,
+      hasKey: sql<number>`${hasKey}`.as("hasKey"),
+    })
+    .from(uploads)
+    .where(and(eq(uploads.fileId, fileId), isReceiving));
+
+/** Assembles the parts and commits the file. Concurrent calls have the same result. */
+export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: NamedRow): Promise<ResumableRow> {
+  const { multipartId, fileId } = row;
+  if (multipartId === null) throw new Error("A complete upload has no parts.");
+  const { number, etag: partEtag, md5 } = uploadParts;
+  const saved = deps.db
+    .select({ number, etag: partEtag, md5 })
+    .from(uploadParts)
+    .where(eq(uploadParts.fileId, fileId))
+    .orderBy(asc(number));
+  const [parts] = await read(deps, [saved]);
+  // If there are none, another request has just committed the file.
+  const etag = parts.length === 0 ? "" : await deps.bytes.complete(objectKey(fileOf(row)), multipartId, parts);
+  return commitResumable(deps, initiator, row, etag);
+}
+
+async function commitResumable(
+  deps: Deps,
+  initiator: Initiator,
+  row: NamedRow,
+  etag: string,
+  epoch: number | null = null,
+): Promise<ResumableRow> {
+  const { db, system } = deps;
+  const { fileId, sizeBytes, mimeType, fileType } = row;
+  const stored = { sizeBytes, sha256: null, etag, mimeType: mimeType ?? "", fileType: fileType ?? "" };
+  // If the file is committed, the row stays for a day to answer late clients.
+  const dueAt = system.now() + MAX_UNFINISHED_MILLISECONDS;
+  const finished = {
+    isFinished: true,
+    isWriting: false,
+    chunks: null,
+    multipartId: null,
+    offsetBytes: sizeBytes,
+    dueAt,
+  };
+  const isThisUpload = and(eq(uploads.fileId, fileId), isUnfinished);
+  const isCommitted = hasRow(files, and(isFileOfUpload, isNotNull(files.sizeBytes)));
+  const finish = db.update(uploads).set(finished).where(and(isThisUpload, isCommitted));
+  const deleteParts = db
+    .delete(uploadParts)
+    .where(and(eq(uploadParts.fileId, fileId), not(hasRow(uploads, isThisUpload))));
+  const { isBulk } = await commit(deps, initiator, fileOf(row), stored, {
+    extraQueries: [finish, deleteParts],
+    epoch,
+  });
+  enqueue(deps, [fileOf(row)], isBulk);
+  return { ...row, ...finished };
+}

@@ -1,0 +1,250 @@
+import { and, eq, isNull, ne, type SQL, sql } from "drizzle-orm";
+import { isVisitor, type UploadToken } from "../access/actor.ts";
+import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { type FilesOf, filesOf } from "../access/own-files.ts";
+import { apiKeys } from "../accounts/keys.schema.ts";
+import { teams } from "../accounts/teams.schema.ts";
+import type { FileType } from "../audio/media-type.ts";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { isLimitedType } from "../events/events.ts";
+import { files, isOwned, isOwnedInTrash } from "../files/files.schema.ts";
+import type { FileOf } from "../files/names.ts";
+import { firstOf, read } from "../platform/db.ts";
+import { holdsQuota, uploads } from "./uploads.schema.ts";
+
+/*
+ * The quota of a team, and the limits of its uploads. The statement that inserts an upload requires that nothing refuses
+ * it, so concurrent requests can't exceed a limit. An upload counts until its bytes are gone from R2.
+ */
+
+export interface Usage {
+  /** Also those in the trash. */
+  files: number;
+  bytes: number;
+  trashFiles: number;
+  trashBytes: number;
+  maxFiles: number;
+  maxBytes: number;
+  /**
+   * Stored file and link events, 0 for a contributor. The oldest above the limit are deleted, so the number may exceed it for a
+   * few minutes.
+   */
+  events: number;
+  maxEvents: number;
+}
+
+/** The file and link events of a team: those between the first and the last that are left. */
+const eventCount = (() => {
+  const last = sql`(select position from events where team_id = teams.id order by seq desc limit 1)`;
+  const before = sql`(select position - ${isLimitedType(sql`type`)} from events
+    where team_id = teams.id and seq > teams.events_purged_to order by seq limit 1)`;
+  return sql<number | null>`${last} - ${before}`;
+})();
+
+/**
+ * The storage that the files of an owner take. Uploads in progress do not count. Reads every file of the owner, so it is
+ * counted before.
+ * @throws `rate_limited`
+ */
+export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
+  if (!(await deps.limiter.countExpensiveCall(`usage/${whose.ownerId}`))) {
+    throw new AppError("rate_limited", { limit: "expensive-call" });
+  }
+  const countIn = (index: SQL, isInIndex: SQL) =>
+    deps.db
+      .select({ files: sql<number>`count(*)`, bytes: sql<number>`coalesce(sum(${files.sizeBytes}), 0)` })
+      .from(sql`${files} indexed by ${index}`)
+      .where(and(filesOf(whose), isInIndex));
+  const none = { files: 0, bytes: 0 };
+  const [[listed = none], [trashed = none]] = await read(deps, [
+    countIn(sql`files_owner`, isOwned),
+    countIn(sql`files_owner_trash`, isOwnedInTrash),
+  ]);
+  return {
+    files: listed.files + trashed.files,
+    bytes: listed.bytes + trashed.bytes,
+    trashFiles: trashed.files,
+    trashBytes: trashed.bytes,
+  };
+}
+
+/** The usage and limits of the team, with its uploads in progress. For a contributor, what the own files take. */
+export async function fetchUsage(deps: Deps, credential: Credential<"files:read">): Promise<Usage> {
+  const { maxTeamFiles, maxTeamBytes, maxTeamEvents: maxEvents } = deps.settings;
+  const {
+    actor,
+    rows: [usage],
+  } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select({
+        ...{ files: teams.files, bytes: teams.bytes, trashFiles: teams.trashFiles, trashBytes: teams.trashBytes },
+        ...{ maxFiles: teams.maxFiles, maxBytes: teams.maxBytes, events: eventCount },
+      })
+      .from(teams)
+      .where(eq(teams.id, team)),
+  );
+  const quota = { maxFiles: usage?.maxFiles ?? maxTeamFiles, maxBytes: usage?.maxBytes ?? maxTeamBytes };
+  if (actor.ownerId !== null) {
+    return { ...(await fetchOwnUsage(deps, actor)), events: 0, ...quota, maxEvents };
+  }
+  const used = { files: 0, bytes: 0, trashFiles: 0, trashBytes: 0, ...usage };
+  return { ...used, events: usage?.events ?? 0, ...quota, maxEvents };
+}
+
+/** Anyone who sees a web page can use its public key or upload token, so these can reserve only a fifth of the storage quota. */
+const PUBLIC_QUOTA_DIVISOR = 5;
+/** Each holds quota and R2 objects, and every creation reads all of them to count. */
+const MAX_UNFINISHED_UPLOADS = 100;
+/** Visitors leave half of the uploads to the team itself, for the same reason. */
+const MAX_PUBLIC_UPLOADS = 50;
+/** Half of these, so that the visitors of one public key can't block the other keys. */
+const MAX_UPLOADS_PER_PUBLIC_KEY = 25;
+/** A quarter of the team's, so that one contributor can't block the team. */
+const MAX_UPLOADS_PER_CONTRIBUTOR = 25;
+
+/** The part of the quota that an upload takes. */
+export interface Reservation {
+  /** The file has at least `minBytes`, and takes at most `maxBytes`. */
+  minBytes: number;
+  maxBytes: number;
+  /** For a resumable upload: the unfinished upload that it replaces, whose quota it takes over. */
+  resumable?: { replaced: SQL | undefined };
+}
+
+/** The limits on uploads with a public key. Those of an upload token also have `maxFiles`. */
+export interface KeyLimits {
+  maxFileBytes?: number | undefined;
+  fileTypes?: FileType[] | undefined;
+}
+/** The files and uploads that count against `maxFiles` of an upload token. A row counts until its bytes are gone. */
+const filesOfUploadToken = ({ id }: UploadToken) =>
+  sql`(select count(*) from ${files} where ${eq(files.uploadTokenId, id)})`;
+
+const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`;
+
+/**
+ * The quota in SQL: `from` has the rows of the team, of the calling key, and of the replaced upload; `refusal` is the reason
+ * why the upload can't begin, or null.
+ */
+export function quotaFor(
+  { db, settings }: Deps,
+  { teamId, keyId, kind, ownerId, uploadToken }: TeamActor,
+  { minBytes, maxBytes: requested, resumable }: Reservation,
+) {
+  const isPublic = isVisitor({ kind });
+  const limits = uploadToken ? sql`${JSON.stringify(uploadToken.limits)}` : sql`${apiKeys.limits}`;
+  const keyLimit = (name: "maxFiles" | "maxFileBytes") =>
+    sql<number>`coalesce(json_extract(${limits}, ${`$.${name}`}), ${Number.MAX_SAFE_INTEGER})`;
+  const maxFiles = sql<number>`coalesce(${teams.maxFiles}, ${settings.maxTeamFiles})`;
+  const maxBytes = sql<number>`coalesce(${teams.maxBytes}, ${settings.maxTeamBytes})`;
+  const reservedBytes = sql<number>`min(${requested}, ${keyLimit("maxFileBytes")})`;
+  const isCaller = and(eq(apiKeys.teamId, teams.id), eq(apiKeys.id, keyId));
+  const replaced = resumable?.replaced;
+  const freedFiles = replaced ? sql`(${files.id} is not null)` : sql`0`;
+  const freedBytes = replaced ? sql`coalesce(${files.reservedBytes}, 0)` : sql`0`;
+  const from = sql`${teams} left join ${apiKeys} on ${isCaller} ${replaced && sql`left join ${files} on ${replaced}`}`;
+  const besides = (count: SQL) => sql`${count} - ${freedFiles}`;
+  // One scan of an index counts the unfinished uploads of the team.
+  const tooManyUnfinished = firstOf<string>({
+    too_many_of_team: isAtLeast(besides(sql`count(*)`), MAX_UNFINISHED_UPLOADS),
+    ...(isPublic && {
+      too_many_public: isAtLeast(besides(sql`sum(is_public)`), MAX_PUBLIC_UPLOADS),
+    }),
+    // An upload token has its own limit.
+    ...(kind === "public" && {
+      too_many_of_key: isAtLeast(besides(sql`sum(key_id = ${keyId})`), MAX_UPLOADS_PER_PUBLIC_KEY),
+    }),
+    ...(ownerId !== null && {
+      too_many_of_contributor: isAtLeast(besides(sql`sum(user_id = ${ownerId})`), MAX_UPLOADS_PER_CONTRIBUTOR),
+    }),
+  });
+  const isUpload = and(eq(uploads.teamId, teamId), holdsQuota);
+  const refusals = [
+    firstOf({ token_invalid: sql`${teams.status} = 'deleting' or ${isNull(apiKeys.id)}` }),
+    ...(resumable ? [sql`(select ${tooManyUnfinished} from ${uploads} where ${isUpload})`] : []),
+    firstOf<string>({
+      ...(uploadToken && {
+        upload_limit_reached: isAtLeast(besides(filesOfUploadToken(uploadToken)), keyLimit("maxFiles")),
+      }),
+      file_too_large: sql`${minBytes} > ${keyLimit("maxFileBytes")}`,
+      file_limit_reached: isAtLeast(besides(sql`${teams.files}`), maxFiles),
+      quota_exceeded: sql`${teams.bytes} - ${freedBytes} + ${reservedBytes} > ${maxBytes}`,
+      ...(isPublic && {
+        public_quota_exceeded: sql`${teams.publicBytes} - ${freedBytes} + ${reservedBytes}
+          > ${maxBytes} / ${PUBLIC_QUOTA_DIVISOR}`,
+      }),
+    }),
+  ];
+  const refusal = sql<string | null>`coalesce(${sql.join(refusals, sql`, `)})`;
+  const isTeam = eq(teams.id, teamId);
+  const refusalQuery = db
+    .select({
+      refusal: refusal.as("refusal"),
+      maxFiles: sql<number>`${maxFiles}`.as("maxFiles"),
+      maxBytes: sql<number>`${maxBytes}`.as("maxBytes"),
+      limits: sql<string | null>`${sql`${limits}`}`.as("limits"),
+    })
+    .from(from)
+    .where(isTeam);
+  const allowedTypes = sql<string | null>`${limits} -> 'fileTypes'`;
+  return { from, reservedBytes, allowedTypes, isAccepted: sql`${isTeam} and ${refusal} is null`, refusalQuery };
+}
+
+/** The unfinished upload with an idempotency key that the upload of this file replaces. */
+export const isReplaced = (file: FileOf, idempotencyKey: string) =>
+  and(filesOf(file), eq(files.idempotencyKey, idempotencyKey), eq(files.status, "receiving"), ne(files.id, file.id));
+
+/** Why the quota refuses an upload, with the limits that the error names. */
+export type QuotaRefusal = { refusal: string | null; maxFiles: number; maxBytes: number; limits: string | null };
+
+export const fileTooLarge = (maxBytes: number) =>
+  new AppError("file_too_large", { message: `The file can have at most ${maxBytes} bytes.` });
+
+const tooMany = (who: string, limit: number) =>
+  new AppError("too_many_unfinished_uploads", {
+    message: `${who} can have at most ${limit} unfinished uploads. Complete or cancel one and retry.`,
+  });
+
+/** The error for an upload that was not inserted. */
+export function quotaError(refused: QuotaRefusal | undefined): AppError {
+  const { refusal, maxFiles = 0, maxBytes = 0, limits } = refused ?? {};
+  const { maxFiles: tokenFiles, maxFileBytes = 0 } = JSON.parse(limits ?? "{}");
+  switch (refusal) {
+    case "too_many_of_team":
+      return tooMany("A team", MAX_UNFINISHED_UPLOADS);
+    case "too_many_public":
+      return tooMany("The public keys and upload tokens of a team", MAX_PUBLIC_UPLOADS);
+    case "too_many_of_key":
+      return tooMany("A public key", MAX_UPLOADS_PER_PUBLIC_KEY);
+    case "too_many_of_contributor":
+      return tooMany("A contributor", MAX_UPLOADS_PER_CONTRIBUTOR);
+    case "upload_limit_reached":
+      return new AppError("upload_limit_reached", { message: `This token can upload at most ${tokenFiles} files.` });
+    case "file_too_large":
+      return fileTooLarge(maxFileBytes);
+    case "file_limit_reached": {
+      const message = `A team can have at most ${maxFiles.toLocaleString("en")} files. Delete files and retry.`;
+      return new AppError("file_limit_reached", { message });
+    }
+    case "quota_exceeded": {
+      const message = `Storage quota (${formatBytes(maxBytes)}) exceeded. Delete files and retry.`;
+      return new AppError("quota_exceeded", { message });
+    }
+    case "public_quota_exceeded": {
+      const limit = formatBytes(Math.floor(maxBytes / PUBLIC_QUOTA_DIVISOR));
+      const message = `Unfinished uploads of public keys and upload tokens can reserve at most ${limit}. Complete or cancel one and retry.`;
+      return new AppError("quota_exceeded", { message });
+    }
+    default:
+      // The team was deleted, or the key was revoked, after the token was accepted.
+      return new AppError("token_invalid");
+  }
+}
+
+const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
+
+export function formatBytes(bytes: number): string {
+  const exponent = UNITS.findLastIndex((_, index) => bytes >= 1000 ** index);
+  return `${Number((bytes / 1000 ** exponent).toFixed(1))} ${UNITS[exponent]}`;
+}

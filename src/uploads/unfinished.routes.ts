@@ -1,0 +1,49 @@
+import * as z from "zod";
+import { listOperation } from "../http/operation.ts";
+import { id, iso, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
+import { listUnfinished, type UnfinishedUpload } from "./unfinished.ts";
+
+const unfinishedSchema = z
+  .strictObject({
+    _id: id.meta({ description: "The id of the file that the upload creates." }),
+    name: z.string(),
+    size: z.int().positive().meta({ description: "Bytes of the file. They count against the storage quota." }),
+    offset: z.int().nonnegative().meta({ description: "Bytes stored so far." }),
+    keyId: id.meta({ description: "The API key that created the upload." }),
+    createdAt: timestamp,
+    expiresAt: timestamp,
+  })
+  .meta({ id: "UnfinishedUpload" });
+
+function render({ id, name, sizeBytes, offsetBytes, keyId, createdAt, expiresAt }: UnfinishedUpload) {
+  const times = { createdAt: iso(createdAt), expiresAt: iso(expiresAt) };
+  return { _id: id, name, size: sizeBytes, offset: offsetBytes, keyId, ...times };
+}
+
+const example: z.input<typeof unfinishedSchema> = {
+  _id: "0193477c0a5e2b7f4d1c8e90",
+  name: "interview.wav",
+  size: 635_040_044,
+  offset: 167_772_160,
+  keyId: "0193477be8a01f9c3ad5e7b2",
+  createdAt: "2026-11-20T09:33:00.000Z",
+  expiresAt: "2026-11-21T09:41:12.000Z",
+};
+
+export const list = listOperation(
+  "files:read",
+  {
+    tag: "Resumable uploads",
+    summary: "List unfinished uploads",
+    description: "Newest first. Cancel an upload with `DELETE /docs/v1/uploads/{id}?unfinished=true`.",
+    query: pageQuery("unfinished"),
+    success: {
+      description: "A page of unfinished uploads.",
+      noun: "Unfinished uploads",
+      schema: unfinishedSchema,
+      example,
+    },
+  },
+  ({ deps, credential, query }) => listUnfinished(deps, credential, pageRequest(query)),
+  render,
+);

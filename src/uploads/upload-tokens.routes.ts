@@ -1,0 +1,68 @@
+import * as z from "zod";
+import {
+  createUploadToken,
+  MAX_TOKEN_FILES,
+  MAX_TOKEN_PROPERTIES_BYTES,
+  MAX_TOKEN_SECONDS,
+} from "../access/upload-tokens.ts";
+import { uploadLimits } from "../accounts/keys.routes.ts";
+import { checkDeleteAfter, properties, propertiesExample } from "../files/properties.routes.ts";
+import { writeOperation } from "../http/operation.ts";
+import { id, iso, timestamp } from "../http/validation.ts";
+
+const isShort = (value: object) => Buffer.byteLength(JSON.stringify(value)) <= MAX_TOKEN_PROPERTIES_BYTES;
+
+export const create = writeOperation(
+  "files:upload",
+  {
+    tag: "Upload tokens",
+    summary: "Create an upload token",
+    description:
+      "For one form or one visitor: your server creates the token, and the page uploads with it. The token can upload, resume and cancel uploads, and get the status of its files. It stops working with the key or session that created it. Nothing is stored. Public keys can't create one: 403.",
+    body: z.strictObject({
+      expiresIn: z
+        .int()
+        .min(1)
+        .max(MAX_TOKEN_SECONDS)
+        .default(3600)
+        .meta({ description: "Seconds. An upload that has begun may finish later." }),
+      maxFiles: z.int().min(1).max(MAX_TOKEN_FILES).default(1).meta({
+        description:
+          "How many files the token can upload. Files that exist and uploads in progress count. An upload that fails or is canceled doesn't.",
+      }),
+      ...uploadLimits.shape,
+      properties: properties
+        .refine(isShort, `Must have at most ${MAX_TOKEN_PROPERTIES_BYTES} bytes as JSON.`)
+        .default({})
+        .meta({
+          description: `Set on each file. The visitor can neither set nor see them. At most ${MAX_TOKEN_PROPERTIES_BYTES / 1024} KiB as JSON.`,
+        }),
+    }),
+    isBodyOptional: true,
+    bodyExample: { maxFiles: 3, maxFileBytes: 50_000_000, properties: propertiesExample },
+    success: {
+      description: "The upload token.",
+      message: "Upload token created.",
+      schema: z
+        .strictObject({
+          _id: id.meta({ description: "The `uploadTokenId` in events of its files." }),
+          token: z.string(),
+          expiresAt: timestamp,
+          maxFiles: z.int().positive(),
+        })
+        .meta({ id: "UploadToken" }),
+      example: {
+        _id: "0193477d5a0c4e7f9b2d6c18",
+        token: "stow_ut_5f0c9a3eY2hhbmdlIG1lIHBsZWFzZQ",
+        expiresAt: "2026-11-20T10:30:00.000Z",
+        maxFiles: 3,
+      },
+    },
+  },
+  async ({ deps, actor, credential, body: { expiresIn, properties, ...limits } }) => {
+    if (properties) checkDeleteAfter(deps, properties, "properties.deleteAfter");
+    const input = { expiresInSeconds: expiresIn, limits, properties };
+    const { id, token, expiresAt } = createUploadToken(deps, actor, credential, input);
+    return { _id: id, token, expiresAt: iso(expiresAt), maxFiles: limits.maxFiles };
+  },
+);

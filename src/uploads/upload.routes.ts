@@ -1,0 +1,116 @@
+import type { Context } from "hono";
+import * as z from "zod";
+import { AppError, invalidField } from "../errors.ts";
+import { fileRecord } from "../files/files.routes.ts";
+import { parseProperties } from "../files/properties.routes.ts";
+import type { AppEnv } from "../http/app-env.ts";
+import { CONTENT_DIGEST, DigestCheck, REPR_DIGEST } from "../http/body-reader.ts";
+import { inHours } from "../http/introduction.ts";
+import { MAX_OVERHEAD_BYTES, readMultipartFile } from "../http/multipart.ts";
+import { writeOperation } from "../http/operation.ts";
+import { IDEMPOTENCY_MILLISECONDS, uploadFile } from "./upload.ts";
+
+/** Printable ASCII. HTTP removes white space at both ends. */
+const IDEMPOTENCY_KEY = /^[!-~]([ -~]*[!-~])?$/;
+
+export const idempotencyHeader = (description: string) => ({
+  "Idempotency-Key": {
+    description,
+    schema: { type: "string", minLength: 1, maxLength: 255, pattern: IDEMPOTENCY_KEY.source },
+  },
+});
+
+/** @throws `invalid_input` */
+export function idempotencyKeyOf(c: Context<AppEnv>): string | undefined {
+  const key = c.req.header("Idempotency-Key");
+  if (key === undefined || (IDEMPOTENCY_KEY.test(key) && key.length <= 255)) return key;
+  throw invalidField("Idempotency-Key", "Must have 1 to 255 characters of printable ASCII.");
+}
+
+function contentLengthOf(header = ""): number | null {
+  return /^\d+$/.test(header) ? Number(header) : null;
+}
+
+export const upload = writeOperation(
+  "files:upload",
+  {
+    tag: "Files",
+    summary: "Upload a file",
+    description:
+      "Send one part `file` with a file name. A text part `properties` before it, at most 8 KiB of JSON, can set name, " +
+      "folder, reference, tags and metadata. With a public key, it has at most 1 KiB, and any visitor can send anything in it: " +
+      "don't trust the `reference` of a file if the `actor` of its event `file.uploaded` has the kind `public`. An upload token " +
+      "sets the properties itself: 400 if they are sent. Up to ten other text parts of 1 KiB are ignored. The file is listed " +
+      "once its bytes are stored, and processed after the response.",
+    takesFile: true,
+    query: z.object({
+      limit: z.unknown().optional().meta({ type: "string", deprecated: true, description: "Accepted and ignored." }),
+    }),
+    requestHeaders: {
+      "Content-Digest": CONTENT_DIGEST,
+      "Repr-Digest": REPR_DIGEST,
+      ...idempotencyHeader(
+        `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it.`,
+      ),
+    },
+    success: {
+      description: "The file is stored.",
+      message: "File uploaded. It will be processed shortly.",
+      schema: fileRecord.schema,
+      example: { ...fileRecord.example, status: "pending", durationSeconds: null, __v: 1 },
+      headers: { Location: "The file: `/docs/v1/uploads/{id}`." },
+    },
+    errorCodes: [
+      "invalid_input",
+      "malformed_multipart",
+      "digest_mismatch",
+      "file_missing",
+      "file_empty",
+      "too_many_files",
+      "not_found",
+      "upload_timeout",
+      "idempotency_conflict",
+      "idempotency_in_progress",
+      "upload_limit_reached",
+      "type_not_allowed",
+      "file_limit_reached",
+      "body_too_large",
+      "file_too_large",
+      "quota_exceeded",
+      "unsupported_media_type",
+    ],
+  },
+  async ({ c, deps, presentActor }) => {
+    const contentType = c.req.header("Content-Type") ?? "";
+    if (!/^multipart\/form-data\s*(;|$)/i.test(contentType)) {
+      throw new AppError("unsupported_media_type", {
+        message: "Send the file with Content-Type: multipart/form-data.",
+      });
+    }
+    const idempotencyKey = idempotencyKeyOf(c);
+    const { maxUploadBytes, uploadIdleMilliseconds } = deps.settings;
+    const contentLength = contentLengthOf(c.req.header("Content-Length"));
+    if ((contentLength ?? 0) > maxUploadBytes + MAX_OVERHEAD_BYTES) {
+      throw new AppError("file_too_large", {
+        message: `The file can have at most ${maxUploadBytes} bytes. Use a resumable upload for larger files.`,
+      });
+    }
+    const maxBytes = Math.min(contentLength ?? maxUploadBytes, maxUploadBytes);
+    // A Content-Length that is too small must not bypass the quota, so no more than the reserved bytes are accepted.
+    const digests = { body: new DigestCheck(c, "Content-Digest"), file: new DigestCheck(c, "Repr-Digest") };
+    const limits = { maxFileBytes: maxBytes, idleMilliseconds: uploadIdleMilliseconds, digests };
+    // Content-Length includes the form around the file, which rarely takes this much.
+    const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
+    const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, async (name, bytes, text) => {
+      // The form around the file may have arrived slowly.
+      const actor = await presentActor();
+      const properties = parseProperties(deps, text, actor);
+      return uploadFile(deps, actor, { name, bytes, minBytes, maxBytes, idempotencyKey, properties });
+    });
+    // A disconnect must not end the invocation before the upload is rolled back.
+    deps.after(uploaded.catch(() => undefined));
+    const file = await uploaded;
+    c.header("Location", `/docs/v1/uploads/${file.id}`);
+    return fileRecord.render(file);
+  },
+);

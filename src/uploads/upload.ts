@@ -1,0 +1,437 @@
+import { createHash } from "node:crypto";
+import { and, eq, isNull, lt, or, sql } from "drizzle-orm";
+import { isVisitor } from "../access/actor.ts";
+import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
+import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
+import { apiKeys } from "../accounts/keys.schema.ts";
+import { teams } from "../accounts/teams.schema.ts";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
+import { fileEvent } from "../files/file-events.ts";
+import { files, isHeld, teamOfFile } from "../files/files.schema.ts";
+import {
+  deleteAfterRetention,
+  enqueue,
+  hasBacklog,
+  LISTED_COLUMNS,
+  type ListedRow,
+  MAX_PENDING_MILLISECONDS,
+  type StoredFile,
+  toStoredFile,
+} from "../files/files.ts";
+import {
+  chunkPrefix,
+  cleanName,
+  type FileOf,
+  isFile,
+  type Named,
+  objectKey,
+  objectKeys,
+  storedName,
+} from "../files/names.ts";
+import { type FileProperties, propertyColumns } from "../files/properties.ts";
+import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-store.ts";
+import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
+import { DAY, instantOf, MINUTE, newId } from "../platform/system.ts";
+import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "../trash/deletion.ts";
+import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation } from "./quota.ts";
+import { ObjectWriter, type StoredObject } from "./storing.ts";
+import { uploads } from "./uploads.schema.ts";
+
+/*
+ * The upload protocol: form uploads here, resumable uploads in resumable.ts. No transaction spans D1 and R2, so the order
+ * of the writes makes an upload safe:
+ *
+ *   1. insert   the row as `receiving`: hidden, with its id, R2 key, quota, and idempotency key
+ *   2. store    the bytes in R2. SHA-256, size, and media type are computed on the way
+ *   3. commit   by one update to `pending`. This is the commit point: from here on the upload has succeeded
+ *   4. enqueue  the message, which the response does not wait for. If that fails, the recovery job sends it
+ *
+ * The row is inserted before the bytes, so R2 never holds orphans. If anything fails before the commit, `rollBack` hides
+ * the row, deletes the bytes, and deletes the row. If it can't (the Worker died, D1 is unreachable), the recovery job does
+ * so after `receivingMilliseconds`. A commit whose response was lost is repeated: either attempt may have taken effect.
+ */
+
+/** A client must average at least this rate, plus one idle period of slack. */
+export const MIN_BYTES_PER_SECOND = 8 * 1024;
+/** The time for everything except receiving the file: the form around it, and R2 and D1 with their retries. */
+const STORING_MILLISECONDS = 15 * MINUTE;
+
+/** 3.7 hours for 100 MB at the lowest rate. An upload that is still receiving after this has lost its Worker. */
+const receivingMilliseconds = ({ settings }: Deps, maxBytes: number): number =>
+  settings.uploadIdleMilliseconds + Math.ceil((maxBytes / MIN_BYTES_PER_SECOND) * 1000) + STORING_MILLISECONDS;
+
+export interface IncomingFile {
+  /** As the client sent it. It can have a path and control characters, and can be empty. */
+  name: string;
+  /** Each chunk is valid until the next one is requested. Throws if the body is malformed or interrupted. */
+  bytes: AsyncIterable<Uint8Array>;
+  /** A lower bound of the file size, from Content-Length; null if unknown. Small files are stored with one put. */
+  minBytes: number | null;
+  /** The quota to reserve. */
+  maxBytes: number;
+  idempotencyKey?: string | undefined;
+  properties?: FileProperties | undefined;
+}
+
+/**
+ * Stores a file. The transport keeps the invocation alive until this settles, so that a disconnect does not prevent the
+ * rollback.
+ *
+ * @returns the file. If the idempotency key was used before for the same bytes, the file of that upload, with the
+ *   properties of this one
+ * @throws what `bytes` throws, the errors of `quotaError`, `type_not_allowed`, `idempotency_conflict`,
+ *   `idempotency_in_progress`, `unavailable`, and those of `commit`
+ */
+export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<StoredFile> {
+  const { maxBytes } = file;
+  const { teamId, ownerId } = actor;
+  const id = newId(deps.system, deps.db.number);
+  const upload = { id, teamId, ownerId, originalName: cleanName(file.name) };
+  const orRollBack = <T>(work: Promise<T>) =>
+    work.catch(async (error) => {
+      await rollBack(deps, actor, upload, maxBytes, error);
+      throw error;
+    });
+  const properties = propertyColumns(upload.originalName, file.properties ?? {});
+  const inserting = insertUpload(deps, actor, { ...upload, ...properties }, file);
+  const { limits, earlier, refused } = await orRollBack(inserting);
+  // A visitor does not see what an upload token sets.
+  const shownProperties = actor.uploadToken ? propertyColumns(upload.originalName, {}) : properties;
+  const shown = { ...shownProperties, originalName: upload.originalName };
+  if (!limits && earlier) return settleReplay(deps, earlier, await hashOf(file.bytes), shown);
+  if (!limits) throw quotaError(refused);
+  const storeAndCommit = async () => commit(deps, actor, upload, await storeBytes(deps, upload, file, limits));
+  const committed = await orRollBack(storeAndCommit());
+  enqueue(deps, [upload], committed.isBulk);
+  return toStoredFile(deps, { ...committed.row, ...shown, name: shown.name ?? upload.originalName });
+}
+
+/** A file that is uploaded. */
+type NamedFile = Named & FileOf;
+type PropertyColumns = ReturnType<typeof propertyColumns>;
+
+export interface NewFile extends NamedFile, PropertyColumns {
+  idempotencyKey: string | null;
+  statedSha256: string | null;
+  dueAt: number;
+}
+
+/**
+ * The queries that read why a limit refuses an upload, and insert its row if none does. The insert itself checks the limits
+ * and that the caller still has access, so concurrent requests can't exceed a limit.
+ */
+export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, reservation: Reservation) {
+  const { from, refusalQuery, isAccepted, reservedBytes, allowedTypes } = quotaFor(deps, actor, reservation);
+  const row = {
+    ...file,
+    status: "receiving" as const,
+    reservedBytes,
+    allowedTypes,
+    ...ownerColumns(actor),
+    deleteAfterBy: file.deleteAfter === null ? null : actorOf(actor, deps.requestId),
+    isPublic: isVisitor(actor),
+    uploadTokenId: actor.uploadToken?.id ?? null,
+    // Lists filter by creation time through the id, so the time comes from the id.
+    createdAt: instantOf(file.id),
+    updatedAt: deps.system.now(),
+  };
+  return [refusalQuery, insertWhere(deps.db, files, row, isAccepted, from)] as const;
+}
+
+/** The limits that the insert has set for an upload. No row if the upload was not inserted. */
+export const insertedLimits = ({ db }: Deps, key: FileOf) =>
+  db.select({ reservedBytes: files.reservedBytes, allowedTypes: files.allowedTypes }).from(files).where(isFile(key));
+
+interface Inserted {
+  /** The limits of the inserted upload. */
+  limits?: { reservedBytes: number; allowedTypes: string | null } | undefined;
+  /** The upload that has the idempotency key: this one, or an earlier one. */
+  earlier?: FileOf | undefined;
+  refused?: QuotaRefusal | undefined;
+}
+
+async function insertUpload(
+  deps: Deps,
+  actor: TeamActor,
+  upload: NamedFile & PropertyColumns,
+  { minBytes, maxBytes, idempotencyKey: given }: IncomingFile,
+): Promise<Inserted> {
+  const idempotencyKey = given === undefined ? null : scopedKey(actor, given);
+  const dueAt = deps.system.now() + receivingMilliseconds(deps, maxBytes);
+  const reservation = { minBytes: Math.max(0, minBytes ?? 0), maxBytes };
+  const inserts = insertReceiving(deps, actor, { ...upload, idempotencyKey, statedSha256: null, dueAt }, reservation);
+  const queries = [...inserts, insertedLimits(deps, upload)] as const;
+  if (idempotencyKey === null) {
+    const [[refused], , [limits]] = await write(deps, queries, { isIdempotent: true });
+    return { refused, limits };
+  }
+  const { freeKey, uploadWithKey } = claimKey(deps, upload, idempotencyKey);
+  const batch = [...freeKey, ...queries, uploadWithKey] as const;
+  const [, , [refused], , [limits], [earlier]] = await write(deps, batch, { isIdempotent: true });
+  return { refused, limits, earlier };
+}
+
+/** @throws `file_too_large` */
+async function* limitBytes(bytes: AsyncIterable<Uint8Array>, maxBytes: number) {
+  let sizeBytes = 0;
+  for await (const chunk of bytes) {
+    sizeBytes += chunk.length;
+    if (sizeBytes > maxBytes) throw fileTooLarge(maxBytes);
+    yield chunk;
+  }
+}
+
+async function storeBytes(
+  deps: Deps,
+  upload: NamedFile,
+  { minBytes, idempotencyKey, ...file }: IncomingFile,
+  { reservedBytes: maxBytes, allowedTypes }: { reservedBytes: number; allowedTypes: string | null },
+): Promise<StoredObject> {
+  // The transport enforces `file.maxBytes`. A public key may have a lower limit.
+  const bytes = maxBytes < file.maxBytes ? limitBytes(file.bytes, maxBytes) : file.bytes;
+  const isSmall = minBytes !== null && minBytes <= SINGLE_PUT_BYTES;
+  const sha256 = createHash("sha256");
+  const parts: StoredPart[] = [];
+  let sizeBytes = 0;
+  const writer = new ObjectWriter(deps, upload, {
+    sha256,
+    allowedTypes,
+    partSpec: (number) => ({
+      bytes: isSmall ? SINGLE_PUT_BYTES : PART_BYTES,
+      maxBytes: maxBytes - sizeBytes,
+      newKey: () => `${chunkPrefix(upload)}${number}`,
+    }),
+    onPart: async (part) => {
+      sizeBytes += writer.part.sizeBytes;
+      parts.push(part);
+    },
+  });
+  const finish = async () => {
+    const { multipartId } = writer.progress;
+    if (multipartId !== null) {
+      await writer.sendPart();
+      return deps.bytes.complete(objectKey(upload), multipartId, parts);
+    }
+    sizeBytes = writer.part.sizeBytes;
+    return writer.putObject();
+  };
+  try {
+    await writer.write(idempotencyKey === undefined ? bytes : reportProgress(deps, upload, bytes));
+    const etag = await finish();
+    const { type } = writer.progress;
+    if (etag === null || !type) throw new Error("The key of a new file is in use, or its type was not detected.");
+    return { ...type, sizeBytes, etag, sha256: sha256.digest("hex") };
+  } catch (error) {
+    await writer.abort();
+    throw error;
+  } finally {
+    writer.part.free();
+  }
+}
+
+type CommitOptions = {
+  /** Part of the commit's transaction. */
+  extraQueries?: Query[];
+  /** Null if any request can commit. Otherwise only the request with this epoch can. */
+  epoch?: number | null;
+};
+
+/**
+ * The commit point. The team must not be deleted, and the key or session must still exist: an expired one may finish its
+ * upload while its row exists, and so may one of a suspended team. The same batch reads the state, so a commit whose
+ * response was lost can be repeated.
+ * @throws `not_found` if the file was deleted while its bytes arrived, `token_invalid` if the initiator's access ended
+ *   by then, `offset_mismatch` if `epoch` is fenced off
+ */
+export async function commit(
+  deps: Deps,
+  initiator: Initiator,
+  key: FileOf,
+  stored: StoredObject,
+  { extraQueries = [], epoch = null }: CommitOptions = {},
+): Promise<{ row: ListedRow; isBulk: boolean }> {
+  const { db, system } = deps;
+  const now = system.now();
+  const hasKey = "keyId" in initiator ? hasRow(apiKeys, isKey(key.teamId, initiator.keyId)) : undefined;
+  const hasAccess = hasRow(teams, and(isExistingTeam(key.teamId), hasKey));
+  const isCurrent =
+    epoch === null ? sql`1` : hasRow(uploads, and(eq(uploads.fileId, key.id), eq(uploads.epoch, epoch)));
+  const refusal = firstOf({ token_invalid: sql`not ${hasAccess}`, offset_mismatch: sql`not ${isCurrent}` });
+  const mark = db
+    .update(files)
+    .set({
+      status: "pending",
+      ...stored,
+      ...("uploadToken" in initiator && { finishedByTokenId: initiator.uploadToken?.id }),
+      reservedBytes: stored.sizeBytes,
+      dueAt: now + MAX_PENDING_MILLISECONDS,
+      folderSince: now,
+      ...deleteAfterRetention(now),
+      updatedAt: now,
+      version: sql`${files.version} + 1`,
+    })
+    .where(and(isFile(key), eq(files.status, "receiving"), sql`${refusal} is null`));
+  const state = db
+    .select({
+      ...LISTED_COLUMNS,
+      etag: files.etag,
+      refusal: refusal.as("refusal"),
+      isBulk: hasBacklog(key.teamId).as("isBulk"),
+    })
+    .from(files)
+    .where(isFile(key));
+  const event = fileEvent(deps, "file.uploaded", initiator, key);
+  const [, [row]] = await writeWithEvent(deps, event, [mark, state, ...extraQueries], { isIdempotent: true });
+  if (!row || row.status === "deleting") {
+    throw new AppError("not_found", { message: "The file was deleted during its upload." });
+  }
+  if (row.status === "receiving" && row.refusal === "token_invalid") throw new AppError("token_invalid");
+  if (row.status === "receiving" || (epoch !== null && row.etag !== stored.etag)) throw fencedOff();
+  return { row, isBulk: row.isBulk === 1 };
+}
+
+export const fencedOff = () => new AppError("offset_mismatch", { message: "A newer request has resumed this upload." });
+
+/**
+ * Hides the row before deleting bytes: if only the commit's response was lost, the file is listed, and no longer counts as
+ * committed. If a store failed, one of its writes may still be in flight. Then keeps the row, so that the recovery job
+ * deletes late objects too.
+ */
+async function rollBack(
+  deps: Deps,
+  actor: TeamActor,
+  upload: NamedFile,
+  maxBytes: number,
+  failure: unknown,
+): Promise<void> {
+  const { id, teamId } = upload;
+  const isRejection = failure instanceof AppError && failure.code !== "unavailable";
+  try {
+    const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
+    const hide = deps.db
+      .update(files)
+      .set({ ...hidden(dueAt), sizeBytes: null })
+      .where(and(isFile(upload), isNull(files.hold)));
+    const held = deps.db
+      .select({ id: files.id })
+      .from(files)
+      .where(and(isFile(upload), isHeld));
+    const event = fileEvent(deps, "file.deleted", actor, upload);
+    const [, [isKept]] = await writeWithEvent(deps, event, [hide, held], { isIdempotent: true });
+    if (isKept) return;
+    const file = { ...upload, reservedBytes: maxBytes, sizeBytes: null, waveformWritingSince: null };
+    await deps.bytes.remove(objectKeys(file));
+    if (isRejection) await removeRows(deps, [upload]);
+  } catch (cause) {
+    deps.log("warn", "upload_cleanup_failed", { fileId: id, teamId, cause });
+  }
+}
+
+/*
+ * Idempotency keys. Repeated uploads with the same key store one file, and each returns it. A unique index decides, even if
+ * they arrive at once. Until the first upload ends, the others are rejected and have to be retried.
+ */
+
+export const IDEMPOTENCY_MILLISECONDS = DAY;
+/** How often an upload with an idempotency key records its progress. */
+const PROGRESS_MILLISECONDS = MINUTE;
+/** An upload without progress for this long loses its key to a repetition, because its Worker may have died. */
+const MAX_IDLE_MILLISECONDS = 10 * MINUTE;
+/**
+ * A duplicate that arrives during the first upload is rejected once its body is read, because waiting for the first would poll
+ * D1. Its client waits as long as that upload has taken so far, up to this.
+ */
+const MAX_RETRY_AFTER_SECONDS = 10;
+
+/** The id of the upload token, or of the key or session of another caller. */
+export const uploaderId = ({ keyId, uploadToken }: TeamActor): string => uploadToken?.id ?? keyId;
+
+/**
+ * The key as stored. That of a public key or upload token is scoped to it, because anyone may have it, and that of a caller with
+ * its own files to its user, or it would find the files of others. No key contains a line break.
+ */
+function scopedKey(actor: TeamActor, idempotencyKey: string): string {
+  const scope = isVisitor(actor) ? uploaderId(actor) : actor.ownerId;
+  return scope === null ? idempotencyKey : `${scope}\n${idempotencyKey}`;
+}
+
+/** The queries that take the key from an expired or abandoned upload, and the one that finds the upload that has the key. */
+function claimKey({ db, settings, system }: Deps, whose: FilesOf, idempotencyKey: string) {
+  const now = system.now();
+  const maxIdleMilliseconds = Math.max(MAX_IDLE_MILLISECONDS, 2 * settings.uploadIdleMilliseconds);
+  const hasKey = and(filesOf(whose), eq(files.idempotencyKey, idempotencyKey));
+  const isExpired = lt(files.createdAt, now - IDEMPOTENCY_MILLISECONDS);
+  const isAbandoned = or(isExpired, lt(files.updatedAt, now - maxIdleMilliseconds));
+  // The upload may still be writing, so the recovery job deletes its bytes when it would have.
+  const hide = db
+    .update(files)
+    .set(hidden(sql`${files.dueAt}`))
+    .where(and(hasKey, eq(files.status, "receiving"), isAbandoned));
+  const free = db.update(files).set({ idempotencyKey: null }).where(and(hasKey, isExpired));
+  const uploadWithKey = db
+    .select({ id: files.id, teamId: teamOfFile, ownerId: files.userId })
+    .from(files)
+    .where(hasKey);
+  return { freeKey: [hide, free] as const, uploadWithKey };
+}
+
+/** Reads a repeated upload completely to compare it with the first. Nothing is stored. */
+async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
+  const digest = createHash("sha256");
+  for await (const chunk of bytes) digest.update(chunk);
+  return digest.digest("hex");
+}
+
+/**
+ * @returns the file of the first upload, with the names and properties that this request sent: the first may have sent
+ *   others, the team may have changed them since, and the caller may not be allowed to read them
+ * @throws `idempotency_conflict`, `idempotency_in_progress`
+ */
+async function settleReplay(
+  deps: Deps,
+  earlier: FileOf,
+  sha256: string,
+  { originalName, name, folder, reference, deleteAfter, tags }: PropertyColumns & Pick<Named, "originalName">,
+): Promise<StoredFile> {
+  const state = deps.db.select({ ...LISTED_COLUMNS, sha256: files.sha256 }).from(files);
+  const [[row]] = await read(deps, [state.where(isFile(earlier))]);
+  if (!row || row.status === "deleting") {
+    const message = "The first upload with this Idempotency-Key failed. Retry.";
+    throw new AppError("idempotency_in_progress", { message, retryAfterSeconds: 1 });
+  }
+  if (row.status === "receiving") {
+    const ageSeconds = Math.ceil((deps.system.now() - row.createdAt) / 1000);
+    const retryAfterSeconds = Math.max(1, Math.min(ageSeconds, MAX_RETRY_AFTER_SECONDS));
+    throw new AppError("idempotency_in_progress", { retryAfterSeconds });
+  }
+  if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
+  const sent = {
+    originalName,
+    filename: storedName({ ...earlier, originalName }),
+    folder,
+    reference,
+    deleteAfter,
+    tags,
+  };
+  return toStoredFile(deps, { ...row, ...sent, name: name ?? originalName });
+}
+
+/** Yields the bytes and records progress, so that a repetition does not take the key. */
+async function* reportProgress(deps: Deps, upload: FileOf, bytes: AsyncIterable<Uint8Array>) {
+  let reportedAt = deps.system.now();
+  for await (const chunk of bytes) {
+    const now = deps.system.now();
+    if (now - reportedAt >= PROGRESS_MILLISECONDS) {
+      reportedAt = now;
+      const isReceiving = and(isFile(upload), eq(files.status, "receiving"));
+      const report = deps.db.update(files).set({ updatedAt: now }).where(isReceiving);
+      // The upload continues: the next report may reach the database.
+      await write(deps, [report], { isIdempotent: true }).catch((cause) =>
+        deps.log("warn", "upload_progress_failed", { fileId: upload.id, cause }),
+      );
+    }
+    yield chunk;
+  }
+}

@@ -1,0 +1,142 @@
+import * as z from "zod";
+import { type EventBody, eventExample, eventSchema } from "../events/events.routes.ts";
+import { EVENT_TYPES } from "../events/events.ts";
+import { countExpensiveCall } from "../http/authentication.ts";
+import { listOperation, writeOperation } from "../http/operation.ts";
+import { id, instant, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
+import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
+import { type Delivery, listDeliveries, MAX_REPLAYED_EVENTS, redeliverEvent, replayEvents } from "./delivery-log.ts";
+
+export const attemptSchema = z
+  .strictObject({
+    at: timestamp,
+    httpStatus: z.int().nullable(),
+    error: z.enum(ATTEMPT_ERRORS).nullable().meta({
+      description:
+        "`webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent.",
+    }),
+    durationMilliseconds: z.int().nonnegative(),
+    responseBody: z.string().meta({
+      description:
+        "Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty.",
+    }),
+  })
+  .meta({ id: "Attempt" });
+export const renderAttempt = (attempt: Attempt): z.input<typeof attemptSchema> => ({ ...attempt, at: iso(attempt.at) });
+export const attemptExample: z.input<typeof attemptSchema> = {
+  at: "2026-11-20T09:41:00.000Z",
+  httpStatus: 200,
+  error: null,
+  durationMilliseconds: 87,
+  responseBody: "ok",
+};
+
+const deliverySchema = z
+  .strictObject({
+    _id: id,
+    eventId: id,
+    type: z.enum(EVENT_TYPES),
+    event: eventSchema.nullable().meta({
+      description: "Null without the scope `events:read`, and once it is no longer in the event log.",
+    }),
+    status: z.enum(["pending", "succeeded", "failed"]),
+    attempts: z.array(attemptSchema).meta({ description: "The latest ten attempts." }),
+    nextAttemptAt: timestamp.nullable(),
+  })
+  .meta({ id: "Delivery" });
+
+function renderDelivery(delivery: Delivery): z.input<typeof deliverySchema> {
+  const { id: _id, event, attempts, nextAttemptAt, ...same } = delivery;
+  return {
+    _id,
+    ...same,
+    event: event as EventBody | null,
+    attempts: attempts.map(renderAttempt),
+    nextAttemptAt: isoOrNull(nextAttemptAt),
+  };
+}
+
+const deliveryExample: z.input<typeof deliverySchema> = {
+  _id: "065c2f1a0b3c406e8a1c3e50",
+  eventId: eventExample._id,
+  type: eventExample.type,
+  event: eventExample,
+  status: "succeeded",
+  attempts: [attemptExample],
+  nextAttemptAt: null,
+};
+
+export const list = listOperation(
+  "webhooks:read",
+  {
+    tag: "Webhooks",
+    summary: "List a webhook's deliveries",
+    description: "Newest first. With `status`, a page may be short or empty although more pages follow.",
+    query: pageQuery("deliveries")
+      .omit({ page: true })
+      .extend({
+        status: z.enum(["pending", "succeeded", "failed", "failing", "waiting"]).optional().meta({
+          description:
+            "Only deliveries in this state. `failing`: the latest attempt failed, and another follows (`pending`) or not (`failed`). `waiting`: `pending`, and not `failing`.",
+        }),
+      }),
+    success: {
+      description: "A page of deliveries.",
+      noun: "Deliveries",
+      schema: deliverySchema,
+      example: deliveryExample,
+    },
+  },
+  ({ deps, credential, id, query }) =>
+    listDeliveries(deps, credential, id, { ...pageRequest(query), status: query.status }),
+  renderDelivery,
+);
+
+export const replay = writeOperation(
+  "webhooks:write",
+  {
+    tag: "Webhooks",
+    summary: "Replay events",
+    description:
+      "Sends the events after an event or an instant to the webhook again, also those that occurred while it was disabled. Messages keep their ids. " +
+      `A call reads up to ${MAX_REPLAYED_EVENTS} events; if there may be more, \`next\` is the event to continue after. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
+    body: z.strictObject({
+      after: z
+        .union([id, instant], { error: "Must be the ID of an event, or an ISO 8601 date-time with an offset or Z." })
+        .meta({ description: "The ID of an event, or an instant: what happened later is sent." }),
+      failedOnly: z.boolean().default(false).meta({
+        description: "Only deliveries whose latest attempt failed. Those that wait for a retry are due now.",
+      }),
+    }),
+    bodyExample: { after: "065c2f1a0b3c402e6b8a0c13", failedOnly: true },
+    success: {
+      description: "How many deliveries are due.",
+      message: ({ deliveries }) => `Deliveries due: ${deliveries}.`,
+      schema: z.strictObject({ deliveries: z.int().nonnegative(), next: id.nullable() }),
+      example: { deliveries: 3, next: null },
+    },
+    errorCodes: ["webhook_disabled"],
+  },
+  async ({ c, deps, actor, id, body }) => {
+    await countExpensiveCall(c, "replay", actor);
+    return replayEvents(deps, actor, id, body);
+  },
+);
+
+export const redeliver = writeOperation(
+  "webhooks:write",
+  {
+    tag: "Webhooks",
+    summary: "Redeliver an event",
+    description: "Makes one more attempt, with the same message id.",
+    success: {
+      description: "The delivery.",
+      message: "Delivery due.",
+      schema: deliverySchema,
+      example: { ...deliveryExample, status: "pending", nextAttemptAt: "2026-11-20T09:50:00.000Z" },
+    },
+    errorCodes: ["webhook_disabled"],
+  },
+  async ({ deps, actor, id }) => renderDelivery(await redeliverEvent(deps, actor, id)),
+);

@@ -1,0 +1,301 @@
+import * as z from "zod";
+import type { Deps } from "../deps.ts";
+import { messageExample, messageSchema } from "../events/events.routes.ts";
+import { EVENT_TYPES } from "../events/events.ts";
+import { countExpensiveCall } from "../http/authentication.ts";
+import { inHours } from "../http/introduction.ts";
+import { countOf, readOperation, writeOperation } from "../http/operation.ts";
+import { creator, describeRecord, fieldOf } from "../http/record.ts";
+import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/validation.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
+import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.routes.ts";
+import type { WebhookRow } from "./deliveries.ts";
+import { sendTestEvent } from "./posting.ts";
+import { attemptsOfDay, FAILING_ATTEMPTS, healthOf } from "./retries.ts";
+import {
+  createWebhook,
+  deleteWebhook,
+  fetchWebhook,
+  listWebhooks,
+  MAX_WEBHOOKS,
+  OLD_SECRET_MILLISECONDS,
+  rotateSecret,
+  updateWebhook,
+} from "./webhooks.ts";
+
+const type = z.enum(EVENT_TYPES);
+
+const attemptCounts = z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() });
+
+/** A webhook, and when it is shown. */
+type SeenWebhook = WebhookRow & { now: number };
+const field = fieldOf<SeenWebhook>();
+
+const webhookRecord = describeRecord({
+  id: "Webhook",
+  fields: {
+    _id: field(id, "0193477c0d2b4f6e8a1c3e50", (webhook) => webhook.id),
+    teamId: field(id, "0193477be89f4d2e6b8a0000", (webhook) => webhook.teamId),
+    url: field(z.string(), "https://hooks.example.com/stowage", (webhook) => webhook.url),
+    types: field(
+      z.array(type).nullable().meta({ description: "Null for all types." }),
+      ["file.completed", "file.failed"],
+      ({ types }) => types && JSON.parse(types),
+    ),
+    description: field(z.string(), "Catalogue", (webhook) => webhook.description),
+    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) => webhook.status),
+    disabledReason: field(
+      z.enum(["requested", "gone", "failing", "creator_deleted"]).nullable().meta({
+        description:
+          "`gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted.",
+      }),
+      null,
+      (webhook) => webhook.disabledReason,
+    ),
+    createdBy: field(
+      creator.meta({ description: "The key or session that created it, with its user." }),
+      { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
+      ({ keyId, userId }) => ({ keyId, userId }),
+    ),
+    createdAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.createdAt)),
+    updatedAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.updatedAt)),
+    __v: field(z.int().nonnegative(), 0, (webhook) => webhook.version),
+    health: field(
+      z.enum(["healthy", "failing", "disabled"]).meta({
+        description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
+      }),
+      "healthy",
+      (webhook) => healthOf(webhook).health,
+    ),
+    failingSince: field(
+      timestamp.nullable().meta({ description: "The first failure since the last success. Null while healthy." }),
+      null,
+      (webhook) => isoOrNull(healthOf(webhook).failingSince),
+    ),
+    lastDay: field(
+      attemptCounts
+        .extend({
+          hours: z
+            .array(attemptCounts.extend({ startsAt: timestamp }))
+            .meta({ description: "By hour, oldest first, without the hours that had none." }),
+        })
+        .meta({ description: "Attempts in this hour and the 23 before. A failed one is repeated later." }),
+      { succeeded: 12, failed: 0, hours: [{ startsAt: "2026-11-20T09:00:00.000Z", succeeded: 12, failed: 0 }] },
+      renderLastDay,
+    ),
+    lastResult: field(
+      attemptSchema
+        .nullable()
+        .meta({ description: "The latest attempt, without the response body of a success. Null before the first." }),
+      attemptExample,
+      ({ lastResult }) => (lastResult === null ? null : renderAttempt(JSON.parse(lastResult))),
+    ),
+  },
+});
+const { schema, example } = webhookRecord;
+
+function renderLastDay({ now, ...webhook }: SeenWebhook) {
+  const hours = attemptsOfDay(webhook, now).map(([startsAt, succeeded, failed]) => ({
+    startsAt: iso(startsAt),
+    succeeded,
+    failed,
+  }));
+  const total = (name: "succeeded" | "failed") => hours.reduce((sum, hour) => sum + hour[name], 0);
+  return { succeeded: total("succeeded"), failed: total("failed"), hours };
+}
+
+const seen = <W extends WebhookRow>({ system }: Deps, webhook: W) => ({ ...webhook, now: system.now() });
+const render = (deps: Deps, webhook: WebhookRow) => webhookRecord.render(seen(deps, webhook));
+
+const newWebhookRecord = describeRecord({
+  id: "NewWebhook",
+  fields: {
+    ...webhookRecord.fields,
+    secret: fieldOf<{ secret: string }>()(
+      z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). Shown only once." }),
+      "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=",
+      ({ secret }) => secret,
+    ),
+  },
+});
+
+/** A message, as OpenAPI describes webhooks: the service is the client. */
+export const messages = {
+  event: {
+    operationId: "receiveEvent",
+    tag: "Webhook messages" as const,
+    summary: "An event",
+    description:
+      "Sent to a webhook for each event of the team that has one of its `types`. Standard Webhooks 1.0 describes how to verify " +
+      "the signature: compute it from the bytes of the body, before parsing them.",
+    headers: {
+      "webhook-id": "The `id` of the message, the same in each attempt. Ignore an id that you have already processed.",
+      "webhook-timestamp":
+        "When the attempt was made, in seconds since 1970. Reject a message that is older than 5 minutes.",
+      "webhook-signature": "`v1,` and an HMAC-SHA256 in base64, or two of them with a space between after a rotation.",
+    },
+    schema: messageSchema,
+    example: messageExample,
+    responses: {
+      "200": "The message was received, as with any other 2xx within 15 s.",
+      "410": "The endpoint is gone. The webhook is disabled.",
+      default: "The message is sent again later, up to ten times in all.",
+    },
+  },
+};
+
+/** The last label of a host name starts with a letter, which excludes IP addresses. */
+const HOST = "([A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?\\.)+[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";
+const REST = "([/?#][!-~]*)?";
+/** For local development, `WEBHOOK_ALLOW_INSECURE` also allows http, other ports and loopback. The domain decides. */
+const URL_PATTERN = `^https?://(${HOST}|localhost|[0-9]+(\\.[0-9]+){3}|\\[[0-9a-f:]+\\])(:[1-9][0-9]*)?${REST}$`;
+const MATCHING_URL = new RegExp(URL_PATTERN);
+
+const fields = z.strictObject({
+  url: text(1, 2048)
+    .refine((url) => MATCHING_URL.test(url), "Must be an https URL with a public host name, in ASCII.")
+    .meta({
+      pattern: URL_PATTERN,
+      description:
+        "An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected. A server started by `npm run dev` also accepts `http://localhost:PORT`.",
+    }),
+  types: z
+    .array(type)
+    .min(1)
+    .max(EVENT_TYPES.length)
+    .nullable()
+    .optional()
+    .meta({ description: "Null for all types." }),
+  description: text(0, 200),
+});
+
+export const create = writeOperation(
+  "webhooks:write",
+  {
+    tag: "Webhooks",
+    summary: "Create a webhook",
+    description:
+      "Posts each later event of the team, of the selected types, to the URL as `{id, type, timestamp, teamId, actor, subject, data}`. " +
+      "Messages are signed according to Standard Webhooks 1.0: `webhook-id` is the event's id, and the same in every attempt; " +
+      "`webhook-timestamp`; `webhook-signature`. Delivery is at least once, without a guaranteed order. A 2xx within 15 s " +
+      "succeeds; otherwise there are up to ten attempts over 75 hours. A 410, or five days without a success, disables the " +
+      "webhook. Events that occur while it is disabled are not sent, but can be replayed. A webhook receives events even after the key that created it is revoked, so a caller with `webhooks:write` " +
+      "can read everything that `events:read` shows, also later. While many webhooks " +
+      `are busy, one whose endpoint takes longer than a second receives fewer messages. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
+    body: fields.extend({ description: fields.shape.description.default("") }),
+    bodyExample: { url: example.url, types: example.types, description: "Catalogue" },
+    success: {
+      description: "The webhook, with its secret.",
+      message: "Webhook created.",
+      schema: newWebhookRecord.schema,
+      example: newWebhookRecord.example,
+    },
+    errorCodes: ["too_many_webhooks"],
+  },
+  async ({ deps, actor, body }) => {
+    const { webhook, secret } = await createWebhook(deps, actor, body);
+    return newWebhookRecord.render({ ...seen(deps, webhook), secret });
+  },
+);
+
+export const list = readOperation(
+  "webhooks:read",
+  {
+    tag: "Webhooks",
+    summary: "List webhooks",
+    description: "Oldest first.",
+    success: {
+      description: "The webhooks.",
+      message: countOf("Webhooks"),
+      schema: z.array(schema),
+      example: [example],
+    },
+  },
+  async ({ deps, credential }) => (await listWebhooks(deps, credential)).map((webhook) => render(deps, webhook)),
+);
+
+export const get = readOperation(
+  "webhooks:read",
+  {
+    tag: "Webhooks",
+    summary: "Get webhook details",
+    success: { description: "The webhook.", message: "Webhook found.", schema, example },
+  },
+  async ({ deps, credential, id }) => render(deps, await fetchWebhook(deps, credential, id)),
+);
+
+export const update = writeOperation(
+  "webhooks:write",
+  {
+    tag: "Webhooks",
+    summary: "Update a webhook",
+    description:
+      "Enabling a webhook or changing its URL resets its failures. Disabling it ends its pending deliveries.",
+    body: atLeastOneField(fields.extend({ status: schema.shape.status })),
+    bodyExample: { status: "disabled" },
+    success: {
+      description: "The webhook.",
+      message: "Webhook updated.",
+      schema,
+      example: { ...example, status: "disabled", disabledReason: "requested", __v: 1, health: "disabled" },
+    },
+  },
+  async ({ deps, actor, id, body }) => render(deps, await updateWebhook(deps, actor, id, body)),
+);
+
+export const remove = writeOperation(
+  "webhooks:write",
+  {
+    tag: "Webhooks",
+    summary: "Delete a webhook",
+    description: `Its pending deliveries are not sent. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
+    success: { description: "The webhook was deleted.", message: "Webhook deleted." },
+  },
+  async ({ c, deps, actor, id }) => {
+    // A slow webhook rests between rounds. This limit keeps a team from skipping the rest with a new webhook.
+    await countExpensiveCall(c, "delete-webhook", actor);
+    await deleteWebhook(deps, actor, id);
+  },
+);
+
+export const rotate = writeOperation(
+  "webhooks:write",
+  {
+    tag: "Webhooks",
+    summary: "Rotate a webhook's secret",
+    description: `The previous secret also signs for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked.`,
+    body: z.strictObject({ revokeOld: z.boolean().default(false) }),
+    isBodyOptional: true,
+    bodyExample: { revokeOld: false },
+    success: {
+      description: "The webhook, with its new secret.",
+      message: "Secret rotated.",
+      schema: newWebhookRecord.schema,
+      example: newWebhookRecord.example,
+    },
+    errorCodes: ["conflict"],
+  },
+  async ({ deps, actor, id, body }) => {
+    const { webhook, secret } = await rotateSecret(deps, actor, id, body);
+    return newWebhookRecord.render({ ...seen(deps, webhook), secret });
+  },
+);
+
+export const test = writeOperation(
+  "webhooks:write",
+  {
+    tag: "Webhooks",
+    summary: "Send a test event",
+    description: `Sends a signed \`webhook.test\` event now, once. It is not in the event log. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
+    success: {
+      description: "The response of the endpoint.",
+      message: "Test event sent.",
+      schema: attemptSchema,
+      example: attemptExample,
+    },
+  },
+  async ({ c, deps, actor, id }) => {
+    await countExpensiveCall(c, "test", actor);
+    return renderAttempt(await sendTestEvent(deps, actor, id));
+  },
+);

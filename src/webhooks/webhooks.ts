@@ -1,0 +1,215 @@
+import { and, eq, sql } from "drizzle-orm";
+import { authorizeRead, type Credential, type TeamActor, teamExists } from "../access/authorization.ts";
+import type { Deps } from "../deps.ts";
+import { AppError, invalidField } from "../errors.ts";
+import { type EventType, fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { insertWhere, read } from "../platform/db.ts";
+import { DAY, newId } from "../platform/system.ts";
+import {
+  deletePending,
+  ENDED_ROWS,
+  endPending,
+  enqueueWebhooks,
+  isWebhook,
+  type WebhookRow,
+  webhookByKey,
+} from "./deliveries.ts";
+import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
+import { validateWebhookUrl } from "./webhook-url.ts";
+import { webhooks } from "./webhooks.schema.ts";
+
+/** Each webhook adds two rows written to every event of the team. */
+export const MAX_WEBHOOKS = 10;
+
+const storedTypes = (types: EventType[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
+
+/** @throws `invalid_input` */
+function normalizeUrl(deps: Deps, text: string): string {
+  const validated = validateWebhookUrl(text, deps.settings.isInsecureWebhookAllowed);
+  if ("url" in validated) return validated.url;
+  throw invalidField("url", validated.problem);
+}
+
+export interface NewWebhook {
+  url: string;
+  types?: EventType[] | null | undefined;
+  description: string;
+}
+
+/**
+ * @returns the webhook and its secret, which no later response shows
+ * @throws `invalid_input` for a URL that is not allowed, `too_many_webhooks`
+ */
+export async function createWebhook(
+  deps: Deps,
+  actor: TeamActor,
+  { url, types, description }: NewWebhook,
+): Promise<{ webhook: WebhookRow; secret: string }> {
+  const now = deps.system.now();
+  const key = { id: newId(deps.system, deps.db.number), teamId: actor.teamId };
+  const secret = newSecret(deps.system);
+  const row: WebhookRow = {
+    ...key,
+    url: normalizeUrl(deps, url),
+    types: storedTypes(types),
+    description,
+    status: "enabled",
+    disabledReason: null,
+    keyId: actor.keyId,
+    userId: actor.userId,
+    encryptedSecret: encryptSecret(deps, key, secret),
+    oldEncryptedSecret: null,
+    oldSecretEndsAt: null,
+    encryptedWith: deps.secrets.currentKeyId,
+    failures: 0,
+    failingSince: null,
+    resumeAt: null,
+    leaseId: null,
+    leaseEndsAt: 0,
+    createdAt: now,
+    updatedAt: now,
+    version: 0,
+    attemptCounts: "[]",
+    failureBodies: "[]",
+    lastResult: null,
+  };
+  const event = newEvent(deps, "webhook.created", actor, row);
+  // The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent.
+  const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, actor.teamId)})`;
+  const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId));
+  const insert = insertWhere(deps.db, webhooks, row, isAllowed);
+  const queries = [insert, webhookByKey(deps.db, key)] as const;
+  const [, [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (!stored) {
+    const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
+    throw new AppError("too_many_webhooks", { message });
+  }
+  return { webhook: row, secret };
+}
+
+/** Lists the team's webhooks, oldest first. */
+export async function listWebhooks(deps: Deps, credential: Credential<"webhooks:read">): Promise<WebhookRow[]> {
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db.select().from(webhooks).where(eq(webhooks.teamId, team)).orderBy(webhooks.id),
+  );
+  return rows;
+}
+
+/** @throws `not_found` */
+export async function fetchWebhook(
+  deps: Deps,
+  credential: Credential<"webhooks:read">,
+  id: string,
+): Promise<WebhookRow> {
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select()
+      .from(webhooks)
+      .where(and(eq(webhooks.teamId, team), eq(webhooks.id, id))),
+  );
+  if (!rows[0]) throw new AppError("not_found");
+  return rows[0];
+}
+
+/** Fetches the row for a caller who is already authorized. @throws `not_found` */
+export async function findWebhook(deps: Deps, { teamId }: TeamActor, id: string): Promise<WebhookRow> {
+  const [[row]] = await read(deps, [webhookByKey(deps.db, { teamId, id })]);
+  if (!row) throw new AppError("not_found");
+  return row;
+}
+
+export type WebhookChanges = { [Field in keyof NewWebhook]?: NewWebhook[Field] | undefined } & {
+  status?: WebhookRow["status"] | undefined;
+};
+
+/**
+ * Disabling ends the pending deliveries, the first of them in the same batch.
+ * @throws `not_found`, `invalid_input` for a URL that is not allowed
+ */
+export async function updateWebhook(
+  deps: Deps,
+  actor: TeamActor,
+  id: string,
+  changes: WebhookChanges,
+): Promise<WebhookRow> {
+  const { url, types, description, status } = changes;
+  const key = { id, teamId: actor.teamId };
+  const now = deps.system.now();
+  const isReset = status === "enabled" || url !== undefined;
+  const update = deps.db
+    .update(webhooks)
+    .set({
+      description,
+      status,
+      ...(url !== undefined && { url: normalizeUrl(deps, url) }),
+      ...(types !== undefined && { types: storedTypes(types) }),
+      ...(status && { disabledReason: status === "enabled" ? null : "requested" }),
+      // A new URL starts without failures. The lease stays, because its round is still running.
+      ...(isReset && { failures: 0, failingSince: null, resumeAt: null }),
+      updatedAt: now,
+      version: sql`${webhooks.version} + 1`,
+    })
+    .where(isWebhook(key))
+    .returning();
+  const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
+  const end = status === "disabled" ? [endPending(deps.db, key, now)] : [];
+  const [[row], ended] = await writeWithEvent(deps, event, [update, ...end], { isIdempotent: false });
+  if (!row) throw new AppError("not_found");
+  const isResumed = status === "enabled" || (url !== undefined && row.status === "enabled");
+  if (isResumed || ended?.length === ENDED_ROWS)
+    deps.after(enqueueWebhooks(deps, [{ teamId: row.teamId, webhookId: id }]));
+  return row;
+}
+
+/** Also deletes pending deliveries. The recovery job purges the others when their events expire. @throws `not_found` */
+export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  const key = { id, teamId: actor.teamId };
+  // Written before the deletion, because it needs the version.
+  const row = { subjectVersion: sql`${webhooks.version}`, data: sql`${JSON.stringify({ _id: id })}` };
+  const event = newEventFrom(deps, "webhook.deleted", actor, key, row, sql`from ${webhooks} where ${isWebhook(key)}`);
+  const remove = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
+  const queries = [remove, deletePending(deps.db, key)] as const;
+  const [rows, deleted] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  if (rows.length === 0) throw new AppError("not_found");
+  if (deleted.length === ENDED_ROWS) {
+    deps.after(enqueueWebhooks(deps, [{ teamId: actor.teamId, webhookId: id }]));
+  }
+}
+
+/** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
+export const OLD_SECRET_MILLISECONDS = DAY;
+
+/**
+ * Creates a new secret. The previous one also signs for a day, unless it is revoked or cannot be decrypted.
+ * @throws `not_found`; `conflict` if another rotation was faster
+ */
+export async function rotateSecret(
+  deps: Deps,
+  actor: TeamActor,
+  id: string,
+  { revokeOld }: { revokeOld: boolean },
+): Promise<{ webhook: WebhookRow; secret: string }> {
+  const row = await findWebhook(deps, actor, id);
+  const now = deps.system.now();
+  const secret = newSecret(deps.system);
+  const old = revokeOld ? null : reencryptSecret(deps, row, row.encryptedSecret);
+  const encryptedSecret = encryptSecret(deps, row, secret);
+  const replace = deps.db
+    .update(webhooks)
+    .set({
+      encryptedSecret,
+      encryptedWith: deps.secrets.currentKeyId,
+      oldEncryptedSecret: old,
+      oldSecretEndsAt: old === null ? null : now + OLD_SECRET_MILLISECONDS,
+      updatedAt: now,
+      version: sql`${webhooks.version} + 1`,
+    })
+    // If a concurrent rotation was faster, no row has the secret that was read.
+    .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret)));
+  const event = newEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
+  const queries = [replace, webhookByKey(deps.db, row)] as const;
+  const [, [rotated]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (!rotated) throw new AppError("not_found");
+  if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
+  return { webhook: rotated, secret };
+}
