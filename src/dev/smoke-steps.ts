@@ -225,6 +225,16 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
             body,
             signal: aborted,
           });
+        /** Sends what the service has not received. @returns from which offset, and the response */
+        const resume = async (): Promise<[offset: number, response: Response]> => {
+          let reply = await send("HEAD", location, { headers: tus });
+          for (; reply.status === 423; reply = await send("HEAD", location, { headers: tus })) {
+            await sleep(POLL_MILLISECONDS, undefined, { signal });
+          }
+          const offset = Number(reply.headers.get("Upload-Offset") ?? Number.NaN);
+          if (!(offset >= 0)) throw new Refusal(`HEAD responded ${reply.status} without an offset.`);
+          return [offset, await append(offset, resumable.subarray(offset), signal)];
+        };
         // The connection is cut while the service waits for the rest.
         const cut = new AbortController();
         const body = new ReadableStream({
@@ -234,13 +244,9 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
         await sleep(2 * POLL_MILLISECONDS, undefined, { signal });
         cut.abort();
         await interrupted;
-        let reply = await send("HEAD", location, { headers: tus });
-        for (; reply.status === 423; reply = await send("HEAD", location, { headers: tus })) {
-          await sleep(POLL_MILLISECONDS, undefined, { signal });
-        }
-        const offset = Number(reply.headers.get("Upload-Offset") ?? Number.NaN);
-        if (!(offset >= 0)) throw new Refusal(`HEAD responded ${reply.status} without an offset.`);
-        const resumed = await append(offset, resumable.subarray(offset), signal);
+        let [offset, resumed] = await resume();
+        // The service learned of the cut after it had stated the offset. As any client, ask again.
+        if (resumed.status === 409) [offset, resumed] = await resume();
         const fileId = resumed.headers.get("Content-Location")?.split("/").at(-1);
         if (resumed.status !== 204 || !fileId) throw new Refusal(`Resuming at ${offset} responded ${resumed.status}.`);
         cleanups[cleanups.length - 1] = () => deleteFile(fileId);

@@ -370,10 +370,10 @@ describe("files", () => {
     const { stowage } = await newTeam();
     const { id } = await stowage.files.upload(new File(["text"], "a.txt"));
     const expiresAt = new Date(Date.now() + 60_000).toISOString();
-    const { url: linkUrl, pageUrl, ...link } = await stowage.links.create(id, { expiresAt, name: "b.txt" });
+    const { url: linkUrl, pageUrl, embedUrl, ...link } = await stowage.links.create(id, { expiresAt, name: "b.txt" });
     expect(link).toMatchObject({ fileId: id, name: "b.txt", expiresAt });
     expect(await (await fetch(linkUrl)).text()).toBe("text");
-    expect((await fetch(pageUrl)).status).toBe(200);
+    for (const page of [pageUrl, embedUrl]) expect((await fetch(page)).status).toBe(200);
     expect(await stowage.links.list(id).toArray()).toEqual([link]);
     await stowage.links.delete(link._id);
     expect((await fetch(linkUrl)).status).toBe(404);
