@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { DEFAULT_ROLE, ROLE_NAMES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
-import { eventExample, eventSchema } from "../events/events.routes.ts";
+import { recordedExample, recordedSchema } from "../events/events.routes.ts";
 import { countExpensiveCall, countRequests } from "../http/authentication.ts";
 import { countPage, readOperation, writeOperation } from "../http/operation.ts";
 import { describeRecord, fieldOf } from "../http/record.ts";
@@ -252,7 +252,7 @@ const exportSchema = z
     user: schema.omit({ password: true }).meta({ id: "ExportedUser" }),
     sessions: z.array(sessionSchema),
     keys: z.array(keyRecord.schema).meta({ description: "The API keys that the user created, with masked tokens." }),
-    events: z.array(eventSchema).meta({ description: "Events by the user or about the user, oldest first." }),
+    events: z.array(recordedSchema).meta({ description: "Events by the user or about the user, oldest first." }),
   })
   .meta({ id: "UserExport" });
 
@@ -272,7 +272,7 @@ export const exportData = readOperation(
         user: withoutPassword(example),
         sessions: [sessionExample],
         keys: [{ ...keyRecord.example, key: "stow_sk_4fTq…Qx9Z" }],
-        events: [eventExample],
+        events: [recordedExample],
       },
     },
     errorCodes: ["rate_limited"],

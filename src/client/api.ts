@@ -24,6 +24,8 @@ export interface Actor {
   /** Set for a login, and for actions of sessions and of the keys that they created. */
   userId: string | null;
   requestId: string | null;
+  /** The first and last name of the user, or the name of a key without a user, as it is now. Null once it is deleted. */
+  name: string | null;
 }
 export interface Subject {
   kind: SubjectKind;
@@ -189,7 +191,7 @@ export interface UserExport {
   /** The API keys that the user created, with masked tokens. */
   keys: Array<ApiKey>;
   /** Events by the user or about the user, oldest first. */
-  events: Array<Event>;
+  events: Array<RecordedEvent>;
 }
 export interface ExportedUser {
   _id: string;
@@ -204,13 +206,20 @@ export interface ExportedUser {
   updatedAt: string;
   __v: number;
 }
-export interface Event {
+export interface RecordedEvent {
   /** IDs sort in commit order. */
   _id: string;
   teamId: string;
   type: EventType;
   createdAt: string;
-  actor: Actor;
+  actor: {
+    /** The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service. */
+    kind: ActorKind;
+    keyId: string | null;
+    /** Set for a login, and for actions of sessions and of the keys that they created. */
+    userId: string | null;
+    requestId: string | null;
+  };
   subject: Subject;
   /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
@@ -272,6 +281,17 @@ export interface Delivery {
   attempts: Array<Attempt>;
   nextAttemptAt: string | null;
 }
+export interface Event {
+  /** IDs sort in commit order. */
+  _id: string;
+  teamId: string;
+  type: EventType;
+  createdAt: string;
+  actor: Actor;
+  subject: Subject;
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  data: Record<string, unknown>;
+}
 export interface UploadToken {
   /** The `uploadTokenId` in events of its files. */
   _id: string;
@@ -290,7 +310,7 @@ export interface StoredFile {
   __v: number;
   /** `{id}-{originalName}`. */
   filename: string;
-  /** Private: only a signed URL opens it. */
+  /** The private URL of the object in the store. It can't be opened: request a signed URL or a link. */
   path: string;
   /** Bytes. */
   size: number;
@@ -329,11 +349,48 @@ export interface UnfinishedUpload {
   createdAt: string;
   expiresAt: string;
 }
-export interface FileMetadata extends StoredFile {
+export interface FileMetadata extends FileStatus {
+  teamId: string;
+  originalName: string;
+  fileType: FileType;
+  createdAt: string;
+  updatedAt: string;
+  __v: number;
+  /** `{id}-{originalName}`. */
+  filename: string;
+  /** The private URL of the object in the store. It can't be opened: request a signed URL or a link. */
+  path: string;
+  /** Bytes. */
+  size: number;
+  /** Detected from content. */
+  mimeType: string;
+  /** Null unless the file is audio. */
+  durationSeconds: number | null;
+  /** The display and download name. */
+  name: string;
+  /** Empty: outside all folders. */
+  folder: string;
+  /** Your own ID of the file. */
+  reference: string | null;
+  tags: Array<string>;
+  /** When the service deletes the file. Null: never. */
+  deleteAfter: string | null;
+  /** The key or session that began the upload, and its user. Never changes. */
+  uploadedBy: {
+    keyId: string;
+    userId: string | null;
+    /** The name of the user, or of a key without a user, as in events. */
+    name: string | null;
+  };
+  /** From the tags of the audio, up to 200 characters. */
+  title: string | null;
+  /** The waveform as 56 bars of 0 to 99. Null until a waveform is set. */
+  peaks: Array<number> | null;
+  /** From the tags of the audio, up to 200 characters. */
+  artist: string | null;
   /** Null for a resumable upload until its bytes were read back. */
   sha256: string | null;
   processedAt: string | null;
-  failure: ProcessingFailure | null;
   /** Null until processed, and for files that are not audio. */
   audio: AudioMetadata | null;
   /** Whether a waveform has been set. */
@@ -409,7 +466,14 @@ export interface WebhookMessage {
   /** When the event was recorded. */
   timestamp: string;
   teamId: string;
-  actor: Actor;
+  actor: {
+    /** The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service. */
+    kind: ActorKind;
+    keyId: string | null;
+    /** Set for a login, and for actions of sessions and of the keys that they created. */
+    userId: string | null;
+    requestId: string | null;
+  };
   subject: Subject;
   /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
@@ -429,11 +493,12 @@ export interface Schemas {
   SentInvitation: SentInvitation;
   UserExport: UserExport;
   ExportedUser: ExportedUser;
-  Event: Event;
+  RecordedEvent: RecordedEvent;
   NewWebhook: NewWebhook;
   Attempt: Attempt;
   Webhook: Webhook;
   Delivery: Delivery;
+  Event: Event;
   UploadToken: UploadToken;
   File: StoredFile;
   UnfinishedUpload: UnfinishedUpload;

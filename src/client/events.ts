@@ -8,11 +8,23 @@ const MAX_POLL_MILLISECONDS = 5000;
 export type EventFilters = Filters<"GET /auth/v1/events">;
 
 /** Events lack what a team sets on a file, except the reference. */
-type Absent = "path" | "hasWaveform" | "audio" | "title" | "artist" | "peaks" | "name" | "folder" | "tags" | "metadata";
+type Absent =
+  | "uploadedBy"
+  | "path"
+  | "hasWaveform"
+  | "audio"
+  | "title"
+  | "artist"
+  | "peaks"
+  | "name"
+  | "folder"
+  | "tags"
+  | "metadata";
 
 /** The file's metadata at the time of an event, without URLs and tags. */
 export type FileEventData = Omit<FileMetadata, Absent> & {
   audio: Omit<AudioMetadata, "tags"> | null;
+  uploadedBy: Omit<FileMetadata["uploadedBy"], "name">;
   /** The changed fields of `file.updated`. */
   fields?: string[];
 };

@@ -1,26 +1,65 @@
 import { and, asc, desc, eq, gt, lt, lte, or, type SQLWrapper, sql } from "drizzle-orm";
+import type { SQLiteSelect } from "drizzle-orm/sqlite-core";
 import { authorizeRead, type Credential, refuseNamedTeam } from "../access/authorization.ts";
 import { databaseOf, inEveryDatabase } from "../access/databases.ts";
+import { nameOfActor } from "../access/names.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Query, read } from "../platform/db.ts";
+import { type Builder, type Db, type Query, read } from "../platform/db.ts";
 import { decodeCursor, encodeCursor, listName, type Page, scan, splitScan } from "../platform/paging.ts";
 import { events } from "./events.schema.ts";
 import {
   ABOVE_ALL,
+  EVENT_OF_DELIVERY,
   type Event,
   type EventKind,
   type EventRow,
   type EventType,
   eventId,
+  idsOfActor,
   isEventId,
+  type JoinedEvent,
   lastSeqOf,
   operatorLogOf,
   renderEvent,
+  renderJoinedEvent,
   seqOf,
 } from "./events.ts";
 
 /* Reads a team's event log, in both orders and from any event on. */
+
+/** An event with the name of its actor. Webhook messages don't have it, because they are stored elsewhere. */
+export type LoggedEvent = Event & { actor: { name: string | null } };
+
+type NamedRow<Row = EventRow> = Row & { actorName: string | null };
+
+const withName = (event: Event, { actorName: name }: NamedRow<object>): LoggedEvent => ({
+  ...event,
+  actor: { ...event.actor, name },
+});
+
+const renderLogged = (row: NamedRow): LoggedEvent => withName(renderEvent(row), row);
+
+/** The columns of an event next to those of its delivery, with the name of its actor. */
+export const NAMED_EVENT_OF_DELIVERY = {
+  ...EVENT_OF_DELIVERY,
+  actorName: nameOfActor({ ...idsOfActor(events.actor), teamId: events.teamId }).as("actor_name"),
+};
+export type NamedJoinedEvent = NamedRow<JoinedEvent>;
+
+/** @returns null if the event has been purged */
+export function renderNamedEvent(row: NamedJoinedEvent): LoggedEvent | null {
+  const event = renderJoinedEvent(row);
+  return event && withName(event, row);
+}
+
+/** Adds the names of the actors to the rows of a page. It reads a row for each, so the page comes first. */
+function withNames<Row extends EventRow>(db: Db, page: PromiseLike<Row[]>): Builder<NamedRow<Row>[]> {
+  const rows = (page as unknown as SQLiteSelect).as("page");
+  const columns = rows._.selectedFields as typeof events._.columns;
+  const actorName = nameOfActor({ ...idsOfActor(columns.actor), teamId: columns.teamId }).as("actor_name");
+  return db.select({ ...columns, actorName }).from(rows) as unknown as Builder<NamedRow<Row>[]>;
+}
 
 interface EventsRequest {
   limit: number;
@@ -49,7 +88,7 @@ export async function listEvents(
   deps: Deps,
   credential: Credential<"events:read or operator">,
   { limit, order, type, subject, actor, cursor, after, before, createdAfter, createdBefore, teamId }: EventsRequest,
-): Promise<Page<Event>> {
+): Promise<Page<LoggedEvent>> {
   await refuseNamedTeam(deps, credential, teamId);
   const list = listName("events", { order, type, subject, actor });
   const last = cursor === undefined ? undefined : decodeCursor(list, cursor).id;
@@ -72,7 +111,7 @@ export async function listEvents(
           .where(and(eq(events.teamId, team), ...range))
           .orderBy((order === "asc" ? asc : desc)(events.seq))
           .$dynamic();
-        return isMatch ? scan(deps.db, inRange, isMatch, page) : inRange.limit(page.limit);
+        return withNames(deps.db, isMatch ? scan(deps.db, inRange, isMatch, page) : inRange.limit(page.limit));
       },
       log,
     );
@@ -83,12 +122,12 @@ export async function listEvents(
     ? mergeLogs(await inEveryDatabase(deps, (deps) => readIn(deps, operatorLogOf(deps))), order)
     : await readIn(deps, teamId ?? operatorLogOf(deps));
   const { matching, end } = splitScan(rows);
-  const items = matching.slice(0, limit).map(renderEvent);
+  const items = matching.slice(0, limit).map(renderLogged);
   const lastId = matching.length > limit ? items.at(-1)?._id : end && idOf(end);
   return { items, next: lastId === undefined ? null : encodeCursor(list, lastId) };
 }
 
-type ExaminedEvent = EventRow & { isEnd?: 0 | 1 };
+type ExaminedEvent = NamedRow & { isEnd?: 0 | 1 };
 
 const idOf = ({ teamId, seq }: EventRow): string => eventId(teamId, seq);
 
@@ -112,7 +151,7 @@ function eventFilter({ type, subject, actor }: Pick<EventsRequest, "type" | "sub
       subject === undefined ? undefined : sql`${row.subjectId} = ${subject}`,
       actor === undefined
         ? undefined
-        : sql`${actor} in (json_extract(${row.actor}, '$.userId'), json_extract(${row.actor}, '$.keyId'))`,
+        : sql`${actor} in (${idsOfActor(row.actor).userId}, ${idsOfActor(row.actor).keyId})`,
     );
 }
 
@@ -122,33 +161,35 @@ export async function fetchEvent(
   credential: Credential<"events:read or operator">,
   id: string,
   teamId?: string,
-): Promise<Event> {
+): Promise<LoggedEvent> {
   await refuseNamedTeam(deps, credential, teamId);
   const seq = isEventId(id) ? seqOf(id) : 0;
   const { rows } = await authorizeRead(
     deps,
     credential,
-    (team) =>
-      deps.db
-        .select()
-        .from(events)
-        .where(and(eq(events.teamId, team), eq(events.seq, seq))),
+    (team) => {
+      const isEvent = and(eq(events.teamId, team), eq(events.seq, seq));
+      return withNames(deps.db, deps.db.select().from(events).where(isEvent));
+    },
     teamId ?? operatorLogOf(deps),
   );
   const [row] = rows;
   if (!row || idOf(row) !== id) throw new AppError("not_found");
-  return renderEvent(row);
+  return renderLogged(row);
 }
 
 /** Events that one batch examines, in some 10 ms of the database. */
 const EXAMINED_EVENTS = 5000;
 
-/** The events by a user, or about the user's record, oldest first. Reads all of the team since the user was created. */
+/**
+ * The events by a user, or about the user's record, oldest first. Reads all of the team since the user was created. Without the
+ * names of actors, because the person who gets them may not know those of others.
+ */
 export async function* eventsNaming(
   deps: Deps,
   { id, teamId, createdAt }: { id: string; teamId: string; createdAt: number },
 ): AsyncGenerator<Event> {
-  const isNamed = or(eq(events.subjectId, id), sql`json_extract(${events.actor}, '$.userId') = ${id}`);
+  const isNamed = or(eq(events.subjectId, id), sql`${idsOfActor(events.actor).userId} = ${id}`);
   for (let after: number | undefined = createdAt * 1000 - 1; after !== undefined; ) {
     const rest = and(eq(events.teamId, teamId), gt(events.seq, after));
     const end = deps.db

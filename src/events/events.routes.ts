@@ -7,22 +7,29 @@ import { EVENT_KINDS, EVENT_TYPES } from "./events.ts";
 
 const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
 
+const recordedActor = z.strictObject({
+  kind: z.enum(["secret", "public", "session", "upload", "operator", "user", "system"]).meta({
+    description:
+      "The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service.",
+  }),
+  keyId: id.nullable(),
+  userId: id
+    .nullable()
+    .meta({ description: "Set for a login, and for actions of sessions and of the keys that they created." }),
+  requestId: z.string().nullable(),
+});
+
 const eventSchema = z
   .strictObject({
     _id: eventId.meta({ description: "IDs sort in commit order." }),
     teamId: id,
     type: z.enum(EVENT_TYPES),
     createdAt: timestamp,
-    actor: z.strictObject({
-      kind: z.enum(["secret", "public", "session", "upload", "operator", "user", "system"]).meta({
+    actor: recordedActor.extend({
+      name: z.string().nullable().meta({
         description:
-          "The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service.",
+          "The first and last name of the user, or the name of a key without a user, as it is now. Null once it is deleted.",
       }),
-      keyId: id.nullable(),
-      userId: id
-        .nullable()
-        .meta({ description: "Set for a login, and for actions of sessions and of the keys that they created." }),
-      requestId: z.string().nullable(),
     }),
     subject: z.strictObject({
       kind: z.enum(EVENT_KINDS),
@@ -39,7 +46,10 @@ const eventSchema = z
 
 export { eventSchema, example as eventExample };
 
-const { _id, type, createdAt, ...common } = eventSchema.shape;
+/** An event as it is recorded, for those who may not know the names of others. */
+export const recordedSchema = eventSchema.extend({ actor: recordedActor }).meta({ id: "RecordedEvent" });
+
+const { _id, type, createdAt, ...common } = recordedSchema.shape;
 /** The body that a webhook endpoint receives. */
 export const messageSchema = z
   .strictObject({
@@ -62,13 +72,17 @@ const example: EventBody = {
     kind: "secret",
     keyId: "0193477be8a01f9c3ad5e7b2",
     userId: null,
+    name: "Backend",
     requestId: "0b6f0a60-6d3c-4f0e-9b53-0d3e1d6c2a11",
   },
   subject: { kind: "user", id: "0193477c0a5e2b7f4d1c8e90", version: 1 },
   data: { _id: "0193477c0a5e2b7f4d1c8e90", fields: ["email"] },
 };
 
-const { _id: exampleId, createdAt: timestampExample, ...commonExample } = example;
+const { name: _, ...recordedActorExample } = example.actor;
+export const recordedExample: z.input<typeof recordedSchema> = { ...example, actor: recordedActorExample };
+
+const { _id: exampleId, createdAt: timestampExample, ...commonExample } = recordedExample;
 export const messageExample: z.input<typeof messageSchema> = {
   id: exampleId,
   timestamp: timestampExample,

@@ -1,4 +1,4 @@
-import { and, eq, is, SQL, sql } from "drizzle-orm";
+import { and, eq, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { Actor } from "../access/authorization.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
@@ -135,6 +135,12 @@ interface Subject {
   teamId: string;
   id: string;
 }
+
+/** The ids in the actor of a row. */
+export const idsOfActor = (actor: SQLWrapper) => ({
+  keyId: sql`json_extract(${actor}, '$.keyId')`,
+  userId: sql`json_extract(${actor}, '$.userId')`,
+});
 
 /** The actor of an event as its row has it. */
 export function actorOf(initiator: Initiator, requestId: string | null): string {

@@ -50,6 +50,8 @@ import { MAX_SHOWN_PEAK, SHOWN_PEAKS } from "./waveforms.ts";
 const nullable = <T extends z.ZodType>(schema: T, description: string) => schema.nullable().meta({ description });
 const FROM_TAGS = "From the tags of the audio, up to 200 characters.";
 
+const UPLOADED_BY = "The key or session that began the upload, and its user. Never changes.";
+
 const field = fieldOf<StoredFile>();
 
 export const fileRecord = describeRecord({
@@ -69,7 +71,9 @@ export const fileRecord = describeRecord({
       (file) => file.filename,
     ),
     path: field(
-      z.url().meta({ description: "Private: only a signed URL opens it." }),
+      z.url().meta({
+        description: "The private URL of the object in the store. It can't be opened: request a signed URL or a link.",
+      }),
       "https://account.r2.cloudflarestorage.com/stowage-files/0193477be89f4d2e6b8a0c13/0193477c0a5e2b7f4d1c8e90-interview.mp3",
       (file) => file.path,
     ),
@@ -96,9 +100,7 @@ export const fileRecord = describeRecord({
       isoOrNull(file.deleteAfter),
     ),
     uploadedBy: field(
-      z
-        .strictObject({ keyId: id, userId: id.nullable() })
-        .meta({ description: "The key or session that began the upload, and its user. Never changes." }),
+      creator.meta({ description: UPLOADED_BY }),
       { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
       ({ keyId, userId }) => ({ keyId, userId }),
     ),
@@ -147,6 +149,13 @@ const metadataRecord = describeRecord({
   id: "FileMetadata",
   fields: {
     ...fileRecord.fields,
+    uploadedBy: metadataField(
+      creator
+        .extend({ name: nullable(z.string(), "The name of the user, or of a key without a user, as in events.") })
+        .meta({ description: UPLOADED_BY }),
+      { keyId: "0193477be8a01f9c3ad5e7b2", userId: null, name: "Backend" },
+      ({ keyId, userId, uploaderName: name }) => ({ keyId, userId, name }),
+    ),
     sha256: metadataField(
       nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null for a resumable upload until its bytes were read back."),
       "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",

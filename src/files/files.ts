@@ -1,7 +1,8 @@
-import { and, eq, getTableColumns, is, SQL, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import { isVisitor } from "../access/actor.ts";
 import { authorizeRead, type Credential, insufficientScope, type TokenValues } from "../access/authorization.ts";
+import { nameOfActor } from "../access/names.ts";
 import { filesOfToken } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Audio } from "../audio/inspect.ts";
@@ -88,6 +89,8 @@ export type ListedRow = {
 export type StoredFile = ReturnType<typeof toStoredFile>;
 
 export interface FileMetadata extends StoredFile {
+  /** Of the user who uploaded it, or of the key. Null once that is deleted. */
+  uploaderName: string | null;
   /** Null for a resumable upload until its bytes are read back. */
   sha256: string | null;
   processedAt: number | null;
@@ -145,12 +148,15 @@ export const RESTORED_COLUMNS = Object.fromEntries(
 ) as Record<TrashedColumn, SQL>;
 
 /** Set when a file is stored or released: the retention of its team may have passed over it until then. */
-export function deleteAfterRetention(now: number) {
+export function deleteAfterRetention(
+  now: number,
+  { deleteAfter, deleteAfterBy }: Record<"deleteAfter" | "deleteAfterBy", SQLWrapper | number | string | null> = files,
+) {
   const ofTeam = (column: SQL) => sql`(select ${column} from teams where id = ${teamOfFile})`;
   const isReached = sql`${files.id} < ${ofTeam(sql`retention_reached`)}`;
   return {
-    deleteAfter: sql`iif(${isReached}, ${now}, ${files.deleteAfter})`,
-    deleteAfterBy: sql`iif(${isReached}, ${ofTeam(sql`retention_by`)}, ${files.deleteAfterBy})`,
+    deleteAfter: sql`iif(${isReached}, ${now}, ${deleteAfter})`,
+    deleteAfterBy: sql`iif(${isReached}, ${ofTeam(sql`retention_by`)}, ${deleteAfterBy})`,
   };
 }
 
@@ -179,8 +185,9 @@ export const fileById = preparedQuery((db, param: Param<IdValues>) =>
 const metadataById = preparedQuery((db, param: Param<IdValues>) => {
   const { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata, hold } = files;
   const columns = { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata, hold };
+  const uploaderName = nameOfActor({ ...files, teamId: teamOfFile }).as("uploader_name");
   return db
-    .select({ ...LISTED_COLUMNS, ...columns })
+    .select({ ...LISTED_COLUMNS, ...columns, uploaderName })
     .from(files)
     .where(isListedFile(db, param));
 });
@@ -196,6 +203,7 @@ export async function fetchMetadata(
   if (!row) throw new AppError("not_found");
   return {
     ...toStoredFile(deps, row),
+    uploaderName: row.uploaderName,
     sha256: row.sha256,
     processedAt: row.processedAt,
     failure: failureOf(row),

@@ -26,8 +26,7 @@ const MAX_BOUNDARY_CHARACTERS = 70;
  * Buffers at most one read (256 KiB).
  *
  * Calls `consume` once, when the first byte of the part `file` has arrived. Its arguments are the name as the client sent
- * it, which may be empty or contain any character, the file's bytes in chunks, and the text of the part `properties` if
- * there was one. The memory of a chunk is reused when the next one is requested. The body is read only when `consume`
+ * it, which may be empty or contain any character, the file's bytes in chunks, and the text of the form. The memory of a chunk is reused when the next one is requested. The body is read only when `consume`
  * requests bytes.
  *
  * The bytes end only after the complete form was read and is valid, so a `consume` that has seen their end may commit.
@@ -45,7 +44,7 @@ export async function readMultipartFile<T>(
   body: ReadableStream<Uint8Array> | null,
   contentType: string,
   limits: MultipartLimits,
-  consume: (name: string, bytes: AsyncIterable<Uint8Array>, properties?: string) => Promise<T>,
+  consume: (name: string, bytes: AsyncIterable<Uint8Array>, form: FormText) => Promise<T>,
 ): Promise<T> {
   if (body === null) throw malformed("The body is empty.");
   const reader = new BodyReader(body, limits.idleMilliseconds, (cause) =>
@@ -80,7 +79,7 @@ export async function readMultipartFile<T>(
     while (form.chunks.length === 0) await pull();
     const bytes = fileBytes();
     // return() waits for a read that `consume` left unfinished, because the body allows one read at a time.
-    const result = await consume(form.fileName ?? "", bytes, form.properties).finally(() => bytes.return());
+    const result = await consume(form.fileName ?? "", bytes, form).finally(() => bytes.return());
     if (failure) throw failure;
     for (; !form.hasEnded; await pull()) form.chunks.length = 0;
     return result;
@@ -92,8 +91,14 @@ export async function readMultipartFile<T>(
   }
 }
 
+/** Text of a form. What follows the file is there once the bytes of the file have ended. */
+export interface FormText {
+  /** Of the part `properties`. */
+  readonly properties: string | undefined;
+}
+
 /** Parses the form chunk by chunk, collects the file's bytes in `chunks`, and throws at the first error. */
-class FormParser {
+class FormParser implements FormText {
   readonly chunks: Uint8Array[] = [];
   fileName: string | undefined;
   properties: string | undefined;
@@ -181,9 +186,7 @@ class FormParser {
     if (isFile && !isFirst) throw new AppError("too_many_files");
     if (isFirst && isFile !== (parameters.get("name") === "file")) throw new AppError("file_missing");
     const isProperties = !isFile && parameters.get("name") === "properties";
-    if (isProperties && !(isFirst && this.properties === undefined)) {
-      throw propertiesError("Send this part once, before the file.");
-    }
+    if (isProperties && this.properties !== undefined) throw propertiesError("Send this part once.");
     this.#state = isFile ? "file" : isProperties ? "properties" : "text";
     this.#partBytes = 0;
     if (isFile) this.fileName = fileName;

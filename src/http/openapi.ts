@@ -99,7 +99,7 @@ function failuresOf(codes: Code[]): Json {
 function requestOf(operation: Operation, components: Json): Json {
   if (operation.takesFile) {
     const file = { type: "string", format: "binary", minLength: 1 };
-    const properties = { type: "string", description: "JSON with the fields of an update. Send it before the file." };
+    const properties = { type: "string", description: "JSON with the fields of an update, before or after the file." };
     const schema = { type: "object", required: ["file"], properties: { properties, file } };
     return { requestBody: { required: true, content: { "multipart/form-data": { schema } } } };
   }

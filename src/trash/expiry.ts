@@ -3,7 +3,6 @@ import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { actorOf, type Initiator, SYSTEM, writeWithEvents } from "../events/events.ts";
 import { files, isErasable, isExpiring, teamOfFile } from "../files/files.schema.ts";
-import { changed } from "../files/files.ts";
 import { fileKey, keyColumns } from "../files/names.ts";
 import { read, write } from "../platform/db.ts";
 import { newStep } from "../platform/recovery-step.ts";
@@ -17,7 +16,7 @@ import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
  * The event of a deletion names who set `delete_after`, and not the job that carries it out.
  *
  * The retention of a team sets `delete_after` of each file that reaches its age, once: `retention_reached` moves on, so a file
- * that is restored later stays.
+ * that is restored later stays. That leaves the version: the deletion follows in the same run, with a version and an event.
  */
 
 /** How often the job looks for files of a team's retention, which counts days. */
@@ -44,7 +43,6 @@ async function expireAged(deps: Deps): Promise<number> {
     .set({
       deleteAfter: now,
       deleteAfterBy: sql`(select ${teams.retentionBy} from ${teams} where ${teams.id} = ${teamOfFile})`,
-      ...changed(now),
     })
     .where(sql`${fileKey} in (${aged(keyColumns)} limit ${AGED_FILES})`);
   // A team that has more such files is continued.

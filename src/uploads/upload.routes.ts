@@ -37,7 +37,7 @@ export const upload = writeOperation(
     tag: "Files",
     summary: "Upload a file",
     description:
-      "Send one part `file` with a file name. A text part `properties` before it, at most 8 KiB of JSON, can set name, " +
+      "Send one part `file` with a file name. A text part `properties` before or after it, at most 8 KiB of JSON, can set name, " +
       "folder, reference, tags and metadata. With a public key, it has at most 1 KiB, and any visitor can send anything in it: " +
       "don't trust the `reference` of a file if the `actor` of its event `file.uploaded` has the kind `public`. An upload token " +
       "sets the properties itself: 400 if they are sent. Up to ten other text parts of 1 KiB are ignored. The file is listed " +
@@ -101,11 +101,15 @@ export const upload = writeOperation(
     const limits = { maxFileBytes: maxBytes, idleMilliseconds: uploadIdleMilliseconds, digests };
     // Content-Length includes the form around the file, which rarely takes this much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
-    const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, async (name, bytes, text) => {
+    const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, async (name, bytes, form) => {
       // The form around the file may have arrived slowly.
       const actor = await presentActor();
-      const properties = parseProperties(deps, text, actor);
-      return uploadFile(deps, actor, { name, bytes, minBytes, maxBytes, idempotencyKey, properties });
+      const early = form.properties;
+      const properties = parseProperties(deps, early, actor);
+      const lateProperties = () =>
+        form.properties === early ? undefined : parseProperties(deps, form.properties, actor);
+      const file = { name, bytes, minBytes, maxBytes, idempotencyKey, properties, lateProperties };
+      return uploadFile(deps, actor, file);
     });
     // A disconnect must not end the invocation before the upload is rolled back.
     deps.after(uploaded.catch(() => undefined));

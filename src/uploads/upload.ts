@@ -43,9 +43,9 @@ import { uploads } from "./uploads.schema.ts";
  * The upload protocol: form uploads here, resumable uploads in resumable.ts. No transaction spans D1 and R2, so the order
  * of the writes makes an upload safe:
  *
- *   1. insert   the row as `receiving`: hidden, with its id, R2 key, quota, and idempotency key
+ *   1. insert   the row as `receiving`: hidden, with its id, R2 key, quota, idempotency key, and the properties so far
  *   2. store    the bytes in R2. SHA-256, size, and media type are computed on the way
- *   3. commit   by one update to `pending`. This is the commit point: from here on the upload has succeeded
+ *   3. commit   by one update to `pending`, with the properties that followed the bytes. This is the commit point: from here on the upload has succeeded
  *   4. enqueue  the message, which the response does not wait for. If that fails, the recovery job sends it
  *
  * The row is inserted before the bytes, so R2 never holds orphans. If anything fails before the commit, `rollBack` hides
@@ -73,6 +73,8 @@ export interface IncomingFile {
   maxBytes: number;
   idempotencyKey?: string | undefined;
   properties?: FileProperties | undefined;
+  /** Those that followed the bytes. Called once, when the bytes have ended. */
+  lateProperties?: () => FileProperties | undefined;
 }
 
 /**
@@ -94,18 +96,35 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
       await rollBack(deps, actor, upload, maxBytes, error);
       throw error;
     });
-  const properties = propertyColumns(upload.originalName, file.properties ?? {});
+  let properties = propertyColumns(upload.originalName, file.properties ?? {});
+  let lateProperties: PropertyColumns | undefined;
+  // An error in them fails the upload like one in its bytes: before the object is complete.
+  async function* bytesAndProperties() {
+    yield* file.bytes;
+    const late = file.lateProperties?.();
+    if (late) properties = lateProperties = propertyColumns(upload.originalName, late);
+  }
+  const bytes = bytesAndProperties();
   const inserting = insertUpload(deps, actor, { ...upload, ...properties }, file);
   const { limits, earlier, refused } = await orRollBack(inserting);
   // A visitor does not see what an upload token sets.
-  const shownProperties = actor.uploadToken ? propertyColumns(upload.originalName, {}) : properties;
-  const shown = { ...shownProperties, originalName: upload.originalName };
-  if (!limits && earlier) return settleReplay(deps, earlier, await hashOf(file.bytes), shown);
+  const shown = () => ({
+    ...(actor.uploadToken ? propertyColumns(upload.originalName, {}) : properties),
+    originalName: upload.originalName,
+  });
+  if (!limits && earlier) {
+    const sha256 = await hashOf(bytes);
+    return settleReplay(deps, earlier, sha256, shown());
+  }
   if (!limits) throw quotaError(refused);
-  const storeAndCommit = async () => commit(deps, actor, upload, await storeBytes(deps, upload, file, limits));
+  const storeAndCommit = async () => {
+    const stored = await storeBytes(deps, upload, { ...file, bytes }, limits);
+    return commit(deps, actor, upload, stored, { lateProperties });
+  };
   const committed = await orRollBack(storeAndCommit());
   enqueue(deps, [upload], committed.isBulk);
-  return toStoredFile(deps, { ...committed.row, ...shown, name: shown.name ?? upload.originalName });
+  const sent = shown();
+  return toStoredFile(deps, { ...committed.row, ...sent, name: sent.name ?? upload.originalName });
 }
 
 /** A file that is uploaded. */
@@ -130,7 +149,7 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
     reservedBytes,
     allowedTypes,
     ...ownerColumns(actor),
-    deleteAfterBy: file.deleteAfter === null ? null : actorOf(actor, deps.requestId),
+    ...deleteAfterOf(deps, actor, file),
     isPublic: isVisitor(actor),
     uploadTokenId: actor.uploadToken?.id ?? null,
     // Lists filter by creation time through the id, so the time comes from the id.
@@ -139,6 +158,12 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
   };
   return [refusalQuery, insertWhere(deps.db, files, row, isAccepted, from)] as const;
 }
+
+/** When the file is deleted, and who has set that. */
+const deleteAfterOf = ({ requestId }: Deps, initiator: Initiator, { deleteAfter }: PropertyColumns) => ({
+  deleteAfter,
+  deleteAfterBy: deleteAfter === null ? null : actorOf(initiator, requestId),
+});
 
 /** The limits that the insert has set for an upload. No row if the upload was not inserted. */
 export const insertedLimits = ({ db }: Deps, key: FileOf) =>
@@ -236,6 +261,8 @@ type CommitOptions = {
   extraQueries?: Query[];
   /** Null if any request can commit. Otherwise only the request with this epoch can. */
   epoch?: number | null;
+  /** Take the place of those that the row was inserted with. */
+  lateProperties?: PropertyColumns | undefined;
 };
 
 /**
@@ -250,7 +277,7 @@ export async function commit(
   initiator: Initiator,
   key: FileOf,
   stored: StoredObject,
-  { extraQueries = [], epoch = null }: CommitOptions = {},
+  { extraQueries = [], epoch = null, lateProperties }: CommitOptions = {},
 ): Promise<{ row: ListedRow; isBulk: boolean }> {
   const { db, system } = deps;
   const now = system.now();
@@ -268,7 +295,8 @@ export async function commit(
       reservedBytes: stored.sizeBytes,
       dueAt: now + MAX_PENDING_MILLISECONDS,
       folderSince: now,
-      ...deleteAfterRetention(now),
+      ...lateProperties,
+      ...deleteAfterRetention(now, lateProperties && deleteAfterOf(deps, initiator, lateProperties)),
       updatedAt: now,
       version: sql`${files.version} + 1`,
     })

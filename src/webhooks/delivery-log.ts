@@ -3,19 +3,21 @@ import { authorizeRead, type Credential, type TeamActor } from "../access/author
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
+import {
+  type LoggedEvent,
+  NAMED_EVENT_OF_DELIVERY,
+  type NamedJoinedEvent,
+  renderNamedEvent,
+} from "../events/event-log.ts";
 import { events } from "../events/events.schema.ts";
 import {
   ABOVE_ALL,
-  EVENT_OF_DELIVERY,
-  type Event,
   type EventType,
   eventId,
   isEventId,
   isEventOfDelivery,
-  type JoinedEvent,
   lastSeqOf,
   ownerEndOf,
-  renderJoinedEvent,
   seqOf,
 } from "../events/events.ts";
 import { type Db, firstOf, hasRow, write } from "../platform/db.ts";
@@ -37,7 +39,7 @@ export interface Delivery {
   eventId: string;
   type: EventType;
   /** Null if it has been purged, or if the caller can't read events. */
-  event: Event | null;
+  event: LoggedEvent | null;
   status: DeliveryRow["status"];
   /** The latest ten attempts. */
   attempts: Attempt[];
@@ -50,7 +52,7 @@ const deliveryId = ({ webhookId, seq }: Pick<DeliveryRow, "webhookId" | "seq">) 
 /** `resumeAt` is the end of the webhook's pause, `failureBody` the response body of the latest attempt. */
 function toDelivery(
   { scopes }: Pick<TeamActor, "scopes">,
-  row: DeliveryRow & JoinedEvent,
+  row: DeliveryRow & NamedJoinedEvent,
   { resumeAt, failureBody }: { resumeAt: number | null; failureBody: string | null },
 ): Delivery {
   const { teamId, seq, type, status, attemptLog, dueAt } = row;
@@ -58,7 +60,7 @@ function toDelivery(
     id: deliveryId(row),
     eventId: eventId(teamId, seq),
     type,
-    event: (scopes & SCOPES["events:read"]) === 0 ? null : renderJoinedEvent(row),
+    event: (scopes & SCOPES["events:read"]) === 0 ? null : renderNamedEvent(row),
     status,
     attempts: parseAttempts(attemptLog, failureBody),
     nextAttemptAt: dueAt && Math.max(dueAt, resumeAt ?? 0),
@@ -73,8 +75,8 @@ const SCANNED_FILTERS = {
   waiting: sql`status = 'pending' and is_failing = 0`,
 };
 export type DeliveryFilter = "failing" | keyof typeof SCANNED_FILTERS;
-/** Deliveries that a page with such a filter examines. Each costs two rows read, and one that is returned up to three more. */
-export const EXAMINED_DELIVERIES = 300;
+/** Deliveries that a page with such a filter examines. Each costs two rows read, and one that is returned up to four more. */
+export const EXAMINED_DELIVERIES = 290;
 
 /**
  * Newest event first. With a status other than `failing`, a page may be short or empty although more pages follow.
@@ -104,7 +106,7 @@ export async function listDeliveries(
     deps.db
       .select({
         delivery: deliveries,
-        ...EVENT_OF_DELIVERY,
+        ...NAMED_EVENT_OF_DELIVERY,
         resumeAt: webhooks.resumeAt,
         failureBody,
         end: (isScan ? end : sql<null>`null`).as("end"),
@@ -154,7 +156,7 @@ export async function redeliverEvent(deps: Deps, actor: TeamActor, id: string): 
     .where(and(isTarget, isNull(refusal)))
     .returning();
   const found = db
-    .select({ refusal, ...EVENT_OF_DELIVERY })
+    .select({ refusal, ...NAMED_EVENT_OF_DELIVERY })
     .from(deliveries)
     .leftJoin(events, isEventOfDelivery)
     .where(isTarget);

@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { eventId } from "../../src/events/events.ts";
 import { listName } from "../../src/platform/paging.ts";
+import { databaseOf } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
 import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
@@ -35,7 +36,7 @@ interface Event {
   type: string;
   teamId: string;
   createdAt: string;
-  actor: { kind: string; keyId: string | null; userId: string | null; requestId: string | null };
+  actor: { kind: string; keyId: string | null; userId: string | null; name: string | null; requestId: string | null };
   subject: { kind: string; id: string; version: number | null };
   data: Record<string, unknown>;
 }
@@ -175,6 +176,54 @@ describe("The event log", () => {
   });
 });
 
+describe("The name of an actor", () => {
+  /** The name in a list, which is also that of the single event, and of a filtered list. */
+  const nameIn = async (team: Team, type: string) => {
+    const { _id, actor } = only(await readLog(team, `type=${type}`));
+    expect((await read(team, `/auth/v1/events/${_id}`)).actor).toEqual(actor);
+    expect((await readLog(team)).find((event) => event._id === _id)?.actor).toEqual(actor);
+    return actor.name;
+  };
+
+  test("is that of the user as it is when the event is read, and null once the user is deleted", async ({ team }) => {
+    const member = await newMember(team, "admin");
+    const user = `/auth/v1/users/${member.id}`;
+    await dataOf(team.call("PATCH", user, { json: { firstName: "Ada", lastName: "Lovelace" } }));
+    const json = { url: "https://hooks.canary.example/" };
+    await dataOf(call("POST", "/auth/v1/webhooks", { token: member.token, json }));
+    expect(await nameIn(team, "webhook.created")).toBe("Ada Lovelace");
+    await dataOf(team.call("PATCH", user, { json: { lastName: "King" } }));
+    expect(await nameIn(team, "webhook.created")).toBe("Ada King");
+    expect((await team.call("DELETE", user)).status).toBe(200);
+    expect(await nameIn(team, "webhook.created")).toBeNull();
+  });
+
+  test("is that of a key without a user, also for its session, and null once it is deleted, or for the operator", async ({
+    team,
+  }) => {
+    const key = await newKey(team, { name: "CI" });
+    const create = (token: string, path: string, json: object) => dataOf(call("POST", path, { token, json }));
+    await create(key.key, "/auth/v1/webhooks", { url: "https://hooks.canary.example/" });
+    expect(await nameIn(team, "webhook.created")).toBe("CI");
+    const { key: session } = await create(key.key, "/auth/v1/sessions", {});
+    await create(session, "/auth/v1/users", { email: "ada@example.com", password: PASSWORD });
+    expect(await nameIn(team, "user.created")).toBe("CI");
+    await dataOf(team.call("PATCH", `/auth/v1/apikeys/${key.id}`, { json: { name: "Old CI" } }));
+    expect(await nameIn(team, "webhook.created")).toBe("Old CI");
+    await dataOf(team.call("DELETE", `/auth/v1/apikeys/${key.id}`));
+    for (const type of ["webhook.created", "team.created"]) expect(await nameIn(team, type)).toBeNull();
+  });
+
+  test("is null for a user or key of another team", async ({ team }) => {
+    const other = await newTeam(undefined, databaseOf(team.teamId));
+    await newKey(other);
+    await DB.prepare("update events set actor = json_set(actor, '$.keyId', ?) where team_id = ?")
+      .bind(team.keyId, other.teamId)
+      .run();
+    for (const { actor } of await readLog(other)) expect(actor).toMatchObject({ keyId: team.keyId, name: null });
+  });
+});
+
 describe("The events of a file", () => {
   test("contain the file's metadata at each step of its life", async () => {
     const world = new World();
@@ -193,11 +242,14 @@ describe("The events of a file", () => {
     const [uploaded, , , completed, deleted] = events;
     expect(uploaded?.data).toMatchObject({ _id: id, status: "pending", audio: null, size: metadata.size, __v: 1 });
     expect(uploaded?.actor).toMatchObject({ kind: "secret", keyId: team.keyId });
-    expect(completed?.actor).toEqual({ kind: "system", keyId: null, userId: null, requestId: null });
+    expect(completed?.actor).toEqual({ kind: "system", keyId: null, userId: null, name: null, requestId: null });
     expect(completed?.subject).toEqual({ kind: "file", id, version: metadata.__v });
     const { path: _, hasWaveform: __, audio, ...all } = metadata;
     // The only property that the team sets and the event contains is the reference.
-    const { name, folder, tags, title, artist, peaks, deleteAfter, hold, metadata: ____, ...shown } = all;
+    const { name, folder, tags, title, artist, peaks, deleteAfter, hold, metadata: ____, uploadedBy, ...known } = all;
+    const { name: uploader, ...ids } = uploadedBy;
+    const shown = { ...known, uploadedBy: ids };
+    expect(uploader).toBe("test");
     expect([name, folder, tags, title, artist, peaks]).toEqual(["tone.mp3", "", [], null, null, null]);
     expect([deleteAfter, hold]).toEqual([null, null]);
     const { tags: ___, ...described } = audio;

@@ -569,6 +569,7 @@ describe("The export of a user", () => {
       "user.updated",
       "webhook.created",
     ]);
+    for (const { actor } of events) expect(actor, "a name may be that of another").not.toHaveProperty("name");
     expect(answer.text).not.toContain(grace.id);
     expect(answer.text).not.toContain("grace@example.com");
   });

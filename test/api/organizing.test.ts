@@ -104,7 +104,8 @@ describe("A file", () => {
   });
 
   test.each<[string, (team: Team, properties: string) => Promise<Answer>]>([
-    ["a form upload", (team, properties) => uploadForm(team, formWith(properties))],
+    ["a form part before the file", (team, properties) => uploadForm(team, formWith(properties))],
+    ["a form part after the file", (team, properties) => uploadForm(team, formWith(properties, false))],
     ["a resumable upload", tusUpload],
   ])("gets its properties from %s", async (_, send) => {
     const team = await newTeam();
@@ -237,7 +238,8 @@ describe("Invalid properties", () => {
   test("are rejected by name in an upload, and nothing is stored", async ({ team }) => {
     for (const [path, value] of WRONG) {
       const properties = JSON.stringify({ [path.split(".")[0] ?? ""]: value });
-      for (const send of [() => uploadForm(team, formWith(properties)), () => tusUpload(team, properties)]) {
+      const forms = [true, false].map((isFirst) => () => uploadForm(team, formWith(properties, isFirst)));
+      for (const send of [...forms, () => tusUpload(team, properties)]) {
         if (Buffer.byteLength(properties) <= 8192) {
           await rejected(team, 400, "invalid_input", send, [`properties.${path}`]);
         }
@@ -245,16 +247,27 @@ describe("Invalid properties", () => {
     }
   });
 
-  test("are rejected as a form part after the file, twice, above 8 KiB, or without JSON", async ({ team }) => {
-    const twice = formWith("{}");
-    twice.delete("file");
-    twice.append("properties", "{}");
-    twice.append("file", new File(["text"], "a.txt"));
-    const large = formWith(`{}${" ".repeat(8192)}`);
-    for (const body of [formWith("{}", false), twice, large, formWith("{"), formWith("null"), formWith("[]")]) {
+  test.each([true, false])(
+    "are rejected above 8 KiB or without JSON, and nothing is stored, if their form part is first: %s",
+    async (isFirst) => {
+      const team = await newTeam();
+      for (const text of [`{}${" ".repeat(8192)}`, "{", "null", "[]", ""]) {
+        await rejected(team, 400, "invalid_input", () => uploadForm(team, formWith(text, isFirst)), ["properties"]);
+      }
+      expect((await uploadForm(team, formWith(`{}${" ".repeat(8190)}`, isFirst))).status).toBe(200);
+    },
+  );
+
+  test("are rejected if they are sent twice, before, around or after the file, and nothing is stored", async ({
+    team,
+  }) => {
+    for (const place of [0, 1, 2]) {
+      const body = new FormData();
+      const parts: [string, string | File][] = [0, 1].map(() => ["properties", "{}"]);
+      for (const [name, value] of parts.toSpliced(place, 0, ["file", new File(["text"], "a.txt")]))
+        body.append(name, value);
       await rejected(team, 400, "invalid_input", () => uploadForm(team, body), ["properties"]);
     }
-    expect((await uploadForm(team, formWith(`{}${" ".repeat(8190)}`))).status).toBe(200);
   });
 
   test("include numbers in metadata that JSON can't express", async ({ team }) => {

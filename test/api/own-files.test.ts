@@ -10,6 +10,7 @@ import {
   newSession,
   nextOf,
   openSession,
+  read,
   readPages,
   rejected,
   snapshot,
@@ -54,26 +55,43 @@ async function newKeyOfContributor(team: Team, fields: object = {}) {
 }
 
 describe("uploadedBy", () => {
-  test("names the key or session that began the upload, and its user", async () => {
+  test("names the key or session that began the upload, and its user, and in the metadata also their name", async () => {
     const team = await newTeam();
     const admin = await newMember(team, "admin");
+    const names = { firstName: "Ada", lastName: "Lovelace" };
+    await dataOf(team.call("PATCH", `/auth/v1/users/${admin.id}`, { json: names }));
     const json = { name: "by admin" };
     const key = await dataOf(team.call("POST", "/auth/v1/apikeys", { json, token: admin.token }));
     const session = await dataOf(call("POST", "/auth/v1/sessions", { token: key.key }));
     const me = (await dataOf(team.call("GET", "/auth/v1/me", { token: admin.token }))).keyId;
     for (const [token, uploadedBy] of [
-      [team.token, { keyId: team.keyId, userId: null }],
-      [admin.token, { keyId: me, userId: admin.id }],
-      [key.key, { keyId: key.id, userId: admin.id }],
-      [session.key, { keyId: session.id, userId: admin.id }],
+      [team.token, { keyId: team.keyId, userId: null, name: "test" }],
+      [admin.token, { keyId: me, userId: admin.id, name: "Ada Lovelace" }],
+      [key.key, { keyId: key.id, userId: admin.id, name: "Ada Lovelace" }],
+      [session.key, { keyId: session.id, userId: admin.id, name: "Ada Lovelace" }],
     ] as const) {
+      const { name: _, ...listed } = uploadedBy;
       const id = await put(team, token);
       const tus = await create(team.call, 1, { filename: "b" }, { token });
       await patch(team.call, locationOf(tus), 0, new Uint8Array(1), { token: team.token });
       for (const of of [id, tus.headers.get("Content-Location")?.split("/").at(-1)]) {
         expect((await dataOf(team.call("GET", `${UPLOADS}/${of}/metadata`))).uploadedBy).toEqual(uploadedBy);
+        const files: { _id: string; uploadedBy: object }[] = await read(team, UPLOADS);
+        expect(files.find(({ _id }) => _id === of)?.uploadedBy).toEqual(listed);
       }
     }
+  });
+
+  test("has a name in the metadata that follows the user, and is null once the user is deleted", async () => {
+    const team = await newTeam();
+    const member = await newMember(team, "member");
+    const id = await put(team, member.token);
+    const nameOf = async () => (await dataOf(team.call("GET", `${UPLOADS}/${id}/metadata`))).uploadedBy.name;
+    const user = `/auth/v1/users/${member.id}`;
+    await dataOf(team.call("PATCH", user, { json: { firstName: "Grace", lastName: "Hopper" } }));
+    expect(await nameOf()).toBe("Grace Hopper");
+    expect((await team.call("DELETE", user)).status).toBe(200);
+    expect(await nameOf()).toBeNull();
   });
 
   test("can't be sent or changed", async () => {

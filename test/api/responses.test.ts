@@ -291,11 +291,10 @@ describe("Rate limits", () => {
     expect((await ask(whole)).status).toBe(200);
   });
 
-  test("count the requests of the operator", async () => {
+  test("count each request of the operator once, also the first in an isolate", async () => {
     const { call } = startLimited({ TOKEN_LIMIT: 1 });
     const ask = () => call("GET", "/auth/v1/me", { token: env.OPERATOR_TOKEN });
-    expect((await ask()).status).toBe(200);
-    for (let i = 1; i < REQUESTS_PER_PERMIT; i++) await ask();
+    for (let i = 0; i < REQUESTS_PER_PERMIT; i++) expect((await ask()).status).toBe(200);
     expectLimited(await ask(), "team", 6000);
     expect((await call("GET", "/auth/v1/me", { token: team.token })).status, "a team's own counter").toBe(200);
   });

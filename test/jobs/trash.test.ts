@@ -208,15 +208,22 @@ describe("A file with deleteAfter", () => {
     const [updated, kept] = [await world.store(team, "b.txt", "b"), await world.store(team, "c.txt", "c")];
     await world.drain();
     await must(world.ask("PATCH", `${UPLOADS}/${updated}`, { json: { deleteAfter }, token }));
-    const body = new FormData();
-    body.append("properties", JSON.stringify({ deleteAfter }));
-    body.append("file", new File(["d"], "d.txt"));
-    const { id: uploaded } = await must(world.ask("POST", UPLOADS, { body, token }));
+    const parts: [string, string | File][] = [
+      ["properties", JSON.stringify({ deleteAfter })],
+      ["file", new File(["d"], "d.txt")],
+    ];
+    const uploaded: string[] = [];
+    for (const inOrder of [parts, parts.toReversed()]) {
+      const body = new FormData();
+      for (const [name, value] of inOrder) body.append(name, value);
+      uploaded.push((await must(world.ask("POST", UPLOADS, { body, token }))).id);
+    }
     await world.drain();
     await pass(world, HOUR + MINUTE);
     expect(await listed(team)).toEqual([kept]);
     const actorOf = async (id: string) => (await eventsOf(team, `subject=${id}&type=file.deleted`))[0].actor;
-    for (const id of [updated, uploaded]) expect(await actorOf(id)).toMatchObject({ kind: "session", keyId, userId });
+    for (const id of [updated, ...uploaded])
+      expect(await actorOf(id)).toMatchObject({ kind: "session", keyId, userId });
     expect(await actorOf(aged)).toMatchObject({ kind: "secret", keyId: team.keyId, userId: null });
   });
 
@@ -324,6 +331,22 @@ describe("The retention of a team", () => {
     await pass(world, 5 * MINUTE);
     expect(await listed(team), "a new rule applies to all files").toEqual([]);
     expect(await listed(other)).toEqual([kept]);
+  });
+
+  test("raises the version of a file only with the event of its deletion, as a deletion by a user does", async ({
+    world,
+    team,
+  }) => {
+    const [old, deleted] = [await world.store(team, "a.txt", "a"), await world.store(team, "b.txt", "b")];
+    await world.drain();
+    await dataOf(team.call("DELETE", `${UPLOADS}/${deleted}`));
+    world.aheadMilliseconds += 2 * DAY;
+    await retain(team, 1);
+    await pass(world, 5 * MINUTE);
+    const versionsOf = async (id: string) =>
+      (await eventsOf(team, `subject=${id}`)).map(({ type, subject }) => [type, subject.version]);
+    expect(await versionsOf(old)).toEqual(await versionsOf(deleted));
+    expect((await versionsOf(old)).at(-1)).toEqual(["file.trashed", expect.any(Number)]);
   });
 
   test("counts from the upload, also for one that takes longer, and ends with the rule", async ({ world, team }) => {

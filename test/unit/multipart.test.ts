@@ -726,3 +726,26 @@ describe("A form of arbitrary bytes", () => {
     }
   });
 });
+
+describe("the part `properties`", () => {
+  const properties = text("properties", '{"name":"a"}');
+  const propertiesOf = (bytes: Bytes, size: number) => {
+    let first: string | undefined;
+    return readMultipartFile(streamOf(split(bytes, size)).body, TYPE, LIMITS, async (_, chunks, form) => {
+      first = form.properties;
+      for await (const _ of chunks);
+      return [first, form.properties];
+    });
+  };
+
+  it("is known at the first byte of the file if it precedes it, and once the bytes have ended if it follows", async () => {
+    for (const size of [1, 7, 1000]) {
+      const sent = '{"name":"a"}';
+      expect(await propertiesOf(form(properties, file()), size)).toEqual([sent, sent]);
+      const late = await propertiesOf(form(file(), properties), size);
+      expect(late.at(-1)).toBe(sent);
+      if (size === 1) expect(late[0], "not before").toBeUndefined();
+      expect(await propertiesOf(form(file()), size)).toEqual([undefined, undefined]);
+    }
+  });
+});
