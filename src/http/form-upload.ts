@@ -3,7 +3,7 @@ import * as z from "zod";
 import { IDEMPOTENCY_MILLISECONDS, uploadFile } from "../domain/uploads/upload.ts";
 import { AppError, invalidField } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
-import { CONTENT_DIGEST, DigestCheck, REPR_DIGEST } from "./body-reader.ts";
+import { CONTENT_DIGEST, DigestCheck, REPR_DIGEST, statedSha256 } from "./body-reader.ts";
 import { fileRecord } from "./files.ts";
 import { inHours } from "./introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "./multipart.ts";
@@ -50,7 +50,7 @@ export const upload = writeOperation(
       "Content-Digest": CONTENT_DIGEST,
       "Repr-Digest": REPR_DIGEST,
       ...idempotencyHeader(
-        `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it.`,
+        `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it. A repetition that states the digest of the file in \`Repr-Digest\` need not send its bytes again.`,
       ),
     },
     success: {
@@ -98,12 +98,14 @@ export const upload = writeOperation(
     const maxBytes = Math.min(contentLength ?? maxUploadBytes, maxUploadBytes);
     // A Content-Length that is too small must not bypass the quota, so no more than the reserved bytes are accepted.
     const digests = { body: new DigestCheck(c, "Content-Digest"), file: new DigestCheck(c, "Repr-Digest") };
+    const stated = statedSha256(c, "Repr-Digest");
     const limits = { maxFileBytes: maxBytes, idleMilliseconds: uploadIdleMilliseconds, digests };
     // Content-Length includes the form around the file, which rarely takes this much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
     const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, async (name, bytes, text) => {
       const properties = parseProperties(text, actor);
-      return uploadFile(deps, actor, { name, bytes, minBytes, maxBytes, idempotencyKey, properties });
+      const file = { name, bytes, minBytes, maxBytes, idempotencyKey, statedSha256: stated, properties };
+      return uploadFile(deps, actor, file);
     });
     // A disconnect must not end the invocation before the upload is rolled back.
     deps.after(uploaded.catch(() => undefined));

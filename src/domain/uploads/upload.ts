@@ -70,6 +70,8 @@ export interface IncomingFile {
   /** The quota to reserve. */
   maxBytes: number;
   idempotencyKey?: string | undefined;
+  /** In hex. The client may repeat an upload with the digest instead of the bytes, to learn whether it was stored. */
+  statedSha256?: string | null;
   properties?: FileProperties | undefined;
 }
 
@@ -98,7 +100,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   // A visitor does not see what an upload token sets.
   const shownProperties = actor.uploadToken ? propertyColumns(upload.originalName, {}) : properties;
   const shown = { ...shownProperties, originalName: upload.originalName };
-  if (!limits && earlier) return settleReplay(deps, earlier, await hashOf(file.bytes), shown);
+  if (!limits && earlier) return settleReplay(deps, earlier, file.statedSha256 ?? (await hashOf(file.bytes)), shown);
   if (!limits) throw quotaError(refused);
   const storeAndCommit = async () => commit(deps, actor, upload, await storeBytes(deps, upload, file, limits));
   const committed = await orRollBack(storeAndCommit());
