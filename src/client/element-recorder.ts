@@ -5,7 +5,7 @@ interface Host {
   text(name: string): string;
   announce(name: string): void;
   onChange(): void;
-  /** Called every few seconds with what was recorded since, and the properties of the whole file. */
+  /** Called every few seconds with the latest part of a recording, and the properties of the whole file. */
   onPart(key: string, properties: RecordingProperties, part: Blob): void;
   /** Called with a recording that the user sends. */
   onSend(take: Take): void;

@@ -45,7 +45,7 @@ declare global {
   interface GlobalEventHandlersEventMap extends UploadEvents {}
 }
 
-/** What is saved of a file. */
+/** A file in the browser's storage. */
 interface SavedFile extends UploadRecord {
   /** The element that gets the file after a reload. */
   place: string;
@@ -119,7 +119,7 @@ const hold = (key: string) =>
     else void navigator.locks.request(`stowage-upload ${key}`, () => new Promise<void>((release) => resolve(release)));
   });
 
-/** What an item begins with. A stored one has no file. */
+/** The beginning of an item. A stored one has no file. */
 type NewItem = Pick<Item, "key" | "name" | "size" | "file"> & Partial<Pick<Item, "id" | "state" | "isRecording">>;
 
 const isUnfinished = ({ state }: Item) => state === "waiting" || state === "sending";
@@ -165,7 +165,7 @@ export class StowageUpload extends Base {
   #connecting: Promise<Connection> | undefined;
   #isDisabled = false;
   #isRestored = false;
-  /** The recordings that no other tab may take, by their keys, with what lets go of them. */
+  /** Functions that let go of recordings, by their keys. No other tab can take a recording before. */
   readonly #held = new Map<string, Promise<() => void>>();
   #form: HTMLFormElement | null = null;
 
@@ -243,7 +243,7 @@ export class StowageUpload extends Base {
       if (file) void savedUploads.save([{ record: { key, place: this.#place, at: Date.now() }, file }]);
   }
 
-  /** Adds files, and retries failed ones that are added again. @returns those that are to be sent */
+  /** Adds files, and retries failed ones that are added again. @returns the items to send */
   #add(given: NewItem[]): Item[] {
     if (this.#isDisabled) return [];
     const added = given.slice(0, this.#input?.multiple ? undefined : 1);
@@ -274,7 +274,7 @@ export class StowageUpload extends Base {
       if (this.isConnected) return;
       removeEventListener("beforeunload", this.#warn);
       for (const type of ["online", "visibilitychange"]) removeEventListener(type, this.#wake, true);
-      // What was recorded stays saved, for whatever element has this place next.
+      // The recording stays saved, for the next element at this place.
       this.#recorder.stop();
       for (const key of this.#held.keys()) this.#letGo(key);
       for (const item of this.#items) {

@@ -65,7 +65,10 @@ export class Events {
     this.#connection = connection;
   }
 
-  /** Lists the team's events, newest first, or oldest first with `order: "asc"`. */
+  /**
+   * Lists the team's events, newest first, or oldest first with `order: "asc"`.
+   * @example const { items } = await stowage.events.list({ type: "file", limit: 20 });
+   */
   list(filters: EventFilters = {}, options?: CallOptions): List<Event> {
     return this.#connection.list("GET /auth/v1/events", { query: filters, ...options }) as List<Event>;
   }
@@ -76,10 +79,7 @@ export class Events {
     return this.#connection.data("GET /auth/v1/events/{id}", input) as Call<Event>;
   }
 
-  /**
-   * Yields each new event once, or each event after `after`, the ID of an event or an instant, until the signal aborts.
-   * @example for await (const event of stowage.events.follow({ type: "file.completed" })) console.log(event.data.size);
-   */
+  /** Yields each new event once, or each event after `after`, the ID of an event or an instant, until the signal aborts. */
   async *follow(
     { after, ...filters }: Pick<EventFilters, "after" | "type" | "teamId"> = {},
     options?: CallOptions,

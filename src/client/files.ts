@@ -36,8 +36,8 @@ export class Files {
   }
 
   /**
-   * Uploads a file: below 8 MB in one request, above, or if that request fails, as a resumable upload. A failed upload of a
-   * stream cancels the stream.
+   * Uploads a file: below 8 MB in one request, above, or if that request fails, as a resumable upload.
+   * A failed upload of a stream cancels the stream.
    * @param file a Blob, a File, bytes in memory, a Response, a path (not in browsers), or a stream with its `size`
    * @returns its id. The service processes the file afterwards; `waitUntilProcessed` waits for that
    */

@@ -61,7 +61,7 @@ for (const sample of Object.values(SAMPLES)) {
   if (!examples.has(key)) examples.set(key, sample.replaceAll(/\s*\n\s*/g, " "));
 }
 
-/** Adds the samples to the comments of methods. Declaration maps need each line to stay where it is. */
+/** Adds the samples to the comments of methods. Each line keeps its number, which declaration maps contain. */
 function withExamples(declarations: string): string {
   const lines = declarations.split("\n");
   let owner = "";

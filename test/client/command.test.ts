@@ -1416,7 +1416,7 @@ describe("a failure", () => {
     ["an unknown event type", "webhooks create http://a.invalid --types file.lost", 2, /"file\.lost" is not one of /],
     ["an unknown status", "ls --status lost", 2],
     ["an invalid size", "keys create a --public --max-file-bytes 5XB", 2, /such as 5000, 50MB, or 2GiB\.$/],
-    ["a time that is none", "events --after yesterday", 2, /UTC date such as/],
+    ["a malformed time", "events --after yesterday", 2, /UTC date such as/],
     ["a deletion without a question", `rm ${UNKNOWN}`, 2, /^Delete 1 file\? Add --yes/],
     ["limits of a secret key", "keys create a --max-file-bytes 3", 1],
   ] as [string, string | string[], number, (string | RegExp)?][])(
