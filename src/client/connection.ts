@@ -195,7 +195,7 @@ export class Connection {
         const { code, status } = error;
         // An earlier attempt deleted the record, but its response was lost.
         if (method === "DELETE" && mayHaveExecuted && code === "not_found") return read(new Response("{}"));
-        mayHaveExecuted ||= code === "connection_failed" || status >= 500;
+        mayHaveExecuted ||= (code === "connection_failed" && status < 300) || status >= 500;
         await retries.wait(error, isIdempotent);
       }
     }
@@ -256,7 +256,12 @@ export class Connection {
       }
       this.#isKnown ||= isService;
       if (response.ok) return read(response);
-      throw errorOf(response, await response.text().catch(() => ""));
+      // Without its body, a refusal has no code: what looks final may be transient.
+      const { status } = response;
+      const text = await response.text().catch((cause) => {
+        throw new StowageError("connection_failed", "The response was lost.", { status, cause });
+      });
+      throw errorOf(response, text);
     };
     try {
       // Node 20 may not settle the reading of a body after an abort.

@@ -635,6 +635,7 @@ describe("after a transient error", () => {
     ["is behind a proxy that fails", json(502, "Bad gateway")],
     ["disconnects in its response", cutShort(200)],
     ["disconnects in a refusal", cutShort(503)],
+    ["disconnects in a refusal whose code may be transient", cutShort(409)],
   ])("a read is retried if the service %s", async (_, step) => {
     const { stowage, requests } = await scripted(step, step, json(200, USAGE));
     expect(await stowage.usage()).toEqual(USAGE.data);
