@@ -434,7 +434,11 @@ describe("Users", () => {
     await dialog(page).getByLabel("New password").fill(`${PASSWORD} 2`);
     await dialog(page).getByRole("button", { name: "Save" }).click();
     await expect(page.getByRole("rowheader")).toContainText("Ada Lovelace");
-    await new Stowage({ url, key: null }).logIn({ teamId: team.teamId, email: "ada@example.com", password: `${PASSWORD} 2` });
+    await new Stowage({ url, key: null }).logIn({
+      teamId: team.teamId,
+      email: "ada@example.com",
+      password: `${PASSWORD} 2`,
+    });
 
     await chooseAction(page, "Actions for Ada Lovelace", "Delete");
     await expect(dialog(page)).toContainText("The API keys they created are revoked");
@@ -479,7 +483,11 @@ describe("Users", () => {
     expect(guest.url()).not.toContain("stow_in_");
     await guest.goBack();
     await expect(guest.getByText("stow_in_")).toHaveCount(0);
-    await new Stowage({ url, key: null }).logIn({ teamId: team.teamId, email: "grace@example.com", password: PASSWORD });
+    await new Stowage({ url, key: null }).logIn({
+      teamId: team.teamId,
+      email: "grace@example.com",
+      password: PASSWORD,
+    });
 
     const late = await openPage({ path: link.slice(url.length) });
     await expect(late.getByRole("alert")).toHaveText(/^This link has expired or was already used\./);
@@ -503,7 +511,11 @@ describe("Users", () => {
     await button(page, "Set password and sign in").click();
     await expect(page.getByRole("link", { name: "ada@example.com" })).toBeVisible();
     await expect(heading(page, "Files")).toBeVisible();
-    await new Stowage({ url, key: null }).logIn({ teamId: team.teamId, email: "ada@example.com", password: `${PASSWORD} 2` });
+    await new Stowage({ url, key: null }).logIn({
+      teamId: team.teamId,
+      email: "ada@example.com",
+      password: `${PASSWORD} 2`,
+    });
   });
 
   test("invites by email if the service sends emails, and keeps the user if the link fails", async ({

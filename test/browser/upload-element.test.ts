@@ -400,6 +400,9 @@ describe("The upload element", () => {
     await page.route(/\/docs\/v1\/uploads$/, (route) =>
       route.request().method() === "POST" ? route.fulfill({ status: 503, headers, json }) : route.continue(),
     );
+    // It would try again by itself.
+    await page.clock.install();
+    await page.clock.pauseAt(Date.now() + 60_000);
     await input.setInputFiles(textFile("again.txt", "Again"));
     await stateOf(element, "waiting");
     await expect(element.getByRole("listitem")).toContainText("The service is unavailable.");
@@ -408,6 +411,7 @@ describe("The upload element", () => {
     await page.unroute(/\/docs\/v1\/uploads$/);
     await page.getByRole("button", { name: "Retry again.txt" }).press("Enter");
     await expect(page.getByRole("button", { name: /(Cancel|Remove) again.txt/ })).toBeFocused();
+    await page.clock.resume();
     await stateOf(element, "completed");
     expect(await stored(team)).toHaveLength(1);
   });
