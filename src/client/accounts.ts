@@ -4,12 +4,14 @@ import type { Call, CallOptions, Connection, Filters, List, VersionOptions } fro
 export type UserFilters = Filters<"GET /auth/v1/users">;
 export type UserInput = Api["POST /auth/v1/users"]["body"];
 export type UserChanges = Api["PATCH /auth/v1/users/{id}"]["body"];
+export type InvitationInput = Api["POST /auth/v1/users/{id}/invitations"]["body"];
 export type KeyFilters = Filters<"GET /auth/v1/apikeys">;
 export type KeyInput = Api["POST /auth/v1/apikeys"]["body"];
 export type KeyChanges = Api["PATCH /auth/v1/apikeys/{id}"]["body"];
 export type KeyRotation = Api["POST /auth/v1/apikeys/{id}/rotate"]["body"];
 export type SessionFilters = Filters<"GET /auth/v1/sessions">;
 
+/** The people of a team. */
 export class Users {
   readonly #connection: Connection;
 
@@ -17,6 +19,7 @@ export class Users {
     this.#connection = connection;
   }
 
+  /** Creates a user. Without a `password`, they can't log in until they accept an invitation. */
   create(user: UserInput, options?: CallOptions): Call<Schemas["CreatedUser"]> {
     return this.#connection.data("POST /auth/v1/users", { body: user, ...options });
   }
@@ -26,23 +29,24 @@ export class Users {
     return this.#connection.list("GET /auth/v1/users", { query: filters, ...options });
   }
 
+  /** Returns a user. */
   get(id: string, options?: CallOptions): Call<Schemas["User"]> {
     return this.#connection.data("GET /auth/v1/users/{id}", { id, ...options });
   }
 
+  /** Changes the given fields. A new password, email or role ends the sessions and invitations of the user. */
   update(id: string, changes: UserChanges, options?: VersionOptions): Call<Schemas["User"]> {
     return this.#connection.call("PATCH /auth/v1/users/{id}", { id, body: changes, ...options }, (user) => user);
   }
 
   /**
-   * Creates a link with which the person sets the user's password, once and within a day: an invitation, or a reset. It
-   * replaces an older one. With `email`, the service sends it instead.
+   * Creates a link with which the person sets the user's password, once: an invitation, or a reset. With `email`, the
+   * service sends it instead.
    */
-  invite(id: string, options?: CallOptions & { email?: false }): Call<Invitation>;
-  invite(id: string, options: CallOptions & { email: true }): Call<SentInvitation>;
-  invite(id: string, { email = false, ...options }: CallOptions & { email?: boolean } = {}) {
-    const body = { email };
-    return this.#connection.data("POST /auth/v1/users/{id}/invitations", { id, body, ...options }) as Call<never>;
+  invite(id: string, invitation?: InvitationInput & { email?: false }, options?: CallOptions): Call<Invitation>;
+  invite(id: string, invitation: InvitationInput & { email: true }, options?: CallOptions): Call<SentInvitation>;
+  invite(id: string, invitation: InvitationInput = {}, options?: CallOptions): Call<Invitation | SentInvitation> {
+    return this.#connection.data("POST /auth/v1/users/{id}/invitations", { id, body: invitation, ...options });
   }
 
   /** Returns everything that names the person: the user, with their sessions, API keys and events. */
@@ -50,13 +54,18 @@ export class Users {
     return this.#connection.data("GET /auth/v1/users/{id}/export", { id, ...options });
   }
 
-  /** Deletes a user with their sessions, and unless `keepKeys` the API keys that they created. Then it also disables their webhooks. */
-  delete(id: string, { keepKeys = false }: { keepKeys?: boolean } = {}, options?: VersionOptions): Call<void> {
+  /** Deletes a user with their sessions, and the API keys that they created unless `keepKeys`. Then it also disables their webhooks. */
+  delete(
+    id: string,
+    { keepKeys = false }: { keepKeys?: boolean | undefined } = {},
+    options?: VersionOptions,
+  ): Call<void> {
     const query = keepKeys ? { keepKeys: "true" as const } : {};
     return this.#connection.run("DELETE /auth/v1/users/{id}", { id, query, ...options });
   }
 }
 
+/** The API keys of a team. */
 export class Keys {
   readonly #connection: Connection;
 
@@ -64,6 +73,7 @@ export class Keys {
     this.#connection = connection;
   }
 
+  /** Creates an API key. Its `key`, the token, is shown only now. */
   create(key: KeyInput, options?: CallOptions): Call<Schemas["ApiKey"]> {
     return this.#connection.data("POST /auth/v1/apikeys", { body: key, ...options });
   }
@@ -73,6 +83,7 @@ export class Keys {
     return this.#connection.list("GET /auth/v1/apikeys", { query: filters, ...options });
   }
 
+  /** Returns an API key, with its token if your scopes cover those of the key. The event log records that. */
   get(id: string, options?: CallOptions): Call<Schemas["ApiKey"]> {
     return this.#connection.data("GET /auth/v1/apikeys/{id}", { id, ...options });
   }
@@ -93,6 +104,7 @@ export class Keys {
   }
 }
 
+/** The sessions of people who have logged in, and of the console. */
 export class Sessions {
   readonly #connection: Connection;
 

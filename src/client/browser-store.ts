@@ -7,10 +7,13 @@ export interface UploadRecord {
   at: number;
   /** The state that the service needs to resume the upload, once it has started. */
   saved?: SavedUpload | undefined;
+  /** How many parts of the file are saved, which is still growing. */
+  parts?: number;
+  /** Days to keep it. Default: 1, after which the service deletes an unfinished upload, too. */
+  keptDays?: number;
 }
 
-/** The service deletes an unfinished upload after the same time. */
-const RETENTION_MILLISECONDS = 24 * 3_600_000;
+const DAY_MILLISECONDS = 24 * 3_600_000;
 /** The limit for all files together, because each takes its size on disk a second time. */
 const MAX_SAVED_BYTES = 200_000_000;
 /** Records of one transaction. Thousands would block the page for longer than a user notices. */
@@ -20,6 +23,9 @@ interface Stores {
   records: IDBObjectStore;
   files: IDBObjectStore;
 }
+
+/** The keys of the parts of a file. */
+const partsOf = (key: string) => IDBKeyRange.bound([key], [key, []]);
 
 /**
  * Unfinished uploads in IndexedDB, so that they resume after a reload: their records, and separately the bytes of small
@@ -37,7 +43,7 @@ export class BrowserStore<R extends UploadRecord> {
   /** Deletes what the service has deleted, too. @returns the other records */
   async list(): Promise<R[]> {
     const records = await this.#records();
-    const isExpired = ({ at }: R) => Date.now() - at > RETENTION_MILLISECONDS;
+    const isExpired = ({ at, keptDays = 1 }: R) => Date.now() - at > keptDays * DAY_MILLISECONDS;
     await this.delete(records.filter(isExpired).map(({ key }) => key));
     return records.filter((record) => !isExpired(record));
   }
@@ -54,6 +60,33 @@ export class BrowserStore<R extends UploadRecord> {
       request.onsuccess = () => request.result && found.set(key, request.result);
     });
     return found;
+  }
+
+  /** Returns the parts of a file that `append` has saved. */
+  async parts(key: string): Promise<Blob[]> {
+    return (await this.#transact<Blob[]>(({ files }) => files.getAll(partsOf(key)))) ?? [];
+  }
+
+  /** Saves a further part of a file. It has no size limit, because these bytes exist nowhere else. */
+  async append(record: R, part: Blob): Promise<void> {
+    await this.#transact(({ records, files }) => {
+      const request: IDBRequest<R | undefined> = records.get(record.key);
+      request.onsuccess = () => {
+        const { parts = 0 } = request.result ?? {};
+        files.put(part, [record.key, parts]);
+        records.put({ savedBytes: 0, ...request.result, ...record, parts: parts + 1 });
+      };
+      return request;
+    });
+  }
+
+  /** Replaces an upload by a record without bytes. */
+  async replace(record: R): Promise<void> {
+    await this.#transact(({ records, files }) => {
+      files.delete(record.key);
+      files.delete(partsOf(record.key));
+      return records.put({ savedBytes: 0, ...record });
+    });
   }
 
   /**
@@ -83,6 +116,7 @@ export class BrowserStore<R extends UploadRecord> {
     return this.#transactEach(keys, ({ records, files }, key) => {
       records.delete(key);
       files.delete(key);
+      files.delete(partsOf(key));
     });
   }
 

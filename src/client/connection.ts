@@ -1,11 +1,11 @@
 import type { Api } from "./api.ts";
-import { connectionError, errorOf, StowageError } from "./errors.ts";
+import { connectionError, errorOf, StowageError, timeoutAfter } from "./errors.ts";
 import { orAborted, Retries } from "./retrying.ts";
-import { isNode, type Slice, sendByXhr, streamed } from "./sending.ts";
+import { isNode, type Slice, sendByXhr, streamed } from "./transfer.ts";
 
 const TIMEOUT_MILLISECONDS = 60_000;
 /** Longer than the service needs after the last byte. Without a limit, some runtimes would wait forever. */
-const STALL_MILLISECONDS = 120_000;
+export const STALL_MILLISECONDS = 120_000;
 /** The service times out slower clients. */
 const MIN_BYTES_PER_MILLISECOND = 8;
 /** Larger than any form. */
@@ -15,10 +15,13 @@ const PAGE_ITEMS = 100;
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>;
 
 export interface StowageOptions {
-  /** The URL of the service, such as `https://stowage.example.workers.dev`. */
-  url: string;
-  /** An API key, an upload token, or the operator token. Without one, you can only log in. */
-  key?: string | undefined;
+  /** The URL of the service, such as `https://stowage.example.workers.dev`. Default: the variable `STOWAGE_URL`. */
+  url?: string | undefined;
+  /**
+   * An API key, an upload token, or the operator token; null to log in, or to accept an invitation. Default: the variable
+   * `STOWAGE_KEY`, which belongs to `STOWAGE_URL` if that is set.
+   */
+  key?: string | null | undefined;
   /** How often a request is retried after a transient error. Default: 4. */
   maxRetries?: number;
   /** Milliseconds that an attempt may take, except uploads and downloads. Default: 60,000. */
@@ -74,8 +77,13 @@ export interface Page<T> {
   next: string | undefined;
 }
 
-/** Items to iterate over, or to read page by page. Each iteration starts at the first item. */
-export interface List<T> extends AsyncIterable<T> {
+/**
+ * Items to iterate over, or to read page by page. Each iteration starts at the first item. `await` returns the first page.
+ * @example
+ * for await (const file of stowage.files.list()) console.log(file.name);
+ * const { items, next } = await stowage.files.list({ limit: 20 });
+ */
+export interface List<T> extends AsyncIterable<T>, PromiseLike<Page<T>> {
   /** Returns the first page, or the page after the one that returned `next`, with the filters of that page. */
   page(next?: string): Promise<Page<T>>;
   /** Returns the first items, at most `limit`. Default: all. */
@@ -103,7 +111,7 @@ export class Connection {
   /** Whether the service has responded. An error that concerns its name or certificate is transient from then on. */
   #isKnown = false;
 
-  constructor(options: StowageOptions) {
+  constructor(options: StowageOptions & { url: string }) {
     const { url, key, headers } = options;
     const parsed = URL.canParse(url) ? new URL(url) : undefined;
     // Other schemes have no origin: requests would go to a relative URL, which a browser resolves against the page.
@@ -114,7 +122,7 @@ export class Connection {
     this.#options = options;
     // Throws if a value can't be a header, instead of failing each request.
     this.#headers = new Headers(headers);
-    if (key !== undefined) this.#headers.set("Authorization", `Bearer ${key}`);
+    if (typeof key === "string") this.#headers.set("Authorization", `Bearer ${key}`);
   }
 
   /** Calls a route with JSON, and returns what `pick` takes from the response. */
@@ -161,7 +169,8 @@ export class Connection {
     };
     const iterate = () => itemsOf(page);
     const toArray = ({ limit = Number.POSITIVE_INFINITY } = {}) => firstOf(iterate(), limit);
-    return { page, toArray, [Symbol.asyncIterator]: iterate };
+    const then: List<Item<R>>["then"] = (onPage, onError) => page().then(onPage, onError);
+    return { page, toArray, then, [Symbol.asyncIterator]: iterate };
   }
 
   /** Counts the failures of one call, and waits between its attempts. */
@@ -186,7 +195,7 @@ export class Connection {
         const { code, status } = error;
         // An earlier attempt deleted the record, but its response was lost.
         if (method === "DELETE" && mayHaveExecuted && code === "not_found") return read(new Response("{}"));
-        mayHaveExecuted ||= code === "connection_failed" || status >= 500;
+        mayHaveExecuted ||= (code === "connection_failed" && status < 300) || status >= 500;
         await retries.wait(error, isIdempotent);
       }
     }
@@ -205,7 +214,7 @@ export class Connection {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const limit = (milliseconds: number) => {
       clearTimeout(timer);
-      timer = setTimeout(() => stop.abort(new Error(`no response for ${milliseconds} ms`)), milliseconds);
+      timer = setTimeout(() => stop.abort(timeoutAfter(milliseconds)), milliseconds);
     };
     let failure: { error: unknown } | undefined;
     // Errors of the caller's code are not connection errors, which would be retried.
@@ -226,9 +235,9 @@ export class Connection {
     };
     const slice = typeof sent.body === "object" && "chunks" in sent.body ? sent.body : undefined;
     const chunks = isNode ? slice?.chunks() : undefined;
-    if (!isTransfer) limit(timeout);
     // Some runtimes don't report that bytes move.
-    else if (sent.body) limit(STALL_MILLISECONDS + (slice?.size ?? FORM_BYTES) / MIN_BYTES_PER_MILLISECOND);
+    const sendMilliseconds = sent.body ? (slice?.size ?? FORM_BYTES) / MIN_BYTES_PER_MILLISECOND : 0;
+    limit(isTransfer ? STALL_MILLISECONDS + sendMilliseconds : timeout);
 
     const attempt = async () => {
       const { fetch = globalThis.fetch } = this.#options;
@@ -247,7 +256,12 @@ export class Connection {
       }
       this.#isKnown ||= isService;
       if (response.ok) return read(response);
-      throw errorOf(response, await response.text().catch(() => ""));
+      // Without its body, a refusal has no code: what looks final may be transient.
+      const { status } = response;
+      const text = await response.text().catch((cause) => {
+        throw new StowageError("connection_failed", "The response was lost.", { status, cause });
+      });
+      throw errorOf(response, text);
     };
     try {
       // Node 20 may not settle the reading of a body after an abort.

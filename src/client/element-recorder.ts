@@ -5,13 +5,30 @@ interface Host {
   text(name: string): string;
   announce(name: string): void;
   onChange(): void;
+  /** Called every few seconds with the latest part of a recording, and the properties of the whole file. */
+  onPart(key: string, properties: RecordingProperties, part: Blob): void;
   /** Called with a recording that the user sends. */
-  onFile(file: File): void;
+  onSend(take: Take): void;
+  /** Called with the key of a recording that the user cancels. */
+  onDiscard(key: string): void;
   onError(code: string, error: unknown): void;
+}
+
+export interface RecordingProperties {
+  name: string;
+  type: string;
+}
+
+/** A finished recording. */
+export interface Take {
+  /** Identifies the recording in the browser's storage. */
+  key: string;
+  file: File;
 }
 
 /** A recording from the microphone. */
 interface Recording {
+  key: string;
   /** Resolves with the file once the recording stops, also if the microphone is disconnected or the limit is reached. */
   file: Promise<File>;
   /** Seconds since the start. */
@@ -21,8 +38,10 @@ interface Recording {
   stop(): void;
 }
 
-/** A recording stops here, because it stays in memory until it is sent. */
-const MAX_SECONDS = 3600;
+/** A recording stops here, because a forgotten microphone would fill the device. */
+const MAX_SECONDS = 4 * 3600;
+/** A closed tab loses at most this. */
+const PART_MILLISECONDS = 10_000;
 const METER_MILLISECONDS = 100;
 /** Browsers record one of these types, and name no extension. */
 const EXTENSIONS: Record<string, string> = { "audio/webm": "webm", "audio/ogg": "ogg", "audio/mp4": "m4a" };
@@ -30,43 +49,51 @@ const EXTENSIONS: Record<string, string> = { "audio/webm": "webm", "audio/ogg": 
 const canRecord = () => globalThis.MediaRecorder !== undefined && navigator.mediaDevices?.getUserMedia !== undefined;
 
 /** Asks for the microphone, and starts to record. @throws DOMException if there is none, or if the user denies it */
-async function startRecording(): Promise<Recording> {
+async function startRecording(onPart: Host["onPart"]): Promise<Recording> {
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
   const release = () => {
     for (const track of stream.getTracks()) track.stop();
   };
   try {
-    return record(stream, release);
+    return record(stream, release, onPart);
   } catch (error) {
     release();
     throw error;
   }
 }
 
-function record(stream: MediaStream, release: () => void): Recording {
+function record(stream: MediaStream, release: () => void, onPart: Host["onPart"]): Recording {
   const recorder = new MediaRecorder(stream);
   const context = new AudioContext();
   const analyser = context.createAnalyser();
   context.createMediaStreamSource(stream).connect(analyser);
   const samples = new Float32Array(analyser.fftSize);
-  const chunks: Blob[] = [];
+  const key = `recording ${crypto.getRandomValues(new Uint32Array(4)).join("")}`;
+  const time = new Date().toISOString().slice(0, 19).replaceAll(":", ".").replace("T", " ");
+  const parts: Blob[] = [];
   const startedAt = performance.now();
   const stop = () => recorder.state !== "inactive" && recorder.stop();
   const limit = setTimeout(stop, MAX_SECONDS * 1000);
+  const properties = (): RecordingProperties => {
+    const type = recorder.mimeType;
+    return { name: `Recording ${time}.${EXTENSIONS[type.split(";")[0] ?? ""] ?? "audio"}`, type };
+  };
   const file = new Promise<File>((resolve) => {
-    recorder.ondataavailable = ({ data }) => chunks.push(data);
+    recorder.ondataavailable = ({ data }) => {
+      parts.push(data);
+      onPart(key, properties(), data);
+    };
     recorder.onstop = () => {
       clearTimeout(limit);
       release();
       void context.close();
-      const type = recorder.mimeType;
-      const extension = EXTENSIONS[type.split(";")[0] ?? ""] ?? "audio";
-      const time = new Date().toISOString().slice(0, 19).replaceAll(":", ".").replace("T", " ");
-      resolve(new File(chunks, `Recording ${time}.${extension}`, { type }));
+      const { name, type } = properties();
+      resolve(new File(parts, name, { type }));
     };
   });
-  recorder.start();
+  recorder.start(PART_MILLISECONDS);
   return {
+    key,
     file,
     seconds: () => (performance.now() - startedAt) / 1000,
     level: () => {
@@ -95,7 +122,8 @@ export class Recorder {
   /** In the order in which they are shown. */
   readonly elements = [this.#start, this.#recorder, this.#playback, this.#message];
   #recording: Recording | undefined;
-  #take: File | undefined;
+  /** The recordings that are neither sent nor discarded. The first one is shown. */
+  readonly #takes: Take[] = [];
   #timer: ReturnType<typeof setInterval> | undefined;
   /** Whether the browser is asking for the microphone. */
   #isAsking = false;
@@ -112,7 +140,7 @@ export class Recorder {
   /** Undefined unless there is a recording that is neither sent nor discarded. */
   get state(): "recording" | "recorded" | undefined {
     if (this.#recording) return "recording";
-    return this.#take && "recorded";
+    return this.#takes.length > 0 ? "recorded" : undefined;
   }
 
   focus(): void {
@@ -122,7 +150,7 @@ export class Recorder {
   update(isShown: boolean, isDisabled: boolean): void {
     this.#start.hidden = !isShown || !canRecord() || this.state !== undefined;
     this.#recorder.hidden = !this.#recording;
-    this.#playback.hidden = !this.#take;
+    this.#playback.hidden = this.state !== "recorded";
     this.#message.hidden = this.#message.textContent === "";
     for (const button of [this.#start, this.#stop, this.#send, this.#discardRecording, this.#discardTake]) {
       button.textContent = this.#host.text(button.part.item(1) ?? "");
@@ -132,17 +160,46 @@ export class Recorder {
     this.#audio.ariaLabel = this.#host.text("playback");
   }
 
-  /** Ends the recording, deletes it, and returns to the button Record. */
+  /** Offers a recording of an earlier visit. */
+  offer(take: Take): void {
+    if (this.#takes.some(({ key }) => key === take.key)) return;
+    this.#takes.push(take);
+    this.#message.textContent = this.#host.text("recovered");
+    this.#show();
+  }
+
+  /** Ends the recording, or takes away the shown one, and deletes it. */
   discard(): void {
+    const { key } = this.#recording ?? this.#takes[0] ?? {};
+    this.#leave();
+    if (key !== undefined) this.#host.onDiscard(key);
+  }
+
+  /** Stops recording. What was recorded stays saved. */
+  stop(): void {
+    this.#recording?.stop();
+  }
+
+  /** Ends what is shown, and shows the next recording, or the button Record. @returns the shown recording */
+  #leave(): Take | undefined {
     const recording = this.#recording;
     const hasFocus = this.elements.some((element) => element.contains(this.#focused));
     this.#end();
     recording?.stop();
-    this.#take = undefined;
+    const take = recording ? undefined : this.#takes.shift();
+    this.#message.textContent = "";
+    this.#show();
+    if (hasFocus) (this.#takes.length > 0 ? this.#send : this.#start).focus();
+    return take;
+  }
+
+  #show(): void {
+    const [take] = this.#recording ? [] : this.#takes;
     URL.revokeObjectURL(this.#audio.src);
-    this.#audio.removeAttribute("src");
+    this.#audio.hidden = false;
+    if (take) this.#audio.src = URL.createObjectURL(take.file);
+    else this.#audio.removeAttribute("src");
     this.#host.onChange();
-    if (hasFocus) this.focus();
   }
 
   get #focused(): Element | null {
@@ -156,7 +213,10 @@ export class Recorder {
     this.#isAsking = true;
     this.#host.onChange();
     try {
-      const recording = await startRecording();
+      // The last part of a discarded recording still arrives.
+      const recording = await startRecording((key, ...part) => {
+        if (key === this.#recording?.key) this.#host.onPart(key, ...part);
+      });
       if (!this.#start.isConnected) return recording.stop();
       this.#recording = recording;
     } catch (error) {
@@ -175,7 +235,7 @@ export class Recorder {
   }
 
   /** Shows time and level until the recording stops, and then its playback. */
-  async #follow({ file, seconds, level }: Recording): Promise<void> {
+  async #follow({ key, file, seconds, level }: Recording): Promise<void> {
     const showLevel = () => {
       const whole = Math.floor(seconds());
       this.#time.textContent = `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
@@ -186,13 +246,11 @@ export class Recorder {
     this.#host.announce("announceRecording");
     const take = await file;
     // It was discarded.
-    if (this.#recording?.file !== file) return;
+    if (this.#recording?.key !== key) return;
     const isStopFocused = this.#focused === this.#stop;
     this.#end();
-    this.#take = take;
-    this.#audio.hidden = false;
-    this.#audio.src = URL.createObjectURL(take);
-    this.#host.onChange();
+    this.#takes.unshift({ key, file: take });
+    this.#show();
     if (isStopFocused) this.#send.focus();
     this.#host.announce("announceRecorded");
   }
@@ -203,8 +261,7 @@ export class Recorder {
   }
 
   #sendTake(): void {
-    const take = this.#take;
-    this.discard();
-    if (take) this.#host.onFile(take);
+    const take = this.#leave();
+    if (take) this.#host.onSend(take);
   }
 }

@@ -12,12 +12,14 @@ export const TEXTS = {
   playback: "Your recording",
 
   waiting: "Waiting",
+  interrupted: "{message}",
   sending: "{percent}%",
   stored: "Uploaded, processing…",
   completed: "Uploaded",
   failed: "{message}",
 
   announceSending: "Uploading {name}",
+  announceWaiting: "{name} is waiting. {message}",
   announceStored: "{name} uploaded",
   announceFailed: "Couldn't upload {name}. {message}",
   announceCanceled: "{name} removed",
@@ -28,6 +30,7 @@ export const TEXTS = {
   busy: "Wait until all files are uploaded.",
   unresolved: "Retry or cancel the files that couldn't be uploaded.",
   unsent: "Send or cancel your recording.",
+  recovered: "This recording was not sent. Send or cancel it.",
 
   // Messages by error code. For other codes, the message of the service is shown.
   microphone_denied: "Allow this page to use your microphone, then record again.",
@@ -40,16 +43,16 @@ export const TEXTS = {
   upload_limit_reached: "You can't upload more files here.",
   quota_exceeded: "There is no space left for this file.",
   file_limit_reached: "There is no space left for this file.",
-  token_missing: "You can't upload here. Reload the page.",
-  token_invalid: "Your permission to upload has expired. Reload the page.",
+  token_missing: "Waiting for permission to upload. Keep this page open.",
+  token_invalid: "Your permission to upload has expired. Keep this page open until you have a new one.",
   forbidden: "You can't upload here.",
   team_suspended: "You can't upload here.",
-  connection_failed: "The connection failed. Check your network, then retry.",
-  rate_limited: "Too many uploads at once. Wait a minute, then retry.",
-  unavailable: "The service is unavailable. Retry in a minute.",
-  internal: "Something went wrong. Retry in a minute.",
-  unexpected_response: "Something went wrong. Retry in a minute.",
-  unexpected_error: "Something went wrong. Reload the page.",
+  connection_failed: "No connection. The upload continues when there is one. Keep this page open.",
+  rate_limited: "Too many uploads at once. The upload continues in a minute.",
+  unavailable: "The service is unavailable. The upload continues in a minute.",
+  internal: "Something went wrong. The upload continues in a minute.",
+  unexpected_response: "Something went wrong. Retry, or choose the file again.",
+  unexpected_error: "Something went wrong. Retry, or choose the file again.",
 };
 
 export type UploadTexts = typeof TEXTS & Record<string, string>;

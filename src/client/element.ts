@@ -1,6 +1,6 @@
 import { BrowserStore, type UploadRecord } from "./browser-store.ts";
 import { Connection } from "./connection.ts";
-import { Recorder } from "./element-recorder.ts";
+import { Recorder, type RecordingProperties } from "./element-recorder.ts";
 import { create, createButton, STYLES, TEXTS, type UploadTexts } from "./element-view.ts";
 import { StowageError } from "./errors.ts";
 import { sleep } from "./retrying.ts";
@@ -14,15 +14,16 @@ export type { UploadTexts } from "./element-view.ts";
  * page's styles don't reach it except by ::part().
  *
  *   waiting -> sending -> stored -> completed    all bytes have arrived, and then the file is processed
- *                 |          +----> failed       processing failed
- *                 +---------------> failed       rejected, until the user retries
+ *      ^          |          +----> failed       processing failed
+ *      |          +---------------> failed       rejected, until the user retries
+ *      +----------+                              no connection, token or service: tried again as long as the page lives
  */
 
 type FileState = "waiting" | "sending" | "failed" | "stored" | "completed";
 
 /** The `detail` of the element's events. */
 export interface UploadDetail {
-  /** Undefined if the microphone failed. */
+  /** Undefined if the microphone failed, or if the file was stored before a reload. */
   file?: File | undefined;
   /** The id of the stored file. */
   id?: string | undefined;
@@ -33,7 +34,7 @@ export interface UploadDetail {
 }
 
 type UploadEvents = Record<
-  "upload-progress" | "upload-stored" | "upload-completed" | "upload-failed",
+  "upload-progress" | "upload-waiting" | "upload-stored" | "upload-completed" | "upload-failed",
   CustomEvent<UploadDetail>
 >;
 
@@ -44,11 +45,29 @@ declare global {
   interface GlobalEventHandlersEventMap extends UploadEvents {}
 }
 
+/** A file in the browser's storage. */
+interface SavedFile extends UploadRecord {
+  /** The element that gets the file after a reload. */
+  place: string;
+  /** A recording whose bytes are saved in parts. */
+  recording?: RecordingProperties & { isSent?: boolean };
+  /** A file that the service has, so that the form still submits it. */
+  stored?: Pick<Item, "id" | "name" | "size" | "state">;
+}
+
 /** A file with its row in the list. */
 interface Item extends UploadDetail {
-  file: File;
+  name: string;
+  size: number;
+  isRecording: boolean;
   /** Identifies the upload in the browser's storage. */
   key: string;
+  /** Attempts that failed since the last sign of a connection. */
+  failures: number;
+  /** When to try again, as a time of `performance`. */
+  retryAt: number;
+  /** Whether the result of the processing is being awaited. */
+  isFollowed: boolean;
   /** The state that the service needs to resume the upload. */
   saved?: SavedUpload | undefined;
   state: FileState;
@@ -66,9 +85,14 @@ const MAX_SENDING = 3;
 const FOLLOW_MILLISECONDS = 3_600_000;
 const FIRST_POLL_MILLISECONDS = 300;
 const MAX_POLL_MILLISECONDS = 10_000;
+/** Between attempts, which the client itself repeats for some seconds. */
+const FIRST_RETRY_MILLISECONDS = 1000;
+const MAX_RETRY_MILLISECONDS = 60_000;
+/** Somebody returns to an interrupted interview. */
+const RECORDING_DAYS = 30;
 
 /** Files are saved for their element. */
-const savedUploads = new BrowserStore<UploadRecord & { place: string }>("stowage-upload");
+const savedUploads = new BrowserStore<SavedFile>("stowage-upload");
 
 /**
  * Identifies an element of this tab, also after a reload. Another tab or a later visitor never gets its files.
@@ -84,6 +108,19 @@ function placeOf(name: string): string {
     return "";
   }
 }
+
+/** Identifies an element in any tab: a recording must survive its tab. */
+const recordingPlaceOf = (name: string) => `recordings ${location.pathname} ${name}`;
+
+/** Waits until no other tab has a recording. @returns a function that lets go of it */
+const hold = (key: string) =>
+  new Promise<() => void>((resolve) => {
+    if (!navigator.locks) resolve(() => {});
+    else void navigator.locks.request(`stowage-upload ${key}`, () => new Promise<void>((release) => resolve(release)));
+  });
+
+/** The beginning of an item. A stored one has no file. */
+type NewItem = Pick<Item, "key" | "name" | "size" | "file"> & Partial<Pick<Item, "id" | "state" | "isRecording">>;
 
 const isUnfinished = ({ state }: Item) => state === "waiting" || state === "sending";
 
@@ -107,7 +144,20 @@ export class StowageUpload extends Base {
     text: (name) => this.#text(name),
     announce: (name) => this.#announce(name),
     onChange: () => this.#update(),
-    onFile: (file) => this.add([file]),
+    onPart: (key, recording, part) => {
+      if (!this.#held.has(key)) this.#hold(key);
+      const place = recordingPlaceOf(this.getAttribute("name") ?? "");
+      void savedUploads.append({ key, place, at: Date.now(), keptDays: RECORDING_DAYS, recording }, part);
+    },
+    onSend: ({ key, file }) => {
+      const { name, type } = file;
+      void savedUploads.update([key], { recording: { name, type, isSent: true } });
+      this.#add([{ key, file, name, size: file.size, isRecording: true }]);
+    },
+    onDiscard: (key) => {
+      void savedUploads.delete([key]);
+      this.#letGo(key);
+    },
     onError: (code, error) => this.#dispatch("upload-failed", { sentBytes: 0, code, error }),
   });
   #texts: UploadTexts = TEXTS;
@@ -115,6 +165,9 @@ export class StowageUpload extends Base {
   #connecting: Promise<Connection> | undefined;
   #isDisabled = false;
   #isRestored = false;
+  /** Functions that let go of recordings, by their keys. No other tab can take a recording before. */
+  readonly #held = new Map<string, Promise<() => void>>();
+  #form: HTMLFormElement | null = null;
 
   constructor() {
     super();
@@ -159,7 +212,7 @@ export class StowageUpload extends Base {
   set getToken(getToken: (() => string | Promise<string>) | undefined) {
     this.#getToken = getToken;
     this.#connecting = undefined;
-    this.#startWaiting();
+    this.#wake();
   }
 
   /** All texts. Setting some of them replaces these. The messages of errors are named by their codes. */
@@ -182,23 +235,37 @@ export class StowageUpload extends Base {
 
   /** Uploads files as if the user had chosen them. Unless the input has `multiple`, a file replaces the one before. */
   add(files: Iterable<File>): void {
-    if (this.#isDisabled) return;
-    const added = [...files].slice(0, this.#input?.multiple ? undefined : 1);
-    if (added.length > 0 && !this.#input?.multiple) for (const item of this.#items) this.#cancel(item);
-    for (const file of added) {
+    const added = [...files].map((file) => {
       const key = `${this.getAttribute("url")} ${file.name} ${file.lastModified} ${file.size}`;
-      if ([...this.#items].some((item) => item.key === key && isUnfinished(item))) continue;
-      const item = this.#createItem(file, key);
+      return { key, file, name: file.name, size: file.size };
+    });
+    for (const { key, file } of this.#add(added))
+      if (file) void savedUploads.save([{ record: { key, place: this.#place, at: Date.now() }, file }]);
+  }
+
+  /** Adds files, and retries failed ones that are added again. @returns the items to send */
+  #add(given: NewItem[]): Item[] {
+    if (this.#isDisabled) return [];
+    const added = given.slice(0, this.#input?.multiple ? undefined : 1);
+    if (added.length > 0 && !this.#input?.multiple) for (const item of this.#items) this.#cancel(item);
+    const items = added.flatMap((one) => {
+      const known = [...this.#items].find(({ key }) => key === one.key);
+      if (known && known.state !== "failed") return [];
+      const item = known ?? this.#createItem(one);
+      if (known) Object.assign(known, { file: one.file, state: "waiting" });
       this.#items.add(item);
       this.#list.append(item.row);
-    }
+      return [item];
+    });
     this.#startWaiting();
+    return items;
   }
 
   connectedCallback(): void {
     addEventListener("beforeunload", this.#warn);
+    for (const type of ["online", "visibilitychange"]) addEventListener(type, this.#wake, true);
     this.#adoptInput();
-    this.#startWaiting();
+    this.#wake();
   }
 
   disconnectedCallback(): void {
@@ -206,9 +273,13 @@ export class StowageUpload extends Base {
     queueMicrotask(() => {
       if (this.isConnected) return;
       removeEventListener("beforeunload", this.#warn);
-      this.#recorder.discard();
+      for (const type of ["online", "visibilitychange"]) removeEventListener(type, this.#wake, true);
+      // The recording stays saved, for the next element at this place.
+      this.#recorder.stop();
+      for (const key of this.#held.keys()) this.#letGo(key);
       for (const item of this.#items) {
         item.stop.abort();
+        item.isFollowed = false;
         if (isUnfinished(item)) item.state = "waiting";
       }
     });
@@ -216,7 +287,13 @@ export class StowageUpload extends Base {
 
   attributeChangedCallback(): void {
     this.#connecting = undefined;
-    this.#startWaiting();
+    this.#wake();
+  }
+
+  formAssociatedCallback(form: HTMLFormElement | null): void {
+    this.#form?.removeEventListener("submit", this.#forgetSubmitted);
+    this.#form = form;
+    form?.addEventListener("submit", this.#forgetSubmitted);
   }
 
   formDisabledCallback(isDisabled: boolean): void {
@@ -238,8 +315,34 @@ export class StowageUpload extends Base {
     return placeOf(this.getAttribute("name") ?? "");
   }
 
-  /** The page asks before it loses a recording. */
-  readonly #warn = (event: Event) => this.#recorder.state && event.preventDefault();
+  /** The page asks before it stops recording or sending. */
+  readonly #warn = (event: Event) => {
+    if (this.#recorder.state || [...this.#items].some(isUnfinished)) event.preventDefault();
+  };
+
+  /** Tries at once what waits for a connection, when there may be one again. */
+  readonly #wake = () => {
+    for (const item of this.#items) Object.assign(item, { retryAt: 0, failures: 0 });
+    this.#startWaiting();
+  };
+
+  /** After the form was submitted, a reload must not offer its files again. */
+  readonly #forgetSubmitted = (event: Event) => {
+    const keys = [...this.#items].flatMap(({ key, id }) => (id === undefined ? [] : [key]));
+    // A script of the page may still prevent the submission.
+    setTimeout(() => !event.defaultPrevented && void savedUploads.delete(keys));
+  };
+
+  #hold(key: string): Promise<() => void> {
+    const holding = hold(key);
+    this.#held.set(key, holding);
+    return holding;
+  }
+
+  #letGo(key: string): void {
+    void this.#held.get(key)?.then((release) => release());
+    this.#held.delete(key);
+  }
 
   /** Takes over the name and `required` of the input, which would submit the bytes as well. */
   #adoptInput(): void {
@@ -255,15 +358,34 @@ export class StowageUpload extends Base {
     this.#addChosen();
     if (this.#isRestored || !this.hasAttribute("name")) return;
     this.#isRestored = true;
-    // The user may already have chosen others.
-    void this.#findSaved().then((files) => this.#items.size === 0 && this.add(files));
+    void this.#restore();
   }
 
-  /** Finds the files that this element was sending before a reload. */
-  async #findSaved(): Promise<Iterable<File>> {
-    const place = this.#place;
-    const records = (await savedUploads.list()).filter((record) => record.place === place);
-    return (await savedUploads.files(records.map(({ key }) => key))).values();
+  /** Continues with the files that this element had before a reload, and with the recordings of any closed tab. */
+  async #restore(): Promise<void> {
+    const [place, recordingPlace] = [this.#place, recordingPlaceOf(this.getAttribute("name") ?? "")];
+    const records = await savedUploads.list();
+    for (const { key } of records.filter((record) => record.place === recordingPlace)) void this.#restoreRecording(key);
+    const own = records.filter((record) => record.place === place);
+    const files = await savedUploads.files(own.map(({ key }) => key));
+    const items = own.flatMap(({ key, stored }): NewItem[] => {
+      const file = files.get(key);
+      return stored ? [{ key, ...stored }] : file ? [{ key, file, name: file.name, size: file.size }] : [];
+    });
+    // The user may already have chosen others.
+    if (this.#items.size === 0) this.#add(items);
+  }
+
+  async #restoreRecording(key: string): Promise<void> {
+    await this.#hold(key);
+    const { recording } = (await savedUploads.get(key)) ?? {};
+    if (!recording || !this.isConnected) return this.#letGo(key);
+    const { name, type, isSent } = recording;
+    const file = new File(await savedUploads.parts(key), name, { type });
+    if (!isSent) this.#recorder.offer({ key, file });
+    // Otherwise it would replace what the user has chosen. It stays saved.
+    else if (this.#items.size === 0 || this.#input?.multiple)
+      this.#add([{ key, file, name, size: file.size, isRecording: true }]);
   }
 
   #addChosen(): void {
@@ -279,35 +401,49 @@ export class StowageUpload extends Base {
     return true;
   }
 
-  #createItem(file: File, key: string): Item {
+  #createItem({ file, ...given }: NewItem): Item {
     const progress = create("progress", "progress");
-    progress.ariaLabel = file.name;
-    const name = create("span", "name", new Text(file.name));
+    progress.ariaLabel = given.name;
+    const name = create("span", "name", new Text(given.name));
     const status = create("span", "status");
     const retry = createButton("retry", () => {
-      this.#change(item, { state: "waiting" });
+      this.#change(item, { state: "waiting", retryAt: 0, failures: 0 });
       item.cancel.focus();
       this.#startWaiting();
     });
     const cancel = createButton("cancel", () => this.#cancel(item, true));
     const row = create("li", "item", name, progress, status, retry, cancel);
-    const stop = new AbortController();
-    const item: Item = { file, key, state: "waiting", sentBytes: 0, stop, row, progress, status, retry, cancel };
-    void savedUploads.save([{ record: { key, place: this.#place, at: Date.now() }, file }]);
+    const progressOf = { sentBytes: 0, failures: 0, retryAt: 0, isFollowed: false, stop: new AbortController() };
+    const view = { row, progress, status, retry, cancel };
+    const item: Item = { isRecording: false, state: "waiting", ...given, file, ...progressOf, ...view };
     return item;
   }
 
   #startWaiting(): void {
     // Scripts of the page may set these later.
     const isReady = this.isConnected && this.hasAttribute("url") && (this.getToken || this.hasAttribute("token"));
-    let free = isReady ? MAX_SENDING : 0;
+    let free = MAX_SENDING;
     for (const { state } of this.#items) if (state === "sending") free -= 1;
-    for (const item of this.#items) if (item.state === "waiting" && free-- > 0) void this.#upload(item);
+    for (const item of isReady ? this.#items : []) {
+      const { state, file, id, isFollowed, retryAt } = item;
+      if (retryAt > performance.now()) continue;
+      if (state === "waiting" && file && free-- > 0) void this.#upload(item, file);
+      else if (state === "stored" && id && !isFollowed) void this.#follow(item, id);
+    }
     this.#update();
   }
 
-  async #upload(item: Item): Promise<void> {
-    const { file, key } = item;
+  /** Tries again later. */
+  #postpone(item: Item): void {
+    const ceiling = Math.min(MAX_RETRY_MILLISECONDS, FIRST_RETRY_MILLISECONDS * 2 ** item.failures++);
+    const delay = ceiling * (0.5 + Math.random() / 2);
+    item.retryAt = performance.now() + delay;
+    // A timer may fire a little early.
+    setTimeout(() => this.#startWaiting(), delay + 10);
+  }
+
+  async #upload(item: Item, file: File): Promise<void> {
+    const { key } = item;
     item.stop = new AbortController();
     const { signal } = item.stop;
     const store: UploadStore = {
@@ -316,35 +452,63 @@ export class StowageUpload extends Base {
         item.saved = resume;
         void savedUploads.update([key], { saved: resume, at: Date.now() });
       },
-      delete: () => this.#forget(item),
+      // What becomes of it depends on the result, below.
+      delete: () => {},
     };
     const onProgress = (sentBytes: number) => {
       if (signal.aborted) return;
       this.#change(item, { sentBytes });
       this.#dispatch("upload-progress", item);
     };
+    const { code: earlierCode } = item;
     this.#change(item, { state: "sending", sentBytes: 0, id: undefined, code: undefined, error: undefined });
-    this.#announce("announceSending", item);
+    if (!earlierCode) this.#announce("announceSending", item);
     try {
       const send = (connection: Connection) =>
         uploadFile(connection, file, { store, storeKey: key, signal, onProgress });
       const id = await this.#call(send, () => item.sentBytes);
       if (signal.aborted) return;
-      this.#change(item, { state: "stored", id });
+      this.#change(item, { state: "stored", id, failures: 0 });
+      this.#saveStored(item);
+      this.#letGo(key);
       this.#announce("announceStored", item);
       this.#dispatch("upload-stored", item);
-      void this.#follow(item, id, signal);
     } catch (error) {
       if (signal.aborted) return;
-      const isResumable = error instanceof StowageError && (error.isTransient || error.status === 401);
-      if (!isResumable) void this.#forget(item);
-      this.#fail(item, error instanceof StowageError ? error.code : "unexpected_error", error);
+      const code = error instanceof StowageError ? error.code : "unexpected_error";
+      if (this.#isTemporary(error)) {
+        this.#postpone(item);
+        this.#change(item, { state: "waiting", code, error });
+        if (code !== earlierCode) this.#announce("announceWaiting", item);
+        this.#dispatch("upload-waiting", item);
+      } else {
+        // A recording exists nowhere else, so only the user deletes it.
+        if (item.isRecording) {
+          item.saved = undefined;
+          void savedUploads.update([key], { saved: undefined });
+        } else if (!hasStatus(error, 401)) void this.#forget(item);
+        this.#fail(item, code, error);
+      }
     }
     this.#startWaiting();
   }
 
+  /** Whether the same upload may succeed later, without the user. */
+  #isTemporary(error: unknown): boolean {
+    const isTokenLost = hasStatus(error, 401) && this.getToken !== undefined;
+    return isTokenLost || (error instanceof StowageError && error.isTransient);
+  }
+
+  /** After a reload, the form still has the file. */
+  #saveStored({ key, id, name, size, state }: Item): void {
+    void savedUploads.replace({ key, place: this.#place, at: Date.now(), stored: { id, name, size, state } });
+  }
+
   /** Waits until the service has processed a stored file. */
-  async #follow(item: Item, id: string, signal: AbortSignal): Promise<void> {
+  async #follow(item: Item, id: string): Promise<void> {
+    item.isFollowed = true;
+    if (item.stop.signal.aborted) item.stop = new AbortController();
+    const { signal } = item.stop;
     const end = performance.now() + FOLLOW_MILLISECONDS;
     const fetchStatus = (connection: Connection) => connection.data("GET /docs/v1/uploads/{id}/status", { id, signal });
     try {
@@ -357,12 +521,16 @@ export class StowageUpload extends Base {
         if (status === "failed") return this.#fail(item, failure?.code ?? "unexpected_error", failure);
         if (status === "completed") {
           this.#change(item, { state: "completed" });
+          this.#saveStored(item);
           return this.#dispatch("upload-completed", item);
         }
         await sleep(delay, signal);
       }
-    } catch {
-      // The file is stored. Only the result of its processing stays unknown.
+    } catch (error) {
+      // The file is stored. Only the result of its processing may stay unknown.
+      if (signal.aborted || !this.#isTemporary(error)) return;
+      item.isFollowed = false;
+      this.#postpone(item);
     }
   }
 
@@ -380,15 +548,25 @@ export class StowageUpload extends Base {
         const isRejected = hasStatus(error, 401);
         // Another file may already have asked for a new token.
         const isCurrent = this.#connecting === connecting;
-        if (isCurrent && (isRejected || !(error instanceof StowageError))) this.#connecting = undefined;
+        if (isCurrent && isRejected) this.#connecting = undefined;
         if (!isRejected || !this.getToken || progress() <= before) throw error;
       }
     }
   }
 
   async #connect(): Promise<Connection> {
-    const key = (await this.getToken?.()) ?? this.getAttribute("token") ?? undefined;
-    return new Connection({ url: this.getAttribute("url") ?? "", key });
+    const url = this.getAttribute("url") ?? "";
+    // A wrong URL of the page is its own error, and not one of the token.
+    new Connection({ url });
+    try {
+      const key = (await this.getToken?.()) ?? this.getAttribute("token");
+      return new Connection({ url, key });
+    } catch (cause) {
+      // The next attempt asks again.
+      this.#connecting = undefined;
+      const code = navigator.onLine ? "token_missing" : "connection_failed";
+      throw new StowageError(code, "There is no token.", { cause, isTransient: true });
+    }
   }
 
   #cancel(item: Item, isAnnounced = false): void {
@@ -397,11 +575,13 @@ export class StowageUpload extends Base {
     const hasFocus = row.contains(this.#root.activeElement);
     stop.abort();
     this.#items.delete(item);
+    this.#letGo(item.key);
     row.remove();
     if (hasFocus) (next?.querySelector<HTMLElement>("button:not([hidden])") ?? this.#input ?? this.#recorder).focus();
     if (isAnnounced) this.#announce("announceCanceled", item);
     this.#startWaiting();
-    if (state !== "stored" && state !== "completed") void this.#delete(item);
+    if (state === "stored" || state === "completed") void savedUploads.delete([item.key]);
+    else void this.#delete(item);
   }
 
   /** Deletes the saved state of an upload. */
@@ -431,28 +611,28 @@ export class StowageUpload extends Base {
     else this.#update();
   }
 
-  #text(name: string, { file, code, error, sentBytes }: Partial<Item> = {}): string {
-    const { size = 0 } = file ?? {};
+  #text(text: string, { name = "", size = 0, code, error, sentBytes = 0 }: Partial<Item> = {}): string {
     const values: Record<string, string> = {
-      name: file?.name ?? "",
-      percent: String(Math.floor((100 * (sentBytes ?? 0)) / Math.max(1, size))),
+      name,
+      percent: String(Math.floor((100 * sentBytes) / Math.max(1, size))),
       message: this.#texts[code ?? ""] ?? (error as Partial<Error> | null)?.message ?? "",
     };
-    return (this.#texts[name] ?? "").replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
+    return (this.#texts[text] ?? "").replace(/\{(\w+)\}/g, (_, key) => values[key] ?? "");
   }
 
   #show(item: Item): void {
-    const { state, row, progress, status, retry, cancel, file, sentBytes } = item;
+    const { state, row, progress, status, retry, cancel, name, size, sentBytes, code } = item;
+    const isInterrupted = state === "waiting" && code !== undefined;
     row.setAttribute("part", `item ${state}`);
-    progress.max = Math.max(1, file.size);
+    progress.max = Math.max(1, size);
     progress.value = sentBytes;
     progress.hidden = !isUnfinished(item);
-    status.textContent = this.#text(state, item);
-    retry.hidden = state !== "failed";
+    status.textContent = this.#text(isInterrupted ? "interrupted" : state, item);
+    retry.hidden = state !== "failed" && !isInterrupted;
     const action = state === "stored" || state === "completed" ? "remove" : "cancel";
-    for (const [button, name] of [[retry, "retry"] as const, [cancel, action] as const]) {
-      button.textContent = this.#text(name);
-      button.ariaLabel = `${this.#text(name)} ${file.name}`;
+    for (const [button, text] of [[retry, "retry"] as const, [cancel, action] as const]) {
+      button.textContent = this.#text(text);
+      button.ariaLabel = `${this.#text(text)} ${name}`;
       button.disabled = this.#isDisabled;
     }
   }
@@ -465,7 +645,8 @@ export class StowageUpload extends Base {
 
     const has = (...states: FileState[]) => items.some(({ state }) => states.includes(state));
     const all = (["failed", "stored", "completed"] as const).find((state) => has(state)) ?? "empty";
-    const state = this.#recorder.state ?? (has("waiting", "sending") ? "sending" : all);
+    const isSending = items.some(({ state, code }) => state === "sending" || (state === "waiting" && !code));
+    const state = this.#recorder.state ?? (isSending ? "sending" : has("waiting") ? "waiting" : all);
     // A constructor must not set attributes.
     if (this.isConnected && this.dataset.state !== state) this.dataset.state = state;
 
@@ -473,7 +654,9 @@ export class StowageUpload extends Base {
     for (const id of this.value) values.append(this.getAttribute("name") ?? "", id);
     this.#internals.setFormValue(this.hasAttribute("name") ? values : null);
     const isMissing = this.hasAttribute("required") && this.value.length === 0;
-    const problem = { recording: "unsent", recorded: "unsent", sending: "busy", failed: "unresolved" }[state as string];
+    const problem = { recording: "unsent", recorded: "unsent", sending: "busy", waiting: "busy", failed: "unresolved" }[
+      state as string
+    ];
     const anchor = this.#input ?? undefined;
     if (problem) this.#internals.setValidity({ customError: true }, this.#text(problem), anchor);
     else if (isMissing) this.#internals.setValidity({ valueMissing: true }, this.#text("required"), anchor);

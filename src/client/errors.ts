@@ -15,6 +15,7 @@ interface Details {
   retryAfterSeconds?: number | undefined;
   cause?: unknown;
   isTransient?: boolean;
+  isTimeout?: boolean;
 }
 
 const TRANSIENT_STATUSES = [408, 423, 429, 502, 503, 504];
@@ -35,6 +36,8 @@ export class StowageError extends Error {
   readonly retryAfterSeconds: number | undefined;
   /** Whether the same call may succeed later: after a lost connection, a rate limit, or an outage of the service. */
   readonly isTransient: boolean;
+  /** Whether no response, or no bytes of it, came in time, or the upload was too slow for one request. */
+  readonly isTimeout: boolean;
 
   constructor(code: ErrorCode, message: string, details: Details = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
@@ -46,6 +49,7 @@ export class StowageError extends Error {
     this.retryAfterSeconds = retryAfterSeconds;
     const isTransient = TRANSIENT_CODES.includes(code) || TRANSIENT_STATUSES.includes(status) || isServerError(this);
     this.isTransient = details.isTransient ?? isTransient;
+    this.isTimeout = details.isTimeout ?? code === "upload_timeout";
   }
 }
 
@@ -82,16 +86,27 @@ export function errorOf({ status, headers }: Response, text = ""): StowageError 
 /** Node's codes for a host name that does not exist and for TLS certificates that are rejected. */
 const WRONG_URL = /^(ENOTFOUND|EPROTO|ERR_(TLS|SSL)_|CERT_|UNABLE_TO_|.*SELF_SIGNED_)/;
 
+/** The name of the errors of `AbortSignal.timeout`. */
+const TIMEOUT = "TimeoutError";
+
+export const timeoutAfter = (milliseconds: number): Error =>
+  Object.assign(new Error(`no response for ${milliseconds} ms`), { name: TIMEOUT });
+
 /**
  * The request or its response was lost.
  * @param isKnownHost whether the host has responded before. If not, its name or certificate is wrong, which is permanent
  */
 export function connectionError(url: string, cause: unknown, isKnownHost: boolean): StowageError {
-  const { cause: inner, message } = (cause ?? {}) as { cause?: { code?: string; message?: string }; message?: string };
+  const {
+    cause: inner,
+    message,
+    name,
+  } = (cause ?? {}) as Partial<Error> & { cause?: { code?: string; message?: string } };
   const code = inner?.code ?? (cause as { code?: unknown })?.code;
   // The code of a DOMException is a number that says less than its message.
   const reason = (typeof code === "string" ? code : undefined) ?? inner?.message ?? (message || "unknown");
   const isTransient = isKnownHost || !WRONG_URL.test(reason);
   const { origin } = new URL(url);
-  return new StowageError("connection_failed", `Can't reach ${origin} (${reason}).`, { cause, isTransient });
+  const details = { cause, isTransient, isTimeout: name === TIMEOUT };
+  return new StowageError("connection_failed", `Can't reach ${origin} (${reason}).`, details);
 }

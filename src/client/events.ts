@@ -1,4 +1,4 @@
-import type { AudioMetadata, Event, EventType, FileMetadata, WebhookMessage } from "./api.ts";
+import type { Event as AnyEvent, WebhookMessage as AnyMessage, AudioMetadata, EventType, FileMetadata } from "./api.ts";
 import type { Call, CallOptions, Connection, Filters, List } from "./connection.ts";
 import { sleep } from "./retrying.ts";
 
@@ -27,19 +27,40 @@ export type FileEventData = Omit<FileMetadata, Absent> & {
   uploadedBy: Omit<FileMetadata["uploadedBy"], "name">;
   /** The changed fields of `file.updated`. */
   fields?: string[];
+  /** The upload token of `file.uploaded`, if there was one. */
+  uploadTokenId?: string;
 };
 
-type FileEventType = Extract<EventType, `file.${string}`>;
-
-export interface FileEvent extends Event {
-  type: FileEventType;
-  data: FileEventData;
+/** The IDs of a link and of its file. */
+export interface LinkEventData {
+  _id: string;
+  fileId: string;
 }
 
-export interface FileMessage extends WebhookMessage {
-  type: FileEventType;
-  data: FileEventData;
+/** The ID of any other record, the names of changed fields, and IDs of records that took part. */
+export interface RecordEventData {
+  _id: string;
+  fields?: string[];
+  [name: string]: unknown;
 }
+
+type DataOf<T extends string> = T extends `file.${string}`
+  ? FileEventData
+  : T extends `link.${string}`
+    ? LinkEventData
+    : RecordEventData;
+
+/** A record with the type and the data of one type of event. */
+type WithData<R, T extends string> = T extends unknown
+  ? Omit<R, "type" | "data"> & { type: T; data: DataOf<T> }
+  : never;
+
+/** What happened in a team. `type` determines `data`. */
+export type Event = WithData<AnyEvent, EventType>;
+/** The body of a webhook message. `type` determines `data`. */
+export type WebhookMessage = WithData<AnyMessage, AnyMessage["type"]>;
+export type FileEvent = Extract<Event, { data: FileEventData }>;
+export type FileMessage = Extract<WebhookMessage, { data: FileEventData }>;
 
 /** Whether an event, or a webhook message, is about a file. Its `data` is then the file's metadata. */
 export function isFileEvent(message: WebhookMessage): message is FileMessage;
@@ -48,6 +69,7 @@ export function isFileEvent({ subject }: Event | WebhookMessage): boolean {
   return subject.kind === "file";
 }
 
+/** The event log of a team. */
 export class Events {
   readonly #connection: Connection;
 
@@ -55,24 +77,31 @@ export class Events {
     this.#connection = connection;
   }
 
-  /** Lists the team's events, newest first, or oldest first with `order: "asc"`. */
+  /**
+   * Lists the team's events, newest first, or oldest first with `order: "asc"`.
+   * @example const { items } = await stowage.events.list({ type: "file", limit: 20 });
+   */
   list(filters: EventFilters = {}, options?: CallOptions): List<Event> {
-    return this.#connection.list("GET /auth/v1/events", { query: filters, ...options });
+    return this.#connection.list("GET /auth/v1/events", { query: filters, ...options }) as List<Event>;
   }
 
+  /** Returns an event. The operator names the team by `teamId`. */
   get(id: string, params?: { teamId?: string | undefined }, options?: CallOptions): Call<Event> {
-    return this.#connection.data("GET /auth/v1/events/{id}", { id, query: { teamId: params?.teamId }, ...options });
+    const input = { id, query: { teamId: params?.teamId }, ...options };
+    return this.#connection.data("GET /auth/v1/events/{id}", input) as Call<Event>;
   }
 
-  /** Yields each new event once, or each event after `after`, until the signal aborts. */
+  /** Yields each new event once, or each event after `after`, the ID of an event or an instant, until the signal aborts. */
   async *follow(
     { after, ...filters }: Pick<EventFilters, "after" | "type" | "teamId"> = {},
     options?: CallOptions,
   ): AsyncGenerator<Event, void, undefined> {
-    const newest = async () => (await this.list({ teamId: filters.teamId, limit: 1 }, options).page()).items[0];
+    const newest = async () => (await this.list({ teamId: filters.teamId, limit: 1 }, options)).items[0];
     let last = after ?? (await newest())?._id;
     for (let delay = MIN_POLL_MILLISECONDS; ; delay = Math.min(delay * 1.5, MAX_POLL_MILLISECONDS)) {
-      for await (const event of this.list({ ...filters, order: "asc", after: last }, options)) {
+      // IDs have no hyphens.
+      const start = last?.includes("-") ? { createdAfter: last } : { after: last };
+      for await (const event of this.list({ ...filters, order: "asc", ...start }, options)) {
         last = event._id;
         delay = MIN_POLL_MILLISECONDS;
         yield event;

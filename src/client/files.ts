@@ -1,7 +1,16 @@
 import type { Api, Schemas } from "./api.ts";
-import type { Call, CallOptions, Connection, Filters, List, VersionOptions } from "./connection.ts";
+import {
+  type Call,
+  type CallOptions,
+  type Connection,
+  type Filters,
+  type List,
+  STALL_MILLISECONDS,
+  type VersionOptions,
+} from "./connection.ts";
 import { StowageError } from "./errors.ts";
 import { sleep } from "./retrying.ts";
+import { limitStalls } from "./transfer.ts";
 import { type FileProperties, type UploadOptions, uploadFile } from "./upload.ts";
 import type { UploadSource } from "./upload-source.ts";
 
@@ -28,7 +37,8 @@ export class Files {
   }
 
   /**
-   * Uploads a file: below 8 MB in one request, above as a resumable upload. A failed upload of a stream cancels the stream.
+   * Uploads a file: below 8 MB in one request, above, or if that request fails, as a resumable upload.
+   * A failed upload of a stream cancels the stream.
    * @param file a Blob, a File, bytes in memory, a Response, a path (not in browsers), or a stream with its `size`
    * @returns its id. The service processes the file afterwards; `waitUntilProcessed` waits for that
    */
@@ -46,11 +56,15 @@ export class Files {
     return this.#connection.list("GET /docs/v1/uploads", { query: filters, ...options });
   }
 
+  /** Returns everything that is known about a file. */
   get(id: string, options?: CallOptions): Call<Schemas["FileMetadata"]> {
     return this.#connection.data("GET /docs/v1/uploads/{id}/metadata", { id, ...options });
   }
 
-  /** Waits until the file is processed. Check `status` and `failure`: processing may have failed. */
+  /**
+   * Waits until the file is processed. Check `status` and `failure`: processing may have failed.
+   * @example const { status, audio } = await stowage.files.waitUntilProcessed(id);
+   */
   async waitUntilProcessed(id: string, options?: CallOptions): Promise<Schemas["FileMetadata"]> {
     for (let delay = MIN_POLL_MILLISECONDS; ; delay = Math.min(delay * 1.2, MAX_POLL_MILLISECONDS)) {
       const file = await this.get(id, options);
@@ -65,11 +79,15 @@ export class Files {
     return this.#connection.call("GET /docs/v1/uploads/{id}", input, ({ signedUrl }) => signedUrl);
   }
 
-  /** Returns a response whose body is the file, starting at byte `from`. */
+  /**
+   * Returns a response whose body is the file, starting at byte `from`. Reading it fails if no bytes arrive for two minutes.
+   * @example const response = await stowage.files.download(id, { from: 100 });
+   */
   async download(id: string, { from = 0 }: { from?: number } = {}, options?: CallOptions): Promise<Response> {
     const url = await this.createSignedUrl(id, {}, options);
     const headers = from > 0 ? { Range: `bytes=${from}-` } : undefined;
-    return this.#connection.send(url, { ...options, headers, isTransfer: true }, (response) => response);
+    const limit = (response: Response) => limitStalls(url, response, STALL_MILLISECONDS);
+    return this.#connection.send(url, { ...options, headers, isTransfer: true }, limit);
   }
 
   /** Changes the given fields. `metadata` is merged: null removes a field. */
@@ -110,6 +128,7 @@ export class Files {
     return this.#connection.data("GET /docs/v1/uploads/{id}/status", { id, ...options });
   }
 
+  /** Processes a file again, such as after `failed`. */
   reprocess(id: string, options?: CallOptions): Call<void> {
     return this.#connection.run("POST /docs/v1/uploads/{id}/reprocess", { id, ...options });
   }
@@ -135,7 +154,11 @@ export class Files {
   }
 
   /** Deletes a file: moves it to the trash, if the service has one. With `permanent`, erases it, also from the trash. */
-  delete(id: string, { permanent, ...options }: CallOptions & { permanent?: boolean | undefined } = {}): Call<void> {
+  delete(
+    id: string,
+    { permanent = false }: { permanent?: boolean | undefined } = {},
+    options?: CallOptions,
+  ): Call<void> {
     const query = permanent ? { permanent: "true" as const } : {};
     return this.#connection.run("DELETE /docs/v1/uploads/{id}", { id, query, ...options });
   }
@@ -145,7 +168,7 @@ export class Files {
     return this.#connection.data("PUT /docs/v1/uploads/{id}/hold", { id, body: { reason }, ...options });
   }
 
-  /** Needs a secret key. */
+  /** Releases a held file. Needs a secret key, or an admin. */
   release(id: string, options?: CallOptions): Call<void> {
     return this.#connection.run("DELETE /docs/v1/uploads/{id}/hold", { id, ...options });
   }

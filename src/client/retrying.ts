@@ -9,15 +9,18 @@ const MAX_SERVER_ERROR_RETRIES = 4;
 
 /** Settles like `work`, or rejects with the reason of the first signal that aborts. */
 export async function orAborted<T>(work: Promise<T>, ...signals: (AbortSignal | undefined)[]): Promise<T> {
+  // Many calls may share a signal, and Node 20 warns of the eleventh listener of one.
+  const signal = AbortSignal.any(signals.filter((one) => one !== undefined));
   let onAbort = () => {};
   const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signals.find((signal) => signal?.aborted)?.reason);
-    for (const signal of signals) signal?.addEventListener("abort", onAbort);
+    onAbort = () => reject(signal.reason);
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort);
   });
   try {
     return await Promise.race([work, aborted]);
   } finally {
-    for (const signal of signals) signal?.removeEventListener("abort", onAbort);
+    signal.removeEventListener("abort", onAbort);
   }
 }
 

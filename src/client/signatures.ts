@@ -1,4 +1,4 @@
-import type { WebhookMessage } from "./api.ts";
+import type { WebhookMessage } from "./events.ts";
 
 /** The signature, age, or format of a message is invalid. */
 export class SignatureError extends Error {

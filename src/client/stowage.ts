@@ -6,7 +6,7 @@ import { Files } from "./files.ts";
 import { Links } from "./links.ts";
 import { Teams } from "./teams.ts";
 import { Trash } from "./trash.ts";
-import { Uploads } from "./uploads.ts";
+import { UnfinishedUploads } from "./unfinished-uploads.ts";
 import { Webhooks } from "./webhooks.ts";
 
 export type * from "./accounts.ts";
@@ -14,11 +14,13 @@ export type * from "./api.ts";
 export type { Call, CallOptions, FetchFunction, List, Page, StowageOptions, VersionOptions } from "./connection.ts";
 export { type ErrorCode, isServerError, StowageError } from "./errors.ts";
 export type * from "./events.ts";
-export { isFileEvent } from "./events.ts";
+// The `type` of these narrows `data`, unlike in the generated types of the same name.
+export { type Event, isFileEvent, type WebhookMessage } from "./events.ts";
 export type * from "./files.ts";
 export { MAX_BATCH_FILES } from "./files.ts";
 export type * from "./links.ts";
 export type * from "./teams.ts";
+export type * from "./unfinished-uploads.ts";
 export {
   type FileProperties,
   RESUMABLE_BYTES,
@@ -27,8 +29,8 @@ export {
   type UploadStore,
 } from "./upload.ts";
 export type { UploadSource } from "./upload-source.ts";
-export type * from "./uploads.ts";
 export type * from "./webhooks.ts";
+export type { Delivery } from "./webhooks.ts";
 
 export type Usage = Api["GET /docs/v1/usage"]["response"]["data"];
 export type Credentials = Api["POST /auth/v1/login"]["body"];
@@ -37,15 +39,21 @@ export type InvitationAcceptance = Api["POST /auth/v1/invitations/accept"]["body
 export type ForgottenPassword = Api["POST /auth/v1/password/forgot"]["body"];
 export type PasswordChange = Api["POST /auth/v1/me/password"]["body"];
 
+/** The settings of the process; none in browsers. */
+const env: Record<string, string | undefined> = globalThis.process?.env ?? {};
+
 /**
  * A client for any runtime with `fetch`. Failed calls reject with a `StowageError`, aborted calls with the signal's reason.
  * Idempotent requests are retried after transient errors.
+ * @example
+ * const stowage = new Stowage({ url: "https://stowage.example.workers.dev", key: process.env.STOWAGE_KEY });
+ * const { id } = await stowage.files.upload("interview.mp3");
  */
 export class Stowage {
   readonly files: Files;
   readonly links: Links;
   readonly trash: Trash;
-  readonly uploads: Uploads;
+  readonly unfinishedUploads: UnfinishedUploads;
   readonly teams: Teams;
   readonly users: Users;
   readonly keys: Keys;
@@ -56,13 +64,20 @@ export class Stowage {
   readonly url: string;
   readonly #connection: Connection;
 
-  constructor(options: StowageOptions) {
-    this.#connection = new Connection(options);
+  /** @throws TypeError if the URL or the key is missing or invalid */
+  constructor(options: StowageOptions = {}) {
+    const { url = env.STOWAGE_URL } = options;
+    if (url === undefined) throw new TypeError("No URL. Pass `url`, or set STOWAGE_URL.");
+    const isEnvUrl = !options.url || !env.STOWAGE_URL || options.url === env.STOWAGE_URL;
+    const { key = isEnvUrl ? env.STOWAGE_KEY : undefined } = options;
+    if (key === undefined || key === "")
+      throw new TypeError("No key. Pass `key`, or set STOWAGE_KEY. To log in, pass null.");
+    this.#connection = new Connection({ ...options, url, key });
     this.url = this.#connection.url;
     this.files = new Files(this.#connection);
     this.links = new Links(this.#connection);
     this.trash = new Trash(this.#connection);
-    this.uploads = new Uploads(this.#connection);
+    this.unfinishedUploads = new UnfinishedUploads(this.#connection);
     this.teams = new Teams(this.#connection);
     this.users = new Users(this.#connection);
     this.keys = new Keys(this.#connection);
@@ -86,7 +101,7 @@ export class Stowage {
     return this.#connection.run("POST /auth/v1/me/password", { body: passwords, ...options });
   }
 
-  /** Logs in as a user. @returns a session of 12 hours, in the shape of an API key. A client with its `key` can `logOut` */
+  /** Logs in as a user, by a client whose `key` is null. @returns a session of 12 hours, in the shape of an API key. A client with its `key` can `logOut` */
   logIn(credentials: Credentials, options?: CallOptions): Call<ApiKey> {
     return this.#connection.data("POST /auth/v1/login", { body: credentials, ...options });
   }

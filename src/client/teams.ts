@@ -24,6 +24,7 @@ export class Teams {
     return this.#connection.list("GET /auth/v1/teams", { query: filters, ...options });
   }
 
+  /** Returns a team, with its usage and quotas. */
   get(id: string, options?: CallOptions): Call<Schemas["Team"]> {
     return this.#connection.data("GET /auth/v1/teams/{id}", { id, ...options });
   }

@@ -1,5 +1,5 @@
 import { StowageError } from "./errors.ts";
-import { chunksOf, isNode, type Slice } from "./sending.ts";
+import { chunksOf, isNode, type Slice } from "./transfer.ts";
 
 /**
  * The bytes of an upload: a Blob or File, bytes in memory, a Response, in Node, Deno and Bun the path of a file, or a

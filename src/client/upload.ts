@@ -8,7 +8,7 @@ import { openSource, type Source, type UploadSource } from "./upload-source.ts";
  * A file below 8 MB is one request, a form, which the service stores once however often it is repeated. A larger file is
  * a resumable upload (tus 1.0.0): POST creates it, PATCH appends, and after each failure HEAD asks for the offset. POST
  * carries no bytes: a lost response would also lose the upload URL, and the repeated creation would discard the stored
- * bytes, or store a complete file twice.
+ * bytes, or store a complete file twice. A form that the connection can't carry continues as a resumable upload.
  */
 
 /** The fields that a team sets on a file. */
@@ -48,7 +48,7 @@ export interface UploadOptions extends Omit<CallOptions, "timeout"> {
   name?: string;
   /** The number of bytes. Required for a stream, and for a Response without `Content-Length`. */
   size?: number;
-  /** Smallest size of a resumable upload. Default: 8,000,000. */
+  /** Smallest size of a file that starts as a resumable upload. Default: 8,000,000. */
   resumableFromBytes?: number;
   /** Reports progress. If bytes did not arrive, the count goes back. */
   onProgress?: (sentBytes: number, totalBytes: number) => void;
@@ -122,7 +122,8 @@ class Upload {
       const earlier = key === undefined ? undefined : await store?.get(key);
       const { idempotencyKey = earlier?.idempotencyKey ?? randomKey() } = this.#options;
       this.#saved = { idempotencyKey, url: resumeUrl ?? earlier?.url };
-      const location = await (this.#file.size < resumableFromBytes ? this.#sendForm() : this.#sendResumable());
+      const isForm = this.#file.size < resumableFromBytes && this.#saved.url === undefined;
+      const location = await (isForm ? this.#sendForm() : this.#sendResumable());
       const id = location.slice(location.lastIndexOf("/") + 1);
       if (id === "") throw new StowageError("unexpected_response", "The response has no file ID.");
       return id;
@@ -170,32 +171,49 @@ class Upload {
     const { sha256, properties, headers, signal, maxRetries } = this.#options;
     // Read it before the request: an unreadable file must not look like a connection error.
     const bytes = await (await (await this.#file.slice(0, this.#file.size)).blob()).arrayBuffer();
-    const body = new FormData();
-    if (properties) body.append("properties", JSON.stringify(properties));
-    body.append("file", new Blob([bytes]), this.#name);
+    const send = (file: Blob, digest: string | undefined, onProgress?: Sent["onProgress"]) => {
+      const body = new FormData();
+      if (properties) body.append("properties", JSON.stringify(properties));
+      body.append("file", file, this.#name);
+      const ownHeaders = {
+        "Idempotency-Key": this.#saved.idempotencyKey,
+        ...(digest !== undefined && { "Repr-Digest": `sha-256=:${base64OfHex(digest)}:` }),
+      };
+      const sent = {
+        method: "POST",
+        body,
+        headers: { ...ownHeaders, ...headers },
+        signal,
+        onProgress,
+        isTransfer: true,
+      };
+      return this.#connection.attempt(FORM, sent, async (response) => {
+        // Reading the body frees the connection for the next request.
+        await response.text();
+        return response.headers.get("Location") ?? "";
+      });
+    };
     await this.#save();
     this.#report(0);
-    const sent = {
-      method: "POST",
-      body,
-      headers: {
-        "Idempotency-Key": this.#saved.idempotencyKey,
-        ...(sha256 !== undefined && { "Repr-Digest": `sha-256=:${base64OfHex(sha256)}:` }),
-        ...headers,
-      },
-      signal,
-      maxRetries,
-      isIdempotent: true,
-      isTransfer: true,
-      onProgress: this.#listener(0),
-    };
-    const location = await this.#connection.send(FORM, sent, async (response) => {
-      // Reading the body frees the connection for the next request.
-      await response.text();
-      return response.headers.get("Location") ?? "";
-    });
-    this.#report(this.#file.size);
-    return location;
+    const retries = this.#connection.retries({ signal, maxRetries });
+    /** The digest of a form whose response was lost. The service may have stored it. */
+    let lost: string | undefined;
+    for (;;) {
+      try {
+        // By the digest, the service finds a form that it has stored. Otherwise it rejects these bytes.
+        const sending = lost ? send(new Blob(["?"]), lost) : send(new Blob([bytes]), sha256, this.#listener(0));
+        const location = await sending;
+        this.#report(this.#file.size);
+        return location;
+      } catch (error) {
+        const { code, isTransient } = error as Partial<StowageError>;
+        // The connection can't carry the form.
+        if (code === "upload_timeout" || (lost && !isTransient)) return this.#sendResumable();
+        await retries.wait(error);
+        // Pages without a secure connection can't compute digests, and send the form again.
+        if (code === "connection_failed" && crypto.subtle) lost = sha256 ?? (await sha256Of(bytes));
+      }
+    }
   }
 
   async #sendResumable(): Promise<string> {
@@ -287,6 +305,7 @@ class Upload {
 const fileChanged = (length: number, size: number) =>
   new StowageError("file_changed", `The upload expects ${length} bytes, and the file has ${size}.`);
 
+const sha256Of = async (bytes: ArrayBuffer) => hexOf(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
 const hexOf = (bytes: Uint8Array) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 const randomKey = () => hexOf(crypto.getRandomValues(new Uint8Array(16)));
 const base64OfBytes = (bytes: Iterable<number>) => btoa(String.fromCharCode(...bytes));

@@ -1,13 +1,17 @@
 import type { Api, Schemas } from "./api.ts";
 import type { Call, CallOptions, Connection, Filters, List } from "./connection.ts";
+import type { Event } from "./events.ts";
 
 export type WebhookInput = Api["POST /auth/v1/webhooks"]["body"];
 export type WebhookChanges = Api["PATCH /auth/v1/webhooks/{id}"]["body"];
 export type Replay = Api["POST /auth/v1/webhooks/{id}/replay"]["body"];
 export type ReplayResult = Api["POST /auth/v1/webhooks/{id}/replay"]["response"]["data"];
 export type DeliveryFilters = Filters<"GET /auth/v1/webhooks/{id}/deliveries">;
+/** A message to an endpoint, with its event. */
+export type Delivery = Omit<Schemas["Delivery"], "event"> & { event: Event | null };
 type Webhook = Schemas["Webhook"];
 
+/** Endpoints that receive the team's events. */
 export class Webhooks {
   readonly #connection: Connection;
 
@@ -25,14 +29,17 @@ export class Webhooks {
     return this.#connection.list("GET /auth/v1/webhooks", { ...options });
   }
 
+  /** Returns a webhook, with its health. */
   get(id: string, options?: CallOptions): Call<Webhook> {
     return this.#connection.data("GET /auth/v1/webhooks/{id}", { id, ...options });
   }
 
+  /** Changes the given fields. With `status: "enabled"`, a disabled webhook receives messages again. */
   update(id: string, changes: WebhookChanges, options?: CallOptions): Call<Webhook> {
     return this.#connection.data("PATCH /auth/v1/webhooks/{id}", { id, body: changes, ...options });
   }
 
+  /** Deletes a webhook with its deliveries. */
   delete(id: string, options?: CallOptions): Call<void> {
     return this.#connection.run("DELETE /auth/v1/webhooks/{id}", { id, ...options });
   }
@@ -52,16 +59,21 @@ export class Webhooks {
   }
 
   /** Lists the webhook's deliveries, newest first. */
-  deliveries(id: string, filters: DeliveryFilters = {}, options?: CallOptions): List<Schemas["Delivery"]> {
-    return this.#connection.list("GET /auth/v1/webhooks/{id}/deliveries", { id, query: filters, ...options });
+  deliveries(id: string, filters: DeliveryFilters = {}, options?: CallOptions): List<Delivery> {
+    const input = { id, query: filters, ...options };
+    return this.#connection.list("GET /auth/v1/webhooks/{id}/deliveries", input) as List<Delivery>;
   }
 
   /** Redelivers an event with the same message id. */
-  redeliver(deliveryId: string, options?: CallOptions): Call<Schemas["Delivery"]> {
-    return this.#connection.data("POST /auth/v1/deliveries/{id}/redeliver", { id: deliveryId, ...options });
+  redeliver(deliveryId: string, options?: CallOptions): Call<Delivery> {
+    const input = { id: deliveryId, ...options };
+    return this.#connection.data("POST /auth/v1/deliveries/{id}/redeliver", input) as Call<Delivery>;
   }
 
-  /** Resends the events after `after`, the ID of an event or an instant. @returns the number of deliveries, and `next` to continue if there are more */
+  /**
+   * Resends the events after `after`, the ID of an event or an instant.
+   * @returns the number of deliveries, and `next` to continue if there are more
+   */
   replay(id: string, replay: Replay, options?: CallOptions): Call<ReplayResult> {
     return this.#connection.data("POST /auth/v1/webhooks/{id}/replay", { id, body: replay, ...options });
   }

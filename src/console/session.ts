@@ -26,7 +26,7 @@ const MAX_TIMER_MILLISECONDS = 2 ** 31 - 1;
 /** Until when the service rejects requests because there were too many, as a time. The client repeats them then. */
 export const limitedUntil = signal(0);
 
-const clientFor = (key?: string) =>
+const clientFor = (key: string | null = null) =>
   new Stowage({
     url: location.origin,
     key,

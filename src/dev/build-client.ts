@@ -4,9 +4,10 @@
  * commander inside: the package has no dependencies.
  */
 import { execFileSync } from "node:child_process";
-import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
+import { SAMPLES } from "../http/client-samples.ts";
 
 const root = join(import.meta.dirname, "../..");
 const source = join(root, "src/client");
@@ -44,6 +45,7 @@ const declarations = [
   "false",
   "--declaration",
   "--emitDeclarationOnly",
+  "--declarationMap",
   "--rewriteRelativeImportExtensions",
 ];
 execFileSync(process.execPath, [compiler, "-p", source, ...declarations, "--outDir", join(target, "types")], {
@@ -51,15 +53,61 @@ execFileSync(process.execPath, [compiler, "-p", source, ...declarations, "--outD
 });
 rmSync(join(target, "types/command"), { recursive: true });
 
+/** The samples of the API's reference, by class and method. */
+const examples = new Map<string, string>();
+for (const sample of Object.values(SAMPLES)) {
+  const [method = "", resource = "stowage"] = (/stowage\.([\w.]+)\(/.exec(sample)?.[1] ?? "").split(".").reverse();
+  const key = `${resource.charAt(0).toUpperCase()}${resource.slice(1)}.${method}`;
+  if (!examples.has(key)) examples.set(key, sample.replaceAll(/\s*\n\s*/g, " "));
+}
+
+/** Adds the samples to the comments of methods. Each line keeps its number, which declaration maps contain. */
+function withExamples(declarations: string): string {
+  const lines = declarations.split("\n");
+  let owner = "";
+  for (const [index, line] of lines.entries()) {
+    owner = /^export declare class (\w+)/.exec(line)?.[1] ?? owner;
+    const key = `${owner}.${/^ {4}(\w+)\(/.exec(line)?.[1]}`;
+    const comment = lines[index - 1] ?? "";
+    const example = examples.get(key);
+    if (!example || !comment.endsWith("*/")) continue;
+    lines[index - 1] = comment.replace(
+      / ?\*\/$/,
+      comment.includes("/**") ? ` @example ${example} */` : `* @example ${example} */`,
+    );
+    examples.delete(key);
+  }
+  return lines.join("\n");
+}
+
+// An editor goes to the source of a definition.
+mkdirSync(join(target, "src"));
+for (const name of readdirSync(join(target, "types"))) {
+  const file = join(target, "types", name);
+  const text = readFileSync(file, "utf8");
+  const sourceName = name.replace(/\.d\.ts(\.map)?$/, ".ts");
+  if (name.endsWith(".map"))
+    writeFileSync(file, JSON.stringify({ ...JSON.parse(text), sources: [`../src/${sourceName}`] }));
+  else {
+    writeFileSync(file, withExamples(text));
+    copyFileSync(join(source, sourceName), join(target, "src", sourceName));
+  }
+}
+
 const manifest = {
   name: "stowage",
   version,
   description: `Client and CLI of Stowage: ${description}`,
+  keywords: ["stowage", "upload", "audio", "recorder", "tus"],
+  // Its owner has not chosen a license.
+  license: "UNLICENSED",
   type: "module",
   engines: { node: ">=20.16" },
+  files: ["*.js", "types", "src", "CHANGELOG.md", "commander.LICENSE"],
   exports: {
     ".": { types: "./types/package.d.ts", default: "./stowage.js" },
     "./element": { types: "./types/element.d.ts", default: "./element.js" },
+    "./package.json": "./package.json",
   },
   bin: { stowage: "command.js" },
   // Importing the element defines it.

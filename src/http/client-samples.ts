@@ -8,7 +8,7 @@ type WithoutSample =
   | "openLink";
 
 /** How the typed client does what an operation does, by its id. Tests hold them against the client. */
-const SAMPLES = {
+export const SAMPLES = {
   logIn: "const { key } = await stowage.logIn({ teamId, email, password });",
   createApiKey:
     'const { key } = await stowage.keys.create({ name: "Importer", scopes: ["files:upload", "files:read"] });',
@@ -75,11 +75,12 @@ const SAMPLES = {
   createLink: "const { url } = await stowage.links.create(fileId, { expiresAt });",
   listLinks: "for await (const link of stowage.links.list(fileId)) console.log(link.name, link.expiresAt);",
   revokeLink: "await stowage.links.delete(id);",
-  listUnfinishedUploads: "for await (const upload of stowage.uploads.list()) console.log(upload.offset, upload.size);",
+  listUnfinishedUploads:
+    "for await (const upload of stowage.unfinishedUploads.list()) console.log(upload.offset, upload.size);",
   createResumableUpload:
     "const { id } = await stowage.files.upload(file, {\n  onProgress: (sent, total) => {},\n  onResumeUrl: (uploadUrl) => {},\n});",
   appendToResumableUpload: "const { id } = await stowage.files.upload(file, { resumeUrl: uploadUrl });",
-  deleteResumableUpload: "await stowage.uploads.cancel(uploadUrl);",
+  deleteResumableUpload: "await stowage.unfinishedUploads.cancel(uploadUrl);",
   listEvents: 'for await (const event of stowage.events.follow({ type: "file.completed" })) console.log(event);',
   getEvent: "const event = await stowage.events.get(id);",
   getUsage: "const { bytes, maxBytes } = await stowage.usage();",

@@ -4,7 +4,7 @@ import { AppError, invalidField } from "../errors.ts";
 import { fileRecord } from "../files/files.routes.ts";
 import { parseProperties } from "../files/properties.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
-import { CONTENT_DIGEST, DigestCheck, REPR_DIGEST } from "../http/body-reader.ts";
+import { CONTENT_DIGEST, DigestCheck, REPR_DIGEST, statedSha256 } from "../http/body-reader.ts";
 import { inHours } from "../http/introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "../http/multipart.ts";
 import { writeOperation } from "../http/operation.ts";
@@ -50,7 +50,7 @@ export const upload = writeOperation(
       "Content-Digest": CONTENT_DIGEST,
       "Repr-Digest": REPR_DIGEST,
       ...idempotencyHeader(
-        `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it.`,
+        `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it. A repetition that states the digest of the file in \`Repr-Digest\` need not send its bytes again.`,
       ),
     },
     success: {
@@ -98,6 +98,7 @@ export const upload = writeOperation(
     const maxBytes = Math.min(contentLength ?? maxUploadBytes, maxUploadBytes);
     // A Content-Length that is too small must not bypass the quota, so no more than the reserved bytes are accepted.
     const digests = { body: new DigestCheck(c, "Content-Digest"), file: new DigestCheck(c, "Repr-Digest") };
+    const stated = statedSha256(c, "Repr-Digest");
     const limits = { maxFileBytes: maxBytes, idleMilliseconds: uploadIdleMilliseconds, digests };
     // Content-Length includes the form around the file, which rarely takes this much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
@@ -108,7 +109,16 @@ export const upload = writeOperation(
       const properties = parseProperties(deps, early, actor);
       const lateProperties = () =>
         form.properties === early ? undefined : parseProperties(deps, form.properties, actor);
-      const file = { name, bytes, minBytes, maxBytes, idempotencyKey, properties, lateProperties };
+      const file = {
+        name,
+        bytes,
+        minBytes,
+        maxBytes,
+        idempotencyKey,
+        statedSha256: stated,
+        properties,
+        lateProperties,
+      };
       return uploadFile(deps, actor, file);
     });
     // A disconnect must not end the invocation before the upload is rolled back.

@@ -72,6 +72,8 @@ export interface IncomingFile {
   /** The quota to reserve. */
   maxBytes: number;
   idempotencyKey?: string | undefined;
+  /** In hex. The client may repeat an upload with the digest instead of the bytes, to learn whether it was stored. */
+  statedSha256?: string | null;
   properties?: FileProperties | undefined;
   /** Those that followed the bytes. Called once, when the bytes have ended. */
   lateProperties?: () => FileProperties | undefined;
@@ -113,7 +115,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
     originalName: upload.originalName,
   });
   if (!limits && earlier) {
-    const sha256 = await hashOf(bytes);
+    const sha256 = file.statedSha256 ?? (await hashOf(bytes));
     return settleReplay(deps, earlier, sha256, shown());
   }
   if (!limits) throw quotaError(refused);

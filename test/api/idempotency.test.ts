@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { describe, expect } from "vitest";
 import { worldTest as test } from "../support/fixtures.ts";
 import { type Answer, newKey, type Team } from "../support/harness.ts";
@@ -62,6 +63,20 @@ describe("A repeated Idempotency-Key", () => {
     expect([status, code]).toEqual([409, "idempotency_conflict"]);
     expect(await rowsOf(team.teamId)).toEqual(before);
     await expectSound(team.teamId);
+  });
+
+  test("with the digest of the stored file returns it without its bytes, and otherwise stores nothing", async () => {
+    const { world, team, send } = await setUp();
+    const digest = `sha-256=:${createHash("sha256").update("text").digest("base64")}:`;
+    const ask = async () => {
+      const headers = { "Idempotency-Key": "k", "Repr-Digest": digest };
+      return must(world.upload(team, await encodeForm("note.txt", "?"), headers));
+    };
+    expect(await ask()).toMatchObject({ status: 400, code: "digest_mismatch" });
+    expect(await rowsOf(team.teamId)).toEqual([]);
+    const { id } = await send("text", "k");
+    expect(await ask()).toMatchObject({ status: 200, id });
+    expect(await expectSound(team.teamId)).toMatchObject([{ id }]);
   });
 
   test.each([2, 5])("stores one file if %i requests arrive at once, and again", async (count) => {

@@ -80,7 +80,11 @@ describe("Session page", () => {
     await dialog(member).getByLabel("New password").fill(`${PASSWORD} 2`);
     await dialog(member).getByRole("button", { name: "Change password" }).click();
     await expectAnnounced(member, "Password changed.");
-    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "member@example.com", password: `${PASSWORD} 2` });
+    await new Stowage({ url, key: null }).logIn({
+      teamId: team.teamId,
+      email: "member@example.com",
+      password: `${PASSWORD} 2`,
+    });
 
     const { page } = await at("/usage", { team });
     await link(page, "test API key").click();

@@ -387,7 +387,7 @@ describe("Users", () => {
     const [made] = await collect(stowage.users.list());
     expect(made).toMatchObject({ firstName: "Ada", lastName: "", email: "ada@example.com" });
     const id = made?._id ?? "";
-    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "ada@example.com", password: PASSWORD });
+    await new Stowage({ url, key: null }).logIn({ teamId: team.teamId, email: "ada@example.com", password: PASSWORD });
 
     // Somebody else edits the user while the dialog is open.
     await chooseAction(page, "Actions for Ada", "Edit");
@@ -407,7 +407,11 @@ describe("Users", () => {
     await dialog(page).getByLabel("New password").fill(`${PASSWORD} 2`);
     await dialog(page).getByRole("button", { name: "Save" }).click();
     await expect(rows(page)).toContainText("Ada Lovelace");
-    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "ada@example.com", password: `${PASSWORD} 2` });
+    await new Stowage({ url, key: null }).logIn({
+      teamId: team.teamId,
+      email: "ada@example.com",
+      password: `${PASSWORD} 2`,
+    });
 
     await chooseAction(page, "Actions for Ada Lovelace", "Delete");
     await expect(dialog(page)).toContainText("The API keys they created are revoked");
@@ -452,7 +456,11 @@ describe("Users", () => {
     expect(guest.url()).not.toContain("stow_in_");
     await guest.goBack();
     await expect(guest.getByText("stow_in_")).toHaveCount(0);
-    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "grace@example.com", password: PASSWORD });
+    await new Stowage({ url, key: null }).logIn({
+      teamId: team.teamId,
+      email: "grace@example.com",
+      password: PASSWORD,
+    });
 
     const late = await openPage({ path: link.slice(url.length) });
     await expect(late.getByRole("alert")).toHaveText(/^This link has expired or was already used\./);
@@ -476,7 +484,11 @@ describe("Users", () => {
     await button(page, "Set password and sign in").click();
     await expect(page.getByRole("link", { name: "ada@example.com" })).toBeVisible();
     await expect(heading(page, "Files")).toBeVisible();
-    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "ada@example.com", password: `${PASSWORD} 2` });
+    await new Stowage({ url, key: null }).logIn({
+      teamId: team.teamId,
+      email: "ada@example.com",
+      password: `${PASSWORD} 2`,
+    });
   });
 
   exhaustive("invites by email if the service can, else keeps the user", async ({ openPage, problems }) => {
@@ -585,7 +597,7 @@ describe("Usage", () => {
     await chooseAction(page, "Actions for stopped.wav", "Cancel upload");
     await dialog(page).getByRole("button", { name: "Cancel upload" }).click();
     await expect(row(page, "stopped.wav")).toHaveCount(0);
-    const unfinished = async () => (await collect(team.stowage.uploads.list())).map(({ name }) => name);
+    const unfinished = async () => (await collect(team.stowage.unfinishedUploads.list())).map(({ name }) => name);
     expect(await unfinished()).toEqual(["running.wav"]);
 
     await chooseAction(page, "Actions for running.wav", "Cancel upload");

@@ -233,7 +233,7 @@ describe("File list", () => {
     const login = { email: "ada@example.com", password: PASSWORD };
     const names = { firstName: "Ada", lastName: "Lovelace" };
     const { _id } = await team.stowage.users.create({ ...login, ...names, role: "member" });
-    const { key } = await new Stowage({ url }).logIn({ teamId: team.teamId, ...login });
+    const { key } = await new Stowage({ url, key: null }).logIn({ teamId: team.teamId, ...login });
     await new Stowage({ url, key }).files.upload(new File(["mine"], "by Ada.txt"));
     for (const firstName of ["Ben", "Cleo"])
       await team.stowage.users.create({ firstName, lastName: "", email: `${firstName}@example.com`, role: "viewer" });

@@ -52,7 +52,7 @@ describe("Filters of events", () => {
   const event = {
     type: "file.updated" as const,
     subject: { kind: "file" as const, id: "f", version: 1 },
-    actor: { kind: "session" as const, keyId: "k", userId: "u", requestId: null },
+    actor: { kind: "session" as const, keyId: "k", userId: "u", name: null, requestId: null },
     createdAt: new Date(2026, 2, 1, 12).toISOString(),
   };
 

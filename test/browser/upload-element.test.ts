@@ -20,12 +20,12 @@ import { expectAccessible, tabTo } from "./appearance.ts";
 import { dropFiles } from "./dragging.ts";
 import { hold, respond } from "./fakes.ts";
 import type { Problems } from "./problems.ts";
-import { test as base, expect, isExhaustive, type OpenPage } from "./support.ts";
+import { test as base, expect, failRequests, isExhaustive, type OpenPage } from "./support.ts";
 
 /* Pages of another origin than the service, as its users have them. */
 
 const root = join(import.meta.dirname, "../..");
-const MAX_GZIP_BYTES = 15_000;
+const MAX_GZIP_BYTES = 16_000;
 const POLICY = `default-src 'none'; script-src ${url}; connect-src ${url}; media-src blob:; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'`;
 const SOUND = { name: "tone.mp3", mimeType: "audio/mpeg", buffer: sample("tone-vbr.mp3") };
 const SCRIPT = `<script src="${url}/assets/upload.js" defer></script>`;
@@ -80,6 +80,8 @@ const opener =
     return { page, team, key, element, submit, submitted, input: page.getByLabel("Recordings") };
   };
 
+/** For tests that open several forms, or a recorder. */
+const openForm = (tools: Tools, options?: FormOptions) => opener(tools)(options);
 const test = base.extend("openForm", opener);
 const exhaustive = test.runIf(isExhaustive);
 
@@ -94,7 +96,13 @@ async function recordEvents(page: Page): Promise<() => Promise<string[]>> {
   await page.evaluate(() => {
     const seen: string[] = [];
     Reflect.set(window, "seen", seen);
-    for (const type of ["upload-progress", "upload-stored", "upload-completed", "upload-failed"] as const)
+    for (const type of [
+      "upload-progress",
+      "upload-waiting",
+      "upload-stored",
+      "upload-completed",
+      "upload-failed",
+    ] as const)
       document.addEventListener(type, ({ detail: { code, file } }) => {
         const line = [type, code, file?.name].filter(Boolean).join(" ");
         if (seen.at(-1) !== line) seen.push(line);
@@ -107,7 +115,7 @@ async function recordEvents(page: Page): Promise<() => Promise<string[]>> {
 const UPLOADS = /\/docs\/v1\/uploads$/;
 
 describe("The upload element", () => {
-  test("has at most 15 kB, compressed, and loads as a classic script or a module of another origin", async () => {
+  test("has at most 16 kB, compressed, and loads as a classic script or a module of another origin", async () => {
     const response = await fetch(`${url}/assets/upload.js`);
     expect(response.status).toBe(200);
     expect(response.headers.get("Access-Control-Allow-Origin")).toBe("*");
@@ -312,11 +320,16 @@ describe("The upload element", () => {
     expect(offsets[0]).toBeGreaterThan(0);
     const files = await stored(team);
     expect(files.map(({ size, _id }) => [size, _id])).toEqual([[bytes.length, (await idsOf(element))[0]]]);
-    // It is over: nothing is uploaded again.
+    // It is over: nothing is uploaded again, and the form still has the file until the user removes it.
+    const ids = await idsOf(element);
+    await page.reload();
+    await stateOf(element, "completed");
+    expect(await idsOf(element)).toEqual(ids);
+    expect(await stored(team)).toHaveLength(1);
+    await page.getByRole("button", { name: "Remove long.bin" }).click();
     await page.reload();
     await stateOf(element, "empty");
     await expect(element.getByRole("listitem")).toHaveCount(0);
-    expect(await stored(team)).toHaveLength(1);
   });
 
   exhaustive("asks `getToken` for a new token after 401", async ({ openForm, problems }) => {
@@ -359,11 +372,11 @@ describe("The upload element", () => {
     const large = { name: "large.bin", mimeType: "", buffer: bytesOf(9_000_000) };
     await input.setInputFiles(large);
     expect((await creating).status()).toBe(201);
-    await expect.poll(async () => (await collect(team.stowage.uploads.list())).length).toBe(1);
+    await expect.poll(async () => (await collect(team.stowage.unfinishedUploads.list())).length).toBe(1);
     const deleting = page.waitForResponse((response) => response.request().method() === "DELETE");
     await page.getByRole("button", { name: "Cancel large.bin" }).click();
     expect((await deleting).status()).toBe(204);
-    expect(await collect(team.stowage.uploads.list())).toEqual([]);
+    expect(await collect(team.stowage.unfinishedUploads.list())).toEqual([]);
     await stateOf(element, "empty");
 
     const headers = {
@@ -374,14 +387,18 @@ describe("The upload element", () => {
     await page.route(UPLOADS, (route) =>
       route.request().method() === "POST" ? respond(route, { code: "unavailable", headers }) : route.continue(),
     );
+    // It would try again by itself.
+    await page.clock.install();
+    await page.clock.pauseAt(Date.now() + 60_000);
     await input.setInputFiles(textFile("again.txt", "Again"));
-    await stateOf(element, "failed");
-    await expect(element.getByText("The service is unavailable. Retry in a minute.", { exact: true })).toBeVisible();
-    expect(await events()).toContain("upload-failed unavailable again.txt");
+    await stateOf(element, "waiting");
+    await expect(element.getByRole("listitem")).toContainText("The service is unavailable.");
+    expect(await events()).toContain("upload-waiting unavailable again.txt");
     expect(await isValid(element)).toBe(false);
     await page.unroute(UPLOADS);
     await page.getByRole("button", { name: "Retry again.txt" }).press("Enter");
     await expect(page.getByRole("button", { name: /(Cancel|Remove) again.txt/ })).toBeFocused();
+    await page.clock.resume();
     await stateOf(element, "completed");
     expect(await stored(team)).toHaveLength(1);
   });
@@ -513,5 +530,257 @@ describe("The upload element", () => {
     await stateOf(page.locator("stowage-upload"), "completed");
     await page.getByRole("button", { name: "Submit" }).click();
     await expect(page.locator("output")).toHaveText(/recordings=[0-9a-f]{24}$/);
+  });
+});
+
+/** Opens a page with a recorder whose getToken is a script of the page. */
+async function openRecorder(tools: Tools, options: FormOptions = {}) {
+  const opened = await openForm(tools, { attributes: "record", ...options });
+  const button = (name: string) => opened.page.getByRole("button", { name, exact: true });
+  /** Records for a second at least, and stops. */
+  const record = async () => {
+    await button("Record").click();
+    await expect(opened.element.getByRole("timer")).toHaveText("0:01");
+    await button("Stop").click();
+    await stateOf(opened.element, "recorded");
+  };
+  return { ...opened, button, record };
+}
+
+/** Asks `getToken` for each token, which fails until `isOnline` of the page is true. */
+const failTokens = (element: Locator, key: string) =>
+  element.evaluate((one, token) => {
+    one.removeAttribute("token");
+    (one as StowageUpload).getToken = async () => {
+      if (!Reflect.get(window, "isOnline")) throw new TypeError("Failed to fetch");
+      return token;
+    };
+  }, key);
+const restoreTokens = (page: Page) => page.evaluate(() => Reflect.set(window, "isOnline", true));
+
+describe("A recording", () => {
+  test("that is sent without a network waits, asks before the page is left, survives a reload, and arrives", async ({
+    openPage,
+    problems,
+  }) => {
+    const html = `<!doctype html><html lang="en"><head><title>Form</title>${SCRIPT}</head><body><form>
+      <stowage-upload url="${url}" name="recordings" record><input type="file" multiple></stowage-upload></form></body></html>`;
+    const { page, team, element, key, button, record } = await openRecorder({ openPage, problems }, { html });
+    await failTokens(element, key);
+    await record();
+    await button("Send").click();
+    await stateOf(element, "waiting");
+    await expect(element.getByRole("listitem")).toContainText("Waiting for permission to upload");
+    await expect(page.getByText(/[Rr]eload/)).toHaveCount(0);
+    const asked = page.waitForEvent("dialog");
+    const reloading = page.reload();
+    expect((await asked).type()).toBe("beforeunload");
+    await (await asked).accept();
+    await reloading;
+    await failTokens(element, key);
+    await stateOf(element, "waiting");
+    expect(await stored(team)).toEqual([]);
+    await restoreTokens(page);
+    // The network is back.
+    await page.evaluate(() => window.dispatchEvent(new Event("online")));
+    await stateOf(element, "completed");
+    const [file] = await stored(team);
+    expect(file?.durationSeconds).toBeGreaterThan(0.9);
+    expect(await idsOf(element)).toEqual([file?._id]);
+  });
+
+  test("waits for a token that can't be sent or is rejected, and tries again by itself", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/status of 401/);
+    const { team, element, key, button, record } = await openRecorder({ openPage, problems });
+    const events = await recordEvents(element.page());
+    await element.evaluate((one, token) => {
+      one.removeAttribute("token");
+      // A page in place of a token, as a proxy sends it, and a token that has expired.
+      const tokens = ["<!doctype html>\n<p>Bad gateway", `${token.slice(0, -4)}0000`, `${token.slice(0, -4)}0000`];
+      (one as StowageUpload).getToken = async () => tokens.shift() ?? token;
+    }, key);
+    await record();
+    await button("Send").click();
+    await stateOf(element, "completed");
+    const name = (await stored(team))[0]?.originalName;
+    expect(await events()).toEqual(
+      expect.arrayContaining([`upload-waiting token_missing ${name}`, `upload-waiting token_invalid ${name}`]),
+    );
+    expect((await events()).join()).not.toContain("upload-failed");
+  });
+
+  test("that was stopped and not sent is offered again in a new tab, until it is sent or canceled", async ({
+    openPage,
+    problems,
+  }) => {
+    const { page, team, record } = await openRecorder({ openPage, problems });
+    await record();
+    const address = page.url();
+    const tab = await page.context().newPage();
+    await tab.goto(address);
+    // Another tab still has it.
+    await stateOf(tab.locator("stowage-upload"), "empty");
+    await page.close();
+    await stateOf(tab.locator("stowage-upload"), "recorded");
+    await expect(tab.getByText("This recording was not sent. Send or cancel it.")).toBeVisible();
+    await tab.reload();
+    await stateOf(tab.locator("stowage-upload"), "recorded");
+    await tab.getByRole("button", { name: "Send", exact: true }).click();
+    await stateOf(tab.locator("stowage-upload"), "completed");
+    expect(await stored(team)).toMatchObject([{ fileType: "audio file", status: "completed" }]);
+    await tab.getByRole("button", { name: "Record", exact: true }).click();
+    await expect(tab.getByRole("timer")).toHaveText("0:01");
+    await tab.getByRole("button", { name: "Stop", exact: true }).click();
+    await stateOf(tab.locator("stowage-upload"), "recorded");
+    await tab.getByRole("button", { name: "Cancel", exact: true }).click();
+    await tab.reload();
+    await stateOf(tab.locator("stowage-upload"), "completed");
+  });
+
+  test("of a tab that is killed while it records is offered again, up to the last ten seconds", async ({
+    openPage,
+    problems,
+  }) => {
+    const { page, team, button } = await openRecorder({ openPage, problems });
+    // Hands out what was recorded each second instead of every ten.
+    await page.evaluate(() => {
+      const start = MediaRecorder.prototype.start;
+      MediaRecorder.prototype.start = function (milliseconds = 0) {
+        start.call(this, milliseconds / 10);
+      };
+    });
+    await button("Record").click();
+    await expect(page.locator("stowage-upload").getByRole("timer")).toHaveText("0:04");
+    const tab = await page.context().newPage();
+    const address = page.url();
+    await page.close({ runBeforeUnload: false });
+    await tab.goto(address);
+    const element = tab.locator("stowage-upload");
+    await stateOf(element, "recorded");
+    await tab.getByRole("button", { name: "Send", exact: true }).click();
+    await stateOf(element, "completed");
+    const [file] = await stored(team);
+    expect(file?.fileType).toBe("audio file");
+    expect(file?.size).toBeGreaterThan(10_000);
+  });
+
+  test("stays saved when the service rejects it, until the user cancels it", async ({ openPage, problems }) => {
+    problems.allow(/status of (403|413|415)/);
+    const { page, element, button, record } = await openRecorder(
+      { openPage, problems },
+      { limits: { maxFileBytes: 10 } },
+    );
+    await record();
+    await button("Send").click();
+    await stateOf(element, "failed");
+    await page.reload();
+    await stateOf(element, "failed");
+    await page.getByRole("button", { name: /^Cancel Recording/ }).click();
+    await stateOf(element, "empty");
+    await page.reload();
+    await stateOf(element, "empty");
+    await expect(element.getByRole("listitem")).toHaveCount(0);
+  });
+});
+
+describe("The upload element, over a bad connection,", () => {
+  test("sends a file below 8 MB over connections that reset after each 3 MB, by a token for one file", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/ERR_/, /CORS/, /status of (400|409|423|500)/);
+    const proxy = await Line.open(url, () => ({ fault: "cut", afterBytes: 3_000_000 }));
+    onTestFinished(() => proxy.close());
+    const options = { serviceUrl: proxy.url, limits: { maxFiles: 1 } };
+    const { team, element, input } = await openForm({ openPage, problems }, options);
+    const buffer = bytesOf(7_000_000);
+    await input.setInputFiles({ name: "interview.bin", mimeType: "", buffer });
+    await stateOf(element, "completed");
+    expect(proxy.faults).toBeGreaterThan(1);
+    expect((await stored(team)).map(({ size, _id }) => [size, _id])).toEqual([
+      [buffer.length, (await idsOf(element))[0]],
+    ]);
+  });
+
+  test("continues by itself when the network is back, however long it was away", async ({ openPage, problems }) => {
+    problems.allow(/ERR_/);
+    const { page, team, element, input } = await openForm({ openPage, problems });
+    await page.clock.install();
+    const reconnect = await failRequests(page, /\/docs\/v1\//);
+    await input.setInputFiles(SOUND);
+    await stateOf(element, "waiting");
+    await expect(element.getByRole("listitem")).toContainText("No connection.");
+    for (let minute = 0; minute < 10; minute++) await page.clock.runFor(60_000);
+    await stateOf(element, "waiting");
+    await reconnect();
+    await page.clock.runFor(60_000);
+    await page.clock.resume();
+    await stateOf(element, "completed");
+    expect(await stored(team)).toHaveLength(1);
+  });
+});
+
+describe("The form of an upload element", () => {
+  test("keeps its finished files after a reload, until it is submitted", async ({ openPage, problems }) => {
+    const { page, team, element, submit, submitted, input } = await openForm({ openPage, problems });
+    await input.setInputFiles([SOUND, textFile("notes.txt", "Notes")]);
+    await stateOf(element, "completed");
+    const ids = await idsOf(element);
+    await page.reload();
+    await stateOf(element, "completed");
+    expect((await idsOf(element)).sort()).toEqual([...ids].sort());
+    await submit.click();
+    await expect(page).toHaveTitle("Thanks");
+    expect(submitted[0]?.match(/[0-9a-f]{24}/g)?.sort()).toEqual([...ids].sort());
+    await page.goto("/");
+    await stateOf(element, "empty");
+    expect(await idsOf(element)).toEqual([]);
+    expect(await stored(team)).toHaveLength(2);
+  });
+
+  test("retries a failed file that is chosen again, instead of adding it twice", async ({ openPage, problems }) => {
+    problems.allow(/status of 401/);
+    const { page, team, element, key } = await openForm({ openPage, problems });
+    await element.evaluate((one) => one.setAttribute("token", "wrong"));
+    const choose = () =>
+      element.evaluate((one) => (one as StowageUpload).add([new File(["A"], "a.txt", { lastModified: 1 })]));
+    await choose();
+    await stateOf(element, "failed");
+    await element.evaluate((one, token) => one.setAttribute("token", token), key);
+    await choose();
+    await stateOf(element, "completed");
+    await expect(element.getByRole("listitem")).toHaveCount(1);
+    expect(await isValid(element)).toBe(true);
+    await page.reload();
+    await stateOf(element, "completed");
+    expect(await stored(team)).toHaveLength(1);
+  });
+
+  test("learns the result of the processing of a file after the element was removed and has returned", async ({
+    openPage,
+    problems,
+  }) => {
+    const { page, element, input } = await openForm({ openPage, problems });
+    const events = await recordEvents(page);
+    let isProcessed = false;
+    const pending = { message: "", data: { _id: "1", status: "pending", failure: null } };
+    await page.route(/\/status$/, (route) => {
+      const headers = { "Access-Control-Allow-Origin": "*" };
+      return isProcessed ? route.continue() : route.fulfill({ headers, json: pending });
+    });
+    await input.setInputFiles(SOUND);
+    await stateOf(element, "stored");
+    const removed = await element.evaluateHandle((one) => {
+      const parent = one.parentElement;
+      one.remove();
+      return { one, parent };
+    });
+    isProcessed = true;
+    await removed.evaluate(({ one, parent }) => parent?.prepend(one));
+    await stateOf(element, "completed");
+    expect(await events()).toContain("upload-completed tone.mp3");
   });
 });

@@ -116,7 +116,11 @@ describe("every command", () => {
     "webhooks",
     `webhooks deliveries ${webhook}`,
     `webhooks secret ${webhook}`,
-    `rm ${doomed}`,
+    `rm ${doomed} --yes`,
+    "folders",
+    `hold ${file} --reason Case`,
+    `release ${file}`,
+    "retention",
   ];
 
   async function prepared() {
@@ -144,7 +148,7 @@ describe("every command", () => {
       const fields = await machine.run(command);
       expect(fields, command).toMatchObject({ code: 0, stderr: "" });
       expect(fields.stdout, command).not.toContain("\u001b");
-      if (!/^(get|presign|completion)/.test(command)) expect(fields.stdout, command).toContain("\t");
+      if (!/^(get|presign|completion|folders|retention)/.test(command)) expect(fields.stdout, command).toContain("\t");
     }
     for (const command of commandsFor(1)) {
       const rows = await machine.run(`${command} --json`);
@@ -176,7 +180,7 @@ describe("every command", () => {
     expect(await machine.json(`keys --team ${id} --limit 1`)).toMatchObject({ name: "Second" });
     expect(await machine.json(`events --team ${id} --limit 1`)).toMatchObject({ type: "apikey.created" });
     machine.write("a.bin", "bytes");
-    for (const args of ["ls", "upload a.bin", `info ${UNKNOWN}`, `cancel ${UNKNOWN}`])
+    for (const args of ["ls", "upload a.bin", `info ${UNKNOWN}`, `cancel ${UNKNOWN} --yes`])
       expectFailure(await machine.run(args), 3, /^This command needs the API key of a team\./);
     expect(await machine.json(`teams rm ${id}`, `${name}\n`)).toEqual({ id, deleted: true });
     await expect(usage()).rejects.toMatchObject({ code: "token_invalid" });
@@ -209,9 +213,10 @@ describe("every command", () => {
     const hook = await json("webhooks create http://127.0.0.1:9/ --types user.deleted,user.created");
     expect(hook).toMatchObject({ types: ["user.deleted", "user.created"], secret: expect.stringMatching(/^whsec_/) });
     const tested = await machine.run(`webhooks test ${hook._id} --json`);
-    expect(tested).toMatchObject({ code: 1, stderr: "stowage: The endpoint failed: connection_failed.\n" });
+    const message = "The endpoint failed: connection_failed.";
+    expect([tested.code, JSON.parse(tested.stderr)]).toMatchObject([1, { error: { message } }]);
     expect(JSON.parse(tested.stdout)).toMatchObject({ httpStatus: null });
-    await json(`users rm ${user._id}`);
+    await json(`users rm ${user._id} --yes`);
     expect(await collect(stowage.users.list())).toEqual([]);
     const delivery = await json(`webhooks deliveries ${hook._id}`);
     expect(delivery).toMatchObject({ type: "user.deleted" });
@@ -221,7 +226,7 @@ describe("every command", () => {
     expect(replayed).toMatchObject({ deliveries: expect.any(Number) });
     const changed = await json(`webhooks update ${hook._id} --disable --endpoint http://127.0.0.1:10/`);
     expect(changed).toMatchObject({ status: "disabled", url: "http://127.0.0.1:10/", types: hook.types });
-    await json(`webhooks rm ${hook._id}`);
+    await json(`webhooks rm ${hook._id} --yes`);
     expect(await collect(stowage.webhooks.list())).toEqual([]);
     const expires = `${new Date().getUTCFullYear() + 1}-01-01`;
     const given = `--max-file-bytes 5kB --file-types audio,image --expires ${expires}`;
@@ -232,17 +237,17 @@ describe("every command", () => {
     const rotated = JSON.parse(stdout);
     expect(rotated).toMatchObject({ name: "Player", limits, key: expect.stringMatching(/^stow_pk_/) });
     const { expiresAt } = await stowage.keys.get(made.id);
-    expect([stderr, Date.parse(expiresAt)]).toEqual([
-      `stowage: The old key expires at ${expiresAt}.\n`,
+    expect([JSON.parse(stderr), Date.parse(expiresAt)]).toEqual([
+      { notice: `The old key expires at ${expiresAt}.` },
       Date.parse(rotated.createdAt),
     ]);
     expect(await collect(stowage.events.list({ type: "apikey.revealed" }))).toHaveLength(1);
     const remarks = linesOf((await machine.run("keys")).stdout).map((line) => line.split("\t")[4]);
     expect(remarks).toEqual([undefined, "expired", undefined]);
-    for (const { id } of [made, rotated]) await json(`keys rm ${id}`);
+    for (const { id } of [made, rotated]) await json(`keys rm ${id} --yes`);
     const { id: session } = await stowage.sessions.create();
     expect(await json("sessions")).toMatchObject({ _id: session });
-    await json(`sessions rm ${session}`);
+    await json(`sessions rm ${session} --yes`);
     expect(await collect(stowage.sessions.list())).toEqual([]);
     const ofToken =
       "--expires-in 60 --max-files 2 --max-file-bytes 5kB --file-types other,text --folder memos --tag a,b";
@@ -256,7 +261,7 @@ describe("every command", () => {
     expect(scoped).toMatchObject({ scopes: ["files:read", "files:download"] });
     const narrowed = await json(`keys update ${scoped.id} --scopes files:read --name Lister`);
     expect(narrowed).toMatchObject({ name: "Lister", scopes: ["files:read"] });
-    await json(`keys rm ${scoped.id}`);
+    await json(`keys rm ${scoped.id} --yes`);
     expect(await collect(stowage.keys.list())).toHaveLength(1);
   });
 
@@ -267,14 +272,14 @@ describe("every command", () => {
     const link = await machine.json(`link ${file} --expires ${expires}`);
     expect(link).toMatchObject({ fileId: file, expiresAt: `${expires}T00:00:00.000Z`, disposition: "attachment" });
     expect((await fetch(link.url)).status).toBe(200);
-    expect(await machine.run(`unlink ${link._id}`)).toMatchObject({ code: 0, stdout: `${link._id}\trevoked\n` });
+    expect(await machine.run(`unlink ${link._id} --yes`)).toMatchObject({ code: 0, stdout: `${link._id}\trevoked\n` });
     expect((await fetch(link.url)).status).toBe(404);
     const { stdout: signedUrl } = await machine.run(`presign ${file}`);
     expect((await (await fetch(signedUrl.trim())).arrayBuffer()).byteLength).toBe(2000);
     const { _id: begun } = await machine.json("uploads");
-    expect(await machine.run(`cancel ${begun}`)).toMatchObject({ code: 0, stdout: `${begun}\tcanceled\n` });
+    expect(await machine.run(`cancel ${begun} --yes`)).toMatchObject({ code: 0, stdout: `${begun}\tcanceled\n` });
     expect(await machine.run("uploads")).toMatchObject({ code: 0, stdout: "" });
-    expect(await machine.run(`cancel ${file}`)).toMatchObject({
+    expect(await machine.run(`cancel ${file} --yes`)).toMatchObject({
       code: 1,
       stderr: expect.stringContaining("stowage rm"),
     });
@@ -367,7 +372,7 @@ describe("every command", () => {
     expect(zsh.stdout).not.toMatch(/\b(path|words)=/);
     const fish = await new Machine().run("completion fish");
     expect(fish.stdout).toContain(
-      "__fish_seen_subcommand_from keys; and not __fish_seen_subcommand_from ls create update rotate rm",
+      "__fish_seen_subcommand_from keys; and not __fish_seen_subcommand_from ls show create update rotate rm",
     );
   });
 
@@ -395,6 +400,65 @@ describe("every command", () => {
       expect(stdout).toContain("Player");
       expect(stdout).not.toContain(token);
     }
+  });
+
+  test("that deletes shows with --dry-run what it would delete, and deletes nothing", async () => {
+    const { machine, ids, doomed } = await prepared();
+    const { file, webhook } = ids;
+    const { id: key } = await machine.json("keys create Old");
+    const { _id: link } = await machine.json(`link ${file}`);
+    for (const [command, id = ""] of [
+      ["rm", doomed[0]],
+      ["keys rm", key],
+      ["webhooks rm", webhook],
+      ["unlink", link],
+      ["users rm", (await machine.json("users --email ada@example.com"))._id],
+    ]) {
+      const shown = await machine.run(`${command} ${id} --dry-run`);
+      expect(shown, command).toEqual({ code: 0, stdout: `${id}\twould be deleted\n`, stderr: "" });
+      expectFailure(await machine.run(`${command} ${id}`), 2, /Add --yes to do so without a question/);
+      expect(await machine.run(`${command} ${id} --yes`), command).toMatchObject({ code: 0, stderr: "" });
+    }
+  });
+
+  test("for folders, holds, retention, keys, users and profiles shows and changes them", async () => {
+    const { team, machine } = await newMachine();
+    const id = await upload(team, "a.txt", "text");
+    await machine.run(`mv ${id} --folder podcast/2026`);
+    expect(await machine.run("folders")).toMatchObject({ code: 0, stdout: "podcast\n" });
+    expect(await machine.run("folders ls /podcast/")).toMatchObject({ stdout: "podcast/2026\n" });
+    expect(await machine.json("folders create empty")).toEqual({ folder: "empty" });
+    expect((await machine.run("folders mv podcast/2026 archive")).stdout).toBe("archive\tmoved\n");
+    expect(await team.stowage.files.get(id)).toMatchObject({ folder: "archive" });
+    expect((await machine.run("hold archive/a.txt --reason Case")).stdout).toBe("archive/a.txt\theld\n");
+    expectFailure(await machine.run("rm archive/a.txt --yes"), 1, "archive/a.txt: A hold forbids the deletion.");
+    expect((await machine.run("release archive/a.txt")).stdout).toBe("archive/a.txt\treleased\n");
+    expect((await machine.run("folders rm archive --yes")).stdout).toBe("archive\tdeleted\n");
+    expect(await stored(team)).toEqual([]);
+    expect((await machine.run("retention")).stdout).toBe("off\n");
+    expect((await machine.run("retention 30")).stdout).toBe("30 days\n");
+    expect(await machine.json("retention")).toEqual({ days: 30 });
+    expect((await machine.run("retention off")).stdout).toBe("off\n");
+    expectFailure(await machine.run("retention 0"), 2);
+    const user = await machine.json("users create ada@example.com --first Ada", "correct horse battery\n");
+    const shown = await machine.json(`users show ${user._id}`);
+    expect(shown).toMatchObject({ email: "ada@example.com" });
+    expect(shown.password).toBeUndefined();
+    const key = await machine.json("keys create Player");
+    expect((await machine.json(`keys show ${key.id}`)).key).toBeUndefined();
+    expect(await collect(team.stowage.events.list({ type: "apikey.revealed" }))).toEqual([]);
+    expect((await machine.json(`keys show ${key.id} --reveal`)).key).toBe(key.key);
+    await machine.run(["login", url, "--profile", "radio"], { input: `${team.key}\n` });
+    expect(await machine.json("profiles")).toEqual({ profile: "radio", url, isUsed: false });
+    const env = { STOWAGE_PROFILE: "radio", STOWAGE_KEY: "" };
+    expect((await machine.run("profiles", { env })).stdout).toBe(`radio\t${url}\tused\n`);
+    expect((await machine.run("whoami --json", { env })).code).toBe(0);
+  });
+
+  test("is in a group of the overview", async () => {
+    const { stdout } = await new Machine().run("--help");
+    for (const heading of ["Files:", "Sharing:", "Team:", "Operator:", "This machine:"])
+      expect(stdout).toContain(`\n${heading}\n`);
   });
 
   test("describes its arguments with --help, with examples", async () => {
@@ -528,10 +592,10 @@ describe("stowage upload", () => {
   test("deletes the files that exist, and reports the others", async () => {
     const { team, machine } = await newMachine();
     const ids = [await upload(team, "a", "a"), await upload(team, "b", "b")];
-    const removed = await machine.run(["rm", ids[0] ?? "", UNKNOWN, ids[1] ?? ""]);
+    const removed = await machine.run(["rm", ids[0] ?? "", UNKNOWN, ids[1] ?? "", "--yes"]);
     expect(removed).toMatchObject({ code: 4, stderr: `stowage: ${UNKNOWN}: Not found.\n` });
     expect(linesOf(removed.stdout)).toEqual(ids.map((id) => `${id}\tdeleted`));
-    expect(await machine.run(`unlink ${UNKNOWN} ${UNKNOWN}`)).toMatchObject({ code: 4, stdout: "" });
+    expect(await machine.run(`unlink ${UNKNOWN} ${UNKNOWN} --yes`)).toMatchObject({ code: 4, stdout: "" });
     expect(await stored(team)).toEqual([]);
   });
 
@@ -926,7 +990,7 @@ describe("stowage sync", () => {
     const other = new Machine(team.key);
     other.write("in/a.bin", "other bytes");
     expect((await other.run("sync in")).stdout).not.toContain("already sent");
-    const again = await machine.run("sync in --delete");
+    const again = await machine.run("sync in --delete --yes");
     expect(again).toMatchObject({ code: 0, stderr: "stowage: 1 uploaded, 2 deleted.\n" });
     expect(await stored(team)).toMatchObject([{ folder: "in", name: "a.bin", size: 4 }]);
   });
@@ -952,12 +1016,53 @@ describe("stowage sync", () => {
       "stowage: 1 to upload, 2 to delete.",
     ]);
     expect(await stored(team)).toHaveLength(5);
-    const done = await machine.run([...args, "--quiet"]);
+    const unasked = await machine.run(args);
+    expect(unasked).toMatchObject({ code: 2, stderr: expect.stringContaining("Delete 2 files? Add --yes") });
+    expect(await stored(team)).toHaveLength(6);
+    const done = await machine.run([...args, "--yes", "--quiet"]);
     expect(done).toMatchObject({ code: 0, stderr: "" });
-    expect(linesOf(done.stdout).slice(1).toSorted()).toEqual(["in/a.bin\tdeleted", "in/old.bin\tdeleted"]);
+    expect(linesOf(done.stdout).toSorted()).toEqual(["in/a.bin\tdeleted", "in/old.bin\tdeleted"]);
     expect(await pathsOf(team)).toEqual(["/old.bin", "in/a.bin", "in/drafts/c.bin", "in/kept.tmp"]);
     expect(await team.stowage.files.get(other)).toMatchObject({ name: "old.bin" });
     expect(await stored(team)).toContainEqual(expect.objectContaining({ name: "a.bin", size: 600 }));
+  });
+
+  test("prints only changes with --quiet, and shows with --dry-run what a hold keeps", async () => {
+    const { team, machine } = await newMachine();
+    for (const name of ["a.bin", "held.bin", "old.bin"]) machine.write(`in/${name}`, bytesOf(500));
+    await machine.run("sync in");
+    expect(await machine.run("sync in --quiet")).toEqual({ code: 0, stdout: "", stderr: "" });
+    for (const name of ["held.bin", "old.bin"]) rmSync(machine.path(`in/${name}`));
+    expect((await machine.run(["hold", "in/held.bin", "--reason", "Case 12"])).stdout).toBe("in/held.bin\theld\n");
+    const shown = await machine.run("sync in --delete --dry-run --quiet");
+    expect(linesOf(shown.stdout).toSorted()).toEqual([
+      "in/held.bin\theld, would stay: Case 12",
+      "in/old.bin\twould delete",
+    ]);
+    expect(await stored(team)).toHaveLength(3);
+    expect((await machine.run("release in/held.bin")).stdout).toBe("in/held.bin\treleased\n");
+  });
+
+  test("asks before it deletes what others have uploaded, on a terminal", async () => {
+    const { team, machine } = await newMachine();
+    machine.write("in/a.bin", "bytes");
+    await machine.run("sync in");
+    const { key } = await team.stowage.keys.create({ name: "job" });
+    const transcript = { name: "a.txt", properties: { folder: "in" } };
+    await new Stowage({ url, key }).files.upload(new Blob(["text"]), transcript);
+    const answer = async (text: string) => {
+      const { child, ended, output } = machine.start("sync in --delete", { input: null, isTerminal: true });
+      await vi.waitUntil(() => output().includes("(y/n)"), { timeout: 60_000 });
+      child.stdin.write(`${text}\r`);
+      return ended;
+    };
+    const refused = await answer("n");
+    expect(refused.stdout).toContain("in/a.txt");
+    expect(refused.stdout).toContain("Delete 1 file? Others uploaded 1 of them. (y/n)");
+    expect(refused).toMatchObject({ code: 1, stdout: expect.stringContaining("Nothing was deleted.") });
+    expect(await stored(team)).toHaveLength(2);
+    expect((await answer("y")).stdout).toContain("deleted");
+    expect(await pathsOf(team)).toEqual(["in/a.bin"]);
   });
 
   test("deletes nothing if something could not be read, and takes only folders", async () => {
@@ -1019,8 +1124,8 @@ describe("a path", () => {
     expectFailure(await machine.run(`info ${SONG}`), 4);
     expect(await machine.json(`info /${SONG}`)).toMatchObject({ _id });
     const twins = [await upload(team, "b", "1"), await upload(team, "b", "2")];
-    const ambiguous = await machine.run(["rm", "b", `/${SONG}`, "gone", ...twins.slice(0, 1)]);
-    expect(ambiguous).toMatchObject({ code: 4, stdout: `/${SONG}\tdeleted\n${twins[0]}\tdeleted\n` });
+    const ambiguous = await machine.run(["rm", "b", `/${SONG}`, "gone", "--yes", ...twins.slice(0, 1)]);
+    expect(ambiguous).toMatchObject({ code: 1, stdout: `/${SONG}\tdeleted\n${twins[0]}\tdeleted\n` });
     expect(linesOf(ambiguous.stderr)).toEqual([
       `stowage: b: 2 files have this path. Use an ID: ${twins.join(", ")}.`,
       "stowage: gone: Not found.",
@@ -1062,6 +1167,16 @@ describe("stowage webhooks listen", () => {
     const other = await machine.run(args.replace(to, "http://127.0.0.1:9").replace("limit 2", "limit 1"));
     expect(other.stdout).toMatch(/\t(ECONNREFUSED|bad port)\n$/);
     expect(other.stderr).toMatch(/Signing secret: whsec_[A-Za-z0-9+/]{43}=\n$/);
+  });
+});
+
+describe("stowage webhooks listen --after", () => {
+  test("forwards what happened after a time", async () => {
+    const { team, machine } = await newMachine();
+    await upload(team, "a.txt", "text");
+    const args = "webhooks listen --forward-to http://127.0.0.1:9 --types file.uploaded --limit 1 --after";
+    const run = await machine.run(`${args} ${new Date(Date.now() - 3_600_000).toISOString()}`);
+    expect(run).toMatchObject({ code: 0, stdout: expect.stringContaining("\tfile.uploaded\t") });
   });
 });
 
@@ -1214,14 +1329,25 @@ describe("stowage get", () => {
     expect(readFileSync(machine.path("song.txt"), "utf8")).toBe("mine");
   });
 
-  test("downloads --parallel files at a time, and stops at the first failure", async () => {
+  test("downloads --parallel files at a time, and passes those that fail", async () => {
     const { team, machine } = await newMachine();
     const ids = await Promise.all([1, 2, 3].map((number) => upload(team, `${number}.txt`, `la ${number}`)));
     const got = await machine.run(["get", ...ids, "--parallel", "3"]);
     expect(got).toMatchObject({ code: 0, stderr: "" });
     expect(linesOf(got.stdout).toSorted()).toEqual(["1.txt", "2.txt", "3.txt"]);
-    const missing = await machine.run(["get", "0".repeat(24), ...ids, "--parallel", "1", "--force"]);
-    expect(missing).toMatchObject({ code: 4, stdout: "" });
+    const missing = await machine.run(["get", UNKNOWN, ...ids, "--parallel", "1", "--force"]);
+    expect(missing).toMatchObject({ code: 4, stderr: `stowage: ${UNKNOWN}: Not found.\n` });
+    expect(linesOf(missing.stdout)).toEqual(["1.txt", "2.txt", "3.txt"]);
+    machine.write("2.txt", "mine");
+    const different = await machine.run(["get", UNKNOWN, ...ids, "--parallel", "1"]);
+    expect(different).toMatchObject({ code: 1, stdout: expect.stringContaining("3.txt\talready there") });
+  });
+
+  test("stops if the others would fail, too", async () => {
+    const service = await scripted(refusal(401, "token_invalid"));
+    const machine = new Machine("key", service.url);
+    expectFailure(await machine.run(["get", UNKNOWN, "1".repeat(24), "--parallel", "1"]), 3);
+    expect(service.requests).toHaveLength(1);
   });
 
   test("writes several files into a folder, but not into one file", async () => {
@@ -1289,7 +1415,7 @@ describe("a failure", () => {
     ["a local time for a date", "ls --after 2026-11-01T08:00", 2],
     ["several files into one", "get 1 2 -o one.bin", 2],
     ["an unknown ID", `info ${UNKNOWN}`, 4, `${UNKNOWN}: Not found.`],
-    ["an unknown ID of a file to delete", `rm ${UNKNOWN}`, 4, `${UNKNOWN}: Not found.`],
+    ["an unknown ID of a file to delete", `rm ${UNKNOWN} --yes`, 4, `${UNKNOWN}: Not found.`],
     ["a past date", `link ${UNKNOWN} --expires 2026-01-01`, 1, `${UNKNOWN}: The expiry date must be in the future.`],
     ["an unknown type", "ls --type song", 2, /"song" is not one of audio, video, .+\.$/],
     ["scopes of a public key", "keys create a --public --scopes files:read", 2, /Leave out --scopes\.$/],
@@ -1299,6 +1425,8 @@ describe("a failure", () => {
     ["an unknown event type", "webhooks create http://a.invalid --types file.lost", 2, /"file\.lost" is not one of /],
     ["an unknown status", "ls --status lost", 2],
     ["an invalid size", "keys create a --public --max-file-bytes 5XB", 2, /such as 5000, 50MB, or 2GiB\.$/],
+    ["a malformed time", "events --after yesterday", 2, /UTC date such as/],
+    ["a deletion without a question", `rm ${UNKNOWN}`, 2, /^Delete 1 file\? Add --yes/],
     ["limits of a secret key", "keys create a --max-file-bytes 3", 1],
   ] as [string, string | string[], number, (string | RegExp)?][])(
     "a failure of %s prints one line on stderr, and has its exit code",
@@ -1322,7 +1450,7 @@ describe("a failure", () => {
     const event = json(200, { data: [{ _id: "2", createdAt: "", type: "file.completed", subject: { id: "1" } }] });
     const service = await scripted(away, away, away, away, away, away, away, event);
     const env = { STOWAGE_RETRY_SECONDS: "60" };
-    const run = await new Machine("key", service.url).run("events --follow --after 1 --limit 1", { env });
+    const run = await new Machine("key", service.url).run(`events --follow --after ${UNKNOWN} --limit 1`, { env });
     const stderr = "stowage: Refused: unavailable. Retrying for up to 60 s. Press Ctrl-C to stop.\n";
     expect(run).toEqual({ code: 0, stdout: "2\t\tfile.completed\t1\n", stderr });
   });
@@ -1359,11 +1487,30 @@ describe("a failure", () => {
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
-  test("is one line on stderr also with --json, without control characters of the response", async () => {
+  test("is one line on stderr, without control characters of the response", async () => {
     const message = "No such file: \u001b]0;owned\u0007\u202e";
     const service = await scripted(json(404, { code: "not_found", message }));
-    const run = await new Machine("key", service.url).run(`info ${SONG} --json`);
+    const run = await new Machine("key", service.url).run(`info ${SONG}`);
     expectFailure(run, 4, `${SONG}: No such file: \ufffd]0;owned\ufffd\ufffd`);
+  });
+
+  test("is an object on stderr with --json, with its code and the request, and so is a notice", async () => {
+    const errors = [{ path: "limit", message: "Must be a number." }];
+    const service = await scripted(json(400, { code: "invalid_input", message: "Correct the fields.", errors }));
+    const machine = new Machine("key", service.url);
+    const failed = await machine.run("ls --json");
+    expect([failed.code, failed.stdout]).toEqual([1, ""]);
+    const message = "The limit must be a number.";
+    const details = { code: "invalid_input", status: 400, requestId: "request-1", errors };
+    expect(JSON.parse(failed.stderr)).toEqual({ error: { kind: "failed", exitCode: 1, message, ...details } });
+    const misused = await machine.run("nope --json");
+    expect([misused.code, JSON.parse(misused.stderr)]).toMatchObject([2, { error: { kind: "usage", exitCode: 2 } }]);
+    const outage = await scripted(refusal(503, "unavailable", { "Retry-After": "0" }));
+    const env = { STOWAGE_RETRY_SECONDS: "10" };
+    const late = await new Machine("key", outage.url).run("usage --json", { env });
+    const [notice = "", error = ""] = linesOf(late.stderr);
+    expect(JSON.parse(notice)).toEqual({ notice: expect.stringContaining("Retrying for up to 10 s.") });
+    expect(JSON.parse(error)).toMatchObject({ error: { kind: "unreachable", exitCode: 5, code: "unavailable" } });
   });
 
   test.each(["SIGINT", "SIGTERM"] as const)("by %s prints one line, and has exit code 130", async (signal) => {

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { once } from "node:events";
+import { getEventListeners, once } from "node:events";
 import { appendFileSync, mkdtempSync, openAsBlob, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { createServer, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
@@ -159,7 +159,7 @@ describe("files", () => {
   });
 
   test("an upload of anything else than bytes fails with an error that names the remedy", async () => {
-    const { files } = new Stowage({ url });
+    const { files } = new Stowage({ url, key: null });
     for (const input of [undefined, 5, {}]) {
       await expect(files.upload(input as unknown as Blob)).rejects.toThrow("upload takes a Blob, bytes");
     }
@@ -208,7 +208,7 @@ describe("files", () => {
     const waiting = stowage.files.upload(new ReadableStream({ pull, cancel }), { size, signal: stop.signal });
     await expect(waiting).rejects.toThrow("enough");
     expect(cancel).toHaveBeenCalledOnce();
-    expect(await collect(stowage.uploads.list())).toEqual([]);
+    expect(await collect(stowage.unfinishedUploads.list())).toEqual([]);
     const broken = new ReadableStream({ pull: (controller) => controller.error(new Error("The disk is gone.")) });
     await expect(stowage.files.upload(broken, { size })).rejects.toThrow("The disk is gone.");
     expect(await stowage.files.list().toArray({ limit: 1 })).toEqual([]);
@@ -268,7 +268,7 @@ describe("files", () => {
       truncateSync(path, size);
       const program = `import { openAsBlob } from "node:fs";
         import { Stowage } from ${JSON.stringify(join(import.meta.dirname, "../../src/client/stowage.ts"))};
-        const { files } = new Stowage({ url: "${sink.url}" });
+        const { files } = new Stowage({ url: "${sink.url}", key: null });
         const chunk = new Uint8Array(1_000_000);
         async function* stream() { for (let sent = 0; sent < ${size}; sent += chunk.length) yield chunk; }
         const input = { path: () => process.argv[1], stream, Blob: () => openAsBlob(process.argv[1]) }.${input};
@@ -293,13 +293,48 @@ describe("files", () => {
     expect((await collect(stowage.files.list())).map((file) => file._id)).toEqual([id]);
   });
 
+  test("a file below 8 MB is stored once over connections that reset after each 3 MB, as a resumable upload", async () => {
+    const { key, stowage } = await newTeam();
+    const bytes = bytesOf(7_000_000);
+    const line = await openLine("cut", 3_000_000);
+    const store = new Map<string, SavedUpload>();
+    const file = new File([bytes], "interview.bin");
+    const { id } = await new Stowage({ url: line.url, key }).files.upload(file, { store });
+    expect(line.faults).toBeGreaterThan(1);
+    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: sha256(bytes) });
+    expect((await collect(stowage.files.list())).map(({ _id }) => _id)).toEqual([id]);
+    expect(await collect(stowage.unfinishedUploads.list())).toEqual([]);
+    expect(store.size).toBe(0);
+  });
+
+  test("a file below 8 MB that is too slow for one request continues as a resumable upload", async () => {
+    const { stowage, requests } = await scripted(
+      refusal(408, "upload_timeout"),
+      (_, response) => void response.writeHead(201, { Location: "/docs/v1/uploads/resumable/1.2" }).end(),
+      (_, response) =>
+        void response.writeHead(204, { "Upload-Offset": 5, "Content-Location": "/docs/v1/uploads/1" }).end(),
+    );
+    expect(await stowage.files.upload(new File(["Hello"], "slow.txt"))).toEqual({ id: "1" });
+    const sent = requests.map(({ method, url }) => `${method} ${url}`);
+    expect(sent.slice(1)).toEqual(["POST /docs/v1/uploads/resumable", "PATCH /docs/v1/uploads/resumable/1.2"]);
+  });
+
+  test("a saved upload of a file below 8 MB that continued as a resumable one resumes at its stored offset", async () => {
+    const { stowage } = await newTeam();
+    const file = new File([bytesOf(5000)], "small.bin");
+    const store = new Map<string, SavedUpload>();
+    const uploadUrl = await begin(stowage, file, { store });
+    const { id } = await stowage.files.upload(file, { store });
+    expect(uploadUrl).toContain(`/${id}.`);
+  });
+
   test("a resumable upload whose creation loses its response leaves no reservation", async () => {
     const { key, stowage } = await newTeam();
     const line = await openLine("drop the answer", 1, 1);
     const file = new File([bytesOf(1000)], "once.bin");
     const { id } = await new Stowage({ url: line.url, key }).files.upload(file, { resumableFromBytes: 0 });
     expect(line.faults).toBe(1);
-    expect(await collect(stowage.uploads.list())).toEqual([]);
+    expect(await collect(stowage.unfinishedUploads.list())).toEqual([]);
     expect((await collect(stowage.files.list())).map((stored) => stored._id)).toEqual([id]);
     expect(await stowage.usage()).toMatchObject({ files: 1, bytes: 1000 });
   });
@@ -350,19 +385,21 @@ describe("files", () => {
     const file = new File([bytesOf(9 * MEBIBYTE)], "a.bin");
     const uploadUrl = await begin(stowage, file);
     const [, uploadId] = /(\w+)\.\w+$/.exec(uploadUrl) ?? [];
-    expect(await collect(stowage.uploads.list())).toMatchObject([{ _id: uploadId, name: "a.bin", size: file.size }]);
-    await stowage.uploads.cancel(uploadUrl);
-    expect(await collect(stowage.uploads.list())).toEqual([]);
-    await stowage.uploads.cancel(uploadUrl.replace(url, ""));
+    expect(await collect(stowage.unfinishedUploads.list())).toMatchObject([
+      { _id: uploadId, name: "a.bin", size: file.size },
+    ]);
+    await stowage.unfinishedUploads.cancel(uploadUrl);
+    expect(await collect(stowage.unfinishedUploads.list())).toEqual([]);
+    await stowage.unfinishedUploads.cancel(uploadUrl.replace(url, ""));
     await begin(stowage, file);
-    const [{ _id: id = "" } = {}] = await collect(stowage.uploads.list());
-    await stowage.uploads.cancel(id);
-    await stowage.uploads.cancel(id);
-    expect(await collect(stowage.uploads.list())).toEqual([]);
+    const [{ _id: id = "" } = {}] = await collect(stowage.unfinishedUploads.list());
+    await stowage.unfinishedUploads.cancel(id);
+    await stowage.unfinishedUploads.cancel(id);
+    expect(await collect(stowage.unfinishedUploads.list())).toEqual([]);
     // The upload is gone, so a new one starts.
     const { id: restarted } = await stowage.files.upload(file, { resumeUrl: uploadUrl });
     expect(uploadUrl).not.toContain(restarted);
-    await expect(stowage.uploads.cancel(restarted)).rejects.toMatchObject({ code: "forbidden" });
+    await expect(stowage.unfinishedUploads.cancel(restarted)).rejects.toMatchObject({ code: "forbidden" });
     expect(await stowage.files.get(restarted)).toMatchObject({ size: file.size });
   });
 
@@ -427,7 +464,7 @@ describe("users, keys, and events", () => {
     const late = stowage.users.update(id, { lastName: "Byron" }, { version: 0 });
     await expect(late).rejects.toMatchObject({ code: "version_mismatch", status: 412 });
     await expect(stowage.users.create(credentials)).rejects.toMatchObject({ code: "email_taken" });
-    const { key } = await new Stowage({ url }).logIn({ teamId, ...credentials });
+    const { key } = await new Stowage({ url, key: null }).logIn({ teamId, ...credentials });
     expect(await new Stowage({ url, key }).users.get(id)).toMatchObject({ lastName: "King" });
     expect((await collect(stowage.users.list({ limit: 1 }))).map((user) => user._id)).toEqual([id]);
     const lateDelete = stowage.users.delete(id, {}, { version: 0 });
@@ -479,7 +516,7 @@ describe("users, keys, and events", () => {
       if (isThere) return new Response(JSON.stringify(USAGE));
       throw new TypeError("fetch failed", { cause: { code: "ENOTFOUND" } });
     });
-    const stowage = new Stowage({ url, maxRetries: 1, fetch: attempt });
+    const stowage = new Stowage({ url, key: null, maxRetries: 1, fetch: attempt });
     await expect(stowage.usage()).rejects.toMatchObject({ code: "connection_failed", isTransient: false });
     expect(attempt).toHaveBeenCalledTimes(1);
     isThere = true;
@@ -515,6 +552,18 @@ describe("users, keys, and events", () => {
     const never = following.next();
     stop.abort(new Error("enough"));
     await expect(never).rejects.toThrow("enough");
+  });
+
+  test("follow yields what happened after an instant, and then continues after the last event", async () => {
+    const event = (_id: string) => json(200, { data: [{ _id }] });
+    const { stowage, requests } = await scripted(event("1"), event("2"));
+    const following = stowage.events.follow({ after: "2026-11-20T08:00:00Z" });
+    expect((await collect(following, 2)).map(({ _id }) => _id)).toEqual(["1", "2"]);
+    const asked = requests.map((request) => new URL(request.url, url).searchParams);
+    expect(asked.map((query) => [query.get("createdAfter"), query.get("after")])).toEqual([
+      ["2026-11-20T08:00:00Z", null],
+      [null, "1"],
+    ]);
   });
 
   test("follow starts after the latest event by default", async () => {
@@ -586,6 +635,7 @@ describe("after a transient error", () => {
     ["is behind a proxy that fails", json(502, "Bad gateway")],
     ["disconnects in its response", cutShort(200)],
     ["disconnects in a refusal", cutShort(503)],
+    ["disconnects in a refusal whose code may be transient", cutShort(409)],
   ])("a read is retried if the service %s", async (_, step) => {
     const { stowage, requests } = await scripted(step, step, json(200, USAGE));
     expect(await stowage.usage()).toEqual(USAGE.data);
@@ -633,6 +683,47 @@ describe("after a transient error", () => {
       else await expect(read).rejects.toMatchObject({ status });
       expect(requests, String(status)).toHaveLength(isPassing ? 2 : 1);
     }
+  });
+
+  test("a list is awaited for its first page, or iterated over", async () => {
+    const { stowage, requests } = await scripted(
+      json(200, { data: [{ _id: "1" }] }, { Link: '</docs/v1/uploads?cursor=c>; rel="next"' }),
+      json(200, { data: [{ _id: "2" }] }),
+    );
+    const list = stowage.files.list();
+    expect(requests).toEqual([]);
+    expect(await list).toEqual({ items: [{ _id: "1" }], next: "?cursor=c" });
+    expect(await list.page("?cursor=c")).toEqual({ items: [{ _id: "2" }], next: undefined });
+  });
+
+  test("an error has `isTimeout` after a timeout, but not after a lost connection", async () => {
+    for (const [step, isTimeout] of [
+      [() => {}, true],
+      [hangUp, false],
+      [refusal(408, "upload_timeout"), true],
+    ] as const) {
+      const { url } = await scripted(step);
+      const call = new Stowage({ url, key: null, timeout: 100, maxRetries: 0 }).usage();
+      await expect(call).rejects.toMatchObject({ name: "StowageError", isTimeout });
+    }
+  });
+
+  test("a download fails if no bytes arrive for two minutes while they are awaited, but may be read slowly", async () => {
+    const timers = vi.spyOn(globalThis, "setTimeout");
+    const stalls = () => timers.mock.calls.filter(([, milliseconds]) => milliseconds === 120_000);
+    const service = await scripted(
+      (_, response) => void response.end(JSON.stringify({ status: true, signedUrl: `${service.url}/bytes` })),
+      (_, response) => void response.writeHead(200, { "Content-Length": 10 }).write("begun"),
+    );
+    const response = await new Stowage({ url: service.url, key: null }).files.download("1");
+    expect(response.headers.get("Content-Length")).toBe("10");
+    const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+    expect(stalls()).toHaveLength(1);
+    expect(new TextDecoder().decode((await reader.read()).value)).toBe("begun");
+    const rest = reader.read();
+    await vi.waitUntil(() => stalls().length === 3);
+    stalls().at(-1)?.[0]();
+    await expect(rest).rejects.toMatchObject({ code: "connection_failed", isTimeout: true, isTransient: true });
   });
 
   test("a call without response for a minute is retried", async () => {
@@ -684,7 +775,7 @@ describe("after a transient error", () => {
     const service = await scripted(json(500, {}, { "Retry-After": "0" }));
     const attempts: number[] = [];
     const onRetry = (_: StowageError, attempt: number) => void attempts.push(attempt);
-    const read = new Stowage({ url: service.url, maxRetries: 50, onRetry }).usage();
+    const read = new Stowage({ url: service.url, key: null, maxRetries: 50, onRetry }).usage();
     await expect(read).rejects.toMatchObject({ status: 500 });
     expect(attempts).toEqual([0, 1, 2, 3]);
   });
@@ -723,7 +814,7 @@ describe("after a transient error", () => {
       else response.writeHead(200, OFFSET).end();
     });
     const resumeUrl = "/docs/v1/uploads/resumable/1.2";
-    const upload = new Stowage({ url, maxRetries: 2 }).files.upload(LARGE, { resumeUrl });
+    const upload = new Stowage({ url, key: null, maxRetries: 2 }).files.upload(LARGE, { resumeUrl });
     await expect(upload).rejects.toMatchObject({ code: "unavailable" });
     expect(requests.map(({ method }) => method).join()).toBe("HEAD,PATCH,HEAD,PATCH,HEAD,PATCH");
   });
@@ -738,7 +829,7 @@ describe("after a transient error", () => {
     });
     // With or without a fetch of the caller.
     for (const given of [{}, { fetch: (target: string, init: RequestInit) => fetch(target, init) }]) {
-      const stowage = new Stowage({ url: service.url, maxRetries: 1, ...given });
+      const stowage = new Stowage({ url: service.url, key: null, maxRetries: 1, ...given });
       const upload = stowage.files.upload(LARGE, { resumeUrl: "/docs/v1/uploads/resumable/1.2" });
       await expect(upload).rejects.toMatchObject({ code: "connection_failed", message: /no response for 120000 ms/ });
     }
@@ -751,7 +842,13 @@ describe("after a transient error", () => {
   ])("a call fails after the configured retries if the service %s", async (_, step) => {
     const { url } = await scripted(step);
     const onRetry = vi.fn();
-    const call = new Stowage({ url, timeout: step === hangUp ? 60_000 : 100, maxRetries: 1, onRetry }).usage();
+    const call = new Stowage({
+      url,
+      key: null,
+      timeout: step === hangUp ? 60_000 : 100,
+      maxRetries: 1,
+      onRetry,
+    }).usage();
     await expect(call).rejects.toMatchObject({ code: "connection_failed", status: 0 });
     expect(onRetry).toHaveBeenCalledOnce();
   });
@@ -765,7 +862,7 @@ describe("after a transient error", () => {
     ["malformed errors", json(400, { code: "", message: "", errors: "many" })],
   ])("rejects a response of another server as unexpected_response: %s", async (name, step) => {
     const service = await scripted(step);
-    const stowage = new Stowage({ url: service.url });
+    const stowage = new Stowage({ url: service.url, key: null });
     const { files, keys, users } = stowage;
     const code = name.startsWith("malformed") ? "" : "unexpected_response";
     for (const call of [
@@ -795,7 +892,7 @@ describe("after a transient error", () => {
 
   test("the URL keeps its path without console, query and fragment, and a key that no header can carry is rejected", async () => {
     const service = await scripted(json(200, USAGE));
-    await new Stowage({ url: `${service.url}/proxied/console/files?a=b#c` }).usage();
+    await new Stowage({ url: `${service.url}/proxied/console/files?a=b#c`, key: null }).usage();
     expect(service.requests[0]?.url).toBe("/proxied/docs/v1/usage");
     expect(() => new Stowage({ url: service.url, key: "sch\u00f6n\u2026" })).toThrow(TypeError);
   });
@@ -808,7 +905,43 @@ describe("after a transient error", () => {
   );
 });
 
+describe("the URL and the key of a client", () => {
+  afterEach(() => vi.unstubAllEnvs());
+
+  test("default to STOWAGE_URL and STOWAGE_KEY, and the key is sent to no other URL", async () => {
+    const service = await scripted(json(200, USAGE));
+    vi.stubEnv("STOWAGE_URL", service.url);
+    vi.stubEnv("STOWAGE_KEY", "secret");
+    await new Stowage().usage();
+    expect(service.requests[0]?.headers.authorization).toBe("Bearer secret");
+    expect(() => new Stowage({ url: "https://other.example" })).toThrow("No key.");
+    await new Stowage({ key: null }).usage();
+    expect(service.requests[1]?.headers.authorization).toBeUndefined();
+  });
+
+  test("are required before any call", () => {
+    const unset: string | undefined = process.env.STOWAGE_UNSET;
+    expect(() => new Stowage({ key: "secret" })).toThrow("No URL. Pass `url`, or set STOWAGE_URL.");
+    for (const key of [unset, ""])
+      expect(() => new Stowage({ url: "https://stowage.example", key })).toThrow("No key. Pass `key`");
+  });
+});
+
 describe("an abort", () => {
+  test("is awaited by at most ten listeners of a signal, however many calls share it", async () => {
+    const stop = new AbortController();
+    const service = await scripted(() => {});
+    const { files } = new Stowage({ url: service.url, key: null });
+    const options = { signal: stop.signal, resumableFromBytes: 1 };
+    const uploads = Array.from({ length: 30 }, () => files.upload(new File(["x"], "x"), options));
+    const calls = Array.from({ length: 30 }, () => files.get("1", { signal: stop.signal }));
+    const ended = Promise.allSettled([...uploads, ...calls]);
+    await vi.waitUntil(() => service.requests.length === 60);
+    expect(getEventListeners(stop.signal, "abort").length).toBeLessThanOrEqual(10);
+    stop.abort(new Error("enough"));
+    for (const { status } of await ended) expect(status).toBe("rejected");
+  });
+
   test("rejects a call that waits for a response or a retry, with the signal's reason", async () => {
     for (const isSilent of [true, false]) {
       const stop = new AbortController();
@@ -816,7 +949,7 @@ describe("an abort", () => {
       const service = await scripted(isSilent ? abort : refusal(503, "unavailable", { "Retry-After": "60" }));
       // The wait begins after the callback.
       const onRetry = () => queueMicrotask(abort);
-      const call = new Stowage({ url: service.url, onRetry }).usage({ signal: stop.signal });
+      const call = new Stowage({ url: service.url, key: null, onRetry }).usage({ signal: stop.signal });
       await expect(call).rejects.toThrow("enough");
       expect(service.requests).toHaveLength(1);
     }
@@ -839,13 +972,13 @@ describe("an abort", () => {
       (_, response) => void response.end(JSON.stringify({ status: true, signedUrl: `${service.url}/bytes` })),
       () => stop.abort(new Error("enough")),
     );
-    const call = new Stowage({ url: service.url }).files.download("1", {}, { signal: stop.signal });
+    const call = new Stowage({ url: service.url, key: null }).files.download("1", {}, { signal: stop.signal });
     await expect(call).rejects.toThrow("enough");
   });
 
   test("sends nothing if the signal has aborted before any call", async () => {
     const service = await scripted(refusal(400, "invalid_input"));
-    const stowage = new Stowage({ url: service.url });
+    const stowage = new Stowage({ url: service.url, key: null });
     const options = { signal: AbortSignal.abort(new Error("enough")) };
     // Each method finds the options in its last argument. The first one is also a file, and stands for an ID.
     const first = Object.assign(new File(["x"], "x"), options);
@@ -859,7 +992,7 @@ describe("an abort", () => {
     for (const [name, call] of [
       ...calls,
       ["a resumable upload", () => stowage.files.upload(first, { resumableFromBytes: 1, ...options })] as const,
-      ["cancel by URL", () => stowage.uploads.cancel("1.2", options)] as const,
+      ["cancel by URL", () => stowage.unfinishedUploads.cancel("1.2", options)] as const,
       ["follow from an event", () => stowage.events.follow({ after: "1" }, options)] as const,
     ]) {
       const run = async () => {

@@ -36,7 +36,10 @@ test("the client samples of the OpenAPI document call existing methods", async (
     const called = [...source.matchAll(/stowage\.([\w.]+)\(/g)].map(([, path = ""]) => path.split("."));
     expect(called, source).not.toEqual([]);
     for (const steps of called) {
-      const method = steps.reduce<unknown>((value, step) => Reflect.get(value as object, step), new Stowage({ url }));
+      const method = steps.reduce<unknown>(
+        (value, step) => Reflect.get(value as object, step),
+        new Stowage({ url, key: null }),
+      );
       expect(method, source).toBeTypeOf("function");
     }
   }

@@ -32,7 +32,7 @@ export async function scripted(...steps: Step[]) {
     server.close();
   });
   const url = `http://localhost:${port}`;
-  return { url, requests, stowage: new Stowage({ url }) };
+  return { url, requests, stowage: new Stowage({ url, key: null }) };
 }
 
 export const json =

@@ -1,4 +1,4 @@
-import { isFileEvent, type Stowage } from "../../src/client/stowage.ts";
+import { isFileEvent, type Stowage, type WebhookMessage } from "../../src/client/stowage.ts";
 
 /* `npm run check` compiles this file. Nothing runs it. */
 
@@ -7,6 +7,8 @@ export async function wrongFieldsDoNotCompile(stowage: Stowage): Promise<void> {
   await stowage.users.create({ email: "ada@example.com", password: "correct horse", role: "owner" });
   // @ts-expect-error: an email is required.
   await stowage.users.create({ password: "correct horse" });
+  // @ts-expect-error: the options follow the parameters.
+  await stowage.files.delete("0193477c0a5e2b7f4d1c8e90", { signal: AbortSignal.timeout(1) });
   // @ts-expect-error: an invitation that is sent has no URL.
   (await stowage.users.invite("0193477bf1c07e5d9a0b4c28", { email: true })).url;
   // @ts-expect-error: the status does not exist.
@@ -36,6 +38,28 @@ export async function eventsOfFilesTellMetadata(stowage: Stowage): Promise<numbe
   // @ts-expect-error: events contain no tags.
   event.data.audio?.tags;
   return event.data.size;
+}
+
+export async function theTypeOfAnEventTellsItsData(stowage: Stowage): Promise<(string | number)[]> {
+  const events = await stowage.events.list({ limit: 1 });
+  return events.items.map((event) => {
+    if (event.type === "file.completed") return event.data.size;
+    // @ts-expect-error: a link has no size.
+    if (event.type === "link.created") return event.data.size ?? event.data.fileId;
+    // @ts-expect-error: not every event is about a file.
+    return event.data.size ?? event.data._id;
+  });
+}
+
+export function theTypeOfAMessageTellsItsData(message: WebhookMessage): string {
+  switch (message.type) {
+    case "file.failed":
+      return message.data.failure?.code ?? "";
+    case "link.revoked":
+      return message.data.fileId;
+    default:
+      return message.data._id;
+  }
 }
 
 export async function responsesAreTyped(stowage: Stowage): Promise<[number, string | null, number | null | undefined]> {

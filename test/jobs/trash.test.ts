@@ -344,7 +344,9 @@ describe("The retention of a team", () => {
     await retain(team, 1);
     await pass(world, 5 * MINUTE);
     const versionsOf = async (id: string) =>
-      (await eventsOf(team, `subject=${id}`)).map(({ type, subject }) => [type, subject.version]);
+      (await eventsOf(team, `subject=${id}`)).map(
+        ({ type, subject }: { type: string; subject: { version: number } }) => [type, subject.version],
+      );
     expect(await versionsOf(old)).toEqual(await versionsOf(deleted));
     expect((await versionsOf(old)).at(-1)).toEqual(["file.trashed", expect.any(Number)]);
   });

@@ -6,6 +6,7 @@ import {
   choice,
   choices,
   type Define,
+  type Deletion,
   EXPIRY_HINT,
   FILE_TYPES,
   IDS,
@@ -19,6 +20,7 @@ import {
   removeEach,
   SCOPES,
   TEAM,
+  withDeletion,
 } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
@@ -71,6 +73,21 @@ function addKeyCommands(program: Command, define: Define): void {
         printKey(context, key);
     },
   );
+  define<{ reveal?: boolean }>(
+    keys
+      .command("show")
+      .argument("<id>", "ID of the key")
+      .option("--reveal", "also show the key itself, which the event log records"),
+    { ids: "keys", summary: "Show an API key" },
+    async (context, [id = ""], { reveal }) => {
+      const { keys } = context.stowage;
+      if (reveal) return context.results.printRecord(await keys.get(id, context.call));
+      // Unlike the key itself, the list shows no token.
+      for await (const { key: _, ...rest } of keys.list({}, context.call))
+        if (rest.id === id) return context.results.printRecord(rest);
+      throw new Failure("not_found", `${id}: Not found.`);
+    },
+  );
   define<KeyLimits & { public?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
     keys
       .command("create")
@@ -93,10 +110,7 @@ function addKeyCommands(program: Command, define: Define): void {
       if (isPublic && scopes?.some((scope) => scope !== "files:upload"))
         throw new Failure("usage", "A public key can only upload. Leave out --scopes.");
       const isLimited = Object.keys(limits).length > 0;
-      const key = {
-        ...{ name, isPublic, scopes, expiresAt: expires, teamId },
-        ...(isLimited && { limits }),
-      };
+      const key = { name, isPublic, scopes, expiresAt: expires, teamId, ...(isLimited && { limits }) };
       context.results.printRecord(await context.stowage.keys.create(key, context.call));
     },
   );
@@ -107,7 +121,7 @@ function addKeyCommands(program: Command, define: Define): void {
       .option("--name <name>", "new label")
       .addOption(scopesOption())
       .option("--expires <date>", `when the key expires, earlier than before (${EXPIRY_HINT})`, parseStart),
-    { summary: "Rename an API key, or reduce what it may do" },
+    { ids: "keys", summary: "Rename an API key, or reduce what it may do" },
     async (context, [id = ""], { name, scopes, expires }) => {
       printKey(context, await context.stowage.keys.update(id, { name, scopes, expiresAt: expires }, context.call));
     },
@@ -118,6 +132,7 @@ function addKeyCommands(program: Command, define: Define): void {
       .argument("<id>", "ID of the key")
       .option("--overlap <seconds>", "how long the old key still works (default: 86400)", parseCount),
     {
+      ids: "keys",
       summary: "Create a key in place of another and show it",
       examples: ["stowage keys rotate 0193477be8a01f9c3ad5e7b2 --overlap 3600"],
     },
@@ -133,9 +148,14 @@ function addKeyCommands(program: Command, define: Define): void {
       if (old) context.notify(`The old key expires at ${old.expiresAt}.`);
     },
   );
-  define(keys.command("rm").argument(...IDS), { summary: "Revoke API keys" }, async (context, ids) => {
-    await removeEach(context, ids, (id) => context.stowage.keys.delete(id, context.call), "revoked");
-  });
+  define<Deletion>(
+    withDeletion(keys.command("rm").argument(...IDS)),
+    { summary: "Revoke API keys", ids: "keys" },
+    async (context, ids, options) => {
+      const words = { verb: "Revoke", noun: "API key", done: "revoked" };
+      await removeEach(context, ids, words, options, (id) => context.stowage.keys.delete(id, context.call));
+    },
+  );
 }
 
 function addSessionCommands(program: Command, define: Define): void {
@@ -151,9 +171,14 @@ function addSessionCommands(program: Command, define: Define): void {
         printSession(context, session);
     },
   );
-  define(sessions.command("rm").argument(...IDS), { summary: "End sessions" }, async (context, ids) => {
-    await removeEach(context, ids, (id) => context.stowage.sessions.delete(id, context.call), "ended");
-  });
+  define<Deletion>(
+    withDeletion(sessions.command("rm").argument(...IDS)),
+    { summary: "End sessions", ids: "sessions" },
+    async (context, ids, options) => {
+      const words = { verb: "End", noun: "session", done: "ended" };
+      await removeEach(context, ids, words, options, (id) => context.stowage.sessions.delete(id, context.call));
+    },
+  );
 }
 
 interface UserOptions {
@@ -202,6 +227,14 @@ function addUserCommands(program: Command, define: Define): void {
       printUser(context, await context.stowage.users.create(user, context.call));
     },
   );
+  define(
+    users.command("show").argument("<id>", "ID of the user"),
+    { ids: "users", summary: "Show a user" },
+    async (context, [id = ""]) => {
+      const { password: _, ...user } = await context.stowage.users.get(id, context.call);
+      context.results.printRecord(user);
+    },
+  );
   define<UserOptions & { send?: boolean }>(
     users
       .command("invite")
@@ -222,11 +255,11 @@ function addUserCommands(program: Command, define: Define): void {
       const user = { email, firstName: first, lastName: last, role };
       const { _id } = known ?? (await users.create(user, context.call));
       if (send) {
-        await users.invite(_id, { ...context.call, email: true });
+        await users.invite(_id, { email: true }, context.call);
         context.results.print({ _id, sent: true }, [_id, "sent"], [24]);
         return;
       }
-      const { url, token, expiresAt } = await users.invite(_id, context.call);
+      const { url, token, expiresAt } = await users.invite(_id, {}, context.call);
       context.results.print({ _id, url, token, expiresAt }, [url], []);
       if (!context.results.isJson) context.notify(`The link works once, until ${expiresAt}.`);
     },
@@ -240,14 +273,21 @@ function addUserCommands(program: Command, define: Define): void {
       .option("--last <name>", "new last name")
       .addOption(roleOption(false))
       .option("--password", "prompt for a new password, or read it from stdin"),
-    { summary: "Edit a user" },
+    { ids: "users", summary: "Edit a user" },
     async (context, [id = ""], { email, first, last, role, password: isPasswordNew }) => {
       const password = isPasswordNew ? await askPassword(context) : undefined;
       const changes = { email, password, firstName: first, lastName: last, role };
       printUser(context, await context.stowage.users.update(id, changes, context.call));
     },
   );
-  define(users.command("rm").argument(...IDS), { summary: "Delete users" }, async (context, ids) => {
-    await removeEach(context, ids, (id) => context.stowage.users.delete(id, {}, context.call));
-  });
+  define<Deletion & { keepKeys?: boolean }>(
+    withDeletion(users.command("rm").argument(...IDS)).option("--keep-keys", "keep the API keys that they created"),
+    { summary: "Delete users, with their sessions and the API keys that they created", ids: "users" },
+    async (context, ids, { keepKeys, ...options }) => {
+      const words = { verb: "Delete", noun: "user", done: "deleted" };
+      await removeEach(context, ids, words, options, (id) =>
+        context.stowage.users.delete(id, { keepKeys }, context.call),
+      );
+    },
+  );
 }

@@ -1,26 +1,29 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError, InvalidArgumentError } from "commander";
 import { addAccountCommands } from "./accounts.ts";
-import { addExamples, type Define } from "./command.ts";
+import { addExamples, type Define, idKinds } from "./command.ts";
 import { addCompletionCommand } from "./completion.ts";
 import { Context, type GlobalOptions, type Io } from "./context.ts";
 import { addEventCommands } from "./events.ts";
-import { EXIT_CODES, failureAbout, failureOf } from "./failures.ts";
+import { complainOf, EXIT_CODES, Failure, failureAbout, failureOf } from "./failures.ts";
 import { addFileCommands } from "./files.ts";
+import { addFolderCommands } from "./folders.ts";
 import { addGetCommand } from "./get.ts";
 import { addLinkCommands } from "./links.ts";
 import { addLoginCommands } from "./login.ts";
 import { addOrganizingCommands } from "./organizing.ts";
-import { complain, plain } from "./output.ts";
+import { plain } from "./output.ts";
 import { addTeamCommands } from "./teams.ts";
 import { addTokenCommands } from "./tokens.ts";
+import { addUnfinishedCommands } from "./unfinished.ts";
 import { addUploadCommands } from "./upload.ts";
-import { addUnfinishedCommands } from "./uploads.ts";
+import { addUsageCommands } from "./usage.ts";
 import { addWebhookCommands } from "./webhooks.ts";
 
 const FOOTER = `
 URL and key come from --url and --key, from STOWAGE_URL and STOWAGE_KEY, or from \`stowage login\`.
-Other users of this machine can see --key. A profile is a second login: \`stowage login --profile staging\`.
+Other users of this machine can see --key. A profile is a second login: \`stowage login --profile staging\`. It is used by
+--profile or STOWAGE_PROFILE. Commands that delete ask before, or take --yes, and show with --dry-run what they would do.
 If the service is unreachable, commands retry for STOWAGE_RETRY_SECONDS (300).
 
 Exit codes:
@@ -55,12 +58,17 @@ function parseProfile(name: string): string {
 export async function run(argv: string[], io: Io): Promise<number> {
   let context: Context | undefined;
   let interruptionHint = "";
-  const define: Define = (command, { summary, notes, examples = [], isResumable = false }, action) => {
+  const define: Define = (command, { summary, notes, examples = [], isResumable = false, ids }, action) => {
+    if (ids) idKinds.set(command, ids);
     command.summary(summary).description([`${summary}.`, ...(notes ? [notes] : [])].join("\n\n"));
     if (examples.length > 0) addExamples(command, examples);
     command.action(async () => {
       if (isResumable) interruptionHint = " Run the same command again to resume.";
-      context = new Context(io, program.opts<GlobalOptions>());
+      const { STOWAGE_PROFILE: profile } = io.env;
+      context = new Context(io, {
+        ...(profile && { profile: parseProfile(profile) }),
+        ...program.opts<GlobalOptions>(),
+      });
       const [first] = command.registeredArguments;
       const isAboutRecord = first && !first.variadic && ID_ARGUMENTS.includes(first.name());
       const running = action(context, command.args, command.opts() as Parameters<typeof action>[2]);
@@ -87,42 +95,41 @@ export async function run(argv: string[], io: Io): Promise<number> {
       getErrHelpWidth: () => io.stderr.columns ?? 100,
     })
     .addHelpText("after", FOOTER);
-  addUploadCommands(program, define);
-  addFileCommands(program, define);
-  addOrganizingCommands(program, define);
-  addGetCommand(program, define);
-  addLinkCommands(program, define);
-  addUnfinishedCommands(program, define);
-  addLoginCommands(program, define);
-  addAccountCommands(program, define);
-  addTokenCommands(program, define);
-  addTeamCommands(program, define);
-  addEventCommands(program, define);
-  addWebhookCommands(program, define);
-  addCompletionCommand(program, define);
+  const groups = {
+    "Files:": [addUploadCommands, addGetCommand, addFileCommands, addOrganizingCommands, addFolderCommands],
+    "Uploads in progress:": [addUnfinishedCommands],
+    "Sharing:": [addLinkCommands, addTokenCommands],
+    "Team:": [addUsageCommands, addAccountCommands, addEventCommands, addWebhookCommands],
+    "Operator:": [addTeamCommands],
+    "This machine:": [addLoginCommands, addCompletionCommand],
+  };
+  for (const [heading, adders] of Object.entries(groups)) {
+    program.commandsGroup(heading);
+    for (const add of adders) add(program, define);
+  }
   try {
     await program.parseAsync(argv, { from: "user" });
     return context?.exitCode ?? 0;
   } catch (error) {
     if (error instanceof CommanderError) {
       if (error.exitCode === 0) return 0;
-      if (error.code !== "commander.help") complain(io.stderr, usageMessage(error));
-      return EXIT_CODES.usage;
+      if (error.code === "commander.help") return EXIT_CODES.usage;
+      return complainOf(io.stderr, new Failure("usage", usageMessage(error)), argv.includes("--json"));
     }
-    if (io.signal.aborted) {
-      complain(io.stderr, `Interrupted.${interruptionHint}`);
-      return EXIT_CODES.interrupted;
-    }
+    const { json } = program.opts<GlobalOptions>();
+    if (io.signal.aborted)
+      return complainOf(io.stderr, new Failure("interrupted", `Interrupted.${interruptionHint}`), json);
     const failure = failureOf(error);
-    const { kind, message } = (await context?.explain(failure)) ?? failure;
-    complain(io.stderr, message);
-    return EXIT_CODES[kind];
+    return complainOf(io.stderr, (await context?.explain(failure)) ?? failure, json);
   }
 }
 
 /** Turns commander's `error: unknown option '--nope'` and its suggestion into one sentence each. */
 function usageMessage({ message }: CommanderError): string {
-  const [problem = "", ...hints] = plain(message.replace(/^error: /, "")).split(/\ufffd/);
+  const [problem = "", ...hints] = message
+    .replace(/^error: /, "")
+    .split("\n")
+    .map(plain);
   const sentence = problem.charAt(0).toUpperCase() + problem.slice(1);
   return [/[.?!]$/.test(sentence) ? sentence : `${sentence}.`, ...hints].join(" ");
 }

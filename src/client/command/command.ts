@@ -1,17 +1,30 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { EventType, FileType, ProcessingStatus, Role, Scope, StoredFile, TeamStatus } from "../stowage.ts";
 import type { Context } from "./context.ts";
+import { Failure } from "./failures.ts";
 import { Questions } from "./questions.ts";
 
 /** Runs an action with the parsed arguments and options. */
 export type Action<O> = (context: Context, args: string[], options: O) => Promise<void>;
 
-/** Adds a command. `isResumable`: after an interruption, the same command continues. */
-export type Define = <O>(
-  command: Command,
-  texts: { summary: string; notes?: string; examples?: string[]; isResumable?: boolean },
-  action: Action<O>,
-) => void;
+/** Adds a command. */
+export type Define = <O>(command: Command, texts: CommandTexts, action: Action<O>) => void;
+
+export interface CommandTexts {
+  summary: string;
+  notes?: string;
+  examples?: string[];
+  /** After an interruption, the same command continues. */
+  isResumable?: boolean;
+  /** The records whose IDs are completed as its arguments. */
+  ids?: IdKind;
+}
+
+/** The records that each command takes the IDs of. */
+export const idKinds = new WeakMap<Command, IdKind>();
+
+/** Records with IDs. */
+export type IdKind = "files" | "keys" | "sessions" | "teams" | "uploads" | "users" | "webhooks";
 
 export const addExamples = (command: Command, examples: string[]): Command =>
   command.addHelpText("after", `\nExamples:\n${examples.map((one) => `  ${one}`).join("\n")}`);
@@ -176,6 +189,9 @@ function parseInstant(text: string): Date {
 /** Returns the time, or the first instant of the day. */
 export const parseStart = (text: string): string => parseInstant(text).toISOString();
 
+/** Returns the ID of an event, or an instant. */
+export const parsePosition = (text: string): string => (/^[0-9a-f]{24}$/.test(text) ? text : parseStart(text));
+
 /** Returns the time, or the last instant of the day. */
 export function parseEnd(text: string): string {
   const end = parseInstant(text);
@@ -183,17 +199,67 @@ export function parseEnd(text: string): string {
   return end.toISOString();
 }
 
-/** Deletes each, and reports each as soon as it is gone. Records that can't be deleted don't stop the others. */
+/** The options of a command that deletes. */
+export interface Deletion {
+  yes?: boolean | undefined;
+  dryRun?: boolean | undefined;
+}
+
+export const withDeletion = (command: Command): Command =>
+  command.option("--yes", "do not ask").option("--dry-run", "show what would be deleted");
+
+/** What a command deletes, in the words of its question and of its result. */
+export interface Deleted {
+  verb: string;
+  noun: string;
+  done: string;
+}
+
+/** As many names as one sees at a glance. */
+const MAX_SHOWN_NAMES = 10;
+
+/**
+ * Shows what would be deleted, or asks for it.
+ * @param remark what else the user should know
+ * @returns whether to delete
+ * @throws `usage` without a terminal
+ */
+export async function confirmDeletion(
+  context: Context,
+  named: { id: string; label: string }[],
+  { verb, noun }: Deleted,
+  { yes, dryRun }: Deletion,
+  remark = "",
+): Promise<boolean> {
+  if (dryRun)
+    for (const { id, label } of named) context.results.print({ id, label, delete: true }, [label, "would be deleted"]);
+  if (dryRun || named.length === 0) return false;
+  if (yes) return true;
+  const count = `${named.length} ${noun}${named.length === 1 ? "" : "s"}`;
+  if (!context.io.stdin.isTTY)
+    throw new Failure("usage", `${verb} ${count}? Add --yes to do so without a question, or --dry-run to see which.`);
+  for (const { label } of named.slice(0, MAX_SHOWN_NAMES)) context.complain(label);
+  if (named.length > MAX_SHOWN_NAMES) context.complain(`… and ${named.length - MAX_SHOWN_NAMES} more.`);
+  const questions = new Questions(context.io);
+  const answer = await questions.ask(`${verb} ${count}?${remark} (y/n)`).finally(() => questions.close());
+  if (!/^y(es)?$/i.test(answer.trim())) throw new Failure("failed", "Canceled. Nothing was deleted.");
+  return true;
+}
+
+/** Asks, deletes each, and reports each as soon as it is gone. Records that can't be deleted don't stop the others. */
 export async function removeEach(
   context: Context,
   ids: string[],
+  deleted: Deleted,
+  options: Deletion,
   remove: (id: string) => Promise<void>,
-  word = "deleted",
 ): Promise<void> {
-  for (const id of ids) {
+  const named = [...new Set(ids)].map((id) => ({ id, label: id }));
+  if (!(await confirmDeletion(context, named, deleted, options))) return;
+  for (const { id } of named) {
     try {
       await remove(id);
-      context.results.print({ id, deleted: true }, [id, word]);
+      context.results.print({ id, deleted: true }, [id, deleted.done]);
     } catch (error) {
       await context.continueAfter(error, id);
     }

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Argument, type Command, Option } from "commander";
-import type { CallOptions, Stowage } from "../stowage.ts";
-import { type Define, FILE, FILES, IDS } from "./command.ts";
+import type { CallOptions, List, Stowage } from "../stowage.ts";
+import { type Define, type IdKind, idKinds } from "./command.ts";
 import { stateFolder } from "./config.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
@@ -12,39 +12,28 @@ const SHELLS = ["bash", "zsh", "fish"] as const;
 type Shell = (typeof SHELLS)[number];
 
 /** Lists whose IDs are completed. Only the first page is requested. */
-const LISTS = {
-  files: ({ files }: Stowage, call: CallOptions) => files.list({}, call),
-  keys: ({ keys }: Stowage, call: CallOptions) => keys.list({}, call),
-  sessions: ({ sessions }: Stowage, call: CallOptions) => sessions.list({}, call),
-  teams: ({ teams }: Stowage, call: CallOptions) => teams.list({}, call),
-  uploads: ({ uploads }: Stowage, call: CallOptions) => uploads.list({}, call),
-  users: ({ users }: Stowage, call: CallOptions) => users.list({}, call),
-  webhooks: ({ webhooks }: Stowage, call: CallOptions) => webhooks.list(call),
+const LISTS: Record<IdKind, (stowage: Stowage, call: CallOptions) => List<{ _id: string }>> = {
+  files: ({ files }, call) => files.list({}, call),
+  keys: ({ keys }, call) => keys.list({}, call),
+  sessions: ({ sessions }, call) => sessions.list({}, call),
+  teams: ({ teams }, call) => teams.list({}, call),
+  uploads: ({ unfinishedUploads }, call) => unfinishedUploads.list({}, call),
+  users: ({ users }, call) => users.list({}, call),
+  webhooks: ({ webhooks }, call) => webhooks.list(call),
 };
-type Kind = keyof typeof LISTS;
 const CACHE_MILLISECONDS = 60_000;
 /** Somebody waits at a prompt. */
 const TIMEOUT_MILLISECONDS = 2000;
 
-/** Returns the kind of the IDs that a command takes. */
-function kindOf(command: Command): Kind | undefined {
-  const descriptions = command.registeredArguments.map(({ description }) => description);
-  const group = command.parent?.name() ?? "";
-  if (descriptions.some((text) => text === FILE[1] || text === FILES[1])) return "files";
-  if (command.name() === "cancel") return "uploads";
-  const isId = descriptions.some((text) => text === IDS[1] || text === `ID of the ${group.slice(0, -1)}`);
-  return isId && group in LISTS ? (group as Kind) : undefined;
-}
-
 /** Returns IDs from a short cache or from the service; none if they can't be had quickly. */
-async function findIds({ io, options, stowage, signal }: Context, kind: Kind): Promise<string[]> {
+async function findIds({ io, options, stowage, signal }: Context, kind: IdKind): Promise<string[]> {
   const hash = createHash("sha256").update(`${stowage.url}\n${stowage.key}\n${options.profile}\n${kind}`).digest("hex");
   const file = join(stateFolder(io.env), `ids-${hash.slice(0, 16)}`);
   try {
     const age = Date.now() - (await stat(file).catch(() => ({ mtimeMs: 0 }))).mtimeMs;
     if (age < CACHE_MILLISECONDS) return (await readFile(file, "utf8")).split(" ");
     const call = { signal, timeout: TIMEOUT_MILLISECONDS, maxRetries: 0 };
-    const ids = (await LISTS[kind](stowage, call).page()).items.map(({ _id }) => _id);
+    const ids = (await LISTS[kind](stowage, call)).items.map(({ _id }) => _id);
     await mkdir(stateFolder(io.env), { recursive: true, mode: 0o700 });
     await writeFile(file, ids.join(" "), { mode: 0o600 });
     return ids;
@@ -57,7 +46,7 @@ async function findIds({ io, options, stowage, signal }: Context, kind: Kind): P
 function* wordsOf(command: Command, path: string, globals: string[]): Generator<[path: string, words: string[]]> {
   const options = command.options.flatMap(({ long }) => (long ? [long] : []));
   const values = command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []);
-  const kind = kindOf(command);
+  const kind = idKinds.get(command);
   const names = command.commands.map((sub) => sub.name());
   yield [path, [...names, ...values, ...options, ...globals, "--help", ...(kind ? [`@${kind}`] : [])]];
   for (const { long, argChoices } of command.options) if (long && argChoices) yield [`${path} ${long}`, argChoices];
@@ -132,7 +121,7 @@ function fishScript(program: Command): string {
       const values = argChoices ? ` -x -a ${quote(argChoices.join(" "))}` : required ? " -r" : "";
       if (long) complete(conditions, `-l ${long.slice(2)}${values}`, description);
     }
-    const kind = kindOf(command);
+    const kind = idKinds.get(command);
     if (kind) complete(conditions, `-a ${quote(`(stowage completion --ids ${kind})`)}`, "ID");
     const names = command.commands.map((sub) => sub.name()).join(" ");
     const isOpen = conditions.length === 0 ? "__fish_use_subcommand" : `not __fish_seen_subcommand_from ${names}`;
@@ -152,7 +141,7 @@ const SCRIPTS: Record<Shell, (program: Command) => string> = {
 };
 
 export function addCompletionCommand(program: Command, define: Define): void {
-  define<{ ids?: Kind }>(
+  define<{ ids?: IdKind }>(
     program
       .command("completion")
       .addArgument(new Argument("[shell]", "your shell").choices(SHELLS))

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
@@ -22,6 +22,14 @@ export function configFile(env: Env, profile?: string): string {
   const windows = env.APPDATA || join(homedir(), "AppData", "Roaming");
   const unix = env.XDG_CONFIG_HOME || join(homeOf(env), ".config");
   return join(isWindows ? windows : unix, "stowage", profile === undefined ? "config.json" : `config.${profile}.json`);
+}
+
+/** Lists the saved profiles. Undefined is the login without a name. */
+export function listProfiles(env: Env): (string | undefined)[] {
+  const folder = dirname(configFile(env));
+  const names = existsSync(folder) ? readdirSync(folder).sort() : [];
+  const found = names.map((name) => /^config(?:\.([\w-]+))?\.json$/.exec(name));
+  return found.flatMap((match) => (match ? [match[1]] : []));
 }
 
 /** The state folder holds the journals of uploads. */

@@ -2,7 +2,7 @@ import { type Readable, Writable } from "node:stream";
 import { type CallOptions, Stowage, StowageError } from "../stowage.ts";
 import { loadConfig } from "./config.ts";
 import { debugFetch } from "./debug.ts";
-import { EXIT_CODES, Failure, failureOf } from "./failures.ts";
+import { complainOf, EXIT_CODES, Failure, failureOf, isDiskFull } from "./failures.ts";
 import { complain, Results } from "./output.ts";
 import { Progress } from "./progress.ts";
 
@@ -79,7 +79,16 @@ export class Context {
   }
 
   complain(message: string): void {
-    complain(this.io.stderr, message);
+    complain(this.io.stderr, message, this.options.json ? { notice: message } : undefined);
+  }
+
+  /** Reports the failure of one of several records. Failures of different kinds have no common exit code. */
+  fail(failure: Failure): void {
+    let code = 0;
+    this.above(() => {
+      code = complainOf(this.io.stderr, failure, this.options.json);
+    });
+    this.exitCode = this.exitCode === 0 || this.exitCode === code ? code : EXIT_CODES.failed;
   }
 
   /** Prints a notice, which --quiet hides. */
@@ -111,9 +120,8 @@ export class Context {
   async continueAfter(error: unknown, subject: string): Promise<void> {
     this.signal.throwIfAborted();
     const failure = await this.explain(failureOf(error, subject));
-    if (failure.kind === "rejected" || failure.kind === "unreachable") throw failure;
-    this.above(() => this.complain(failure.message));
-    this.exitCode = EXIT_CODES[failure.kind];
+    if (failure.kind === "rejected" || failure.kind === "unreachable" || isDiskFull(failure)) throw failure;
+    this.fail(failure);
   }
 
   /** Explains a failure of the operator token, of which the service only says that it is not allowed. */

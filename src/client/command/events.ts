@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import type { EventFilters } from "../stowage.ts";
-import { type Define, EVENT_TYPES, LIMIT, limited, TEAM } from "./command.ts";
+import { type Define, EVENT_TYPES, LIMIT, limited, parsePosition, TEAM } from "./command.ts";
 
 const EVENT_WIDTHS = [24, 24, 17];
 
@@ -18,7 +18,7 @@ export function addEventCommands(program: Command, define: Define): void {
       .command("events")
       .option("-f, --follow", "keep printing new events")
       .addOption(new Option("--type <type>", "such as file.completed").choices(EVENT_TYPES))
-      .option("--after <id>", "only events after the event with this ID")
+      .option("--after <id or time>", "only events after the event with this ID, or after this time", parsePosition)
       .option(...LIMIT)
       .option(...TEAM),
     {
@@ -27,8 +27,11 @@ export function addEventCommands(program: Command, define: Define): void {
     },
     async (context, _, { follow, type, after, limit, team: teamId }) => {
       const { events } = context.stowage;
-      const filters = { type, after, teamId };
-      const found = follow ? events.follow(filters, context.call) : events.list(filters, context.call);
+      const filters = { type, teamId };
+      const start = after?.includes("-") ? { createdAfter: after } : { after };
+      const found = follow
+        ? events.follow({ ...filters, after }, context.call)
+        : events.list({ ...filters, ...start }, context.call);
       for await (const event of limited(limit, found)) {
         const { _id, createdAt, type, subject } = event;
         context.results.print(event, [_id, createdAt, type, subject.id], EVENT_WIDTHS);

@@ -1,4 +1,6 @@
+import type { Writable } from "node:stream";
 import { StowageError } from "../stowage.ts";
+import { complain } from "./output.ts";
 
 /** Exit codes for scripts. `stowage --help` lists them. */
 export const EXIT_CODES = {
@@ -85,9 +87,26 @@ export function failureOf(error: unknown, subject?: string): Failure {
   if (error instanceof StowageError) return new Failure(kindOf(error), about(messageOf(error)), { cause: error });
   const { code = "", path, message, name } = (error ?? {}) as NodeJS.ErrnoException;
   if (name === "NotReadableError") return new Failure("failed", about("The file changed during the upload."));
-  if (code in FILE_PROBLEMS) return new Failure("failed", `${subject ?? path ?? "A file"} ${FILE_PROBLEMS[code]}.`);
+  if (code in FILE_PROBLEMS)
+    return new Failure("failed", `${subject ?? path ?? "A file"} ${FILE_PROBLEMS[code]}.`, { cause: error });
   return new Failure("failed", about(message || String(error)));
 }
+
+/** Prints a failure to stderr, with --json as an object. @returns the exit code */
+export function complainOf(stderr: Writable, { kind, message, cause }: Failure, isJson: boolean | undefined): number {
+  const exitCode = EXIT_CODES[kind];
+  const { code, status, requestId, errors } = cause instanceof StowageError ? cause : ({} as Partial<StowageError>);
+  complain(
+    stderr,
+    message,
+    isJson ? { error: { kind, exitCode, message, code, status, requestId, errors } } : undefined,
+  );
+  return exitCode;
+}
+
+/** Whether no other file could be written, either. */
+export const isDiskFull = ({ cause }: Failure): boolean =>
+  ["ENOSPC", "EDQUOT", "EROFS"].includes((cause as NodeJS.ErrnoException | undefined)?.code ?? "");
 
 /** For `catch`: rethrows the error as a failure about its subject. */
 export const failureAbout =

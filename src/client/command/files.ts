@@ -3,7 +3,9 @@ import type { FileFilters } from "../stowage.ts";
 import {
   addGroup,
   choice,
+  confirmDeletion,
   type Define,
+  type Deletion,
   FILE_TYPES,
   FILES,
   IDS,
@@ -15,7 +17,9 @@ import {
   parseStart,
   pathOf,
   STATUSES,
+  withDeletion,
 } from "./command.ts";
+import type { Context } from "./context.ts";
 import { failureAbout } from "./failures.ts";
 import { changeAll, findAll, findFile } from "./organizing.ts";
 import { formatBytes } from "./output.ts";
@@ -75,6 +79,7 @@ export function addFileCommands(program: Command, define: Define): void {
   define(
     program.command("info").argument(...FILES),
     {
+      ids: "files",
       summary: "Show file metadata",
       examples: ["stowage info 0193477c0a5e2b7f4d1c8e90", "stowage info podcast/a.mp3 --json | jq .audio"],
     },
@@ -85,17 +90,21 @@ export function addFileCommands(program: Command, define: Define): void {
       }
     },
   );
-  define<{ permanent?: boolean }>(
-    program
-      .command("rm")
-      .argument(...FILES)
-      .option("--permanent", "erase the files, also those in the trash"),
+  define<Deletion & { permanent?: boolean }>(
+    withDeletion(program.command("rm").argument(...FILES)).option(
+      "--permanent",
+      "erase the files, also those in the trash",
+    ),
     {
       summary: "Delete files, or move them to the trash if the service has one",
-      examples: ["stowage rm podcast/a.mp3", "stowage rm --permanent 0193477c0a5e2b7f4d1c8e90"],
+      examples: ["stowage rm podcast/a.mp3", "stowage rm --permanent --yes 0193477c0a5e2b7f4d1c8e90"],
+      ids: "files",
     },
-    async (context, given, { permanent }) => {
-      await changeAll(context, await findAll(context, given), { action: "delete", permanent }, "deleted");
+    async (context, given, { permanent, ...options }) => {
+      const named = await findAll(context, given);
+      const words = { verb: permanent ? "Erase" : "Delete", noun: "file", done: "deleted" };
+      if (await confirmDeletion(context, named, words, options))
+        await changeAll(context, named, { action: "delete", permanent }, words.done);
     },
   );
   const trash = addGroup(program, "trash", "List deleted files that can be restored.", ["stowage trash --json"]);
@@ -126,31 +135,54 @@ export function addFileCommands(program: Command, define: Define): void {
   define(
     program.command("reprocess").argument(...FILES),
     {
+      ids: "files",
       summary: "Process files again",
       examples: ["stowage ls --status failed --json | jq -r ._id | xargs stowage reprocess"],
     },
     async (context, given) => {
-      for (const { id, label } of await findAll(context, given)) {
-        try {
-          await context.stowage.files.reprocess(id, context.call);
-          context.results.print({ id, reprocessed: true }, [label, "reprocessing"]);
-        } catch (error) {
-          await context.continueAfter(error, label);
-        }
-      }
+      const { files } = context.stowage;
+      await eachFile(context, given, (id) => files.reprocess(id, context.call), { reprocessed: true }, "reprocessing");
+    },
+  );
+  define<{ reason: string }>(
+    program
+      .command("hold")
+      .argument(...FILES)
+      .requiredOption("--reason <text>", "why the files must be kept"),
+    {
+      ids: "files",
+      summary: "Forbid the deletion of files",
+      examples: ['stowage hold podcast/a.mp3 --reason "Case 12"'],
+    },
+    async (context, given, { reason }) => {
+      const { files } = context.stowage;
+      await eachFile(context, given, (id) => files.hold(id, reason, context.call), { held: true, reason }, "held");
     },
   );
   define(
-    program.command("usage"),
-    { summary: "Show storage usage and quota", examples: ["stowage usage --json"] },
-    async (context) => {
-      const usage = await context.stowage.usage(context.call);
-      const { files, bytes, maxFiles, maxBytes, trashFiles, trashBytes } = usage;
-      const { results } = context;
-      results.print(usage, ["files", `${files} of ${maxFiles}`], [6]);
-      if (results.isJson) return;
-      results.print({}, ["bytes", `${formatBytes(bytes)} of ${formatBytes(maxBytes)}`], [6]);
-      if (trashFiles > 0) results.print({}, ["trash", `${trashFiles} files, ${formatBytes(trashBytes)}`], [6]);
+    program.command("release").argument(...FILES),
+    { ids: "files", summary: "Allow the deletion of held files again", examples: ["stowage release podcast/a.mp3"] },
+    async (context, given) => {
+      const { files } = context.stowage;
+      await eachFile(context, given, (id) => files.release(id, context.call), { held: false }, "released");
     },
   );
+}
+
+/** Changes one file after the other, and reports each. */
+async function eachFile(
+  context: Context,
+  given: string[],
+  change: (id: string) => Promise<unknown>,
+  row: object,
+  word: string,
+): Promise<void> {
+  for (const { id, label } of await findAll(context, given)) {
+    try {
+      await change(id);
+      context.results.print({ id, ...row }, [label, word]);
+    } catch (error) {
+      await context.continueAfter(error, label);
+    }
+  }
 }

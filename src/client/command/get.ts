@@ -230,18 +230,23 @@ async function getAll(
   }
   const stop = new AbortController();
   const progress = context.startProgress();
-  const either = AbortSignal.any([signal, stop.signal]);
   const queue = new Set(ids).values();
   const work = async () => {
     for (const id of queue) {
-      either.throwIfAborted();
-      await getOne(context, progress, await find(id), { ...options, output: outputOf(id) }, either);
+      // Its own, because Node 20 warns of the eleventh listener of a signal.
+      const either = AbortSignal.any([signal, stop.signal]);
+      if (either.aborted) return;
+      try {
+        await getOne(context, progress, await find(id), { ...options, output: outputOf(id) }, either);
+      } catch (error) {
+        // A failure that the others would meet, too, stops them. A repeated command resumes them.
+        if (!either.aborted) await context.continueAfter(error, id).catch((fatal) => stop.abort(fatal));
+      }
     }
   };
-  // The first failure stops the other downloads, which a repeated command resumes.
-  const workers = Array.from({ length: options.parallel }, () => work().catch((error) => stop.abort(error)));
-  await Promise.all(workers).finally(() => progress.close());
-  either.throwIfAborted();
+  await Promise.all(Array.from({ length: options.parallel }, work)).finally(() => progress.close());
+  signal.throwIfAborted();
+  stop.signal.throwIfAborted();
 }
 
 export function addGetCommand(program: Command, define: Define): void {
@@ -254,6 +259,7 @@ export function addGetCommand(program: Command, define: Define): void {
       .option("--force", "replace an existing file")
       .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL),
     {
+      ids: "files",
       summary: "Download files; resumes interrupted downloads and checks their checksums",
       examples: [
         "stowage get 0193477c0a5e2b7f4d1c8e90",

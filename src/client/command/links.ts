@@ -1,5 +1,15 @@
 import type { Command } from "commander";
-import { type Define, EXPIRY_HINT, FILE, IDS, parseCount, parseStart, removeEach } from "./command.ts";
+import {
+  type Define,
+  type Deletion,
+  EXPIRY_HINT,
+  FILE,
+  IDS,
+  parseCount,
+  parseStart,
+  removeEach,
+  withDeletion,
+} from "./command.ts";
 import { findFile } from "./organizing.ts";
 
 const LINK_WIDTHS = [24, 24, 10];
@@ -19,6 +29,7 @@ export function addLinkCommands(program: Command, define: Define): void {
       .option("--inline", "let browsers play audio instead of downloading it")
       .option("--name <name>", "name of the downloaded file"),
     {
+      ids: "files",
       summary: "Create a link to download a file, and its page, which work until it expires or you revoke it",
       examples: ["stowage link 0193477c0a5e2b7f4d1c8e90 --expires 2026-12-31"],
     },
@@ -32,7 +43,11 @@ export function addLinkCommands(program: Command, define: Define): void {
   );
   define(
     program.command("links").argument(...FILE),
-    { summary: "List the links of a file, without their URLs", examples: ["stowage links 0193477c0a5e2b7f4d1c8e90"] },
+    {
+      ids: "files",
+      summary: "List the links of a file, without their URLs",
+      examples: ["stowage links 0193477c0a5e2b7f4d1c8e90"],
+    },
     async (context, [file = ""]) => {
       const { id } = await findFile(context, file);
       const { links } = context.stowage;
@@ -42,12 +57,12 @@ export function addLinkCommands(program: Command, define: Define): void {
       }
     },
   );
-  define(
-    program.command("unlink").argument(...IDS),
+  define<Deletion>(
+    withDeletion(program.command("unlink").argument(...IDS)),
     { summary: "Revoke links", examples: ["stowage unlink 0193477d0a5e2b7f4d1c8e91"] },
-    async (context, ids) => {
-      const { links } = context.stowage;
-      await removeEach(context, ids, (id) => links.delete(id, context.call), "revoked");
+    async (context, ids, options) => {
+      const words = { verb: "Revoke", noun: "link", done: "revoked" };
+      await removeEach(context, ids, words, options, (id) => context.stowage.links.delete(id, context.call));
     },
   );
   define<{ expiresIn?: number }>(
@@ -56,6 +71,7 @@ export function addLinkCommands(program: Command, define: Define): void {
       .argument(...FILE)
       .option("--expires-in <seconds>", "seconds until the URL expires (default: 3600)", parseCount),
     {
+      ids: "files",
       summary: "Print a signed URL, which can't be revoked",
       examples: ["stowage presign 0193477c0a5e2b7f4d1c8e90 --expires-in 600"],
     },

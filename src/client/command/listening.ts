@@ -1,5 +1,5 @@
 import { createHmac, randomBytes } from "node:crypto";
-import type { Event, EventType, WebhookMessage } from "../stowage.ts";
+import type { Event, EventType } from "../stowage.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 
@@ -23,8 +23,11 @@ function headersOf(secret: string, id: string, body: string): Record<string, str
 
 /** Posts an event to an endpoint. @returns the HTTP status, or why there is none */
 async function forward(event: Event, url: string, secret: string, { signal }: Context): Promise<number | string> {
-  const { _id: id, type, createdAt: timestamp, teamId, actor, subject, data } = event;
-  const body = JSON.stringify({ id, type, timestamp, teamId, actor, subject, data } satisfies WebhookMessage);
+  const { _id: id, createdAt: timestamp, type, teamId, subject, data } = event;
+  // The event log also names the actor.
+  const { kind, keyId, userId, requestId } = event.actor;
+  const actor = { kind, keyId, userId, requestId };
+  const body = JSON.stringify({ id, type, timestamp, teamId, actor, subject, data });
   const timeout = AbortSignal.timeout(TIMEOUT_MILLISECONDS);
   try {
     const response = await fetch(url, {

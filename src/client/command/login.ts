@@ -2,7 +2,7 @@ import { rm } from "node:fs/promises";
 import type { Command } from "commander";
 import { Stowage, StowageError } from "../stowage.ts";
 import type { Define } from "./command.ts";
-import { configFile, readConfig, saveConfig, validateKey, validateUrl } from "./config.ts";
+import { configFile, listProfiles, readConfig, saveConfig, validateKey, validateUrl } from "./config.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { Questions } from "./questions.ts";
@@ -30,7 +30,7 @@ async function logIn(context: Context, [given]: string[], { team: teamId, email 
     let sessionId: string | undefined;
     if (email !== undefined && teamId !== undefined) {
       const password = await questions.ask("Password", { isSecret: true });
-      ({ key, id: sessionId } = await new Stowage({ url }).logIn({ teamId, email, password }, { signal }));
+      ({ key, id: sessionId } = await new Stowage({ url, key: null }).logIn({ teamId, email, password }, { signal }));
     } else {
       key = validateKey(options.key ?? (await questions.ask("API key", { isSecret: true })));
       await new Stowage({ url, key }).me({ signal });
@@ -82,6 +82,21 @@ export function addLoginCommands(program: Command, define: Define): void {
     program.command("logout"),
     { summary: "Delete your URL and key from this machine", examples: ["stowage logout --profile staging"] },
     logOut,
+  );
+  define(
+    program.command("profiles"),
+    { summary: "List the saved logins of this machine", examples: ["stowage profiles --json"] },
+    async ({ io, options, results }) => {
+      for (const profile of listProfiles(io.env)) {
+        const { url } = readConfig(io.env, profile);
+        const isUsed = profile === options.profile;
+        results.print(
+          { profile: profile ?? null, url, isUsed },
+          [profile ?? "-", url ?? "", isUsed ? "used" : ""],
+          [16],
+        );
+      }
+    },
   );
   define(
     program.command("whoami"),

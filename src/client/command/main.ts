@@ -1,7 +1,6 @@
 #!/usr/bin/env node
 import { run } from "./cli.ts";
-import { EXIT_CODES, failureOf } from "./failures.ts";
-import { complain } from "./output.ts";
+import { complainOf, EXIT_CODES, failureOf } from "./failures.ts";
 
 const interruption = new AbortController();
 function interrupt(): void {
@@ -12,9 +11,7 @@ function interrupt(): void {
 process.on("SIGINT", interrupt).on("SIGTERM", interrupt);
 
 function exitWith(error: unknown, subject?: string): never {
-  const failure = failureOf(error, subject);
-  complain(process.stderr, failure.message);
-  process.exit(EXIT_CODES[failure.kind]);
+  process.exit(complainOf(process.stderr, failureOf(error, subject), process.argv.includes("--json")));
 }
 
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {

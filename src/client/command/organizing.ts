@@ -1,8 +1,8 @@
 import type { Command } from "commander";
-import { type Batch, MAX_BATCH_FILES } from "../stowage.ts";
+import { type Batch, type ErrorCode, MAX_BATCH_FILES, StowageError } from "../stowage.ts";
 import { type Define, FILES, parseFolder, parseList, pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
-import { EXIT_CODES, Failure, failureAbout } from "./failures.ts";
+import { Failure, failureAbout } from "./failures.ts";
 
 const PROBLEMS = {
   not_found: "Not found.",
@@ -67,8 +67,8 @@ export async function changeAll(context: Context, named: Named[], action: Action
         changed += 1;
         context.results.print(row, [label, word]);
       } else if (code) {
-        context.complain(`${label}: ${PROBLEMS[code]}`);
-        context.exitCode = code === "not_found" ? EXIT_CODES.not_found : EXIT_CODES.failed;
+        const cause = new StowageError(code as ErrorCode, PROBLEMS[code]);
+        context.fail(new Failure(code === "not_found" ? code : "failed", `${label}: ${PROBLEMS[code]}`, { cause }));
       }
     }
   }
@@ -88,6 +88,7 @@ export function addOrganizingCommands(program: Command, define: Define): void {
       .option("--folder <folder>", 'folder to move them to; "" for outside all folders', parseFolder)
       .option("--name <name>", "new name of one file"),
     {
+      ids: "files",
       summary: "Move files to a folder, or rename one",
       examples: [
         "stowage mv 0193477c0a5e2b7f4d1c8e90 --folder podcast/2026",
@@ -115,6 +116,7 @@ export function addOrganizingCommands(program: Command, define: Define): void {
         .argument("<tags>", "one or more tags, separated by commas", parseList)
         .argument(...FILES),
       {
+        ids: "files",
         summary: action === "tag" ? "Add tags to files" : "Remove tags from files",
         examples: [`stowage ${action} interview,2026 podcast/interview.mp3`],
       },

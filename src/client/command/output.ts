@@ -76,7 +76,7 @@ function flatten(row: object, prefix = ""): [string, string][] {
   });
 }
 
-/** Prints one line to stderr. */
-export function complain(stderr: Writable, message: string): void {
-  stderr.write(`stowage: ${plain(message)}\n`);
+/** Prints one line to stderr: a message for people or, if there is one, an object. */
+export function complain(stderr: Writable, message: string, row?: object): void {
+  stderr.write(`${row ? jsonOf(row) : `stowage: ${plain(message)}`}\n`);
 }

@@ -1,6 +1,17 @@
 import { type Command, Option } from "commander";
 import { StowageError, type Team } from "../stowage.ts";
-import { addGroup, type Define, LIMIT, limited, parseBytes, parseCount, removeEach, TEAM_STATUSES } from "./command.ts";
+import {
+  addGroup,
+  type Define,
+  type Deletion,
+  LIMIT,
+  limited,
+  parseBytes,
+  parseCount,
+  removeEach,
+  TEAM_STATUSES,
+  withDeletion,
+} from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";
@@ -78,9 +89,13 @@ export function addTeamCommands(program: Command, defineForAll: Define): void {
       context.results.printRecord({ ...team, key: apiKey.key });
     },
   );
-  define(teams.command("show").argument(...TEAM), { summary: "Show a team" }, async (context, [id = ""]) => {
-    context.results.printRecord(await context.stowage.teams.get(id, context.call));
-  });
+  define(
+    teams.command("show").argument(...TEAM),
+    { ids: "teams", summary: "Show a team" },
+    async (context, [id = ""]) => {
+      context.results.printRecord(await context.stowage.teams.get(id, context.call));
+    },
+  );
   define<Quotas & { name?: string }>(
     withQuotas(
       teams
@@ -89,6 +104,7 @@ export function addTeamCommands(program: Command, defineForAll: Define): void {
         .option("--name <name>", "new name"),
     ),
     {
+      ids: "teams",
       summary: "Rename a team, or change its quotas",
       examples: ["stowage teams update 0193477be8a01f9c3ad5e7b2 --max-bytes 50GB --max-files default"],
     },
@@ -104,17 +120,21 @@ export function addTeamCommands(program: Command, defineForAll: Define): void {
       printTeam(context, await context.stowage.teams.update(id, { status }, context.call));
     });
   }
-  define(
-    teams.command("rm").argument(...TEAM),
-    { summary: "Delete a team with everything that it has; asks for its name" },
-    async (context, [id = ""]) => {
+  define<Deletion>(
+    withDeletion(teams.command("rm").argument(...TEAM)),
+    { summary: "Delete a team with everything that it has; asks for its name", ids: "teams" },
+    async (context, [id = ""], { yes, dryRun }) => {
       const { name } = await context.stowage.teams.get(id, context.call);
-      const questions = new Questions(context.io);
-      const answer = await questions
-        .ask(`Type the team's name to delete it ("${name}")`)
-        .finally(() => questions.close());
-      if (answer !== name) throw new Failure("failed", "That is not the team's name. Nothing was deleted.");
-      await removeEach(context, [id], () => context.stowage.teams.delete(id, context.call));
+      if (!yes && !dryRun) {
+        const questions = new Questions(context.io);
+        const answer = await questions
+          .ask(`Type the team's name to delete it ("${name}")`)
+          .finally(() => questions.close());
+        if (answer !== name) throw new Failure("failed", "That is not the team's name. Nothing was deleted.");
+      }
+      const words = { verb: "Delete", noun: "team", done: "deleted" };
+      const remove = () => context.stowage.teams.delete(id, context.call);
+      await removeEach(context, [id], words, { yes: true, dryRun }, remove);
     },
   );
 }

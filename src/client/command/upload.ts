@@ -1,15 +1,15 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import { type ErrorCode, type FileProperties, isServerError, StowageError } from "../stowage.ts";
-import { collectList, type Define, parseFolder, parseObject, parseParallel } from "./command.ts";
+import { type ErrorCode, type FileProperties, isServerError, type StoredFile, StowageError } from "../stowage.ts";
+import { collectList, confirmDeletion, type Define, parseFolder, parseObject, parseParallel } from "./command.ts";
 import { STATE_VARIABLE, stateFolder } from "./config.ts";
 import type { Context } from "./context.ts";
 import { EXIT_CODES, Failure, failureOf } from "./failures.ts";
 import { Journal } from "./journal.ts";
 import { findFiles, type LocalFile, parsePattern, storedFolderOf, type Walk } from "./local-files.ts";
-import { changeAll } from "./organizing.ts";
-import { findSame, isAltered, isForbidden, placeIn, propertiesOf, type Run, type Sent, sendFile } from "./sending.ts";
+import { changeAll, type Named } from "./organizing.ts";
+import { findSame, isAltered, isForbidden, placeIn, propertiesOf, type Run, type Sent, sendFile } from "./send-file.ts";
 import { withStdinFile } from "./stdin.ts";
 import { distinct, findSurplus, listStored } from "./syncing.ts";
 
@@ -35,6 +35,7 @@ interface UploadCommandOptions {
 interface SyncOptions extends UploadCommandOptions {
   delete?: boolean;
   dryRun?: boolean;
+  yes?: boolean;
 }
 
 const propertiesGiven = ({ folder, tag: tags, reference, metadata }: UploadCommandOptions): FileProperties => ({
@@ -76,7 +77,7 @@ class Tally {
     this.failures.push(failure);
     if (this.#messages.has(failure.message)) return;
     this.#messages.add(failure.message);
-    this.#context.above(() => this.#context.complain(failure.message));
+    this.#context.fail(failure);
   }
 
   addError(error: unknown, { label }: LocalFile): void {
@@ -111,6 +112,18 @@ class Tally {
 
 const upload = (context: Context, paths: string[], options: UploadCommandOptions) =>
   paths.includes("-") ? uploadStdin(context, paths, options) : send(context, paths, options, false);
+
+/** Names what a dry run would delete, except what a hold keeps. @returns the number of files */
+async function planDeletion(context: Context, surplus: Named[]): Promise<number> {
+  let count = 0;
+  for (const { id, label } of surplus) {
+    const { hold } = await context.stowage.files.get(id, context.call);
+    if (!hold) count += 1;
+    const row = { id, path: label, delete: !hold, held: hold !== null };
+    context.results.print(row, [label, hold ? `held, would stay: ${hold.reason}` : "would delete"]);
+  }
+  return count;
+}
 
 /** Sends files. `isSync`: compares them with those that the service has, instead of with the journal. */
 async function send(context: Context, paths: string[], options: SyncOptions, isSync: boolean): Promise<void> {
@@ -176,11 +189,19 @@ async function send(context: Context, paths: string[], options: SyncOptions, isS
     if (tally.failures.length > 0) context.notify("Deleted nothing, because not everything was sent.");
     else {
       const surplus = findSurplus(stored, { local: files.map(placeOf), sentPaths, skipped, roots, exclude });
-      if (options.dryRun) {
-        for (const { id, label } of surplus)
-          context.results.print({ id, path: label, delete: true }, [label, "would delete"]);
-        tally.count("to delete", surplus.length);
-      } else tally.count("deleted", await changeAll(context, surplus, { action: "delete" }, "deleted"));
+      if (options.dryRun) tally.count("to delete", await planDeletion(context, surplus));
+      else if (surplus.length > 0) {
+        const words = { verb: "Delete", noun: "file", done: "deleted" };
+        const { keyId, userId } = await me;
+        const isOwn = ({ uploadedBy: by }: StoredFile) =>
+          by.keyId === keyId || (userId !== null && by.userId === userId);
+        const foreign = surplus.filter(
+          ({ id }) => ![...stored.values()].flat().some((one) => one._id === id && isOwn(one)),
+        );
+        const remark = foreign.length > 0 ? ` Others uploaded ${foreign.length} of them.` : "";
+        if (await confirmDeletion(context, surplus, words, options, remark))
+          tally.count("deleted", await changeAll(context, surplus, { action: "delete" }, words.done));
+      }
     }
   }
   if (tally.stop.signal.aborted) tally.add(await context.explain(tally.stop.signal.reason));
@@ -211,7 +232,7 @@ async function uploadStdin(context: Context, paths: string[], options: UploadCom
   });
 }
 
-type Reporting = Pick<Run, "context" | "signal">;
+type Reporting = Pick<Run, "context" | "signal"> & Partial<Pick<Run, "stored">>;
 
 /** Prints a file that was sent, and first waits until it is processed if `isWaiting`. @returns why processing failed */
 async function report(
@@ -220,9 +241,12 @@ async function report(
   { id, sha256, isSkipped, notApplied }: Sent,
   isWaiting = false,
 ): Promise<Failure | null> {
-  const { context } = run;
+  const { context, stored } = run;
   const problem = isWaiting ? await findProblem(run, id) : null;
   const failure = problem?.message ?? null;
+  // Whoever wants no notices of a sync wants to see its changes.
+  const isUnchanged = stored !== undefined && isSkipped && !problem && notApplied.length === 0;
+  if (isUnchanged && context.options.quiet && !context.results.isJson) return null;
   const remarks = [
     ...(failure === null ? (isSkipped ? ["already sent"] : []) : [`processing failed: ${failure}`]),
     ...(notApplied.length > 0 ? [`not applied: ${notApplied.join(", ")} (${CHANGE_HINT})`] : []),
@@ -278,6 +302,7 @@ export function addUploadCommands(program: Command, define: Define): void {
   define<SyncOptions>(
     withOptions(program.command("sync").argument("<folders...>", "folders"))
       .option("--delete", "delete files of these folders from the service that this machine lacks, and old versions")
+      .option("--yes", "do not ask before deleting")
       .option("--dry-run", "show what would be uploaded and deleted"),
     {
       summary: "Upload what the service lacks of folders, or has with other contents",

@@ -1,9 +1,22 @@
 import { type Command, Option } from "commander";
 import type { DeliveryFilters, Webhook } from "../stowage.ts";
-import { addGroup, choices, type Define, EVENT_TYPES, IDS, LIMIT, limited, parseCount, removeEach } from "./command.ts";
+import {
+  addGroup,
+  choices,
+  type Define,
+  type Deletion,
+  EVENT_TYPES,
+  IDS,
+  LIMIT,
+  limited,
+  parseCount,
+  parsePosition,
+  removeEach,
+  withDeletion,
+} from "./command.ts";
 import { validateUrl } from "./config.ts";
 import type { Context } from "./context.ts";
-import { EXIT_CODES } from "./failures.ts";
+import { Failure } from "./failures.ts";
 import { type ListenOptions, listen } from "./listening.ts";
 
 const WEBHOOK_WIDTHS = [24, 8, 40];
@@ -55,7 +68,7 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       .option(...DESCRIPTION)
       .addOption(new Option("--enable", "resume sending").conflicts("disable"))
       .option("--disable", "stop sending"),
-    { summary: "Edit, enable, or disable a webhook" },
+    { ids: "webhooks", summary: "Edit, enable, or disable a webhook" },
     async (context, [id = ""], { endpoint: url, types, description, enable, disable }) => {
       const status = enable ? "enabled" : disable ? "disabled" : undefined;
       printWebhook(
@@ -64,19 +77,23 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       );
     },
   );
-  define(webhooks.command("rm").argument(...IDS), { summary: "Delete webhooks" }, async (context, ids) => {
-    await removeEach(context, ids, (id) => context.stowage.webhooks.delete(id, context.call));
-  });
+  define<Deletion>(
+    withDeletion(webhooks.command("rm").argument(...IDS)),
+    { summary: "Delete webhooks", ids: "webhooks" },
+    async (context, ids, options) => {
+      const words = { verb: "Delete", noun: "webhook", done: "deleted" };
+      await removeEach(context, ids, words, options, (id) => context.stowage.webhooks.delete(id, context.call));
+    },
+  );
   define(
     webhooks.command("test").argument(...ID),
-    { summary: "Send a test event; exits with 1 if the endpoint fails" },
+    { ids: "webhooks", summary: "Send a test event; exits with 1 if the endpoint fails" },
     async (context, [id = ""]) => {
       const attempt = await context.stowage.webhooks.test(id, context.call);
       context.results.printRecord(attempt);
       const { httpStatus, error } = attempt;
       if (httpStatus !== null && httpStatus >= 200 && httpStatus < 300 && error === null) return;
-      context.complain(`The endpoint failed: ${error ?? `it responded ${httpStatus}`}.`);
-      context.exitCode = EXIT_CODES.failed;
+      context.fail(new Failure("failed", `The endpoint failed: ${error ?? `it responded ${httpStatus}`}.`));
     },
   );
   define<{ revokeOld?: boolean }>(
@@ -84,7 +101,7 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       .command("secret")
       .argument(...ID)
       .option("--revoke-old", "revoke the old secret immediately instead of after 24 hours"),
-    { summary: "Rotate the signing secret" },
+    { ids: "webhooks", summary: "Rotate the signing secret" },
     async (context, [id = ""], { revokeOld = false }) => {
       context.results.printRecord(await context.stowage.webhooks.rotateSecret(id, { revokeOld }, context.call));
     },
@@ -97,7 +114,11 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
       .command("listen")
       .requiredOption("--forward-to <url>", "endpoint, such as http://localhost:3000/webhooks")
       .addOption(typesOption(" (default: all)"))
-      .option("--after <id or time>", "first forward the events after the event with this ID")
+      .option(
+        "--after <id or time>",
+        "first forward the events after the event with this ID, or after this time",
+        parsePosition,
+      )
       .option("--limit <n>", "stop after this many events", parseCount),
     {
       summary: "Forward new events to an endpoint on this machine",
@@ -113,7 +134,7 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
       .argument(...ID)
       .addOption(new Option("--status <status>", "only deliveries in this state").choices(DELIVERY_STATUSES))
       .option(...LIMIT),
-    { summary: "List deliveries, newest first" },
+    { ids: "webhooks", summary: "List deliveries, newest first" },
     async (context, [id = ""], { limit, status }) => {
       for await (const delivery of limited(limit, context.stowage.webhooks.deliveries(id, { status }, context.call))) {
         const { _id, type, status, attempts } = delivery;
@@ -133,9 +154,13 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
     webhooks
       .command("replay")
       .argument(...ID)
-      .requiredOption("--after <id or time>", "resend the events after the event with this ID, or after this instant")
+      .requiredOption(
+        "--after <id or time>",
+        "resend the events after the event with this ID, or after this time",
+        parsePosition,
+      )
       .option("--failed-only", "only failed deliveries"),
-    { summary: "Resend past events" },
+    { ids: "webhooks", summary: "Resend past events" },
     async (context, [id = ""], { after, failedOnly = false }) => {
       context.results.printRecord(await context.stowage.webhooks.replay(id, { after, failedOnly }, context.call));
     },

@@ -84,9 +84,13 @@ function InTrash({ trashFiles, trashBytes }: Pick<UsageRecord, "trashFiles" | "t
 
 /** The team's unfinished uploads, except those of this tab, which are canceled in their card. */
 function UnfinishedUploads({ onCanceled }: { onCanceled: () => void }) {
-  const uploads = useList("unfinished", (signal) => client.value.uploads.list({ limit: MAX_UNFINISHED }, { signal }), {
-    on: ({ subject }) => subject.kind === "file" || subject.kind === "apikey",
-  });
+  const uploads = useList(
+    "unfinished",
+    (signal) => client.value.unfinishedUploads.list({ limit: MAX_UNFINISHED }, { signal }),
+    {
+      on: ({ subject }) => subject.kind === "file" || subject.kind === "apikey",
+    },
+  );
   useNames();
   revision.value;
   const own = unfinishedUploads();
@@ -97,7 +101,7 @@ function UnfinishedUploads({ onCanceled }: { onCanceled: () => void }) {
       text: "The part that is already stored is deleted. An app that is still sending the file may start over.",
       action: "Cancel upload",
       onConfirm: async () => {
-        const isCanceled = await client.value.uploads.cancel(_id).then(
+        const isCanceled = await client.value.unfinishedUploads.cancel(_id).then(
           () => true,
           (error) => {
             if (error instanceof StowageError && error.code === "forbidden") return false;

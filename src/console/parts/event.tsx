@@ -128,7 +128,7 @@ const listFormat = new Intl.ListFormat("en");
 
 function phraseOf({ type, data }: Event, isOwn: boolean): [string, string?] {
   if (type in PHRASES) return PHRASES[type as keyof typeof PHRASES];
-  const fields = (data.fields ?? []) as string[];
+  const { fields = [] } = "fields" in data ? data : {};
   const [change] = fields.length === 1 && type === "file.updated" ? fields.map((field) => FILE_CHANGES[field]) : [];
   if (change) return [change];
   const changed = listFormat.format(new Set(fields.map((field) => FIELD_NAMES[field] ?? field)));
@@ -168,13 +168,14 @@ const NOUNS: Record<Event["subject"]["kind"], [string, string?]> = {
 export function Subject({ event, isPlain = false }: { event: Event; isPlain?: boolean }) {
   const { type, subject } = event;
   const { kind, id } = subject;
-  const known = names.value.get(kind === "link" ? String(event.data.fileId) : id);
+  const fileId = "fileId" in event.data ? String(event.data.fileId) : "";
+  const known = names.value.get(kind === "link" ? fileId : id);
   const name = isFileEvent(event) ? event.data.originalName : known?.name;
   const [noun, before] = NOUNS[kind];
   const shown = name ? <bdi title={name}>{name}</bdi> : <span title={kind === "link" ? undefined : id}>{noun}</span>;
   const pages: Partial<Record<typeof kind, string>> = {
     file: href(`/files/${id}`),
-    link: href(`/files/${event.data.fileId}`),
+    link: href(`/files/${fileId}`),
     webhook: href(`/webhooks/${id}`),
     apikey: href("/keys"),
     user: href("/users", { search: known?.email }),

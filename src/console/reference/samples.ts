@@ -84,7 +84,7 @@ export function curlOf(request: SampleRequest, quotedUrl = shellQuote(request.ur
 }
 
 function clientSample({ operation }: Route, source: string): string {
-  const options = needsToken(operation) ? `{ url: "${ORIGIN}", key: KEY }` : `{ url: "${ORIGIN}" }`;
+  const options = needsToken(operation) ? `{ url: "${ORIGIN}", key: KEY }` : `{ url: "${ORIGIN}", key: null }`;
   return `import { Stowage } from "stowage";\n\nconst stowage = new Stowage(${options});\n${source}`;
 }
 

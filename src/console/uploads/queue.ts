@@ -116,7 +116,7 @@ async function discard(upload: Upload): Promise<void> {
   const url = upload.saved?.url;
   const caller = client.peek();
   try {
-    if (url) await caller.uploads.cancel(url);
+    if (url) await caller.unfinishedUploads.cancel(url);
     dismiss([upload]);
   } catch (error) {
     noteFailure(error, caller);

@@ -1,4 +1,6 @@
-/* Ways to send many bytes and to report the number sent, which `fetch` itself can't. */
+import { connectionError, timeoutAfter } from "./errors.ts";
+
+/* Ways to send and receive many bytes, with the progress and the time limits that `fetch` itself lacks. */
 
 /** A part of a file. */
 export interface Slice {
@@ -18,11 +20,14 @@ export async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenera
   }
 }
 
+/** The runtime of Workers calls itself Node, and has an empty version of undici. */
+const isWorker = globalThis.navigator?.userAgent === "Cloudflare-Workers";
+
 /**
  * Node sends a stream, so that it reports its progress, and reads ahead of the connection no more than a few chunks: it
  * keeps a whole Blob in memory, to send it again after a redirect.
  */
-export const isNode = globalThis.process?.versions?.undici !== undefined;
+export const isNode = !isWorker && Boolean(globalThis.process?.versions?.undici);
 
 /** Returns how Node's fetch sends chunks, and reports the bytes that it takes, and errors. */
 export function streamed(
@@ -46,6 +51,31 @@ export function streamed(
   const body = new ReadableStream<Uint8Array>({ pull }, { highWaterMark: 0 });
   // Without a redirect and a window, Node does not store a copy of the sent bytes.
   return { body, duplex: "half", redirect: "error" as const, window: null };
+}
+
+/** Returns the response with a body that fails if no bytes arrive for this long while they are awaited. */
+export function limitStalls(url: string, response: Response, milliseconds: number): Response {
+  // A Worker ends requests by itself, and must know the length of a stream, such as to store it in R2.
+  if (!response.body || isWorker) return response;
+  const reader = response.body.getReader();
+  const pull = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const stalled = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(connectionError(url, timeoutAfter(milliseconds), true)), milliseconds);
+    });
+    try {
+      const { done, value } = await Promise.race([reader.read(), stalled]);
+      if (done) controller.close();
+      else controller.enqueue(value);
+    } catch (error) {
+      controller.error(error);
+      void reader.cancel(error).catch(() => {});
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+  const body = new ReadableStream({ pull, cancel: (reason) => reader.cancel(reason) }, { highWaterMark: 0 });
+  return new Response(body, response);
 }
 
 /** Sends like `fetch`, and reports the bytes sent. @throws TypeError if there is no response, the signal's reason */

@@ -2,10 +2,10 @@ import type { Schemas } from "./api.ts";
 import type { CallOptions, Connection, Filters, List } from "./connection.ts";
 import { cancelUpload, hasStatus } from "./upload.ts";
 
-export type UploadFilters = Filters<"GET /docs/v1/uploads/resumable">;
+export type UnfinishedUploadFilters = Filters<"GET /docs/v1/uploads/resumable">;
 
 /** Unfinished uploads. Each counts against the storage quota until it is finished, canceled, or expired. */
-export class Uploads {
+export class UnfinishedUploads {
   readonly #connection: Connection;
 
   constructor(connection: Connection) {
@@ -13,7 +13,7 @@ export class Uploads {
   }
 
   /** Lists the team's unfinished uploads, newest first. */
-  list(filters: UploadFilters = {}, options?: CallOptions): List<Schemas["UnfinishedUpload"]> {
+  list(filters: UnfinishedUploadFilters = {}, options?: CallOptions): List<Schemas["UnfinishedUpload"]> {
     return this.#connection.list("GET /docs/v1/uploads/resumable", { query: filters, ...options });
   }
 

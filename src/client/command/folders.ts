@@ -1,0 +1,54 @@
+import type { Command } from "commander";
+import { addGroup, confirmDeletion, type Define, type Deletion, parseFolder, withDeletion } from "./command.ts";
+import type { Context } from "./context.ts";
+
+const FOLDER = ["<folder>", "such as podcast/2026", parseFolder] as const;
+
+/** Prints a folder that is being changed. A large one takes minutes. */
+function printChange({ results }: Context, change: { folder: string; isComplete: boolean }, word: string): void {
+  results.print(change, [change.folder, change.isComplete ? word : `${word} in part, the rest follows within minutes`]);
+}
+
+export function addFolderCommands(program: Command, define: Define): void {
+  const folders = addGroup(program, "folders", "List, create, move, and delete folders.", [
+    "stowage folders ls podcast",
+    "stowage folders mv podcast/2025 archive/2025",
+  ]);
+  define(
+    folders.command("ls", { isDefault: true }).argument("[folder]", "list the folders in this one", parseFolder),
+    { summary: "List the folders directly below another, or at the top" },
+    async ({ stowage, call, results }, [under]) => {
+      for await (const folder of stowage.files.folders(under ? { under: parseFolder(under) } : {}, call))
+        results.print({ folder }, [folder]);
+    },
+  );
+  define(
+    folders.command("create").argument(...FOLDER),
+    { summary: "Create an empty folder" },
+    async ({ stowage, call, results }, [given = ""]) => {
+      const { folder } = await stowage.files.createFolder(parseFolder(given), call);
+      results.print({ folder }, [folder]);
+    },
+  );
+  define(
+    folders
+      .command("mv")
+      .argument(...FOLDER)
+      .argument("<to>", "its new path", parseFolder),
+    { summary: "Rename or move a folder with everything in it" },
+    async (context, [folder = "", to = ""]) => {
+      const { files } = context.stowage;
+      printChange(context, await files.moveFolder(parseFolder(folder), parseFolder(to), context.call), "moved");
+    },
+  );
+  define<Deletion>(
+    withDeletion(folders.command("rm").argument(...FOLDER)),
+    { summary: "Delete a folder with everything in it, except held files" },
+    async (context, [given = ""], options) => {
+      const folder = parseFolder(given);
+      const words = { verb: `Delete ${folder} with everything in it:`, noun: "folder", done: "deleted" };
+      if (!(await confirmDeletion(context, [{ id: folder, label: folder }], words, options))) return;
+      printChange(context, await context.stowage.files.deleteFolder(folder, context.call), words.done);
+    },
+  );
+}
