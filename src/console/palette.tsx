@@ -153,7 +153,7 @@ export function Palette() {
     ...commands().filter(({ label }) => label.toLowerCase().includes(wanted)),
     ...(isWaiting ? [] : matches),
   ];
-  const at = Math.min(place, results.length - 1);
+  const at = Math.max(0, Math.min(place, results.length - 1));
   const choose = (result: Result | undefined) => {
     if (!result) return;
     close();
@@ -162,7 +162,7 @@ export function Palette() {
   const onKeyDown = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (event.key === "Enter") choose(results[at]);
-    else if (step) setPlace((at + step + results.length) % results.length);
+    else if (step) setPlace((at + step + results.length) % (results.length || 1));
     else return;
     event.preventDefault();
   };

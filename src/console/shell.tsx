@@ -12,7 +12,7 @@ import { Failure } from "./parts/failure.tsx";
 import { Icon } from "./parts/icon.tsx";
 import { lazy, preloadPages } from "./parts/lazy.tsx";
 import { Popover } from "./parts/menu.tsx";
-import { Page } from "./parts/page.tsx";
+import { Entrance, Page } from "./parts/page.tsx";
 import { href, steps } from "./router.ts";
 import { allSections, type Section, visibleSections } from "./sections.ts";
 import {
@@ -20,6 +20,7 @@ import {
   client,
   isAsking,
   isExpired,
+  isLeaving,
   lastTeam,
   limitedUntil,
   me,
@@ -82,6 +83,10 @@ export function Shell() {
         <AcceptInvitation id="" />
       ) : isSignedIn ? (
         <Workspace team={current.team} />
+      ) : isLeaving.value ? (
+        <Entrance>
+          <Page title="Signing out…">{null}</Page>
+        </Entrance>
       ) : (
         !isAsking.value && <SignIn />
       )}
@@ -114,8 +119,11 @@ function LimitNotice() {
   const [now, setNow] = useState(Date.now());
   const until = limitedUntil.value;
   useEffect(() => {
+    const timer = setInterval(() => {
+      setNow(Date.now());
+      if (Date.now() >= until) clearInterval(timer);
+    }, 1000);
     setNow(Date.now());
-    const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);
   }, [until]);
   const seconds = Math.ceil((until - now) / 1000);

@@ -14,7 +14,7 @@ const sessionsOf = ({ stowage }: Team) => collect(stowage.sessions.list());
 
 const EMPTY_STORAGE = JSON.stringify([{}, {}, "", []]);
 /** The method of the last sign-in is remembered on the device. */
-const SIGNED_OUT_STORAGE = JSON.stringify([{}, { "stowage.sign-in": "key" }, "", []]);
+const SIGNED_OUT_STORAGE = JSON.stringify([{}, { "stowage.sign-in": JSON.stringify("key") }, "", []]);
 
 describe("Signing in", () => {
   test("creates a session from a secret key, stores only its token, and ends it at sign-out", async ({ openPage }) => {
@@ -189,6 +189,31 @@ describe("Signing in", () => {
     await expect(page).toHaveURL(new RegExp(`team=${other.teamId}$`));
     await button(page, "Create key").click();
     await expect(dialog(page).getByLabel("Team ID")).toHaveValue(other.teamId);
+  });
+
+  exhaustive("works without storage in the browser, until the page is closed", async ({ openPage }) => {
+    const { key } = await newTeam();
+    const page = await openPage();
+    await page.addInitScript(() => {
+      for (const name of ["localStorage", "sessionStorage"])
+        Object.defineProperty(window, name, {
+          get: () => {
+            throw new DOMException("Denied.", "SecurityError");
+          },
+        });
+    });
+    await page.goto("/console");
+    await signIn(page, key);
+    await expect(heading(page, "Files")).toBeVisible();
+  });
+
+  exhaustive("is over after seconds at a sign-out that the service doesn't answer, and says so", async ({ at }) => {
+    const { page } = await at("/files");
+    await page.route(/\/auth\/v1\/logout/, () => {});
+    await button(page, "Sign out").click();
+    await expect(heading(page, "Signing out…")).toBeVisible();
+    await expect(heading(page, "Sign in")).toBeVisible();
+    await expect(page.getByText("You're signed out, but the session couldn't be ended")).toBeVisible();
   });
 
   test("explains why it rejects a public key, an unknown key, and other text", async ({ openPage, problems }) => {
@@ -459,6 +484,24 @@ describe("Users", () => {
     await expect(late.getByLabel("Choose a password")).toHaveCount(0);
   });
 
+  exhaustive(
+    "says that the password is set if only the sign-in after it fails, and repeats that",
+    async ({ openPage, problems }) => {
+      problems.allow(/status of 403/);
+      const { stowage } = await newTeam();
+      const { _id } = await stowage.users.create({ firstName: "", lastName: "", email: "grace@example.com" });
+      const guest = await openPage({ path: (await stowage.users.invite(_id)).url.slice(url.length) });
+      await guest.route(/\/auth\/v1\/me$/, (route) => respond(route, { code: "forbidden", message: "Not now." }));
+      await guest.getByLabel("Choose a password").fill(PASSWORD);
+      await button(guest, "Set password and sign in").click();
+      await expect(guest.getByRole("alert")).toContainText("Not now.");
+      await expect(guest.getByText("Your password is set.")).toBeVisible();
+      await guest.unroute(/\/auth\/v1\/me$/);
+      await button(guest, "Sign in").click();
+      await expect(heading(guest, "Files")).toBeVisible();
+    },
+  );
+
   exhaustive("resets a password with a link, and accepts one while somebody else is signed in", async ({ at }) => {
     const { page, team } = await at("/users");
     const { _id } = await team.stowage.users.create({ email: "ada@example.com", password: PASSWORD, role: "admin" });
@@ -510,6 +553,49 @@ describe("Users", () => {
     await expectAnnounced(page, "Sent an email to grace@example.com");
     expect(sent).toEqual([{ email: true }]);
     expect(await collect(team.stowage.users.list())).toHaveLength(1);
+  });
+
+  exhaustive("keeps the spaces around a password that an admin sets", async ({ at }) => {
+    const { page, team } = await at("/users");
+    await button(page, "Invite user").first().click();
+    await dialog(page).getByLabel("Email").fill("grace@example.com");
+    await button(page, "Set a password instead").click();
+    const password = ` ${PASSWORD} `;
+    await dialog(page).getByLabel("Password", { exact: true }).fill(password);
+    await button(page, "Create user").click();
+    await button(page, "Done").click();
+    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "grace@example.com", password });
+  });
+
+  exhaustive("searches a large team by email only once the address is complete", async ({ at }) => {
+    const team = await newTeam();
+    for (const firstName of ["Ada", "Bob"])
+      await team.stowage.users.create({
+        firstName,
+        lastName: "",
+        email: `${firstName}@example.com`,
+        password: PASSWORD,
+      });
+    const { page } = await at("/usage", { team });
+    const asked: (string | null)[] = [];
+    await page.route(/\/auth\/v1\/users/, async (route) => {
+      const { searchParams } = new URL(route.request().url());
+      if (searchParams.has("email")) asked.push(searchParams.get("email"));
+      if (searchParams.has("email") || searchParams.has("cursor")) return route.continue();
+      // As if there were a second page.
+      const { data } = (await (await route.fetch()).json()) as { data: unknown };
+      const Link = `<${url}/auth/v1/users?cursor=next>; rel="next"`;
+      return respond(route, { data, headers: { Link } });
+    });
+    await page.getByRole("link", { name: "Users" }).click();
+    await expect(rows(page)).toHaveCount(2);
+    const field = page.getByLabel("Search users");
+    await field.fill("ada@");
+    await expect(rows(page)).toHaveCount(1);
+    await field.fill("bob@example.com");
+    await expect(rows(page)).toContainText("Bob");
+    await expect(page.getByRole("alert")).toHaveCount(0);
+    expect(asked).toEqual(["bob@example.com"]);
   });
 
   exhaustive("finds users by any part of their name or email, and keeps the search in the URL", async ({ at }) => {

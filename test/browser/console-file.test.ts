@@ -387,6 +387,38 @@ describe("Player", () => {
     await expect.poll(async () => (await drawn(page)).colors).not.toEqual(unplayed);
   });
 
+  exhaustive("copies a link to the start of a file while another one plays", async ({ at }) => {
+    const team = await newTeam();
+    await upload(team, "other.wav", tone(65));
+    const id = await upload(team, "open.wav", tone(65));
+    const { page } = await at("/files", { team });
+    await page.getByRole("button", { name: "Play other.wav" }).click();
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(1);
+    await page.getByRole("link", { name: "open.wav" }).click();
+    await expect(heading(page, "open.wav")).toBeVisible();
+    const moment = page
+      .getByRole("region", { name: "Player" })
+      .first()
+      .getByRole("button", { name: /^Copy link to/ });
+    expect(await copyBy(moment, id)).toBe(`${url}/console/files/${id}?t=0`);
+  });
+
+  exhaustive("skips silence also in a tab that draws no frames", async ({ at }) => {
+    const team = await newTeam();
+    const id = await upload(team, "quiet.wav", tone(65));
+    // All but the last second is silent.
+    await team.stowage.files.setWaveform(id, [[...Array(64).fill(0), 0.9]]);
+    const { page } = await at(`/files/${id}`, { team });
+    await page.evaluate(() => localStorage.setItem("stowage.skip-silence", "true"));
+    await page.reload();
+    await expect(page.locator('.player[data-flat="false"]')).toBeVisible();
+    await page.evaluate(() => {
+      window.requestAnimationFrame = () => 0;
+    });
+    await page.locator(".player-controls").getByRole("button", { name: "Play quiet.wav" }).click();
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(60);
+  });
+
   exhaustive("marks a clip by dragging or by keyboard, and shares it", async ({ at }) => {
     const team = await newTeam();
     const id = await upload(team, "minute.wav", tone(65));

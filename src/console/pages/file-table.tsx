@@ -257,7 +257,11 @@ function Choice({ file, list, onSelect }: ChoiceProps) {
       aria-label={`Select ${file.name}`}
       tabIndex={useTabIndex(file, list)}
       checked={isSelected}
-      onClick={(event) => onSelect(file, event.shiftKey)}
+      onClick={(event) => {
+        onSelect(file, event.shiftKey);
+        // The browser has toggled the box. If the file was and is selected, nothing would draw it again.
+        event.currentTarget.checked = list.selected.peek().has(file._id);
+      }}
     />
   );
 }

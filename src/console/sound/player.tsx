@@ -46,9 +46,10 @@ import { rememberWaveform, waveformOf } from "./waveforms.ts";
 const UP_NEXT_SECONDS = 5;
 
 /** Copies a URL of the file's page that starts at the present moment: `?t=83`. Only the team can open it. */
-const copyFileMoment = ({ _id }: Track) =>
+const copyFileMoment = (file: Track) =>
   copyMoment(
-    (seconds) => location.origin + href(`/files/${_id}`, { t: String(seconds) }),
+    file,
+    (seconds) => location.origin + href(`/files/${file._id}`, { t: String(seconds) }),
     "Copied a link for your team, at",
   );
 
