@@ -35,6 +35,8 @@ CREATE TABLE `webhooks` (
 	`description` text NOT NULL,
 	`status` text NOT NULL,
 	`disabled_reason` text,
+	`key_id` text DEFAULT '' NOT NULL,
+	`user_id` text,
 	`encrypted_secret` text NOT NULL,
 	`old_encrypted_secret` text,
 	`old_secret_ends_at` integer,
@@ -68,7 +70,6 @@ CREATE TABLE `api_keys` (
 	`user_id` text,
 	`last_used_at` integer,
 	`limits` text,
-	`own_files_only` integer DEFAULT false NOT NULL,
 	`lifetime_milliseconds` integer NOT NULL,
 	`created_at` integer NOT NULL,
 	`expires_at` integer NOT NULL
@@ -98,7 +99,7 @@ CREATE TABLE `files` (
 	`file_type` text,
 	`size_bytes` integer,
 	`processed_at` integer,
-	`owner_id` text,
+	`user_id` text,
 	`reserved_bytes` integer NOT NULL,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
@@ -109,6 +110,7 @@ CREATE TABLE `files` (
 	`lease_ends_at` integer,
 	`waveform_writing_since` integer,
 	`delete_after` integer,
+	`delete_after_by` text,
 	`trashed_at` integer,
 	`restores` integer DEFAULT 0 NOT NULL,
 	`mime_type` text,
@@ -123,7 +125,6 @@ CREATE TABLE `files` (
 	`etag` text,
 	`stated_sha256` text,
 	`key_id` text NOT NULL,
-	`user_id` text,
 	`is_public` integer DEFAULT false NOT NULL,
 	`upload_token_id` text,
 	`finished_by_token_id` text,
@@ -142,6 +143,7 @@ CREATE TABLE `files` (
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE INDEX `files_listed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
@@ -149,28 +151,29 @@ CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE siz
 CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
-CREATE INDEX `files_owner` ON `files` (`team_id`,`owner_id`,`id`,`size_bytes`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_owner_name` ON `files` (`team_id`,`owner_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and owner_id is not null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`owner_id`,`folder_key`,`id`) WHERE size_bytes is not null and owner_id is not null and folder <> '';--> statement-breakpoint
+CREATE INDEX `files_owner` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE size_bytes is not null and user_id is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_owner_name` ON `files` (`team_id`,`user_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and user_id is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`id`) WHERE size_bytes is not null and user_id is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_trash` ON `files` (`team_id`,`id`) WHERE trashed_at is not null;--> statement-breakpoint
-CREATE INDEX `files_owner_trash` ON `files` (`team_id`,`owner_id`,`id`,`size_bytes`) WHERE trashed_at is not null and owner_id is not null;--> statement-breakpoint
+CREATE INDEX `files_owner_trash` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE trashed_at is not null and user_id is not null;--> statement-breakpoint
 CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null and size_bytes is not null;--> statement-breakpoint
-CREATE INDEX `files_held` ON `files` (`team_id`,`id`) WHERE hold is not null;--> statement-breakpoint
+CREATE INDEX `files_held` ON `files` (`team_id`,`folder_key`,`id`) WHERE hold is not null;--> statement-breakpoint
 CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null and trashed_at is null;--> statement-breakpoint
-CREATE INDEX `files_trash_due` ON `files` (`due_at`) WHERE trashed_at is not null;--> statement-breakpoint
+CREATE INDEX `files_trash_due` ON `files` (`due_at`) WHERE trashed_at is not null and hold is null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE TABLE `folder_changes` (
-	`team_id` text PRIMARY KEY NOT NULL,
+	`team_id` text NOT NULL,
 	`id` text NOT NULL,
-	`owner_id` text,
+	`owner_id` text NOT NULL,
 	`folder` text NOT NULL,
 	`target` text,
 	`initiator` text NOT NULL,
 	`created_at` integer NOT NULL,
 	`position` text DEFAULT '["",""]' NOT NULL,
 	`step_end` text,
-	`due_at` integer NOT NULL
+	`due_at` integer NOT NULL,
+	PRIMARY KEY(`team_id`, `owner_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `folder_changes_due` ON `folder_changes` (`due_at`);--> statement-breakpoint
@@ -179,9 +182,10 @@ CREATE TABLE `folders` (
 	`owner_id` text NOT NULL,
 	`folder_key` text NOT NULL,
 	`created_at` integer NOT NULL,
-	PRIMARY KEY(`team_id`, `owner_id`, `folder_key`)
+	PRIMARY KEY(`team_id`, `folder_key`, `owner_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE INDEX `folders_owner` ON `folders` (`team_id`,`owner_id`,`folder_key`) WHERE owner_id <> '';--> statement-breakpoint
 CREATE TABLE `links` (
 	`id` text PRIMARY KEY NOT NULL,
 	`team_id` text NOT NULL,
@@ -197,6 +201,12 @@ CREATE TABLE `links` (
 --> statement-breakpoint
 CREATE INDEX `links_file` ON `links` (`team_id`,`file_id`,`id`);--> statement-breakpoint
 CREATE INDEX `links_expiry` ON `links` (`expires_at`) WHERE expires_at is not null;--> statement-breakpoint
+CREATE TABLE `recovery` (
+	`id` integer PRIMARY KEY NOT NULL,
+	`recovered_at` integer NOT NULL,
+	`requested_at` integer NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE `teams` (
 	`id` text PRIMARY KEY NOT NULL,
 	`name` text NOT NULL,
@@ -208,6 +218,7 @@ CREATE TABLE `teams` (
 	`trash_files` integer DEFAULT 0 NOT NULL,
 	`trash_bytes` integer DEFAULT 0 NOT NULL,
 	`retention_days` integer,
+	`retention_by` text,
 	`retention_reached` text DEFAULT '' NOT NULL,
 	`retention_due_at` integer,
 	`public_bytes` integer DEFAULT 0 NOT NULL,
@@ -215,6 +226,7 @@ CREATE TABLE `teams` (
 	`links` integer DEFAULT 0 NOT NULL,
 	`folders` integer DEFAULT 0 NOT NULL,
 	`users` integer DEFAULT 0 NOT NULL,
+	`events_purged_to` integer DEFAULT 0 NOT NULL,
 	`admins` integer DEFAULT 0 NOT NULL,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
@@ -225,6 +237,28 @@ CREATE INDEX `teams_name` ON `teams` (`name`,`id`);--> statement-breakpoint
 CREATE INDEX `teams_status` ON `teams` (`status`,`id`);--> statement-breakpoint
 CREATE INDEX `teams_status_name` ON `teams` (`status`,`name`,`id`);--> statement-breakpoint
 CREATE INDEX `teams_retention` ON `teams` (`retention_due_at`) WHERE retention_due_at is not null;--> statement-breakpoint
+CREATE TABLE `users` (
+	`id` text PRIMARY KEY NOT NULL,
+	`team_id` text NOT NULL,
+	`first_name` text NOT NULL,
+	`last_name` text NOT NULL,
+	`email` text NOT NULL,
+	`email_key` text NOT NULL,
+	`password` text NOT NULL,
+	`role` text NOT NULL,
+	`created_at` integer NOT NULL,
+	`updated_at` integer NOT NULL,
+	`version` integer DEFAULT 0 NOT NULL,
+	`invitation_hash` text,
+	`invitation_ends_at` integer,
+	`invitation_is_by_caller` integer DEFAULT false NOT NULL,
+	`folders` integer DEFAULT 0 NOT NULL,
+	`full_name` text GENERATED ALWAYS AS (trim(first_name || ' ' || last_name)) VIRTUAL
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `users_team_email` ON `users` (`team_id`,`email_key`);--> statement-breakpoint
+CREATE INDEX `users_team` ON `users` (`team_id`,`id`);--> statement-breakpoint
+CREATE INDEX `users_name` ON `users` (`team_id`,`full_name`,`id`);--> statement-breakpoint
 CREATE TABLE `upload_parts` (
 	`file_id` text NOT NULL,
 	`number` integer NOT NULL,
@@ -238,6 +272,7 @@ CREATE TABLE `uploads` (
 	`team_id` text NOT NULL,
 	`key_id` text NOT NULL,
 	`is_public` integer NOT NULL,
+	`user_id` text,
 	`secret_hash` text NOT NULL,
 	`size_bytes` integer NOT NULL,
 	`offset_bytes` integer DEFAULT 0 NOT NULL,
@@ -261,28 +296,7 @@ CREATE INDEX `uploads_awaiting_assembly` ON `uploads` (`due_at`) WHERE is_finish
 CREATE INDEX `uploads_incomplete` ON `uploads` (`due_at`) WHERE is_finished = 0 and offset_bytes < size_bytes;--> statement-breakpoint
 CREATE INDEX `uploads_finished` ON `uploads` (`due_at`) WHERE is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0;--> statement-breakpoint
 CREATE INDEX `uploads_leftovers` ON `uploads` (`due_at`) WHERE is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1);--> statement-breakpoint
-CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`) WHERE (is_finished = 0 or is_canceled = 1);--> statement-breakpoint
-CREATE TABLE `users` (
-	`id` text PRIMARY KEY NOT NULL,
-	`team_id` text NOT NULL,
-	`first_name` text NOT NULL,
-	`last_name` text NOT NULL,
-	`email` text NOT NULL,
-	`email_key` text NOT NULL,
-	`password` text NOT NULL,
-	`role` text NOT NULL,
-	`created_at` integer NOT NULL,
-	`updated_at` integer NOT NULL,
-	`version` integer DEFAULT 0 NOT NULL,
-	`invitation_hash` text,
-	`invitation_ends_at` integer,
-	`invitation_is_by_caller` integer DEFAULT false NOT NULL,
-	`full_name` text GENERATED ALWAYS AS (trim(first_name || ' ' || last_name)) VIRTUAL
-);
---> statement-breakpoint
-CREATE UNIQUE INDEX `users_team_email` ON `users` (`team_id`,`email_key`);--> statement-breakpoint
-CREATE INDEX `users_team` ON `users` (`team_id`,`id`);--> statement-breakpoint
-CREATE INDEX `users_name` ON `users` (`team_id`,`full_name`,`id`);
+CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (is_finished = 0 or is_canceled = 1);
 --> statement-breakpoint
 -- teams contains totals per team, maintained by triggers so that no code path can miss an update. A file counts until its row
 -- is deleted, after its bytes. public_bytes counts an upload of a visitor until it is committed or deleted.
@@ -357,12 +371,19 @@ CREATE TRIGGER links_uncounted AFTER DELETE ON links BEGIN
 	UPDATE teams SET links = links - 1 WHERE id = old.team_id;
 END;
 --> statement-breakpoint
+-- The folders of a contributor count for the user, too, and go with the user.
 CREATE TRIGGER folders_counted AFTER INSERT ON folders BEGIN
 	UPDATE teams SET folders = folders + 1 WHERE id = new.team_id;
+	UPDATE users SET folders = folders + 1 WHERE id = new.owner_id;
 END;
 --> statement-breakpoint
 CREATE TRIGGER folders_uncounted AFTER DELETE ON folders BEGIN
 	UPDATE teams SET folders = folders - 1 WHERE id = old.team_id;
+	UPDATE users SET folders = folders - 1 WHERE id = old.owner_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER users_folders AFTER DELETE ON users BEGIN
+	DELETE FROM folders WHERE team_id = old.team_id AND owner_id = old.id AND owner_id <> '';
 END;
 --> statement-breakpoint
 -- A hidden file has no links. The row itself is deleted only later.

@@ -11,6 +11,7 @@ import { createJobs, type Jobs } from "./platform/jobs.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { Lru } from "./platform/lru.ts";
 import { createMailer, type Mailer } from "./platform/mailer.ts";
+import { once } from "./platform/retry.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
 import { createSender, type Sender } from "./platform/sender.ts";
 import { createSigner, type Signer } from "./platform/signer.ts";
@@ -40,6 +41,8 @@ export interface Settings {
   isInsecureWebhookAllowed: boolean;
   /** The host that serves links and nothing else; null if links are on the service's own host. */
   linkHost: string | null;
+  /** The origin of links to the console that the service hands out. Null: that of the request. */
+  publicUrl: string | null;
   /** Null if unset. Then no token is the operator token. */
   operatorToken: string | null;
 }
@@ -58,6 +61,8 @@ export interface Deps {
   db: Db;
   /** When this isolate last stored that a key was used, by the key's id, see domain/access/last-use.ts. */
   notedUses: Lru<number>;
+  /** When this isolate last looked whether the recovery job runs, by the number of the database, see domain/recovery/heartbeat.ts. */
+  recoveryChecks: Pick<Map<string, number>, "get" | "set">;
   /** The HEAD request that polls a resumable upload in this isolate, by the upload's id, see domain/uploads/resumable.ts. */
   pollers: Lru<symbol>;
   bytes: ByteStore;
@@ -71,7 +76,7 @@ export interface Deps {
   mailer: Mailer | null;
   health: Health;
   /** The static files of the web pages. */
-  pages: Fetcher;
+  pages: Pick<Fetcher, "fetch">;
   /** The request's id. Null in jobs and in the recovery job. */
   requestId: string | null;
   /** Called once the caller of a request is authenticated, even if access is denied: for the log and the rate limits. */
@@ -136,6 +141,14 @@ const settingsSchema = z.object({
   WEBHOOK_ALLOW_INSECURE: z.enum(["true", ""], 'Must be "true" or empty.').optional(),
   EMAIL: binding<SendEmail>("send").optional(),
   EMAIL_FROM: z.email().optional(),
+  PUBLIC_URL: z
+    .url({
+      protocol: /^https?$/,
+      abort: true,
+      error: "Must be the origin of the service, such as https://files.example.com.",
+    })
+    .refine((url) => new URL(url).href === `${new URL(url).origin}/`, "Must have no path.")
+    .optional(),
   OPERATOR_TOKEN: z
     .string()
     .min(32, "Must have at least 32 characters.")
@@ -150,8 +163,10 @@ const settingsSchema = z.object({
 
 /** Without S3 credentials, links take the place of signed URLs. A part of them is a mistake, as is EMAIL without a sender. */
 const envSchema = settingsSchema.superRefine((env, context) => {
-  if (env.EMAIL && !env.EMAIL_FROM) {
-    context.addIssue({ code: "custom", path: ["EMAIL_FROM"], message: "Is missing, but EMAIL needs it." });
+  for (const name of ["EMAIL_FROM", "PUBLIC_URL"] as const) {
+    if (env.EMAIL && !env[name]) {
+      context.addIssue({ code: "custom", path: [name], message: "Is missing, but EMAIL needs it." });
+    }
   }
   if (!env.S3_ACCESS_KEY_ID && !env.S3_SECRET_ACCESS_KEY) return;
   for (const name of ["S3_ENDPOINT", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"] as const) {
@@ -197,6 +212,7 @@ function isolateDeps(env: Env): IsolateDeps {
     databases: createDatabases(env),
     db: NO_DB,
     notedUses: new Lru<number>(MAX_NOTED_USES),
+    recoveryChecks: new Map<string, number>(),
     pollers: new Lru<symbol>(MAX_POLLERS),
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
@@ -220,6 +236,7 @@ function isolateDeps(env: Env): IsolateDeps {
       storeOrigin: endpoint && credentials ? new URL(endpoint).origin : null,
       isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE === "true",
       linkHost: vars.LINK_HOST ?? null,
+      publicUrl: vars.PUBLIC_URL ?? null,
       operatorToken: vars.OPERATOR_TOKEN ?? null,
     },
     secrets: loadSecrets(vars.MASTER_KEY, realSystem),
@@ -234,7 +251,7 @@ function isolateDeps(env: Env): IsolateDeps {
     sender: createSender(realSystem),
     mailer: vars.EMAIL && vars.EMAIL_FROM ? createMailer(vars.EMAIL, vars.EMAIL_FROM) : null,
     health: createHealth(parts),
-    pages: vars.PAGES,
+    pages: { fetch: (...request) => once(() => vars.PAGES.fetch(...request)) },
   };
   created.set(env, deps);
   return deps;

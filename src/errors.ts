@@ -26,7 +26,7 @@ export const MESSAGES = {
   last_admin: "This is the last admin of the team. Make another user an admin, or use a secret key.",
   idempotency_conflict: "This Idempotency-Key was used for a different file. Use a new key.",
   idempotency_in_progress: "The first upload with this Idempotency-Key is still in progress. Retry shortly.",
-  file_held: "A hold forbids the deletion. Release the hold with a secret key and retry.",
+  file_held: "A hold forbids the deletion. Release the hold, as an admin or with a secret key, and retry.",
   not_in_trash: "The file is not in the trash.",
   conflict: "Another request changed this record at the same time. Retry.",
   upload_limit_reached: "This key has reached its limit of uploads.",

@@ -2,6 +2,7 @@ import { existsSync, readFileSync, statfsSync } from "node:fs";
 import { join } from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-workers";
 import { defineConfig } from "vitest/config";
+import { hideRuntimeNoise } from "./support/noise.ts";
 import LongestFirst from "./support/sequencer.ts";
 
 const root = join(import.meta.dirname, "..");
@@ -22,6 +23,8 @@ function hasMemory(): boolean {
   return mount !== undefined && !mount.includes("noexec") && bavail * bsize >= MIN_MEMORY_BYTES;
 }
 if (!process.env.TMPDIR && hasMemory()) process.env.TMPDIR = MEMORY;
+
+hideRuntimeNoise();
 
 /** Only a test that hangs may reach these: a machine may be slow and busy. */
 const timeouts = { testTimeout: 300_000, hookTimeout: 300_000 };

@@ -50,7 +50,7 @@ export class Users {
     return this.#connection.data("GET /auth/v1/users/{id}/export", { id, ...options });
   }
 
-  /** Deletes a user with their sessions, and the API keys that they created unless `keepKeys`. */
+  /** Deletes a user with their sessions, and unless `keepKeys` the API keys that they created. Then it also disables their webhooks. */
   delete(id: string, { keepKeys = false }: { keepKeys?: boolean } = {}, options?: VersionOptions): Call<void> {
     const query = keepKeys ? { keepKeys: "true" as const } : {};
     return this.#connection.run("DELETE /auth/v1/users/{id}", { id, query, ...options });
@@ -100,9 +100,10 @@ export class Sessions {
     this.#connection = connection;
   }
 
-  /** Creates a session of 12 hours with the scopes of this client's secret key. Its `key` is shown only now. */
-  create(options?: CallOptions): Call<Schemas["ApiKey"]> {
-    return this.#connection.data("POST /auth/v1/sessions", { ...options });
+  /** Creates a session with the scopes of this client's secret key, of 12 hours unless `expiresIn` says otherwise. Its `key` is shown only now. */
+  create({ expiresIn, ...options }: CallOptions & { expiresIn?: number } = {}): Call<Schemas["ApiKey"]> {
+    const body = expiresIn === undefined ? {} : { expiresIn };
+    return this.#connection.data("POST /auth/v1/sessions", { body, ...options });
   }
 
   /** Lists the team's sessions, newest first. */

@@ -83,8 +83,6 @@ export interface ApiKey {
   /** A public key can only upload files. */
   isPublic: boolean;
   scopes: Array<Scope>;
-  /** Sees only its own files. */
-  ownFilesOnly: boolean;
   /** The limits of a public key. Null if it has none. */
   limits: KeyLimits | null;
   /** The key or session that created it. Null if the operator did. */
@@ -156,8 +154,6 @@ export interface Me {
   role: Role | null;
   /** Null for the operator. */
   scopes: Array<Scope> | null;
-  /** Sees only its own files. Null for the operator. */
-  ownFilesOnly: boolean | null;
   expiresAt: string | null;
 }
 export interface CreatedUser {
@@ -188,12 +184,25 @@ export interface SentInvitation {
   sent: boolean;
 }
 export interface UserExport {
-  user: User;
+  user: ExportedUser;
   sessions: Array<Session>;
   /** The API keys that the user created, with masked tokens. */
   keys: Array<ApiKey>;
   /** Events by the user or about the user, oldest first. */
   events: Array<Event>;
+}
+export interface ExportedUser {
+  _id: string;
+  teamId: string;
+  firstName: string;
+  lastName: string;
+  email: string;
+  /** Whether the user can log in. False until an invitation is accepted. */
+  hasPassword: boolean;
+  role: Role;
+  createdAt: string;
+  updatedAt: string;
+  __v: number;
 }
 export interface Event {
   /** IDs sort in commit order. */
@@ -227,8 +236,10 @@ export interface Webhook {
   types: Array<EventType> | null;
   description: string;
   status: WebhookStatus;
-  /** `gone`: it responded 410. `failing`: no success for five days. */
-  disabledReason: "requested" | "gone" | "failing" | null;
+  /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted. */
+  disabledReason: "requested" | "gone" | "failing" | "creator_deleted" | null;
+  /** The key or session that created it, with its user. */
+  createdBy: Creator;
   createdAt: string;
   updatedAt: string;
   __v: number;
@@ -348,13 +359,17 @@ export interface Waveform {
 }
 export interface TrashedFile extends StoredFile {
   trashedAt: string;
-  /** When the service erases the file, within minutes. */
+  /** When the service erases the file, within minutes. A held file stays. */
   eraseAfter: string;
+  /** Why the file can't be erased. Null if it can. */
+  hold: Hold | null;
 }
 export interface NewLink extends Link {
   url: string;
   /** A page with a player, for people. */
   pageUrl: string;
+  /** The player alone, for an `iframe` of any site. */
+  embedUrl: string;
 }
 export interface Link {
   _id: string;
@@ -413,6 +428,7 @@ export interface Schemas {
   Invitation: Invitation;
   SentInvitation: SentInvitation;
   UserExport: UserExport;
+  ExportedUser: ExportedUser;
   Event: Event;
   NewWebhook: NewWebhook;
   Attempt: Attempt;
@@ -439,12 +455,17 @@ export interface Api {
       teamId: string;
       email: string;
       password: string;
+      /** Seconds until the session expires. */
+      expiresIn?: number | undefined;
     };
     response: Data<ApiKey>;
   };
   "POST /auth/v1/sessions": {
     query: undefined;
-    body: undefined;
+    body: {
+      /** Seconds until the session expires. */
+      expiresIn?: number | undefined;
+    };
     response: Data<ApiKey>;
   };
   "GET /auth/v1/sessions": {
@@ -497,8 +518,6 @@ export interface Api {
       isPublic?: boolean | undefined;
       /** Default: your own. You can only grant scopes that you have. A public key has `files:upload`. */
       scopes?: Array<Scope> | undefined;
-      /** Limits the key to the files that its user uploaded, or the key itself if no user created it. Such a key can have `files:*`, `keys:read` and `keys:write` only. Default: as your own token. */
-      ownFilesOnly?: boolean | undefined;
       /** For a public key: the size and types of the files that it may upload. If processing finds a type that is not allowed, the file ends `failed` with `type_not_allowed`, and only the team can download or delete it. */
       limits?: KeyLimits | undefined;
       /** Default 365 days from now, at most 3650. */
@@ -671,6 +690,8 @@ export interface Api {
     body: {
       /** Sends the link by email instead of returning it. */
       email?: boolean | undefined;
+      /** Seconds until the invitation expires. */
+      expiresIn?: number | undefined;
     };
     response: Data<Invitation | SentInvitation>;
   };
@@ -779,7 +800,7 @@ export interface Api {
         tags?: Array<string> | undefined;
         /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
         metadata?: Record<string, unknown> | undefined;
-        /** When the service deletes the file, within minutes. Null: never. The team's retention may delete it earlier. */
+        /** When the service deletes the file, within minutes. Null: never. Must be in the future. The team's retention may delete it earlier. */
         deleteAfter?: string | Date | null | undefined;
       } | undefined;
     };
@@ -801,10 +822,10 @@ export interface Api {
       reference?: string | undefined;
       /** The ID of a user, for the files that the user uploaded. */
       uploadedBy?: string | undefined;
-      /** A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders. */
+      /** Up to 10 words, in any order and case. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders. */
       search?: string | undefined;
-      /** `-`: descending. Lists of up to 250 files can be sorted by duration or size; with more, the response is 400. A file without a duration counts as 0. */
-      sort?: "-createdAt" | "createdAt" | "name" | "-name" | "duration" | "-duration" | "size" | "-size" | undefined;
+      /** `-`: descending. */
+      sort?: "-createdAt" | "createdAt" | "name" | "-name" | undefined;
     };
     body: undefined;
     response: Data<Array<StoredFile>>;
@@ -871,14 +892,14 @@ export interface Api {
       tags?: Array<string> | undefined;
       /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
       metadata?: Record<string, unknown> | undefined;
-      /** When the service deletes the file, within minutes. Null: never. The team's retention may delete it earlier. */
+      /** When the service deletes the file, within minutes. Null: never. Must be in the future. The team's retention may delete it earlier. */
       deleteAfter?: string | Date | null | undefined;
     };
     response: Data<StoredFile>;
   };
   "DELETE /docs/v1/uploads/{id}": {
     query: {
-      /** `true` erases the file at once, also one that is in the trash. */
+      /** `true` erases the file at once, also one that is in the trash. A contributor can't. */
       permanent?: "true" | "false" | undefined;
       /** Only cancels an upload. If the upload is complete, the response is 403 and the file stays. */
       unfinished?: "true" | undefined;
@@ -1088,6 +1109,8 @@ export interface Api {
       /** Where the folder is, or was. */
       folder: string;
       isComplete: boolean;
+      /** The held files that stay in the folder. At most 1,000 are counted. */
+      held: number;
     }>;
   };
   "GET /docs/v1/usage": {

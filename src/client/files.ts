@@ -18,6 +18,7 @@ export type Batch = Api["POST /docs/v1/uploads/batch"]["body"];
 export type BatchResult = Api["POST /docs/v1/uploads/batch"]["response"]["data"][number];
 
 export type FolderChange = Api["PATCH /docs/v1/folders"]["response"]["data"];
+export type FolderDeletion = Api["POST /docs/v1/folders/delete"]["response"]["data"];
 
 export class Files {
   readonly #connection: Connection;
@@ -99,8 +100,8 @@ export class Files {
     return this.#connection.data("PATCH /docs/v1/folders", { body: { folder, to }, ...options });
   }
 
-  /** Deletes a folder with everything in it. If `isComplete` is false, the rest follows within minutes. */
-  deleteFolder(folder: string, options?: CallOptions): Call<FolderChange> {
+  /** Deletes a folder with everything in it, except for held files. If `isComplete` is false, the rest follows within minutes. */
+  deleteFolder(folder: string, options?: CallOptions): Call<FolderDeletion> {
     return this.#connection.data("POST /docs/v1/folders/delete", { body: { folder }, ...options });
   }
 

@@ -59,6 +59,9 @@ export const sendsEmail = signal(false);
 export const can = (scope: Scope): boolean =>
   session.value?.team === null || (me.value?.scopes?.includes(scope) ?? false);
 
+/** Whether the user is a contributor, who sees only their own files. */
+export const seesOwnFilesOnly = (): boolean => me.value?.role === "contributor";
+
 function restore(team: SavedSession | null): Session | null {
   return team && { client: clientFor(team.key), team };
 }

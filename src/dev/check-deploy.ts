@@ -1,8 +1,9 @@
 /** Checks the configuration of a deployment before anything is changed at Cloudflare. */
+import { isDeepStrictEqual } from "node:util";
 import { unstable_readConfig } from "wrangler";
 import { findDatabaseProblems, findSettingProblems } from "../deps.ts";
-import { Refusal } from "./first-start.ts";
 import type { Placement } from "./placement.ts";
+import { Refusal } from "./refusal.ts";
 
 /** The part of wrangler's resolved configuration that a deployment needs. */
 export interface DeployConfig {
@@ -17,7 +18,7 @@ export interface DeployConfig {
     producers?: { binding: string; queue: string }[];
     consumers?: { queue: string; dead_letter_queue?: string }[];
   };
-  ratelimits: { name: string; namespace_id: string }[];
+  ratelimits: { name: string; namespace_id: string; simple: object }[];
   send_email: { name: string }[];
   assets?: { binding?: string };
   triggers: { crons?: string[] };
@@ -51,6 +52,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   BULK_JOBS: "queue",
   WEBHOOKS: "queue",
   RECOVERY: "queue",
+  DEAD_LETTERS: "queue",
   PAGES: "files",
   TOKEN_LIMIT: "limit",
   CLIENT_IP_LIMIT: "limit",
@@ -109,6 +111,7 @@ export function findConfigProblems(config: DeployConfig): string[] {
   check(endpoint === "" || /^https:\/\/[^/]+\/?$/.test(endpoint), "S3_ENDPOINT must be https:// and a host.");
   const hasEmail = config.send_email.some(({ name }) => name === "EMAIL");
   check(hasEmail === Boolean(vars.EMAIL_FROM), "[[send_email]] EMAIL and the setting EMAIL_FROM need each other.");
+  check(!hasEmail || Boolean(vars.PUBLIC_URL), "[[send_email]] EMAIL needs the setting PUBLIC_URL.");
   const bucket = config.r2_buckets.find(({ binding }) => binding === "BUCKET")?.bucket_name;
   check(!bucket || vars.S3_BUCKET === bucket, `S3_BUCKET must be "${bucket}", the bucket_name of BUCKET.`);
 
@@ -133,4 +136,29 @@ export function findConfigProblems(config: DeployConfig): string[] {
   );
   check((config.triggers.crons ?? []).length > 0, "[triggers] needs a cron: without it the recovery job never runs.");
   return [...new Set(problems)];
+}
+
+/** The settings that differ in each environment: they name its resources and hosts. */
+const SEPARATE = ["S3_BUCKET", "DEAD_LETTER_QUEUE", "LINK_HOST", "PUBLIC_URL"];
+
+/**
+ * Returns a line that names the settings, emails, rate limits and queues in which two environments differ, because a feature that
+ * works in one may be missing in the other. The line shows no values: one may be a secret.
+ */
+export function describeDrift(config: DeployConfig, other: DeployConfig): string[] {
+  const factsOf = ({ vars, send_email, ratelimits, queues }: DeployConfig): Record<string, unknown> => ({
+    ...Object.fromEntries(Object.entries(vars).filter(([name, value]) => value !== "" && !SEPARATE.includes(name))),
+    ...Object.fromEntries(send_email.map(({ name }) => [`[[send_email]] ${name}`, true])),
+    ...Object.fromEntries(ratelimits.map(({ name, simple }) => [`[[ratelimits]] ${name}`, simple])),
+    ...Object.fromEntries((queues.producers ?? []).map(({ binding }) => [`[[queues.producers]] ${binding}`, true])),
+  });
+  const [here, there] = [factsOf(config), factsOf(other)];
+  const names = [...new Set([...Object.keys(here), ...Object.keys(there)])];
+  const differences = names.flatMap((name) => {
+    if (!(name in there)) return [`${name} (only here)`];
+    if (!(name in here)) return [`${name} (only there)`];
+    return isDeepStrictEqual(here[name], there[name]) ? [] : [name];
+  });
+  const whose = other.targetEnvironment ? `the environment "${other.targetEnvironment}"` : "the default environment";
+  return differences.length === 0 ? [] : [`Note: settings differ from ${whose}: ${differences.join(", ")}`];
 }

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { deploy } from "./deployment.ts";
-import { Refusal } from "./first-start.ts";
+import { Refusal } from "./refusal.ts";
 import { wranglerIn } from "./wrangler.ts";
 
 const USAGE = `Usage: npm run deploy -- [options]

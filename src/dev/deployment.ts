@@ -1,10 +1,12 @@
 import { existsSync, linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { type DeployConfig, findConfigProblems, readDeployConfig } from "./check-deploy.ts";
-import { addEnvironment } from "./environment.ts";
-import { ensureFirstKey, newSecrets, Refusal } from "./first-start.ts";
-import { describePlacement, isReplaceable, locationOf, REGIONS, setRegion } from "./placement.ts";
+import { type DeployConfig, describeDrift, findConfigProblems, readDeployConfig } from "./check-deploy.ts";
+import { addEnvironment, environmentsIn, linesOfEnvironment, setRegion } from "./environment.ts";
+import { ensureFirstKey, newSecrets } from "./first-start.ts";
+import { describePlacement, isReplaceable, locationOf, REGIONS } from "./placement.ts";
+import { Refusal } from "./refusal.ts";
+import { createClient } from "./service-client.ts";
 import type { Wrangler, WranglerResult } from "./wrangler.ts";
 
 /*
@@ -80,23 +82,29 @@ export async function deploy(machine: Machine, options: DeployOptions): Promise<
   const { print, wrangler } = machine;
   if (location !== undefined && !Object.hasOwn(REGIONS, location))
     throw new Refusal(`--location must be one of ${Object.keys(REGIONS).join(", ")}.`);
-  const config = configure(machine, options);
+  const { config, text, added } = configure(machine, options);
   const target = environment ? ["--env", environment] : [];
   const hint = location ? ["--location", location] : [];
+  const account = await findAccount(machine, config);
   if (isDryRun) {
-    await printPlan(machine, config, target, location);
+    if (added !== "")
+      print(`wrangler.toml: environment "${environment}" to add:\n${added.trimEnd().replace(/^/gm, "+ ")}\n`);
+    await printPlan(machine, config, options, account);
     return;
   }
 
-  const account = await findAccount(machine, config);
-  const inAccount = { CLOUDFLARE_ACCOUNT_ID: account };
-  const run = (args: string[], env = {}) => wrangler(args, { ...inAccount, ...env });
-  const folder = join(machine.home, account, config.name);
-  print(`Account: ${account}`);
+  if (!account) throw new Refusal(NO_LOGIN);
+  if (added !== "") {
+    writeFileSync(join(machine.root, "wrangler.toml"), text);
+    print(`wrangler.toml: environment "${environment}" added. Commit it`);
+  }
+  const run = inAccount(wrangler, account);
+  const folder = join(machine.home, account.id, config.name);
+  print(`Account: ${describeAccount(account)}`);
 
   const resources = resourcesOf(config);
-  for (const { kind, name, command } of resources) {
-    const { code, output } = await run([...command, name, ...(kind === "Queue" ? [] : hint)]);
+  for (const { kind, name, create } of resources) {
+    const { code, output } = await run([...create, ...(kind === "Queue" ? [] : hint)]);
     const isKept = code !== 0 && /already (exists|taken)/i.test(output);
     if (code !== 0 && !isKept) throw failure(`Creating the ${kind.toLowerCase()} "${name}"`, output);
     print(`${kind} "${name}": ${isKept ? "kept" : "created"}`);
@@ -161,59 +169,94 @@ async function askLocation(config: DeployConfig, run: Wrangler) {
   return { ...reply, location: reply.code === 0 ? locationOf(reply.stdout) : null };
 }
 
-/** Reads wrangler.toml, adds a missing environment, and checks the result. */
-function configure({ root, print }: Machine, { environment, isDryRun }: DeployOptions): DeployConfig {
-  let file = join(root, "wrangler.toml");
-  const text = readFileSync(file, "utf8");
+/** Reads wrangler.toml with the environment, which may be missing, checks the result, and writes nothing. */
+function configure({ root, print }: Machine, { environment }: DeployOptions) {
+  const file = join(root, "wrangler.toml");
   if (environment && !/^[a-z0-9-]{1,30}$/.test(environment)) {
     throw new Refusal("--env must have 1 to 30 lower-case letters, digits or hyphens.");
   }
-  const configured = environment ? addEnvironment(text, environment) : text;
-  if (configured !== text) {
-    print(`wrangler.toml: environment "${environment}" ${isDryRun ? "to add" : "added. Commit it"}`);
-    if (isDryRun) file = join(mkdtempSync(join(tmpdir(), "stowage-")), "wrangler.toml");
-    writeFileSync(file, configured);
+  const before = readFileSync(file, "utf8");
+  const text = environment ? addEnvironment(before, environment) : before;
+  const folder = mkdtempSync(join(tmpdir(), "stowage-"));
+  try {
+    const copy = join(folder, "wrangler.toml");
+    writeFileSync(copy, text);
+    const config = readDeployConfig(copy, environment);
+    const problems = findConfigProblems(config);
+    if (problems.length > 0) throw new Refusal(["Not deployed. Correct wrangler.toml:", ...problems].join("\n- "));
+    const others = environment ? [undefined] : environmentsIn(text);
+    for (const line of others.flatMap((other) => describeDrift(config, readDeployConfig(copy, other)))) print(line);
+    return { config, text, added: environment ? linesOfEnvironment(before, environment) : "" };
+  } finally {
+    rmSync(folder, { recursive: true });
   }
-  const config = readDeployConfig(file, environment);
-  const problems = findConfigProblems(config);
-  if (problems.length > 0) throw new Refusal(["Not deployed. Correct wrangler.toml:", ...problems].join("\n- "));
-  return config;
 }
 
-function resourcesOf(
-  config: DeployConfig,
-): { kind: "Database" | "Bucket" | "Queue"; name: string; command: string[] }[] {
-  const { producers = [], consumers = [] } = config.queues;
-  const queues = new Set([...producers, ...consumers].map(({ queue }) => queue));
+interface Resource {
+  kind: "Database" | "Bucket" | "Queue";
+  name: string;
+  create: string[];
+  /** A command that changes nothing, and fails if the resource is missing. */
+  find: string[];
+}
+
+function resourcesOf({ queues, d1_databases, r2_buckets }: DeployConfig): Resource[] {
+  const { producers = [], consumers = [] } = queues;
+  const queueNames = new Set([...producers, ...consumers].map(({ queue }) => queue));
   return [
-    ...config.d1_databases.map((one) => ({
-      kind: "Database" as const,
-      name: one.database_name,
-      command: ["d1", "create"],
+    ...d1_databases.map(({ database_name: name }) => ({
+      ...{ kind: "Database" as const, name, create: ["d1", "create", name] },
+      find: ["d1", "execute", name, "--remote", "--json", "--command", "select 1"],
     })),
-    ...config.r2_buckets.map((one) => ({
-      kind: "Bucket" as const,
-      name: one.bucket_name,
-      command: ["r2", "bucket", "create"],
+    ...r2_buckets.map(({ bucket_name: name }) => ({
+      ...{ kind: "Bucket" as const, name, create: ["r2", "bucket", "create", name] },
+      find: ["r2", "bucket", "lifecycle", "list", name],
     })),
-    ...[...queues].map((name) => ({ kind: "Queue" as const, name, command: ["queues", "create"] })),
+    ...[...queueNames].map((name) => ({
+      ...{ kind: "Queue" as const, name, create: ["queues", "create", name] },
+      find: ["queues", "info", name],
+    })),
   ];
 }
 
+/** Cloudflare's answers about a database, a bucket or a queue that does not exist. */
+const MISSING = /couldn't find|does(?: not|n't) exist|not found|code: (?:7404|10006|11000)\]/i;
+
+async function planResource(resource: Resource, run: Wrangler, place: string): Promise<string> {
+  const { code, output } = await run(resource.find);
+  if (code === 0) return "exists";
+  return MISSING.test(output) ? `to create${place}` : `unknown, because Cloudflare did not answer: ${lastLine(output)}`;
+}
+
+const lastLine = (output: string): string => output.trim().split("\n").at(-1) ?? "";
+
+/** Prints what a deployment would do. Without a login, what exists is unknown. */
 async function printPlan(
   machine: Machine,
   config: DeployConfig,
-  target: string[],
-  location: string | undefined,
+  { environment, location }: DeployOptions,
+  account: Account | null,
 ): Promise<void> {
   const { home, print, wrangler } = machine;
-  for (const { kind, name } of resourcesOf(config)) {
-    const place = location && kind !== "Queue" ? `, in ${location}` : "";
-    print(`${kind} "${name}": create if it is missing${place}`);
+  const target = environment ? ["--env", environment] : [];
+  const run = account && inAccount(wrangler, account);
+  print(`Account: ${account ? describeAccount(account) : "unknown, because you are not logged in"}`);
+  for (const resource of resourcesOf(config)) {
+    const place = location && resource.kind !== "Queue" ? `, in ${location}` : "";
+    const plan = run ? await planResource(resource, run, place) : `create if it is missing${place}`;
+    print(`${resource.kind} "${resource.name}": ${plan}`);
   }
-  const secretsFile = join(home, "ACCOUNT_ID", config.name, "secrets.json");
-  print(isWorkersBuild(machine) ? DASHBOARD_SECRETS : `Secrets: generate if the Worker has none, into ${secretsFile}`);
-  print(`Placement: ${await planPlacement(config, location, wrangler)}`);
+  const secretsFile = join(home, account?.id ?? "ACCOUNT_ID", config.name, "secrets.json");
+  const listed = run && (await run(["secret", "list", ...target]));
+  const hasSecrets = listed && areDeployed(listed);
+  if (isWorkersBuild(machine)) print(DASHBOARD_SECRETS);
+  else if (hasSecrets) print(KEPT_SECRETS);
+  else if (existsSync(secretsFile)) print(`Secrets: from ${secretsFile}`);
+  else
+    print(
+      `Secrets: generate${listed && NO_WORKER.test(listed.output) ? "" : " if the Worker has none"}, into ${secretsFile}`,
+    );
+  print(`Placement: ${await planPlacement(config, location, run)}`);
   print("Migrations: apply the missing ones");
   const { code, output } = await wrangler(["deploy", "--dry-run", ...target]);
   if (code !== 0) throw failure("Building the Worker", output);
@@ -222,22 +265,45 @@ async function printPlan(
   print("Nothing was changed.");
 }
 
-async function planPlacement(config: DeployConfig, location: string | undefined, wrangler: Wrangler): Promise<string> {
+async function planPlacement(
+  config: DeployConfig,
+  location: string | undefined,
+  run: Wrangler | null,
+): Promise<string> {
   if (!isReplaceable(config.placement)) return `${describePlacement(config.placement)}, as wrangler.toml says`;
-  const actual = location ?? (await askLocation(config, wrangler)).location;
+  const actual = (run && (await askLocation(config, run)).location) ?? location;
   const region = REGIONS[actual ?? ""];
   return region ? `${region}, near the database in ${actual}` : "near the database. D1 did not report its location";
 }
 
-async function findAccount({ env, wrangler }: Machine, config: DeployConfig): Promise<string> {
+interface Account {
+  id: string;
+  /** Unknown if the id is set and the login is a token, which may not be allowed to read it. */
+  name?: string | undefined;
+}
+
+const describeAccount = ({ id, name }: Account): string => (name ? `${name} (${id})` : id);
+
+const inAccount =
+  (wrangler: Wrangler, { id }: Account): Wrangler =>
+  (args, env = {}) =>
+    wrangler(args, { CLOUDFLARE_ACCOUNT_ID: id, ...env });
+
+const NO_LOGIN =
+  "Not logged in, so nothing was changed. Run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN to a token with the permissions in src/OPERATIONS.md.";
+
+/** @returns null if nobody is logged in */
+async function findAccount({ env, wrangler }: Machine, config: DeployConfig): Promise<Account | null> {
   const known = env.CLOUDFLARE_ACCOUNT_ID || config.account_id;
-  if (known) return known;
+  if (known && env.CLOUDFLARE_API_TOKEN) return { id: known };
   const { code, stdout, output } = await wrangler(["whoami", "--json"]);
+  if (/"loggedIn":\s*false/.test(stdout)) return null;
   if (code !== 0) throw failure("Reading the account", output);
   const { accounts = [] } = JSON.parse(stdout) as { accounts?: { id: string; name: string }[] };
+  if (known) return accounts.find(({ id }) => id === known) ?? { id: known };
   const [account, ...others] = accounts;
-  if (!account) throw failure("Reading the account", "Not logged in.");
-  if (others.length === 0) return account.id;
+  if (!account) return null;
+  if (others.length === 0) return account;
   const lines = accounts.map(({ id, name }) => `\n  ${id}  ${name}`).join("");
   throw new Refusal(`Your login has several accounts. Set CLOUDFLARE_ACCOUNT_ID to one of them:${lines}`);
 }
@@ -245,13 +311,15 @@ async function findAccount({ env, wrangler }: Machine, config: DeployConfig): Pr
 /** Matches the error of `wrangler secret list` before the first deployment. */
 const NO_WORKER = /Worker "[^"]*"(?: \(env: [^)]*\))? not found\./;
 
+const KEPT_SECRETS = "Secrets: kept, as the Worker has them";
+const areDeployed = ({ code, stdout }: WranglerResult): boolean => code === 0 && stdout.includes('"MASTER_KEY"');
+
 /**
  * Secrets that the Worker has are never replaced: a new master key would make stored tokens unreadable. The file is
  * written before anything is deployed, and never overwritten.
  */
 async function prepareSecrets({ env }: Machine, file: string, listed: WranglerResult) {
-  const isDeployed = listed.code === 0 && listed.stdout.includes('"MASTER_KEY"');
-  if (isDeployed) return { isNew: false, line: "Secrets: kept, as the Worker has them" };
+  if (areDeployed(listed)) return { isNew: false, line: KEPT_SECRETS };
   if (listed.code !== 0 && !NO_WORKER.test(listed.output)) throw failure("Listing the secrets", listed.output);
   if (existsSync(file)) return { isNew: true, line: `Secrets: from ${file}` };
   if (env.CI) {
@@ -297,10 +365,11 @@ async function upload(run: Wrangler, secretsFile: string | null, linkHost: unkno
 }
 
 async function waitUntilHealthy({ fetch, sleep }: Machine, url: string): Promise<void> {
+  const client = createClient(url, null, { fetch });
   let problem = "";
   for (let waited = 0; waited < START_MILLISECONDS; waited += POLL_MILLISECONDS) {
     try {
-      const response = await fetch(`${url}/health`);
+      const response = await client.send("GET", "/health");
       if (response.ok) return;
       problem = `${response.status} ${await response.text()}`;
     } catch (error) {
@@ -326,6 +395,9 @@ async function printAccess(
   const { OPERATOR_TOKEN } = JSON.parse(readFileSync(secretsFile, "utf8"));
   const { key, teamId } = await ensureFirstKey(url, OPERATOR_TOKEN, folder, fetch);
   print(`Your secret key: ${key}\nTeam ID: ${teamId}\nOperator token: OPERATOR_TOKEN in ${secretsFile}\n`);
+  print(
+    "Visitors of share pages see the name of the team. The operator renames it on the page Teams of the console.\n",
+  );
   const token = `OPERATOR_TOKEN="$(node -p 'require("${secretsFile}").OPERATOR_TOKEN')"`;
   print(`Verify the deployment:\n\n  ${databases === 1 ? `STOWAGE_KEY=${key}` : token} npm run smoke -- ${url}\n`);
 }

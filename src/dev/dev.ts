@@ -9,8 +9,9 @@ import { existsSync, readdirSync } from "node:fs";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { parseArgs, promisify } from "node:util";
-import { ensureFirstKey, prepareSecrets, Refusal } from "./first-start.ts";
+import { ensureFirstKey, prepareSecrets } from "./first-start.ts";
 import { findMissingMigrations } from "./migrations.ts";
+import { Refusal } from "./refusal.ts";
 
 const root = join(import.meta.dirname, "../..");
 const config = join(root, "wrangler.toml");

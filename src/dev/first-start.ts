@@ -3,9 +3,7 @@ import { randomBytes } from "node:crypto";
 import { appendFileSync, chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
-
-/** An error that the user can fix, shown without a stack trace. */
-export class Refusal extends Error {}
+import { createClient } from "./service-client.ts";
 
 /** Secrets that a Worker can't do without. */
 export const newSecrets = () => ({
@@ -30,8 +28,9 @@ interface FirstKey {
   key: string;
 }
 
-/** The name of the first team and of its key. */
-const FIRST_NAME = "First key";
+/** The name of the first team. Visitors of its share pages see it. */
+export const FIRST_TEAM = "My team";
+const FIRST_KEY = "First key";
 
 /**
  * Returns the key of the last start, or a new key of the same team if it no longer works. No request returns a key again, so
@@ -40,28 +39,25 @@ const FIRST_NAME = "First key";
 export async function ensureFirstKey(url: string, operatorToken: string, stateDir: string, fetch = globalThis.fetch) {
   const keyFile = join(stateDir, "first-key.json");
   const last: Partial<FirstKey> = existsSync(keyFile) ? JSON.parse(readFileSync(keyFile, "utf8")) : {};
-  const call = (path: string, token: string, body?: object) =>
-    fetch(`${url}/auth/v1/${path}`, {
-      method: body ? "POST" : "GET",
-      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
-      ...(body && { body: JSON.stringify(body) }),
-    });
-  const dataOf = async <T>(response: Response): Promise<T> => {
-    if (!response.ok) throw new Refusal(`The service responded ${response.status}: ${await response.text()}`);
-    return ((await response.json()) as { data: T }).data;
-  };
+  const { send, call } = createClient(url, operatorToken, { fetch });
+  const statusOf = async (path: string, token = operatorToken) => (await send("GET", path, { token })).status;
 
   const { key, teamId: lastTeam } = last;
-  if (key && lastTeam && (await call("me", key)).ok) return { key, teamId: lastTeam, isKept: true };
+  if (key && lastTeam && (await statusOf("/auth/v1/me", key)) === 200) return { key, teamId: lastTeam, isKept: true };
+  const createKey = async (teamId: string): Promise<string> =>
+    (await call("POST", "/auth/v1/apikeys", { json: { name: FIRST_KEY, teamId } })).body.data.key;
+  const createTeam = async (): Promise<FirstKey> => {
+    const { data, apiKey } = (await call("POST", "/auth/v1/teams", { json: { name: FIRST_TEAM } })).body;
+    return { teamId: data._id, key: apiKey.key };
+  };
   // A prefix, so other teams may match. Names are sorted, so the exact one comes first.
-  const teams = `teams?status=active&limit=1&name=${encodeURIComponent(FIRST_NAME)}`;
-  const [found] = lastTeam ? [] : await dataOf<{ _id: string; name: string }[]>(await call(teams, operatorToken));
-  const teamId = lastTeam ?? (found?.name === FIRST_NAME ? found._id : undefined);
-  let response = await call("apikeys", operatorToken, { name: FIRST_NAME, teamId });
-  // The team was deleted.
-  if (response.status === 404) response = await call("apikeys", operatorToken, { name: FIRST_NAME });
-  const created = await dataOf<FirstKey>(response);
-  writeFileSync(keyFile, `${JSON.stringify({ teamId: created.teamId, key: created.key })}\n`, { mode: 0o600 });
+  const path = `/auth/v1/teams?status=active&limit=1&name=${encodeURIComponent(FIRST_TEAM)}`;
+  const [found] = lastTeam ? [] : (await call("GET", path)).body.data;
+  const isDeleted = lastTeam !== undefined && (await statusOf(`/auth/v1/teams/${lastTeam}`)) === 404;
+  const named: string | undefined = found?.name === FIRST_TEAM ? found._id : undefined;
+  const teamId = isDeleted ? undefined : (lastTeam ?? named);
+  const created = teamId ? { teamId, key: await createKey(teamId) } : await createTeam();
+  writeFileSync(keyFile, `${JSON.stringify(created)}\n`, { mode: 0o600 });
   chmodSync(keyFile, 0o600);
-  return { key: created.key, teamId: created.teamId, isKept: false };
+  return { ...created, isKept: false };
 }

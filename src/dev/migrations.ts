@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { isDeepStrictEqual } from "node:util";
-import { Refusal } from "./first-start.ts";
+import { Refusal } from "./refusal.ts";
 
 /** The names of the migrations, in their order. */
 export const listMigrations = (folder: string): string[] =>

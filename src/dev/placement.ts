@@ -25,14 +25,6 @@ export const isReplaceable = ({ mode, region }: Placement = {}): boolean =>
 export const describePlacement = ({ mode, region, host, hostname }: Placement = {}): string =>
   region ?? host ?? hostname ?? mode ?? "off";
 
-/** Returns wrangler.toml with the region as the placement of the environment, or of the default one. */
-export function setRegion(text: string, region: string, environment: string | undefined): string {
-  const section = environment ? `env.${environment}.placement` : "placement";
-  const present = new RegExp(`^\\[${section.replaceAll(".", "\\.")}\\]\\n(?:\\w+ = .*\\n)*`, "m");
-  const lines = `[${section}]\nregion = "${region}"\n`;
-  return present.test(text) ? text.replace(present, lines) : `${text.trimEnd()}\n\n${lines}`;
-}
-
 /**
  * Returns the location hint of the place that served the query, in the output of `wrangler d1 execute --json`. Only the
  * primary database serves queries without a session. Null if D1 doesn't say.

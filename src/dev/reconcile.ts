@@ -6,6 +6,7 @@ import { existsSync } from "node:fs";
 import { loadEnvFile } from "node:process";
 import { parseArgs } from "node:util";
 import type { Api } from "../client/api.ts";
+import { createClient } from "./service-client.ts";
 
 const { values, positionals } = parseArgs({
   options: { remove: { type: "boolean", default: false } },
@@ -22,15 +23,11 @@ if (!url || positionals.length > 1 || !token || Object.keys(values).length > 1) 
 
 type Page = Api["POST /auth/v1/reconciliation"]["response"]["data"];
 
+const client = createClient(url, token);
+
 async function fetchPage(after: string | undefined): Promise<Page> {
-  const response = await fetch(new URL("/auth/v1/reconciliation", url), {
-    method: "POST",
-    headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
-    body: JSON.stringify({ after, remove: values.remove }),
-  });
-  const body = (await response.json()) as { data: Page; message: string };
-  if (!response.ok) throw new Error(`${response.status}: ${body.message}`);
-  return body.data;
+  const json = { after, remove: values.remove };
+  return (await client.call("POST", "/auth/v1/reconciliation", { json })).body.data;
 }
 
 let differences = 0;

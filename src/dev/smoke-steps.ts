@@ -1,6 +1,8 @@
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createClient, Problem } from "./smoke-client.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
+import { Refusal } from "./refusal.ts";
+import { createClient } from "./service-client.ts";
 
 /* The steps of the smoke test. */
 
@@ -47,17 +49,17 @@ export async function runSmokePerDatabase({
   ...options
 }: Omit<SmokeOptions, "key"> & { operatorToken: string }): Promise<boolean> {
   const { print } = options;
-  const newClient = () => createClient(options.url, operatorToken, AbortSignal.timeout(LIMIT_MILLISECONDS));
+  const newClient = () => createClient(options.url, operatorToken, { signal: AbortSignal.timeout(LIMIT_MILLISECONDS) });
   try {
     const { databases } = (await newClient().call("GET", "/health")).body;
-    if (!databases) throw new Problem("OPERATOR_TOKEN is not the operator token of this deployment.");
+    if (!databases) throw new Refusal("OPERATOR_TOKEN is not the operator token of this deployment.");
     for (const { number, status } of databases) {
       print(`Database ${number}${status === "full" ? " is full, and takes no new team to test it" : ""}`);
       if (status === "full") continue;
       const json = { name: `smoke-${randomUUID()}`, database: number };
       const { data, apiKey } = (await newClient().call("POST", "/auth/v1/teams", { json })).body;
       try {
-        if (data.database !== number) throw new Problem(`The team is in database ${data.database}.`);
+        if (data.database !== number) throw new Refusal(`The team is in database ${data.database}.`);
         if (!(await runSmoke({ ...options, key: apiKey.key }))) return false;
       } finally {
         await newClient().call("DELETE", `/auth/v1/teams/${data._id}`);
@@ -70,6 +72,34 @@ export async function runSmokePerDatabase({
   }
 }
 
+/** Requests at once, more than the limit of a client IP in a minute. */
+const BURST_REQUESTS = 400;
+
+/**
+ * Measures how many requests of a burst pass the rate limit of a client IP. Fails nothing: Cloudflare counts in each of its
+ * locations, and is reported to let bursts through. Call it last, because the client IP is then blocked for up to a minute.
+ */
+export async function measureBurst({ url, print }: Pick<SmokeOptions, "url" | "print">): Promise<void> {
+  const client = createClient(url, null, { signal: AbortSignal.timeout(LIMIT_MILLISECONDS) });
+  const ask = async () => {
+    const response = await client.send("GET", "/docs/v1/usage");
+    await response.arrayBuffer();
+    return response.status;
+  };
+  try {
+    const statuses = await Promise.all(Array.from({ length: BURST_REQUESTS }, ask));
+    const passed = statuses.filter((status) => status === 401).length;
+    const rejected = statuses.filter((status) => status === 429).length;
+    const advice = rejected > 0 ? "" : ". Add a WAF rule: src/OPERATIONS.md, Quotas and rate limits";
+    const limit = `${RATE_LIMITS["client-ip"]} a minute are allowed`;
+    print(
+      `${rejected > 0 ? "ok  " : "note"}  rate limit: ${passed} of ${BURST_REQUESTS} requests at once passed, ${limit}${advice}`,
+    );
+  } catch (error) {
+    print(`note  rate limit: not measured: ${(error as Error).message}`);
+  }
+}
+
 /** Runs all steps. @returns whether all succeeded */
 export async function runSmoke(options: SmokeOptions): Promise<boolean> {
   const { url, key, webhook, print, processingMilliseconds = PROCESSING_MILLISECONDS } = options;
@@ -77,7 +107,18 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
   const name = `smoke-${randomUUID()}`;
   const cleanups: (() => Promise<unknown>)[] = [];
 
-  const { send, call, expectRange } = createClient(url, key, signal);
+  const { send, call } = createClient(url, key, { signal });
+
+  /** Fails unless the first bytes of the URL are those of the file, by a range request without a token. */
+  async function expectRange(target: string, bytes: Buffer): Promise<void> {
+    const { origin, host } = new URL(target);
+    const visitor = createClient(origin, null, { signal });
+    const response = await visitor.send("GET", target, { headers: { Range: "bytes=100-199" } });
+    const received = Buffer.from(await response.arrayBuffer());
+    if (response.status !== 206)
+      throw new Refusal(`${host} responded ${response.status} to a range request: ${received.subarray(0, 300)}`);
+    if (!received.equals(bytes.subarray(100, 200))) throw new Refusal(`${host} sent other bytes than were uploaded.`);
+  }
 
   async function processed(id: string, bytes: Buffer): Promise<void> {
     const end = Date.now() + processingMilliseconds;
@@ -88,14 +129,14 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
         sha256: stored,
         audio,
       } = (await call("GET", `/docs/v1/uploads/${id}/metadata`)).body.data;
-      if (status === "failed") throw new Problem(`Processing failed: ${failure.code}: ${failure.message}`);
+      if (status === "failed") throw new Refusal(`Processing failed: ${failure.code}: ${failure.message}`);
       if (status === "completed") {
-        if (stored !== sha256(bytes)) throw new Problem("The stored SHA-256 is not that of the file.");
+        if (stored !== sha256(bytes)) throw new Refusal("The stored SHA-256 is not that of the file.");
         const seconds = (bytes.length - 44) / SAMPLE_RATE;
-        if (Math.abs(audio?.durationSeconds - seconds) > 1) throw new Problem("The duration of the audio is wrong.");
+        if (Math.abs(audio?.durationSeconds - seconds) > 1) throw new Refusal("The duration of the audio is wrong.");
         return;
       }
-      if (Date.now() > end) throw new Problem(`The file is still ${status} after ${processingMilliseconds / 1000} s.`);
+      if (Date.now() > end) throw new Refusal(`The file is still ${status} after ${processingMilliseconds / 1000} s.`);
       await sleep(POLL_MILLISECONDS, undefined, { signal });
     }
   }
@@ -121,7 +162,7 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
         const { headers } = await call("GET", "/health");
         const skew = Date.now() - Date.parse(headers.get("Date") ?? new Date().toUTCString());
         if (Math.abs(skew) > CLOCK_SKEW_MILLISECONDS)
-          throw new Problem(`The clocks differ by ${Math.round(skew / 60_000)} minutes.`);
+          throw new Refusal(`The clocks differ by ${Math.round(skew / 60_000)} minutes.`);
       },
       "Set the clock of this machine.",
     ],
@@ -149,7 +190,7 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
       "list",
       async () => {
         const { data } = (await call("GET", `/docs/v1/uploads?name=${name}`)).body;
-        if (data[0]?._id !== id) throw new Problem("The file is not listed.");
+        if (data[0]?._id !== id) throw new Refusal("The file is not listed.");
       },
       "The database is not that of this deployment.",
     ],
@@ -164,8 +205,8 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
         const { data } = (await call("POST", `/docs/v1/uploads/${id}/links`, { json: {} })).body;
         await expectRange(data.url, form);
         await call("DELETE", `/docs/v1/links/${data._id}`);
-        const { status } = await fetch(data.url, { signal });
-        if (status !== 404) throw new Problem(`A revoked link responded ${status}.`);
+        const { status } = await createClient(data.url, null, { signal }).send("GET", "");
+        if (status !== 404) throw new Refusal(`A revoked link responded ${status}.`);
       },
       "LINK_HOST does not lead to this Worker, or something in between caches or strips Range.",
     ],
@@ -198,10 +239,10 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
           await sleep(POLL_MILLISECONDS, undefined, { signal });
         }
         const offset = Number(reply.headers.get("Upload-Offset") ?? Number.NaN);
-        if (!(offset >= 0)) throw new Problem(`HEAD responded ${reply.status} without an offset.`);
+        if (!(offset >= 0)) throw new Refusal(`HEAD responded ${reply.status} without an offset.`);
         const resumed = await append(offset, resumable.subarray(offset), signal);
         const fileId = resumed.headers.get("Content-Location")?.split("/").at(-1);
-        if (resumed.status !== 204 || !fileId) throw new Problem(`Resuming at ${offset} responded ${resumed.status}.`);
+        if (resumed.status !== 204 || !fileId) throw new Refusal(`Resuming at ${offset} responded ${resumed.status}.`);
         cleanups[cleanups.length - 1] = () => deleteFile(fileId);
         await processed(fileId, resumable);
       },
@@ -216,7 +257,7 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
         // Cloudflare compresses the response for clients that accept it, and then weakens the tag.
         const headers = { "Accept-Encoding": "gzip, br" };
         const tag = (await call("GET", `/auth/v1/users/${user}`, { headers })).headers.get("ETag");
-        if (!tag) throw new Problem("A user has no ETag.");
+        if (!tag) throw new Refusal("A user has no ETag.");
         await update(tag, 200);
       },
       "Something in between changes ETag or If-Match, and the service must accept a weak tag as its version.",
@@ -227,7 +268,7 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
         await update('"9"', 412);
         const { data } = (await call("GET", `/auth/v1/events?subject=${user}`)).body;
         const types = data.map(({ type }: { type: string }) => type).join(", ");
-        if (types !== "user.updated, user.created") throw new Problem(`The events of a user are: ${types || "none"}.`);
+        if (types !== "user.updated, user.created") throw new Refusal(`The events of a user are: ${types || "none"}.`);
       },
       "changes() does not refer to the previous statement of a D1 batch: a change has no event, or a failed one has.",
     ],
@@ -238,7 +279,7 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
           .body;
         cleanups.push(() => call("DELETE", `/auth/v1/webhooks/${data._id}`));
         const attempt = (await call("POST", `/auth/v1/webhooks/${data._id}/test`)).body.data;
-        if (!/^2/.test(attempt.httpStatus)) throw new Problem(`The test event failed: ${JSON.stringify(attempt)}`);
+        if (!/^2/.test(attempt.httpStatus)) throw new Refusal(`The test event failed: ${JSON.stringify(attempt)}`);
       },
       "STOWAGE_WEBHOOK must be an https URL that responds 2xx to a POST.",
     ],

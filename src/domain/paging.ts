@@ -67,23 +67,6 @@ export function pageByName(
   return { where, orderBy: [asc(name), asc(id)], ...rows };
 }
 
-/** The clauses of a page in the order of a number and then of the id. Its cursors have the number as their name. */
-export function pageByNumber(
-  list: string,
-  { value, id }: { value: SQL; id: SQL },
-  request: PageRequest,
-  { isDescending = false } = {},
-): PageClauses {
-  const rows = pageValues(request);
-  const orderBy = [value, id].map((one) => (isDescending ? desc(one) : asc(one)));
-  if (request.cursor === undefined) return { where: sql`true`, orderBy, ...rows };
-  const bound = decodeCursor(list, request.cursor, "");
-  const number = Number(bound.name);
-  if (`${number}` !== bound.name || !Number.isFinite(number)) throw invalidCursor();
-  const compared = isDescending ? sql`<` : sql`>`;
-  return { where: sql`(${value}, ${id}) ${compared} (${number}, ${bound.id})`, orderBy, ...rows };
-}
-
 /** @throws `invalid_input` for a page that is too deep */
 export function checkPage({ limit, page }: PageRequest): void {
   if (page * limit <= MAX_NUMBERED_ROWS) return;
@@ -185,7 +168,7 @@ const invalidCursor = () => invalidField("cursor", "Not a cursor of this list.")
 
 /** A regular expression for the list's cursors, for OpenAPI. */
 export const cursorPattern = (list: string): string =>
-  `^${list}(-[0-9a-f]{${DIGEST_CHARACTERS}}(\\.[A-Za-z0-9_-]+)?)?-[0-9a-f]{24}$`;
+  `^${list}(-[0-9a-f]{${DIGEST_CHARACTERS}})?(\\.[A-Za-z0-9_-]+)?-[0-9a-f]{24}$`;
 
 /** Where a page by id begins, and how many rows it reads. */
 export type KeysetValues = { limit: number; offset: number; bound: string };

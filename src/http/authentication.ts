@@ -3,17 +3,18 @@ import { isVisitor } from "../domain/access/actor.ts";
 import { type Access, type Actor, authorize, type Credential, readCredential } from "../domain/access/authorization.ts";
 import { inDatabaseOfToken } from "../domain/access/databases.ts";
 import { noteUse } from "../domain/access/last-use.ts";
+import { watchRecovery } from "../domain/recovery/heartbeat.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
-/** Counts an expensive operation of a team, as one call or as several. @throws `rate_limited` */
+/** Counts an expensive operation of a team, or of a contributor, as one call or as several. @throws `rate_limited` */
 export async function countExpensiveCall(
   c: Context<AppEnv>,
   operation: string,
-  { teamId }: { teamId: string },
+  { teamId, ownerId }: { teamId: string; ownerId?: string | null },
   calls = 1,
 ): Promise<void> {
-  if (!(await c.var.deps.limiter.countExpensiveCall(`${operation}/${teamId}`, calls)))
+  if (!(await c.var.deps.limiter.countExpensiveCall(`${operation}/${ownerId ?? teamId}`, calls)))
     throw new AppError("rate_limited", { limit: "expensive-call" });
 }
 
@@ -59,11 +60,11 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
   return /^Bearer +(\S+)$/i.exec(c.req.header("Authorization")?.trim() ?? "")?.[1];
 }
 
-/** Returns the counter that a caller's requests count for. Neither visitors nor callers with own files use up the team's limit. */
+/** Returns the counter that a caller's requests count for. Neither visitors nor contributors use up the team's limit. */
 function counterOf(actor: Actor): string {
   if (actor.kind === "operator") return OPERATOR_COUNTER;
   if (isVisitor(actor)) return `${actor.teamId}/public`;
-  return actor.ownerId === null ? actor.teamId : `${actor.teamId}/own-files`;
+  return actor.ownerId === null ? actor.teamId : `${actor.teamId}/contributors`;
 }
 const OPERATOR_COUNTER = "operator";
 
@@ -99,7 +100,10 @@ export async function withCredential<A extends Access, T>(
     if (!(await limiter.countRequest(tokenHash))) throw new AppError("rate_limited", { limit: "team" });
     const result = await run(credential);
     const { actor } = c.var;
-    if (actor && actor.kind !== "operator") noteUse(c.var.deps, actor);
+    if (actor && actor.kind !== "operator") {
+      noteUse(c.var.deps, actor);
+      watchRecovery(c.var.deps);
+    }
     return result;
   } catch (error) {
     const isUnauthenticated =

@@ -14,15 +14,20 @@ import {
   type StoredFile,
   signFile,
 } from "../domain/files/files.ts";
-import { changeFolder } from "../domain/files/folder-changes.ts";
+import {
+  deleteFolder as deleteFolderWithFiles,
+  MAX_COUNTED_HOLDS,
+  moveFolder as moveFolderTo,
+} from "../domain/files/folder-changes.ts";
 import { listFolders, MAX_FOLDERS, createFolder as storeFolder } from "../domain/files/folders.ts";
 import {
   EXAMINED_FILES,
   examinesFiles,
   FILE_ORDERS,
   listFiles,
+  MAX_SEARCHED_WORDS,
   SEARCHED_NAMES,
-  SORTED_FILES,
+  wordsIn,
 } from "../domain/files/lists.ts";
 import { reprocessFile } from "../domain/files/processing.ts";
 import { updateFile } from "../domain/files/properties.ts";
@@ -32,7 +37,7 @@ import { RATE_LIMITS } from "../rate-limits.ts";
 import { chargeRequests, countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
-import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
+import { checkDeleteAfter, folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
 import { creator, describeRecord, fieldOf } from "./record.ts";
 import {
   atLeastOneField,
@@ -280,7 +285,7 @@ export const remove = writeOperation(
       "Works in any status. The file's links and signed URLs stop working. If the service has a trash, the file moves there, and is erased later; otherwise its bytes are deleted. With the id of an unfinished upload, cancels that upload.",
     query: z.object({
       permanent: z.enum(["true", "false"]).optional().meta({
-        description: "`true` erases the file at once, also one that is in the trash.",
+        description: "`true` erases the file at once, also one that is in the trash. A contributor can't.",
       }),
       unfinished: z.literal("true").optional().meta({
         description: "Only cancels an upload. If the upload is complete, the response is 403 and the file stays.",
@@ -331,7 +336,7 @@ export const usage = readOperation(
     tag: "Files",
     summary: "Get the team's usage",
     description:
-      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. The oldest events above `maxEvents` are deleted within minutes. A caller that sees only its own files gets what these take, without uploads in progress and events, at most 10 times a minute.",
+      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. `events` are those of files and links: the oldest above `maxEvents` are deleted within minutes. A contributor gets what the own files take, without uploads in progress and events, at most 10 times a minute.",
     success: {
       description: "The usage.",
       message: "Usage of the team.",
@@ -385,16 +390,16 @@ export const list = listOperation(
       uploadedBy: id.optional().meta({
         description: "The ID of a user, for the files that the user uploaded.",
       }),
-      search: nameFilter(MAX_NAME_FILTER).optional().meta({
-        description:
-          "A part of the name, title, artist, reference, folder, or a tag, in any case. Searches the first 200 bytes of each, and whole folders.",
-      }),
-      sort: z
-        .enum(FILE_ORDERS)
+      search: nameFilter(MAX_NAME_FILTER)
+        .refine((text) => {
+          const count = wordsIn(text).length;
+          return count >= 1 && count <= MAX_SEARCHED_WORDS;
+        }, `Must have 1 to ${MAX_SEARCHED_WORDS} words.`)
         .optional()
         .meta({
-          description: `\`-\`: descending. Lists of up to ${SORTED_FILES} files can be sorted by duration or size; with more, the response is 400. A file without a duration counts as 0.`,
+          description: `Up to ${MAX_SEARCHED_WORDS} words, in any order and case. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders.`,
         }),
+      sort: z.enum(FILE_ORDERS).optional().meta({ description: "`-`: descending." }),
     }),
     requestsOf: (query) => (examinesFiles(query) ? EXAMINING_REQUESTS : 1),
     success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },
@@ -465,13 +470,28 @@ export const createFolder = writeOperation(
 );
 
 const FOLDER_CHANGE =
-  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). " +
+  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). It ends as it is if your token is revoked, or your team suspended. " +
   "A file that comes into the folder after the request stays where it was put. Each file has its event, as in a batch. " +
-  `A caller that sees only its own files changes only these. Up to ${RATE_LIMITS["expensive-call"]} a minute.`;
+  `A contributor changes only the own files, independently of the others. Up to ${RATE_LIMITS["expensive-call"]} a minute.`;
 const folderChange = z.strictObject({
   folder: z.string().meta({ description: "Where the folder is, or was." }),
   isComplete: z.boolean(),
 });
+const folderDeletion = folderChange.extend({
+  held: z
+    .int()
+    .nonnegative()
+    .max(MAX_COUNTED_HOLDS)
+    .meta({
+      description: `The held files that stay in the folder. At most ${MAX_COUNTED_HOLDS.toLocaleString("en")} are counted.`,
+    }),
+});
+/** @returns such as "Folder deleted. 2 held files stay in it." */
+const describeDeletion = ({ isComplete, held }: z.infer<typeof folderDeletion>) => {
+  const text = isComplete ? "Folder deleted." : "The folder is being deleted.";
+  if (held === 0) return text;
+  return `${text} ${held === 1 ? "1 held file stays" : `${held} held files stay`} in it.`;
+};
 
 export const moveFolder = writeOperation(
   "files:write",
@@ -491,7 +511,7 @@ export const moveFolder = writeOperation(
   },
   async ({ c, deps, actor, body }) => {
     await countExpensiveCall(c, "folder", actor);
-    return changeFolder(deps, actor, body.folder, body.to);
+    return moveFolderTo(deps, actor, body.folder, body.to);
   },
 );
 
@@ -500,20 +520,20 @@ export const deleteFolder = writeOperation(
   {
     tag: "Files",
     summary: "Delete a folder",
-    description: `Deletes the files and folders in it. ${FOLDER_CHANGE}`,
+    description: `Deletes the files and folders in it. Held files stay, with their folders. ${FOLDER_CHANGE}`,
     body: z.strictObject({ folder: namedFolder }),
     bodyExample: { folder: "podcast/2025" },
     success: {
       description: "The folder is deleted, or being deleted.",
-      message: ({ isComplete }) => (isComplete ? "Folder deleted." : "The folder is being deleted."),
-      schema: folderChange,
-      example: { folder: "podcast/2025", isComplete: true },
+      message: describeDeletion,
+      schema: folderDeletion,
+      example: { folder: "podcast/2025", isComplete: true, held: 0 },
     },
     errorCodes: ["folder_busy"],
   },
   async ({ c, deps, actor, body }) => {
     await countExpensiveCall(c, "folder", actor);
-    return changeFolder(deps, actor, body.folder, null);
+    return deleteFolderWithFiles(deps, actor, body.folder);
   },
 );
 
@@ -524,7 +544,8 @@ export const update = writeOperation(
   {
     tag: "Files",
     summary: "Update a file",
-    description: "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are.",
+    description:
+      "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are. `deleteAfter` also needs `files:delete`.",
     body: atLeastOneField(properties),
     bodyExample: propertiesExample,
     requestHeaders: ifMatch,
@@ -535,9 +556,11 @@ export const update = writeOperation(
       example: fileRecord.example,
       headers: versionHeaders,
     },
-    errorCodes: ["version_mismatch"],
+    errorCodes: ["version_mismatch", "file_held"],
   },
   async ({ c, deps, actor, id, body }) => {
+    if (body.deleteAfter !== undefined) checkCovered(actor, SCOPES["files:delete"]);
+    checkDeleteAfter(deps, body);
     const file = await updateFile(deps, actor, id, body, expectedVersions(c.req.header("If-Match")));
     setEtag(c, file);
     return fileRecord.render(file);
@@ -558,7 +581,7 @@ export const batch = writeOperation(
   {
     tag: "Files",
     summary: "Change many files",
-    description: `Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs \`files:delete\`; with \`permanent\`, a deletion erases the files, also those in the trash. Repeating a batch changes nothing more. Each ID counts as a request. For the limit of reprocessed files, ${REPROCESSED_FILES_PER_CALL} files of a batch count as one.`,
+    description: `Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs \`files:delete\`; with \`permanent\`, a deletion erases the files, also those in the trash; a contributor can't do that. Repeating a batch changes nothing more. Each ID counts as a request. For the limit of reprocessed files, ${REPROCESSED_FILES_PER_CALL} files of a batch count as one.`,
     body: z.discriminatedUnion("action", [
       z.strictObject({ action: z.enum(["restore", "reprocess"]), ids }),
       z.strictObject({ action: z.literal("delete"), ids, permanent: z.boolean().optional() }),
@@ -574,7 +597,6 @@ export const batch = writeOperation(
     },
   },
   async ({ c, deps, actor, credential, body: { ids: given, ...action } }) => {
-    if (action.action === "delete" || action.action === "restore") checkCovered(actor, SCOPES["files:delete"]);
     // The request itself is already counted.
     await countRequests(c, credential, given.length - 1);
     if (action.action === "reprocess") {

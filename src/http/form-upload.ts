@@ -80,7 +80,7 @@ export const upload = writeOperation(
       "unsupported_media_type",
     ],
   },
-  async ({ c, deps, actor }) => {
+  async ({ c, deps, presentActor }) => {
     const contentType = c.req.header("Content-Type") ?? "";
     if (!/^multipart\/form-data\s*(;|$)/i.test(contentType)) {
       throw new AppError("unsupported_media_type", {
@@ -102,7 +102,9 @@ export const upload = writeOperation(
     // Content-Length includes the form around the file, which rarely takes this much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
     const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, async (name, bytes, text) => {
-      const properties = parseProperties(text, actor);
+      // The form around the file may have arrived slowly.
+      const actor = await presentActor();
+      const properties = parseProperties(deps, text, actor);
       return uploadFile(deps, actor, { name, bytes, minBytes, maxBytes, idempotencyKey, properties });
     });
     // A disconnect must not end the invocation before the upload is rolled back.

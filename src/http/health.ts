@@ -1,12 +1,15 @@
 import type { Context } from "hono";
+import { inDatabase } from "../domain/access/databases.ts";
+import { watchRecovery } from "../domain/recovery/heartbeat.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { isOperator } from "./authentication.ts";
 import { renderError } from "./failures.ts";
 
 /**
- * `GET /health`, for monitors: 200 if databases, bucket and queues respond. Otherwise 503 with the names of the parts that
- * fail. The operator also gets the number, size and limit of each database.
+ * `GET /health`, for monitors: 200 if databases, bucket and queues respond and the recovery job runs. Otherwise 503 with the
+ * names of the parts that fail. The operator also gets the number, size and limit of each database, and when its recovery
+ * job last ended.
  */
 export async function health(c: Context<AppEnv>): Promise<Response> {
   const { deps } = c.var;
@@ -15,8 +18,15 @@ export async function health(c: Context<AppEnv>): Promise<Response> {
   const { maxDatabaseBytes: maxBytes } = deps.settings;
   const stateOf = (bytes: number | null) => (bytes === null ? "unavailable" : bytes < maxBytes ? "ok" : "full");
   const details = {
-    databases: databases.map(({ number, bytes }) => ({ number, bytes, maxBytes, status: stateOf(bytes) })),
+    databases: databases.map(({ number, bytes, recoveredAt }) => ({
+      ...{ number, bytes, maxBytes, status: stateOf(bytes) },
+      recoveredAt: recoveredAt === null ? null : new Date(recoveredAt).toISOString(),
+    })),
   };
+  for (const { number, bytes } of databases) {
+    const database = bytes === null ? null : inDatabase(deps, number);
+    if (database) watchRecovery(database);
+  }
   if (failing.length === 0) {
     const message = "Database, bucket and queues respond.";
     return c.json({ status: true, message, ...(isDetailed && details) });

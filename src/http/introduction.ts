@@ -87,11 +87,11 @@ file. The \`ETag\` of a user or file is its version: send it as \`If-Match\` to 
 ## Rate limits
 
 ${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as many for its public keys and upload tokens,
-and for its callers that see only their own files;
+and for its contributors;
 ${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token, and ${RATE_LIMITS.link.toLocaleString("en")} openings of links; ${RATE_LIMITS.login} failed logins and ${RATE_LIMITS.login}
 forgotten passwords a minute for each client IP and each account; ${RATE_LIMITS.password} passwords that are set or that users check to change their own, ${CALLS} reprocessed files, ${CALLS} emails, ${CALLS} exports of users, ${CALLS}
 deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks, and ${RATE_LIMITS.search} searches of files a
-minute for each team, and ${CALLS} readings of the usage for each caller that sees only its own files. Such a caller can have
+minute for each team, and ${CALLS} readings of the usage for each contributor. A contributor can have
 at most 25 unfinished uploads, and a team 100. Above a limit of a minute, the response is 429. \`Retry-After\` gives the
 seconds to wait, also with 503.
 Some requests count as several: a batch as one for each ID; a page by number as one for each ${MAX_LIMIT} rows up to its
@@ -122,7 +122,7 @@ function scopeTable(operations: readonly Named[]): string {
   });
   const header = ["Scope", ...LIMITED_ROLES.map((role) => `Role \`${role}\``), "Public key", "Operations"];
   const lines = [header, header.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`);
-  return `The role \`admin\` has all scopes. A \`contributor\` sees, changes and shares only files that the user has uploaded: any other file gets 404.\n\n${lines.join("\n")}`;
+  return `The role \`admin\` has all scopes. A \`contributor\` sees, changes and shares only files that the user has uploaded: any other file gets 404. So do the keys that the user created with another role before; they have at most the scopes of a \`contributor\`.\n\n${lines.join("\n")}`;
 }
 
 const isForOperator = (access: Access | "public") => access !== "public" && admitsOperator(access);

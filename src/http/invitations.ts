@@ -2,39 +2,50 @@ import type { Context } from "hono";
 import * as z from "zod";
 import {
   acceptInvitation,
+  DEFAULT_INVITATION_SECONDS,
   describeInvitation,
-  INVITATION_MILLISECONDS,
   inviteUser,
+  MAX_INVITATION_SECONDS,
+  MIN_INVITATION_SECONDS,
   requestReset,
 } from "../domain/accounts/invitations.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import type { AppEnv } from "./app-env.ts";
 import { clientIpOf, countExpensiveCall, countOpening, limitFailures, withBackend } from "./authentication.ts";
-import { inHours } from "./introduction.ts";
 import { keyRecord } from "./keys.ts";
 import { publicOperation, writeOperation } from "./operation.ts";
+import { sessionTokenExample } from "./sessions.ts";
 import { password, role } from "./users.ts";
 import { iso, name, text, timestamp } from "./validation.ts";
 
 /* Invitations and password resets. */
 
-const LIFETIME = inHours(INVITATION_MILLISECONDS);
 const TOKEN_EXAMPLE = "stow_in_0193477bf1c07e5d9a0b4c28.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567";
 
-/** The console's page. The token is in the fragment, which browsers send to no server. */
-const pageUrl = (c: Context<AppEnv>) => (token: string) => new URL(`/console/invitation#${token}`, c.req.url).href;
+/**
+ * The console's page. The token is in the fragment, which browsers send to no server. A request chooses its own host, which
+ * must not become that of a link that somebody else gets by email.
+ */
+const pageUrl = (c: Context<AppEnv>) => (token: string) =>
+  new URL(`/console/invitation#${token}`, c.var.deps.settings.publicUrl ?? c.req.url).href;
 
 export const invite = writeOperation(
   "users:write",
   {
     tag: "Users",
     summary: "Invite a user, or let them reset their password",
-    description: `Returns a link with which the person sets the user's password, once and within ${LIFETIME}. It ends earlier with a newer one, and if the email, the role or the password changes. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead, at most ${RATE_LIMITS["expensive-call"]} a minute for the team.`,
+    description: `Returns a link with which the person sets the user's password, once, until it expires. It ends earlier with a newer one, and if the email, the role or the password changes. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead, at most ${RATE_LIMITS["expensive-call"]} a minute for the team.`,
     body: z.strictObject({
       email: z.boolean().default(false).meta({ description: "Sends the link by email instead of returning it." }),
+      expiresIn: z
+        .int()
+        .min(MIN_INVITATION_SECONDS)
+        .max(MAX_INVITATION_SECONDS)
+        .default(DEFAULT_INVITATION_SECONDS)
+        .meta({ description: "Seconds until the invitation expires." }),
     }),
     isBodyOptional: true,
-    bodyExample: { email: false },
+    bodyExample: { email: false, expiresIn: 604_800 },
     success: {
       description: "The invitation. Its token is shown only in this response.",
       message: "User invited.",
@@ -58,10 +69,13 @@ export const invite = writeOperation(
     },
     errorCodes: ["email_not_configured", "rate_limited"],
   },
-  async ({ c, deps, actor, id, body: { email } }) => {
+  async ({ c, deps, actor, id, body: { email, expiresIn: expiresInSeconds } }) => {
     const urlOf = pageUrl(c);
     if (email) await countExpensiveCall(c, "email", actor);
-    const { token, expiresAt } = await inviteUser(deps, actor, id, email ? { urlOf } : null);
+    const { token, expiresAt } = await inviteUser(deps, actor, id, {
+      email: email ? { urlOf } : null,
+      expiresInSeconds,
+    });
     return email ? { sent: true as const } : { url: urlOf(token), token, expiresAt: iso(expiresAt) };
   },
 );
@@ -114,7 +128,7 @@ export const accept = publicOperation(
       description: "The session.",
       message: "Password set.",
       schema: keyRecord.schema,
-      example: { ...keyRecord.example, name: "Ada Lovelace", expiresAt: "2026-11-20T21:30:00.000Z" },
+      example: { ...sessionTokenExample, name: "Ada Lovelace" },
     },
     errorCodes: ["token_invalid", "rate_limited"],
   },

@@ -69,11 +69,6 @@ export const keyRecord = describeRecord({
       (key) => key.isPublic,
     ),
     scopes: field(z.array(z.enum(SCOPE_NAMES)), ["files:upload", "files:read", "files:download"], (key) => key.scopes),
-    ownFilesOnly: field(
-      z.boolean().meta({ description: "Sees only its own files." }),
-      false,
-      ({ ownFilesOnly }) => ownFilesOnly,
-    ),
     limits: field(
       uploadLimits.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
       null,
@@ -104,10 +99,6 @@ export const create = writeOperation(
       isPublic: z.boolean().default(false),
       scopes: scopes.optional().meta({
         description: "Default: your own. You can only grant scopes that you have. A public key has `files:upload`.",
-      }),
-      ownFilesOnly: z.boolean().optional().meta({
-        description:
-          "Limits the key to the files that its user uploaded, or the key itself if no user created it. Such a key can have `files:*`, `keys:read` and `keys:write` only. Default: as your own token.",
       }),
       limits: uploadLimits.optional().meta({
         description:
@@ -158,7 +149,11 @@ export const get = readOperation(
       "Shows the whole token if your scopes cover those of the key. Each time is recorded as the event `apikey.revealed`.",
     success: { description: "The key.", message: "API key found.", schema, example },
   },
-  async ({ deps, credential, id }) => render(await fetchKey(deps, credential, id)),
+  async ({ c, deps, credential, id }) => {
+    // The response to HEAD has no body.
+    const isShown = c.req.method !== "HEAD";
+    return render(await fetchKey(deps, credential, id, { isShown }));
+  },
 );
 
 export const update = writeOperation(

@@ -68,6 +68,11 @@ const newLinkRecord = describeRecord({
       "https://stowage.example.com/share/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567",
       (link) => link.pageUrl,
     ),
+    embedUrl: fieldOf<{ embedUrl: string }>()(
+      z.url().meta({ description: "The player alone, for an `iframe` of any site." }),
+      "https://stowage.example.com/embed/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567",
+      (link) => link.embedUrl,
+    ),
   },
 });
 
@@ -145,7 +150,7 @@ export const create = writeOperation(
     isBodyOptional: true,
     bodyExample: { disposition: "inline", name: "interview.mp3" },
     success: {
-      description: "The link. No later response contains `url` and `pageUrl`.",
+      description: "The link. No later response contains `url`, `pageUrl` and `embedUrl`.",
       message: "Link created.",
       schema: newLinkRecord.schema,
       example: newLinkRecord.example,
@@ -157,7 +162,8 @@ export const create = writeOperation(
     const input = { ...rest, expiresAt: expiresAt ? Date.parse(expiresAt) : null };
     const { link, ...openable } = await createLink(deps, actor, id, input);
     const pageUrl = onLinkHost(c, `/share/${openable.token}`);
-    return newLinkRecord.render({ ...link, url: linkUrl(c, openable), pageUrl });
+    const embedUrl = onLinkHost(c, `/embed/${openable.token}`);
+    return newLinkRecord.render({ ...link, url: linkUrl(c, openable), pageUrl, embedUrl });
   },
 );
 

@@ -14,7 +14,6 @@ const meSchema = z
     userId: id.nullable().meta({ description: "The user whose session it is, or whose session created the key." }),
     role: z.enum(ROLE_NAMES).nullable().meta({ description: "Only for a user's session." }),
     scopes: z.array(z.enum(SCOPE_NAMES)).nullable().meta({ description: "Null for the operator." }),
-    ownFilesOnly: z.boolean().nullable().meta({ description: "Sees only its own files. Null for the operator." }),
     expiresAt: timestamp.nullable(),
   })
   .meta({ id: "Me" });
@@ -43,7 +42,6 @@ export const get = readOperation(
         userId: "0193477bf1c07e5d9a0b4c28",
         role: "viewer",
         scopes: ["files:read", "files:download", "events:read"],
-        ownFilesOnly: false,
         expiresAt: "2026-11-20T21:30:00.000Z",
       },
     },

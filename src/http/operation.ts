@@ -220,33 +220,55 @@ export function listOperation<A extends Access, S extends z.ZodType, Q extends Q
   });
 }
 
+/** Longer than the body of a usual client takes to arrive. */
+const MAX_AUTHORIZED_MILLISECONDS = 1000;
+
+/**
+ * Authorizes the caller.
+ * @returns the present caller: authorizes again if a second has passed. A body may take half a minute to arrive, in which the
+ *   caller's token can be revoked, its user demoted, or its team suspended
+ */
+async function authorizeUntilNow<A extends Access>(deps: Deps, credential: Credential<A>) {
+  let actor = await authorize(deps, credential);
+  let authorizedAt = deps.system.now();
+  return async (): Promise<ActorWith<A>> => {
+    if (deps.system.now() - authorizedAt > MAX_AUTHORIZED_MILLISECONDS) {
+      actor = await authorize(deps, credential);
+      authorizedAt = deps.system.now();
+    }
+    return actor;
+  };
+}
+
+/** What a write gets besides the request. */
+interface Caller<A extends Access> {
+  actor: ActorWith<A>;
+  /** For an operation that reads its body itself: the caller, authorized again if it took long. */
+  presentActor(): Promise<ActorWith<A>>;
+  credential: Credential<A>;
+}
+
 /**
  * An operation that writes, or that is expensive. The caller is authorized before anything else, so only an authorized
- * caller gets a response other than 401, 403, 429 and 503.
+ * caller gets a response other than 401, 403, 429 and 503. It is authorized again if its body arrives slowly.
  */
 export function writeOperation<
   A extends Access,
   S extends z.ZodType,
   Q extends QuerySchema = undefined,
   B extends BodySchema = undefined,
->(
-  access: A,
-  contract: Contract<Q, B, S>,
-  handle: (request: Request<Q, B> & { actor: ActorWith<A>; credential: Credential<A> }) => Answer<S>,
-): Operation {
+>(access: A, contract: Contract<Q, B, S>, handle: (request: Request<Q, B> & Caller<A>) => Answer<S>): Operation {
   const operation = {
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
       withCredential(c, { ...contract, access }, async (credential) => {
-        const actor = await authorize(c.var.deps, credential);
+        const presentActor = await authorizeUntilNow(c.var.deps, credential);
         const query = readQuery(c, contract.query as Q);
         const body = await readBody(c, contract.body as B, contract);
-        return respond(
-          c,
-          contract.success,
-          handle({ ...requestOf<Q, B>(c, query, body, credential), actor, credential }),
-        );
+        const actor = await presentActor();
+        const request = requestOf<Q, B>(c, query, body, credential);
+        return respond(c, contract.success, handle({ ...request, actor, presentActor, credential }));
       }),
   };
   return operation as Operation;

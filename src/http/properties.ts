@@ -1,4 +1,5 @@
 import * as z from "zod";
+import type { Deps } from "../deps.ts";
 import type { TeamActor } from "../domain/access/authorization.ts";
 import { cleanName, isSafeText, MAX_FOLDER_BYTES } from "../domain/files/names.ts";
 import {
@@ -138,7 +139,7 @@ export const properties = z
     metadata,
     deleteAfter: instant.nullable().meta({
       description:
-        "When the service deletes the file, within minutes. Null: never. The team's retention may delete it earlier.",
+        "When the service deletes the file, within minutes. Null: never. Must be in the future. The team's retention may delete it earlier.",
     }),
   })
   .partial();
@@ -156,8 +157,14 @@ const problem = (message: string) => invalidField("properties", message);
 /** Anyone who sees a web page can use its public key, and the database is shared by all teams. */
 const MAX_VISITOR_PROPERTIES_BYTES = 1024;
 
+/** A time in the past would delete the file at once, and go before the files of others. @throws `invalid_input` */
+export function checkDeleteAfter({ system }: Deps, { deleteAfter }: FileProperties, path = "deleteAfter"): void {
+  if (deleteAfter != null && deleteAfter <= system.now()) throw invalidField(path, "Must be in the future.");
+}
+
 /** Parses the properties of an upload. @throws `invalid_input` that names the field, such as `properties.folder` */
 export function parseProperties(
+  deps: Deps,
   text: string | undefined,
   { kind, uploadToken }: Pick<TeamActor, "kind" | "uploadToken">,
 ): FileProperties {
@@ -177,5 +184,7 @@ export function parseProperties(
   } catch {
     throw problem("Must be a JSON object.");
   }
-  return validate(properties, value, ["properties"]);
+  const parsed = validate(properties, value, ["properties"]);
+  checkDeleteAfter(deps, parsed, "properties.deleteAfter");
+  return parsed;
 }

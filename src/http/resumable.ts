@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import type * as z from "zod";
+import type { Deps } from "../deps.ts";
 import { isVisitor } from "../domain/access/actor.ts";
 import type { TeamActor } from "../domain/access/authorization.ts";
 import type { ResumableRow } from "../domain/files/erasure.ts";
@@ -48,7 +49,7 @@ const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once t
  */
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest", "Content-Encoding"];
 
-/** The expiry of a public key or upload token stops new uploads only. An upload URL works until its upload expires. */
+/** The expiry of a public key or upload token stops new uploads only. An upload URL works until its upload expires, or the issuer of the upload token is revoked. */
 const AFTER_KEY_EXPIRY = { graceMilliseconds: MAX_RESUMABLE_MILLISECONDS };
 
 type Contract = Parameters<typeof writeOperation<"files:upload", z.ZodType>>[1];
@@ -158,7 +159,8 @@ export function parseMetadata(header: string): Map<string, string> {
 }
 
 /** Reads the headers of a creation request. The file name may be empty. @throws `invalid_input`, `file_too_large` */
-function parseNewUpload(c: Context<AppEnv>, actor: TeamActor, maxFileBytes: number) {
+function parseNewUpload(c: Context<AppEnv>, deps: Deps, actor: TeamActor) {
+  const { maxFileBytes } = deps.settings;
   const sizeBytes = requiredNumberIn(c, "Upload-Length");
   if (sizeBytes === 0) throw invalidField("Upload-Length", "Must be at least 1.");
   if (sizeBytes > maxFileBytes) {
@@ -177,7 +179,7 @@ function parseNewUpload(c: Context<AppEnv>, actor: TeamActor, maxFileBytes: numb
   }
   if (digest !== null && sha256 !== digest)
     throw invalidField("Repr-Digest", "Differs from the sha256 in the metadata.");
-  const properties = parseProperties(values.get("properties"), actor);
+  const properties = parseProperties(deps, values.get("properties"), actor);
   return { name: values.get("filename") ?? "", sizeBytes, metadata, sha256, properties };
 }
 
@@ -264,7 +266,7 @@ export const create = tus(
     ],
   },
   async ({ c, deps, actor, credential }) => {
-    const input = { ...parseNewUpload(c, actor, deps.settings.maxFileBytes), idempotencyKey: idempotencyKeyOf(c) };
+    const input = { ...parseNewUpload(c, deps, actor), idempotencyKey: idempotencyKeyOf(c) };
     const { sizeBytes } = input;
     const bodyBytes = numberIn(c, "Content-Length") ?? null;
     const hasBody = c.req.raw.body !== null && bodyBytes !== 0;

@@ -1,10 +1,13 @@
 import * as z from "zod";
 import {
   createSession,
+  DEFAULT_SESSION_SECONDS,
   listSessions,
   logIn,
   logOut,
   MAX_KEY_SESSIONS,
+  MAX_SESSION_SECONDS,
+  MIN_SESSION_SECONDS,
   revokeSession,
   type Session,
 } from "../domain/accounts/sessions.ts";
@@ -42,28 +45,45 @@ const { schema, example, render } = describeRecord({
 
 export { example as sessionExample, render as renderSession, schema as sessionSchema };
 
-const tokenExample = { ...keyRecord.example, expiresAt: "2026-11-20T21:30:00.000Z" };
+export const sessionTokenExample = {
+  ...keyRecord.example,
+  key: "stow_ss_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo003kQx9Z",
+  expiresAt: "2026-11-20T21:30:00.000Z",
+};
+
+const expiresIn = z
+  .int()
+  .min(MIN_SESSION_SECONDS)
+  .max(MAX_SESSION_SECONDS)
+  .default(DEFAULT_SESSION_SECONDS)
+  .meta({ description: "Seconds until the session expires." });
 
 export const login = publicOperation(
   {
     tag: "Sessions",
     summary: "Log in as a user",
     description:
-      "Returns a session, in the shape of an API key named after the user. It has the scopes of the user's role, expires after 12 hours, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response.\n\nOnly failed logins count for the limit, per account and per client IP. A backend logs its users in with `Authorization` of a secret key of the team with the scope `users:write`: then failures count per account only. Any other token changes nothing.",
+      "Returns a session, in the shape of an API key named after the user. It has the scopes of the user's role, expires after `expiresIn` seconds, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response.\n\nOnly failed logins count for the limit, per account and per client IP. A backend logs its users in with `Authorization` of a secret key of the team with the scope `users:write`: then failures count per account only. Any other token changes nothing.",
     optionalScope: "users:write",
-    body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256) }),
+    body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256), expiresIn }),
     bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com", password: "correct horse battery" },
     success: {
       description: "The session.",
       message: "Logged in.",
       schema: keyRecord.schema,
-      example: { ...tokenExample, name: "Ada Lovelace" },
+      example: { ...sessionTokenExample, name: "Ada Lovelace" },
     },
     errorCodes: ["login_failed", "team_suspended", "rate_limited"],
   },
   ({ c, deps, body }) =>
     withBackend(c, body.teamId, async (isBackend) =>
-      keyRecord.render(await logIn(deps, { ...body, clientIp: isBackend ? null : clientIpOf(c) })),
+      keyRecord.render(
+        await logIn(deps, {
+          ...body,
+          expiresInSeconds: body.expiresIn,
+          clientIp: isBackend ? null : clientIpOf(c),
+        }),
+      ),
     ),
 );
 
@@ -72,16 +92,19 @@ export const create = writeOperation(
   {
     tag: "Sessions",
     summary: "Create a session with a secret key",
-    description: `For tools that keep a token for a day, such as the console. The session has the name and scopes of the key. It expires after 12 hours or with the key, and is revoked with it. A key can have ${MAX_KEY_SESSIONS} sessions. Its token is shown only in this response.`,
+    description: `For tools that keep a token for a day, such as the console. The session has the name and scopes of the key. It expires after \`expiresIn\` seconds or with the key, and is revoked with it. A key can have ${MAX_KEY_SESSIONS} sessions. Its token is shown only in this response.`,
+    body: z.strictObject({ expiresIn }),
+    isBodyOptional: true,
+    bodyExample: { expiresIn: 3600 },
     success: {
       description: "The session, in the shape of an API key.",
       message: "Session created.",
       schema: keyRecord.schema,
-      example: tokenExample,
+      example: sessionTokenExample,
     },
     errorCodes: ["forbidden", "quota_exceeded"],
   },
-  async ({ deps, actor }) => keyRecord.render(await createSession(deps, actor)),
+  async ({ deps, actor, body }) => keyRecord.render(await createSession(deps, actor, body.expiresIn)),
 );
 
 export const list = listOperation(

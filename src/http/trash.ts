@@ -19,9 +19,14 @@ const trashRecord = describeRecord({
     ...fileRecord.fields,
     trashedAt: field(timestamp, "2026-11-21T08:00:00.000Z", (file) => iso(file.trashedAt)),
     eraseAfter: field(
-      timestamp.meta({ description: "When the service erases the file, within minutes." }),
+      timestamp.meta({ description: "When the service erases the file, within minutes. A held file stays." }),
       "2026-12-21T08:00:00.000Z",
       (file) => iso(file.eraseAfter),
+    ),
+    hold: field(
+      holdSchema.nullable().meta({ description: "Why the file can't be erased. Null if it can." }),
+      null,
+      (file) => file.hold && renderHold(file.hold),
     ),
   },
 });
@@ -67,9 +72,9 @@ export const erase = writeOperation(
   {
     tag: "Trash",
     summary: "Erase a file in the trash",
-    description: "Deletes the bytes. Irreversible.",
+    description: "Deletes the bytes. Irreversible. A contributor can't.",
     success: { description: "The file was erased.", message: "File erased." },
-    errorCodes: ["not_in_trash"],
+    errorCodes: ["not_in_trash", "file_held"],
   },
   ({ deps, actor, id }) => deleteFile(deps, actor, id, { onlyTrashed: true }),
 );
@@ -100,7 +105,7 @@ export const hold = writeOperation(
     tag: "Trash",
     summary: "Hold a file",
     description:
-      "Until a secret key releases the hold, the file can't be deleted, by a request, by retention, or with its team. Holding it again replaces the reason.",
+      "Until the hold is released, the file can't be deleted or erased, by a request, by retention, or with its team; its `deleteAfter` can't be changed. Everything else can, such as its name and folder. A file in the trash can be held, too: it stays there. Holding it again replaces the reason. A contributor can't hold files.",
     body: z.strictObject({ reason: text(1, MAX_REASON_LENGTH) }),
     bodyExample: { reason: "Legal case 2026-17" },
     success: {
@@ -122,7 +127,7 @@ export const release = writeOperation(
   {
     tag: "Trash",
     summary: "Release a file",
-    description: "Needs a secret key. Can be repeated.",
+    description: "Needs a secret key or an admin that sees all files of the team. Can be repeated.",
     success: { description: "The file can be deleted.", message: "Hold released." },
     errorCodes: ["forbidden"],
   },

@@ -7,7 +7,7 @@ import {
 } from "../domain/access/upload-tokens.ts";
 import { uploadLimits } from "./keys.ts";
 import { writeOperation } from "./operation.ts";
-import { properties, propertiesExample } from "./properties.ts";
+import { checkDeleteAfter, properties, propertiesExample } from "./properties.ts";
 import { id, iso, timestamp } from "./validation.ts";
 
 const isShort = (value: object) => Buffer.byteLength(JSON.stringify(value)) <= MAX_TOKEN_PROPERTIES_BYTES;
@@ -60,6 +60,7 @@ export const create = writeOperation(
     },
   },
   async ({ deps, actor, credential, body: { expiresIn, properties, ...limits } }) => {
+    if (properties) checkDeleteAfter(deps, properties, "properties.deleteAfter");
     const input = { expiresInSeconds: expiresIn, limits, properties };
     const { id, token, expiresAt } = createUploadToken(deps, actor, credential, input);
     return { _id: id, token, expiresAt: iso(expiresAt), maxFiles: limits.maxFiles };

@@ -176,7 +176,7 @@ export const update = writeOperation(
     tag: "Users",
     summary: "Update a user",
     description:
-      "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
+      "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and have at most the scopes of the role. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
     body: atLeastOneField(
       z.strictObject({
         firstname: name(0),
@@ -229,7 +229,7 @@ export const remove = writeOperation(
     tag: "Users",
     summary: "Delete a user",
     description:
-      "Also ends the user's sessions, and revokes the API keys created with them, whatever their scopes, unless `keepKeys` is true. Cancels the unfinished uploads of both. Download links that the user created stay until they expire or are revoked. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
+      "Also ends the user's sessions, and revokes the API keys created with them, whatever their scopes, unless `keepKeys` is true. Cancels the unfinished uploads of both. Disables the webhooks that the user created, unless `keepKeys` is true. Deletes the folders that the user created as a contributor, but not the files in them. Download links that the user created stay until they expire or are revoked. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
     query: z.object({
       keepKeys: z
         .enum(["true", "false"])
@@ -248,12 +248,15 @@ export const remove = writeOperation(
 
 const exportSchema = z
   .strictObject({
-    user: schema,
+    // The person gets the export, and nobody needs the hash.
+    user: schema.omit({ password: true }).meta({ id: "ExportedUser" }),
     sessions: z.array(sessionSchema),
     keys: z.array(keyRecord.schema).meta({ description: "The API keys that the user created, with masked tokens." }),
     events: z.array(eventSchema).meta({ description: "Events by the user or about the user, oldest first." }),
   })
   .meta({ id: "UserExport" });
+
+const withoutPassword = <T extends { password: string }>({ password: _, ...user }: T) => user;
 
 export const exportData = readOperation(
   "users:read",
@@ -266,7 +269,7 @@ export const exportData = readOperation(
       message: "User exported.",
       schema: exportSchema,
       example: {
-        user: example,
+        user: withoutPassword(example),
         sessions: [sessionExample],
         keys: [{ ...keyRecord.example, key: "stow_sk_4fTq…Qx9Z" }],
         events: [eventExample],
@@ -282,7 +285,7 @@ export const exportData = readOperation(
 );
 
 async function* exportedJson({ user, sessions, keys, events }: UserExport): AsyncGenerator<string> {
-  yield `{"message":"User exported.","data":{"user":${JSON.stringify(render(user))}`;
+  yield `{"message":"User exported.","data":{"user":${JSON.stringify(withoutPassword(render(user)))}`;
   yield* jsonList("sessions", sessions, renderSession);
   yield* jsonList("keys", keys, keyRecord.render);
   yield* jsonList("events", events, (event) => event);

@@ -20,7 +20,7 @@ import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { messageExample, messageSchema } from "./events.ts";
 import { inHours, type Tag } from "./introduction.ts";
 import { countOf, readOperation, writeOperation } from "./operation.ts";
-import { describeRecord, fieldOf } from "./record.ts";
+import { creator, describeRecord, fieldOf } from "./record.ts";
 import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "./validation.ts";
 
 const type = z.enum(EVENT_TYPES);
@@ -45,12 +45,17 @@ const webhookRecord = describeRecord({
     description: field(z.string(), "Catalogue", (webhook) => webhook.description),
     status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) => webhook.status),
     disabledReason: field(
-      z
-        .enum(["requested", "gone", "failing"])
-        .nullable()
-        .meta({ description: "`gone`: it responded 410. `failing`: no success for five days." }),
+      z.enum(["requested", "gone", "failing", "creator_deleted"]).nullable().meta({
+        description:
+          "`gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted.",
+      }),
       null,
       (webhook) => webhook.disabledReason,
+    ),
+    createdBy: field(
+      creator.meta({ description: "The key or session that created it, with its user." }),
+      { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
+      ({ keyId, userId }) => ({ keyId, userId }),
     ),
     createdAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.updatedAt)),

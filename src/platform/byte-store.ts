@@ -1,6 +1,6 @@
 import { createHash, type Hash } from "node:crypto";
 import { MemoryBudget, Part, type PartSpec, R2_CHECKSUM } from "./part.ts";
-import { once, retrying } from "./retry.ts";
+import { isUnknownUpload, once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 
 /** The largest file that is stored by one `put`: four times cheaper than parts, and R2 checks its SHA-256. */
@@ -43,9 +43,6 @@ export function contentDisposition(disposition: "attachment" | "inline", name: s
   const encoded = encodeURIComponent(name).replace(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
   return `${disposition}; filename="${plain}"; filename*=UTF-8''${encoded}`;
 }
-
-/** R2 does not know this multipart upload: it was completed or aborted, or never existed. */
-const isUnknownUpload = (error: unknown) => /\(10024\)/.test(String(error));
 
 /** Each isolate has one, which counts its memory. */
 export function createByteStore(bucket: R2Bucket, system: System, budget = new MemoryBudget()) {

@@ -9,6 +9,7 @@ import {
 } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
+import { withTimeout } from "../timeout.ts";
 import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 
@@ -111,27 +112,38 @@ export type RowsOf<Q extends Queries> = { [I in keyof Q]: RowsOfQuery<Q[I]> };
 interface Database {
   db: Db;
   system: System;
+  /** Null or absent in a job, whose batches may take as long as D1 lets them. */
+  requestId?: string | null;
 }
 
+/** D1 stalls for up to 80 s at times, while a batch takes milliseconds. Whoever waits for a response retries sooner. */
+export const MAX_QUERY_SECONDS = 8;
+
 async function runBatch<Q extends Queries>(
-  { db, system }: Database,
+  { db, system, requestId }: Database,
   queries: Q,
   isIdempotent: boolean,
 ): Promise<RowsOf<Q>> {
   const bound = queries.map((query) => ("bindTo" in query ? query.bindTo(db) : bindBuilder(db, query)));
-  const batch = () => db.$client.batch(bound.map(({ statement }) => statement));
+  const send = () => db.$client.batch(bound.map(({ statement }) => statement));
+  const stalled = () => new Error(`D1 did not respond within ${MAX_QUERY_SECONDS} s.`);
+  const batch = requestId ? () => withTimeout(MAX_QUERY_SECONDS * 1000, send(), stalled) : send;
   const results = await (isIdempotent ? retrying(system, batch) : once(batch));
   return bound.map(({ rows }, i) => rows(results[i] as D1Result)) as unknown as RowsOf<Q>;
 }
 
-/** Runs read queries in one round trip, and returns the rows of each. */
+/**
+ * Runs read queries in one round trip, and returns the rows of each.
+ * @throws `unavailable` also if D1 does not respond to a request in time
+ */
 export function read<const Q extends Queries>(database: Database, queries: Q): Promise<RowsOf<Q>> {
   return runBatch(database, queries, true);
 }
 
 /**
  * Changes state. Runs queries in one round trip and one transaction, and returns the rows of each. A transient error is
- * retried only if the batch is idempotent, because the first attempt may have taken effect.
+ * retried only if the batch is idempotent, because the first attempt may have taken effect. So may a write that takes too
+ * long for a request.
  */
 export function write<const Q extends Queries>(
   database: Database,

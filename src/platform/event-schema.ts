@@ -55,8 +55,8 @@ export const events = sqliteTable(
     /** JSON. */
     data: text().notNull(),
     /**
-     * Position in the team's log: one more than that of the event before. Only the oldest events are ever deleted, so
-     * the first and the last position give the count, with no counter to write and no rows to scan.
+     * The number of file and link events up to this one, which `MAX_TEAM_EVENTS` limits. Only the oldest of them are ever
+     * deleted, so the first and the last position give the count, with no counter to write and no rows to scan.
      */
     position: integer().notNull(),
   },
@@ -74,8 +74,11 @@ export const webhooks = sqliteTable(
     types: text(),
     description: text().notNull(),
     status: text({ enum: ["enabled", "disabled"] }).notNull(),
-    /** The team disabled it, its endpoint responded 410, or no attempt succeeded for days. */
-    disabledReason: text("disabled_reason", { enum: ["requested", "gone", "failing"] }),
+    /** The team disabled it, its endpoint responded 410, no attempt succeeded for days, or the user who created it was deleted. */
+    disabledReason: text("disabled_reason", { enum: ["requested", "gone", "failing", "creator_deleted"] }),
+    /** The key or session that created it, and its user. */
+    keyId: text("key_id").notNull().default(""),
+    userId: text("user_id"),
     encryptedSecret: text("encrypted_secret").notNull(),
     /** The previous secret also signs until this time. */
     oldEncryptedSecret: text("old_encrypted_secret"),

@@ -2,7 +2,7 @@ import type { ByteStore } from "./byte-store.ts";
 import type { Databases, Db } from "./db.ts";
 import type { Jobs } from "./jobs.ts";
 import { retrying } from "./retry.ts";
-import type { System } from "./system.ts";
+import { MINUTE, type System } from "./system.ts";
 
 /** One check per isolate and this time, however many requests arrive. */
 export const HEALTH_CACHE_MILLISECONDS = 10_000;
@@ -20,9 +20,23 @@ export interface Health {
 interface Checked {
   /** The names of the parts that do not respond. */
   failing: string[];
-  /** The size of each database; null if it does not respond. */
-  databases: { number: number; bytes: number | null }[];
+  databases: DatabaseState[];
 }
+
+export interface DatabaseState {
+  number: number;
+  /** Null if it does not respond. */
+  bytes: number | null;
+  /** When its recovery job last ended. Null in a new database, and if it does not respond. */
+  recoveredAt: number | null;
+}
+
+/** Three times the interval of the cron trigger. */
+export const MAX_RECOVERY_AGE_MILLISECONDS = 15 * MINUTE;
+
+/** Whether the recovery job has stopped. A new database has had no time to run it. */
+export const isOverdue = (recoveredAt: number | null, now: number): boolean =>
+  recoveredAt !== null && now - recoveredAt > MAX_RECOVERY_AGE_MILLISECONDS;
 
 interface Parts {
   system: System;
@@ -34,18 +48,27 @@ interface Parts {
   recoveryJobs: Pick<Jobs<never>, "check">;
 }
 
-/** The size of a database in bytes, as D1 reports it with every result. Fails without the migrations too. */
-export async function sizeOf({ db, system }: { db: Db; system: System }): Promise<number> {
-  const findNothing = () => db.$client.batch([db.$client.prepare("select id from teams where id = ''")]);
-  const [result] = await retrying(system, findNothing);
-  return result?.meta.size_after ?? 0;
+/** Reads the state of a database, whose size D1 reports with every result. Fails without the migrations too. */
+async function stateOf({ db, system }: { db: Db; system: System }): Promise<DatabaseState & { bytes: number }> {
+  const query = () =>
+    db.$client.batch<{ recovered_at: number }>([db.$client.prepare("select recovered_at from recovery where id = 1")]);
+  const [result] = await retrying(system, query);
+  return {
+    number: db.number,
+    bytes: result?.meta.size_after ?? 0,
+    recoveredAt: result?.results[0]?.recovered_at ?? null,
+  };
 }
+
+/** The size of a database in bytes. */
+export const sizeOf = async (database: { db: Db; system: System }): Promise<number> => (await stateOf(database)).bytes;
 
 /** Each isolate has one, which remembers the last result. */
 export function createHealth({ system, databases, bytes, jobs, bulkJobs, webhookJobs, recoveryJobs }: Parts): Health {
   const nameOf = (number: number) => (databases.size === 1 ? "database" : `database ${number}`);
-  const sizes = new Map<number, number>();
-  const measure = async (db: Db) => void sizes.set(db.number, await sizeOf({ db, system }));
+  const nameOfRecovery = (number: number) => (databases.size === 1 ? "recovery" : `recovery of database ${number}`);
+  const states = new Map<number, DatabaseState>();
+  const measure = async (db: Db) => void states.set(db.number, await stateOf({ db, system }));
   const checks: Record<string, () => Promise<unknown>> = {
     ...Object.fromEntries([...databases].map(([number, db]) => [nameOf(number), () => measure(db)])),
     bucket: () => bytes.head(NO_KEY),
@@ -81,10 +104,12 @@ export function createHealth({ system, databases, bytes, jobs, bulkJobs, webhook
         Object.values(checks).map((check) => Promise.race([hasFailed(check), timedOut])),
       );
       const failing = names.filter((_, i) => results[i]);
-      const measured = [...databases.keys()].map((number) => ({
-        number,
-        bytes: failing.includes(nameOf(number)) ? null : (sizes.get(number) ?? null),
-      }));
+      const measured = [...databases.keys()].map((number) => {
+        const state = failing.includes(nameOf(number)) ? undefined : states.get(number);
+        return state ?? { number, bytes: null, recoveredAt: null };
+      });
+      const overdue = measured.filter(({ recoveredAt }) => isOverdue(recoveredAt, system.now()));
+      failing.push(...overdue.map(({ number }) => nameOfRecovery(number)));
       last = { checkedAt: system.now(), failing, databases: measured };
       startedAt = Number.NEGATIVE_INFINITY;
       return last;

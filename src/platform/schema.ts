@@ -33,8 +33,6 @@ export const apiKeys = sqliteTable(
     lastUsedAt: integer("last_used_at"),
     /** JSON: the limits of a public key. Null if there are none. */
     limits: text(),
-    /** Sees only its own files, see domain/access/own-files.ts. A session also does if its user's role requires it. */
-    ownFilesOnly: integer("own_files_only", { mode: "boolean" }).notNull().default(false),
     /** What it was created for. `expires_at` may be shortened later. */
     lifetimeMilliseconds: integer("lifetime_milliseconds").notNull(),
     createdAt: integer("created_at").notNull(),
@@ -78,6 +76,8 @@ export const users = sqliteTable(
     invitationEndsAt: integer("invitation_ends_at"),
     /** A caller created it, and not a forgotten password. */
     invitationIsByCaller: integer("invitation_is_by_caller", { mode: "boolean" }).notNull().default(false),
+    /** The folders that they created as a contributor. Only triggers write it. */
+    folders: integer().notNull().default(0),
     /** First and last name. It is computed, and stored only in its index. */
     fullName: text("full_name").generatedAlwaysAs(sql`trim(first_name || ' ' || last_name)`, { mode: "virtual" }),
   },
@@ -100,7 +100,7 @@ export const isKept = sql`(${isListed} or ${isTrashed})`;
 
 // No index of a list has a file that is still received, or hidden: hiding clears the indexed columns. A condition on the status
 // would rewrite index entries whenever it changes.
-/** In the index of names. */
+/** In the indexes of all files, by id and by name. */
 export const isNamed = sql`size_bytes is not null and name_key <> ''`;
 /** Stored, and pending or processing. */
 export const isUnprocessed = sql`size_bytes is not null and processed_at is null and name_key <> ''`;
@@ -108,13 +108,15 @@ export const isFailed = sql`status = 'failed'`;
 export const isNotAudio = sql`file_type <> 'audio file'`;
 export const isInFolder = sql`size_bytes is not null and folder <> ''`;
 export const hasReference = sql`size_bytes is not null and reference is not null`;
-/** Has an owner, see domain/access/own-files.ts. */
-export const isOwned = sql`size_bytes is not null and owner_id is not null and name_key <> ''`;
-export const isOwnedInFolder = sql`size_bytes is not null and owner_id is not null and folder <> ''`;
-export const isOwnedInTrash = sql`trashed_at is not null and owner_id is not null`;
+/** Has an owner, who is a user, see domain/access/own-files.ts. */
+export const isOwned = sql`size_bytes is not null and user_id is not null and name_key <> ''`;
+export const isOwnedInFolder = sql`size_bytes is not null and user_id is not null and folder <> ''`;
+export const isOwnedInTrash = sql`trashed_at is not null and user_id is not null`;
 /** Stored, with a time to delete it, and no hold that forbids it. */
 export const isExpiring = sql`delete_after is not null and hold is null and size_bytes is not null`;
 export const isHeld = sql`hold is not null`;
+/** In the trash, without a hold that forbids to erase it. */
+export const isErasable = sql`trashed_at is not null and hold is null`;
 
 /**
  * Other text that a search finds: title, artist, reference, folder, and tags, as text that begins and separates each
@@ -146,8 +148,8 @@ const filesTable = sqliteTable(
     sizeBytes: integer("size_bytes"),
     /** Null until processed. */
     processedAt: integer("processed_at"),
-    /** The user who uploaded it, or the key if that has no user and sees only its own files. Null for other keys. */
-    ownerId: text("owner_id"),
+    /** Its owner: the user whose session or key began the upload. Null for a key without a user. */
+    userId: text("user_id"),
     /** The bytes that count against the team's quota: an upper bound during the upload, then the size. */
     reservedBytes: integer("reserved_bytes").notNull(),
     createdAt: integer("created_at").notNull(),
@@ -166,6 +168,8 @@ const filesTable = sqliteTable(
     waveformWritingSince: integer("waveform_writing_since"),
     /** When the recovery job moves it to the trash, or without one deletes it. Null: never. */
     deleteAfter: integer("delete_after"),
+    /** JSON: who set `delete_after`, or the retention that did. Null if `delete_after` is. */
+    deleteAfterBy: text("delete_after_by"),
     /** When it was moved to the trash. Null unless it is there: then it is hidden, and `due_at` is when it is erased. */
     trashedAt: integer("trashed_at"),
     /** How often it was restored from the trash. Signed links of an earlier number are invalid. */
@@ -188,9 +192,8 @@ const filesTable = sqliteTable(
     etag: text(),
     /** The SHA-256 that the client of a resumable upload stated, hex. Processing compares it with the stored bytes. */
     statedSha256: text("stated_sha256"),
-    /** The key or session that began the upload, and its user. */
+    /** The key or session that began the upload. */
     keyId: text("key_id").notNull(),
-    userId: text("user_id"),
     /** A public key or an upload token began the upload. */
     isPublic: integer("is_public", { mode: "boolean" }).notNull().default(false),
     /** The upload token that began the upload, and the one that finished it. */
@@ -221,29 +224,31 @@ const filesTable = sqliteTable(
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
+    // The default list. It also skips the files in the trash, which may be most of a team's.
+    index("files_listed").on(t.teamId, t.id).where(isNamed),
     // A search reads only this index, or that of an owner.
     index("files_name").on(t.teamId, t.nameKey, t.id, t.searchText).where(isNamed),
     // Each of these three costs a row only for a file that has a folder or a reference.
     index("files_folder").on(t.teamId, t.folderKey, t.id).where(isInFolder),
     index("files_folder_name").on(t.teamId, t.folderKey, t.nameKey, t.id).where(isInFolder),
     index("files_reference").on(t.teamId, t.reference, t.id).where(hasReference),
-    // Most files are completed audio files, and the primary key serves their lists. A claim changes none of these indexes.
+    // Most files are completed audio files, and the index of all files serves their lists. A claim changes none of these indexes.
     index("files_unprocessed").on(t.teamId, t.id).where(isUnprocessed),
     index("files_failed").on(t.teamId, t.id).where(isFailed),
     index("files_type").on(t.teamId, t.fileType, t.id).where(isNotAudio),
     // Each of these costs a row only for a file that has an owner.
-    index("files_owner").on(t.teamId, t.ownerId, t.id, t.sizeBytes).where(isOwned),
-    index("files_owner_name").on(t.teamId, t.ownerId, t.nameKey, t.id, t.searchText).where(isOwned),
-    index("files_owner_folder").on(t.teamId, t.ownerId, t.folderKey, t.id).where(isOwnedInFolder),
+    index("files_owner").on(t.teamId, t.userId, t.id, t.sizeBytes).where(isOwned),
+    index("files_owner_name").on(t.teamId, t.userId, t.nameKey, t.id, t.searchText).where(isOwned),
+    index("files_owner_folder").on(t.teamId, t.userId, t.folderKey, t.id).where(isOwnedInFolder),
     // A file in the trash is in no index of lists, but in these.
     index("files_trash").on(t.teamId, t.id).where(isTrashed),
-    index("files_owner_trash").on(t.teamId, t.ownerId, t.id, t.sizeBytes).where(isOwnedInTrash),
+    index("files_owner_trash").on(t.teamId, t.userId, t.id, t.sizeBytes).where(isOwnedInTrash),
     index("files_expiring").on(t.deleteAfter).where(isExpiring),
-    index("files_held").on(t.teamId, t.id).where(isHeld),
+    index("files_held").on(t.teamId, t.folderKey, t.id).where(isHeld),
     index("files_upload_token").on(t.uploadTokenId).where(sql`upload_token_id is not null`),
     // Apart, so that no step reads past the others' rows: when a large folder was deleted, its files leave the trash together.
     index("files_due").on(t.dueAt).where(isAwaitingStep),
-    index("files_trash_due").on(t.dueAt).where(isTrashed),
+    index("files_trash_due").on(t.dueAt).where(isErasable),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
 );
@@ -256,28 +261,36 @@ export const files: Omit<typeof filesTable, "teamId"> = filesTable;
 /** For own-files.ts, joins, and jobs. */
 export const teamOfFile = filesTable.teamId;
 
+export const isOfContributor = sql`owner_id <> ''`;
 /** Folders that were created, which exist without files, too. */
 export const folders = sqliteTable(
   "folders",
   {
     teamId: text("team_id").notNull(),
-    /** Whoever sees only its own files, and no other, sees the folder. Empty for a folder of the team. */
+    /** The contributor who created it. Empty for a folder that another caller created. */
     ownerId: text("owner_id").notNull(),
     /** As in `files`. */
     folderKey: text("folder_key").notNull(),
     createdAt: integer("created_at").notNull(),
   },
-  (t) => [primaryKey({ columns: [t.teamId, t.ownerId, t.folderKey] })],
+  (t) => [
+    primaryKey({ columns: [t.teamId, t.folderKey, t.ownerId] }),
+    // Costs a row only for a folder that a contributor created.
+    index("folders_owner").on(t.teamId, t.ownerId, t.folderKey).where(isOfContributor),
+  ],
 );
 
-/** The folder that a team is moving or deleting, see domain/files/folder-changes.ts. The row is deleted with the last step. */
+/**
+ * The folder that a team is moving or deleting, and one for each contributor, see domain/files/folder-changes.ts. The row is
+ * deleted with the last step.
+ */
 export const folderChanges = sqliteTable(
   "folder_changes",
   {
     teamId: text("team_id").notNull(),
     id: text().notNull(),
-    /** Changes only the files of this owner. Null for those of the team. */
-    ownerId: text("owner_id"),
+    /** Changes only the files of this contributor. Empty for those of the team. */
+    ownerId: text("owner_id").notNull(),
     folder: text().notNull(),
     /** Null for a deletion. */
     target: text(),
@@ -290,7 +303,7 @@ export const folderChanges = sqliteTable(
     stepEnd: text("step_end"),
     dueAt: integer("due_at").notNull(),
   },
-  (t) => [primaryKey({ columns: [t.teamId] }), index("folder_changes_due").on(t.dueAt)],
+  (t) => [primaryKey({ columns: [t.teamId, t.ownerId] }), index("folder_changes_due").on(t.dueAt)],
 );
 
 /** The files of each tag. Only triggers write it. A hidden file has no row. */
@@ -318,6 +331,8 @@ export const teams = sqliteTable(
     trashBytes: integer("trash_bytes").notNull().default(0),
     /** Files of this age are deleted. Null: never. */
     retentionDays: integer("retention_days"),
+    /** JSON: who set it. Null if nobody did. */
+    retentionBy: text("retention_by"),
     /** The files with lower ids had this age before, see domain/files/expiry.ts. */
     retentionReached: text("retention_reached").notNull().default(""),
     /** When the recovery job looks for files of this age. Null: never. */
@@ -328,6 +343,8 @@ export const teams = sqliteTable(
     links: integer().notNull().default(0),
     folders: integer().notNull().default(0),
     users: integer().notNull().default(0),
+    /** File and link events up to this number are deleted: they were above `MAX_TEAM_EVENTS`. */
+    eventsPurgedTo: integer("events_purged_to").notNull().default(0),
     /** The users with the role `admin`. Only a secret key can remove the last one, see domain/accounts/users.ts. */
     admins: integer().notNull().default(0),
     createdAt: integer("created_at").notNull(),
@@ -342,6 +359,15 @@ export const teams = sqliteTable(
     index("teams_retention").on(t.retentionDueAt).where(sql`retention_due_at is not null`),
   ],
 );
+
+/** One row: whether the recovery job runs in this database, see domain/recovery/heartbeat.ts. */
+export const recovery = sqliteTable("recovery", {
+  id: integer().primaryKey(),
+  /** When the last run ended, or when a new database was first looked at. */
+  recoveredAt: integer("recovered_at").notNull(),
+  /** When a request last asked for a run that was overdue. */
+  requestedAt: integer("requested_at").notNull(),
+});
 
 /** Revocable download links. A trigger deletes the links of a file when the file is hidden. */
 export const links = sqliteTable(

@@ -67,7 +67,9 @@ export function newUuid(system: System): string {
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const TOKEN_START = "stow_";
-const TOKEN = /^stow_[sp]k_[0-9A-Za-z]{40}$/;
+const TOKEN = /^stow_(sk|pk|ss)_[0-9A-Za-z]{40}$/;
+/** Scanners for secrets tell the token of a person from that of a backend. */
+const TOKEN_STARTS = { secret: "stow_sk_", public: "stow_pk_", session: "stow_ss_" };
 const TOKEN_SECRET_CHARACTERS = 32; // 190 bits
 const TOKEN_DATABASE_CHARACTERS = 2; // 62^2 > 1,000 databases
 const TOKEN_CHECKSUM_CHARACTERS = 6; // 62^6 > 2^32
@@ -86,11 +88,11 @@ function base62(number: number, length: number): string {
 const checksum = (text: string): string => base62(crc32(text), TOKEN_CHECKSUM_CHARACTERS);
 
 /**
- * `stow_sk_` or `stow_pk_`, 32 random base62 characters, 2 for the number of the database, and 6 characters of CRC-32 over
+ * Its prefix, 32 random base62 characters, 2 for the number of the database, and 6 characters of CRC-32 over
  * the text before them.
  */
-export function newToken(system: System, isPublic: boolean, database: number): string {
-  let token = isPublic ? "stow_pk_" : "stow_sk_";
+export function newToken(system: System, kind: keyof typeof TOKEN_STARTS, database: number): string {
+  let token = TOKEN_STARTS[kind];
   const length = token.length + TOKEN_SECRET_CHARACTERS;
   while (token.length < length) {
     // 248 is the largest multiple of 62 in a byte. Larger values would favor the first characters.

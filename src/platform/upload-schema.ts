@@ -20,6 +20,8 @@ export const uploads = sqliteTable(
     /** The API key that created the upload, and whether a visitor did: with a public key, or an upload token that it issued. */
     keyId: text("key_id").notNull(),
     isPublic: integer("is_public", { mode: "boolean" }).notNull(),
+    /** The user of that key, as in the file. A creation counts the uploads of a contributor. */
+    userId: text("user_id"),
     /** SHA-256 of the secret in the upload URL, hex. */
     secretHash: text("secret_hash").notNull(),
     sizeBytes: integer("size_bytes").notNull(),
@@ -58,7 +60,7 @@ export const uploads = sqliteTable(
     index("uploads_finished").on(t.dueAt).where(isFinishedAndClean),
     index("uploads_leftovers").on(t.dueAt).where(isFinishedWithLeftovers),
     // In the order of the list, and with the columns that a creation counts.
-    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId).where(holdsQuota),
+    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId, t.userId).where(holdsQuota),
   ],
 );
 

@@ -54,7 +54,7 @@ const CREDENTIALS = {
   "an upload token": "public",
   "the operator token": "operator",
   "another team's key": "stranger",
-  "a key of the team for its own files": "limited",
+  "a contributor of the team": "limited",
   "the team's own key": "owner",
 } as const;
 type Credential = keyof typeof CREDENTIALS;
@@ -86,8 +86,8 @@ function acceptedCallers(route: string): readonly string[] | "anyone" {
   return ["stranger", "owner"];
 }
 
-/** A key that sees only its own files has scopes of files and keys. The records of the team are not its own. */
-const isForAllFiles = (route: string) => /\/(users|events|webhooks|deliveries)/.test(route);
+/** A contributor has scopes of files only. The records of the team are not their own. */
+const isNotOfFiles = (route: string) => /\/(users|events|webhooks|deliveries|apikeys|sessions)/.test(route);
 
 /** The expected response. The service checks the token first, then the permission, then whether the id is the caller's. */
 function expected(route: string, credential: Credential, id: IdKind): [status: number, code?: string] {
@@ -100,10 +100,10 @@ function expected(route: string, credential: Credential, id: IdKind): [status: n
   if (
     /\/(sessions|uploadtokens)$/.test(route) &&
     route.startsWith("POST") &&
-    !["limited", ...accepted].includes(caller)
+    !accepted.includes(route.endsWith("/uploadtokens") && caller === "limited" ? "owner" : caller)
   )
     return [403, "forbidden"];
-  if (caller === "limited" && isForAllFiles(route)) return [403, "insufficient_scope"];
+  if (caller === "limited" && isNotOfFiles(route)) return [403, "insufficient_scope"];
   if (caller === "limited" && route === "PUT /docs/v1/retention") return [403, "forbidden"];
   if (!accepted.includes(caller === "limited" ? "owner" : caller))
     return [403, caller === "public" && accepted.length > 1 ? "insufficient_scope" : "forbidden"];
@@ -171,14 +171,14 @@ beforeAll(async () => {
   tokens = {
     "no token": undefined,
     "a malformed token": `${mine.token.slice(0, -1)}${mine.token.endsWith("0") ? "1" : "0"}`,
-    "an unknown token": newToken(realSystem, false, 0),
+    "an unknown token": newToken(realSystem, "secret", 0),
     "an expired token": expired.key,
     "a revoked token": revoked.key,
     "a public key": page.key,
     "an upload token": (await newUploadToken(mine)).token,
     "the operator token": OPERATOR,
     "another team's key": theirs.token,
-    "a key of the team for its own files": (await newKey(mine, { ownFilesOnly: true })).key,
+    "a contributor of the team": (await newMember(mine, "contributor")).token,
     "the team's own key": mine.token,
   };
 });
@@ -288,14 +288,14 @@ describe("A request that counts as several", () => {
   });
 });
 
-describe("A list of a caller with its own files", () => {
+describe("A list of a contributor", () => {
   test.each([
     ["?tag=a", 5],
     ["?reference=a", 5],
     ["?folder=a", 1],
     ["", 1],
-  ])("GET /docs/v1/uploads%s counts as %i requests for a caller with its own files", async (query, requests) => {
-    const token = tokens["a key of the team for its own files"];
+  ])("GET /docs/v1/uploads%s counts as %i requests for a contributor", async (query, requests) => {
+    const token = tokens["a contributor of the team"];
     spent = { ...NOTHING_SPENT };
     expect((await worker.call("GET", `/docs/v1/uploads${query}`, { token })).status).toBe(200);
     expect(spent).toEqual({ ...NOTHING_SPENT, requests });
@@ -439,8 +439,13 @@ describe("Scopes", () => {
 
   beforeAll(async () => {
     team = await newTeam(worker);
-    const newRow = async (caller: string, kind: string, scopes: number | null, role?: string) => {
-      const token = newToken(realSystem, kind === "public", databaseOf(team.teamId));
+    const newRow = async (
+      caller: string,
+      kind: "secret" | "public" | "session",
+      scopes: number | null,
+      role?: string,
+    ) => {
+      const token = newToken(realSystem, kind, databaseOf(team.teamId));
       tokenOf[caller] = token;
       const id = newId(realSystem, databaseOf(team.teamId));
       await DB.batch([

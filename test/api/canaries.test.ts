@@ -36,8 +36,8 @@ const withSecrets =
 
 const SIGNED = "https://x.example/a?X-Amz-Expires=60&X-Amz-Signature=0a1b";
 const LEAKS: [what: string, line: string][] = [
-  ["a token", `{"cause":"unknown ${newToken(realSystem, false, 0)}"}`],
-  ["a token", newToken(realSystem, true, 0)],
+  ["a token", `{"cause":"unknown ${newToken(realSystem, "secret", 0)}"}`],
+  ["a token", newToken(realSystem, "public", 0)],
   ["an invitation", `stow_in_${"0a".repeat(12)}.${"0a".repeat(16)}`],
   ["a password", `params: ${PASSWORD}`],
   ["the operator token", OPERATOR],
@@ -75,7 +75,7 @@ describe("The watcher", () => {
   test("checks the output of the Worker", async () => {
     const token = fail(`planted ${PASSWORD}`);
     const leaky = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countRequest: token } }));
-    const request = { token: newToken(realSystem, false, 0) };
+    const request = { token: newToken(realSystem, "secret", 0) };
     const caught = await watcher.catching(() => leaky.call("GET", "/docs/v1/usage", request));
     expect(caught.join()).toMatch(/^a password in the line: .*"request_failed"/);
   });
@@ -91,7 +91,7 @@ describe("The watcher", () => {
       const previous = await DB.prepare(`select ${column} as text from ${table} where ${row}`).first("text");
       const set = (text: unknown) => DB.prepare(`update ${table} set ${column} = ? where ${row}`).bind(text).run();
       for (const [what, secret] of [
-        ["a token", newToken(realSystem, false, 0)],
+        ["a token", newToken(realSystem, "secret", 0)],
         ["a password", PASSWORD],
         ["the master key", env.MASTER_KEY],
       ] as const) {
@@ -176,7 +176,13 @@ describe("Log lines and errors", () => {
     // Each route gets an unknown token, a public key, the operator token and the team's key, and secrets in the query.
     const query = `?token=${team.token}&email=${email}&password=${PASSWORD}`;
     for (const route of deletionsLast) {
-      for (const token of [newToken(realSystem, false, 0), page.body.data.key, visitor.token, OPERATOR, team.token]) {
+      for (const token of [
+        newToken(realSystem, "secret", 0),
+        page.body.data.key,
+        visitor.token,
+        OPERATOR,
+        team.token,
+      ]) {
         const path = token === page.body.data.key ? pathTo(route, team.token) : pathIn(route, records);
         const options = { ...secretRequests[route.name]?.(), token };
         const { status, text } = await worker.call(route.method, path + query, options);

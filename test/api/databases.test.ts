@@ -114,7 +114,7 @@ describe("A new team", () => {
 describe("The number of a database that isn't bound", () => {
   test("a token with an unbound number gets 401, and an id 404, without any query", async ({ team }) => {
     const { bindings, call } = countingWorker();
-    const token = newToken(realSystem, false, UNBOUND);
+    const token = newToken(realSystem, "secret", UNBOUND);
     expect((await call("GET", "/docs/v1/usage", { token })).code).toBe("token_invalid");
     const teamId = inOther(team.teamId, UNBOUND);
     for (const path of [
@@ -141,7 +141,7 @@ describe("The number of another database", () => {
     const ids = [await upload(team, "a.txt", "a"), await upload(team, "b.txt", "b")];
     const file = ids[0] as string;
 
-    const made = newToken(realSystem, false, other);
+    const made = newToken(realSystem, "secret", other);
     expect((await call("GET", "/docs/v1/usage", { token: made })).code).toBe("token_invalid");
     const paths = [`/docs/v1/uploads/${moved(file)}/metadata`, `/auth/v1/apikeys/${moved(team.keyId)}`];
     for (const path of [...paths, `${TEAMS}/${moved(team.teamId)}`]) {
@@ -231,10 +231,11 @@ describe("The operator", () => {
   test("is the only caller that gets the number, size and limit of each database from /health", async ({ team }) => {
     const worker = workerWithSizes(1, 9, 3);
     const { databases } = (await worker.call("GET", "/health", { token: OPERATOR })).body;
+    const recoveredAt = expect.toBeOneOf([null, expect.any(String)]);
     expect(databases).toEqual([
-      { number: 0, bytes: GIGABYTE, maxBytes: MAX, status: "ok" },
-      { number: 1, bytes: MAX, maxBytes: MAX, status: "full" },
-      { number: 2, bytes: 3 * GIGABYTE, maxBytes: MAX, status: "ok" },
+      { number: 0, bytes: GIGABYTE, maxBytes: MAX, status: "ok", recoveredAt },
+      { number: 1, bytes: MAX, maxBytes: MAX, status: "full", recoveredAt },
+      { number: 2, bytes: 3 * GIGABYTE, maxBytes: MAX, status: "ok", recoveredAt },
     ]);
     for (const token of [undefined, team.token]) {
       expect((await worker.call("GET", "/health", { token })).body).toEqual({
@@ -262,7 +263,13 @@ describe("While one database fails", () => {
 
     const health = await worker.call("GET", "/health", { token: OPERATOR });
     expect([health.status, health.body.message]).toEqual([503, "Not responding: database 1."]);
-    expect(health.body.databases[1]).toEqual({ number: 1, bytes: null, maxBytes: MAX, status: "unavailable" });
+    expect(health.body.databases[1]).toEqual({
+      number: 1,
+      bytes: null,
+      maxBytes: MAX,
+      status: "unavailable",
+      recoveredAt: null,
+    });
     expect((await worker.call("GET", "/health")).body.databases).toBeUndefined();
 
     // Never silently short.

@@ -1,5 +1,6 @@
 import { describe, expect } from "vitest";
 import type { Mailer } from "../../src/platform/mailer.ts";
+import { buildRequest } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
 import { withBatch, withDatabases } from "../support/deps.ts";
 import { apiTest } from "../support/fixtures.ts";
@@ -62,6 +63,29 @@ function mailing(change: Change = (deps) => deps) {
   const mailer: Mailer = { send: async (mail) => void mails.push(mail) };
   return { mails, worker: startWorker(compose(withoutJobs, (deps) => ({ ...deps, mailer }), change)) };
 }
+
+describe("The link of an invitation or a reset", () => {
+  test("has the host of PUBLIC_URL, whatever host the request has", async ({ team }) => {
+    const publicUrl = "https://files.example.com";
+    const { mails, worker } = mailing((deps) => ({ ...deps, settings: { ...deps.settings, publicUrl } }));
+    const { _id } = await newInvitee(team, { email: "grace@example.com" });
+    const { url } = await dataOf(worker.call("POST", `${userPath(_id)}/invitations`, { token: team.token }));
+    expect(url).toMatch(/^https:\/\/files\.example\.com\/console\/invitation#stow_in_/);
+    await newUser(team);
+    const json = { teamId: team.teamId, email: EMAIL };
+    const forgot = buildRequest("POST", FORGOT, { json }, "https://attacker.example.net");
+    expect((await worker.send(forgot)).status).toBe(200);
+    expect(mails).toHaveLength(1);
+    expect(mails[0]?.text).toContain(`${publicUrl}/console/invitation#`);
+    expect(mails[0]?.text).not.toContain("attacker");
+  });
+
+  test("has the host of the request without PUBLIC_URL", async ({ team }) => {
+    const { url } = await dataOf(invite(team, (await newInvitee(team))._id));
+    expect(new URL(url).pathname).toBe("/console/invitation");
+    expect(new URL(url).host).not.toBe("files.example.com");
+  });
+});
 
 describe("A user without a password", () => {
   test("can't log in until an invitation is accepted", async ({ team }) => {
@@ -171,6 +195,19 @@ describe("An invitation", () => {
     const [first, second] = [await newLink(team, _id), await newLink(team, _id)];
     await rejected(team, 401, "token_invalid", () => accept(first));
     expect((await accept(second)).status).toBe(200);
+  });
+
+  test("lives as long as `expiresIn` says, from an hour to two weeks", async ({ team }) => {
+    const { _id } = await newInvitee(team);
+    for (const expiresIn of [3600, 1_209_600]) {
+      const before = Date.now();
+      const { expiresAt } = await dataOf(invite(team, _id, { json: { expiresIn } }));
+      expect(Date.parse(expiresAt) - before).toBeGreaterThanOrEqual(expiresIn * 1000);
+      expect(Date.parse(expiresAt) - Date.now()).toBeLessThanOrEqual(expiresIn * 1000);
+    }
+    for (const expiresIn of [3599, 1_209_601, "3600"]) {
+      await rejected(team, 400, "invalid_input", () => invite(team, _id, { json: { expiresIn } }), ["expiresIn"]);
+    }
   });
 
   test("expires after a day", async ({ team }) => {
@@ -522,7 +559,8 @@ describe("The export of a user", () => {
     const answer = await exportOf(team, ada.id);
     expect(answer.headers.get("Content-Type")).toBe("application/json");
     const { user, sessions, keys: exported, events } = await dataOf(Promise.resolve(answer));
-    expect(user).toEqual(await read(team, userPath(ada.id)));
+    const { password, ...record } = await read(team, userPath(ada.id));
+    expect(user, "no hash").toEqual(record);
     expect(sessions).toMatchObject([{ userId: ada.id, createdBy: null }]);
     expect(exported).toEqual([{ ...keys[0], key: expect.stringMatching(/^stow_sk_.{4}….{4}$/) }]);
     expect(events.map(({ type }: { type: string }) => type)).toEqual([

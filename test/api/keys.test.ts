@@ -35,7 +35,6 @@ import { create as createUpload } from "../support/tus.ts";
 
 const FIELDS = [
   ...["_id", "createdAt", "createdBy", "expiresAt", "id", "isPublic", "key", "lastUsedAt", "limits", "name"],
-  "ownFilesOnly",
   ...["scopes", "teamId", "uuid"],
 ];
 
@@ -208,6 +207,13 @@ describe("A key", () => {
     expect(listed).toEqual([own, ...keys.map(masked)].sort((a, b) => (a.id < b.id ? 1 : -1)));
   });
 
+  test("is neither shown nor recorded by HEAD", async ({ team }) => {
+    const { id } = await newKey(team);
+    const answer = await team.call("HEAD", `${KEYS}/${id}`);
+    expect([answer.status, answer.text]).toEqual([200, ""]);
+    expect(await eventsOf(team, "type=apikey.revealed")).toEqual([]);
+  });
+
   test("is shown whole only once that is recorded, each time", async () => {
     const team = await newTeam();
     const { id, key } = await newKey(team);
@@ -263,7 +269,7 @@ describe("Rotating a key", () => {
   const rotate = (team: Team, id: string, json: object = {}, token = team.token) =>
     call("POST", `${KEYS}/${id}/rotate`, { token, json });
   const rowOf = (id: string) =>
-    DB.prepare("select kind, scopes, limits, own_files_only, lifetime_milliseconds, user_id from api_keys where id = ?")
+    DB.prepare("select kind, scopes, limits, lifetime_milliseconds, user_id from api_keys where id = ?")
       .bind(id)
       .first();
 

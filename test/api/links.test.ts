@@ -195,6 +195,15 @@ describe("Opening a link", () => {
     expect((await DB.prepare("select 1 from links where id = ?").bind(gone._id).all()).results).toEqual([]);
   });
 
+  test("is created with the URLs of its bytes, its page and its player, which have the same secret", async ({
+    team,
+  }) => {
+    const id = await upload(team, "a.txt", "a");
+    const { url, pageUrl, embedUrl } = await dataOf(team.call("POST", `/docs/v1/uploads/${id}/links`, { json: {} }));
+    const [, secret] = /\/links\/([^/]+)\/a\.txt$/.exec(url) ?? [];
+    expect([pageUrl, embedUrl].map((one) => new URL(one).pathname)).toEqual([`/share/${secret}`, `/embed/${secret}`]);
+  });
+
   test("fails if the stored object is missing", async ({ team }) => {
     const id = await upload(team, "a.txt", "a");
     const link = await createLink(team, id);

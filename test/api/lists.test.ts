@@ -233,12 +233,12 @@ async function insertFiles(team: Team, numbers: number[], change: Partial<FileRo
     ...change,
   }));
   const given = ["original_name", "status", "file_type", "folder", "reference", "tags", "name_key", "search_keys"];
-  const columns = `id, team_id, key_id, owner_id, user_id, ${given}, reserved_bytes, size_bytes, processed_at, created_at, updated_at`;
+  const columns = `id, team_id, key_id, user_id, ${given}, reserved_bytes, size_bytes, processed_at, created_at, updated_at`;
   const values = ["id", ...given].map((name) => `value ->> '${name}'`);
   const [id, ...rest] = values;
   const processedAt = "case when value ->> 'status' in ('pending', 'processing', 'receiving') then null else 1 end";
   await DB.prepare(
-    `insert into files (${columns}) select ${id}, ?1, ?1, value ->> 'owner', value ->> 'owner', ${rest}, 1, 1, ${processedAt}, 1, 1 from json_each(?2)`,
+    `insert into files (${columns}) select ${id}, ?1, ?1, value ->> 'owner', ${rest}, 1, 1, ${processedAt}, 1, 1 from json_each(?2)`,
   )
     .bind(
       team.teamId,
@@ -456,6 +456,8 @@ describe("Filters of files", () => {
         ...["1767225600000", "2026-01-01T00:00:00"],
         "2026-01-01T00:00:00Z&createdBefore=2026-01-01T00:00:00Z",
       ],
+      // No index has these, and a client sorts what it has loaded.
+      sort: ["size", "-size", "duration", "-duration", "-", "name&sort=name"],
       name: ["", "a&name=b", "a%00", "a%0Ab", "%C2%85", "%ED%A0%80", "%FF", "%", "a".repeat(201)],
     }),
   )("reject an invalid or repeated %s by name", async (name, values) => {

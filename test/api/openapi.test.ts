@@ -316,7 +316,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
       ...(route === "POST /auth/v1/sessions" ? ["413"] : []),
       ...(/^(POST|PATCH) .*folders/.test(route) ? ["409"] : []),
       ...(/^((POST|PATCH|DELETE) .*users(\/\{id\})?|PATCH .*teams.*)$/.test(route) ? ["409"] : []),
-      ...(/^DELETE .*(uploads|teams|trash)\/\{id\}$|restore$|retention$/.test(route) ? ["409"] : []),
+      ...(/^(DELETE|PATCH) .*(uploads|teams|trash)\/\{id\}$|restore$|retention$/.test(route) ? ["409"] : []),
       ...(/^POST .*(webhooks|secret|replay|redeliver|links|rotate|apikeys)$/.test(route) ? ["409"] : []),
       ...((PARAMETERS[route] ?? []).includes("If-Match") ? ["412"] : []),
       ...(route.startsWith("GET") ? [] : ["507"]),

@@ -14,6 +14,7 @@ import {
   idsIn,
   metadataOf,
   newKey,
+  newMember,
   newTeam,
   nextOf,
   processed,
@@ -361,7 +362,7 @@ describe("Folders", () => {
   test("are deleted with everything in them, which has its events", async ({ team }) => {
     const [a, b] = [await add(team, { folder: "a/b", tags: ["t"] }), await add(team, { folder: "ab" })];
     await create(team, "a");
-    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
+    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true, held: 0 });
     expect(await folders(team)).toEqual(["ab"]);
     expect(idsIn(await read(team, UPLOADS))).toEqual([b]);
     expect((await historyOf(team, a)).map(({ type }: { type: string }) => type)).toEqual([
@@ -369,11 +370,21 @@ describe("Folders", () => {
       "file.deleted",
     ]);
     expect(await tagRows(team)).toEqual([]);
-    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true });
+    expect((await remove(team, "a")).body.data).toEqual({ folder: "a", isComplete: true, held: 0 });
   });
 
-  test("a caller with its own files sees its own folders, with only its files", async ({ team }) => {
-    const { key: token } = await newKey(team, { ownFilesOnly: true });
+  test("can be named `null`, and are moved and deleted like any other", async ({ team }) => {
+    const [id] = [await add(team, { folder: "null" }), await add(team, { folder: "null/a" })];
+    await dataOf(move(team, "null", "b"));
+    expect(await folders(team)).toEqual(["b"]);
+    await dataOf(move(team, "b", "null"));
+    expect(await listed(team, { folder: "null" })).toEqual([id]);
+    await dataOf(remove(team, "null"));
+    expect(await folders(team)).toEqual([]);
+  });
+
+  test("a contributor has its own folders, with only its files, and other callers see those, too", async ({ team }) => {
+    const { token } = await newMember(team, "contributor");
     const own: Team = {
       ...team,
       token,
@@ -383,15 +394,36 @@ describe("Folders", () => {
     await create(own, "mine");
     await create(team, "theirs");
     expect(await folders(own)).toEqual(["mine", "shared"]);
-    expect(await folders(team)).toEqual(["shared", "theirs"]);
+    expect(await folders(team)).toEqual(["mine", "shared", "theirs"]);
     await move(own, "shared", "moved");
     expect([await folderOf(team, mine), await folderOf(team, theirs)]).toEqual(["moved", "shared"]);
     await remove(own, "theirs");
     await remove(own, "moved");
     await remove(own, "shared");
     expect(idsIn(await read(team, UPLOADS))).toEqual([theirs]);
-    expect(await folders(team)).toEqual(["shared", "theirs"]);
+    expect(await folders(team)).toEqual(["mine", "shared", "theirs"]);
     expect(await folders(own)).toEqual(["mine"]);
+    await remove(team, "mine");
+    for (const caller of [team, own]) expect(await folders(caller)).not.toContain("mine");
+  });
+
+  test("are at most 1,000 that a contributor creates, and go with the user", async ({ team }) => {
+    const { id, token } = await newMember(team, "contributor");
+    const create = (folder: string, caller = token) =>
+      team.call("POST", "/docs/v1/folders", { json: { folder }, token: caller });
+    const ofTeam = () => DB.prepare("select folders from teams where id = ?").bind(team.teamId).first("folders");
+    await Promise.all(Array.from({ length: 5 }, (_, i) => create(`own/${i}`)));
+    expect((await create("of the team", team.token)).status).toBe(200);
+    await DB.prepare("update users set folders = 999 where id = ?").bind(id).run();
+    expect((await create("last")).status).toBe(200);
+    const refused = await rejected(team, 409, "too_many_folders", () => create("more"));
+    expect(refused.body.message).toContain("1,000 folders");
+    expect((await create("last")).status).toBe(200);
+    expect((await create("more", team.token)).status).toBe(200);
+    expect(await ofTeam()).toBe(8);
+    expect((await team.call("DELETE", `/auth/v1/users/${id}`)).status).toBe(200);
+    expect(await folders(team)).toEqual(["more", "of the team"]);
+    expect(await ofTeam()).toBe(2);
   });
 
   test("disappear with their last file", async ({ team }) => {
@@ -425,6 +457,18 @@ describe("A search", () => {
     const found = ["tAKE", "night", "signals/season", "ep-12", "RAW", "ÄRGER", 'A"B\\C', "a,b"];
     expect(await finding(team, found)).toEqual(found);
     expect(await finding(team, ["takeN", "12raw", 'raw",', '":"', '","', "folder", "tags", "null"])).toEqual([]);
+  });
+
+  test("finds the files that have every word somewhere, in any order", async ({ team }) => {
+    await uploadForm(team, formWith(JSON.stringify({ ...UPPER, name: "Take one.wav" })));
+    const found = ["wav take", "one take", "signals ep-12 RAW take", "  ärger\u00a0\u3000night  ", "raw raw"];
+    expect(await finding(team, found)).toEqual(found);
+    expect(await finding(team, ["take two", "raw takeone", "night day"])).toEqual([]);
+    for (const search of [" ", "1 2 3 4 5 6 7 8 9 10 11"]) {
+      const query = new URLSearchParams({ search });
+      await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?${query}`), ["search"]);
+    }
+    expect(await listed(team, { search: "1 2 3 4 5 6 7 8 9 10 1" })).toEqual([]);
   });
 
   test("finds what a file has after an update, and no longer what it had", async ({ team }) => {
@@ -485,69 +529,6 @@ describe("A search", () => {
     expect(tally(await atOnce(120, () => search()))).toEqual({ 200: 120 });
     expect((await search(second)).code).toBe("rate_limited");
     expect((await team.call("GET", UPLOADS)).status).toBe(200);
-  });
-});
-
-describe("A list sorted by duration or size", () => {
-  /** Files in a folder whose sizes and durations are in different orders, some without a duration. */
-  const fillFolder = async (team: Team, count: number) => {
-    await fill(team, "files", count);
-    await DB.prepare(
-      `update files set folder = 'f', name_key = original_name, size_bytes = rowid_of % 7 + 1,
-         audio = iif(rowid_of % 3, json_object('durationSeconds', (rowid_of * 37 % 11) / 4.0), null)
-       from (select id as file, row_number() over (order by id) as rowid_of from files where team_id = ?1)
-       where team_id = ?1 and id = file`,
-    )
-      .bind(team.teamId)
-      .run();
-  };
-  type Sortable = { _id: string; size: number; durationSeconds: number | null };
-
-  test.each([
-    "sort=duration",
-    "sort=-duration",
-    "sort=size",
-    "sort=-size",
-    "sort=-size&folder=f",
-    "sort=duration&search=1",
-    "sort=size&under=f&createdAfter=2000-01-01T00:00:00Z",
-  ])("a list by %s shows each file once, in order, over its pages", async (query) => {
-    const team = await newTeam();
-    await fillFolder(team, 50);
-    const all: Sortable[] =
-      (await read(team, `${UPLOADS}?${query.replace(/sort=[^&]*/, "sort=createdAt")}&limit=100`)) ?? [];
-    const [, sign = "", fact] = /sort=(-?)(\w+)/.exec(query) ?? [];
-    const factOf = ({ size, durationSeconds }: Sortable) => (fact === "size" ? size : (durationSeconds ?? 0));
-    const inOrder = all.toSorted(
-      (a, b) => (sign === "-" ? -1 : 1) * (factOf(a) - factOf(b) || (a._id < b._id ? -1 : 1)),
-    );
-    const pages = await readPages(team, `${UPLOADS}?${query}&limit=7`);
-    expect(pages.flat().map(({ _id }) => _id)).toEqual(inOrder.map(({ _id }) => _id));
-    const second = await read(team, `${UPLOADS}?${query}&limit=7&page=2`);
-    expect(idsIn(second)).toEqual(inOrder.slice(7, 14).map(({ _id }) => _id));
-  });
-
-  test("has at most 250 files, and otherwise is a 400 that says what to do", async ({ team }) => {
-    await fillFolder(team, 250);
-    expect(await read(team, `${UPLOADS}?sort=size&limit=100`)).toHaveLength(100);
-    await upload(team, "one more.txt", "text");
-    await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?sort=-duration`), ["sort"]);
-    expect(await read(team, `${UPLOADS}?sort=-duration&folder=f&limit=100`)).toHaveLength(100);
-    expect(await read(team, `${UPLOADS}?sort=size&search=nothing&folder=f`)).toEqual([]);
-    await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?sort=size&search=nothing`), ["sort"]);
-  });
-
-  test("has its own cursors", async ({ team }) => {
-    await fillFolder(team, 4);
-    const next = new URL(nextOf(await team.call("GET", `${UPLOADS}?sort=size&limit=2`)) ?? "");
-    next.searchParams.set("sort", "-size");
-    await rejected(team, 400, "invalid_input", () => team.call("GET", next.pathname + next.search), ["cursor"]);
-    for (const value of ["x", "1e999", "01"]) {
-      next.searchParams.set("sort", "size");
-      const cursor = (next.searchParams.get("cursor") ?? "").replace(/\.[\w-]+/, `.${btoa(value).replaceAll("=", "")}`);
-      next.searchParams.set("cursor", cursor);
-      await rejected(team, 400, "invalid_input", () => team.call("GET", next.pathname + next.search), ["cursor"]);
-    }
   });
 });
 

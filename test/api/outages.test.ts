@@ -1,25 +1,24 @@
-import { describe, expect } from "vitest";
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { describe, expect, vi } from "vitest";
+import { createApp } from "../../src/app.ts";
+import { createByteStore } from "../../src/platform/byte-store.ts";
+import { createDb, read } from "../../src/platform/db.ts";
+import { teams } from "../../src/platform/schema.ts";
+import { realSystem } from "../../src/platform/system.ts";
 import { MOMENTS, outageOf, ProxiedBindings } from "../support/bindings.ts";
-import type { Answer } from "../support/client.ts";
+import { type Answer, type Call, createCall, form } from "../support/client.ts";
 import { ALL_DATABASES } from "../support/databases.ts";
-import { type Change, compose, withDatabases, withoutHashing } from "../support/deps.ts";
+import { type Change, compose, readDeps, withDatabases, withoutHashing, withoutJobs } from "../support/deps.ts";
 import { worldTest as test } from "../support/fixtures.ts";
-import { dataOf, expectNoFiles, newUser, type Team } from "../support/harness.ts";
+import { dataOf, expectNoFiles, newTeam, newUser, type Team, upload } from "../support/harness.ts";
 import { newEmail, newRecord, PASSWORD, pathTo, type Route, requestFor, routes, tokenFor } from "../support/routes.ts";
-import {
-  AFTER_PERMANENT_FAILURE,
-  encodeForm,
-  expectSettled,
-  expectSound,
-  must,
-  rowsOf,
-  UNAVAILABLE,
-  World,
-} from "../support/world.ts";
+import { create, locationOf, patch } from "../support/tus.ts";
+import { encodeForm, expectSettled, expectSound, must, rowsOf, UNAVAILABLE, World } from "../support/world.ts";
 
 /*
- * Outages of D1, R2 and the Queue, on every route. A transient failure is hidden by a retry or returned as 503
- * `unavailable` with `Retry-After`. A 500 after a transient failure fails every call that goes through `World`.
+ * Outages of D1, R2 and the Queue, on every route. A failure of a binding is hidden by a retry or returned as 503
+ * `unavailable` with `Retry-After`. A 500 fails every call that goes through `World`.
  */
 
 /** Writes that must not be repeated. A second attempt would return `email_taken` or `not_found`. */
@@ -96,10 +95,6 @@ function expectUnavailable({ status, code, headers }: Answer): void {
   expect(headers.get("Retry-After")).toBe("2");
 }
 
-function expectPermanentFailure({ status, code }: Answer): void {
-  expect([status, code]).toEqual(AFTER_PERMANENT_FAILURE);
-}
-
 describe.each(routes)("$name", (route) => {
   const at = (call: number, moment: (typeof MOMENTS)[number], failure: "transient" | "permanent" | "outage") =>
     new ProxiedBindings({ call, moment, failure });
@@ -111,7 +106,7 @@ describe.each(routes)("$name", (route) => {
     const { send } = await sender(route);
     expectUnavailable(await send(at(1, "before", "outage")));
     const answer = await send(at(1, "before", "permanent"));
-    if (!goesElsewhere(0)) expectPermanentFailure(answer);
+    if (!goesElsewhere(0)) expectUnavailable(answer);
     expect((await send()).status).toBe(200);
   });
 
@@ -138,7 +133,6 @@ describe.each(routes)("$name", (route) => {
           const isLate = isUnseen || name.startsWith("Queue") || (isLast && ["DELETE", "PUT"].includes(route.method));
           if (isLate && answer.status === 200) continue;
           if (failure === "permanent" && goesElsewhere(i)) expect(answer.status).toBe(200);
-          else if (failure === "permanent") expectPermanentFailure(answer);
           else expectUnavailable(answer);
         }
       }
@@ -225,26 +219,270 @@ test("an upload while R2 is down responds 503 and leaves nothing listed", async 
   await expectNoFiles(team);
 });
 
-test.each([
-  ["D1_ERROR: no such table: files: SQLITE_ERROR", 500],
-  ["D1_ERROR: no such column: etag at offset 7: SQLITE_ERROR", 500],
-  ["D1_ERROR: too many SQL variables", 500],
-  ["Network connection lost.", 503],
-  ["D1_ERROR: D1 DB storage operation exceeded timeout which caused object to be reset.", 503],
-  ["D1_ERROR: D1 DB reset because its code was updated.", 503],
-  ["D1_ERROR: D1 DB is overloaded. Requests queued for too long.", 503],
-  ["D1_ERROR: internal error; reference = 0123456789abcdef", 503],
-])("a D1 error “%s” results in %i", async (message, status) => {
+/** Sends a request whose every call to D1 fails with this error. */
+async function askWith(
+  error: string | Error,
+  {
+    isBug = false,
+    method = "GET",
+    path = "/docs/v1/usage",
+    json,
+  }: { isBug?: boolean; method?: string; path?: string; json?: object } = {},
+) {
   const world = new World();
   const team = await world.newTeam();
+  const thrown = typeof error === "string" ? new Error(error) : error;
+  let calls = 0;
   const batch = async () => {
-    throw new Error(message);
+    calls += 1;
+    throw thrown;
   };
   const failing = (database: D1Database) =>
     ({ prepare: (sql: string) => database.prepare(sql), batch }) as unknown as D1Database;
   const change: Change = (deps) => withDatabases(deps, failing);
-  const isBug = status === 500;
-  const answer = await must(world.ask("GET", "/docs/v1/usage", { token: team.token }, { change, isBug }));
-  expect([answer.status, answer.headers.has("Retry-After")]).toEqual([status, status === 503]);
-  expect(answer.text).not.toContain(message);
+  const answer = await must(world.ask(method, path, { token: team.token, ...(json && { json }) }, { change, isBug }));
+  expect(answer.text).not.toContain(thrown.message);
+  return { answer, calls };
+}
+
+/** Cloudflare's list of D1's errors, and those that others have met. A text that says to retry is attempted three times. */
+const D1_ERRORS: [message: string, attempts: number, known?: false][] = [
+  ["D1_ERROR: D1 DB reset because its code was updated.", 3],
+  ["D1_ERROR: Internal error while starting up D1 DB storage caused object to be reset.", 3],
+  ["Network connection lost.", 3],
+  ["D1_ERROR: Network connection lost.", 3],
+  ["D1_ERROR: Internal error in D1 DB storage caused object to be reset.", 3],
+  ["D1_ERROR: Cannot resolve D1 DB due to transient issue on remote node.", 3],
+  ["D1_ERROR: Can't read from request stream because client disconnected.", 3],
+  ["D1_ERROR: internal error; reference = 0123456789abcdef", 3],
+  ["D1_ERROR: D1 DB storage operation exceeded timeout which caused object to be reset.", 1],
+  ["D1_ERROR: D1 DB is overloaded. Requests queued for too long.", 1],
+  ["D1_ERROR: D1 DB is overloaded. Too many requests queued.", 1],
+  ["D1_ERROR: D1 DB's isolate exceeded its memory limit and was reset.", 1],
+  ["D1_ERROR: D1 DB exceeded its CPU time limit and was reset.", 1],
+  ["D1_ERROR: Currently processing a long-running export.", 1],
+  [
+    "D1_ERROR: Your account has exceeded D1's free tier daily row read limit. Upgrade to a paid plan or wait until tomorrow (midnight UTC) to continue.",
+    1,
+  ],
+  ["D1_ERROR: Your account has exceeded D1's free tier daily row write limit.", 1],
+  ["D1_ERROR: The database has been deleted.", 1, false],
+  ["D1_ERROR: database is locked: SQLITE_BUSY", 1, false],
+  ["D1_ERROR: disk I/O error: SQLITE_IOERR", 1, false],
+];
+
+describe("An error of D1", () => {
+  test.each(D1_ERRORS)("“%s” is 503 after %i attempts", async (message, attempts) => {
+    const { answer, calls } = await askWith(message);
+    expectUnavailable(answer);
+    expect(calls).toBe(attempts);
+  });
+
+  test.each([
+    "D1_ERROR: Exceeded maximum DB size.",
+    "D1_ERROR: Your account has exceeded D1's maximum account storage limit, please contact Cloudflare to raise your limit.",
+    "D1_ERROR: database or disk is full: SQLITE_FULL",
+  ])("“%s” is 507", async (message) => {
+    const { answer } = await askWith(message, { method: "POST", path: "/docs/v1/folders", json: { name: "new" } });
+    expect([answer.status, answer.code]).toEqual([507, "storage_full"]);
+  });
+
+  test.each([
+    "D1_ERROR: no such table: files: SQLITE_ERROR",
+    "D1_ERROR: no such column: etag at offset 7: SQLITE_ERROR",
+    'D1_ERROR: near "selct": syntax error at offset 0: SQLITE_ERROR',
+    "D1_ERROR: too many SQL variables at offset 3: SQLITE_ERROR",
+    "D1_ERROR: NOT NULL constraint failed: files.team_id: SQLITE_CONSTRAINT",
+    "D1_ERROR: CHECK constraint failed: positive: SQLITE_CONSTRAINT (extended: SQLITE_CONSTRAINT_CHECK)",
+    "D1_ERROR: string or blob too big: SQLITE_TOOBIG",
+    "D1_ERROR: Wrong number of parameter bindings for SQL query.",
+    "D1_EXEC_ERROR: Error in line 1: SELCT: syntax error",
+    "D1_TYPE_ERROR: Type 'undefined' not supported for value 'undefined'",
+    "D1_COLUMN_NOTFOUND: Column not found (size)",
+  ])("“%s” is our own bug, and stays 500", async (message) => {
+    const { answer, calls } = await askWith(message, { isBug: true });
+    expect([answer.status, answer.code, answer.headers.has("Retry-After")]).toEqual([500, "internal", false]);
+    expect(calls).toBe(1);
+  });
+
+  test("is 503 also if it is a TypeError, as workerd throws for a connection that ended", async () => {
+    const error = new TypeError("Can't read from request stream because client disconnected.");
+    expectUnavailable((await askWith(error)).answer);
+  });
+
+  test.each([
+    ["TypeError", TypeError],
+    ["RangeError", RangeError],
+    ["ReferenceError", ReferenceError],
+  ])("is our own bug if it is a %s of no such text", async (_, Mistake) => {
+    const error = new Mistake("Cannot read properties of undefined (reading 'id')");
+    const { answer } = await askWith(error, { isBug: true });
+    expect([answer.status, answer.code]).toEqual([500, "internal"]);
+  });
+
+  test("is logged in full once if no list has its text", async () => {
+    const printed = vi.spyOn(console, "error");
+    const linesWith = (text: string) =>
+      printed.mock.calls
+        .map(([line]) => String(line))
+        .filter((line) => line.includes("binding_error_unknown") && line.includes(text));
+    try {
+      for (let i = 0; i < 3; i++) await askWith("D1_ERROR: The moon is in the wrong phase.");
+      expect(linesWith("D1_ERROR: The moon is in the wrong phase.")).toHaveLength(1);
+      for (const [message, , isKnown] of D1_ERRORS) {
+        await askWith(message);
+        if (isKnown !== false) expect(linesWith(message)).toEqual([]);
+      }
+    } finally {
+      printed.mockRestore();
+    }
+  });
+});
+
+describe("An error of R2", () => {
+  /** Uploads while the first call to `put` fails with this error. */
+  const uploadWith = async (message: string, isBug = false) => {
+    const world = new World();
+    const team = await world.newTeam();
+    let puts = 0;
+    const bucket = new Proxy(env.BUCKET, {
+      get: (target, name) => {
+        if (name === "put") {
+          return async () => {
+            puts += 1;
+            throw new Error(message);
+          };
+        }
+        const value: unknown = Reflect.get(target, name, target);
+        return typeof value === "function" ? value.bind(target) : value;
+      },
+    });
+    const change: Change = (deps) => ({ ...deps, bytes: createByteStore(bucket, deps.system) });
+    const form = await encodeForm("note.txt", "note");
+    const answer = await must(world.upload(team, form, {}, { change, isBug }));
+    await expectSound(team.teamId);
+    return { answer, puts };
+  };
+
+  test.each([
+    ["put: We encountered an internal error. Please try again. (10001)", 3],
+    ["put: The request body terminated unexpectedly. (10013)", 3],
+    ["put: Service is temporarily unavailable. (10043)", 3],
+    ["put: Client disconnected. (10054)", 3],
+    ["put: Reduce your concurrent request rate for the same object. (10058)", 3],
+    ["Network connection lost.", 3],
+    ["put: Unauthorized (10002)", 1],
+    ["put: Access Denied (10003)", 1],
+    ["put: The specified bucket does not exist. (10006)", 1],
+    ["put: The SHA-256 checksum you specified did not match what we received. (10037)", 1],
+    ["put: Please enable R2 through the Cloudflare Dashboard. (10042)", 1],
+    ["put: The object is locked by the bucket policy. (10069)", 1],
+    ["put: Something that nobody has documented. (19999)", 1],
+  ])("“%s” is 503 after %i attempts", async (message, attempts) => {
+    const { answer, puts } = await uploadWith(message);
+    expectUnavailable(answer);
+    expect(puts).toBe(attempts);
+  });
+
+  test.each([
+    "put: Your proposed upload is smaller than the minimum allowed object size. (10011)",
+    "put: Your metadata headers exceed the maximum allowed metadata size. (10012)",
+    "put: The specified digest is not valid. (10014)",
+    "put: The specified object name is not valid. (10020)",
+    "put: All non-trailing parts must have the same length. (10048)",
+    "put: Your proposed upload exceeds the maximum allowed object size. (100100)",
+  ])("“%s” is our own bug, and stays 500", async (message) => {
+    const { answer, puts } = await uploadWith(message, true);
+    expect([answer.status, answer.code, puts]).toEqual([500, "internal", 1]);
+  });
+});
+
+describe("A database that stalls", () => {
+  test.each([
+    ["a read", "GET", "/docs/v1/usage", undefined],
+    ["a write", "POST", "/docs/v1/folders", { name: "new" }],
+  ])("ends %s after 8 s with 503, and is not asked again", async (_, method, path, json) => {
+    const world = new World();
+    const team = await world.newTeam();
+    const asked = Promise.withResolvers<void>();
+    let calls = 0;
+    const batch = () => {
+      calls += 1;
+      asked.resolve();
+      return new Promise<never>(() => undefined);
+    };
+    const hanging = (database: D1Database) =>
+      ({ prepare: (sql: string) => database.prepare(sql), batch }) as unknown as D1Database;
+    const change: Change = (deps) => withDatabases(deps, hanging);
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      let answer: Answer | undefined;
+      const sent = must(world.ask(method, path, { token: team.token, json }, { change })).then((got) => {
+        answer = got;
+      });
+      await asked.promise;
+      await vi.advanceTimersByTimeAsync(7999);
+      expect(answer).toBeUndefined();
+      await vi.advanceTimersByTimeAsync(1);
+      await sent;
+      expectUnavailable(answer as unknown as Answer);
+      expect(calls).toBe(1);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test("does not end a job, whose batches may take longer", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const slow = Promise.withResolvers<D1Result[]>();
+      const db = createDb({ prepare: env.DB.prepare.bind(env.DB), batch: () => slow.promise } as never, 0);
+      const job = read({ db, system: realSystem, requestId: null }, [db.select({ id: teams.id }).from(teams)]);
+      await vi.advanceTimersByTimeAsync(60_000);
+      slow.resolve([{ results: [] } as never]);
+      expect(await job).toEqual([[]]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+});
+
+test.each<[string, (team: Team, call: Call) => Promise<Answer>]>([
+  ["an upload", (team, call) => call("POST", "/docs/v1/uploads", { token: team.token, body: form("a.txt", "a") })],
+  [
+    "the last append of a resumable upload",
+    async (team, call) => {
+      const location = locationOf(await create(team.call, 1));
+      return patch(call, location, 0, new Uint8Array(1), { token: team.token });
+    },
+  ],
+  [
+    "reprocessing",
+    async (team, call) => {
+      const id = await upload(team, "a.txt", "a");
+      return call("POST", `/docs/v1/uploads/${id}/reprocess`, { token: team.token });
+    },
+  ],
+])("the response of %s doesn't wait for a queue that hangs", async (_, act) => {
+  const team = await newTeam();
+  const hangs = Promise.withResolvers<void>();
+  let sent = 0;
+  const hanging = {
+    check: async () => undefined,
+    sendAll: () => {
+      sent += 1;
+      return hangs.promise;
+    },
+  };
+  const app = createApp((bindings, ctx) => ({ ...withoutJobs(readDeps(bindings, ctx)), jobs: hanging }));
+  const contexts: ExecutionContext[] = [];
+  const call = createCall(async (request) => {
+    const ctx = createExecutionContext();
+    contexts.push(ctx);
+    return app.fetch(request, env, ctx);
+  });
+  const { status } = await act(team, call);
+  expect([status < 300, sent]).toEqual([true, 1]);
+  hangs.resolve();
+  for (const ctx of contexts) await waitOnExecutionContext(ctx);
 });

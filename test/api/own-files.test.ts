@@ -12,6 +12,7 @@ import {
   openSession,
   readPages,
   rejected,
+  snapshot,
   startWorker,
   type Team,
   withoutJobs,
@@ -22,7 +23,7 @@ import { startLimited } from "../support/limits.ts";
 import { nounOf, pathTo, type Records, requestFor, routes } from "../support/routes.ts";
 import { ask, create, head, locationOf, patch, RESUMABLE } from "../support/tus.ts";
 
-/* Callers that see only their own files: users with the role `contributor`, and keys with `ownFilesOnly`. */
+/* Callers that see only their own files: users with the role `contributor`, with their sessions and keys. */
 
 const worker = startWorker(compose(withoutLimits, withoutJobs));
 const { call } = worker;
@@ -39,8 +40,18 @@ const listed = async (team: Team, token: string, query = "") =>
   idsIn(
     (await readPages({ call: (method, path) => team.call(method, path, { token }) }, `${UPLOADS}?${query}`)).flat(),
   );
-/** A key that sees only its own files. */
-const newOwnKey = (team: Team, fields: object = {}) => newKey(team, { ownFilesOnly: true, ...fields });
+const setRole = async (team: Team, id: string, role: string) => {
+  const answer = await team.call("PATCH", `/auth/v1/users/${id}`, { json: { role } });
+  expect(answer.status, answer.text).toBe(200);
+};
+/** A key of a user who was an admin when it was created, and is a contributor now. */
+async function newKeyOfContributor(team: Team, fields: object = {}) {
+  const admin = await newMember(team, "admin");
+  const json = { name: "of a contributor", ...fields };
+  const key = await dataOf(team.call("POST", "/auth/v1/apikeys", { json, token: admin.token }));
+  await setRole(team, admin.id, "contributor");
+  return { ...key, userId: admin.id };
+}
 
 describe("uploadedBy", () => {
   test("names the key or session that began the upload, and its user", async () => {
@@ -89,7 +100,7 @@ describe("uploadedBy", () => {
   });
 });
 
-describe("The usage of a caller with its own files", () => {
+describe("The usage of a contributor", () => {
   test.each([
     ["usage", () => "/docs/v1/usage"],
     ["team", ({ teamId }: Team) => `/auth/v1/teams/${teamId}`],
@@ -104,21 +115,38 @@ describe("The usage of a caller with its own files", () => {
   });
 });
 
+describe("The folder changes and reprocessed files of a contributor", () => {
+  test.each([
+    ["PATCH", "/docs/v1/folders", { folder: "a", to: "b" }],
+    ["POST", `${UPLOADS}/batch`, { action: "reprocess", ids: ["0193477be8a01f9c3ad5e7b2"] }],
+  ])("count for the user alone, and use up nothing of the team's limit: %s %s", async (method, path, json) => {
+    const limited = startLimited({});
+    const team = await foundTeam(limited);
+    const { token } = await newMember(team, "contributor");
+    const ask = (caller: string) => limited.call(method, path, { token: caller, json });
+    for (let i = 0; i < 10; i++) expect((await ask(token)).status).toBe(200);
+    expect((await ask(token)).code).toBe("rate_limited");
+    for (const caller of [(await newMember(team, "contributor")).token, team.token]) {
+      expect((await ask(caller)).status).toBe(200);
+    }
+  });
+});
+
 /** Everything of another user's file that must not appear. */
 const CANARIES = ["hidden-name", "hidden-folder", "hidden-tag", "hidden-reference", "7919"];
 
-describe("A caller with its own files", () => {
+describe("A contributor's token", () => {
   let team: Team;
   /** The records of another contributor, and of the team. */
   let hidden: Partial<Records>[];
   let uploadUrl: string;
   const callers: Record<string, { token: string; ownerId: string }> = {};
-  const NAMES = ["a contributor", "a key of a user", "a key without a user", "a session of a key", "a key of a key"];
+  const NAMES = ["a contributor", "a key of a contributor", "a session of a key of a contributor"];
 
   beforeAll(async () => {
     team = await newTeam();
     hidden = [];
-    for (const token of [(await newMember(team, "contributor")).token, team.token, (await newOwnKey(team)).key]) {
+    for (const token of [(await newMember(team, "contributor")).token, team.token]) {
       const properties = { folder: "hidden-folder", tags: ["hidden-tag"], reference: "hidden-reference" };
       const uploads = await put(team, token, "hidden-name.txt", "x".repeat(7919), properties);
       const link = await dataOf(team.call("POST", `${UPLOADS}/${uploads}/links`, { json: {}, token }));
@@ -131,21 +159,11 @@ describe("A caller with its own files", () => {
     uploadUrl = locationOf(await create(team.call, 10, { filename: "hidden-name" }));
 
     const contributor = await newMember(team, "contributor");
-    const admin = await newMember(team, "admin");
-    const ofUser = await newOwnKey({
-      ...team,
-      call: (method, path, options) => call(method, path, { ...options, token: admin.token }),
-    });
-    const alone = await newOwnKey(team);
+    const key = await newKeyOfContributor(team);
+    const session = await openSession(key.key);
     callers["a contributor"] = { token: contributor.token, ownerId: contributor.id };
-    callers["a key of a user"] = { token: ofUser.key, ownerId: admin.id };
-    callers["a key without a user"] = { token: alone.key, ownerId: alone.id };
-    callers["a session of a key"] = {
-      token: (await dataOf(call("POST", "/auth/v1/sessions", { token: alone.key }))).key,
-      ownerId: alone.id,
-    };
-    const child = await dataOf(call("POST", "/auth/v1/apikeys", { json: { name: "child" }, token: alone.key }));
-    callers["a key of a key"] = { token: child.key, ownerId: child.id };
+    callers["a key of a contributor"] = { token: key.key, ownerId: key.userId };
+    callers["a session of a key of a contributor"] = { token: session.key, ownerId: key.userId };
   });
 
   test.each(NAMES)("finds no file, name, count or size of another in any response: %s", async (name) => {
@@ -160,8 +178,10 @@ describe("A caller with its own files", () => {
       for (const records of hidden) {
         const id = records[nounOf(route)];
         if (id === undefined) continue;
+        const before = await snapshot(team.teamId);
         const answer = await call(route.method, pathTo(route, id), { ...requestFor(route), token });
         expect([403, 404], `${name}: ${route.name}`).toContain(answer.status);
+        expect(await snapshot(team.teamId), `${name}: ${route.name}`).toEqual(before);
         if (answer.status === 404) expect(answer.code).toBe("not_found");
         check(answer.text, route.name);
       }
@@ -288,117 +308,77 @@ describe("The role contributor", () => {
     const team = await newTeam();
     const { id, token } = await newMember(team, "member");
     const [others, own] = [await put(team, team.token), await put(team, token)];
-    const setRole = (role: string) =>
-      dataOf(
-        team
-          .call("PATCH", `/auth/v1/users/${id}`, { json: { role } })
-          .then((answer) => ({ ...answer, body: { data: answer.body } })),
-      );
     expect(await listed(team, token)).toEqual([own, others]);
-    await setRole("contributor");
+    await setRole(team, id, "contributor");
     expect(await listed(team, token)).toEqual([own]);
     expect((await team.call("GET", `${UPLOADS}/${others}/metadata`, { token })).status).toBe(404);
     expect(await dataOf(team.call("GET", "/auth/v1/me", { token }))).toMatchObject({
       role: "contributor",
-      ownFilesOnly: true,
       scopes: ["files:upload", "files:read", "files:download", "files:write", "files:delete"],
     });
-    await setRole("viewer");
+    await setRole(team, id, "viewer");
     expect(await listed(team, token)).toEqual([own, others]);
   });
 });
 
-describe("A key with ownFilesOnly", () => {
-  const all = [
-    "files:upload",
-    "files:read",
-    "files:download",
-    "files:write",
-    "files:delete",
-    "keys:read",
-    "keys:write",
-  ];
+describe("A key of a contributor", () => {
+  const scopes = ["files:upload", "files:read", "files:download", "files:write", "files:delete"];
 
-  test("has only scopes of files and keys, by default all of them", async () => {
+  test("has at most the scopes of the role from the next request, and its own again after another role", async () => {
     const team = await newTeam();
-    expect(await newOwnKey(team)).toMatchObject({ ownFilesOnly: true, scopes: all });
-    expect(await newKey(team)).toMatchObject({ ownFilesOnly: false });
-    for (const scope of ["events:read", "users:read", "webhooks:write"]) {
-      const json = { name: "a", ownFilesOnly: true, scopes: ["files:read", scope] };
-      await rejected(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/apikeys", { json }), ["scopes"]);
+    const { key: token, userId } = await newKeyOfContributor(team);
+    const shown = async () => (await dataOf(team.call("GET", "/auth/v1/me", { token }))).scopes;
+    expect(await shown()).toEqual(scopes);
+    for (const [method, path, json] of [
+      ["GET", "/auth/v1/events"],
+      ["GET", "/auth/v1/apikeys"],
+      ["GET", "/auth/v1/webhooks"],
+      ["POST", "/auth/v1/apikeys", { name: "wider" }],
+      ["PATCH", `/auth/v1/users/${userId}`, { role: "admin" }],
+    ] as const) {
+      const ask = () => team.call(method, path, { token, ...(json && { json }) });
+      await rejected(team, 403, "insufficient_scope", ask);
     }
+    await setRole(team, userId, "admin");
+    expect(await shown()).toEqual((await dataOf(team.call("GET", "/auth/v1/me"))).scopes);
   });
 
-  test("creates only keys and sessions that are limited like it", async () => {
+  test("sees the files of its user in every session, and its successor does after a rotation", async () => {
     const team = await newTeam();
-    const { key: token } = await newOwnKey(team);
-    const json = { name: "a", ownFilesOnly: false };
-    await rejected(team, 403, "forbidden", () => team.call("POST", "/auth/v1/apikeys", { json, token }));
-    for (const json of [{ name: "a" }, { name: "a", ownFilesOnly: true }, { name: "a", isPublic: true }]) {
-      const created = await dataOf(team.call("POST", "/auth/v1/apikeys", { json, token }));
-      expect(created.ownFilesOnly).toBe(true);
-      const rotated = await dataOf(team.call("POST", `/auth/v1/apikeys/${created.id}/rotate`, { token }));
-      expect(rotated.ownFilesOnly).toBe(true);
+    const { id: userId, token } = await newMember(team, "admin");
+    const key = await dataOf(team.call("POST", "/auth/v1/apikeys", { json: { name: "a" }, token }));
+    const others = await put(team, team.token);
+    const own = [await put(team, token), await put(team, key.key)];
+    await setRole(team, userId, "contributor");
+    const { key: rotated } = await dataOf(team.call("POST", `/auth/v1/apikeys/${key.id}/rotate`));
+    for (const caller of [token, key.key, rotated]) {
+      expect((await listed(team, caller)).sort()).toEqual([...own].sort());
+      expect((await team.call("GET", `${UPLOADS}/${others}/metadata`, { token: caller })).status).toBe(404);
     }
-    expect(await openSession(token)).toMatchObject({ ownFilesOnly: true });
   });
+});
 
-  test("sees, rotates and deletes only the limited keys of its user, and those that it created", async () => {
+describe("The field ownFilesOnly", () => {
+  test("is unknown in a new key, and in no response", async () => {
     const team = await newTeam();
-    const admin = await newMember(team, "admin");
-    const ofAdmin = {
-      ...team,
-      call: ((method, path, options) => team.call(method, path, { ...options, token: admin.token })) as Team["call"],
-    };
-    const [full, one, two] = [await newKey(ofAdmin), await newOwnKey(ofAdmin), await newOwnKey(ofAdmin)];
-    const [stranger, whole] = [await newOwnKey(team), await newKey(team, { scopes: ["files:read"] })];
-    const child = await dataOf(team.call("POST", "/auth/v1/apikeys", { json: { name: "a" }, token: stranger.key }));
-    const keysOf = async (token: string) => idsIn(await dataOf(team.call("GET", "/auth/v1/apikeys", { token }))).sort();
-    expect(await keysOf(one.key)).toEqual([one.id, two.id].sort());
-    expect(await keysOf(stranger.key)).toEqual([stranger.id, child.id].sort());
-    expect(await keysOf(child.key)).toEqual([child.id]);
-    for (const { id } of [full, stranger, whole, child]) {
-      for (const [method, path, json] of [
-        ["GET", `/auth/v1/apikeys/${id}`],
-        ["PATCH", `/auth/v1/apikeys/${id}`, { name: "b" }],
-        ["POST", `/auth/v1/apikeys/${id}/rotate`],
-        ["DELETE", `/auth/v1/apikeys/${id}`],
-      ] as const) {
-        await rejected(team, 404, "not_found", () =>
-          team.call(method, path, { token: one.key, ...(json && { json }) }),
-        );
-      }
-    }
-    expect((await dataOf(team.call("GET", `/auth/v1/apikeys/${two.id}`, { token: one.key }))).key).toBe(two.key);
-    const [session] = await dataOf(team.call("GET", "/auth/v1/sessions"));
-    const created = await openSession(stranger.key);
-    expect(idsIn(await dataOf(team.call("GET", "/auth/v1/sessions", { token: stranger.key })))).toEqual([created.id]);
-    await rejected(team, 404, "not_found", () =>
-      team.call("DELETE", `/auth/v1/sessions/${session._id}`, { token: stranger.key }),
-    );
-  });
-
-  test("keeps its user, and so its files, when another user rotates it", async () => {
-    const team = await newTeam();
-    const [a, b] = [await newMember(team, "admin"), await newMember(team, "admin")];
     const json = { name: "a", ownFilesOnly: true };
-    const key = await dataOf(team.call("POST", "/auth/v1/apikeys", { json, token: a.token }));
-    const id = await put(team, key.key);
-    await put(team, b.token);
-    const rotated = await dataOf(team.call("POST", `/auth/v1/apikeys/${key.id}/rotate`, { token: b.token }));
-    expect(await listed(team, rotated.key)).toEqual([id]);
-    const alone = await newOwnKey(team);
-    await put(team, alone.key);
-    const next = await dataOf(team.call("POST", `/auth/v1/apikeys/${alone.id}/rotate`));
-    expect(await listed(team, next.key)).toEqual([]);
+    await rejected(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/apikeys", { json }), ["ownFilesOnly"]);
+    expect(await newKey(team)).not.toHaveProperty("ownFilesOnly");
+    expect(await dataOf(team.call("GET", "/auth/v1/me"))).not.toHaveProperty("ownFilesOnly");
   });
+});
 
-  test("a rotated key without a user sees none of the files of the user who rotates it", async () => {
-    const team = await newTeam();
-    const admin = await newMember(team, "admin");
-    await put(team, admin.token);
-    const { id } = await newOwnKey(team);
-    const rotated = await dataOf(team.call("POST", `/auth/v1/apikeys/${id}/rotate`, { token: admin.token }));
-    expect(await listed(team, rotated.key)).toEqual([]);
+describe("The deletion of an API key", () => {
+  test("that the caller doesn't find ends no session, and cancels no upload", async () => {
+    const [team, other] = [await newTeam(), await newTeam()];
+    const { key: session } = await openSession(team.token);
+    await create(team.call, 5, {}, { token: session });
+    const { token } = await newMember(team, "contributor");
+    const remove = (caller: string) => call("DELETE", `/auth/v1/apikeys/${team.keyId}`, { token: caller });
+    await rejected(team, 403, "insufficient_scope", () => remove(token));
+    await rejected(team, 404, "not_found", () => remove(other.token));
+    const { key: narrow } = await newKey(team, { scopes: ["keys:write"] });
+    await rejected(team, 403, "insufficient_scope", () => remove(narrow));
+    expect((await call("GET", "/auth/v1/me", { token: session })).status).toBe(200);
   });
 });

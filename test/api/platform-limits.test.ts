@@ -96,7 +96,7 @@ async function recoverBacklog(team: Team): Promise<Record<string, number>> {
     const id = (i + 1).toString(16).padStart(24, "0");
     return {
       id,
-      encrypted: old.encrypt(newToken(realSystem, false, 0), `api-key/${id}/${team.teamId}`),
+      encrypted: old.encrypt(newToken(realSystem, "secret", 0), `api-key/${id}/${team.teamId}`),
       session: i % 2,
     };
   });

@@ -10,6 +10,7 @@ import {
   call,
   fieldsOf,
   newKey,
+  newMember,
   newTeam,
   newUser,
   PASSWORD,
@@ -280,14 +281,14 @@ describe("Rate limits", () => {
     expectLimited(await ask(team.token), "team", 6000);
   });
 
-  test("count the callers with only their own files apart from the team's other tokens", async () => {
+  test("count the contributors apart from the team's other tokens", async () => {
     const { call } = startLimited({ TOKEN_LIMIT: 1 });
-    const [own, whole] = [await newKey(team, { ownFilesOnly: true }), await newKey(team)];
+    const [own, whole] = [(await newMember(team, "contributor")).token, (await newKey(team)).key];
     const ask = (token: string) => call("GET", "/auth/v1/me", { token });
-    for (const { key } of [own, whole]) expect((await ask(key)).status).toBe(200);
-    for (let i = 1; i < REQUESTS_PER_PERMIT; i++) expect((await ask(own.key)).status).toBe(200);
-    expectLimited(await ask(own.key), "team", 6000);
-    expect((await ask(whole.key)).status).toBe(200);
+    for (const token of [own, whole]) expect((await ask(token)).status).toBe(200);
+    for (let i = 1; i < REQUESTS_PER_PERMIT; i++) expect((await ask(own)).status).toBe(200);
+    expectLimited(await ask(own), "team", 6000);
+    expect((await ask(whole)).status).toBe(200);
   });
 
   test("count the requests of the operator", async () => {

@@ -33,7 +33,7 @@ const worker = startWorker(compose(withoutHashing, withoutLimits));
 
 /** Inserts a key, because creating it would be another call. */
 async function newKeyRow({ teamId }: Team, mask: number) {
-  const [id, token] = [newId(realSystem, databaseOf(teamId)), newToken(realSystem, false, databaseOf(teamId))];
+  const [id, token] = [newId(realSystem, databaseOf(teamId)), newToken(realSystem, "secret", databaseOf(teamId))];
   await DB.prepare(
     `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, last_used_at, lifetime_milliseconds, created_at, expires_at)
      select ?1, team_id, ?2, 'row', kind, ?3, ?4, encrypted_token, encrypted_with, ?5, 1e9, 1, ?5 + 1e10

@@ -403,6 +403,32 @@ const historyOf = async (team: Team, id: string) =>
   ]);
 
 describe("A session of a secret key", () => {
+  test("lives as long as `expiresIn` says, and so does that of a login, with a token of its own kind", async ({
+    team,
+  }) => {
+    await newUser(team, { email: "long@example.com", password: PASSWORD });
+    const account = { ...right(team), email: "long@example.com" };
+    const begin = {
+      session: (json: object) => team.call("POST", "/auth/v1/sessions", { json }),
+      login: (json: object) => logIn({ ...account, ...json }),
+    };
+    for (const start of Object.values(begin)) {
+      for (const [json, seconds] of [
+        [{}, 43_200],
+        [{ expiresIn: 300 }, 300],
+        [{ expiresIn: 2_592_000 }, 2_592_000],
+      ] as const) {
+        const { key, createdAt, expiresAt } = await dataOf(start(json));
+        expect(Date.parse(expiresAt) - Date.parse(createdAt)).toBe(seconds * 1000);
+        expect(key).toMatch(/^stow_ss_[0-9A-Za-z]{40}$/);
+        expect((await team.call("GET", "/auth/v1/me", { token: key })).body.data.kind).toBe("session");
+      }
+      for (const expiresIn of [299, 2_592_001, 300.5, "300", null]) {
+        await rejected(team, 400, "invalid_input", () => start({ expiresIn }), ["expiresIn"]);
+      }
+    }
+  });
+
   test("has the key's name, team and scopes for 12 hours, and is listed among sessions but not among keys", async () => {
     const team = await newTeam();
     const key = await newKey(team, { name: "desk" });

@@ -14,35 +14,36 @@ import { rowsOf } from "../support/world.ts";
 
 /* How the Worker validates its bindings and settings. */
 
-/** Every required binding and setting. A new one does not compile until it is listed here. */
-const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN"> | "S3_ENDPOINT" | "S3_ACCESS_KEY_ID", true> = {
-  DB: true,
-  RECOVERY: true,
-  MAX_DATABASE_BYTES: true,
-  BUCKET: true,
-  JOBS: true,
-  BULK_JOBS: true,
-  WEBHOOKS: true,
-  PAGES: true,
-  TOKEN_LIMIT: true,
-  CLIENT_IP_LIMIT: true,
-  LOGIN_LIMIT: true,
-  HASH_LIMIT: true,
-  SEARCH_LIMIT: true,
-  S3_ENDPOINT: true,
-  S3_BUCKET: true,
-  S3_ACCESS_KEY_ID: true,
-  MASTER_KEY: true,
-  MAX_UPLOAD_BYTES: true,
-  MAX_FILE_BYTES: true,
-  UPLOAD_IDLE_SECONDS: true,
-  MAX_TEAM_BYTES: true,
-  MAX_TEAM_FILES: true,
-  MAX_TEAM_EVENTS: true,
-  EVENT_DAYS: true,
-  TRASH_DAYS: true,
-  DEAD_LETTER_QUEUE: true,
-};
+/** Every required binding and setting. A new one does not compile until it is listed here. Nothing sends to the dead letters. */
+const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN" | "DEAD_LETTERS"> | "S3_ENDPOINT" | "S3_ACCESS_KEY_ID", true> =
+  {
+    DB: true,
+    RECOVERY: true,
+    MAX_DATABASE_BYTES: true,
+    BUCKET: true,
+    JOBS: true,
+    BULK_JOBS: true,
+    WEBHOOKS: true,
+    PAGES: true,
+    TOKEN_LIMIT: true,
+    CLIENT_IP_LIMIT: true,
+    LOGIN_LIMIT: true,
+    HASH_LIMIT: true,
+    SEARCH_LIMIT: true,
+    S3_ENDPOINT: true,
+    S3_BUCKET: true,
+    S3_ACCESS_KEY_ID: true,
+    MASTER_KEY: true,
+    MAX_UPLOAD_BYTES: true,
+    MAX_FILE_BYTES: true,
+    UPLOAD_IDLE_SECONDS: true,
+    MAX_TEAM_BYTES: true,
+    MAX_TEAM_FILES: true,
+    MAX_TEAM_EVENTS: true,
+    EVENT_DAYS: true,
+    TRASH_DAYS: true,
+    DEAD_LETTER_QUEUE: true,
+  };
 
 /** The Worker's response with this environment, and its log lines. */
 async function respondWith(environment: Env, token = "none") {
@@ -68,7 +69,7 @@ test.each(["", "31", "-1", "1.5", "soon"])("a Worker with TRASH_DAYS %j responds
   expect(lines.join()).toContain("TRASH_DAYS: Must be a whole number from 0 to 30.");
 });
 
-test("a Worker with EMAIL needs EMAIL_FROM, an address, and sends emails with both", async () => {
+test("a Worker with EMAIL needs EMAIL_FROM and PUBLIC_URL, and sends emails with both", async () => {
   const team = await newTeam();
   const { body } = await team.call("POST", "/auth/v1/users", { json: { email: "ada@example.com" } });
   const sent: unknown[] = [];
@@ -82,12 +83,19 @@ test("a Worker with EMAIL needs EMAIL_FROM, an address, and sends emails with bo
     );
   expect((await invite({})).status).toBe(501);
   expect((await invite({ EMAIL_FROM: "accounts@example.com" })).status).toBe(501);
-  for (const from of [{}, { EMAIL_FROM: "accounts" }]) {
-    const { status, lines } = await respondWith({ ...env, EMAIL, ...from } as unknown as Env);
-    expect(status).toBe(503);
-    expect(lines.join()).toContain("The Worker is not set up. EMAIL_FROM: ");
+  const complete = { EMAIL, EMAIL_FROM: "accounts@example.com", PUBLIC_URL: "https://files.example.com" };
+  const wrong: Record<string, unknown[]> = {
+    EMAIL_FROM: [undefined, "accounts"],
+    PUBLIC_URL: [undefined, "files.example.com", "https://files.example.com/path", "ftp://files.example.com"],
+  };
+  for (const [name, values] of Object.entries(wrong)) {
+    for (const value of values) {
+      const { status, lines } = await respondWith({ ...env, ...complete, [name]: value } as unknown as Env);
+      expect(status).toBe(503);
+      expect(lines.join()).toContain(`The Worker is not set up. ${name}: `);
+    }
   }
-  expect((await invite({ EMAIL, EMAIL_FROM: "accounts@example.com" })).status).toBe(200);
+  expect((await invite(complete)).status).toBe(200);
   expect(sent).toMatchObject([{ from: "accounts@example.com", to: "ada@example.com" }]);
 });
 

@@ -94,7 +94,6 @@ describe("Deletion with a trash", () => {
       ["PATCH", "", { name: "b" }],
       ["POST", "/reprocess", undefined],
       ["PUT", "/waveform", PEAKS],
-      ["PUT", "/hold", { reason: "r" }],
       ["POST", "/links", {}],
     ] as const;
     for (const [method, path, json] of changes) {
@@ -141,7 +140,11 @@ describe("Deletion with a trash", () => {
     expect((await team.call("PUT", `${UPLOADS}/${held}/hold`, { json: { reason: "r" } })).status).toBe(200);
     const { folder } = PROPERTIES;
     const { __v: version } = await metadataOf(team, id);
-    expect((await dataOf(team.call("POST", "/docs/v1/folders/delete", { json: { folder } }))).isComplete).toBe(true);
+    const removed = await team.call("POST", "/docs/v1/folders/delete", { json: { folder } });
+    expect(removed.body).toEqual({
+      message: "Folder deleted. 1 held file stays in it.",
+      data: { folder, isComplete: true, held: 1 },
+    });
     const namedBy = async (query: string) =>
       (await read(team, `${UPLOADS}?${query}`)).map(({ _id }: { _id: string }) => _id).sort();
     expect((await trashOf(team)).map(({ _id, __v }: { _id: string; __v: number }) => [_id, __v])).toEqual([
@@ -316,8 +319,8 @@ describe("A batch in a Worker whose clock runs", () => {
   });
 });
 
-describe("The trash of a caller with its own files", () => {
-  test("a caller with its own files lists, restores and erases only these in the trash", async ({ team }) => {
+describe("The trash of a contributor", () => {
+  test("a contributor lists, restores and erases only these in the trash", async ({ team }) => {
     const [mine, theirs] = [await newMember(team, "contributor"), await newMember(team, "contributor")];
     const [own, own2] = [await put(team, {}, { token: mine.token }), await put(team, {}, { token: mine.token })];
     const other = await put(team, {}, { token: theirs.token });
@@ -326,17 +329,16 @@ describe("The trash of a caller with its own files", () => {
     expect(idsIn(await trashOf(team, mine.token)).sort()).toEqual([own, own2].sort());
     for (const id of [other, ofTeam]) {
       await rejected(team, 404, "not_found", () => restore(team, id, mine.token));
-      await rejected(team, 404, "not_found", () => team.call("DELETE", `${TRASH}/${id}`, { token: mine.token }));
-      await rejected(team, 404, "not_found", () => remove(team, id, "?permanent=true", mine.token));
     }
     expect((await restore(team, own, mine.token)).status).toBe(200);
     const usage = await dataOf(team.call("GET", "/docs/v1/usage", { token: mine.token }));
     expect(usage).toMatchObject({ files: 2, bytes: 20, trashFiles: 1, trashBytes: 10 });
     expect(await usageOf(team)).toMatchObject({ files: 4, bytes: 40, trashFiles: 3, trashBytes: 30 });
     const [ids, notFound] = [[own2, other, ofTeam], { ok: false, code: "not_found" }];
-    for (const action of [{ action: "delete", permanent: true }, { action: "delete" }]) {
-      expect(await batch(team, { ...action, ids: [other, ofTeam] }, mine.token)).toMatchObject([notFound, notFound]);
-    }
+    expect(await batch(team, { action: "delete", ids: [other, ofTeam] }, mine.token)).toMatchObject([
+      notFound,
+      notFound,
+    ]);
     const results = await batch(team, { action: "restore", ids }, mine.token);
     expect(results).toMatchObject([{ ok: true }, notFound, notFound]);
     expect(idsIn(await trashOf(team)).sort()).toEqual([other, ofTeam].sort());
@@ -344,21 +346,31 @@ describe("The trash of a caller with its own files", () => {
     expect(idsIn(list).sort()).toEqual([own, own2].sort());
   });
 
-  test("a key without a user lists, restores and erases only its own files in the trash", async ({ team }) => {
-    const [mine, theirs] = [await newKey(team, { ownFilesOnly: true }), await newKey(team, { ownFilesOnly: true })];
-    const id = await put(team, {}, { token: mine.key });
-    await remove(team, id, "", mine.key);
-    expect(await trashOf(team, theirs.key)).toEqual([]);
-    const erase = (token: string) => team.call("DELETE", `${TRASH}/${id}`, { token });
-    for (const act of [restore.bind(null, team, id), erase]) {
-      await rejected(team, 404, "not_found", () => act(theirs.key));
+  test("a contributor can't erase a file, in the trash or outside, one by one or in a batch", async ({ team }) => {
+    const { token } = await newMember(team, "contributor");
+    const [id, trashed] = [await put(team, {}, { token }), await put(team, {}, { token })];
+    expect((await remove(team, trashed, "", token)).status).toBe(200);
+    for (const one of [id, trashed]) {
+      await rejected(team, 403, "forbidden", () => remove(team, one, "?permanent=true", token));
+      await rejected(team, 403, "forbidden", () => team.call("DELETE", `${TRASH}/${one}`, { token }));
+      const json = { action: "delete", permanent: true, ids: [one] };
+      await rejected(team, 403, "forbidden", () => team.call("POST", `${UPLOADS}/batch`, { json, token }));
     }
-    expect(idsIn(await trashOf(team, mine.key))).toEqual([id]);
-    expect((await erase(mine.key)).status).toBe(200);
+    expect(await batch(team, { action: "delete", permanent: false, ids: [id] }, token)).toMatchObject([{ ok: true }]);
+    expect(idsIn(await trashOf(team, token)).sort()).toEqual([id, trashed].sort());
+    expect((await team.call("DELETE", `${TRASH}/${id}`)).status).toBe(200);
   });
 });
 
 describe("Without a trash", () => {
+  apiTest("a contributor deletes its files, and can't say `permanent`", async ({ team }) => {
+    const { token } = await newMember(team, "contributor");
+    const id = await put(team, {}, { token });
+    await rejected(team, 403, "forbidden", () => remove(team, id, "?permanent=true", token));
+    expect((await remove(team, id, "", token)).status).toBe(200);
+    await expectNoFiles(team);
+  });
+
   apiTest("deletion erases, and the trash is empty", async ({ team }) => {
     for (const query of ["", "?permanent=true", "?permanent=false"]) {
       const id = await put(team);
@@ -407,7 +419,9 @@ describe("A hold", () => {
     expect((await team.call("DELETE", teamPath, { token: OPERATOR })).status).toBe(200);
   });
 
-  test("is placed by a caller who can delete the file, and released by a secret key", async ({ team }) => {
+  test("is placed by a caller who can delete every file, and released by an admin or a secret key", async ({
+    team,
+  }) => {
     const id = await put(team);
     const [admin, member, contributor] = [
       await newMember(team, "admin"),
@@ -420,29 +434,23 @@ describe("A hold", () => {
       await rejected(team, 403, "insufficient_scope", () => hold(team, id, "r", token));
       await rejected(team, 403, "insufficient_scope", () => release(team, id, token));
     }
-    await rejected(team, 404, "not_found", () => hold(team, id, "r", contributor.token));
     for (const { token } of [member, admin]) {
       expect((await hold(team, id, "r", token)).status).toBe(200);
-      await rejected(team, 403, "forbidden", () => release(team, id, token));
+      await rejected(team, 403, "forbidden", () => release(team, id, member.token));
       await rejected(team, 409, "file_held", () => remove(team, id, "?permanent=true", token));
+      expect((await release(team, id, admin.token)).body).toEqual({ message: "Hold released." });
     }
-    const session = await openSession(team.token);
+    const { key: eraser } = await newKey(team, { scopes: ["files:delete"] });
+    const session = await openSession(eraser);
+    expect((await hold(team, id, "r", session.key)).status).toBe(200);
     await rejected(team, 403, "forbidden", () => release(team, id, session.key));
+    expect((await release(team, id, eraser)).status).toBe(200);
     const own = await put(team, {}, { token: contributor.token });
-    expect((await hold(team, own, "mine", contributor.token)).status).toBe(200);
-    await rejected(team, 403, "forbidden", () => release(team, own, contributor.token));
-    expect((await hold(team, own, "still mine", contributor.token)).status).toBe(200);
+    for (const one of [id, own])
+      await rejected(team, 403, "forbidden", () => hold(team, one, "mine", contributor.token));
     expect((await hold(team, own, "the team's")).status).toBe(200);
-    await rejected(team, 403, "forbidden", () => hold(team, own, "mine", contributor.token));
-    expect((await metadataOf(team, own)).hold.reason).toBe("the team's");
-    const { key: ownKey } = await newKey(team, { ownFilesOnly: true });
-    const ofKey = await put(team, {}, { token: ownKey });
-    expect((await hold(team, ofKey, "mine", ownKey)).status).toBe(200);
-    expect((await hold(team, ofKey, "still mine", ownKey)).status).toBe(200);
-    expect((await hold(team, ofKey, "the team's")).status).toBe(200);
-    await rejected(team, 403, "forbidden", () => hold(team, ofKey, "mine", ownKey));
-    await rejected(team, 403, "forbidden", () => release(team, ofKey, ownKey));
-    for (const one of [id, own]) expect((await release(team, one)).status).toBe(200);
+    await rejected(team, 403, "forbidden", () => release(team, own, contributor.token));
+    expect((await release(team, own)).status).toBe(200);
     for (const reason of ["", "x".repeat(201), "a\0b"]) {
       await rejected(team, 400, "invalid_input", () => hold(team, id, reason), ["reason"]);
     }
@@ -478,6 +486,57 @@ describe("A hold", () => {
     expect(idsIn(await trashOf(team))).toEqual([gone]);
   });
 
+  test("keeps a file in the trash, which can be restored with it", async ({ team }) => {
+    const [id, unheld] = [await put(team, PROPERTIES), await put(team)];
+    for (const one of [id, unheld]) await remove(team, one);
+    const placed = await dataOf(hold(team, id, "case 1"));
+    const shown = (await trashOf(team)).map(({ _id, hold: one }: { _id: string; hold: unknown }) => [_id, one]);
+    expect(Object.fromEntries(shown)).toEqual({ [id]: placed, [unheld]: null });
+    await rejected(team, 409, "file_held", () => team.call("DELETE", `${TRASH}/${id}`));
+    await rejected(team, 409, "file_held", () => remove(team, id, "?permanent=true"));
+    for (const query of ["", "?unfinished=true"]) {
+      await rejected(team, 404, "not_found", () => remove(team, id, query));
+    }
+    const results = await batch(team, { action: "delete", permanent: true, ids: [id, unheld] });
+    expect(results).toMatchObject([{ code: "file_held" }, { ok: true }]);
+    const teamPath = `/auth/v1/teams/${team.teamId}`;
+    await rejected(team, 409, "file_held", () => team.call("DELETE", teamPath, { token: OPERATOR }));
+    const [, , event] = await eventsOf(team, `subject=${id}`);
+    expect(event).toMatchObject({ type: "file.held", data: { status: "pending", reference: "episode-12" } });
+
+    expect((await release(team, id)).status).toBe(200);
+    expect((await hold(team, id, "case 2")).status).toBe(200);
+    expect((await restore(team, id)).status).toBe(200);
+    expect(await metadataOf(team, id)).toMatchObject({ ...PROPERTIES, hold: { reason: "case 2" } });
+    await rejected(team, 409, "file_held", () => remove(team, id));
+  });
+
+  test("forbids a change of `deleteAfter`, and of nothing else", async ({ team }) => {
+    const id = await put(team, { deleteAfter: "2999-01-01T00:00:00Z" });
+    await hold(team, id, "r");
+    const change = (json: object) => team.call("PATCH", `${UPLOADS}/${id}`, { json });
+    for (const deleteAfter of ["2998-01-01T00:00:00Z", null]) {
+      await rejected(team, 409, "file_held", () => change({ deleteAfter, name: "b.txt" }));
+    }
+    expect((await change({ name: "b.txt", folder: "moved" })).status).toBe(200);
+    await release(team, id);
+    expect((await dataOf(change({ deleteAfter: null }))).deleteAfter).toBe(null);
+  });
+
+  test("is counted by the deletion of its folder, for the caller that deletes", async ({ team }) => {
+    const { token } = await newMember(team, "contributor");
+    const ids = await Promise.all(["a", "a/b", "ab", "a"].map((folder) => put(team, { folder })));
+    const own = await put(team, { folder: "a" }, { token });
+    for (const id of [...ids.slice(0, 3), own]) await hold(team, id, "r");
+    const erase = (by: string) =>
+      dataOf(team.call("POST", "/docs/v1/folders/delete", { json: { folder: "a" }, token: by }));
+    expect(await erase(token)).toMatchObject({ held: 1 });
+    expect(await erase(team.token)).toMatchObject({ isComplete: true, held: 3 });
+    expect(idsIn(await trashOf(team))).toEqual([ids[3]]);
+    await release(team, own);
+    expect(await erase(team.token)).toMatchObject({ held: 2 });
+  });
+
   test("wins or loses as a whole against a deletion at the same time", async ({ team }) => {
     const ids = await Promise.all(Array.from({ length: 8 }, () => put(team)));
     await Promise.all(ids.flatMap((id) => [hold(team, id, "r"), remove(team, id)]));
@@ -503,8 +562,7 @@ describe("Retention", () => {
     const json = { retentionDays: 7 };
     await team.call("PATCH", `/auth/v1/teams/${team.teamId}`, { json, token: OPERATOR });
     expect(await daysOf(team)).toBe(7);
-    const { key: own } = await newKey(team, { ownFilesOnly: true });
-    for (const token of [(await newMember(team, "member")).token, (await newMember(team, "contributor")).token, own]) {
+    for (const token of [(await newMember(team, "member")).token, (await newMember(team, "contributor")).token]) {
       await rejected(team, 403, "forbidden", () => set(team, 1, token));
     }
     const { key: reader } = await newKey(team, { scopes: ["files:read"] });
@@ -515,6 +573,40 @@ describe("Retention", () => {
     expect(await daysOf(team)).toBe(7);
     const [event] = (await eventsOf(team, "type=team.updated")).slice(-1);
     expect(event.data.fields).toEqual(["retentionDays"]);
+  });
+
+  test("`deleteAfter` in an update needs files:delete, but not among the properties of an own upload", async ({
+    team,
+  }) => {
+    const deleteAfter = "2999-01-01T00:00:00Z";
+    const { key: writer } = await newKey(team, { scopes: ["files:read", "files:upload", "files:write"] });
+    const id = await put(team, { deleteAfter }, { token: writer });
+    expect((await metadataOf(team, id)).deleteAfter).toBe("2999-01-01T00:00:00.000Z");
+    for (const json of [{ deleteAfter }, { deleteAfter: null }, { name: "b", deleteAfter: "2999-02-01T00:00:00Z" }]) {
+      const update = () => team.call("PATCH", `${UPLOADS}/${id}`, { json, token: writer });
+      const refused = await rejected(team, 403, "insufficient_scope", update);
+      expect(refused.body.message).toContain("files:delete");
+    }
+    const rename = { json: { name: "b" }, token: writer };
+    expect((await team.call("PATCH", `${UPLOADS}/${id}`, rename)).status).toBe(200);
+  });
+
+  test("`deleteAfter` must be in the future, in an update, an upload and an upload token", async ({ team }) => {
+    const id = await put(team);
+    for (const deleteAfter of ["0000-01-01T00:00:00Z", "1999-12-31T00:00:00Z", new Date().toISOString()]) {
+      const update = () => team.call("PATCH", `${UPLOADS}/${id}`, { json: { deleteAfter } });
+      await rejected(team, 400, "invalid_input", update, ["deleteAfter"]);
+      const body = new FormData();
+      body.append("properties", JSON.stringify({ deleteAfter }));
+      body.append("file", new File(["a"], "a.txt"));
+      const upload = () => team.call("POST", UPLOADS, { body });
+      await rejected(team, 400, "invalid_input", upload, ["properties.deleteAfter"]);
+      const properties = JSON.stringify({ deleteAfter });
+      const resumable = () => create(team.call, 1, { filename: "b", properties });
+      await rejected(team, 400, "invalid_input", resumable, ["properties.deleteAfter"]);
+      const token = () => team.call("POST", "/docs/v1/uploadtokens", { json: { properties: { deleteAfter } } });
+      await rejected(team, 400, "invalid_input", token, ["properties.deleteAfter"]);
+    }
   });
 
   test("`deleteAfter` is a property of a file: set, changed and removed", async ({ team }) => {

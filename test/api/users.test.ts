@@ -598,7 +598,6 @@ describe("GET /auth/v1/me", () => {
     userId: null,
     role: null,
     scopes: null,
-    ownFilesOnly: null,
     expiresAt: null,
   };
 
@@ -611,7 +610,6 @@ describe("GET /auth/v1/me", () => {
       teamId,
       keyId,
       scopes: expect.any(Array),
-      ownFilesOnly: false,
       expiresAt,
     };
     expect(await me(team.token)).toEqual(secret);
@@ -620,7 +618,7 @@ describe("GET /auth/v1/me", () => {
     const { id: userId, token } = await newMember(team, "viewer");
     const scopes = ["files:read", "files:download", "events:read"];
     const session = { kind: "session", teamId, keyId: expect.any(String), userId, role: "viewer", scopes };
-    expect(await me(token)).toEqual({ ...session, ownFilesOnly: false, expiresAt: expect.any(String) });
+    expect(await me(token)).toEqual({ ...session, expiresAt: expect.any(String) });
     expect((await call("GET", "/auth/v1/me", { token: OPERATOR })).body).toEqual({
       message: "You use an operator token.",
       data: { ...nothing, kind: "operator" },

@@ -29,7 +29,7 @@ import { startLimited } from "../support/limits.ts";
 const WEBHOOKS = "/auth/v1/webhooks";
 const HOOK_URL = "https://hooks.canary.example/in";
 const FIELDS = [
-  ...["__v", "_id", "createdAt", "description", "disabledReason", "failingSince", "health", "lastDay"],
+  ...["__v", "_id", "createdAt", "createdBy", "description", "disabledReason", "failingSince", "health", "lastDay"],
   "lastResult",
   ...["status", "teamId", "types", "updatedAt", "url"],
 ];
@@ -135,6 +135,53 @@ describe("A webhook", () => {
     expect((await team.call("DELETE", `${WEBHOOKS}/${data[0]._id}`)).status).toBe(200);
     await create();
     expect((await team.call("POST", WEBHOOKS, { json: { url: HOOK_URL } })).code).toBe("too_many_webhooks");
+  });
+});
+
+describe("A webhook of a deleted user", () => {
+  const asUser = (token: string): Team => ({
+    ...team,
+    token,
+    call: (method, path, options) => team.call(method, path, { token, ...options }),
+  });
+  const get = (id: string) => read(team, `${WEBHOOKS}/${id}`);
+  const stateOf = async (id: string) => {
+    const { status, disabledReason } = await get(id);
+    return [status, disabledReason];
+  };
+
+  test("is disabled with an event, whether a session or a key of the user created it", async () => {
+    const { id: userId, token } = await newMember(team, "admin");
+    const key = await newKey(asUser(token));
+    const { _id: ofSession } = await create(asUser(token));
+    const { _id: ofKey } = await create(asUser(key.key));
+    const { _id: ofTeam } = await create();
+    expect((await get(ofKey)).createdBy).toEqual({ keyId: key.id, userId });
+    expect((await get(ofTeam)).createdBy).toEqual({ keyId: team.keyId, userId: null });
+    const { _id: unknown } = { _id: "0193477be8a01f9c3ad5e7b2" };
+    await rejected(team, 404, "not_found", () => team.call("DELETE", `/auth/v1/users/${unknown}`));
+    expect((await team.call("DELETE", `/auth/v1/users/${userId}`)).status).toBe(200);
+    for (const id of [ofSession, ofKey]) expect(await stateOf(id)).toEqual(["disabled", "creator_deleted"]);
+    expect(await stateOf(ofTeam)).toEqual(["enabled", null]);
+    const events = await eventsOf(team, "type=webhook.disabled");
+    expect(events.map(({ subject }: { subject: { id: string } }) => subject.id).sort()).toEqual(
+      [ofSession, ofKey].sort(),
+    );
+    expect(events[0]).toMatchObject({ actor: { keyId: team.keyId }, data: { reason: "creator_deleted" } });
+    const received = await read(team, `${WEBHOOKS}/${ofKey}/deliveries`);
+    expect(received.map(({ type }: { type: string }) => type)).not.toContain("user.deleted");
+    await dataOf(team.call("PATCH", `${WEBHOOKS}/${ofKey}`, { json: { status: "enabled" } }));
+    await rejected(team, 404, "not_found", () => team.call("DELETE", `/auth/v1/users/${userId}`));
+  });
+
+  test("stays enabled with keepKeys, and if the deletion is refused", async () => {
+    const { id: userId, token } = await newMember(team, "admin");
+    const { _id } = await create(asUser(token));
+    const refused = { headers: { "If-Match": '"9"' } };
+    await rejected(team, 412, "version_mismatch", () => team.call("DELETE", `/auth/v1/users/${userId}`, refused));
+    expect((await team.call("DELETE", `/auth/v1/users/${userId}?keepKeys=true`)).status).toBe(200);
+    expect(await stateOf(_id)).toEqual(["enabled", null]);
+    expect(await eventsOf(team, "type=webhook.disabled")).toEqual([]);
   });
 });
 

@@ -1,9 +1,9 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
-import { collect, newTeam, url } from "../support/team.ts";
+import { collect, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
-import { chooseAction, exhaustive, PASSWORD, test, uploadNamed } from "./console.ts";
+import { chooseAction, exhaustive, PASSWORD, test } from "./console.ts";
 import { button, dialog, heading, link } from "./locators.ts";
 import { expect, expectAnnounced } from "./support.ts";
 
@@ -107,26 +107,6 @@ describe("Session page", () => {
 });
 
 describe("Key", () => {
-  exhaustive("sees only its own files, if the session that creates it does", async ({ at }) => {
-    const team = await newTeam();
-    await uploadNamed(team, "theirs.txt");
-    const { key } = await team.stowage.keys.create({ name: "Import", ownFilesOnly: true });
-    const { page } = await at("/files", { team: { ...team, key } });
-    await expect(heading(page, "Files")).toBeVisible();
-    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
-    await expect(sections(page)).toHaveText(["Files", "Usage", "Keys", "API reference ↗"]);
-    await sections(page).filter({ hasText: "Keys" }).click();
-    await button(page, "Create key").click();
-    await dialog(page).getByLabel("Name").fill("Reader");
-    await expect(dialog(page).getByRole("checkbox", { name: "Own files only" })).toBeChecked();
-    await expect(dialog(page).getByRole("checkbox", { name: "Own files only" })).toBeDisabled();
-    await dialog(page).getByRole("button", { name: "Create key" }).click();
-    await button(page, "Done").click();
-    await expect
-      .poll(() => collect(team.stowage.keys.list()))
-      .toContainEqual(expect.objectContaining({ name: "Reader", ownFilesOnly: true }));
-  });
-
   exhaustive("has chosen permissions, loses some, is rotated, and has limits if it is public", async ({ at }) => {
     const { page, team } = await at("/keys");
     const box = (name: string) => dialog(page).getByRole("checkbox", { name, exact: true });
@@ -158,16 +138,6 @@ describe("Key", () => {
     await dialog(page).getByRole("button", { name: "Save" }).click();
     await expect(row("Reader")).toContainText("View and download files");
     expect(await find("Reader")).toMatchObject({ scopes: ["files:read", "files:download"] });
-
-    await startKey("Import", "custom");
-    await box("Own files only").check();
-    await expect(box("View events")).toHaveCount(0);
-    await box("Upload files").check();
-    await box("View files").check();
-    await expectGoodLooks(page, "keys-own-files");
-    await finishKey();
-    await expect(row("Import")).toContainText("Upload, view, own files only");
-    expect(await find("Import")).toMatchObject({ ownFilesOnly: true, scopes: ["files:upload", "files:read"] });
 
     const { id: oldId } = (await find("Reader")) ?? { id: "" };
     await chooseAction(page, "Actions for Reader", "Rotate");

@@ -66,35 +66,6 @@ describe("File list", () => {
     await expect(page).toHaveURL(/sort=oldest/);
   });
 
-  exhaustive("sorts a folder by duration and size, and says if it has too many files", async ({ at, problems }) => {
-    const { page, team } = await at("/files", { files: ["longer name.txt", "song.mp3", "a.txt"] });
-    const sorted = (name: string) => page.getByRole("columnheader", { name });
-    await page.getByRole("button", { name: "Size" }).click();
-    await expect(names(page)).toHaveText(["song.mp3", "longer name.txt", "a.txt"]);
-    await expect(sorted("Size")).toHaveAttribute("aria-sort", "descending");
-    await page.getByRole("button", { name: "Size" }).click();
-    await expect(names(page)).toHaveText(["a.txt", "longer name.txt", "song.mp3"]);
-    await page.getByRole("button", { name: "Duration" }).click();
-    await expect(names(page).first()).toHaveText("song.mp3");
-    await expect(sorted("Duration")).toHaveAttribute("aria-sort", "descending");
-    await expectGoodLooks(page, "files-by-duration");
-
-    problems.allow(/status of 400/);
-    const errors = [{ path: "sort", message: "The list has too many files." }];
-    await page.route(/sort=duration/, (route) =>
-      respond(route, { code: "invalid_input", message: "Invalid.", errors }),
-    );
-    await page.getByRole("button", { name: "Duration" }).click();
-    await expect(page.getByRole("alert")).toContainText("The list has too many files.");
-    await page.getByRole("button", { name: "Use the default order" }).click();
-    await expect(names(page)).toHaveText(["a.txt", "song.mp3", "longer name.txt"]);
-    await expect(page.getByRole("alert")).toHaveCount(0);
-    // The API sorts the files of all folders, so there may be too many.
-    await team.stowage.files.createFolder("box");
-    await page.reload();
-    await expect(page.getByRole("button", { name: "Size" })).toHaveCount(0);
-  });
-
   exhaustive("draws the peaks of a file without loading its waveform", async ({ at }) => {
     const team = await newTeam();
     const [id = ""] = await uploadNamed(team, "song.mp3");

@@ -125,8 +125,6 @@ describe("viewFrom", () => {
     expect(filtersOf("folder=a/b")).toEqual({ folder: "a/b", sort: "name" });
     expect(filtersOf("folder=a/b&sort=date")).toEqual({ folder: "a/b", sort: "-createdAt" });
     expect(filtersOf("folder=a/b&tag=x")).toEqual({ under: "a/b", tag: "x", sort: "-createdAt" });
-    expect(filtersOf("folder=a/b&sort=-size")).toEqual({ folder: "a/b", sort: "-size" });
-    expect(filtersOf("tag=x&sort=-size")).toEqual({ tag: "x", sort: "-createdAt" });
     expect(filtersOf("sort=toString")).toEqual({ folder: "", sort: "-createdAt" });
     expect(filtersOf("search=x")).toEqual({ search: "x", sort: "name" });
     expect(pathOf("a/b")).toEqual([

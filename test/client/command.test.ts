@@ -27,6 +27,7 @@ import { isIgnored, openFile, parsePattern } from "../../src/client/command/loca
 import { Progress } from "../../src/client/command/progress.ts";
 import { verifyMessage } from "../../src/client/signatures.ts";
 import { RESUMABLE_BYTES, Stowage, type WebhookMessage } from "../../src/client/stowage.ts";
+import { DEFAULT_ROLE } from "../../src/domain/access/scopes.ts";
 import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { bytesOf, collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { expectFailure, linesOf, Machine, newMachine } from "./command-line.ts";
@@ -251,12 +252,6 @@ describe("every command", () => {
     const properties = { folder: "memos", tags: ["a", "b"], reference: "7", metadata: { a: 1 } };
     expect(await stowage.files.get(memo)).toMatchObject(properties);
     await stowage.files.delete(memo);
-    const own = await json("keys create Own --own-files");
-    expect(own).toMatchObject({ ownFilesOnly: true });
-    const { id: mine } = await new Stowage({ url, key: own.key }).files.upload(bytesOf(10), { name: "own.bin" });
-    expect(await json(`ls --uploaded-by ${own.id}`)).toMatchObject({ _id: mine });
-    await stowage.files.delete(mine);
-    await json(`keys rm ${own.id}`);
     const scoped = await json(["keys", "create", "Reader", "--scopes", "files:read, files:download"]);
     expect(scoped).toMatchObject({ scopes: ["files:read", "files:download"] });
     const narrowed = await json(`keys update ${scoped.id} --scopes files:read --name Lister`);
@@ -417,6 +412,14 @@ describe("every command", () => {
     }
   });
 });
+
+test.each(["users create", "users invite"])(
+  "stowage %s --help names the default role, which the API has",
+  async (command) => {
+    const { stdout } = await new Machine().run(`${command} --help`);
+    expect(stdout.replace(/\s+/g, " ")).toContain(`(default: ${DEFAULT_ROLE})`);
+  },
+);
 
 describe("stowage upload", () => {
   test("sends folders, skips sent files, and resends changed and deleted ones", async () => {

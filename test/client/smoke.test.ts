@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, inject, type TestContext, test } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
-import { runSmoke, runSmokePerDatabase } from "../../src/dev/smoke-steps.ts";
+import { measureBurst, runSmoke, runSmokePerDatabase } from "../../src/dev/smoke-steps.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
 
 /* `npm run smoke`, against a working server and through proxies that break it. */
@@ -106,6 +106,26 @@ describe("The smoke test", () => {
     expect(await runSmokePerDatabase({ url, operatorToken: key, print: (line) => void lines.push(line) })).toBe(false);
     expect(lines).toEqual(["FAIL  OPERATOR_TOKEN is not the operator token of this deployment."]);
   });
+
+  test.for<[number, string]>([
+    [
+      400,
+      "note  rate limit: 400 of 400 requests at once passed, 300 a minute are allowed. Add a WAF rule: src/OPERATIONS.md, Quotas and rate limits",
+    ],
+    [312, "ok    rate limit: 312 of 400 requests at once passed, 300 a minute are allowed"],
+  ])(
+    "says that a service which lets %i of a burst through does so",
+    async ([passing, expected], { onTestFinished }) => {
+      let received = 0;
+      const service = createServer((_, response) => {
+        received += 1;
+        response.writeHead(received > passing ? 429 : 401).end("{}");
+      });
+      const lines: string[] = [];
+      await measureBurst({ url: await listen(service, onTestFinished), print: (line) => void lines.push(line) });
+      expect([lines, received]).toEqual([[expected], 400]);
+    },
+  );
 
   test("rejects a URL without https:// or http://", () => {
     const smoke = join(import.meta.dirname, "../../src/dev/smoke.ts");

@@ -3,11 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
 import { afterAll, describe, expect, test } from "vitest";
-import { findConfigProblems, readDeployConfig } from "../../src/dev/check-deploy.ts";
+import { describeDrift, findConfigProblems, readDeployConfig } from "../../src/dev/check-deploy.ts";
 import { deploy } from "../../src/dev/deployment.ts";
-import { addEnvironment } from "../../src/dev/environment.ts";
-import type { Refusal } from "../../src/dev/first-start.ts";
+import { addEnvironment, setRegion } from "../../src/dev/environment.ts";
 import { REGIONS } from "../../src/dev/placement.ts";
+import type { Refusal } from "../../src/dev/refusal.ts";
+import type { Wrangler } from "../../src/dev/wrangler.ts";
+import { ACCOUNT } from "../support/cloudflare.ts";
 import { FakeMachine } from "../support/machine.ts";
 
 type Change = [from: string | RegExp, to: string];
@@ -75,6 +77,15 @@ describe("The configuration check", () => {
       "with emails but no sender",
       [[/$/, '\n[[send_email]]\nname = "EMAIL"\n']],
       "[[send_email]] EMAIL and the setting EMAIL_FROM need each other.",
+      "[[send_email]] EMAIL needs the setting PUBLIC_URL.",
+    ],
+    [
+      "with emails but no PUBLIC_URL",
+      [
+        ["[vars]", '[vars]\nEMAIL_FROM = "accounts@example.com"'],
+        [/$/, '\n[[send_email]]\nname = "EMAIL"\n'],
+      ],
+      "[[send_email]] EMAIL needs the setting PUBLIC_URL.",
     ],
     [
       "with a sender but no emails",
@@ -174,12 +185,35 @@ describe("A new environment", () => {
 
   test("sends emails if the default one does", () => {
     const changes: Change[] = [
-      ["[vars]", '[vars]\nEMAIL_FROM = "accounts@example.com"'],
+      ["[vars]", '[vars]\nEMAIL_FROM = "accounts@example.com"\nPUBLIC_URL = "https://files.example.com"'],
       [/$/, '\n[[send_email]]\nname = "EMAIL"\n'],
     ];
     const staging = configOf(addEnvironment(changed(changes), "staging"), "staging");
     expect(findConfigProblems(staging)).toEqual([]);
     expect(staging.send_email).toEqual([{ name: "EMAIL" }]);
+  });
+
+  test("leaves the text before it as it is, with its comments, and is read however the TOML is written", () => {
+    const written = changed([
+      [/\[placement\]\nmode = "smart"/, 'placement = { mode = "smart" } # for now'],
+      ['crons = ["*/5 * * * *"]', 'crons = [\n  "*/5 * * * *", # often\n]'],
+      ['TRASH_DAYS = "0"', "'TRASH_DAYS' = '0' # none"],
+      ["[[r2_buckets]]", "[[ r2_buckets ]] # bytes"],
+    ]);
+    // A key of the top level stands before the first table.
+    const [line = ""] = /^placement = .*$/m.exec(written) ?? [];
+    const text = written.replace(`${line}\n`, "").replace(/^name = /m, `${line}\n$&`);
+    const added = addEnvironment(text, "staging");
+    expect(added.startsWith(text.trimEnd())).toBe(true);
+    const staging = configOf(added, "staging");
+    expect(findConfigProblems(staging)).toEqual([]);
+    expect(staging).toMatchObject({ placement: { mode: "smart" }, vars: { TRASH_DAYS: "0" } });
+    expect(staging.r2_buckets).toMatchObject([{ bucket_name: "stowage-staging-files" }]);
+    const placed = setRegion(setRegion(added, "aws:eu-west-2", undefined), "aws:us-west-1", "staging");
+    expect(configOf(placed).placement).toEqual({ region: "aws:eu-west-2" });
+    expect(configOf(placed, "staging").placement).toEqual({ region: "aws:us-west-1" });
+    for (const comment of ["# for now", "# often", "# none", "# bytes"]) expect(placed).toContain(comment);
+    expect(placed.match(/^\s*#/gm)).toEqual(added.match(/^\s*#/gm));
   });
 
   test("is copied from the default one if others have hyphens in their names", () => {
@@ -245,7 +279,7 @@ describe("A deployment", () => {
         const kept = machine.api.secrets;
         // A failed health check is repeated at once.
         if (first !== undefined) {
-          expect(first, `${moment} call ${call}`).toMatch(/^(A request failed|The service responded 502)/);
+          expect(first, `${moment} call ${call}`).toMatch(/^(A request failed|(GET|POST) \S+ responded 502)/);
           expect(first).toMatch(/failed\. .*Then run `npm run deploy` again\.|Bad gateway/s);
           await deploy(machine, {});
         }
@@ -273,7 +307,7 @@ describe("A deployment", () => {
     const machine = new FakeMachine(folder, changed([["[vars]", '[vars]\nLINK_HOST = "links.example.com"']]));
     machine.targets = ["links.example.com (custom domain)", "files.example.com (custom domain)"];
     machine.host = "files.example.com";
-    machine.teams.push({ _id: "stranger", name: "First keynote", keys: [] });
+    machine.teams.push({ _id: "stranger", name: "My team mates", keys: [] });
     await deploy(machine, {});
     expect(machine.lines.join()).toContain("Stowage runs at https://files.example.com");
     expect(machine.state.teams).toEqual([0, 1]);
@@ -319,7 +353,7 @@ describe("A deployment", () => {
     const machine = new FakeMachine(folder);
     await deploy(machine, { isDryRun: true, location: "weur" });
     await deploy(machine, { isDryRun: true });
-    expect(machine.lines).toContain('Database "stowage": create if it is missing, in weur');
+    expect(machine.lines).toContain('Database "stowage": to create, in weur');
     expect(machine.lines.filter((line) => line.startsWith("Placement"))).toEqual([
       "Placement: aws:eu-west-2, near the database in weur",
       "Placement: near the database. D1 did not report its location",
@@ -328,6 +362,116 @@ describe("A deployment", () => {
     await deploy(machine, { isDryRun: true });
     expect(machine.lines).toContain("Placement: aws:us-west-1, near the database in wnam");
     expect(machine.config).toBe(original);
+  });
+
+  test("plans, with a login, which account it is, what exists and what it will create", async () => {
+    const machine = new FakeMachine(folder);
+    machine.api.call("POST /queues", { queue_name: "stowage-jobs" });
+    await deploy(machine, { isDryRun: true });
+    const before = machine.lines.splice(0);
+    expect(before).toEqual(
+      expect.arrayContaining([
+        `Account: Ada's account (${ACCOUNT})`,
+        'Database "stowage": to create',
+        'Bucket "stowage-files": to create',
+        'Queue "stowage-jobs": exists',
+        'Queue "stowage-bulk": to create',
+        `Secrets: generate, into ${machine.secretsFile}`,
+        "Nothing was changed.",
+      ]),
+    );
+    expect(machine.state).toMatchObject({ databases: [], buckets: [], queues: ["stowage-jobs"], secrets: [] });
+    await deploy(machine, {});
+    machine.lines.length = 0;
+    await deploy(machine, { isDryRun: true });
+    expect(machine.lines.filter((line) => /^(Database|Bucket|Queue)/.test(line))).toEqual([
+      ...['Database "stowage": exists', 'Bucket "stowage-files": exists'],
+      ...["jobs", "bulk", "webhooks", "recovery", "jobs-dead"].map((name) => `Queue "stowage-${name}": exists`),
+    ]);
+    expect(machine.lines).toContain("Secrets: kept, as the Worker has them");
+  });
+
+  test("plans, without knowing what exists, if Cloudflare does not say", async () => {
+    const machine = new FakeMachine(folder);
+    const wrangler: Wrangler = async (args, env) =>
+      /^(r2|queues)/.test(args[0] ?? "")
+        ? { code: 1, stdout: "", output: "A request failed.\nInternal error [code: 500]" }
+        : machine.wrangler(args, env);
+    await deploy({ ...machine, wrangler }, { isDryRun: true });
+    expect(machine.lines).toContain(
+      'Bucket "stowage-files": unknown, because Cloudflare did not answer: Internal error [code: 500]',
+    );
+  });
+
+  test("plans the lines that an environment adds to wrangler.toml", async () => {
+    const machine = new FakeMachine(folder);
+    await deploy(machine, { environment: "staging", isDryRun: true });
+    const [plan = ""] = machine.lines;
+    expect(plan).toMatch(/^wrangler\.toml: environment "staging" to add:\n\+ # The environment "staging"/);
+    const added = plan
+      .split("\n")
+      .slice(1)
+      .filter((line) => line !== "")
+      .map((line) => line.replace(/^\+ ?/, ""));
+    expect(`${original.trimEnd()}\n\n${added.join("\n")}\n`).toBe(addEnvironment(original, "staging"));
+    expect(machine.config).toBe(original);
+  });
+
+  test("without a login says how to log in before it writes anything, and plans what it can", async () => {
+    const machine = new FakeMachine(folder);
+    const wrangler: Wrangler = async (args, env) =>
+      args[0] === "whoami"
+        ? { code: 1, stdout: '{"loggedIn":false}', output: '{"loggedIn":false}' }
+        : machine.wrangler(args, env);
+    const loggedOut = { ...machine, wrangler };
+    for (const env of [{}, { CLOUDFLARE_ACCOUNT_ID: ACCOUNT }]) {
+      const deploying = deploy({ ...loggedOut, env }, { environment: "staging" });
+      await expect(deploying).rejects.toThrow(/^Not logged in, so nothing was changed\. Run `npx wrangler login`/);
+    }
+    expect([machine.config, machine.commands]).toEqual([original, []]);
+    await deploy(loggedOut, { isDryRun: true });
+    expect(machine.lines).toContain("Account: unknown, because you are not logged in");
+    expect(machine.lines).toContain('Database "stowage": create if it is missing');
+    expect(machine.commands).toEqual(["deploy --dry-run"]);
+  });
+
+  test("needs no list of accounts if the account and an API token are set", async () => {
+    const machine = new FakeMachine(folder);
+    machine.env = { CLOUDFLARE_ACCOUNT_ID: ACCOUNT, CLOUDFLARE_API_TOKEN: "token" };
+    await deploy(machine, {});
+    expect(machine.lines).toContain(`Account: ${ACCOUNT}`);
+    expect(machine.commands).not.toContain("whoami --json");
+  });
+
+  test("names the settings that differ between environments, in both directions and without their values", async () => {
+    const text = addEnvironment(original, "staging")
+      .replace('TRASH_DAYS = "0"', 'TRASH_DAYS = "30"\nEMAIL_FROM = "accounts@example.com"')
+      .replace("[[d1_databases]]", '[[send_email]]\nname = "EMAIL"\n\n$&')
+      .replace("limit = 10,", "limit = 20,");
+    const machine = new FakeMachine(folder, text);
+    const settings = "EMAIL_FROM (only there), [[send_email]] EMAIL (only there)";
+    await deploy(machine, { environment: "staging", isDryRun: true });
+    expect(machine.lines[0]).toBe(
+      `Note: settings differ from the default environment: TRASH_DAYS, [[ratelimits]] LOGIN_LIMIT, ${settings}`,
+    );
+    machine.lines.length = 0;
+    await deploy(machine, { isDryRun: true });
+    expect(machine.lines[0]).toBe(
+      'Note: settings differ from the environment "staging": TRASH_DAYS, EMAIL_FROM (only here), [[send_email]] EMAIL (only here), [[ratelimits]] LOGIN_LIMIT',
+    );
+    expect(machine.lines.join()).not.toContain("accounts@example.com");
+    const [first, staging] = [
+      configOf(addEnvironment(original, "staging")),
+      configOf(addEnvironment(original, "staging"), "staging"),
+    ];
+    expect([...describeDrift(first, staging), ...describeDrift(staging, first)]).toEqual([]);
+  });
+
+  test("calls the first team by a name that visitors may see, and says who can change it", async () => {
+    const machine = new FakeMachine(folder);
+    await deploy(machine, {});
+    expect(machine.teams.map(({ name }) => name)).toEqual(["My team"]);
+    expect(machine.lines.join("\n")).toContain("The operator renames it on the page Teams of the console.");
   });
 
   test("keeps a placement that somebody chose, and the default one if D1 does not report the location of the database", async () => {
@@ -414,6 +558,12 @@ describe("A deployment", () => {
 describe("The Deploy button", () => {
   const text = (name: string) => readFileSync(join(root, name), "utf8");
   const { vars, secrets, d1_databases, r2_buckets, queues } = configOf(original);
+
+  test("creates every queue, because each has a producer", () => {
+    const { producers = [], consumers = [] } = queues;
+    const used = consumers.flatMap(({ queue, dead_letter_queue: dead }) => [queue, ...(dead ? [dead] : [])]);
+    expect([...new Set(used)].sort()).toEqual(producers.map(({ queue }) => queue).sort());
+  });
 
   test("asks for every required secret", () => {
     expect(Object.keys(parseEnv(text(".dev.vars.example"))).sort()).toEqual([...(secrets?.required ?? [])].sort());

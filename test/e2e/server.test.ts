@@ -30,7 +30,7 @@ beforeAll(async () => {
   // Otherwise wrangler reads the rest of a rejected body before it sends the response. Production doesn't.
   const env = { WRANGLER_DISABLE_REQUEST_BODY_DRAINING: "true" };
   const vars = ["--var", `UPLOAD_IDLE_SECONDS:${IDLE_SECONDS}`, "--var", "EMAIL_FROM:accounts@example.com"];
-  vars.push("--var", `MAX_UPLOAD_BYTES:${LIMIT_BYTES}`);
+  vars.push("--var", "PUBLIC_URL:https://files.example.com", "--var", `MAX_UPLOAD_BYTES:${LIMIT_BYTES}`);
   const folder = await clonePreparedProject();
   appendFileSync(join(folder, "wrangler.toml"), '\n[[send_email]]\nname = "EMAIL"\n');
   server = await Server.start(vars, env, { folder });

@@ -17,7 +17,6 @@ import { DAY, MINUTE } from "../support/time.ts";
 import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
 import { createEvent, eventsOf, type Hook, idOf, newHook, statusesOf } from "../support/webhooks.ts";
 import {
-  AFTER_PERMANENT_FAILURE,
   encodeForm,
   expectSettled,
   type Form,
@@ -42,7 +41,7 @@ const status = (outcome: Response) => (outcome === "dead" ? "dead" : outcome.sta
 function failureStatuses({ fault }: AnyRun): (number | "dead")[] {
   if (!fault) return [];
   if (fault.failure === "death") return ["dead"];
-  return [fault.failure === "permanent" ? AFTER_PERMANENT_FAILURE[0] : UNAVAILABLE[0]];
+  return [UNAVAILABLE[0]];
 }
 const expectResponse = (outcome: Response, expected: number, run: AnyRun) =>
   expect([expected, ...failureStatuses(run)]).toContain(status(outcome));
@@ -337,7 +336,7 @@ const expiring: Scenario<string, unknown> = {
     const { world } = place;
     const [trashed, expired, held] = [await withTrash(place), await withTrash(place), await withTrash(place)];
     await must(ask(place, "DELETE", `/docs/v1/uploads/${trashed}`));
-    const deleteAfter = new Date(world.system.now()).toISOString();
+    const deleteAfter = new Date(world.system.now() + MINUTE).toISOString();
     await must(ask(place, "PATCH", `/docs/v1/uploads/${expired}`, { json: { deleteAfter } }));
     await must(ask(place, "PUT", `/docs/v1/uploads/${held}/hold`, { json: { reason: "r" } }));
     await must(ask(place, "PUT", "/docs/v1/retention", { json: { days: 1 } }));
@@ -626,10 +625,10 @@ const deletingFolder: Scenario<string[], unknown> = {
     const ids = await prepareFolder(place);
     const { world, team } = place;
     await DB.prepare(
-      `insert into folder_changes (team_id, id, folder, initiator, created_at, due_at)
-       values (?1, '0193477be8a01f9c3ad5e7b2', 'a', '{"kind":"secret","keyId":"x","userId":null}', ?2, ?2)`,
+      `insert into folder_changes (team_id, owner_id, id, folder, initiator, created_at, due_at)
+       values (?1, '', '0193477be8a01f9c3ad5e7b2', 'a', json_object('kind', 'secret', 'keyId', ?3, 'userId', null), ?2, ?2)`,
     )
-      .bind(team.teamId, world.system.now())
+      .bind(team.teamId, world.system.now(), team.keyId)
       .run();
     return ids;
   },

@@ -2,6 +2,7 @@ import { afterEach, describe, expect } from "vitest";
 import type { Team } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
+import { newMember, OPERATOR } from "../support/harness.ts";
 import { fill, insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { MINUTE } from "../support/time.ts";
@@ -87,13 +88,47 @@ describe("A folder of many files", () => {
     await fillFolder(team, "Old");
     await fill(team, "files", 3, FILES + 1);
     const { body } = await erase(world, team, "Old");
-    expect(body.data).toEqual({ folder: "Old", isComplete: false });
+    expect(body.data).toEqual({ folder: "Old", isComplete: false, held: 0 });
     await finish(world);
     expect(await countsOf(team)).toEqual({ "": [3, 0] });
     expect(await eventsOfType(team, "file.deleted")).toEqual({ n: FILES, files: FILES });
     expect((await call(world, team, "GET", "/docs/v1/folders")).body.data).toEqual([]);
     const { folders } = (await DB.prepare("select folders from teams where id = ?").bind(team.teamId).first()) ?? {};
     expect(folders).toBe(0);
+  });
+
+  test.for(["its key is deleted", "its team is suspended"] as const)(
+    "stops being deleted once %s, and then another change can begin",
+    async (ending, { world, team }) => {
+      await fillFolder(team, "Old");
+      const { body: created } = await call(world, team, "POST", "/auth/v1/apikeys", { name: "leaked" });
+      const leaked = { ...team, token: created.data.key };
+      expect((await erase(world, leaked, "Old")).body.data).toEqual({ folder: "Old", isComplete: false });
+      const before = await countsOf(team);
+      const operator = { ...team, token: OPERATOR };
+      const suspend = (status: string) => call(world, operator, "PATCH", `/auth/v1/teams/${team.teamId}`, { status });
+      if (ending === "its team is suspended") await suspend("suspended");
+      else await call(world, team, "DELETE", `/auth/v1/apikeys/${created.data.id}`);
+      await finish(world);
+      expect(await countsOf(team)).toEqual(before);
+      if (ending === "its team is suspended") await suspend("active");
+      expect((await move(world, team, "Old", "New")).status).toBe(200);
+      await finish(world);
+      expect((await countsOf(team)).New).toEqual(before.Old);
+    },
+  );
+
+  test("of a contributor doesn't hold up the changes of others", async ({ world, team }) => {
+    const contributor = await newMember(team, "contributor");
+    await fillFolder(team, "Old");
+    await DB.prepare("update files set user_id = ?2 where team_id = ?1").bind(team.teamId, contributor.id).run();
+    const own = { ...team, token: contributor.token };
+    expect((await move(world, own, "Old", "New")).body.data.isComplete).toBe(false);
+    const again = await world.ask("PATCH", "/docs/v1/folders", { token: own.token, json: { folder: "Old", to: "x" } });
+    expect(again).toMatchObject({ status: 409, code: "folder_busy" });
+    expect((await move(world, team, "other", "elsewhere")).body.data.isComplete).toBe(true);
+    await finish(world);
+    expect((await countsOf(team)).New?.[0]).toBe(FILES);
   });
 
   test.for(["move", "delete"] as const)(

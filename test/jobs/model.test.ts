@@ -576,7 +576,7 @@ const organized = fc.record(
     folder: fc.constantFrom("", "a", "a/b"),
     tags: fc.constantFrom<string[][]>([], ["x"], ["y", "x"]),
     /** In minutes from now. */
-    deleteAfter: fc.constantFrom(null, 0, 5, 20 * 60),
+    deleteAfter: fc.constantFrom(null, 1, 5, 20 * 60),
   },
   { requiredKeys: ["folder"] },
 );

@@ -51,7 +51,7 @@ const insertFiles = ({ teamId }: Team, state: State, count: number) =>
 const insertEvents = (teamId: string, count: number, after = 0) =>
   insertMany(
     count,
-    `insert into events select ?2, ?3 + i, 'user.created', 1, '{}', 'x', 0, '{}',
+    `insert into events select ?2, ?3 + i, 'file.updated', 1, '{}', 'x', 0, '{}',
      i + ifnull((select max(position) from events where team_id = ?2 and seq < ?3), 0) from n`,
     teamId,
     after,
@@ -353,7 +353,7 @@ describe("a backlog", () => {
   });
 
   test("events above a team's limit are deleted with their deliveries, oldest first", async ({ world, team }) => {
-    // After the two events of the team's creation.
+    // After the two events of the team's creation, which are account events.
     const recent = world.system.now() * 1000 + 1000;
     const webhookId = "e".repeat(24);
     await insertEvents(team.teamId, 1500, recent);
@@ -362,14 +362,47 @@ describe("a backlog", () => {
       const deps = world.deps();
       return recover({ ...deps, settings: { ...deps.settings, maxTeamEvents } });
     };
-    expect(await limited(1502)).toMatchObject({ purged: 0 });
+    expect(await limited(1500)).toMatchObject({ purged: 0 });
     // Deliveries may wait one run for the events before them.
     const purged = (await limited(300)).purged + (await limited(300)).purged;
-    expect(purged).toBe(1202 + 1200);
+    expect(purged).toBe(1200 + 1200);
     const { data } = (await team.call("GET", "/docs/v1/usage")).body;
-    expect(data.events).toBe(await countOf("events", "team_id = ?", team.teamId));
+    expect(data.events).toBe(await countOf("events", "type = 'file.updated' and team_id = ?", team.teamId));
     expect(data.events).toBe(300);
     expect(await countOf("deliveries", "team_id = ? and seq > ?", team.teamId, recent + 1200)).toBe(300);
+  });
+
+  test("above a team's limit of events spares those of accounts, however many files have events", async ({
+    world,
+    team,
+  }) => {
+    const recent = world.system.now() * 1000 + 1000;
+    await insertEvents(team.teamId, 3000, recent);
+    // Every third is an account event, among them the oldest 30.
+    await DB.prepare(
+      `update events set type = 'apikey.revealed' where team_id = ?1 and seq > ?2 and (seq <= ?2 + 30 or seq % 3 = 0)`,
+    )
+      .bind(team.teamId, recent)
+      .run();
+    const isLimited = "type glob 'file.*' and team_id = ?";
+    await DB.prepare(
+      `update events set position = (select count(*) from events e where e.team_id = ?1 and e.seq <= events.seq and e.type glob 'file.*')
+       where team_id = ?1`,
+    )
+      .bind(team.teamId)
+      .run();
+    const accounts = await countOf("events", "not (type glob 'file.*') and team_id = ?", team.teamId);
+    const deps = world.deps();
+    const run = (maxTeamEvents: number) => recover({ ...deps, settings: { ...deps.settings, maxTeamEvents } });
+    const limited = await countOf("events", isLimited, team.teamId);
+    expect(await run(100)).toMatchObject({ purged: limited - 100 });
+    expect(await countOf("events", isLimited, team.teamId)).toBe(100);
+    expect(await countOf("events", "not (type glob 'file.*') and team_id = ?", team.teamId)).toBe(accounts);
+    expect((await team.call("GET", "/docs/v1/usage")).body.data.events).toBe(100);
+    await world.store(team, "a.txt", "a");
+    expect((await team.call("GET", "/docs/v1/usage")).body.data.events).toBe(101);
+    expect(await run(50)).toMatchObject({ purged: 51 });
+    expect(await countOf("events", "not (type glob 'file.*') and team_id = ?", team.teamId)).toBe(accounts);
   });
 
   test("one team's backlog does not delay the purge of others", async ({ world, team }) => {
@@ -391,7 +424,7 @@ async function insertKey({ teamId }: Team, { userId = null as string | null, exp
   const { secrets } = new World().deps();
   const keys = Array.from({ length: count }, () => ({
     id: newId(realSystem, databaseOf(teamId)),
-    token: newToken(realSystem, false, databaseOf(teamId)),
+    token: newToken(realSystem, "secret", databaseOf(teamId)),
   }));
   const insert = DB.prepare(
     `insert into api_keys (id, team_id, uuid, name, token_hash, kind, encrypted_token, encrypted_with, user_id, expires_at,

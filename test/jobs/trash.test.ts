@@ -60,6 +60,21 @@ describe("The trash", () => {
     await expectSettled(team.teamId, { world });
   });
 
+  test("keeps a held file beyond its days, until it is released", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "a");
+    await world.drain();
+    await remove(team, id);
+    await dataOf(team.call("PUT", `${UPLOADS}/${id}/hold`, { json: { reason: "r" } }));
+    await pass(world, 8 * DAY);
+    expect(await trashed(team)).toEqual([id]);
+    expect(await typesOf(team, id)).not.toContain("file.deleted");
+    await team.call("DELETE", `${UPLOADS}/${id}/hold`);
+    await pass(world, 5 * MINUTE);
+    expect(await trashed(team)).toEqual([]);
+    expect((await typesOf(team, id)).slice(-3)).toEqual(["file.held", "file.released", "file.deleted"]);
+    await expectSettled(team.teamId, { world });
+  });
+
   test("is erased within bounds, by as many runs as it takes", async ({ world, team }) => {
     await insertMany(
       2000,
@@ -177,6 +192,32 @@ describe("A file with deleteAfter", () => {
     expect((await restore(team, id)).deleteAfter).toBe(null);
     await pass(world, 2 * DAY);
     expect(await listed(team)).toEqual([id]);
+  });
+
+  test("is deleted in the name of who set it, at the upload or later, or set the retention", async ({
+    world,
+    team,
+  }) => {
+    world.settings = { trashDays: 0 };
+    const { id: userId, token } = await newMember(team, "member");
+    const { keyId } = await dataOf(team.call("GET", "/auth/v1/me", { token }));
+    const aged = await world.store(team, "aged.txt", "a");
+    await dataOf(team.call("PUT", "/docs/v1/retention", { json: { days: 1 } }));
+    world.aheadMilliseconds += DAY - HOUR;
+    const deleteAfter = new Date(world.system.now() + HOUR).toISOString();
+    const [updated, kept] = [await world.store(team, "b.txt", "b"), await world.store(team, "c.txt", "c")];
+    await world.drain();
+    await must(world.ask("PATCH", `${UPLOADS}/${updated}`, { json: { deleteAfter }, token }));
+    const body = new FormData();
+    body.append("properties", JSON.stringify({ deleteAfter }));
+    body.append("file", new File(["d"], "d.txt"));
+    const { id: uploaded } = await must(world.ask("POST", UPLOADS, { body, token }));
+    await world.drain();
+    await pass(world, HOUR + MINUTE);
+    expect(await listed(team)).toEqual([kept]);
+    const actorOf = async (id: string) => (await eventsOf(team, `subject=${id}&type=file.deleted`))[0].actor;
+    for (const id of [updated, uploaded]) expect(await actorOf(id)).toMatchObject({ kind: "session", keyId, userId });
+    expect(await actorOf(aged)).toMatchObject({ kind: "secret", keyId: team.keyId, userId: null });
   });
 
   test("is erased if there is no trash", async ({ world, team }) => {

@@ -163,11 +163,6 @@ export class ProxiedBindings {
     return this.#faults.some(({ call, failure }) => call <= this.calls.length && failure !== "transient");
   }
 
-  get hasFailedPermanently(): boolean {
-    const isPermanent = ({ failure }: Fault) => failure === "permanent" || failure === "quoting";
-    return this.#faults.some((fault) => isPermanent(fault) && fault.call <= this.#countFor(fault));
-  }
-
   get isDead(): boolean {
     return this.#state === "dead";
   }

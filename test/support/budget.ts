@@ -21,7 +21,7 @@ export function findGrowth(durations: Durations, recorded: Durations): [file: st
 }
 
 /** Returns why a run of this duration fails, or null. The durations are those of a machine with slowness 1. */
-export function judgeDuration(
+export function findOverrun(
   mode: Mode,
   seconds: number,
   slowness: number,
@@ -39,7 +39,7 @@ export function judgeDuration(
  * Returns why tests that passed on their second attempt make a run fail, or null.
  * @param repeated their names, each after the path of its file
  */
-export function judgeRepeated(mode: Mode, repeated: string[]): string | null {
+export function findRepeatProblem(mode: Mode, repeated: string[]): string | null {
   const deterministic = repeated.find((name) => name.startsWith("test/unit/"));
   if (deterministic) return `Only tests of real processes and of the browser may be repeated, not ${deterministic}.`;
   if (repeated.length <= MAX_REPEATED[mode]) return null;

@@ -166,6 +166,10 @@ export class CloudflareApi {
       if (!this.buckets.has(name)) throw new ApiError(10006, "The specified bucket does not exist.");
       return { name };
     },
+    "GET /r2/buckets/*/lifecycle": ({ names: [name = ""] }) => {
+      if (!this.buckets.has(name)) throw new ApiError(10006, "The specified bucket does not exist.");
+      return { rules: [] };
+    },
     "POST /queues": (request) => {
       const { queue_name: name } = jsonOf(request);
       if (this.queues.has(name)) {

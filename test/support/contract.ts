@@ -22,5 +22,7 @@ export const routeOf = (method: string, path: string) => validation.routeOf(meth
 /** Fails if the document does not describe the response: its status, media type, body, and the code of an error. */
 export async function expectDocumented(method: string, url: URL, response: Response): Promise<void> {
   const route = validation.routeOf(method, url.pathname);
-  if (route) validation.expectDescribed(route, { status: response.status, text: await response.clone().text() });
+  if (!route) return;
+  validation.expectDescribed(route, { status: response.status, text: await response.clone().text() });
+  validation.expectDescribedCursor(route, response.headers.get("Link"));
 }

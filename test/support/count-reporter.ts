@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { join, relative } from "node:path";
 import type { TestAnnotation } from "vitest";
 import type { Reporter, TestCase, TestModule, Vitest } from "vitest/node";
-import { judgeDuration, judgeRepeated } from "./budget.ts";
+import { findOverrun, findRepeatProblem } from "./budget.ts";
 import { measureSlowness } from "./calibration.ts";
 import { type Durations, keepLast, type Mode, modeOf, readRecorded } from "./durations.ts";
 
@@ -46,7 +46,7 @@ export default class CountReporter implements Reporter {
   readonly #outside: typeof OUTSIDE;
   #mode: Mode = "fast";
   /** Whether this is `npm test` or `npm run test:all`, and not Vitest itself. */
-  #isWhole = false;
+  #isSuite = false;
   #hasAllTests = true;
   #slowness = 1;
   #checks: Promise<string | null> = Promise.resolve(null);
@@ -58,9 +58,9 @@ export default class CountReporter implements Reporter {
   async onInit({ vite, config }: Vitest): Promise<void> {
     const { mode } = vite.config;
     this.#mode = modeOf(mode);
-    this.#isWhole = mode === "all" || mode === "fast";
+    this.#isSuite = mode === "all" || mode === "fast";
     this.#hasAllTests = config.testNamePattern === undefined;
-    if (!this.#isWhole) return;
+    if (!this.#isSuite) return;
     this.#slowness = await this.#outside.measureSlowness();
     this.#checks = this.#outside.runChecks();
   }
@@ -90,8 +90,10 @@ export default class CountReporter implements Reporter {
       .slice(0, SLOWEST_FILES)
       .map(({ file, seconds }) => `${seconds.toFixed(1).padStart(8)} s  ${file}`);
     const checks = await this.#checks;
-    const problems = this.#isWhole
-      ? [await this.#judgeTime(durations), checks, judgeRepeated(this.#mode, repeated)].filter((one) => one !== null)
+    const problems = this.#isSuite
+      ? [await this.#findOverrun(durations), checks, findRepeatProblem(this.#mode, repeated)].filter(
+          (one) => one !== null,
+        )
       : [];
     if (problems.length > 0) process.exitCode = 1;
     failed += problems.length;
@@ -105,7 +107,7 @@ export default class CountReporter implements Reporter {
       "Slowest files:",
       ...slowest,
       "",
-      ...(this.#isWhole ? [`The machine is ${this.#slowness.toFixed(2)} times as slow as the goals assume.`] : []),
+      ...(this.#isSuite ? [`The machine is ${this.#slowness.toFixed(2)} times as slow as the goals assume.`] : []),
       ...repeated.map((name) => `Passed on the second attempt: ${name}`),
       ...problems.map((problem) => problem.trimEnd()),
       `${passed} passed, ${failed} failed`,
@@ -114,16 +116,16 @@ export default class CountReporter implements Reporter {
     process.once("exit", () => this.#outside.write(`${lines.join("\n")}\n`));
   }
 
-  async #judgeTime(durations: { file: string; seconds: number }[]): Promise<string | null> {
+  async #findOverrun(durations: { file: string; seconds: number }[]): Promise<string | null> {
     const seconds = this.#outside.elapsed();
-    const judge = () => {
+    const find = () => {
       const scale = Math.max(1, this.#slowness);
       const scaled: Durations = Object.fromEntries(durations.map(({ file, seconds }) => [file, seconds / scale]));
-      return judgeDuration(this.#mode, seconds, this.#slowness, scaled, this.#outside.readRecorded(this.#mode));
+      return findOverrun(this.#mode, seconds, this.#slowness, scaled, this.#outside.readRecorded(this.#mode));
     };
-    if (judge() === null) return null;
+    if (find() === null) return null;
     // It may have become busy after the start.
     this.#slowness = Math.max(this.#slowness, await this.#outside.measureSlowness());
-    return judge();
+    return find();
   }
 }

@@ -47,6 +47,9 @@ export const ACCEPTED_REPLY: Reply = {
 const sender: Sender = { post: async () => ACCEPTED_REPLY };
 const mailer: Mailer = { send: async () => {} };
 
+/** No request looks whether the recovery job runs: the look would be another call to D1, now and then. */
+export const UNWATCHED: Deps["recoveryChecks"] = { get: () => Number.POSITIVE_INFINITY, set: () => UNWATCHED as never };
+
 /** Replaces D1, R2 and the queues of the dependencies. */
 export function withBindings(deps: Deps, bindings: TestBindings): Deps {
   const { BUCKET, JOBS, BULK_JOBS = JOBS, WEBHOOKS = sink, RECOVERY = sink } = bindings;
@@ -58,14 +61,15 @@ export function withBindings(deps: Deps, bindings: TestBindings): Deps {
     webhookJobs: createJobs(WEBHOOKS as never),
     recoveryJobs: createJobs(RECOVERY as never),
   };
-  return { ...deps, ...parts, health: createHealth({ ...deps, ...parts }), sender, mailer };
+  const health = createHealth({ ...deps, ...parts });
+  return { ...deps, ...parts, health, recoveryChecks: UNWATCHED, sender, mailer };
 }
 
 /** Replaces each database. */
 export function withDatabases(deps: Deps, replace: (database: D1Database, number: number) => D1Database): Deps {
   const replaced = [...deps.databases].map(([number, db]) => [number, createDb(replace(db.$client, number), number)]);
   const databases = new Map(replaced as [number, Deps["db"]][]);
-  return { ...deps, databases, health: createHealth({ ...deps, databases }) };
+  return { ...deps, databases, health: createHealth({ ...deps, databases }), recoveryChecks: UNWATCHED };
 }
 
 type Batch = (statements: D1PreparedStatement[]) => Promise<D1Result[]>;

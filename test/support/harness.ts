@@ -155,7 +155,7 @@ export const withoutRequestId = (text: string) => text.replace(/"requestId":"[^"
 
 /** Inserts a session of the user, without the password check of a login. @returns its token */
 export async function newSession({ teamId }: Team, userId: string): Promise<string> {
-  const token = newToken(realSystem, false, databaseOf(teamId));
+  const token = newToken(realSystem, "secret", databaseOf(teamId));
   await DB.prepare(
     `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime_milliseconds, created_at, expires_at)
      values (?1, ?2, ?3, 'session', 'session', ?4, ?5, 1, 1, 4e12)`,

@@ -84,6 +84,11 @@ export class FakeMachine implements Machine {
       if (!database) throw new Error(`Couldn't find a D1 DB with name or binding '${name}' in your config or the API.`);
       return JSON.stringify(this.api.call(`POST /d1/database/${database.uuid}/query`, { sql: "select 1" }));
     }
+    if (command.startsWith("r2 bucket lifecycle list")) return JSON.stringify(this.api.call(`GET /r2/buckets/${name}`));
+    if (command.startsWith("queues info")) {
+      if (!this.api.queues.has(name ?? "")) throw new Error(`Queue "${name}" does not exist.`);
+      return "";
+    }
     if (command.startsWith("r2 bucket create")) return JSON.stringify(this.api.call("POST /r2/buckets", { name }));
     if (command.startsWith("queues create")) return JSON.stringify(this.api.call("POST /queues", { queue_name: name }));
     if (command.startsWith("secret list")) {
@@ -110,7 +115,7 @@ export class FakeMachine implements Machine {
     return this.#attempt(() => this.#respond(new URL(String(input)), init), failed);
   };
 
-  #respond({ host, pathname }: URL, { headers, body }: RequestInit): Response {
+  #respond({ host, pathname }: URL, { method, headers, body }: RequestInit): Response {
     expect(host).toBe(this.host);
     if (pathname === "/health") return Response.json({ status: true });
     const { Authorization: authorization } = headers as Record<string, string>;
@@ -119,13 +124,16 @@ export class FakeMachine implements Machine {
       return new Response(null, { status: keys.some(({ key }) => authorization === `Bearer ${key}`) ? 200 : 401 });
     }
     expect(authorization).toBe(`Bearer ${this.api.secrets?.OPERATOR_TOKEN}`);
-    if (pathname === "/auth/v1/teams") return Response.json({ data: this.teams });
+    const key = { key: keys.length === 0 ? "stow_sk_first" : `stow_sk_${keys.length}` };
+    if (pathname === "/auth/v1/teams") {
+      if (method === "GET") return Response.json({ data: this.teams });
+      const team = { _id: `team-${this.teams.length}`, name: JSON.parse(String(body)).name, keys: [key] };
+      this.teams.push(team);
+      return Response.json({ data: team, apiKey: key });
+    }
     expect(pathname).toBe("/auth/v1/apikeys");
-    const { name, teamId = `team-${this.teams.length}` } = JSON.parse(String(body));
-    const key = { teamId, name, key: keys.length === 0 ? "stow_sk_first" : `stow_sk_${keys.length}` };
-    const team = this.teams.find(({ _id }) => _id === teamId);
-    if (team) team.keys.push(key);
-    else this.teams.push({ _id: teamId, name, keys: [key] });
+    const { teamId } = JSON.parse(String(body));
+    this.teams.find(({ _id }) => _id === teamId)?.keys.push(key);
     return Response.json({ data: key });
   }
 

@@ -11,7 +11,7 @@ export async function tableNames(): Promise<string[]> {
 
 /** The teams whose rows each database has, by its number. */
 export async function teamsByDatabase(): Promise<Set<string>[]> {
-  const names = (await tableNames()).filter((name) => name !== "teams" && name !== "upload_parts");
+  const names = (await tableNames()).filter((name) => !["teams", "upload_parts", "recovery"].includes(name));
   const selects = ["select id from teams", ...names.map((name) => `select distinct team_id as id from "${name}"`)];
   const found = ALL_DATABASES.map(async (database) => {
     const answers = await database.batch<{ id: string }>(selects.map((sql) => database.prepare(sql)));

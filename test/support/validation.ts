@@ -4,8 +4,12 @@ import * as z from "zod";
 /** The OpenAPI document, loosely typed as tests read it. */
 export interface Document {
   openapi: string;
-  paths: Record<string, Record<string, { responses: Record<string, { content?: Record<string, Media> }> }>>;
+  paths: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, object> };
+}
+interface Operation {
+  parameters: { name: string; schema: { pattern?: string } }[];
+  responses: Record<string, { content?: Record<string, Media> }>;
 }
 interface Media {
   schema: object;
@@ -70,5 +74,15 @@ export class Validation {
     // Every route responds so on a host that serves only others.
     if (media?.examples && body.code !== "route_not_found")
       expect(Object.keys(media.examples), `${where} has no such code`).toContain(body.code);
+  }
+
+  /** Fails if the document does not admit the cursor of the next page. */
+  expectDescribedCursor(route: { path: string; method: string }, link: string | null): void {
+    const next = /<([^>]+)>; rel="next"/.exec(link ?? "")?.[1];
+    if (next === undefined) return;
+    const operation = this.#document.paths[route.path]?.[route.method.toLowerCase()];
+    const { pattern = "" } = operation?.parameters.find(({ name }) => name === "cursor")?.schema ?? {};
+    const cursor = new URL(next).searchParams.get("cursor");
+    expect(cursor, `the cursor of ${route.method} ${route.path}`).toMatch(new RegExp(pattern, "u"));
   }
 }

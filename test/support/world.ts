@@ -27,9 +27,8 @@ import { OPERATOR } from "./harness.ts";
  * kill the invocation.
  */
 
-/** The response when a binding fails with a transient error, and with a permanent one. */
+/** The response when a binding fails. */
 export const UNAVAILABLE = [503, "unavailable"] as const;
-export const AFTER_PERMANENT_FAILURE = [500, "internal"] as const;
 
 // One app and one Drizzle for all invocations, as in an isolate, because building routes and SQL takes longer than a request.
 const dependencies = new WeakMap<object, Deps>();
@@ -89,7 +88,7 @@ export interface WebhookMessage extends WebhookJob {
 interface Invocation {
   bindings?: ProxiedBindings | undefined;
   change?: Change | undefined;
-  /** A 500 is expected, although no binding fails permanently. */
+  /** A 500 is expected: the failure is our own. */
   isBug?: boolean;
 }
 
@@ -207,9 +206,7 @@ export class World {
     return this.#invoke(bindings, after, async (deps) => {
       dependencies.set(ctx, change(deps));
       const answer = await send(method, path, options);
-      if (!isBug && !bindings.hasFailedPermanently) {
-        expect(answer.status, "a transient error of a binding is not a bug").not.toBe(500);
-      }
+      if (!isBug) expect(answer.status, "an error of a binding is not a bug").not.toBe(500);
       await Promise.all(afters);
       return answer;
     });

@@ -189,13 +189,13 @@ describe("An unusual recording", () => {
     expect(audio).toMatchObject({ codec: null, durationSeconds: null, tags: {} });
   });
 
-  test("has small tags that can be stored", async () => {
+  test("has tags of at most 2 KiB that can be stored", async () => {
     const long = (id: string): [string, Bytes] => [id, join(Uint8Array.of(3), `a\0b\u0007${"日😀".repeat(1_000)}`)];
     const frames = ["TIT2", "TPE1", "TALB", "TPE2", "TCOM", "TCON", "TCOP", "TSRC"].map(long);
     const { audio } = await process(join(id3(...frames), sample("tone-cbr.mp3").bytes));
     const json = JSON.stringify(audio!.tags);
-    expect(Object.keys(audio!.tags).length).toBeGreaterThan(4);
-    expect(new TextEncoder().encode(json).length).toBeLessThan(16_384);
+    expect(Object.keys(audio!.tags).length).toBeGreaterThan(1);
+    expect(new TextEncoder().encode(json).length).toBeLessThanOrEqual(2048);
     expect(json.isWellFormed()).toBe(true);
     expect(json).not.toMatch(/\\u00|\\ud/i);
   });

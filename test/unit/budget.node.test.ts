@@ -1,6 +1,6 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { TestModule, Vitest } from "vitest/node";
-import { findGrowth, GOAL_SECONDS, judgeDuration, judgeRepeated } from "../support/budget.ts";
+import { findGrowth, findOverrun, findRepeatProblem, GOAL_SECONDS } from "../support/budget.ts";
 import CountReporter from "../support/count-reporter.ts";
 import type { Durations } from "../support/durations.ts";
 import { sortLongestFirst } from "../support/sequencer.ts";
@@ -16,7 +16,7 @@ describe("The limit of a run", () => {
     ["npm run test:all within 1.5 times its goal", "all", all * 1.5, 1, true],
     ["npm run test:all above 1.5 times its goal", "all", all * 1.5 + 1, 1, false],
   ] as const)("for %s", (_, mode, seconds, slowness, isFine) => {
-    expect(judgeDuration(mode, seconds, slowness, {}, {}) === null).toBe(isFine);
+    expect(findOverrun(mode, seconds, slowness, {}, {}) === null).toBe(isFine);
   });
 
   test("is explained by the three files that grew most against their record, new files included", () => {
@@ -27,7 +27,7 @@ describe("The limit of a run", () => {
       ["new.test.ts", 8],
       ["a.test.ts", 5],
     ]);
-    const problem = judgeDuration("fast", 1000, 1, durations, recorded);
+    const problem = findOverrun("fast", 1000, 1, durations, recorded);
     expect(problem).toBe(
       "The run took 1000 s, more than its 450 s. The files that grew most: c.test.ts by 30 s, new.test.ts by 8 s, a.test.ts by 5 s.",
     );
@@ -42,8 +42,8 @@ describe("A second attempt", () => {
     ["one in npm run test:all", "all", [page], true],
     ["two in npm run test:all", "all", [page, command], false],
     ["of a deterministic test in npm run test:all", "all", ["test/unit/a.node.test.ts > a"], false],
-  ] as const)("is judged: %s", (_, mode, repeated, isFine) => {
-    expect(judgeRepeated(mode, [...repeated]) === null).toBe(isFine);
+  ] as const)("is allowed only as often as the run may repeat tests: %s", (_, mode, repeated, isFine) => {
+    expect(findRepeatProblem(mode, [...repeated]) === null).toBe(isFine);
   });
 });
 
@@ -123,11 +123,11 @@ describe("The reporter", () => {
     expect(exitCode).toBe(1);
   });
 
-  test("measures a machine again that may have become busy after the start, before it fails a run", async () => {
+  test("measures a machine again that may have become busy after the start, before it fails the run", async () => {
     expect((await report("fast", { seconds: 500, slowness: [1, 2] })).output).toMatch(/1 passed, 0 failed\n$/);
   });
 
-  test("neither checks nor judges the time if Vitest runs by itself", async () => {
+  test("runs no checks and limits no time if Vitest runs by itself", async () => {
     const { output } = await report("test", { seconds: 5000, checks: "failed" });
     expect(output).toMatch(/1 passed, 0 failed\n$/);
   });

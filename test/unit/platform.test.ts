@@ -242,7 +242,7 @@ test.each([
 test("the requests of one isolate share a permit", async () => {
   const bindings = { ...env, TOKEN_LIMIT: permits, CLIENT_IP_LIMIT: new Permits(PERMITS) };
   const newCaller = async () => {
-    const headers = { Authorization: `Bearer ${newToken(realSystem, false, 0)}` };
+    const headers = { Authorization: `Bearer ${newToken(realSystem, "secret", 0)}` };
     const request = new Request("https://stowage.test/docs/v1/usage", { headers });
     return () => worker.fetch(request, bindings, createExecutionContext());
   };
@@ -317,7 +317,7 @@ test("a flood of made-up tokens costs a round trip each until its client IP is b
   expect(await send(token)).toBe(200);
   const before = proxied.effects.trips;
   const statuses = [];
-  for (let i = 0; i < 100; i++) statuses.push(await send(newToken(realSystem, false, 0)));
+  for (let i = 0; i < 100; i++) statuses.push(await send(newToken(realSystem, "secret", 0)));
   expect(statuses).toEqual([...Array(PERMITS).fill(401), ...Array(100 - PERMITS).fill(429)]);
   // The request that exceeded the limit also asked the database.
   expect(proxied.effects.trips - before).toBe(PERMITS + 1);

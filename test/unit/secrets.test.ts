@@ -371,14 +371,15 @@ describe("The number of a database", () => {
   test("is in each id and token, which name it again", () => {
     for (const number of NUMBERS) {
       expect(databaseOf(newId(realSystem, number))).toBe(number);
-      for (const isPublic of [false, true]) expect(databaseOf(newToken(realSystem, isPublic, number))).toBe(number);
+      for (const isPublic of [false, true])
+        expect(databaseOf(newToken(realSystem, isPublic ? "public" : "secret", number))).toBe(number);
     }
   });
 
   test("is the last three digits of an id, and two big-endian characters before the checksum of a token", () => {
     expect(newId(realSystem, 999).slice(-3)).toBe("3e7");
-    expect(newToken(realSystem, false, 999).slice(-8, -6)).toBe("G7");
-    expect(newToken(realSystem, false, 61).slice(-8, -6)).toBe("0z");
+    expect(newToken(realSystem, "secret", 999).slice(-8, -6)).toBe("G7");
+    expect(newToken(realSystem, "secret", 61).slice(-8, -6)).toBe("0z");
   });
 });
 
@@ -397,14 +398,17 @@ const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 describe("A new token", () => {
   test("consists of its prefix, 32 random characters, 2 for its database, and 6 of checksum", () => {
-    expect(newToken(realSystem, false, 0)).toMatch(/^stow_sk_[0-9A-Za-z]{40}$/);
-    expect(newToken(realSystem, true, 0)).toMatch(/^stow_pk_[0-9A-Za-z]{40}$/);
-    for (let i = 0; i < 500; i++) expect(isTokenShaped(newToken(realSystem, i % 2 === 0, 0))).toBe(true);
+    expect(newToken(realSystem, "secret", 0)).toMatch(/^stow_sk_[0-9A-Za-z]{40}$/);
+    expect(newToken(realSystem, "public", 0)).toMatch(/^stow_pk_[0-9A-Za-z]{40}$/);
+    for (let i = 0; i < 500; i++)
+      expect(
+        isTokenShaped(newToken(realSystem, (["secret", "public", "session"] as const)[i % 3] ?? "secret", 0)),
+      ).toBe(true);
   });
 
   test("ends in the CRC-32 of the preceding characters, in base 62", () => {
     // An independent implementation of CRC-32.
-    const zeros = newToken(fixedSystem(0), false, 0);
+    const zeros = newToken(fixedSystem(0), "secret", 0);
     expect(zeros.slice(0, 42)).toBe(`stow_sk_${"0".repeat(34)}`);
     let crc = 0xffffffff;
     for (const c of zeros.slice(0, 42)) {
@@ -417,7 +421,7 @@ describe("A new token", () => {
 
   test("is invalid with any one character changed", () => {
     for (const isPublic of [false, true]) {
-      const token = newToken(realSystem, isPublic, 0);
+      const token = newToken(realSystem, isPublic ? "public" : "secret", 0);
       for (let i = 0; i < token.length; i++) {
         for (const c of `${BASE62}_-. `) {
           if (c === token[i]) continue;
@@ -430,7 +434,7 @@ describe("A new token", () => {
 
   test("is invalid with two adjacent characters swapped", () => {
     for (let n = 0; n < 50; n++) {
-      const token = newToken(realSystem, false, 0);
+      const token = newToken(realSystem, "secret", 0);
       for (let i = 0; i + 1 < token.length; i++) {
         const [a = "", b = ""] = token.slice(i, i + 2);
         if (a === b) continue;
@@ -440,7 +444,7 @@ describe("A new token", () => {
   });
 
   test("is invalid with a character removed, doubled or added", () => {
-    const token = newToken(realSystem, false, 0);
+    const token = newToken(realSystem, "secret", 0);
     for (let i = 0; i < token.length; i++) {
       expect(isTokenShaped(token.slice(0, i) + token.slice(i + 1))).toBe(false);
       expect(isTokenShaped(token.slice(0, i) + token[i] + token.slice(i))).toBe(false);
@@ -463,7 +467,7 @@ describe("A new token", () => {
     for (let byte = 0; byte < 256; byte++) {
       let calls = 0;
       const system = fixedSystem(0, (count) => new Uint8Array(count).fill(calls++ === 0 ? byte : 0));
-      const drawn = newToken(system, false, 0).slice(8, 40);
+      const drawn = newToken(system, "secret", 0).slice(8, 40);
       if (byte < 248) counts.set(drawn, (counts.get(drawn) ?? 0) + 1);
       else expect([drawn, calls]).toEqual(["0".repeat(32), 2]);
     }

@@ -71,13 +71,12 @@ function addKeyCommands(program: Command, define: Define): void {
         printKey(context, key);
     },
   );
-  define<KeyLimits & { public?: boolean; ownFiles?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
+  define<KeyLimits & { public?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
     keys
       .command("create")
       .argument("<name>", "label of the key")
       .addOption(scopesOption())
       .option("--public", "the key can only upload, and is safe in browser code")
-      .option("--own-files", "the key sees only the files that it uploads, or its user")
       .option(
         "--max-file-bytes <size>",
         "size of the largest file that a public key may upload, such as 50MB",
@@ -90,12 +89,12 @@ function addKeyCommands(program: Command, define: Define): void {
       summary: "Create an API key and show it (`keys ls` does not)",
       examples: ['stowage keys create "Application 42" --public --file-types audio --expires 2026-12-31'],
     },
-    async (context, [name = ""], { public: isPublic = false, ownFiles, scopes, expires, team: teamId, ...limits }) => {
+    async (context, [name = ""], { public: isPublic = false, scopes, expires, team: teamId, ...limits }) => {
       if (isPublic && scopes?.some((scope) => scope !== "files:upload"))
         throw new Failure("usage", "A public key can only upload. Leave out --scopes.");
       const isLimited = Object.keys(limits).length > 0;
       const key = {
-        ...{ name, isPublic, scopes, ownFilesOnly: ownFiles, expiresAt: expires, teamId },
+        ...{ name, isPublic, scopes, expiresAt: expires, teamId },
         ...(isLimited && { limits }),
       };
       context.results.printRecord(await context.stowage.keys.create(key, context.call));
@@ -165,10 +164,10 @@ interface UserOptions {
   role?: User["role"];
 }
 
-const roleOption = () =>
+const roleOption = (isNew: boolean) =>
   new Option(
     "--role <role>",
-    "admin, member (files and events), contributor (only the files that the user uploads), or viewer (reads files and events; the default of a new user)",
+    `admin, member (files and events), contributor (only the files that the user uploads), or viewer (reads files and events)${isNew ? " (default: viewer)" : ""}`,
   ).choices(ROLES);
 
 function addUserCommands(program: Command, define: Define): void {
@@ -195,7 +194,7 @@ function addUserCommands(program: Command, define: Define): void {
       .argument("<email>", "email address")
       .option("--first <name>", "first name")
       .option("--last <name>", "last name")
-      .addOption(roleOption()),
+      .addOption(roleOption(true)),
     { summary: "Create a user; prompts for the password or reads it from stdin" },
     async (context, [email = ""], { first, last, role }) => {
       const password = await askPassword(context);
@@ -209,7 +208,7 @@ function addUserCommands(program: Command, define: Define): void {
       .argument("<email>", "email address")
       .option("--first <name>", "first name of a new user")
       .option("--last <name>", "last name of a new user")
-      .addOption(roleOption())
+      .addOption(roleOption(true))
       .option("--send", "let the service send the link by email"),
     {
       summary: "Print a link with which a new or known user sets a password, once and within a day",
@@ -239,7 +238,7 @@ function addUserCommands(program: Command, define: Define): void {
       .option("--email <email>", "new email address")
       .option("--first <name>", "new first name")
       .option("--last <name>", "new last name")
-      .addOption(roleOption())
+      .addOption(roleOption(false))
       .option("--password", "prompt for a new password, or read it from stdin"),
     { summary: "Edit a user" },
     async (context, [id = ""], { email, first, last, role, password: isPasswordNew }) => {

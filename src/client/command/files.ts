@@ -46,23 +46,14 @@ export function addFileCommands(program: Command, define: Define): void {
       .addOption(new Option("--status <status>", "with this status").choices(STATUSES))
       .addOption(choice("--type <type>", "of this type", FILE_TYPES, parseFileType))
       .option("--name <prefix>", "start of the name; sorts by name")
-      .option("--search <text>", "part of the name, title, artist, reference, folder or a tag; sorts by name")
+      .option("--search <text>", "words in the name, title, artist, reference, folder or tags; sorts by name")
       .option("--folder <folder>", "in this folder", parseFolder)
       .option("--under <folder>", "in this folder and below it", parseFolder)
       .option("--tag <tag>", "with this tag")
       .option("--reference <reference>", "with your own ID")
       .option("--uploaded-by <id>", "uploaded by this user")
       .addOption(
-        new Option("--sort <order>", "order of the files").choices([
-          "-createdAt",
-          "createdAt",
-          "name",
-          "-name",
-          "duration",
-          "-duration",
-          "size",
-          "-size",
-        ]),
+        new Option("--sort <order>", "order of the files").choices(["-createdAt", "createdAt", "name", "-name"]),
       )
       .option("--after <date>", "uploaded after that day or time (UTC)", parseEnd)
       .option("--before <date>", "uploaded before that day or time (UTC)", parseStart)

@@ -44,15 +44,7 @@ export const SORTS = {
   oldest: "createdAt",
   name: "name",
   "-name": "-name",
-  "-duration": "-duration",
-  duration: "duration",
-  "-size": "-size",
-  size: "size",
 } as const;
-/** The API sorts by duration and size only lists of at most this many files. */
-const MAX_SORTED_FILES = 250;
-
-const isByFact = (sort: keyof typeof SORTS) => /duration|size/.test(sort);
 
 export interface FileView {
   /** The open folder; empty outside all folders. */
@@ -84,23 +76,10 @@ export function viewFrom(query: URLSearchParams): FileView {
   // many files in a request as one by date.
   const isByName = isFiltered ? filters.search : folder;
   const known = chosen !== null && Object.hasOwn(SORTS, chosen) ? (chosen as keyof typeof SORTS) : undefined;
-  const isSortable = known && !(isFiltered && isByFact(known));
-  const sort = isSortable ? known : isByName ? "name" : "date";
+  const sort = known ?? (isByName ? "name" : "date");
   const place = isFiltered ? folder && { under: folder } : { folder };
   const all = { ...filters, ...place, sort: SORTS[sort] } as FileFilters;
   return { folder, isFiltered, search: filters.search ?? "", sort, filters: all };
-}
-
-interface SortedList extends Pick<FileView, "folder" | "isFiltered" | "sort"> {
-  rows: unknown[] | undefined;
-  folders: unknown[];
-  more: unknown;
-}
-
-/** Whether a list is small enough to be sorted by duration and size. Outside folders, the API sorts the files of all folders. */
-export function canSortByFacts({ folder, isFiltered, sort, rows = [], folders, more }: SortedList): boolean {
-  const isSmall = !more && rows.length <= MAX_SORTED_FILES && (folder !== "" || folders.length === 0);
-  return !isFiltered && (isSmall || isByFact(sort));
 }
 
 /** A name in two parts, the last of which stays visible if the name is too long: its extension. */

@@ -15,7 +15,7 @@ import { PlayButton } from "../sound/controls.tsx";
 import { isPlayable, toggle } from "../sound/playback.ts";
 import { RowWave } from "../sound/row-wave.tsx";
 import type { FileList } from "./file-list.ts";
-import { canSortByFacts, type FileRow, type FileView, lacksAudio, recordingOf, SORTS, splitName } from "./file-rows.ts";
+import { type FileRow, type FileView, lacksAudio, recordingOf, SORTS, splitName } from "./file-rows.ts";
 import { folderUrl } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
 import { SelectAll, toggleRow } from "./selection.tsx";
@@ -128,7 +128,6 @@ export function FileTable(props: FileTableProps) {
       sorted: isSorted ? (isDescending ? ("descending" as const) : ("ascending" as const)) : undefined,
     };
   };
-  const hasFacts = canSortByFacts(shown);
   const cells = useMemo<Column<FileRow>[]>(
     () => [
       {
@@ -160,7 +159,6 @@ export function FileTable(props: FileTableProps) {
         label: "Duration",
         width: "4rem",
         isNumber: true,
-        ...(hasFacts && sortable("Duration", "-duration", "duration")),
         card: "bare",
         cell: ({ durationSeconds }) => durationSeconds !== null && formatDuration(durationSeconds),
       },
@@ -169,7 +167,6 @@ export function FileTable(props: FileTableProps) {
         label: "Size",
         width: "4.75rem",
         isNumber: true,
-        ...(hasFacts && sortable("Size", "-size", "size")),
         card: "bare",
         cell: ({ size }) => formatBytes(size),
       },
@@ -182,7 +179,7 @@ export function FileTable(props: FileTableProps) {
         cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
       },
     ],
-    [renaming, shown.sort, hasFacts, shown.folder, shown.search, shown.isFiltered, tracks],
+    [renaming, shown.sort, shown.folder, shown.search, shown.isFiltered, tracks],
   );
   const choice: Column<FileRow> = {
     id: "choice",

@@ -16,7 +16,7 @@ import { useTask } from "../parts/task.ts";
 import { isMissing, Unloaded } from "../parts/unloaded.tsx";
 import { Copyable, StatusBadge, Time } from "../parts/values.tsx";
 import { href, lastList, navigate } from "../router.ts";
-import { can, client, trashDays } from "../session.ts";
+import { can, client, seesOwnFilesOnly, trashDays } from "../session.ts";
 import { openShare } from "../shortcuts.ts";
 import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
@@ -125,7 +125,7 @@ function Actions({ file, onAction, onTrashed }: ActionsProps) {
       title: `Hold “${file.name}”`,
       text: (
         <>
-          <p>The file can't be deleted until an app with a secret key releases it.</p>
+          <p>The file can't be deleted until an admin, or an app with a secret key, releases it.</p>
           <TextField label="Reason" name="reason" required maxLength={200} defaultValue={file.hold?.reason ?? ""} />
         </>
       ),
@@ -165,7 +165,7 @@ function Actions({ file, onAction, onTrashed }: ActionsProps) {
             onSelect: () => void reprocess(),
           },
           { label: "Copy ID", icon: "copy", onSelect: () => void copyId() },
-          canDelete && { label: file.hold ? "Edit hold" : "Hold", icon: "lock", onSelect: hold },
+          canDelete && !seesOwnFilesOnly() && { label: file.hold ? "Edit hold" : "Hold", icon: "lock", onSelect: hold },
           canDelete && {
             label: file.hold ? "Delete (the file is held)" : "Delete",
             icon: "trash",

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { Code, uploadCommand } from "../parts/connect.tsx";
-import { Failure, fieldErrors } from "../parts/failure.tsx";
+import { Failure } from "../parts/failure.tsx";
 import { Choice, ClearFilters, DateFilter, Filters, SearchField, setQuery } from "../parts/filters.tsx";
 import { focusRow } from "../parts/focus.ts";
 import { countOf, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
@@ -16,7 +16,7 @@ import { useTask } from "../parts/task.ts";
 import { UserChoice } from "../parts/user-choice.tsx";
 import { href, navigate, query } from "../router.ts";
 import { hasTrash } from "../sections.ts";
-import { can, client, me, trashDays } from "../session.ts";
+import { can, client, seesOwnFilesOnly, trashDays } from "../session.ts";
 import { useAskedForm } from "../shortcuts.ts";
 import { playFrom, type Track } from "../sound/playback.ts";
 import { useList } from "../store.ts";
@@ -24,7 +24,7 @@ import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx"
 import { DeleteFiles } from "./delete-files.tsx";
 import { downloadFiles, MAX_DOWNLOADS, trashFiles } from "./file-changes.ts";
 import { type FileList, useFileList } from "./file-list.ts";
-import { canSortByFacts, type FileRow, pathOf } from "./file-rows.ts";
+import { type FileRow, pathOf } from "./file-rows.ts";
 import { FileTable } from "./file-table.tsx";
 import { FolderList, FolderPath, folderActions, MoveDialog, MoveFolder, NewFolder, startDrag } from "./folders.tsx";
 import { describeFiles, SelectionBar } from "./selection.tsx";
@@ -33,12 +33,6 @@ import { rememberTags, TagDialog, tagChoices } from "./tags.tsx";
 const FILTERS = ["type", "status", "from", "until", "tag", "user"];
 
 const ORDERS = { date: "Newest first", oldest: "Oldest first", name: "Name, A to Z", "-name": "Name, Z to A" };
-const FACT_ORDERS = {
-  "-duration": "Longest first",
-  duration: "Shortest first",
-  "-size": "Largest first",
-  size: "Smallest first",
-};
 
 type Action = "move" | "tag" | "rename" | "delete" | "folder";
 
@@ -62,10 +56,9 @@ export function Files() {
     if (rows) rememberTags(rows);
   }, [rows]);
   useEffect(() => addShortcuts({ u: () => document.querySelector<HTMLElement>("[data-upload]")?.click() }), []);
-  const search = view.search.toLowerCase();
-  const childFolders = shown.folders.filter(
-    (path) => !shown.isFiltered || (search && path.slice(folder.length).toLowerCase().includes(search)),
-  );
+  const words = view.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const isFound = (path: string) => words.every((word) => path.slice(folder.length).toLowerCase().includes(word));
+  const childFolders = shown.folders.filter((path) => !shown.isFiltered || (words.length > 0 && isFound(path)));
   const isEmptyOfFiles = rows?.length === 0;
   const isEmpty = isEmptyOfFiles && childFolders.length === 0;
   const actionsOf = (files: FileRow[]): MenuItem[] => [
@@ -108,7 +101,7 @@ export function Files() {
       }
     >
       <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
-      {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
+      {seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
       {(view.isFiltered || shown.isFiltered || !isEmpty) && (
         <Filters
           names={[...FILTERS, "search"]}
@@ -126,27 +119,13 @@ export function Files() {
           <Choice name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
           <DateFilter />
           <TagChoice />
-          {!me.value?.ownFilesOnly && <UserChoice name="user" label="Uploaded by" all="All users" />}
+          {!seesOwnFilesOnly() && <UserChoice name="user" label="Uploaded by" all="All users" />}
           <span class="narrow-only">
-            <Choice
-              name="sort"
-              label="Sort"
-              all="Default order"
-              options={{ ...ORDERS, ...(canSortByFacts(shown) && FACT_ORDERS) }}
-            />
+            <Choice name="sort" label="Sort" all="Default order" options={ORDERS} />
           </span>
         </Filters>
       )}
-      {fieldErrors(list.error, "sort").length > 0 ? (
-        <div class="failure" role="alert">
-          <p>{fieldErrors(list.error, "sort")}</p>
-          <button type="button" class="button" onClick={() => setQuery({ sort: undefined })}>
-            Use the default order
-          </button>
-        </div>
-      ) : (
-        <Failure error={list.error} onRetry={reload} />
-      )}
+      <Failure error={list.error} onRetry={reload} />
       <Failure error={error} />
       {childFolders.length > 0 && <FolderList key={folder} folders={childFolders} isShort={!isEmptyOfFiles} />}
       {list.moreFolders.more && !shown.isFiltered && <More of={list.moreFolders} label="Load more folders" />}

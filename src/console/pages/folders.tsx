@@ -151,8 +151,9 @@ const deleteFolder = (folder: string) =>
     } Held files stay.`,
     action: "Delete folder",
     onConfirm: async () => {
-      const { isComplete } = await client.value.files.deleteFolder(folder);
-      finishChange(folder, parentOf(folder), `Deleted ${nameOf(folder)}`, isComplete);
+      const { isComplete, held } = await client.value.files.deleteFolder(folder);
+      const kept = held > 0 ? `, except for ${countOf(held, "held file")}` : "";
+      finishChange(folder, parentOf(folder), `Deleted ${nameOf(folder)}${kept}`, isComplete);
     },
   });
 

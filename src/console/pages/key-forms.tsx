@@ -8,7 +8,7 @@ import { formatBytes, TYPE_LABELS } from "../parts/format.ts";
 import { Secret } from "../parts/secret.tsx";
 import { Time } from "../parts/values.tsx";
 import { linkedTeam } from "../router.ts";
-import { can, client, me, type Scope } from "../session.ts";
+import { can, client, type Scope } from "../session.ts";
 import { UserError } from "../user-error.ts";
 
 /* The forms that create, edit, and rotate API keys. */
@@ -34,11 +34,8 @@ const TYPES = {
   public: "Public – upload only",
 };
 
-/** Whether a key that sees only its own files can have the scope. */
-const isForOwnFiles = (scope: Scope) => /^(files|keys):/.test(scope);
-
 /** Describes the scopes and limits of a key in a few words. */
-export function accessOf({ isPublic, scopes, ownFilesOnly, limits }: ApiKey): string {
+export function accessOf({ isPublic, scopes, limits }: ApiKey): string {
   if (isPublic) {
     const { maxFileBytes, fileTypes } = limits ?? {};
     const parts = [
@@ -47,7 +44,7 @@ export function accessOf({ isPublic, scopes, ownFilesOnly, limits }: ApiKey): st
     ].filter(Boolean);
     return parts.length > 0 ? `Upload only: ${parts.join(", ")}` : "Upload only";
   }
-  return nameOfScopes(scopes) + (ownFilesOnly ? ", own files only" : "");
+  return nameOfScopes(scopes);
 }
 
 function nameOfScopes(scopes: Scope[]): string {
@@ -130,17 +127,12 @@ export function NewKey({ teamId, isOperator, onCreated, onClose }: NewKeyProps) 
   const [created, setCreatedKey] = useState<ApiKey | null>(null);
   // A malicious link could make the operator create a key for the wrong team.
   const isLinked = teamId !== undefined && teamId === linkedTeam;
-  // Whoever sees only their own files creates only keys that do, too.
-  const isLimited = me.value?.ownFilesOnly === true;
-  const [isOwn, setOwn] = useState(isLimited);
-  const allowed = SCOPES.filter((scope) => can(scope) && (!isOwn || isForOwnFiles(scope)));
   const create = async (form: HTMLFormElement) => {
     const days = Number(textOf(form, "expiresAt"));
     const key = await client.value.keys.create({
       name: textOf(form, "name"),
       isPublic: type === "public",
       scopes: type === "custom" ? chosenScopes(form) : type === "files" || type === "read" ? PRESETS[type] : undefined,
-      ownFilesOnly: (type !== "public" && isOwn) || undefined,
       limits: type === "public" ? (chosenLimits(form) ?? undefined) : undefined,
       // One minute less, because clocks differ and ten years are the limit.
       expiresAt: new Date(Date.now() + days * DAY_MILLISECONDS - 60_000).toISOString(),
@@ -176,21 +168,7 @@ export function NewKey({ teamId, isOperator, onCreated, onClose }: NewKeyProps) 
           </option>
         ))}
       </SelectField>
-      {type !== "public" && (
-        <div class="field">
-          <label>
-            <input
-              type="checkbox"
-              checked={isOwn}
-              disabled={isLimited}
-              onChange={({ currentTarget }) => setOwn(currentTarget.checked)}
-            />{" "}
-            Own files only
-          </label>
-          <p class="hint">The key sees only files that {me.value?.userId ? "you upload" : "it has uploaded"}.</p>
-        </div>
-      )}
-      {type === "custom" && <ScopeBoxes scopes={allowed} checked={[]} />}
+      {type === "custom" && <ScopeBoxes scopes={SCOPES.filter(can)} checked={[]} />}
       {type === "public" && <LimitFields />}
       <SelectField label="Expires in" name="expiresAt">
         {Object.entries(LIFETIMES_DAYS).map(([label, days]) => (

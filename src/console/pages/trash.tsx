@@ -10,7 +10,7 @@ import type { Column } from "../parts/table.tsx";
 import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
-import { client, me, trashDays } from "../session.ts";
+import { client, seesOwnFilesOnly, trashDays } from "../session.ts";
 import { useEvents, useList } from "../store.ts";
 import { DeleteFiles } from "./delete-files.tsx";
 import { restoreFiles } from "./file-changes.ts";
@@ -61,9 +61,13 @@ export function Trash() {
     // Files of further pages take the place of the erased ones.
     trash.reload();
   };
+  // Whoever sees only its own files can't erase them.
+  const canErase = !seesOwnFilesOnly();
   const actionsOf = (files: TrashedFile[]): MenuItem[] => [
     { label: "Restore", icon: "refresh", onSelect: () => void run(() => restore(files)) },
-    { label: "Erase", icon: "trash", isDangerous: true, onSelect: () => setErasing({ files }) },
+    ...(canErase
+      ? [{ label: "Erase", icon: "trash" as const, isDangerous: true, onSelect: () => setErasing({ files }) }]
+      : []),
   ];
   const columns: Column<TrashedFile>[] = [
     {
@@ -121,6 +125,7 @@ export function Trash() {
       subtitle={rows.length > 0 && "Files in the trash count toward the storage."}
       call={{ path: "/docs/v1/trash" }}
       actions={
+        canErase &&
         rows.length > 0 && (
           <button type="button" class="button danger" onClick={() => setErasing({ files: [], next: trashPages() })}>
             Empty trash
@@ -128,7 +133,7 @@ export function Trash() {
         )
       }
     >
-      {me.value?.ownFilesOnly && <p class="quiet">You see only your own files.</p>}
+      {seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
       <Failure error={error} />
       <ListTable
         of={trash}

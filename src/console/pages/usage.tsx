@@ -13,7 +13,7 @@ import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { hasTrash } from "../sections.ts";
-import { can, client, me } from "../session.ts";
+import { can, client, seesOwnFilesOnly } from "../session.ts";
 import { useData, useList } from "../store.ts";
 import { revision, unfinishedUploads } from "../uploads/upload.ts";
 import { UsageChart } from "./usage-chart.tsx";
@@ -30,7 +30,7 @@ export function Usage() {
     <Page
       title="Usage"
       subtitle={
-        me.value?.ownFilesOnly
+        seesOwnFilesOnly()
           ? "Your own files. The limits are those of your team."
           : "Unfinished uploads count toward the limits."
       }

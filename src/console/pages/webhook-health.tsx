@@ -10,6 +10,7 @@ const REASONS = {
   requested: "Disabled",
   gone: "Disabled: endpoint returned 410 Gone",
   failing: "Disabled: failing for 5 days",
+  creator_deleted: "Disabled: its creator was deleted",
 };
 
 const ERRORS: Record<NonNullable<Attempt["error"]>, string> = {

@@ -119,7 +119,6 @@ const FIELD_NAMES: Record<string, string> = {
   lastName: "name",
   scopes: "permissions",
   expiresAt: "expiry",
-  ownFilesOnly: "files",
   url: "URL",
   types: "events",
   maxBytes: "limits",

@@ -6,7 +6,16 @@ import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { fingerprint, sameSecret } from "../../platform/secrets.ts";
 import { databaseOf, isTokenShaped } from "../../platform/system.ts";
 import type { Actor, Operator, TeamActor, UploadToken } from "./actor.ts";
-import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
+import {
+  ALL_SCOPES,
+  lacking,
+  maskOfRole,
+  OWN_FILES_ROLE,
+  OWN_FILES_SCOPES,
+  PUBLIC_SCOPES,
+  SCOPES,
+  type Scope,
+} from "./scopes.ts";
 import { openUploadToken } from "./upload-tokens.ts";
 
 /*
@@ -102,25 +111,23 @@ export type TokenValues = {
 
 const isUserOfKey = and(eq(users.id, apiKeys.userId), eq(users.teamId, apiKeys.teamId));
 
-/** The scopes of a row of `api_keys`: its own, or those that the user's role has now. */
+const isOfContributor = hasRow(users, and(isUserOfKey, eq(users.role, OWN_FILES_ROLE)));
+
+/**
+ * The scopes of a row of `api_keys`: its own, or those that the user's role has now. A contributor's key has at most those of the
+ * role, also if the user had another role when it was created: the other scopes show what belongs to all of the team.
+ */
 export const presentScopes = (db: Db) => {
   const ofRole = db
     .select({ scopes: maskOfRole(users.role) })
     .from(users)
     .where(isUserOfKey);
-  return sql<number>`coalesce(${apiKeys.scopes}, ${ofRole}, 0)`;
+  const own = sql`iif(${isOfContributor}, ${apiKeys.scopes} & ${OWN_FILES_SCOPES}, ${apiKeys.scopes})`;
+  return sql<number>`iif(${apiKeys.scopes} is null, coalesce(${ofRole}, 0), ${own})`;
 };
 
-/**
- * The owner of the files that a row of `api_keys` sees: its user, or the key if it has no user. Null if
- * it sees all files of its team.
- */
-export const presentOwner = (() => {
-  const isContributor = and(isUserOfKey, eq(users.role, OWN_FILES_ROLE));
-  const hasOwnFilesOnly = sql`${apiKeys.ownFilesOnly} or ${apiKeys.scopes} is null and ${hasRow(users, isContributor)}`;
-  const key = sql`iif(${apiKeys.kind} = 'session', ${apiKeys.createdByKeyId}, ${apiKeys.id})`;
-  return sql<string | null>`iif(${hasOwnFilesOnly}, coalesce(${apiKeys.userId}, ${key}), null)`;
-})();
+/** The owner of the files that a row of `api_keys` sees: its user, if that is a contributor. Null if it sees all of its team. */
+export const presentOwner = sql<string | null>`iif(${isOfContributor}, ${apiKeys.userId}, null)`;
 
 const isLive = (param: Param<TokenValues>) => sql`${apiKeys.tokenHash} = ${param("tokenHash")}
   and ${apiKeys.expiresAt} > ${param("now")} - iif(${apiKeys.kind} = 'public', ${param("graceMilliseconds")}, 0)`;
@@ -213,7 +220,7 @@ export const valuesOf =
     token[name] as never;
 
 /** Selects the rows that a caller sees: those of a team, or only its own. */
-export type Viewer = Pick<TeamActor, "ownerId" | "keyId"> & { teamId: string | SQL<string | null> };
+export type Viewer = Pick<TeamActor, "ownerId"> & { teamId: string | SQL<string | null> };
 
 /**
  * Like `authorizeRead`, for rows of which some callers see only their own. These take a second round trip: their rows are found
@@ -226,7 +233,7 @@ export async function authorizeOwnRead<A extends Access, T>(
   namedTeam: string | null = null,
 ): Promise<{ actor: ActorWith<A>; rows: T }> {
   const teamRows: TeamRead<T> = (_, token) =>
-    ownRows({ teamId: teamOfAllFiles(deps.db, valuesOf(token)), ownerId: null, keyId: "" }, token);
+    ownRows({ teamId: teamOfAllFiles(deps.db, valuesOf(token)), ownerId: null }, token);
   const { actor, rows } = await authorizeRead(deps, credential, teamRows, namedTeam);
   const caller: Actor = actor;
   if (caller.kind === "operator" || caller.ownerId === null) return { actor, rows };
@@ -280,6 +287,10 @@ export function refusalError(refusal: string, caller: Pick<Actor, "scopes">, mas
   const [missing] = refusal === "insufficient_scope" ? lacking(mask ?? 0, caller.scopes) : [];
   return missing ? insufficientScope(missing) : new AppError(refusal as Code);
 }
+
+/** Whether the caller may decide how long files are kept: a secret key or an admin that sees all files of the team. */
+export const isSecretKeyOrAdmin = ({ kind, scopes, ownerId }: TeamActor): boolean =>
+  ownerId === null && (kind === "secret" || lacking(ALL_SCOPES, scopes).length === 0);
 
 /** The key or session with this id. */
 export const isKey = (teamId: string, id: string) => and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId));

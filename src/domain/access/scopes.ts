@@ -47,11 +47,10 @@ export const ROLE_NAMES = Object.keys(ROLES) as [Role, ...Role[]];
 /** The role of a new user. It has the fewest scopes, so that no user becomes an admin by omission. */
 export const DEFAULT_ROLE: Role = "viewer";
 
-/** The role whose users see only the files that they have uploaded. */
+/** The role whose users, with their sessions and keys, see only the files that they have uploaded. */
 export const OWN_FILES_ROLE = "contributor" satisfies Role;
 
-/** A key that sees only its own files has none but these. The others show what belongs to all of its team. */
-export const OWN_FILES_SCOPES = maskOf([...ROLES.contributor, "keys:read", "keys:write"]);
+export const OWN_FILES_SCOPES = maskOf(ROLES[OWN_FILES_ROLE]);
 
 /** The scopes of the first mask that the second one lacks. */
 export const lacking = (wanted: number, present: number): Scope[] => scopesIn(wanted & ~present);

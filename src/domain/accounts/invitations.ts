@@ -4,7 +4,7 @@ import { AppError } from "../../errors.ts";
 import { firstOf, hasRow, read } from "../../platform/db.ts";
 import { teams, users } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
-import { DAY, MINUTE } from "../../platform/system.ts";
+import { DAY, HOUR, MINUTE, SECOND } from "../../platform/system.ts";
 import { exceeds, isStillAllowed, refusalError, type TeamActor } from "../access/authorization.ts";
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitResets } from "../access/login-limits.ts";
@@ -22,7 +22,9 @@ import { emailKey, endSessions, hasPassword, isUser, type UserKey } from "./user
  * password changes.
  */
 
-export const INVITATION_MILLISECONDS = DAY;
+export const DEFAULT_INVITATION_SECONDS = DAY / SECOND;
+export const MIN_INVITATION_SECONDS = HOUR / SECOND;
+export const MAX_INVITATION_SECONDS = (14 * DAY) / SECOND;
 /** Whoever knows an email can ask for a reset. The user gets at most one email in this time. */
 const RESET_PAUSE_MILLISECONDS = 5 * MINUTE;
 
@@ -40,9 +42,15 @@ export interface Invitation {
 export type InvitationUrl = (token: string) => string;
 
 /** A new invitation, and the update that stores it in place of an older one if `condition` holds. */
-function newInvitation(deps: Deps, user: UserKey, invitationIsByCaller: boolean, condition: SQL | undefined) {
+function newInvitation(
+  deps: Deps,
+  user: UserKey,
+  invitationIsByCaller: boolean,
+  condition: SQL | undefined,
+  expiresInSeconds = DEFAULT_INVITATION_SECONDS,
+) {
   const secret = newSecret(deps.system);
-  const invitationEndsAt = deps.system.now() + INVITATION_MILLISECONDS;
+  const invitationEndsAt = deps.system.now() + expiresInSeconds * SECOND;
   const invitationHash = fingerprint(secret);
   const invitation = { token: PREFIX + renderSecretUrl({ id: user.id, secret }), expiresAt: invitationEndsAt };
   const isNew = sql`${users.invitationHash} is not ${invitationHash}`;
@@ -65,7 +73,7 @@ export async function inviteUser(
   deps: Deps,
   actor: TeamActor,
   id: string,
-  email: { urlOf: InvitationUrl } | null,
+  { email, expiresInSeconds }: { email: { urlOf: InvitationUrl } | null; expiresInSeconds: number },
 ): Promise<Invitation> {
   const { db, mailer } = deps;
   if (email && !mailer) throw new AppError("email_not_configured");
@@ -74,7 +82,7 @@ export async function inviteUser(
     token_invalid: not(isStillAllowed(deps, actor, actor.scopes)),
     insufficient_scope: exceeds(actor, maskOfRole(users.role)),
   });
-  const { invitation, replace } = newInvitation(deps, target, true, isNull(refusal));
+  const { invitation, replace } = newInvitation(deps, target, true, isNull(refusal), expiresInSeconds);
   const columns = { refusal, role: users.role, email: users.email, teamName: teams.name };
   const queries = [
     db.select(columns).from(users).innerJoin(teams, eq(teams.id, users.teamId)).where(isUser(target)),
@@ -150,10 +158,7 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
   // Anyone can ask for a reset, so it does not end what a caller created.
   const isDue = or(
     isNull(users.invitationHash),
-    and(
-      eq(users.invitationIsByCaller, false),
-      lt(users.invitationEndsAt, now + INVITATION_MILLISECONDS - RESET_PAUSE_MILLISECONDS),
-    ),
+    and(eq(users.invitationIsByCaller, false), lt(users.invitationEndsAt, now + DAY - RESET_PAUSE_MILLISECONDS)),
     lte(users.invitationEndsAt, now),
   );
   const { invitation, replace } = newInvitation(deps, user, false, and(eq(users.emailKey, key), isDue));

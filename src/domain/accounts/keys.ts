@@ -11,7 +11,7 @@ import { isUnfinished, uploads } from "../../platform/upload-schema.ts";
 import {
   type Actor,
   authorize,
-  authorizeOwnRead,
+  authorizeRead,
   type Credential,
   checkCovered,
   exceeds,
@@ -21,19 +21,9 @@ import {
   refusalError,
   refuseNamedTeam,
   teamNotAllowed,
-  type Viewer,
 } from "../access/authorization.ts";
 import { decryptOrLog, REENCRYPTED_ROWS, reencryptRows } from "../access/encryption.ts";
-import { keysOf } from "../access/own-files.ts";
-import {
-  ALL_SCOPES,
-  lacking,
-  maskOf,
-  OWN_FILES_SCOPES,
-  PUBLIC_SCOPES,
-  type Scope,
-  scopesIn,
-} from "../access/scopes.ts";
+import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
 import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../paging.ts";
 import { newStep } from "../recovery-step.ts";
@@ -65,8 +55,6 @@ export interface ApiKey {
   uuid: string;
   isPublic: boolean;
   scopes: Scope[];
-  /** Sees only its own files, see access/own-files.ts. */
-  ownFilesOnly: boolean;
   limits: KeyLimits | null;
   /** Null if the operator created it. */
   createdBy: { keyId: string; userId: string | null } | null;
@@ -78,10 +66,10 @@ export interface ApiKey {
 export type KeyRow = typeof apiKeys.$inferSelect;
 
 export function viewKey(row: KeyRow, key: string): ApiKey {
-  const { id, name, teamId, uuid, kind, scopes, ownFilesOnly, limits, createdByKeyId, userId } = row;
+  const { id, name, teamId, uuid, kind, scopes, limits, createdByKeyId, userId } = row;
   const { lastUsedAt, createdAt, expiresAt } = row;
   return {
-    ...{ id, key, name, teamId, uuid, ownFilesOnly },
+    ...{ id, key, name, teamId, uuid },
     isPublic: kind === "public",
     scopes: scopesIn(scopes ?? 0),
     limits: limits && JSON.parse(limits),
@@ -120,7 +108,7 @@ const maySeeToken = ({ kind, scopes }: Actor, row: KeyRow): boolean =>
 
 type KeyFields = Pick<
   KeyRow,
-  "name" | "teamId" | "kind" | "scopes" | "ownFilesOnly" | "createdByKeyId" | "userId" | "lifetimeMilliseconds"
+  "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetimeMilliseconds"
 >;
 
 /** Makes a token and the row of its key or session, which holds the token as a hash only. */
@@ -128,7 +116,7 @@ export function newHashedKey(
   { system, db }: Deps,
   { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt">>,
 ): { token: string; row: KeyRow } {
-  const token = newToken(system, fields.kind === "public", db.number);
+  const token = newToken(system, fields.kind, db.number);
   const row: KeyRow = {
     id: newId(system, db.number),
     uuid: newUuid(system),
@@ -155,8 +143,6 @@ export interface NewKey {
   isPublic: boolean;
   /** By default those of the caller. A public key always has `PUBLIC_SCOPES`. */
   scopes?: Scope[] | undefined;
-  /** By default as the caller. A caller with its own files can't create a key that sees others. */
-  ownFilesOnly?: boolean | undefined;
   /** Only a public key has limits. */
   limits?: KeyLimits | undefined;
   expiresAt?: number | undefined;
@@ -164,13 +150,12 @@ export interface NewKey {
 
 /**
  * Makes a key of a team, with its token and row.
- * @throws `insufficient_scope`; `forbidden` if the key would see files that the caller doesn't see; `invalid_input` if the
- *   expiry is in the past or more than ten years away
+ * @throws `insufficient_scope`; `invalid_input` if the expiry is in the past or more than ten years away
  */
 export function makeKey(
   deps: Deps,
   actor: Actor,
-  { name, isPublic, scopes, ownFilesOnly: given, limits, expiresAt }: NewKey,
+  { name, isPublic, scopes, limits, expiresAt }: NewKey,
   teamId: string,
 ): { token: string; row: KeyRow; mask: number } {
   const now = deps.system.now();
@@ -182,24 +167,14 @@ export function makeKey(
     const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
     throw invalidField("expiresAt", message);
   }
-  const isLimited = actor.kind !== "operator" && actor.ownerId !== null;
-  const ownFilesOnly = given ?? isLimited;
-  if (isLimited && !ownFilesOnly) {
-    throw new AppError("forbidden", { message: "This token sees only its own files, and so must its keys." });
-  }
-  const ownOrGiven = scopes ? maskOf(scopes) : actor.scopes & (ownFilesOnly ? OWN_FILES_SCOPES : ALL_SCOPES);
+  const ownOrGiven = scopes ? maskOf(scopes) : actor.scopes;
   const mask = isPublic ? PUBLIC_SCOPES : ownOrGiven;
-  if (ownFilesOnly && lacking(mask, OWN_FILES_SCOPES).length > 0) {
-    const names = scopesIn(OWN_FILES_SCOPES).join(", ");
-    throw invalidField("scopes", `A key that sees only its own files can have only these: ${names}.`);
-  }
   checkCovered(actor, mask);
   const { token, row } = newHashedKey(deps, {
     name,
     kind: isPublic ? "public" : "secret",
     limits: limits && Object.keys(limits).length > 0 ? JSON.stringify(limits) : null,
     scopes: mask,
-    ownFilesOnly,
     teamId,
     ...creatorOf(actor),
     createdAt: now,
@@ -317,15 +292,15 @@ export async function listKeys(
   }
   const list = listName("keys", { teamId });
   const page = pageById(list, apiKeys.id, "newest first", request);
-  const keys = (viewer: Viewer) =>
+  const keys = (team: SQL<string | null>) =>
     deps.db
       .select()
       .from(apiKeys)
-      .where(and(eq(apiKeys.teamId, viewer.teamId), keysOf(viewer), isApiKey, page.where))
+      .where(and(eq(apiKeys.teamId, team), isApiKey, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset);
-  const { rows } = await authorizeOwnRead(deps, credential, keys, teamId);
+  const { rows } = await authorizeRead(deps, credential, keys, teamId);
   const { items, next } = cutPage(list, request, rows);
   return { items: items.map((row) => viewMaskedKey(deps, row)), next };
 }
@@ -337,9 +312,7 @@ async function readKey<T>(
   select: (isOfTeam: SQL | undefined) => Query<T>,
 ): Promise<{ actor: Actor; rows: T }> {
   if (credential.tokenHash !== null) {
-    return authorizeOwnRead(deps, credential, (viewer) =>
-      select(and(eq(apiKeys.teamId, viewer.teamId), keysOf(viewer))),
-    );
+    return authorizeRead(deps, credential, (team) => select(eq(apiKeys.teamId, team)));
   }
   const actor = await authorize(deps, credential);
   const [rows] = await read(deps, [select(undefined)]);
@@ -348,10 +321,15 @@ async function readKey<T>(
 
 /**
  * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first. A full database can't
- * record it, so there the token stays masked.
+ * record it, so there the token stays masked, and so it does unless the response is shown.
  * @throws `not_found`
  */
-export async function fetchKey(deps: Deps, credential: Credential<KeyAccess>, id: string): Promise<ApiKey> {
+export async function fetchKey(
+  deps: Deps,
+  credential: Credential<KeyAccess>,
+  id: string,
+  { isShown }: { isShown: boolean },
+): Promise<ApiKey> {
   const hasId = and(isApiKey, eq(apiKeys.id, id));
   const select = (isOfTeam: SQL | undefined) => deps.db.select().from(apiKeys).where(and(isOfTeam, hasId));
   const {
@@ -360,7 +338,7 @@ export async function fetchKey(deps: Deps, credential: Credential<KeyAccess>, id
   } = await readKey(deps, credential, select);
   if (!row) throw new AppError("not_found");
   const token = tokenOf(deps, row);
-  if (token === "" || !maySeeToken(actor, row)) return viewKey(row, masked(token));
+  if (!isShown || token === "" || !maySeeToken(actor, row)) return viewKey(row, masked(token));
   const data = sql`${JSON.stringify({ _id: id })}`;
   const event = newEventFrom(deps, "apikey.revealed", actor, row, { subjectVersion: sql`null`, data }, sql`where true`);
   // A retry may record one reading twice, which is better than none.
@@ -385,9 +363,6 @@ async function teamOfKey(deps: Deps, actor: Actor, id: string): Promise<string> 
   return key.teamId;
 }
 
-/** The key that a caller changes. */
-const isTargetOf = (actor: Actor, teamId: string, id: string) =>
-  and(isKeyOf(teamId, id), actor.kind === "operator" ? undefined : keysOf(actor));
 const isKeyOf = (teamId: string, id: string) => and(isKey(teamId, id), isApiKey);
 const isSessionOfKey = (teamId: string, id: string) =>
   and(isSession, eq(apiKeys.createdByKeyId, id), eq(apiKeys.teamId, teamId));
@@ -410,7 +385,7 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
   }
   const scopes = changes.scopes && maskOf(changes.scopes);
   const teamId = await teamOfKey(deps, actor, id);
-  const isTarget = isTargetOf(actor, teamId, id);
+  const isTarget = isKeyOf(teamId, id);
   const refusal = firstOf({
     insufficient_scope: exceeds(actor, sql`${apiKeys.scopes}`),
     ...(scopes !== undefined && { widens: sql`(${scopes} & ~${apiKeys.scopes}) <> 0` }),
@@ -460,7 +435,7 @@ function narrowSessions({ db }: Deps, teamId: string, id: string) {
 export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<ApiKey> {
   const { db } = deps;
   const teamId = await teamOfKey(deps, actor, id);
-  const isTarget = isTargetOf(actor, teamId, id);
+  const isTarget = isKeyOf(teamId, id);
   const refusal = firstOf({ insufficient_scope: exceeds(actor, sql`${apiKeys.scopes}`) });
   const isDeleted = and(isTarget, isNull(refusal));
   const key = db.select({ id: apiKeys.id }).from(apiKeys).where(isDeleted);
@@ -471,12 +446,12 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
   const queries = [
     db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
     ...cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`),
+    // Before the key, so that nothing is deleted if the key isn't.
+    db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
     db.delete(apiKeys).where(isDeleted).returning(),
-    // The sessions of a key that is gone.
-    db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), not(hasRow(apiKeys, isTarget)))),
   ] as const;
-  const event = { ...newEvent(deps, "apikey.revoked", actor, { teamId, id }), position: 4 };
-  const [[found], , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  const event = { ...newEvent(deps, "apikey.revoked", actor, { teamId, id }), position: 5 };
+  const [[found], , , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (!row) throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
   const token = tokenOf(deps, row);
@@ -496,13 +471,13 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
   const isOldKey = and(
     eq(apiKeys.id, oldId),
     isApiKey,
-    ...(actor.kind === "operator" ? [] : [eq(apiKeys.teamId, actor.teamId), keysOf(actor)]),
+    ...(actor.kind === "operator" ? [] : [eq(apiKeys.teamId, actor.teamId)]),
   );
-  const { kind, teamId: ofTeam, lifetimeMilliseconds, scopes, ownFilesOnly } = apiKeys;
+  const { kind, teamId: ofTeam, lifetimeMilliseconds, scopes } = apiKeys;
   // Reads before it writes, because the form of the new token depends on the kind, and its encryption on the team. These
   // and the lifetime never change, and scopes only narrow. The insert copies and checks everything that may change.
   const [[old]] = await read(deps, [
-    db.select({ kind, teamId: ofTeam, lifetimeMilliseconds, scopes, ownFilesOnly }).from(apiKeys).where(isOldKey),
+    db.select({ kind, teamId: ofTeam, lifetimeMilliseconds, scopes }).from(apiKeys).where(isOldKey),
   ]);
   if (!old) throw new AppError("not_found");
   const { teamId } = old;
@@ -522,9 +497,8 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
     name: sql`${apiKeys.name}`,
     scopes: sql`${apiKeys.scopes}`,
     limits: sql`${apiKeys.limits}`,
-    // The new key is deleted with the user whose session rotates it, because the user has seen it. But one that sees only its
-    // own files stays with the user that it has, or without: another user would give it that user's files.
-    userId: old.ownFilesOnly ? sql`${apiKeys.userId}` : sql`coalesce(${presentUser(deps, actor)}, ${apiKeys.userId})`,
+    // The new key is deleted with the user whose session rotates it, because the user has seen it.
+    userId: sql`coalesce(${presentUser(deps, actor)}, ${apiKeys.userId})`,
   };
   const teamAndOldKey = sql`${teams} inner join ${apiKeys} on ${eq(apiKeys.teamId, teams.id)}`;
   const endAfterOverlap = (isEnding: SQL | undefined) =>

@@ -26,7 +26,6 @@ export interface Me {
   userId: string | null;
   role: Role | null;
   scopes: Scope[] | null;
-  ownFilesOnly: boolean | null;
   expiresAt: number | null;
 }
 
@@ -41,7 +40,6 @@ export async function fetchMe(deps: Deps, credential: Credential<"any token">): 
     userId: null,
     role: null,
     scopes: null,
-    ownFilesOnly: null,
     expiresAt: null,
   };
   if (tokenHash === null) {
@@ -58,8 +56,8 @@ export async function fetchMe(deps: Deps, credential: Credential<"any token">): 
       .leftJoin(users, isLoggedInUser)
       .where(and(eq(apiKeys.tokenHash, tokenHash), eq(apiKeys.teamId, team))),
   );
-  const { ownerId = null, ...caller } = actor.kind === "operator" ? { kind: actor.kind } : actor;
-  return { ...nothing, ...caller, ...row, scopes: scopesIn(actor.scopes), ownFilesOnly: ownerId !== null };
+  const { ownerId, ...caller } = { ownerId: null, ...actor };
+  return { ...nothing, ...caller, ...row, scopes: scopesIn(actor.scopes) };
 }
 
 /**

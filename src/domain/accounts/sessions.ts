@@ -3,10 +3,10 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { firstOf, hasRow, insertWhere, read } from "../../platform/db.ts";
 import { apiKeys, isSession, teams, users } from "../../platform/schema.ts";
-import { HOUR } from "../../platform/system.ts";
+import { DAY, HOUR, MINUTE, SECOND } from "../../platform/system.ts";
 import {
   type Actor,
-  authorizeOwnRead,
+  authorizeRead,
   type Credential,
   exceeds,
   isExistingTeam,
@@ -15,13 +15,11 @@ import {
   refusalError,
   type TeamActor,
   teamExists,
-  type Viewer,
 } from "../access/authorization.ts";
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitFailedLogins } from "../access/login-limits.ts";
-import { keysOf } from "../access/own-files.ts";
 import { rehashPassword, verifyPassword } from "../access/passwords.ts";
-import { maskOf, OWN_FILES_ROLE, ROLES } from "../access/scopes.ts";
+import { maskOf, ROLES } from "../access/scopes.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
@@ -33,7 +31,9 @@ import { emailKey, fullNameOf, isUser, replacePassword, type User } from "./user
  * one row, but they are never listed among the keys, and their token is shown once.
  */
 
-const SESSION_MILLISECONDS = 12 * HOUR;
+export const DEFAULT_SESSION_SECONDS = (12 * HOUR) / SECOND;
+export const MIN_SESSION_SECONDS = (5 * MINUTE) / SECOND;
+export const MAX_SESSION_SECONDS = (30 * DAY) / SECOND;
 /** Each is a person at a browser. Without a limit, a key could fill the database with sessions. */
 export const MAX_KEY_SESSIONS = 100;
 
@@ -45,12 +45,13 @@ export interface Login {
   teamId: string;
   email: string;
   password: string;
+  expiresInSeconds: number;
   /** Null if a backend of the team logs its user in. */
   clientIp: string | null;
 }
 
 /**
- * Creates a session named after the user. It expires in 12 hours, and is revoked when the user is deleted or gets a new
+ * Creates a session named after the user. It is revoked when the user is deleted or gets a new
  * password. A wrong password, an unknown email and an unknown team get the same response after the same work (OWASP,
  * Authentication Cheat Sheet).
  * @throws `login_failed`, `rate_limited`, and `team_suspended` if everything else is correct
@@ -71,7 +72,7 @@ export async function logIn(given: Deps, login: Login): Promise<ApiKey> {
 }
 
 /** @returns null if the stored hash changed during the check */
-async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Promise<ApiKey | null> {
+async function attemptLogIn(deps: Deps, { teamId, email, password, expiresInSeconds }: Login): Promise<ApiKey | null> {
   const { db, secrets } = deps;
   const isUserOfTeam = and(eq(users.teamId, teams.id), eq(users.emailKey, emailKey(email)));
   const [[account]] = await read(deps, [
@@ -88,22 +89,21 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
 
   const hash = secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
   // Hashing takes long enough for a change of the password in between.
-  const { event, insert, stored, view } = newUserSession(deps, { ...user, password: hash });
+  const { event, insert, stored, view } = newUserSession(deps, { ...user, password: hash }, expiresInSeconds);
   const [, [session]] = await writeWithEvent(deps, event, [insert, stored], { isIdempotent: true });
   return session ? view(session) : null;
 }
 
 /** The parts of a change that creates a session of the user, if the password is still this one. `stored` finds its row. */
-export function newUserSession(deps: Deps, user: User) {
+export function newUserSession(deps: Deps, user: User, expiresInSeconds = DEFAULT_SESSION_SECONDS) {
   const { token, row } = newHashedKey(deps, {
     name: fullNameOf(user) || user.email,
     kind: "session",
     scopes: null,
-    ownFilesOnly: false,
     teamId: user.teamId,
     createdByKeyId: null,
     userId: user.id,
-    lifetimeMilliseconds: SESSION_MILLISECONDS,
+    lifetimeMilliseconds: expiresInSeconds * SECOND,
   });
   const isSameUser = hasRow(users, and(isUser(user), eq(users.password, user.password)));
   const insert = insertWhere(deps.db, apiKeys, row, sql`${isSameUser} and ${teamExists(user.teamId)}`);
@@ -113,8 +113,7 @@ export function newUserSession(deps: Deps, user: User) {
     event: newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id }),
     insert,
     stored: storedKey(deps, row),
-    view: (session: KeyRow) =>
-      viewKey({ ...session, scopes: maskOf(ROLES[user.role]), ownFilesOnly: user.role === OWN_FILES_ROLE }, token),
+    view: (session: KeyRow) => viewKey({ ...session, scopes: maskOf(ROLES[user.role]) }, token),
   };
 }
 
@@ -130,17 +129,17 @@ async function rehash(deps: Deps, user: Pick<User, "id" | "teamId" | "password">
 /* Sessions of keys */
 
 /**
- * Creates a session with the scopes of the calling key. It expires after 12 hours, or with the key.
+ * Creates a session with the scopes of the calling key. It expires with the key at the latest.
  * @throws `forbidden` unless the caller is a secret key, `quota_exceeded`, `token_invalid` if the key was just revoked
  */
-export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
+export async function createSession(deps: Deps, actor: Actor, expiresInSeconds: number): Promise<ApiKey> {
   if (actor.kind !== "secret") {
     throw new AppError("forbidden", { message: "Only a secret key can create a session. Users log in." });
   }
   const { db, system } = deps;
   const { teamId, keyId, userId } = actor;
   const { token, row } = newHashedKey(deps, {
-    ...{ name: "", kind: "session", scopes: 0, ownFilesOnly: false, lifetimeMilliseconds: SESSION_MILLISECONDS },
+    ...{ name: "", kind: "session", scopes: 0, lifetimeMilliseconds: expiresInSeconds * SECOND },
     ...{ teamId, createdByKeyId: keyId, userId },
   });
   const isCaller = and(isKey(teamId, keyId), gt(apiKeys.expiresAt, system.now()));
@@ -154,7 +153,6 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
   const copied = {
     name: sql`${apiKeys.name}`,
     scopes: sql`${apiKeys.scopes}`,
-    ownFilesOnly: sql`${apiKeys.ownFilesOnly}`,
     userId: sql`${apiKeys.userId}`,
     expiresAt: sql`min(${apiKeys.expiresAt}, ${row.expiresAt})`,
   };
@@ -173,13 +171,6 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
 
 /* Both */
 
-/** The sessions that a caller lists. One with its own files lists those that it created: at most `MAX_KEY_SESSIONS`. */
-function listedSessions({ teamId, ownerId, keyId }: Viewer) {
-  if (ownerId === null) return eq(apiKeys.teamId, teamId);
-  // The plus keeps SQLite from reading all sessions of the team in the order of their ids.
-  return sql`+${apiKeys.teamId} = ${teamId} and ${apiKeys.createdByKeyId} = ${keyId}`;
-}
-
 /** Lists the team's sessions, newest first. The rows of expired ones are kept for a day. */
 export async function listSessions(
   deps: Deps,
@@ -188,11 +179,11 @@ export async function listSessions(
 ): Promise<Page<Session>> {
   const isLive = gt(apiKeys.expiresAt, deps.system.now());
   const page = pageById("sessions", apiKeys.id, "newest first", request);
-  const { rows } = await authorizeOwnRead(deps, credential, (viewer) =>
+  const { rows } = await authorizeRead(deps, credential, (team) =>
     deps.db
       .select()
       .from(apiKeys)
-      .where(and(listedSessions(viewer), isSession, isLive, page.where))
+      .where(and(eq(apiKeys.teamId, team), isSession, isLive, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset),
@@ -207,7 +198,7 @@ export async function listSessions(
 export async function revokeSession(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const { db } = deps;
   const { teamId } = actor;
-  const isTarget = and(isKey(teamId, id), isSession, keysOf(actor));
+  const isTarget = and(isKey(teamId, id), isSession);
   const scopes = presentScopes(db);
   const refusal = firstOf({ insufficient_scope: exceeds(actor, scopes) });
   const isEnded = and(isTarget, isNull(refusal));

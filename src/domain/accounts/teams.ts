@@ -11,13 +11,21 @@ import {
   authorizeRead,
   type Credential,
   isExistingTeam,
+  isSecretKeyOrAdmin,
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
 import { inDatabase, inEveryDatabase } from "../access/databases.ts";
 import { filesOf } from "../access/own-files.ts";
-import { ALL_SCOPES, lacking } from "../access/scopes.ts";
-import { type Change, fieldsOf, newEvent, newTeamEvents, writeWithEvent, writeWithEvents } from "../events/events.ts";
+import {
+  actorOf,
+  type Change,
+  fieldsOf,
+  newEvent,
+  newTeamEvents,
+  writeWithEvent,
+  writeWithEvents,
+} from "../events/events.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../paging.ts";
 import { fetchOwnUsage } from "../uploads/quota.ts";
 import { type ApiKey, makeKey, type NewKey, viewKey } from "./keys.ts";
@@ -88,12 +96,14 @@ export async function createTeam(
     trashFiles: 0,
     trashBytes: 0,
     retentionDays: null,
+    retentionBy: null,
     retentionReached: "",
     retentionDueAt: null,
     publicBytes: 0,
     apiKeys: 0,
     links: 0,
     folders: 0,
+    eventsPurgedTo: 0,
     users: 0,
     admins: 0,
     createdAt: now,
@@ -190,6 +200,7 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
         ...changes,
         // A new rule applies to all files, also to those that were restored.
         ...(changes.retentionDays !== undefined && {
+          retentionBy: changes.retentionDays === null ? null : actorOf(actor, deps.requestId),
           retentionReached: "",
           retentionDueAt: changes.retentionDays === null ? null : system.now(),
         }),
@@ -212,8 +223,7 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
  * @throws `forbidden` for any caller but a secret key or an admin that sees all files; `conflict`
  */
 export async function setRetention(deps: Deps, actor: TeamActor, retentionDays: number | null): Promise<Team> {
-  const isAdmin = lacking(ALL_SCOPES, actor.scopes).length === 0;
-  if (actor.ownerId !== null || (actor.kind !== "secret" && !isAdmin)) {
+  if (!isSecretKeyOrAdmin(actor)) {
     throw new AppError("forbidden", { message: "Only a secret key or an admin can set the retention of a team." });
   }
   return updateTeam(deps, actor, actor.teamId, { retentionDays });

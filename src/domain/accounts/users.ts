@@ -10,6 +10,7 @@ import {
   type Query,
   type StoredRow,
 } from "../../platform/db.ts";
+import { webhooks } from "../../platform/event-schema.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
 import { apiKeys, isSession, teams, users } from "../../platform/schema.ts";
 import { isUnknownPassword } from "../../platform/secrets.ts";
@@ -29,7 +30,16 @@ import {
 } from "../access/authorization.ts";
 import { hashPassword } from "../access/passwords.ts";
 import { DEFAULT_ROLE, maskOf, maskOfRole, ROLES, type Role } from "../access/scopes.ts";
-import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { enqueueWebhooks } from "../events/deliveries.ts";
+import {
+  type Change,
+  fieldsOf,
+  newEvent,
+  newEventFrom,
+  newEventsFrom,
+  writeWithEvent,
+  writeWithEvents,
+} from "../events/events.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../paging.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { type ExpectedVersions, isOneOf } from "../versions.ts";
@@ -101,6 +111,7 @@ export async function createUser(
     invitationHash: null,
     invitationEndsAt: null,
     invitationIsByCaller: false,
+    folders: 0,
   };
   // A repeated batch finds its own row.
   const hasEmail = and(eq(users.teamId, teamId), eq(users.emailKey, user.emailKey), ne(users.id, user.id));
@@ -308,7 +319,8 @@ export function endSessions(deps: Deps, user: UserKey, password: string, keptKey
 
 /**
  * Deletes the user with their sessions, and the keys that these created unless `keepKeys`, and cancels the unfinished uploads
- * of what it deletes. A kept key no longer belongs to anyone.
+ * of what it deletes. A kept key no longer belongs to anyone. The user's webhooks are disabled unless `keepKeys`: they would
+ * keep sending the team's events to an endpoint of the user. A trigger deletes the folders that the user created as a contributor.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the user's role, `last_admin`, `version_mismatch`
  */
 export async function deleteUser(
@@ -349,6 +361,43 @@ export async function deleteUser(
     },
     sql`from ${users} where ${isDeleted}`,
   );
-  const [[found], deleted] = await writeWithEvent(deps, { ...event, position: 1 }, queries, { isIdempotent: false });
+  const changes: Change<readonly Query[]>[] = [{ event: { ...event, position: 1 }, queries }];
+  if (!keepKeys) changes.unshift(webhookDisabling(deps, actor, target, isDeleted));
+  const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: false });
+  const [[found], deleted] = rows.at(-1) as [[Parameters<typeof changeError>[1]], object[]];
   if (deleted.length === 0) throw changeError(actor, found);
+  const disabled = keepKeys ? [] : (rows[0]?.[0] as { id: string }[]);
+  // The pending deliveries of a disabled webhook end unsent.
+  deps.after(
+    enqueueWebhooks(
+      deps,
+      disabled.map(({ id: webhookId }) => ({ teamId: target.teamId, webhookId })),
+    ),
+  );
+}
+
+/** Disables the webhooks of a user, each with its event, if the same batch deletes the user next. */
+function webhookDisabling(deps: Deps, actor: TeamActor, { id, teamId }: UserKey, isDeleted: SQL | undefined) {
+  const reason = "creator_deleted";
+  const willBeDeleted = hasRow(users, isDeleted);
+  const isOfUser = and(eq(webhooks.teamId, teamId), eq(webhooks.userId, id));
+  const disable = deps.db
+    .update(webhooks)
+    .set({
+      status: "disabled",
+      disabledReason: reason,
+      updatedAt: deps.system.now(),
+      version: sql`${webhooks.version} + 1`,
+    })
+    .where(and(isOfUser, eq(webhooks.status, "enabled"), willBeDeleted))
+    .returning({ id: webhooks.id });
+  // No earlier deletion has disabled one, because the user still exists.
+  const isDisabled = and(isOfUser, eq(webhooks.disabledReason, reason), willBeDeleted);
+  const row = {
+    subjectId: sql`${webhooks.id}`,
+    subjectVersion: sql`${webhooks.version}`,
+    data: sql`json_object('_id', ${webhooks.id}, 'reason', ${reason})`,
+  };
+  const event = newEventsFrom(deps, "webhook.disabled", actor, teamId, row, sql`from ${webhooks} where ${isDisabled}`);
+  return { event, queries: [disable] };
 }

@@ -43,6 +43,8 @@ const NOTHING_KNOWN: Audio = { ...NO_FACTS, durationSeconds: null, bitrate: null
 /** The tags that are copied as they are. */
 const TAGS = ["title", "artist", "album", "albumartist", "composer", "genre", "year", "date", "bpm", "isrc"] as const;
 const MAX_TAG_CHARACTERS = 256;
+/** All of them as JSON. Anybody with a public key can fill them, and the row of the file is read as a whole. */
+const MAX_TAGS_BYTES = 2048;
 /** Even silence needs more bits per second than this. A lower rate means that a header states a wrong length. */
 const MIN_BITS_PER_SECOND = 50;
 /** Far above any recording. A file that claims more is damaged. */
@@ -142,7 +144,8 @@ function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
   const tags: Record<string, string | number> = {};
   for (const [name, value] of wanted) {
     const clean = typeof value === "number" ? (Number.isFinite(value) ? value : null) : cleanText(value);
-    if (clean !== null) tags[name] = clean;
+    const isSmall = Buffer.byteLength(JSON.stringify({ ...tags, [name]: clean })) <= MAX_TAGS_BYTES;
+    if (clean !== null && isSmall) tags[name] = clean;
   }
   return tags;
 }

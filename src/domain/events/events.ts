@@ -1,4 +1,4 @@
-import { and, eq, type SQL, sql } from "drizzle-orm";
+import { and, eq, is, SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Query, type RowsOf, write } from "../../platform/db.ts";
 import { deliveries, EVENT_TYPES, events, webhooks } from "../../platform/event-schema.ts";
@@ -18,6 +18,15 @@ import { enqueueWebhooks, insertDeliveries } from "./deliveries.ts";
 
 export { EVENT_TYPES };
 export type EventType = (typeof EVENT_TYPES)[number];
+
+/**
+ * Whether `MAX_TEAM_EVENTS` counts the event. It doesn't count those of accounts: else somebody with files could push what they did
+ * to keys and users out of the log.
+ */
+export const isLimited = (type: EventType): boolean => /^(file|link)\./.test(type);
+/** The same of an event in SQL. */
+export const isLimitedType = (type: SQL) =>
+  sql`(${type} >= 'file.' and ${type} < 'file/' or ${type} >= 'link.' and ${type} < 'link/')`;
 
 /** The kinds of records that have events. */
 export const EVENT_KINDS = ["file", "link", "user", "apikey", "session", "team", "webhook"] as const;
@@ -124,7 +133,8 @@ interface Subject {
   id: string;
 }
 
-function actorOf(initiator: Initiator, requestId: string | null): string {
+/** The actor of an event as its row has it. */
+export function actorOf(initiator: Initiator, requestId: string | null): string {
   const { keyId = null, userId = null } = initiator as Partial<EventActor>;
   const actor: EventActor = { kind: initiator.kind, keyId, userId, requestId };
   return JSON.stringify(actor);
@@ -150,7 +160,7 @@ function insertEvent(
   const lastPosition = sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
   return db.insert(events).select(
     sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actor}, ${id}, ${subjectVersion}, ${data},
-        coalesce(${lastPosition}, 0) + 1 ${source}`,
+        coalesce(${lastPosition}, 0) + ${isLimited(type) ? 1 : 0} ${source}`,
   );
 }
 
@@ -221,11 +231,14 @@ export function newEventFrom(
   };
 }
 
-/** An event for each row that `source`, a FROM and WHERE, finds. The subject is one of its columns. */
+/**
+ * An event for each row that `source`, a FROM and WHERE, finds. The subject is one of its columns, and so may be the actor, as
+ * `actorOf` renders it.
+ */
 export function newEventsFrom(
   { db, system, requestId }: Deps,
   type: EventType,
-  initiator: Initiator,
+  initiator: Initiator | SQL,
   teamId: string,
   { subjectId, subjectVersion, data }: { subjectId: SQL; subjectVersion: SQL; data: SQL },
   source: SQL,
@@ -233,11 +246,12 @@ export function newEventsFrom(
   const createdAt = system.now();
   const last = (column: SQL) =>
     sql`coalesce((select ${column} from events where team_id = ${teamId} order by seq desc limit 1), 0)`;
+  const actor = is(initiator, SQL) ? initiator : actorOf(initiator, requestId);
   const number = sql`row_number() over ()`;
   const seq = sql`max(${last(sql`seq`)}, ${createdAt * 1000 - 1}) + ${number}`;
   const insert = db.insert(events).select(
-    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actorOf(initiator, requestId)}, ${subjectId}, ${subjectVersion},
-        ${data}, ${last(sql`position`)} + ${number} ${source}`,
+    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actor}, ${subjectId}, ${subjectVersion},
+        ${data}, ${last(sql`position`)} + ${isLimited(type) ? number : 0} ${source}`,
   );
   return { teamId, type, insert, isMany: true };
 }
@@ -280,7 +294,8 @@ export async function writeWithEvent<const Q extends Queries>(
   return rows[0] as RowsOf<Q>;
 }
 
-const isDeletion = ({ event }: Change<Queries>): boolean => /\.(deleted|revoked|trashed)$/.test(event.type);
+/** Disabling a webhook is part of the deletion of its user. */
+const isDeletion = ({ event }: Change<Queries>): boolean => /\.(deleted|revoked|trashed|disabled)$/.test(event.type);
 
 /**
  * Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. A deletion in a

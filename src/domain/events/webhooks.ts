@@ -55,6 +55,8 @@ export async function createWebhook(
     description,
     status: "enabled",
     disabledReason: null,
+    keyId: actor.keyId,
+    userId: actor.userId,
     encryptedSecret: encryptSecret(deps, key, secret),
     oldEncryptedSecret: null,
     oldSecretEndsAt: null,

@@ -2,10 +2,11 @@ import { and, inArray, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import type { Query } from "../../platform/db.ts";
 import { files, isListed, teamOfFile } from "../../platform/schema.ts";
-import type { TeamActor } from "../access/authorization.ts";
+import { checkCovered, type TeamActor } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
+import { SCOPES } from "../access/scopes.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
-import { deletionRefusal, fileDeletion, isWritingWaveform, keptFiles, removeRows } from "./deletion.ts";
+import { checkErasure, deletionRefusal, fileDeletion, isWritingWaveform, keptFiles, removeRows } from "./deletion.ts";
 import { isClean } from "./erasure.ts";
 import { enqueuePending, hasBacklog } from "./files.ts";
 import { storedKeys } from "./names.ts";
@@ -38,13 +39,18 @@ export interface BatchResult {
   code: "not_found" | "too_many_tags" | "file_held" | "not_in_trash" | null;
 }
 
-/** @returns a result for each id, in their order. @throws `unavailable` if bytes could not be deleted yet: repeat the batch */
+/**
+ * @returns a result for each id, in their order
+ * @throws `insufficient_scope` for a deletion or restoration without `files:delete`; `forbidden` as `checkErasure` does;
+ *   `unavailable` if bytes could not be deleted yet: repeat the batch
+ */
 export async function changeFiles(
   deps: Deps,
   actor: TeamActor,
   ids: string[],
   action: BatchAction,
 ): Promise<BatchResult[]> {
+  if (action.action === "delete" || action.action === "restore") checkCovered(actor, SCOPES["files:delete"]);
   if (action.action === "delete") return deleteFiles(deps, actor, ids, action.permanent ?? false);
   if (action.action === "restore") return restoreFiles(deps, actor, ids);
   const changes = ids.map((id): Change<Query[]> => {
@@ -71,7 +77,7 @@ export async function changeFiles(
   const {
     last: [found],
   } = await writeWithEvents(deps, changes, [current], { isIdempotent: true });
-  if (action.action === "reprocess") await enqueuePending(deps, found);
+  if (action.action === "reprocess") enqueuePending(deps, found);
   const rows = new Map(found.map((row) => [row.id, row]));
   return ids.map((id) => {
     const row = rows.get(id);
@@ -91,6 +97,7 @@ function propertiesOf(action: BatchAction): FileChanges {
  * objects. The recovery job cleans up files whose upload or waveform may still be writing.
  */
 async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPermanent: boolean): Promise<BatchResult[]> {
+  if (isPermanent) checkErasure(actor);
   const now = deps.system.now();
   const changes = ids.map((id) => fileDeletion(deps, actor, { ...actor, id }, { isPermanent, now }));
   // With the same time, the reason is the same expression for each file.

@@ -26,6 +26,15 @@ import { type Erasable, type FileKey, type FileOf, fileKey, isFile, keyColumns, 
  * there, and a later one erases it (trash.ts). A held file is never deleted.
  */
 
+/**
+ * Whoever sees only its own files deletes them, but never erases what a trash could keep.
+ * @throws `forbidden`
+ */
+export function checkErasure({ ownerId }: TeamActor): void {
+  if (ownerId === null) return;
+  throw new AppError("forbidden", { message: "A contributor can't erase files. Delete the file without `permanent`." });
+}
+
 /** Files that one statement deletes. Triggers delete up to 100 links and 20 tags with each, so it deletes up to 24,000 rows. */
 export const MAX_DELETED_FILES = 200;
 
@@ -54,6 +63,7 @@ export const hidden = (dueAt: SQL | number) => ({
   ...CLEARED,
   idempotencyKey: null,
   deleteAfter: null,
+  deleteAfterBy: null,
   trashedAt: null,
   trashedValues: null,
   leaseEndsAt: null,
@@ -113,7 +123,7 @@ export const eraseMany = (deps: Deps, selected: FileSelection) => hideMany(deps,
 /** The deletion of many files of a team, each with its event. A held file stays, so it must not be selected. */
 export function manyDeletions(
   deps: Deps,
-  initiator: Initiator,
+  initiator: Initiator | SQL,
   teamId: string,
   selected: FileSelection,
   { isPermanent = false } = {},
@@ -186,7 +196,8 @@ export function fileDeletion(
     trashed: isTrashing ? sql`${files.trashedAt} = ${now}` : undefined,
     not_in_trash: onlyTrashed ? isNull(files.trashedAt) : undefined,
     forbidden: onlyUnfinished ? isNull(files.trashedAt) : undefined,
-    file_held: isHeld,
+    // One in the trash is not found by a deletion that erases nothing.
+    file_held: isTrashing || onlyUnfinished ? and(isHeld, isNull(files.trashedAt)) : isHeld,
     not_found: sql`true`,
   });
   const event = fileEvent(deps, type, initiator, file, { condition: isSelected });
@@ -213,8 +224,8 @@ export function deletionRefusal(
 }
 
 /**
- * @throws `not_found`, `file_held`; `forbidden` with `onlyUnfinished` if the upload is complete; `not_in_trash` with
- *   `onlyTrashed`; `unavailable` if the bytes could not be deleted yet
+ * @throws `not_found`, `file_held`; `forbidden` as `checkErasure` does, and with `onlyUnfinished` if the upload is complete;
+ *   `not_in_trash` with `onlyTrashed`; `unavailable` if the bytes could not be deleted yet
  */
 export async function deleteFile(
   deps: Deps,
@@ -222,6 +233,7 @@ export async function deleteFile(
   id: string,
   options: DeletionOptions = {},
 ): Promise<void> {
+  if (options.isPermanent || options.onlyTrashed) checkErasure(actor);
   const { event, queries, refusal: reason } = fileDeletion(deps, actor, { ...actor, id }, options);
   const batch = [...queries, keptFiles(deps, actor, [id], reason)] as const;
   const [[row], [upload], [kept]] = await writeWithEvent(deps, event, batch, { isIdempotent: true });

@@ -1,9 +1,9 @@
 import { and, asc, eq, isNotNull, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read, write } from "../../platform/db.ts";
-import { files, isExpiring, isTrashed, teamOfFile, teams } from "../../platform/schema.ts";
+import { files, isErasable, isExpiring, teamOfFile, teams } from "../../platform/schema.ts";
 import { DAY, HOUR } from "../../platform/system.ts";
-import { SYSTEM, writeWithEvents } from "../events/events.ts";
+import { actorOf, type Initiator, SYSTEM, writeWithEvents } from "../events/events.ts";
 import { newStep } from "../recovery-step.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
 import { changed } from "./files.ts";
@@ -12,6 +12,8 @@ import { fileKey, keyColumns } from "./names.ts";
 /*
  * The recovery job deletes files whose `delete_after` has passed, and erases files that were in the trash for long enough.
  * A held file stays until its hold is released.
+ *
+ * The event of a deletion names who set `delete_after`, and not the job that carries it out.
  *
  * The retention of a team sets `delete_after` of each file that reaches its age, once: `retention_reached` moves on, so a file
  * that is restored later stays.
@@ -38,7 +40,11 @@ async function expireAged(deps: Deps): Promise<number> {
     where ${isDue} and ${isAged}`;
   const mark = db
     .update(files)
-    .set({ deleteAfter: now, ...changed(now) })
+    .set({
+      deleteAfter: now,
+      deleteAfterBy: sql`(select ${teams.retentionBy} from ${teams} where ${teams.id} = ${teamOfFile})`,
+      ...changed(now),
+    })
     .where(sql`${fileKey} in (${aged(keyColumns)} limit ${AGED_FILES})`);
   // A team that has more such files is continued.
   const isDone = sql`not exists (select 1 from ${files} where ${teamOfFile} = ${teams.id} and ${isAged})`;
@@ -55,6 +61,7 @@ async function deleteNext(
   deps: Deps,
   condition: SQL | undefined,
   order: SQL,
+  initiator: Initiator | SQL,
   options: { isPermanent: boolean },
 ): Promise<number> {
   const next = deps.db
@@ -69,21 +76,24 @@ async function deleteNext(
     const ids = JSON.stringify(ofTeam.map(({ id }) => id));
     const isNext = and(eq(teamOfFile, teamId), sql`${files.id} in (select value from json_each(${ids}))`, condition);
     const selected = (columns: SQL) => sql`(select ${columns} from ${files} where ${isNext})`;
-    return manyDeletions(deps, SYSTEM, teamId, selected, options);
+    return manyDeletions(deps, initiator, teamId, selected, options);
   });
   if (changes.length > 0) await writeWithEvents(deps, changes, [], { isIdempotent: true });
   return teamsOfFiles.reduce((count, [, ofTeam]) => count + ofTeam.length, 0);
 }
 
 /** Moves files whose `delete_after` has passed to the trash, or erases them if there is none. */
-const deleteExpired = (deps: Deps) =>
-  deleteNext(deps, and(isExpiring, lte(files.deleteAfter, deps.system.now())), asc(files.deleteAfter), {
-    isPermanent: false,
-  });
+function deleteExpired(deps: Deps) {
+  const isDue = and(isExpiring, lte(files.deleteAfter, deps.system.now()));
+  const initiator = sql`coalesce(${files.deleteAfterBy}, ${actorOf(SYSTEM, null)})`;
+  return deleteNext(deps, isDue, asc(files.deleteAfter), initiator, { isPermanent: false });
+}
 
 /** Erases files that have been in the trash long enough. */
 const emptyTrash = (deps: Deps) =>
-  deleteNext(deps, and(isTrashed, lte(files.dueAt, deps.system.now())), asc(files.dueAt), { isPermanent: true });
+  deleteNext(deps, and(isErasable, lte(files.dueAt, deps.system.now())), asc(files.dueAt), SYSTEM, {
+    isPermanent: true,
+  });
 
 export const EXPIRY_STEPS = [
   newStep("aged_files", "filesAged", AGED_FILES, expireAged),

@@ -38,14 +38,20 @@ const METADATA = sql`json_object(${sql.join(
   sql`, `,
 )})`;
 
-/** A file may be deleted while it is in the trash: then the event has the values that the trash keeps. */
-const sourceOf = (type: EventType) => (type === "file.deleted" ? knownFiles() : sql`${files}`);
+/** A file may be deleted or held while it is in the trash: then the event has the values that the trash keeps. */
+const sourceOf = (type: EventType) => (/\.(deleted|held|released)$/.test(type) ? knownFiles() : sql`${files}`);
 
 /** The events that many files can have at once. */
 type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
 
 /** Creates an event for each file of `keys` before it is deleted, or moved to another folder. */
-export function fileEvents(deps: Deps, type: FileEventType, initiator: Initiator, teamId: string, keys: SQL): NewEvent {
+export function fileEvents(
+  deps: Deps,
+  type: FileEventType,
+  initiator: Initiator | SQL,
+  teamId: string,
+  keys: SQL,
+): NewEvent {
   const isMove = type === "file.updated";
   const subjectVersion = isMove ? sql`${files.version} + 1` : sql`${files.version}`;
   const updatedAt = new Date(deps.system.now()).toISOString();

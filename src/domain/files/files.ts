@@ -147,8 +147,14 @@ export const RESTORED_COLUMNS = Object.fromEntries(
 ) as Record<TrashedColumn, SQL>;
 
 /** Set when a file is stored or released: the retention of its team may have passed over it until then. */
-export const deleteAfterRetention = (now: number): SQL =>
-  sql`iif(${files.id} < (select retention_reached from teams where id = ${teamOfFile}), ${now}, ${files.deleteAfter})`;
+export function deleteAfterRetention(now: number) {
+  const ofTeam = (column: SQL) => sql`(select ${column} from teams where id = ${teamOfFile})`;
+  const isReached = sql`${files.id} < ${ofTeam(sql`retention_reached`)}`;
+  return {
+    deleteAfter: sql`iif(${isReached}, ${now}, ${files.deleteAfter})`,
+    deleteAfterBy: sql`iif(${isReached}, ${ofTeam(sql`retention_by`)}, ${files.deleteAfterBy})`,
+  };
+}
 
 /** A source in place of the files, in which those of the trash are as they were before. */
 export function knownFiles(source: SQL = sql`${files}`): SQL {
@@ -272,17 +278,19 @@ export const hasBacklog = (teamId: string) =>
 export const sendFiles = (deps: Deps, keys: FileKey[], isBulk: boolean): Promise<void> =>
   (isBulk ? deps.bulkJobs : deps.jobs).sendAll(keys.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
 
-/** Sends the messages of files. If that fails, the recovery job sends them. */
-export const enqueue = (deps: Deps, keys: FileKey[], isBulk: boolean): Promise<void> =>
-  sendFiles(deps, keys, isBulk).catch((cause) => {
+/**
+ * Sends the messages of files. Nothing waits for the queue, which may hang: if a message is lost, the recovery job sends it.
+ */
+export function enqueue(deps: Deps, keys: FileKey[], isBulk: boolean): void {
+  if (keys.length === 0) return;
+  const sent = sendFiles(deps, keys, isBulk).catch((cause) => {
     for (const { id: fileId } of keys) deps.log("warn", "file_message_failed", { fileId, cause });
   });
+  deps.after(sent);
+}
 
 /** Sends the messages of those of a team's files that are pending. */
-export function enqueuePending(
-  deps: Deps,
-  rows: (FileKey & Pick<FileRow, "status"> & { isBulk: 0 | 1 })[],
-): Promise<void> {
+export function enqueuePending(deps: Deps, rows: (FileKey & Pick<FileRow, "status"> & { isBulk: 0 | 1 })[]): void {
   const pending = rows.filter(({ status }) => status === "pending");
-  return enqueue(deps, pending, pending[0]?.isBulk === 1);
+  enqueue(deps, pending, pending[0]?.isBulk === 1);
 }

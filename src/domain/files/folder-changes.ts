@@ -3,9 +3,19 @@ import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { firstOf, hasRow, insertWhere, type Query, read } from "../../platform/db.ts";
-import { files, folderChanges, folders, isInFolder, isListed, isOwnedInFolder } from "../../platform/schema.ts";
+import {
+  apiKeys,
+  files,
+  folderChanges,
+  folders,
+  isHeld,
+  isInFolder,
+  isListed,
+  isOwnedInFolder,
+  teams,
+} from "../../platform/schema.ts";
 import { MINUTE, newId } from "../../platform/system.ts";
-import { type TeamActor, teamExists } from "../access/authorization.ts";
+import { isKey, type TeamActor, teamExists } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { type Change, type Initiator, writeWithEvents } from "../events/events.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
@@ -24,7 +34,11 @@ import { fileKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "./names.ts";
  *   3. finish   continue after these files, or delete the row once nothing is left
  *
  * The request does the first step, and the recovery job the others. What a step selects depends only on its row, so a
- * repeated step changes nothing twice. A team changes one folder at a time: two changes at once could move a file back and forth.
+ * repeated step changes nothing twice. A team changes one folder at a time, and so does each contributor among the own files,
+ * who therefore can't hold up the team. If two changes concern the same file, the first one wins, because it sets `folder_since`.
+ *
+ * A change that can't be stopped would go on deleting after a leaked key is revoked. So each step requires that the key or
+ * session that requested it still exists, and that its team is active. Otherwise, the change ends as it is.
  *
  * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`). So a
  * deletion never deletes a file that a client stores after the request.
@@ -36,6 +50,8 @@ const MOVED_FILES = 500;
 const STEP_FOLDERS = 500;
 /** Folders whose paths are checked if a move makes them longer: up to three rows each. */
 const CHECKED_FOLDERS = 1500;
+/** Held files of a folder that its deletion counts. */
+export const MAX_COUNTED_HOLDS = 1000;
 /** How long the request may take for the first step before the recovery job continues. */
 const MAX_STEP_MILLISECONDS = MINUTE;
 /** Steps that one batch of the recovery job takes. Each has up to ten queries, and the batch at most 100. */
@@ -44,20 +60,32 @@ const CONTINUED_STEPS = 8;
 type FolderChange = typeof folderChanges.$inferSelect;
 type Requested = Omit<FolderChange, "position" | "stepEnd" | "dueAt">;
 type Range = Pick<FolderChange, "teamId" | "ownerId" | "folder">;
+const ownerIn = ({ ownerId }: Range): string | null => (ownerId === "" ? null : ownerId);
 
 /** The folder and those below it: one range, because no path has a character before the separator. */
 const isWithin = (column: SQLiteColumn, folder: string) =>
   sql`${column} >= ${folderKey(folder)} and ${column} < ${folderKey(folder) + AFTER_SEPARATOR}`;
-function filesWithin({ teamId, ownerId, folder }: Range): { from: SQL; where: SQL | undefined } {
+function filesWithin({ folder, ...range }: Range): { from: SQL; where: SQL | undefined } {
+  const whose = { ...range, ownerId: ownerIn({ folder, ...range }) };
   const [index, isInIndex] =
-    ownerId === null ? [sql`files_folder`, isInFolder] : [sql`files_owner_folder`, isOwnedInFolder];
-  const where = and(filesOf({ teamId, ownerId }), isInIndex, isWithin(files.folderKey, folder));
+    whose.ownerId === null ? [sql`files_folder`, isInFolder] : [sql`files_owner_folder`, isOwnedInFolder];
+  const where = and(filesOf(whose), isInIndex, isWithin(files.folderKey, folder));
   return { from: sql`${files} indexed by ${index}`, where };
 }
-const foldersWithin = ({ folder, ...range }: Range) => and(foldersOf(range), isWithin(folders.folderKey, folder));
+const foldersWithin = (range: Range) =>
+  and(foldersOf({ ...range, ownerId: ownerIn(range) }), isWithin(folders.folderKey, range.folder));
 
-const isChange = ({ teamId, id }: Pick<FolderChange, "teamId" | "id">) =>
-  and(eq(folderChanges.teamId, teamId), eq(folderChanges.id, id));
+const isOfOwner = ({ teamId, ownerId }: Omit<Range, "folder">) =>
+  and(eq(folderChanges.teamId, teamId), eq(folderChanges.ownerId, ownerId));
+const isChange = ({ id, ...change }: Omit<Range, "folder"> & Pick<FolderChange, "id">) =>
+  and(isOfOwner(change), eq(folderChanges.id, id));
+
+/** Whether the change may still go on. */
+function isAllowed({ teamId, initiator }: Pick<FolderChange, "teamId" | "initiator">): SQL {
+  const { keyId } = JSON.parse(initiator) as TeamActor;
+  const isActive = and(eq(teams.id, teamId), eq(teams.status, "active"));
+  return hasRow(teams, and(isActive, hasRow(apiKeys, isKey(teamId, keyId))));
+}
 
 /** Whether a path in the folder would be too long after the move, or there are too many folders to check. */
 function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined {
@@ -77,6 +105,12 @@ function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined 
     select path from child where path is not null union all select folder_key from ${created} found) matching)`;
 }
 
+/** The held files in a folder, of which at most `MAX_COUNTED_HOLDS` are examined. */
+const countHeld = ({ teamId, ownerId, folder }: Range) =>
+  sql<number>`(select count(*) from (select ${files.userId} as owner from ${files} indexed by files_held
+    where ${and(filesOf({ teamId, ownerId: null }), isHeld, isWithin(files.folderKey, folder))}
+    limit ${MAX_COUNTED_HOLDS}) examined where ${ownerId === "" ? sql`true` : sql`owner = ${ownerId}`})`;
+
 /** The queries of one step, and the events of its files. */
 function stepOf(deps: Deps, change: Requested, dueAt: number) {
   const { db } = deps;
@@ -88,11 +122,15 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
   const isNext = sql`${key} > (${position} ->> 0, ${position} ->> 1)`;
   const last = sql`(select json_array(${files.folderKey}, ${files.id}) from ${from} where ${where} and ${isNext}
     order by ${files.folderKey}, ${files.id} limit 1 offset ${(target === null ? MAX_DELETED_FILES : MOVED_FILES) - 1})`;
+  const stop = db
+    .delete(folderChanges)
+    .where(and(isChange(change), sql`not ${isAllowed(change)}`))
+    .returning({ id: folderChanges.id });
   const select = db
     .update(folderChanges)
     .set({ stepEnd: sql`${last}`, dueAt })
     .where(isChange(change));
-  // A change that was completed by another run does nothing.
+  // A change that has stopped, or was completed by another run, does nothing.
   const isOpen = hasRow(folderChanges, isChange(change));
   const isInStep = sql`(${stepEnd} is null or ${key} <= (${stepEnd} ->> 0, ${stepEnd} ->> 1))`;
   const isAffected = and(
@@ -106,9 +144,9 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
   );
   const selected = (columns: SQL) => sql`(select ${columns} from ${from} where ${isAffected})`;
   const isNextFolder = and(foldersWithin(change), lte(folders.createdAt, createdAt), isOpen);
-  const nextFolders = sql`select ${folders.teamId}, ${folders.ownerId}, ${folders.folderKey} from ${folders}
+  const nextFolders = sql`select ${folders.teamId}, ${folders.folderKey}, ${folders.ownerId} from ${folders}
     where ${isNextFolder} order by ${folders.folderKey} limit ${STEP_FOLDERS}`;
-  const removeFolders = db.delete(folders).where(sql`(team_id, owner_id, folder_key) in (${nextFolders})`);
+  const removeFolders = db.delete(folders).where(sql`(team_id, folder_key, owner_id) in (${nextFolders})`);
   const initiator: Initiator = JSON.parse(change.initiator);
   const keys = selected(keyColumns);
   const { event, queries }: Change<readonly Query[]> =
@@ -126,7 +164,7 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     .set({ position: sql`${folderChanges.stepEnd}` })
     .where(and(isChange(change), sql`step_end is not null`));
   const left = db.select({ id: folderChanges.id }).from(folderChanges).where(isChange(change));
-  return { event, select, changes: [...changes, finish, advance], left };
+  return { event, stop, select, changes: [...changes, finish, advance], left };
 }
 
 /** Moves the files of a step, and updates their searchable text. */
@@ -156,22 +194,28 @@ const copyFolders = ({ db, system }: Deps, folder: string, target: string, nextF
     )
     .onConflictDoNothing();
 
+/** @returns whether it is complete. If not, the recovery job continues */
 type Started = { folder: string; isComplete: boolean };
 
 /**
- * Moves a folder, or deletes it with its files if `target` is null. Moving into a folder that exists merges the two. A folder
- * without files or folders is already as requested.
- * @returns whether it is complete. If not, the recovery job continues
- * @throws `folder_busy`, `invalid_input` for a folder that would be in itself or has a path that would be too long
+ * Moves a folder. Moving into a folder that exists merges the two. A folder without files or folders is already as requested.
+ * @throws `folder_busy`, `token_invalid` if the caller has lost its access in the meantime, `invalid_input` for a folder that
+ *   would be in itself or has a path that would be too long
  */
-export async function changeFolder(
-  deps: Deps,
-  actor: TeamActor,
-  folder: string,
-  target: string | null,
-): Promise<Started> {
+export async function moveFolder(deps: Deps, actor: TeamActor, folder: string, target: string): Promise<Started> {
   if (`${target}/`.startsWith(`${folder}/`)) throw invalidField("to", "Must not be in the folder itself.");
-  const { teamId, ownerId, kind, keyId, userId } = actor;
+  const { isComplete } = await changeFolder(deps, actor, folder, target);
+  return { folder: target, isComplete };
+}
+
+/** Deletes a folder with its files, except for held ones. @returns also how many of these it has @throws `folder_busy` */
+export async function deleteFolder(deps: Deps, actor: TeamActor, folder: string): Promise<Started & { held: number }> {
+  return { folder, ...(await changeFolder(deps, actor, folder, null)) };
+}
+
+async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target: string | null) {
+  const { teamId, kind, keyId, userId } = actor;
+  const ownerId = actor.ownerId ?? "";
   const now = deps.system.now();
   const initiator = JSON.stringify({ kind, keyId, userId });
   const change = {
@@ -180,20 +224,23 @@ export async function changeFolder(
     createdAt: now,
   };
   const refusal = firstOf({
-    folder_busy: hasRow(folderChanges, and(eq(folderChanges.teamId, teamId), ne(folderChanges.id, change.id))),
+    token_invalid: sql`not ${isAllowed(change)}`,
+    folder_busy: hasRow(folderChanges, and(isOfOwner(change), ne(folderChanges.id, change.id))),
     too_long: target === null ? undefined : isTooLong(deps, change, target),
   });
   const row = { ...change, position: '["",""]', stepEnd: null, dueAt: now + MAX_STEP_MILLISECONDS };
-  const check = deps.db.select({ refusal }).from(sql`(select 1) one`);
+  const held = target === null ? countHeld(change) : sql<number>`0`;
+  const check = deps.db.select({ refusal, held: held.as("held") }).from(sql`(select 1) one`);
   const insert = insertWhere(deps.db, folderChanges, row, teamExists(teamId, sql`${refusal} is null`));
-  const [refused, isComplete] = await runStep(deps, change, row.dueAt, [check, insert]);
-  const reason = (refused as { refusal: "folder_busy" | "too_long" | null }[])[0]?.refusal;
-  if (reason === "folder_busy") throw new AppError("folder_busy");
+  const [checked, isComplete] = await runStep(deps, change, row.dueAt, [check, insert]);
+  const [found] = checked as { refusal: "token_invalid" | "folder_busy" | "too_long" | null; held: number }[];
+  const reason = found?.refusal;
+  if (reason === "token_invalid" || reason === "folder_busy") throw new AppError(reason);
   if (reason === "too_long") {
     const limit = `Paths can have at most ${MAX_FOLDER_BYTES} bytes, and a longer path needs less than ${CHECKED_FOLDERS} folders in it.`;
     throw invalidField("to", limit);
   }
-  return { folder: target ?? folder, isComplete };
+  return { isComplete, held: found?.held ?? 0 };
 }
 
 /** Runs queries and then a step. @returns the rows of the first query, and whether the change is complete */
@@ -203,8 +250,8 @@ async function runStep(
   dueAt: number,
   before: Query[] = [],
 ): Promise<[unknown, boolean]> {
-  const { event, select, changes, left } = stepOf(deps, change, dueAt);
-  const first = [...before, select];
+  const { event, stop, select, changes, left } = stepOf(deps, change, dueAt);
+  const first = [...before, stop, select];
   const { rows, last } = await writeWithEvents(
     deps,
     [{ event: { ...event, position: first.length }, queries: [...first, ...changes] }],
@@ -212,6 +259,8 @@ async function runStep(
     // After a lost response, a repetition takes a step more, or finds nothing left.
     { isIdempotent: true },
   );
+  const stopped = rows[0]?.[before.length] as { id: string }[];
+  if (stopped.length > 0) deps.log("warn", "folder_change_stopped", { teamId: change.teamId });
   return [rows[0]?.[0], last[0].length === 0];
 }
 

@@ -2,8 +2,17 @@ import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { insertWhere, write } from "../../platform/db.ts";
-import { files, folders, isInFolder, isListed, isOwnedInFolder, teams } from "../../platform/schema.ts";
+import { hasRow, insertWhere, write } from "../../platform/db.ts";
+import {
+  files,
+  folders,
+  isInFolder,
+  isListed,
+  isOfContributor,
+  isOwnedInFolder,
+  teams,
+  users,
+} from "../../platform/schema.ts";
 import { authorizeOwnRead, type Credential, type TeamActor, teamExists } from "../access/authorization.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { decodeCursor, encodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
@@ -21,6 +30,8 @@ export const AFTER_SEPARATOR = "\u0002";
 const AFTER_ALL_FOLDERS = "\u{10ffff}".repeat(129);
 /** Created folders of a team: a row each. */
 export const MAX_FOLDERS = 10_000;
+/** A tenth of the team's, so that one contributor can't use them up. */
+export const MAX_CONTRIBUTOR_FOLDERS = 1000;
 /** Folders have no id. */
 const NO_ID = "0".repeat(24);
 
@@ -55,22 +66,30 @@ function childFolders(
     select replace(${child}, char(1), '/') as folder from child where found is not null)`);
 }
 
-/** The created folders that a caller sees. */
+/** The created folders that a caller sees: all of its team, or those that the contributor has created. */
 export const foldersOf = ({ teamId, ownerId }: FilesOf) =>
-  and(eq(folders.teamId, teamId), eq(folders.ownerId, ownerId ?? ""));
+  and(eq(folders.teamId, teamId), ownerId === null ? undefined : and(isOfContributor, eq(folders.ownerId, ownerId)));
 
 /** Creates a folder, unless it exists. @throws `too_many_folders` */
 export async function createFolder(deps: Deps, actor: TeamActor, folder: string): Promise<void> {
   const { teamId, ownerId } = actor;
   const row = { teamId, ownerId: ownerId ?? "", folderKey: folderKey(folder), createdAt: deps.system.now() };
-  const hasRoom = teamExists(teamId, sql`${teams.folders} < ${MAX_FOLDERS}`);
+  const ofCreator = and(eq(users.id, row.ownerId), eq(users.teamId, teamId));
+  const hasRoom = and(
+    teamExists(teamId, sql`${teams.folders} < ${MAX_FOLDERS}`),
+    ownerId === null ? undefined : hasRow(users, and(ofCreator, sql`${users.folders} < ${MAX_CONTRIBUTOR_FOLDERS}`)),
+  );
   const stored = deps.db
     .select({ createdAt: folders.createdAt })
     .from(folders)
-    .where(and(foldersOf(actor), eq(folders.folderKey, row.folderKey)));
+    .where(and(foldersOf(actor), eq(folders.folderKey, row.folderKey), eq(folders.ownerId, row.ownerId)));
   const queries = [insertWhere(deps.db, folders, row, hasRoom), stored] as const;
   const [, [found]] = await write(deps, queries, { isIdempotent: true });
-  if (!found) throw new AppError("too_many_folders");
+  if (found) return;
+  if (ownerId === null) throw new AppError("too_many_folders");
+  throw new AppError("too_many_folders", {
+    message: `A contributor can create at most ${MAX_CONTRIBUTOR_FOLDERS.toLocaleString("en")} folders, and a team ${MAX_FOLDERS.toLocaleString("en")}. Delete one and retry.`,
+  });
 }
 
 /** Lists the folders directly below a folder, in the order of their names. @throws `invalid_input` for a cursor of another list */

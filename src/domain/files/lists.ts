@@ -1,7 +1,6 @@
 import { and, eq, gt, is, lt, or, SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
-import { invalidField } from "../../errors.ts";
 import { type Param, preparedQuery, type Query } from "../../platform/db.ts";
 import {
   files,
@@ -36,11 +35,10 @@ import {
   type PageRequest,
   pageById,
   pageByName,
-  pageByNumber,
   scan,
   splitScan,
 } from "../paging.ts";
-import { FACTS, LISTED_COLUMNS, LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
+import { LISTED_COLUMNS, LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
 import { folderKey } from "./folders.ts";
 import { nameKey } from "./names.ts";
 
@@ -64,31 +62,28 @@ export interface FileFilters {
   under?: string | undefined;
   tag?: string | undefined;
   reference?: string | undefined;
-  /** A part of the name, title, artist, reference, folder, or a tag, in any case. */
+  /** Words, each of which is a part of the name, title, artist, reference, folder, or a tag, in any case. */
   search?: string | undefined;
   /** The owner, see own-files.ts. */
   uploadedBy?: string | undefined;
 }
 
 /** By default, lists with `name` or `search` are ordered by name, and all others newest first. */
-export const FILE_ORDERS = [
-  ...(["-createdAt", "createdAt", "name", "-name"] as const),
-  ...(["duration", "-duration", "size", "-size"] as const),
-] as const;
+export const FILE_ORDERS = ["-createdAt", "createdAt", "name", "-name"] as const;
 type FileQuery = FileFilters & { sort?: (typeof FILE_ORDERS)[number] | undefined };
-/** An order is that of an index, from either end, or of a fact by which a list of few files is sorted. */
-type Sorted = "duration" | "size";
+/** An order is that of an index, from either end. */
 type IndexOrder = "createdAt" | "name";
 
 /** Files that a list examines for filters that no index serves. It may read each twice: with a page, less than 1,000 rows. */
 export const EXAMINED_FILES = 440;
-/**
- * Files that a list can have to be sorted by a fact that no index has. For each it reads a row, and an index entry twice: with a
- * page, less than 1,000 rows.
- */
-export const SORTED_FILES = 250;
 /** Names that a search examines in an index. It may read each twice: with the files of a page, less than 5,000 rows. */
 export const SEARCHED_NAMES = 2440;
+
+/** Each word of a search is compared with each name that it examines. */
+export const MAX_SEARCHED_WORDS = 10;
+
+/** The different words of a search. */
+export const wordsIn = (text: string): string[] => [...new Set(text.split(/\s+/).filter(Boolean))];
 
 /** Sorts after the ids of this instant. */
 const afterInstant = (instant: number) => idBound(Math.floor(instant) + 1);
@@ -105,10 +100,10 @@ const CONDITIONS: Conditions = {
   under: (folder) =>
     or(eq(files.folder, folder), sql`substr(${files.folder}, 1, length(${folder}) + 1) = ${`${folder}/`}`),
   reference: (reference) => eq(files.reference, reference),
-  uploadedBy: (owner) => eq(files.ownerId, owner),
-  search: (part) => {
-    const key = nameKey(part);
-    return sql`instr(${files.nameKey}, ${key}) + instr(${files.searchText}, ${key}) > 0`;
+  uploadedBy: (owner) => eq(files.userId, owner),
+  search: (text) => {
+    const keys = wordsIn(text).map((word) => nameKey(word));
+    return and(...keys.map((key) => sql`instr(${files.nameKey}, ${key}) + instr(${files.searchText}, ${key}) > 0`));
   },
   tag: (tag) => {
     // The opening quote follows a bracket or a comma only at the start of a tag: within one, it is escaped. `json_each` would
@@ -145,16 +140,16 @@ const byName = (source: SQL, serves: Index["serves"] = [], where: Where = () => 
 });
 
 const inFolder: Where = ({ folder = "" }) => and(isInFolder, eq(files.folderKey, folderKey(folder)));
-const ofOwner: Where = ({ uploadedBy = "" }) => and(isOwned, eq(files.ownerId, uploadedBy));
+const ofOwner: Where = ({ uploadedBy = "" }) => and(isOwned, eq(files.userId, uploadedBy));
 const ofOwnerInFolder: Where = ({ uploadedBy = "", folder = "" }) =>
-  and(isOwnedInFolder, eq(files.ownerId, uploadedBy), eq(files.folderKey, folderKey(folder)));
+  and(isOwnedInFolder, eq(files.userId, uploadedBy), eq(files.folderKey, folderKey(folder)));
 const ofType: Where = ({ fileType = "" }) => and(isNotAudio, eq(files.fileType, fileType));
 const ofReference: Where = ({ reference = "" }) => and(hasReference, eq(files.reference, reference));
 const filesOfTag = sql`${fileTags} cross join ${files}
   on ${teamOfFile} = ${fileTags.teamId} and ${files.id} = ${fileTags.fileId}`;
 
 const INDEXES = {
-  key: byId(sql`${files}`),
+  listed: byId(from(sql`files_listed`), [], () => isNamed),
   failed: byId(from(sql`files_failed`), ["status"], () => isFailed),
   // Pending and processing files, so that a claim changes no index.
   unprocessed: byId(from(sql`files_unprocessed`), [], () => isUnprocessed),
@@ -169,7 +164,7 @@ const INDEXES = {
   ownerName: byName(from(sql`files_owner_name`), ["uploadedBy"], ofOwner),
 };
 
-/** Most files are completed audio files, so only the primary key serves those. */
+/** Most files are completed audio files, so only the index of all files serves those. */
 function indexFor({ uploadedBy, folder, tag, reference, status, fileType }: FileFilters, order: IndexOrder): Index {
   // A list of an owner examines no file of another: its cursor would name it.
   if (uploadedBy !== undefined) {
@@ -182,7 +177,7 @@ function indexFor({ uploadedBy, folder, tag, reference, status, fileType }: File
   if (folder) return INDEXES.folder;
   if (status === "failed") return INDEXES.failed;
   if (status !== undefined && status !== "completed") return INDEXES.unprocessed;
-  return fileType !== undefined && fileType !== "audio file" ? INDEXES.fileType : INDEXES.key;
+  return fileType !== undefined && fileType !== "audio file" ? INDEXES.fileType : INDEXES.listed;
 }
 
 /** How a list is read. */
@@ -191,8 +186,6 @@ interface Plan {
   filters: FileFilters;
   index: Index;
   isDescending: boolean;
-  /** The fact by which the files of the list are sorted, unless they are in the order of the index. */
-  sorted: Sorted | null;
   /** The filters for which rows are examined. */
   unserved: (keyof FileFilters)[];
   /** Examines only names in the index. */
@@ -204,18 +197,16 @@ function planOf({ sort, ...query }: FileQuery): Plan {
   const given = FILTERS.filter((name) => query[name] !== undefined && !(name === "under" && query.under === ""));
   const filters: FileFilters = Object.fromEntries(given.map((name) => [name, query[name]]));
   const order = sort ?? (filters.name === undefined && filters.search === undefined ? "-createdAt" : "name");
-  const by = order.replace("-", "") as IndexOrder | Sorted;
-  const sorted = by === "duration" || by === "size" ? by : null;
-  const index = indexFor(filters, by === "name" ? "name" : "createdAt");
+  const index = indexFor(filters, order.replace("-", "") as IndexOrder);
   const unserved = given.filter((name) => !index.serves.includes(name));
   const isSearch = index.order === "name" && unserved.join() === "search";
-  return { filters, index, isDescending: order.startsWith("-"), sorted, unserved, isSearch };
+  return { filters, index, isDescending: order.startsWith("-"), unserved, isSearch };
 }
 
 /** Whether a page examines files one by one. A search of only names has a separate limit. */
 export function examinesFiles(query: FileQuery): boolean {
-  const { unserved, isSearch, sorted } = planOf(query);
-  return sorted !== null || (unserved.length > 0 && !isSearch);
+  const { unserved, isSearch } = planOf(query);
+  return unserved.length > 0 && !isSearch;
 }
 
 const createdAfter = ({ index: { id }, filters }: Plan) =>
@@ -253,9 +244,9 @@ export const columns = Object.fromEntries(
 const allFiles = preparedQuery((db, param: Param<TokenValues & KeysetValues>) => {
   const { where, orderBy } = orderById(files.id, "newest first", param("bound"));
   return db
-    .select(LISTED_COLUMNS)
-    .from(files)
-    .where(and(filesOf({ teamId: teamOfAllFiles(db, param), ownerId: null }), where, isListed))
+    .select(columns)
+    .from(INDEXES.listed.from)
+    .where(and(filesOf({ teamId: teamOfAllFiles(db, param), ownerId: null }), isNamed, where, isListed))
     .orderBy(...orderBy)
     .limit(param("limit"))
     .offset(param("offset"));
@@ -312,34 +303,10 @@ function examinedFiles({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClaus
     .from(sql`${found} cross join ${files} on ${teamOfFile} = found.team and ${files.id} = found.fileId`);
 }
 
-const FACT_OF: Record<Sorted, SQL> = { duration: sql`coalesce(${FACTS.durationSeconds}, 0)`, size: FACTS.sizeBytes };
-
-/**
- * Sorts the files of a list that has at most `SORTED_FILES`, and then reads those of the page. If the list has more files,
- * the first row is that of the first file beyond them, as an end.
- */
-function sortedFiles({ db }: Deps, plan: Plan, sorted: Sorted, whose: FilesOf, list: string, request: PageRequest) {
-  const { index, isDescending } = plan;
-  const key = { value: sql`sorted.value`, id: sql`sorted.fileId` };
-  const { where, orderBy, limit, offset } = pageByNumber(list, key, request, { isDescending });
-  const isInList = isInIndex(plan, whose, and(createdAfter(plan), createdBefore(plan)));
-  const range = sql`from ${index.from} where ${isInList}`;
-  const file = sql`${files.id} as fileId, ${teamOfFile} as team`;
-  const rows = sql`(select * from (select ${file}, 1 as isEnd ${range} limit 1 offset ${SORTED_FILES}) last
-    union all
-    select * from (select fileId, team, 0 as isEnd
-      from (select ${file}, ${FACT_OF[sorted]} as value, ${isMatch(plan)} as isMatch ${range} limit ${SORTED_FILES}) sorted
-      where isMatch and ${where} order by ${sql.join(orderBy, sql`, `)} limit ${limit} offset ${offset}) matching) found`;
-  return db
-    .select({ ...columns, isEnd: sql<0 | 1>`found.isEnd`.as("isEnd") })
-    .from(sql`${rows} cross join ${files} on ${teamOfFile} = found.team and ${files.id} = found.fileId`);
-}
-
 /**
  * Lists files. With a combination of filters that no index serves (`examinesFiles`), a page can be short or empty and still
  * have a next page.
- * @throws `invalid_input` for a cursor of another list, a page number beyond what the list examines, or a list that is too
- *   long for its order
+ * @throws `invalid_input` for a cursor of another list, or a page number beyond what the list examines
  */
 export async function listFiles(
   deps: Deps,
@@ -347,33 +314,21 @@ export async function listFiles(
   query: FileQuery,
   request: PageRequest,
 ): Promise<Page<StoredFile>> {
-  const { filters, index, sorted } = planOf(query);
+  const { filters, index } = planOf(query);
   const list = listName("files", { ...filters, sort: query.sort });
-  const nameOf = {
-    name: index.order === "name" ? (row: ListedRow) => row.nameKey : undefined,
-    duration: (row: ListedRow) => `${row.durationSeconds ?? 0}`,
-    size: (row: ListedRow) => `${row.sizeBytes}`,
-  }[sorted ?? "name"];
+  const nameOf = index.order === "name" ? (row: ListedRow) => row.nameKey : undefined;
   const { rows } = await authorizeOwnRead(deps, credential, (viewer, token): Query<(ListedRow & MayBeEnd)[]> => {
     const { ownerId } = viewer;
-    const isDefault = index === INDEXES.key && Object.keys(filters).length === 0;
+    const isDefault = index === INDEXES.listed && Object.keys(filters).length === 0;
     if (ownerId === null && isDefault && (query.sort ?? "-createdAt") === "-createdAt") {
       return allFiles({ ...token, ...keysetValues(list, "newest first", request) });
     }
     const plan = planOf(ownerId === null ? query : { ...query, uploadedBy: query.uploadedBy ?? ownerId });
-    if (plan.sorted) return sortedFiles(deps, plan, plan.sorted, viewer, list, request);
     const page = pageOf(plan, list, request);
     return plan.unserved.length === 0 ? servedFiles(deps, plan, viewer, page) : examinedFiles(deps, plan, viewer, page);
   });
   /** `end` is the last examined row, if there are more. */
   const { matching, end } = splitScan(rows);
-  if (end && sorted) {
-    const limit = `Only lists of up to ${SORTED_FILES} files can be sorted by ${sorted}.`;
-    throw invalidField(
-      "sort",
-      `${limit} Filter by \`folder\`, \`tag\` or \`reference\`, or sort by name or createdAt.`,
-    );
-  }
   if (end && matching.length === 0 && request.page > 1) {
     throw invalidPage(
       "With these filters, this page can't be requested by number. Follow the Link header from an earlier page.",

@@ -55,13 +55,15 @@ interface Findings {
   audio: string | null;
 }
 
+type ClaimedFile = FileRow & FileOf;
+
 /** The lease has expired. */
 const hasExpiredLease = (now: number) => lte(files.leaseEndsAt, now);
 /** The file is pending, or its worker's lease has expired. */
 const isClaimable = (file: FileOf, now: number) =>
   and(isFile(file), or(eq(files.status, "pending"), and(eq(files.status, "processing"), hasExpiredLease(now))));
 /** This worker has the file: its `claim` is the fencing token. */
-const isHeld = (file: FileRow) => and(isFile(file), eq(files.status, "processing"), eq(files.claim, file.claim));
+const isHeld = (file: ClaimedFile) => and(isFile(file), eq(files.status, "processing"), eq(files.claim, file.claim));
 
 /** Sets the columns of a file whose processing has ended. */
 const ended = (now: number) => ({ processedAt: now, dueAt: null, leaseEndsAt: null, ...changed(now) });
@@ -106,7 +108,7 @@ export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): P
   const [, [row]] = await writeWithEvent(deps, event, [...queries, found], { isIdempotent: true });
   if (!row) throw new AppError("not_found");
   // If the file was pending already, its message may be lost.
-  if (row.status === "pending") await enqueue(deps, [file], row.isBulk === 1);
+  if (row.status === "pending") enqueue(deps, [file], row.isBulk === 1);
 }
 
 /**
@@ -134,9 +136,10 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
     .where(and(isClaimable(key, now), lt(files.attempts, MAX_CLAIMS)))
     .returning();
   const queries = [failExhausted(deps, key, MAX_CLAIMS), claim] as const;
-  const [[exhausted], [file]] = await writeWithEvent(deps, failedEvent(deps, key), queries, { isIdempotent: false });
+  const [[exhausted], [row]] = await writeWithEvent(deps, failedEvent(deps, key), queries, { isIdempotent: false });
   if (exhausted) return "failed";
-  if (!file) return "not_claimed";
+  if (!row) return "not_claimed";
+  const file = { ...row, ownerId: null };
   try {
     return await recordOutcome(deps, file, await examine(deps, file));
   } catch (cause) {
@@ -163,7 +166,7 @@ export async function failExhaustedFile(deps: Deps, { teamId, fileId }: FileJob)
 const failedEvent = (deps: Deps, file: FileOf) => fileEvent(deps, "file.failed", SYSTEM, file);
 
 /** Throws only errors that a retry may resolve. */
-async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
+async function examine(deps: Deps, file: ClaimedFile): Promise<Findings | Failure> {
   const key = objectKey(file);
   const object = await deps.bytes.head(key);
   if (!object) return { failureCode: "bytes_missing", failureMessage: "The stored bytes are missing." };
@@ -194,7 +197,7 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
 }
 
 /** Hashes the stored bytes and stores the SHA-256. Renews the lease. Returns null if the client stated another hash. */
-async function readBack(deps: Deps, file: FileRow, object: ObjectFacts): Promise<string | null> {
+async function readBack(deps: Deps, file: ClaimedFile, object: ObjectFacts): Promise<string | null> {
   let renewedAt = deps.system.now();
   const sha256 = await deps.bytes.hash(objectKey(file), object, async () => {
     const now = deps.system.now();
@@ -210,7 +213,7 @@ async function readBack(deps: Deps, file: FileRow, object: ObjectFacts): Promise
 }
 
 /** Renews the lease, and sets further columns. @throws `unavailable` if another worker has the claim */
-async function hold(deps: Deps, file: FileRow, columns: { leaseEndsAt: number; sha256?: string }): Promise<void> {
+async function hold(deps: Deps, file: ClaimedFile, columns: { leaseEndsAt: number; sha256?: string }): Promise<void> {
   const renew = deps.db.update(files).set(columns).where(isHeld(file)).returning({ id: files.id });
   const [rows] = await write(deps, [renew], { isIdempotent: true });
   if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
@@ -222,7 +225,7 @@ async function hold(deps: Deps, file: FileRow, columns: { leaseEndsAt: number; s
  */
 async function serveAs(
   deps: Deps,
-  file: FileRow,
+  file: ClaimedFile,
   object: ObjectFacts & { sha256: string },
   contentType: string,
 ): Promise<string> {
@@ -237,7 +240,7 @@ async function serveAs(
  * Setting a column rewrites its index, so the file type is set only if it differs from the one that the upload set, and what
  * is searched only if the audio has a title or an artist.
  */
-function completed(file: FileRow, { fileType, ...findings }: Findings, now: number) {
+function completed(file: ClaimedFile, { fileType, ...findings }: Findings, now: number) {
   const type = fileType === file.fileType ? {} : { fileType };
   const { title, artist } = findings.audio === null ? {} : (JSON.parse(findings.audio) as Audio).tags;
   const patch = searchPatch({ title: title?.toString(), artist: artist?.toString() });
@@ -246,7 +249,7 @@ function completed(file: FileRow, { fileType, ...findings }: Findings, now: numb
 }
 
 /** Ends the job. Changes nothing if the claim is lost: the file was deleted, or the lease expired and another has it. */
-async function recordOutcome(deps: Deps, file: FileRow, findings: Findings | Failure): Promise<Outcome> {
+async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings | Failure): Promise<Outcome> {
   const now = deps.system.now();
   const outcome = "failureCode" in findings ? "failed" : "completed";
   const event = fileEvent(deps, `file.${outcome}`, SYSTEM, file);
@@ -266,7 +269,7 @@ async function recordOutcome(deps: Deps, file: FileRow, findings: Findings | Fai
 }
 
 /** Returns the file to `pending`. If this fails, the lease expires and recovery sends the file again. */
-async function release(deps: Deps, file: FileRow, retryAfterSeconds: number): Promise<void> {
+async function release(deps: Deps, file: ClaimedFile, retryAfterSeconds: number): Promise<void> {
   const now = deps.system.now();
   // Recovery waits for the retry, and the usual time beyond it.
   const dueAt = now + retryAfterSeconds * 1000 + MAX_PENDING_MILLISECONDS;

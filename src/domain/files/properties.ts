@@ -2,9 +2,9 @@ import { and, isNull, ne, not, or, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { firstOf } from "../../platform/db.ts";
-import { files, isListed } from "../../platform/schema.ts";
+import { files, isHeld, isListed } from "../../platform/schema.ts";
 import type { TeamActor } from "../access/authorization.ts";
-import { fieldsOf, writeWithEvent } from "../events/events.ts";
+import { actorOf, fieldsOf, writeWithEvent } from "../events/events.ts";
 import { type ExpectedVersions, isOneOf } from "../versions.ts";
 import { fileEvent } from "./file-events.ts";
 import { changed, FACTS, LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
@@ -98,10 +98,10 @@ function changedTags({ tags, addedTags, removedTags }: FileChanges): SQL | undef
 }
 
 /** Why a change is refused. */
-type Refusal = "version_mismatch" | "metadata_too_large" | "too_many_tags";
+type Refusal = "file_held" | "version_mismatch" | "metadata_too_large" | "too_many_tags";
 
 /** A change of a file: the columns that it sets, whether it makes a difference, and why it is refused. */
-function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0) {
+function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0, deleteAfterBy: string | null = null) {
   const { name, folder, reference, deleteAfter } = changes;
   const tags = changedTags(changes);
   const { tags: set, addedTags, removedTags } = changes;
@@ -118,6 +118,7 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0) {
     metadata && sql`${files.metadata} <> ${metadata}`,
   ].filter((difference) => difference !== false);
   const refusals: Partial<Record<Refusal, SQL>> = {
+    ...(deleteAfter !== undefined && { file_held: isHeld }),
     ...(versions && { version_mismatch: not(isOneOf(files.version, versions)) }),
     ...(metadata && { metadata_too_large: sql`length(cast(${metadata} as blob)) > ${MAX_METADATA_BYTES}` }),
     ...(changes.addedTags && {
@@ -129,6 +130,7 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0) {
       ...(folder !== undefined && { folderSince: sql`iif(${files.folder} = ${folder}, ${files.folderSince}, ${now})` }),
       ...(name !== undefined && { name, nameKey: nameKey(name) }),
       ...{ folder, reference, deleteAfter, tags, metadata },
+      ...(deleteAfter !== undefined && { deleteAfterBy: deleteAfter === null ? null : deleteAfterBy }),
       ...(patch && { searchKeys: sql`json_patch(${searched}, ${patch})` }),
     },
     differs: or(...differences),
@@ -152,7 +154,7 @@ export function fileUpdate(
   versions: ExpectedVersions = undefined,
 ) {
   const key = { ...actor, id };
-  const { columns, differs, refusal } = changeOf(changes, versions, deps.system.now());
+  const { columns, differs, refusal } = changeOf(changes, versions, deps.system.now(), actorOf(actor, deps.requestId));
   const update = deps.db
     .update(files)
     .set({ ...columns, ...changed(deps.system.now()) })
@@ -160,7 +162,7 @@ export function fileUpdate(
   return { event: fileEvent(deps, "file.updated", actor, key, { fields: fieldsOf(changes).map(eventField) }), update };
 }
 
-/** @throws `not_found`, `version_mismatch`, `invalid_input` for metadata that is too large after merging */
+/** @throws `not_found`, `version_mismatch`, `file_held` for `deleteAfter` of a held file, `invalid_input` for metadata that is too large after merging */
 export async function updateFile(
   deps: Deps,
   actor: TeamActor,
@@ -182,6 +184,9 @@ export async function updateFile(
   });
   if (!found || !row) throw new AppError("not_found");
   if (found.refusal === "version_mismatch") throw new AppError("version_mismatch");
+  if (found.refusal === "file_held") {
+    throw new AppError("file_held", { message: "The file is held, so its `deleteAfter` can't be changed." });
+  }
   if (found.refusal === "metadata_too_large") throw metadataTooLarge("metadata");
   return toStoredFile(deps, row);
 }

@@ -12,6 +12,7 @@ import { fileEvent } from "./file-events.ts";
 import {
   changed,
   enqueuePending,
+  type Hold,
   hasBacklog,
   knownFiles,
   LISTED_COLUMNS,
@@ -34,11 +35,12 @@ const LIST = "trash";
 
 export interface TrashedFile extends StoredFile {
   trashedAt: number;
-  /** When it is erased. */
+  /** When it is erased, unless it is held. */
   eraseAfter: number;
+  hold: Hold | null;
 }
 
-type TrashRow = ListedRow & Pick<TrashedFile, "trashedAt" | "eraseAfter">;
+type TrashRow = ListedRow & Pick<TrashedFile, "trashedAt" | "eraseAfter"> & { hold: string | null };
 
 /** The caller's files in the trash, the latest uploads first. @throws `invalid_input` for a cursor of another list */
 export async function listTrash(
@@ -55,6 +57,7 @@ export async function listTrash(
         ...columns,
         trashedAt: sql<number>`trashed_at`.as("trashedAt"),
         eraseAfter: sql<number>`due_at`.as("eraseAfter"),
+        hold: sql<string | null>`hold`.as("hold"),
       })
       .from(knownFiles(sql`${files} indexed by ${index} where ${and(filesOf(viewer), isInIndex)}`))
       .where(page.where)
@@ -64,7 +67,10 @@ export async function listTrash(
   });
   const { items, next } = cutPage(LIST, request, rows);
   return {
-    items: items.map(({ trashedAt, eraseAfter, ...row }) => ({ ...toStoredFile(deps, row), trashedAt, eraseAfter })),
+    items: items.map(({ trashedAt, eraseAfter, hold, ...row }) => ({
+      ...toStoredFile(deps, row),
+      ...{ trashedAt, eraseAfter, hold: hold === null ? null : JSON.parse(hold) },
+    })),
     next,
   };
 }
@@ -105,7 +111,7 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
     last: [kept],
     // After a lost response, a repetition would find no file in the trash.
   } = await writeWithEvents(deps, changes, [keptFiles(deps, actor, ids, sql<null>`null`)], { isIdempotent: false });
-  await enqueuePending(
+  enqueuePending(
     deps,
     rows.flatMap(([[row]]) => row ?? []),
   );

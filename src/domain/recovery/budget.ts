@@ -18,7 +18,7 @@ export const RUN_LIMITS: RunLimits = {
   queries: 800,
   /** Workers allow 10,000 subrequests per invocation, D1 queries included. The margin covers the last batch. */
   calls: 8000,
-  /** A cron invocation has 30 s of CPU. A row takes less than 0.2 ms, so these take at most 10 s. */
+  /** An invocation has 300 s of CPU, see wrangler.toml. A row takes less than 0.2 ms, so these take at most 10 s. */
   rows: 50_000,
   /** The next run starts after 5 minutes. Two runs at once are correct, but repeat each other's reads. */
   milliseconds: 4 * 60 * 1000,

@@ -7,6 +7,7 @@ import { FILE_STEPS } from "../files/file-recovery.ts";
 import type { RecoveryStep } from "../recovery-step.ts";
 import { UPLOAD_STEPS } from "../uploads/unfinished.ts";
 import { Budget, RUN_LIMITS } from "./budget.ts";
+import { noteRecovered } from "./heartbeat.ts";
 import { TEAM_STEPS } from "./team-deletion.ts";
 
 /** The steps that run first leave the rest of the budget to the others, so that no backlog lets the database fill up. */
@@ -111,6 +112,9 @@ export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovere
   const [first, second] = (await isFull(deps)) ? [cleaning, urgent] : [urgent, cleaning];
   await runInTurns(first, FIRST_SHARE);
   await runInTurns(second, 1);
+  await noteRecovered(deps).catch((cause) =>
+    deps.log("error", "recovery_step_failed", { database: deps.db.number, outcome: "recoveredAt", cause }),
+  );
   deps.log("info", "recovery_finished", { database: deps.db.number, counts });
   return counts;
 }

@@ -60,9 +60,11 @@ function deletions(db: Db) {
     const next = ofDeletedTeams(sql`${apiKeys.id}`, apiKeys, apiKeys.teamId, isOfKind);
     return db.delete(apiKeys).where(sql`${apiKeys.id} in (${next} limit ${DELETED_ROWS})`);
   };
-  const nextUsers = ofDeletedTeams(sql`${users.id}`, users, users.teamId);
+  // Folders first, because a trigger deletes those of a user: up to a thousand.
+  const hasNoFolders = not(hasRow(folders, eq(folders.teamId, users.teamId)));
+  const nextUsers = ofDeletedTeams(sql`${users.id}`, users, users.teamId, hasNoFolders);
   const nextFolders = ofDeletedTeams(
-    sql`${folders.teamId}, ${folders.ownerId}, ${folders.folderKey}`,
+    sql`${folders.teamId}, ${folders.folderKey}, ${folders.ownerId}`,
     folders,
     folders.teamId,
   );
@@ -96,8 +98,8 @@ function deletions(db: Db) {
   return [
     deleteKeys(isApiKey),
     deleteKeys(isSession),
+    db.delete(folders).where(sql`(team_id, folder_key, owner_id) in (${nextFolders} limit ${DELETED_ROWS})`),
     db.delete(users).where(sql`${users.id} in (${nextUsers} limit ${DELETED_ROWS})`),
-    db.delete(folders).where(sql`(team_id, owner_id, folder_key) in (${nextFolders} limit ${DELETED_ROWS})`),
     db
       .delete(folderChanges)
       .where(sql`team_id in (${ofDeletedTeams(sql`${folderChanges.teamId}`, folderChanges, folderChanges.teamId)})`),

@@ -1,13 +1,13 @@
-import { and, asc, eq, getTableColumns, isNotNull, not } from "drizzle-orm";
+import { and, asc, eq, getTableColumns, isNotNull, not, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { StoredPart } from "../../platform/byte-store.ts";
 import { type Db, hasRow, insertWhere, read, write } from "../../platform/db.ts";
 import type { Chunk, PartSpec } from "../../platform/part.ts";
-import { files } from "../../platform/schema.ts";
+import { apiKeys, files } from "../../platform/schema.ts";
 import { DAY } from "../../platform/system.ts";
 import { isUnfinished, uploadParts, uploads } from "../../platform/upload-schema.ts";
-import type { TeamActor } from "../access/authorization.ts";
+import { isKey, type TeamActor } from "../access/authorization.ts";
 import type { Initiator } from "../events/events.ts";
 import type { ResumableRow } from "../files/erasure.ts";
 import { enqueue, MAX_PENDING_MILLISECONDS } from "../files/files.ts";
@@ -217,7 +217,10 @@ export class Appender {
     return this.#save({ offsetBytes, chunks: null, isWriting: offsetBytes < this.#bodyEnd }, part);
   }
 
-  /** @throws `offset_mismatch` if a newer request has fenced this one off, or the upload was deleted */
+  /**
+   * @throws `offset_mismatch` if a newer request has fenced this one off, or the upload was deleted; `token_invalid` if the key or
+   *   session of this request was revoked
+   */
   async #save(change: Partial<ResumableRow>, part?: StoredPart): Promise<void> {
     const { progress } = this.#writer;
     const before = this.#row;
@@ -232,16 +235,19 @@ export class Appender {
     // Once set, the row keeps it.
     row.hasLeftovers ||= row.chunks !== null || this.#writer.part.isSpilled;
     const { db } = this.#deps;
-    const queries = [saveProgress(db, row), savedState(db, row), ...(part ? [savePart(db, row, part)] : [])] as const;
+    const hasKey = hasRow(apiKeys, isKey(row.teamId, this.#actor.keyId));
+    const save = saveProgress(db, row, hasKey);
+    const savedPart = part ? [savePart(db, row, part)] : [];
+    const queries = [save, savedState(db, row, hasKey), ...savedPart] as const;
     const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true });
-    if (saved?.epoch !== row.epoch || saved.offsetBytes !== row.offsetBytes) {
+    if (saved?.epoch !== row.epoch || saved.offsetBytes !== row.offsetBytes || !saved.hasKey) {
       // A retried save may find that its first attempt succeeded and a newer request took over. Keep the objects that
       // the saved row names.
       const known = [...chunksOf(before), ...(saved ? chunksOf(saved) : [])];
       const unknown = without(chunksOf(row), known);
       if (unknown.length > 0) await this.#deps.bytes.remove(unknown.map(({ key }) => key));
       if (row.multipartId !== before.multipartId && row.multipartId !== saved?.multipartId) await this.#writer.abort();
-      throw fencedOff();
+      throw saved && !saved.hasKey ? new AppError("token_invalid") : fencedOff();
     }
     this.#row = row;
   }
@@ -251,7 +257,7 @@ export class Appender {
    * `offset_mismatch`, not the failure it caused.
    */
   async #throwIfFencedOff(): Promise<void> {
-    const [[saved]] = await read(this.#deps, [savedState(this.#deps.db, this.#row)]);
+    const [[saved]] = await read(this.#deps, [savedState(this.#deps.db, this.#row, sql`true`)]);
     if (saved?.epoch !== this.#row.epoch) throw fencedOff();
   }
 
@@ -271,13 +277,13 @@ const without = (chunks: Chunk[], others: readonly Chunk[]): Chunk[] =>
 
 const isOwn = ({ fileId, epoch }: ResumableRow) => and(eq(uploads.fileId, fileId), eq(uploads.epoch, epoch));
 
-/** Saves the progress of a request. Changes nothing if the request is fenced off. */
-function saveProgress(db: Db, row: ResumableRow) {
+/** Saves the progress of a request. Changes nothing if the request is fenced off, or its key is gone. */
+function saveProgress(db: Db, row: ResumableRow, hasKey: SQL) {
   const { offsetBytes, nextPart, chunks, multipartId, mimeType, fileType, isWriting, dueAt, hasLeftovers } = row;
   return db
     .update(uploads)
     .set({ offsetBytes, nextPart, chunks, multipartId, mimeType, fileType, isWriting, dueAt, hasLeftovers })
-    .where(and(isOwn(row), isUnfinished, isReceiving));
+    .where(and(isOwn(row), isUnfinished, isReceiving, hasKey));
 }
 
 /** Inserts a part if the progress was saved. */
@@ -287,13 +293,14 @@ function savePart(db: Db, row: ResumableRow, { number, etag, md5 }: StoredPart) 
 }
 
 /** The saved progress, of any request. */
-const savedState = (db: Db, { fileId }: ResumableRow) =>
+const savedState = (db: Db, { fileId }: ResumableRow, hasKey: SQL) =>
   db
     .select({
       epoch: uploads.epoch,
       offsetBytes: uploads.offsetBytes,
       chunks: uploads.chunks,
       multipartId: uploads.multipartId,
+      hasKey: sql<number>`${hasKey}`.as("hasKey"),
     })
     .from(uploads)
     .where(and(eq(uploads.fileId, fileId), isReceiving));
@@ -344,6 +351,6 @@ async function commitResumable(
     extraQueries: [finish, deleteParts],
     epoch,
   });
-  await enqueue(deps, [fileOf(row)], isBulk);
+  enqueue(deps, [fileOf(row)], isBulk);
   return { ...row, ...finished };
 }

@@ -8,6 +8,7 @@ import { isVisitor, type UploadToken } from "../access/actor.ts";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import type { FileType } from "../audio/media-type.ts";
+import { isLimitedType } from "../events/events.ts";
 import type { FileOf } from "../files/names.ts";
 
 /*
@@ -24,15 +25,20 @@ export interface Usage {
   maxFiles: number;
   maxBytes: number;
   /**
-   * Stored events, 0 for a caller with its own files. The oldest above the limit are deleted, so the number may exceed it for a
+   * Stored file and link events, 0 for a contributor. The oldest above the limit are deleted, so the number may exceed it for a
    * few minutes.
    */
   events: number;
   maxEvents: number;
 }
 
-const positionAt = (end: SQL) =>
-  sql`(select position from events where team_id = teams.id order by seq ${end} limit 1)`;
+/** The file and link events of a team: those between the first and the last that are left. */
+const eventCount = (() => {
+  const last = sql`(select position from events where team_id = teams.id order by seq desc limit 1)`;
+  const before = sql`(select position - ${isLimitedType(sql`type`)} from events
+    where team_id = teams.id and seq > teams.events_purged_to order by seq limit 1)`;
+  return sql<number | null>`${last} - ${before}`;
+})();
 
 /**
  * The storage that the files of an owner take. Uploads in progress do not count. Reads every file of the owner, so it is
@@ -61,10 +67,9 @@ export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
   };
 }
 
-/** The usage and limits of the team, with its uploads in progress. For a caller with its own files, what these take. */
+/** The usage and limits of the team, with its uploads in progress. For a contributor, what the own files take. */
 export async function fetchUsage(deps: Deps, credential: Credential<"files:read">): Promise<Usage> {
   const { maxTeamFiles, maxTeamBytes, maxTeamEvents: maxEvents } = deps.settings;
-  const events = sql<number | null>`${positionAt(sql`desc`)} - ${positionAt(sql`asc`)} + 1`;
   const {
     actor,
     rows: [usage],
@@ -72,7 +77,7 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
     deps.db
       .select({
         ...{ files: teams.files, bytes: teams.bytes, trashFiles: teams.trashFiles, trashBytes: teams.trashBytes },
-        ...{ maxFiles: teams.maxFiles, maxBytes: teams.maxBytes, events },
+        ...{ maxFiles: teams.maxFiles, maxBytes: teams.maxBytes, events: eventCount },
       })
       .from(teams)
       .where(eq(teams.id, team)),
@@ -93,8 +98,8 @@ const MAX_UNFINISHED_UPLOADS = 100;
 const MAX_PUBLIC_UPLOADS = 50;
 /** Half of these, so that the visitors of one public key can't block the other keys. */
 const MAX_UPLOADS_PER_PUBLIC_KEY = 25;
-/** A quarter of the team's, so that one caller with only its own files can't block the team. */
-const MAX_UPLOADS_PER_OWNER = 25;
+/** A quarter of the team's, so that one contributor can't block the team. */
+const MAX_UPLOADS_PER_CONTRIBUTOR = 25;
 
 /** The part of the quota that an upload takes. */
 export interface Reservation {
@@ -138,8 +143,7 @@ export function quotaFor(
   const freedBytes = replaced ? sql`coalesce(${files.reservedBytes}, 0)` : sql`0`;
   const from = sql`${teams} left join ${apiKeys} on ${isCaller} ${replaced && sql`left join ${files} on ${replaced}`}`;
   const besides = (count: SQL) => sql`${count} - ${freedFiles}`;
-  const uploadOwner = sql`(select ${files.ownerId} from ${files} where ${eq(files.id, uploads.fileId)})`;
-  // One scan counts the unfinished uploads.
+  // One scan of an index counts the unfinished uploads of the team.
   const tooManyUnfinished = firstOf<string>({
     too_many_of_team: isAtLeast(besides(sql`count(*)`), MAX_UNFINISHED_UPLOADS),
     ...(isPublic && {
@@ -150,7 +154,7 @@ export function quotaFor(
       too_many_of_key: isAtLeast(besides(sql`sum(key_id = ${keyId})`), MAX_UPLOADS_PER_PUBLIC_KEY),
     }),
     ...(ownerId !== null && {
-      too_many_of_owner: isAtLeast(besides(sql`sum(${uploadOwner} = ${ownerId})`), MAX_UPLOADS_PER_OWNER),
+      too_many_of_contributor: isAtLeast(besides(sql`sum(user_id = ${ownerId})`), MAX_UPLOADS_PER_CONTRIBUTOR),
     }),
   });
   const isUpload = and(eq(uploads.teamId, teamId), holdsQuota);
@@ -211,8 +215,8 @@ export function quotaError(refused: QuotaRefusal | undefined): AppError {
       return tooMany("The public keys and upload tokens of a team", MAX_PUBLIC_UPLOADS);
     case "too_many_of_key":
       return tooMany("A public key", MAX_UPLOADS_PER_PUBLIC_KEY);
-    case "too_many_of_owner":
-      return tooMany("A caller that sees only its own files", MAX_UPLOADS_PER_OWNER);
+    case "too_many_of_contributor":
+      return tooMany("A contributor", MAX_UPLOADS_PER_CONTRIBUTOR);
     case "upload_limit_reached":
       return new AppError("upload_limit_reached", { message: `This token can upload at most ${tokenFiles} files.` });
     case "file_too_large":

@@ -131,7 +131,7 @@ async function insertResumable(
   { name, sizeBytes, metadata, sha256, properties, idempotencyKey: given }: Omit<NewUpload, "body">,
 ): Promise<CreatedUpload> {
   const { db, system } = deps;
-  const { teamId, ownerId, keyId } = actor;
+  const { teamId, ownerId, keyId, userId } = actor;
   const id = newId(system, db.number);
   const secret = newSecret(system);
   const createdAt = instantOf(id);
@@ -141,6 +141,7 @@ async function insertResumable(
     teamId,
     keyId,
     isPublic: isVisitor(actor),
+    userId,
     secretHash: fingerprint(secret),
     sizeBytes,
     offsetBytes: 0,
@@ -334,7 +335,23 @@ export async function appendToUpload(
   } catch (error) {
     // The upload can never complete.
     if (isOfForbiddenType(error)) await deleteFile(deps, actor, row.fileId, { onlyUnfinished: true });
+    // A request that this one has overtaken may still be writing. Then the recovery job removes the upload when that has ended.
+    else if (!row.isWriting) await removeIfCanceled(deps, row, claimed);
     throw error;
+  }
+}
+
+/** An upload that was canceled while this request wrote holds its quota until the request ends: that is now. */
+async function removeIfCanceled(deps: Deps, { originalName }: NamedRow, claimed: ResumableRow): Promise<void> {
+  const { fileId, teamId, epoch } = claimed;
+  const isOwn = and(eq(uploads.fileId, fileId), eq(uploads.epoch, epoch), eq(uploads.isCanceled, true));
+  const release = deps.db.update(uploads).set({ isWriting: false, dueAt: deps.system.now() }).where(isOwn).returning();
+  const file = { id: fileId, teamId, originalName, sizeBytes: null, waveformWritingSince: null };
+  try {
+    const [[canceled]] = await write(deps, [release], { isIdempotent: true });
+    if (canceled) await removeUpload(deps, file, canceled);
+  } catch (cause) {
+    deps.log("warn", "upload_cleanup_failed", { fileId, teamId, cause });
   }
 }
 

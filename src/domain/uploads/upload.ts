@@ -10,7 +10,7 @@ import { uploads } from "../../platform/upload-schema.ts";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
-import { type Initiator, writeWithEvent } from "../events/events.ts";
+import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
 import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "../files/deletion.ts";
 import { fileEvent } from "../files/file-events.ts";
 import {
@@ -44,7 +44,7 @@ import { ObjectWriter, type StoredObject } from "./storing.ts";
  *   1. insert   the row as `receiving`: hidden, with its id, R2 key, quota, and idempotency key
  *   2. store    the bytes in R2. SHA-256, size, and media type are computed on the way
  *   3. commit   by one update to `pending`. This is the commit point: from here on the upload has succeeded
- *   4. enqueue  the message. If that fails, the recovery job sends it
+ *   4. enqueue  the message, which the response does not wait for. If that fails, the recovery job sends it
  *
  * The row is inserted before the bytes, so R2 never holds orphans. If anything fails before the commit, `rollBack` hides
  * the row, deletes the bytes, and deletes the row. If it can't (the Worker died, D1 is unreachable), the recovery job does
@@ -102,7 +102,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   if (!limits) throw quotaError(refused);
   const storeAndCommit = async () => commit(deps, actor, upload, await storeBytes(deps, upload, file, limits));
   const committed = await orRollBack(storeAndCommit());
-  await enqueue(deps, [upload], committed.isBulk);
+  enqueue(deps, [upload], committed.isBulk);
   return toStoredFile(deps, { ...committed.row, ...shown, name: shown.name ?? upload.originalName });
 }
 
@@ -128,6 +128,7 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
     reservedBytes,
     allowedTypes,
     ...ownerColumns(actor),
+    deleteAfterBy: file.deleteAfter === null ? null : actorOf(actor, deps.requestId),
     isPublic: isVisitor(actor),
     uploadTokenId: actor.uploadToken?.id ?? null,
     // Lists filter by creation time through the id, so the time comes from the id.
@@ -265,7 +266,7 @@ export async function commit(
       reservedBytes: stored.sizeBytes,
       dueAt: now + MAX_PENDING_MILLISECONDS,
       folderSince: now,
-      deleteAfter: deleteAfterRetention(now),
+      ...deleteAfterRetention(now),
       updatedAt: now,
       version: sql`${files.version} + 1`,
     })
@@ -337,8 +338,8 @@ const PROGRESS_MILLISECONDS = MINUTE;
 /** An upload without progress for this long loses its key to a repetition, because its Worker may have died. */
 const MAX_IDLE_MILLISECONDS = 10 * MINUTE;
 /**
- * A duplicate that arrives during the first upload is rejected at once, because waiting would poll D1. Its client waits as
- * long as that upload has taken so far, up to this.
+ * A duplicate that arrives during the first upload is rejected once its body is read, because waiting for the first would poll
+ * D1. Its client waits as long as that upload has taken so far, up to this.
  */
 const MAX_RETRY_AFTER_SECONDS = 10;
 
@@ -347,7 +348,7 @@ export const uploaderId = ({ keyId, uploadToken }: TeamActor): string => uploadT
 
 /**
  * The key as stored. That of a public key or upload token is scoped to it, because anyone may have it, and that of a caller with
- * its own files to these, or it would find the files of others. No key contains a line break.
+ * its own files to its user, or it would find the files of others. No key contains a line break.
  */
 function scopedKey(actor: TeamActor, idempotencyKey: string): string {
   const scope = isVisitor(actor) ? uploaderId(actor) : actor.ownerId;
@@ -368,7 +369,7 @@ function claimKey({ db, settings, system }: Deps, whose: FilesOf, idempotencyKey
     .where(and(hasKey, eq(files.status, "receiving"), isAbandoned));
   const free = db.update(files).set({ idempotencyKey: null }).where(and(hasKey, isExpired));
   const uploadWithKey = db
-    .select({ id: files.id, teamId: teamOfFile, ownerId: files.ownerId })
+    .select({ id: files.id, teamId: teamOfFile, ownerId: files.userId })
     .from(files)
     .where(hasKey);
   return { freeKey: [hide, free] as const, uploadWithKey };
