@@ -25,7 +25,10 @@ const oneFirstChunk = {
     const later = new Set([...shell.matchAll(/import\("(.+?)"\)/g)].map(([, path]) => join(source, path)));
     onLoad({ filter: /\.tsx$/ }, ({ path }) =>
       later.has(path)
-        ? { contents: `${readFileSync(path, "utf8")}\nimport ${JSON.stringify(join(source, "main.tsx"))};`, loader: "tsx" }
+        ? {
+            contents: `${readFileSync(path, "utf8")}\nimport ${JSON.stringify(join(source, "main.tsx"))};`,
+            loader: "tsx",
+          }
         : undefined,
     );
   },

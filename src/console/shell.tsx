@@ -13,7 +13,7 @@ import { Icon } from "./parts/icon.tsx";
 import { lazy, preloadPages } from "./parts/lazy.tsx";
 import { Popover } from "./parts/menu.tsx";
 import { Entrance, Page } from "./parts/page.tsx";
-import { href, steps } from "./router.ts";
+import { href, navigate, steps } from "./router.ts";
 import { allSections, type Section, visibleSections } from "./sections.ts";
 import {
   can,
@@ -74,6 +74,11 @@ export function Shell() {
   const current = session.value;
   const isSignedIn = current !== null && !isExpired.value;
   useEffect(announceSignOut, []);
+  // The address of the sign-in leads whoever has signed in to the first page.
+  const isAtSignIn = isSignedIn && steps.value[0] === "sign-in";
+  useEffect(() => {
+    if (isAtSignIn) navigate(href("/"), { replace: true });
+  }, [isAtSignIn]);
   return (
     <>
       <a class="skip" href="#content">
@@ -235,6 +240,7 @@ function Bar({ sections, first, team }: BarProps) {
                 More
               </>
             }
+            class={sections.slice(MAX_TABS).some(([step]) => step === first) ? "current" : ""}
           >
             {(close) => (
               // biome-ignore lint/a11y: the links in it handle the keys, which also click.

@@ -191,6 +191,22 @@ describe("Signing in", () => {
     await expect(dialog(page).getByLabel("Team ID")).toHaveValue(other.teamId);
   });
 
+  exhaustive(
+    "needs no team ID at the sign-in address of a team, which then leads to the files",
+    async ({ openPage }) => {
+      const team = await newTeam();
+      const email = "ada@example.com";
+      await team.stowage.users.create({ firstName: "", lastName: "", email, password: PASSWORD });
+      const page = await openPage({ path: `/console/sign-in?team=${team.teamId}` });
+      await expect(page.getByLabel("Team ID")).toHaveValue(team.teamId);
+      await page.getByLabel("Email", { exact: true }).fill(email);
+      await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
+      await button(page, "Sign in").click();
+      await expect(heading(page, "Files")).toBeVisible();
+      await expect(page).toHaveURL(`${url}/console/`);
+    },
+  );
+
   exhaustive("works without storage in the browser, until the page is closed", async ({ openPage }) => {
     const { key } = await newTeam();
     const page = await openPage();
@@ -402,7 +418,7 @@ describe("Users", () => {
     await dialog(page).getByLabel("Password").fill(PASSWORD);
     await dialog(page).getByRole("button", { name: "Create user" }).click();
     await expect(dialog(page)).toHaveAccessibleName("Invite Ada");
-    const invitation = `Sign in: ${url}/console/?team=${team.teamId}\nEmail: ada@example.com\nPassword: ${PASSWORD}`;
+    const invitation = `Sign in: ${url}/console/sign-in?team=${team.teamId}\nEmail: ada@example.com\nPassword: ${PASSWORD}`;
     await expect(dialog(page).getByText("Sign in:")).toHaveText(invitation);
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy invitation" }), PASSWORD)).toBe(invitation);
     await button(page, "Done").click();
@@ -454,7 +470,9 @@ describe("Users", () => {
     const text = await dialog(page).getByText("Choose a password:").textContent();
     expect(await copied).toBe(text);
     await expectAnnounced(page, "Copied invitation in a dialog");
-    const [, link = ""] = /^Choose a password: (\S+)\nEmail: grace@example\.com$/.exec(text ?? "") ?? [];
+    const [, link = "", later] =
+      /^Choose a password: (\S+)\nEmail: grace@example\.com\nSign in later: (\S+)$/.exec(text ?? "") ?? [];
+    expect(later).toBe(`${url}/console/sign-in?team=${team.teamId}`);
     expect(link.split("#")[0]).toBe(`${url}/console/invitation`);
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy invitation" }), link)).toBe(text);
     await expectAccessible(page);
@@ -569,26 +587,19 @@ describe("Users", () => {
 
   exhaustive("searches a large team by email only once the address is complete", async ({ at }) => {
     const team = await newTeam();
-    for (const firstName of ["Ada", "Bob"])
-      await team.stowage.users.create({
-        firstName,
-        lastName: "",
-        email: `${firstName}@example.com`,
-        password: PASSWORD,
-      });
-    const { page } = await at("/usage", { team });
-    const asked: (string | null)[] = [];
-    await page.route(/\/auth\/v1\/users/, async (route) => {
-      const { searchParams } = new URL(route.request().url());
-      if (searchParams.has("email")) asked.push(searchParams.get("email"));
-      if (searchParams.has("email") || searchParams.has("cursor")) return route.continue();
-      // As if there were a second page.
-      const { data } = (await (await route.fetch()).json()) as { data: unknown };
-      const Link = `<${url}/auth/v1/users?cursor=next>; rel="next"`;
-      return respond(route, { data, headers: { Link } });
+    const create = (firstName: string) =>
+      team.stowage.users.create({ firstName, lastName: "", email: `${firstName}@example.com` });
+    for (const name of ["Ada", "Bob"]) await create(name);
+    // More than fit on a page.
+    for (let first = 0; first < 100; first += 10)
+      await Promise.all(Array.from({ length: 10 }, (_, place) => create(`user${first + place}`)));
+    const { page } = await at("/users", { team });
+    await expect(rows(page)).toHaveCount(100);
+    const asked: string[] = [];
+    page.on("request", (request) => {
+      const email = new URL(request.url()).searchParams.get("email");
+      if (email !== null) asked.push(email);
     });
-    await page.getByRole("link", { name: "Users" }).click();
-    await expect(rows(page)).toHaveCount(2);
     const field = page.getByLabel("Search users");
     await field.fill("ada@");
     await expect(rows(page)).toHaveCount(1);

@@ -212,6 +212,25 @@ describe("Palette", () => {
     },
   );
 
+  exhaustive("finds files, folders, and pages by words in any order, and marks each", async ({ at }) => {
+    const team = await newTeam();
+    await upload(team, "Wind – Noor 1991.txt", "Text");
+    await team.stowage.files.createFolder("harbor/Night Ferry");
+    const { page } = await at("/usage", { team });
+    await page.keyboard.press("Control+k");
+    const options = dialog(page).getByRole("option");
+    const field = page.getByRole("combobox");
+    await field.fill("1991 wind");
+    await expect(options).toHaveText(/^Wind – Noor 1991\.txt/);
+    await expect(options.locator("mark")).toHaveText(["Wind", "1991"]);
+    await field.fill("key create");
+    await expect(options.first()).toContainText("Create key");
+    await field.fill("ferry harbor");
+    await expect(options.filter({ hasText: "Night Ferry" })).toHaveCount(0);
+    await field.fill("harb");
+    await expect(options.filter({ hasText: "harbor" })).toHaveCount(1);
+  });
+
   exhaustive("opens the forms for a key, a user, and a folder", async ({ at }) => {
     const { page } = await at("/usage");
     for (const [typed, title] of [

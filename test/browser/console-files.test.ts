@@ -449,6 +449,19 @@ describe("File list by keyboard, and its layout", () => {
     await expect(names(page)).toHaveCount(3);
   });
 
+  exhaustive("says that other files aren't loaded if all that are loaded are selected", async ({ at }) => {
+    const { page } = await at("/usage");
+    const headers = { Link: `<${url}/docs/v1/uploads?cursor=2>; rel="next"` };
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => respond(route, { data: fakeFiles(3), headers }));
+    await link(page, "Files").click();
+    await page.getByRole("checkbox", { name: "Select all" }).check();
+    const bar = page.getByRole("region", { name: "Selected files" });
+    await expect(bar).toContainText("3 files selected");
+    await expect(bar).toContainText("More files aren't loaded");
+    await page.getByRole("checkbox", { name: "Select Recording 1.mp3" }).uncheck();
+    await expect(bar).not.toContainText("More files aren't loaded");
+  });
+
   exhaustive("ends above the bar of selected files, which is one row on a phone", async ({ at }) => {
     const { page } = await at("/usage");
     const headers = { Link: `<${url}/docs/v1/uploads?cursor=2>; rel="next"` };

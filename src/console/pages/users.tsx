@@ -251,7 +251,8 @@ function Invite({ user: existing, onCreated, onClose }: InviteProps) {
     }
     // Until there is a link or an error, the form stays as it is.
     const { url, expiresAt } = await client.value.users.invite(invited._id).finally(() => setUser(invited));
-    const text = `${isReset ? "Reset your password" : "Choose a password"}: ${url}\n${email}`;
+    const later = `Sign in later: ${signInUrl(session.value?.team?.id ?? "")}`;
+    const text = `${isReset ? "Reset your password" : "Choose a password"}: ${url}\n${email}\n${later}`;
     setMessage({ text, expiresAt });
     try {
       await navigator.clipboard.writeText(text);

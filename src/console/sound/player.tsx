@@ -7,7 +7,6 @@ import { addShortcuts } from "../parts/keys.ts";
 import { useTask } from "../parts/task.ts";
 import { href, query } from "../router.ts";
 import { can, client, noteFailure } from "../session.ts";
-import { openShare } from "../shortcuts.ts";
 import { UserError } from "../user-error.ts";
 import {
   copyMoment,
@@ -139,14 +138,9 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
             End clip here
           </button>
           {marked && (
-            <>
-              <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
-                Clear
-              </button>
-              <button type="button" class="button" onClick={() => openShare(file)}>
-                Share this clip
-              </button>
-            </>
+            <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
+              Clear
+            </button>
           )}
         </div>
       )}
