@@ -89,8 +89,10 @@ export function followEvents(): void {
     if (position?.teamId !== team.id) position = undefined;
     const stop = new AbortController();
     const { signal } = stop;
-    const locate = async () => {
+    /** Shows that the connection works, and finds the position in the event log if it is unknown. */
+    const connect = async () => {
       const { items } = await client.events.list({ limit: 1 }, { signal }).page();
+      if (position) return;
       position = { teamId: team.id, eventId: items[0]?._id };
       release();
       if (hasGap) gaps.value = gaps.peek() + 1;
@@ -99,7 +101,7 @@ export function followEvents(): void {
     const follow = async () => {
       while (!signal.aborted) {
         try {
-          if (!position) await locate();
+          await connect();
           await refreshRole();
           if (isLost.peek()) reconnects.value = reconnects.peek() + 1;
           isLive.value = true;

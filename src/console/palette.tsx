@@ -4,7 +4,7 @@ import { pathOf, recordingOf } from "./pages/file-rows.ts";
 import { announce } from "./parts/announce.tsx";
 import { Dialog } from "./parts/dialog.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
-import { Marked } from "./parts/values.tsx";
+import { hasWords, Marked } from "./parts/values.tsx";
 import { href, navigate, steps } from "./router.ts";
 import { visibleSections } from "./sections.ts";
 import { can, client, session } from "./session.ts";
@@ -113,10 +113,9 @@ function useMatches(search: string): Result[] {
           )
       : null,
   );
-  const wanted = search.toLowerCase();
   return [
     ...(folders.items ?? [])
-      .filter((folder) => search && folder.toLowerCase().includes(wanted))
+      .filter((folder) => search && hasWords(folder, search))
       .map((folder) => ({
         key: `folder ${folder}`,
         label: pathOf(folder).at(-1)?.name ?? folder,
@@ -147,13 +146,9 @@ export function Palette() {
     return () => clearTimeout(timer);
   }, [typed]);
   const matches = useMatches(search);
-  const wanted = typed.trim().toLowerCase();
-  const isWaiting = wanted !== "" && search === "";
-  const results = [
-    ...commands().filter(({ label }) => label.toLowerCase().includes(wanted)),
-    ...(isWaiting ? [] : matches),
-  ];
-  const at = Math.min(place, results.length - 1);
+  const isWaiting = typed.trim() !== "" && search === "";
+  const results = [...commands().filter(({ label }) => hasWords(label, typed)), ...(isWaiting ? [] : matches)];
+  const at = Math.max(0, Math.min(place, results.length - 1));
   const choose = (result: Result | undefined) => {
     if (!result) return;
     close();
@@ -162,7 +157,7 @@ export function Palette() {
   const onKeyDown = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (event.key === "Enter") choose(results[at]);
-    else if (step) setPlace((at + step + results.length) % results.length);
+    else if (step) setPlace((at + step + results.length) % (results.length || 1));
     else return;
     event.preventDefault();
   };
@@ -180,7 +175,7 @@ export function Palette() {
   };
   useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
   return (
-    <Dialog title="Find or do something" class="palette" onClose={close}>
+    <Dialog title="Find or do something" class="palette" isTitleHidden onClose={close}>
       <input
         type="search"
         placeholder={`${LABEL}…`}

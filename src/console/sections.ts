@@ -16,8 +16,8 @@ export interface Section {
 const TEAM_SECTIONS: Record<string, Section> = {
   files: { label: "Files", icon: "folder", group: "Library", scope: "files:read" },
   usage: { label: "Usage", icon: "gauge", group: "Library", scope: "files:read" },
-  trash: { label: "Trash", icon: "trash", scope: "files:delete" },
   events: { label: "Events", icon: "activity", group: "Library", scope: "events:read" },
+  trash: { label: "Trash", icon: "trash", group: "Library", scope: "files:delete" },
   users: { label: "Users", icon: "users", group: "Team", scope: "users:read" },
   keys: { label: "Keys", icon: "key", group: "Developers", scope: "keys:read" },
   webhooks: { label: "Webhooks", icon: "webhook", group: "Developers", scope: "webhooks:read" },

@@ -8,7 +8,8 @@ import {
   StowageError,
 } from "../client/stowage.ts";
 import { isDefect } from "./parts/failure.tsx";
-import { href, linkedTeam, navigate } from "./router.ts";
+import { linkedTeam } from "./router.ts";
+import { readStored, store } from "./storage.ts";
 import { checkToken, readSession, type SavedSession, saveSession, sessionOfOtherTab } from "./token.ts";
 import { UserError } from "./user-error.ts";
 
@@ -20,6 +21,8 @@ interface Session {
   team: SavedSession | null;
 }
 
+/** Without a network, nobody waits longer for the end of a session. */
+const SIGN_OUT_MILLISECONDS = 5000;
 /** The longest delay that browsers accept for a timer. */
 const MAX_TIMER_MILLISECONDS = 2 ** 31 - 1;
 
@@ -39,6 +42,8 @@ const clientFor = (key: string | null = null) =>
 export const session = signal<Session | null>(restore(readSession()));
 /** Whether there is no telling yet who is signed in: a new tab asks the others for their session. */
 export const isAsking = signal(session.peek() === null);
+/** Whether a session is being ended, after which the page is loaded again. */
+export const isLeaving = signal(false);
 /** Whether the session's token was rejected: the user signs in again, and uploads in progress are kept. */
 export const isExpired = signal(false);
 /** The client of the current session. */
@@ -89,8 +94,11 @@ export async function refreshMe(): Promise<void> {
 
 const lifetimeOf = ({ createdAt, expiresAt }: ApiKey) => Date.parse(expiresAt) - Date.parse(createdAt);
 
-/** @param credential identifies the user across sign-ins, so that only the same user resumes the uploads */
-async function startSession(created: ApiKey, credential: string): Promise<void> {
+/**
+ * @param credential identifies the user across sign-ins, so that only the same user resumes the uploads
+ * @param onReady is called when nothing can fail any more, before the session begins
+ */
+async function startSession(created: ApiKey, credential: string, onReady = () => {}): Promise<void> {
   const { id, key, name, teamId } = created;
   const client = clientFor(key);
   // Without a secure connection browsers provide no digest, and each session has its own uploads.
@@ -100,6 +108,7 @@ async function startSession(created: ApiKey, credential: string): Promise<void> 
   const team = { id: teamId, key, keyId: id, name, owner, expiresAt, me: await client.me() };
   const before = session.peek();
   saveSession(team);
+  onReady();
   // Nothing that the last user has loaded stays for another one.
   if (before && before.team?.owner !== owner) return location.reload();
   batch(() => {
@@ -144,15 +153,8 @@ interface LastTeam {
 
 const LAST_TEAM = "stowage.team";
 
-export const rememberTeam = (team: LastTeam): void => localStorage.setItem(LAST_TEAM, JSON.stringify(team));
-
-export function lastTeam(): LastTeam | null {
-  try {
-    return JSON.parse(localStorage.getItem(LAST_TEAM) ?? "null");
-  } catch {
-    return null;
-  }
-}
+export const rememberTeam = (team: LastTeam): void => store("localStorage", LAST_TEAM, team);
+export const lastTeam = (): LastTeam | null => readStored("localStorage", LAST_TEAM);
 
 /** Sends a link to set a new password, if there is such a user. @throws StowageError if the service sends no emails */
 export const requestReset = (user: ForgottenPassword): Promise<void> => clientFor().forgotPassword(user);
@@ -161,12 +163,13 @@ export const requestReset = (user: ForgottenPassword): Promise<void> => clientFo
 export const describeInvitation = (token: string): Promise<InvitationDescription> =>
   clientFor().describeInvitation(token);
 
-/** Sets the password of an invited user, and signs in as that user. Replaces the URL, which contains the used token. */
-export async function acceptInvitation(acceptance: { token: string; password: string }): Promise<void> {
-  const created = await clientFor().acceptInvitation(acceptance);
-  navigate(href("/"), { replace: true });
-  await startSession(created, created.id);
-}
+/** Sets the password of an invited user. @returns the token of a session, which `startInvited` begins */
+export const acceptInvitation = (acceptance: { token: string; password: string }): Promise<ApiKey> =>
+  clientFor().acceptInvitation(acceptance);
+
+/** Signs in as a user who has accepted an invitation. @param leavePage replaces the URL, which contains the used token */
+export const startInvited = (created: ApiKey, leavePage: () => void): Promise<void> =>
+  startSession(created, created.id, leavePage);
 
 /** Ends the session. The page has to be reloaded afterwards. @throws StowageError if that fails; the browser has deleted the key anyway */
 export async function signOut(): Promise<void> {
@@ -174,11 +177,11 @@ export async function signOut(): Promise<void> {
   saveSession(null);
   batch(() => {
     // Nobody signs in to a page that is about to be reloaded.
-    isAsking.value = true;
+    isLeaving.value = true;
     session.value = null;
     isExpired.value = false;
   });
-  if (ended?.team) await ended.client.logOut();
+  if (ended?.team) await ended.client.logOut({ timeout: SIGN_OUT_MILLISECONDS, maxRetries: 0 });
 }
 
 /**

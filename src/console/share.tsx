@@ -64,7 +64,8 @@ const trackOf = ({ name, mimeType, durationSeconds }: SharedFile): Track => ({
   artist: null,
 });
 
-const copySharedMoment = () => copyMoment((seconds) => `${location.origin}${PAGE}#t=${seconds}`);
+const copySharedMoment = () =>
+  file.value && copyMoment(trackOf(file.value), (seconds) => `${location.origin}${PAGE}#t=${seconds}`);
 
 /** A shared recording, opened at the moment or the clip in the URL, such as `#t=90`. Space and the arrow keys control it. */
 function useShared(shared: SharedFile) {

@@ -12,14 +12,15 @@ import { Failure } from "./parts/failure.tsx";
 import { Icon } from "./parts/icon.tsx";
 import { lazy, preloadPages } from "./parts/lazy.tsx";
 import { Popover } from "./parts/menu.tsx";
-import { Page } from "./parts/page.tsx";
-import { href, steps } from "./router.ts";
+import { Entrance, Page } from "./parts/page.tsx";
+import { href, navigate, steps } from "./router.ts";
 import { allSections, type Section, visibleSections } from "./sections.ts";
 import {
   can,
   client,
   isAsking,
   isExpired,
+  isLeaving,
   lastTeam,
   limitedUntil,
   me,
@@ -73,6 +74,11 @@ export function Shell() {
   const current = session.value;
   const isSignedIn = current !== null && !isExpired.value;
   useEffect(announceSignOut, []);
+  // The address of the sign-in leads whoever has signed in to the first page.
+  const isAtSignIn = isSignedIn && steps.value[0] === "sign-in";
+  useEffect(() => {
+    if (isAtSignIn) navigate(href("/"), { replace: true });
+  }, [isAtSignIn]);
   return (
     <>
       <a class="skip" href="#content">
@@ -82,6 +88,10 @@ export function Shell() {
         <AcceptInvitation id="" />
       ) : isSignedIn ? (
         <Workspace team={current.team} />
+      ) : isLeaving.value ? (
+        <Entrance>
+          <Page title="Signing out…">{null}</Page>
+        </Entrance>
       ) : (
         !isAsking.value && <SignIn />
       )}
@@ -114,8 +124,11 @@ function LimitNotice() {
   const [now, setNow] = useState(Date.now());
   const until = limitedUntil.value;
   useEffect(() => {
+    const timer = setInterval(() => {
+      setNow(Date.now());
+      if (Date.now() >= until) clearInterval(timer);
+    }, 1000);
     setNow(Date.now());
-    const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);
   }, [until]);
   const seconds = Math.ceil((until - now) / 1000);
@@ -227,6 +240,7 @@ function Bar({ sections, first, team }: BarProps) {
                 More
               </>
             }
+            class={sections.slice(MAX_TABS).some(([step]) => step === first) ? "current" : ""}
           >
             {(close) => (
               // biome-ignore lint/a11y: the links in it handle the keys, which also click.

@@ -1,8 +1,8 @@
-import { signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
 import { href, navigate } from "./router.ts";
-import { session } from "./session.ts";
+import { isExpired, session } from "./session.ts";
 import type { Track } from "./sound/playback.ts";
 
 /* The keys of every page of the console. A page adds its own with `addShortcuts`. */
@@ -92,9 +92,14 @@ export function followShortcuts(): void {
     prefixAt = 0;
     navigate(href(page));
   };
+  // Above the sign-in, an overlay would be invisible until a session begins.
+  const hasPage = computed(() => session.value !== null && !isExpired.value);
+  effect(() => {
+    if (!hasPage.value) overlay.value = null;
+  });
   const destinations = Object.fromEntries(Object.entries(DESTINATIONS).map(([key, page]) => [key, () => goTo(page)]));
   addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || !session.peek()) return;
+    if (event.defaultPrevented || !hasPage.peek()) return;
     const { key, metaKey, ctrlKey, altKey } = event;
     if (key.toLowerCase() === "k" && (metaKey || ctrlKey) && !altKey) {
       event.preventDefault();

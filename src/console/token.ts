@@ -1,4 +1,5 @@
 import type { Me } from "../client/stowage.ts";
+import { readStored, store } from "./storage.ts";
 import { UserError } from "./user-error.ts";
 
 /** The session of a tab. */
@@ -20,18 +21,11 @@ const STORAGE_KEY = "stowage.session";
 
 /** Null while signed out, if the key has expired, and if the saved text is unreadable. */
 export function readSession(): SavedSession | null {
-  try {
-    const saved: SavedSession | null = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
-    return saved?.me && Date.parse(saved.expiresAt) > Date.now() ? saved : null;
-  } catch {
-    return null;
-  }
+  const saved = readStored<SavedSession>("sessionStorage", STORAGE_KEY);
+  return saved?.me && Date.parse(saved.expiresAt) > Date.now() ? saved : null;
 }
 
-export function saveSession(saved: SavedSession | null): void {
-  if (saved) sessionStorage.setItem(STORAGE_KEY, JSON.stringify(saved));
-  else sessionStorage.removeItem(STORAGE_KEY);
-}
+export const saveSession = (saved: SavedSession | null): void => store("sessionStorage", STORAGE_KEY, saved);
 
 /** @throws UserError if the text can't be sent in a header, so that it can't be a token */
 export function checkToken(token: string): void {

@@ -31,12 +31,13 @@ const HEADERS: SecureHeaders = {
   strictTransportSecurity: "max-age=63072000",
   referrerPolicy: "no-referrer",
 };
-/** The console also plays and shows files from storage. */
+/** The console also plays, shows, and downloads files from storage. */
 const pageHeaders = secureHeaders({
   ...HEADERS,
   contentSecurityPolicy: {
     ...POLICY,
     connectSrc: ["'self'", fileSource],
+    frameSrc: [fileSource],
     imgSrc: ["'self'", fileSource],
     mediaSrc: [fileSource],
   },

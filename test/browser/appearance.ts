@@ -65,6 +65,7 @@ export async function expectGoodLooks(page: Page, name: string): Promise<void> {
   const { width = 1280, height = 800 } = page.viewportSize() ?? {};
   const narrow = { width: 320, height: 640 };
   await expectAccessible(page);
+  expect(await findSmallTexts(page), "texts below 12 px").toEqual([]);
   if (isExhaustive) {
     await screenshot(page, name);
     await page.emulateMedia({ colorScheme: "dark" });
@@ -79,6 +80,62 @@ export async function expectGoodLooks(page: Page, name: string): Promise<void> {
   await expectNoSidewaysScroll(page);
   await page.setViewportSize({ width, height });
 }
+
+/** Finds the texts that are smaller than 12 px. */
+const findSmallTexts = (page: Page): Promise<string[]> =>
+  page.evaluate(() => {
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const found = new Set<string>();
+    while (walker.nextNode()) {
+      const { parentElement, data } = walker.currentNode as Text;
+      if (!data.trim() || !parentElement?.checkVisibility() || parentElement.closest("svg, script, style")) continue;
+      const size = Number.parseFloat(getComputedStyle(parentElement).fontSize);
+      if (size < 11.99) found.add(`${size} px: ${data.trim()}`);
+    }
+    return [...found];
+  });
+
+/** What must stay within the edges of each of these. */
+const BOXES = "dialog[open], .card, .uploads, .uploads li, .table tr, .folder, .notice, .failure";
+
+/** Finds what passes the edge of its dialog, card, or row, unless it scrolls or is cut there. */
+export const findSpills = (page: Page): Promise<string[]> =>
+  page.evaluate((boxes) => {
+    const spills: string[] = [];
+    for (const box of document.querySelectorAll(boxes)) {
+      const edge = box.getBoundingClientRect();
+      for (const element of box.querySelectorAll("*")) {
+        const { left, right, width } = element.getBoundingClientRect();
+        if (width === 0 || (left >= edge.left - 1 && right <= edge.right + 1) || !element.checkVisibility()) continue;
+        let around = element.parentElement;
+        while (around && around !== box && getComputedStyle(around).overflowX === "visible")
+          around = around.parentElement;
+        const { position } = getComputedStyle(element);
+        // What is only for screen readers has no place on the screen.
+        if (around !== box || position === "fixed" || element.closest(".visually-hidden")) continue;
+        spills.push(`${(box.cloneNode() as Element).outerHTML} < ${(element.cloneNode() as Element).outerHTML}`);
+      }
+    }
+    return [...new Set(spills)];
+  }, BOXES);
+
+/** Makes all texts as long as they may be in German, and code as wide as in the monospaced fonts of users. */
+export const stretchTexts = (page: Page): Promise<void> =>
+  page.evaluate(() => {
+    const sheet = new CSSStyleSheet();
+    // The font of the packaged Chromium is narrow.
+    sheet.replaceSync(":is(code, pre, kbd) { letter-spacing: 0.15em; }");
+    document.adoptedStyleSheets = [sheet];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const texts: Text[] = [];
+    while (walker.nextNode()) texts.push(walker.currentNode as Text);
+    for (const text of texts) {
+      if (!/\p{L}{3}/u.test(text.data) || text.parentElement?.closest("svg, script, style, pre, code, option, time"))
+        continue;
+      // Each longer word, because German has compounds.
+      text.data = text.data.replace(/\p{L}{4,}/gu, (word) => word + "enschaft".slice(0, Math.ceil(word.length / 3)));
+    }
+  });
 
 /** Finds the elements that make the page wider than its window. */
 export async function findTooWide(page: Page): Promise<string[]> {

@@ -47,8 +47,8 @@ describe("Viewer", () => {
 });
 
 describe("Contributor", () => {
-  test("sees only their own files and sections, and no request is rejected", async ({ at }) => {
-    const { page } = await at("/files", { role: "contributor", files: ["theirs.txt"] });
+  test("sees only their own files and sections, and no request of a page is rejected", async ({ at, problems }) => {
+    const { page, id } = await at("/files", { role: "contributor", files: ["theirs.txt"] });
     await expect(sections(page)).toHaveText(["Files", "Usage"]);
     await expect(page.getByText("You see only your own files.")).toBeVisible();
     const chooser = page.waitForEvent("filechooser");
@@ -60,6 +60,9 @@ describe("Contributor", () => {
     await expect(heading(page, "mine.txt")).toBeVisible();
     await expect(button(page, "Copy link")).toBeVisible();
     await expect(page.getByRole("region", { name: "Activity" })).toHaveCount(0);
+    problems.allow(/status of 404/);
+    await page.goto(`/console/files/${id}`);
+    await expect(page.getByText("It may have been deleted, or it isn't yours.")).toBeVisible();
     await sections(page).filter({ hasText: "Usage" }).click();
     await expect(page.getByText("Your own files. The limits are those of your team.")).toBeVisible();
     await expect(page.getByRole("region", { name: "Files" })).toContainText("1 of");

@@ -14,7 +14,7 @@ const sessionsOf = ({ stowage }: Team) => collect(stowage.sessions.list());
 
 const EMPTY_STORAGE = JSON.stringify([{}, {}, "", []]);
 /** The method of the last sign-in is remembered on the device. */
-const SIGNED_OUT_STORAGE = JSON.stringify([{}, { "stowage.sign-in": "key" }, "", []]);
+const SIGNED_OUT_STORAGE = JSON.stringify([{}, { "stowage.sign-in": JSON.stringify("key") }, "", []]);
 
 describe("Signing in", () => {
   test("creates a session from a secret key, stores only its token, and ends it at sign-out", async ({ openPage }) => {
@@ -189,6 +189,47 @@ describe("Signing in", () => {
     await expect(page).toHaveURL(new RegExp(`team=${other.teamId}$`));
     await button(page, "Create key").click();
     await expect(dialog(page).getByLabel("Team ID")).toHaveValue(other.teamId);
+  });
+
+  exhaustive(
+    "needs no team ID at the sign-in address of a team, which then leads to the files",
+    async ({ openPage }) => {
+      const team = await newTeam();
+      const email = "ada@example.com";
+      await team.stowage.users.create({ firstName: "", lastName: "", email, password: PASSWORD });
+      const page = await openPage({ path: `/console/sign-in?team=${team.teamId}` });
+      await expect(page.getByLabel("Team ID")).toHaveValue(team.teamId);
+      await page.getByLabel("Email", { exact: true }).fill(email);
+      await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
+      await button(page, "Sign in").click();
+      await expect(heading(page, "Files")).toBeVisible();
+      await expect(page).toHaveURL(`${url}/console/`);
+    },
+  );
+
+  exhaustive("works without storage in the browser, until the page is closed", async ({ openPage }) => {
+    const { key } = await newTeam();
+    const page = await openPage();
+    await page.addInitScript(() => {
+      for (const name of ["localStorage", "sessionStorage"])
+        Object.defineProperty(window, name, {
+          get: () => {
+            throw new DOMException("Denied.", "SecurityError");
+          },
+        });
+    });
+    await page.goto("/console");
+    await signIn(page, key);
+    await expect(heading(page, "Files")).toBeVisible();
+  });
+
+  exhaustive("is over after seconds at a sign-out that the service doesn't answer, and says so", async ({ at }) => {
+    const { page } = await at("/files");
+    await page.route(/\/auth\/v1\/logout/, () => {});
+    await button(page, "Sign out").click();
+    await expect(heading(page, "Signing out…")).toBeVisible();
+    await expect(heading(page, "Sign in")).toBeVisible();
+    await expect(page.getByText("You're signed out, but the session couldn't be ended")).toBeVisible();
   });
 
   test("explains why it rejects a public key, an unknown key, and other text", async ({ openPage, problems }) => {
@@ -377,7 +418,7 @@ describe("Users", () => {
     await dialog(page).getByLabel("Password").fill(PASSWORD);
     await dialog(page).getByRole("button", { name: "Create user" }).click();
     await expect(dialog(page)).toHaveAccessibleName("Invite Ada");
-    const invitation = `Sign in: ${url}/console/?team=${team.teamId}\nEmail: ada@example.com\nPassword: ${PASSWORD}`;
+    const invitation = `Sign in: ${url}/console/sign-in?team=${team.teamId}\nEmail: ada@example.com\nPassword: ${PASSWORD}`;
     await expect(dialog(page).getByText("Sign in:")).toHaveText(invitation);
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy invitation" }), PASSWORD)).toBe(invitation);
     await button(page, "Done").click();
@@ -433,7 +474,9 @@ describe("Users", () => {
     const text = await dialog(page).getByText("Choose a password:").textContent();
     expect(await copied).toBe(text);
     await expectAnnounced(page, "Copied invitation in a dialog");
-    const [, link = ""] = /^Choose a password: (\S+)\nEmail: grace@example\.com$/.exec(text ?? "") ?? [];
+    const [, link = "", later] =
+      /^Choose a password: (\S+)\nEmail: grace@example\.com\nSign in later: (\S+)$/.exec(text ?? "") ?? [];
+    expect(later).toBe(`${url}/console/sign-in?team=${team.teamId}`);
     expect(link.split("#")[0]).toBe(`${url}/console/invitation`);
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy invitation" }), link)).toBe(text);
     await expectAccessible(page);
@@ -466,6 +509,24 @@ describe("Users", () => {
     await expect(late.getByRole("alert")).toHaveText(/^This link has expired or was already used\./);
     await expect(late.getByLabel("Choose a password")).toHaveCount(0);
   });
+
+  exhaustive(
+    "says that the password is set if only the sign-in after it fails, and repeats that",
+    async ({ openPage, problems }) => {
+      problems.allow(/status of 403/);
+      const { stowage } = await newTeam();
+      const { _id } = await stowage.users.create({ firstName: "", lastName: "", email: "grace@example.com" });
+      const guest = await openPage({ path: (await stowage.users.invite(_id)).url.slice(url.length) });
+      await guest.route(/\/auth\/v1\/me$/, (route) => respond(route, { code: "forbidden", message: "Not now." }));
+      await guest.getByLabel("Choose a password").fill(PASSWORD);
+      await button(guest, "Set password and sign in").click();
+      await expect(guest.getByRole("alert")).toContainText("Not now.");
+      await expect(guest.getByText("Your password is set.")).toBeVisible();
+      await guest.unroute(/\/auth\/v1\/me$/);
+      await button(guest, "Sign in").click();
+      await expect(heading(guest, "Files")).toBeVisible();
+    },
+  );
 
   exhaustive("resets a password with a link, and accepts one while somebody else is signed in", async ({ at }) => {
     const { page, team } = await at("/users");
@@ -522,6 +583,42 @@ describe("Users", () => {
     await expectAnnounced(page, "Sent an email to grace@example.com");
     expect(sent).toEqual([{ email: true }]);
     expect(await collect(team.stowage.users.list())).toHaveLength(1);
+  });
+
+  exhaustive("keeps the spaces around a password that an admin sets", async ({ at }) => {
+    const { page, team } = await at("/users");
+    await button(page, "Invite user").first().click();
+    await dialog(page).getByLabel("Email").fill("grace@example.com");
+    await button(page, "Set a password instead").click();
+    const password = ` ${PASSWORD} `;
+    await dialog(page).getByLabel("Password", { exact: true }).fill(password);
+    await button(page, "Create user").click();
+    await button(page, "Done").click();
+    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "grace@example.com", password });
+  });
+
+  exhaustive("searches a large team by email only once the address is complete", async ({ at }) => {
+    const team = await newTeam();
+    const create = (firstName: string) =>
+      team.stowage.users.create({ firstName, lastName: "", email: `${firstName}@example.com` });
+    for (const name of ["Ada", "Bob"]) await create(name);
+    // More than fit on a page.
+    for (let first = 0; first < 100; first += 10)
+      await Promise.all(Array.from({ length: 10 }, (_, place) => create(`user${first + place}`)));
+    const { page } = await at("/users", { team });
+    await expect(rows(page)).toHaveCount(100);
+    const asked: string[] = [];
+    page.on("request", (request) => {
+      const email = new URL(request.url()).searchParams.get("email");
+      if (email !== null) asked.push(email);
+    });
+    const field = page.getByLabel("Search users");
+    await field.fill("ada@");
+    await expect(rows(page)).toHaveCount(1);
+    await field.fill("bob@example.com");
+    await expect(rows(page)).toContainText("Bob");
+    await expect(page.getByRole("alert")).toHaveCount(0);
+    expect(asked).toEqual(["bob@example.com"]);
   });
 
   exhaustive("finds users by any part of their name or email, and keeps the search in the URL", async ({ at }) => {

@@ -2,7 +2,7 @@ import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
 import { exhaustive, PASSWORD, test } from "./console.ts";
-import { respond } from "./fakes.ts";
+import { hold, respond } from "./fakes.ts";
 import { dialog, heading, link, row } from "./locators.ts";
 import { expect, expectAnnounced } from "./support.ts";
 
@@ -60,6 +60,37 @@ describe("Data of a page", () => {
     await page.clock.fastForward("02:00");
     await expect(page.getByRole("heading", { name: "No users yet" })).toBeVisible();
     await expect(page.getByText("Too many requests.")).toHaveCount(0);
+  });
+
+  exhaustive("counts the seconds of a limit only while there is one", async ({ at, problems }) => {
+    problems.allow(/status of 429/);
+    const { page } = await at("/usage");
+    await page.addInitScript(() => {
+      const counting = new Set<number>();
+      Reflect.set(window, "counting", counting);
+      const { setInterval, clearInterval } = window;
+      window.setInterval = ((work: () => void, milliseconds: number) => {
+        const timer = setInterval(work, milliseconds);
+        if (milliseconds === 1000) counting.add(timer);
+        return timer;
+      }) as typeof window.setInterval;
+      window.clearInterval = (timer) => {
+        counting.delete(timer as number);
+        clearInterval(timer);
+      };
+    });
+    const counting = () => page.evaluate(() => (Reflect.get(window, "counting") as Set<number>).size);
+    await page.reload();
+    await expect.poll(counting).toBe(0);
+    await page.route(/\/auth\/v1\/users/, (route) =>
+      respond(route, { code: "rate_limited", headers: { "Retry-After": "2" } }),
+    );
+    await link(page, "Users").click();
+    await expect(page.getByText("Too many requests.")).toBeVisible();
+    expect(await counting()).toBe(1);
+    await page.unroute(/\/auth\/v1\/users/);
+    await expect(page.getByText("Too many requests.")).toHaveCount(0);
+    expect(await counting()).toBe(0);
   });
 
   exhaustive("is shown at once when its page is opened again", async ({ at }) => {
@@ -160,6 +191,44 @@ describe("Palette", () => {
     await expect(results).toHaveText(["Night drive.mp3Übergröße·日本 – StowageFile"]);
     await expect(results.locator("mark")).toHaveText("Stowag");
     await expectGoodLooks(page, "palette");
+  });
+
+  exhaustive(
+    "opens the first result by Enter, although an arrow key was pressed before there was one",
+    async ({ at }) => {
+      const { page, team } = await at("/usage");
+      await page.keyboard.press("Control+k");
+      await expect(dialog(page).getByRole("option", { name: "Usage" })).toBeVisible();
+      await upload(team, "harbor.txt", "Text");
+      const { release, isHeld } = await hold(page, "GET", /search=harbor/);
+      await page.keyboard.type("harbor");
+      await isHeld;
+      await expect(dialog(page).getByText("Nothing found")).toBeVisible();
+      await page.keyboard.press("ArrowDown");
+      release();
+      await expect(dialog(page).getByRole("option", { name: /harbor/ })).toBeVisible();
+      await page.keyboard.press("Enter");
+      await expect(heading(page, "harbor.txt")).toBeVisible();
+    },
+  );
+
+  exhaustive("finds files, folders, and pages by words in any order, and marks each", async ({ at }) => {
+    const team = await newTeam();
+    await upload(team, "Wind – Noor 1991.txt", "Text");
+    await team.stowage.files.createFolder("harbor/Night Ferry");
+    const { page } = await at("/usage", { team });
+    await page.keyboard.press("Control+k");
+    const options = dialog(page).getByRole("option");
+    const field = page.getByRole("combobox");
+    await field.fill("1991 wind");
+    await expect(options).toHaveText(/^Wind – Noor 1991\.txt/);
+    await expect(options.locator("mark")).toHaveText(["Wind", "1991"]);
+    await field.fill("key create");
+    await expect(options.first()).toContainText("Create key");
+    await field.fill("ferry harbor");
+    await expect(options.filter({ hasText: "Night Ferry" })).toHaveCount(0);
+    await field.fill("harb");
+    await expect(options.filter({ hasText: "harbor" })).toHaveCount(1);
   });
 
   exhaustive("opens the forms for a key, a user, and a folder", async ({ at }) => {

@@ -83,6 +83,29 @@ describe("Event log", () => {
     await expect(rows(page).first()).not.toContainText(web.id);
   });
 
+  exhaustive("asks for a page of each list of names, and for none again when somebody signs in", async ({ at }) => {
+    const team = await newTeam();
+    const email = "ada@example.com";
+    await team.stowage.users.create({ firstName: "Ada", lastName: "", email, password: PASSWORD });
+    const { page } = await at("/usage", { team });
+    const asked: string[] = [];
+    page.on("request", (request) => {
+      const [list] = /(?<=\/auth\/v1\/)(users|apikeys|sessions|webhooks)/.exec(request.url()) ?? [];
+      if (list) asked.push(list);
+    });
+    await page.goto("/console/events?signins=shown");
+    await untilLive(page);
+    await expect(sentences(page).first()).toBeVisible();
+    await expect.poll(() => new Set(asked).size).toBe(4);
+    asked.length = 0;
+    // The page receives the second event half a second after the first, or later.
+    for (const count of [1, 2]) {
+      await team.stowage.logIn({ teamId: team.teamId, email, password: PASSWORD });
+      await expect(sentences(page).filter({ hasText: "Ada signed in" })).toHaveCount(count);
+    }
+    expect(asked).toEqual([]);
+  });
+
   exhaustive("hides sign-ins until the user asks for them", async ({ at }) => {
     const { page } = await at("/events", { width: 390 });
     await expect(sentences(page)).toHaveText(["The operator created the key test", "The operator created the team"]);

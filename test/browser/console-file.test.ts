@@ -220,6 +220,17 @@ describe("File page", () => {
     await expectAnnounced(page, "Copied a link for your team, at 0:42");
   });
 
+  exhaustive("sends a link by the sheet of the device, if it has one", async ({ at }) => {
+    const { page } = await at("/files/:id", { files: ["minute.wav"] });
+    const panel = page.getByRole("region", { name: "Share" });
+    await page.evaluate(() => {
+      navigator.share = async (data) => void Reflect.set(window, "sent", data);
+    });
+    const copied = await copyBy(panel.getByRole("button", { name: "Copy link" }), "/share/");
+    await panel.getByRole("button", { name: "Send…" }).click();
+    expect(await page.evaluate(() => Reflect.get(window, "sent"))).toEqual({ title: "minute.wav", url: copied });
+  });
+
   exhaustive("creates and copies a signed URL with the chosen lifetime", async ({ at }) => {
     const { page } = await at("/files/:id", { files: ["a.txt"] });
     await page.getByText("Technical details").click();
@@ -387,6 +398,38 @@ describe("Player", () => {
     await expect.poll(async () => (await drawn(page)).colors).not.toEqual(unplayed);
   });
 
+  exhaustive("copies a link to the start of a file while another one plays", async ({ at }) => {
+    const team = await newTeam();
+    await upload(team, "other.wav", tone(65));
+    const id = await upload(team, "open.wav", tone(65));
+    const { page } = await at("/files", { team });
+    await page.getByRole("button", { name: "Play other.wav" }).click();
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(1);
+    await page.getByRole("link", { name: "open.wav" }).click();
+    await expect(heading(page, "open.wav")).toBeVisible();
+    const moment = page
+      .getByRole("region", { name: "Player" })
+      .first()
+      .getByRole("button", { name: /^Copy link to/ });
+    expect(await copyBy(moment, id)).toBe(`${url}/console/files/${id}?t=0`);
+  });
+
+  exhaustive("skips silence also in a tab that draws no frames", async ({ at }) => {
+    const team = await newTeam();
+    const id = await upload(team, "quiet.wav", tone(65));
+    // All but the last second is silent.
+    await team.stowage.files.setWaveform(id, [[...Array(64).fill(0), 0.9]]);
+    const { page } = await at(`/files/${id}`, { team });
+    await page.evaluate(() => localStorage.setItem("stowage.skip-silence", "true"));
+    await page.reload();
+    await expect(page.locator('.player[data-flat="false"]')).toBeVisible();
+    await page.evaluate(() => {
+      window.requestAnimationFrame = () => 0;
+    });
+    await page.locator(".player-controls").getByRole("button", { name: "Play quiet.wav" }).click();
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(60);
+  });
+
   exhaustive("marks a clip by dragging or by keyboard, and shares it", async ({ at }) => {
     const team = await newTeam();
     const id = await upload(team, "minute.wav", tone(65));
@@ -432,9 +475,18 @@ describe("Player", () => {
     await expect(page.getByRole("button", { name: "Play minute.wav" })).toBeVisible();
     await page.keyboard.press("Space");
     await expect.poll(() => secondsOf(page)).toBeGreaterThan(40.5);
-    await page.getByRole("button", { name: "Share this clip" }).click();
-    await expect(dialog(page).getByRole("checkbox", { name: "Start at 0:35, end at 0:40" })).toBeChecked();
-    const link = await copyBy(dialog(page).getByRole("button", { name: "Copy link" }), "#t=35,40");
+    // The panel shares the clip, unless the user wants otherwise, and says what else the link gives.
+    await page.keyboard.press("s");
+    const panel = page.getByRole("region", { name: "Share" });
+    const copy = panel.getByRole("button", { name: /^Copy link/ });
+    await expect(copy).toBeFocused();
+    await expect(dialog(page)).toHaveCount(0);
+    await expect(copy).toHaveText("Copy link to 0:35 – 0:40");
+    await expect(panel).toContainText("They can still play and download the rest of the recording.");
+    await panel.getByRole("checkbox", { name: "Start at 0:35, end at 0:40" }).uncheck();
+    await expect(copy).toHaveText("Copy link");
+    await panel.getByRole("checkbox", { name: "Start at 0:35, end at 0:40" }).check();
+    const link = await copyBy(copy, "#t=35,40");
     expect(link).toMatch(/\/share\/[^#]+#t=35,40$/);
     const links = await collect(team.stowage.links.list(id));
     expect(links[0]).toMatchObject({ disposition: "inline" });

@@ -416,6 +416,52 @@ describe("File list by keyboard, and its layout", () => {
     await expect(link(page, "3.txt")).toBeFocused();
   });
 
+  exhaustive(
+    "shows each file of a range as selected, also one whose box is clicked again with Shift",
+    async ({ at }) => {
+      const { page } = await at("/files", { files: ["3.txt", "2.txt", "1.txt"] });
+      const box = (name: string) => page.getByRole("checkbox", { name: `Select ${name}` });
+      await box("1.txt").click();
+      await box("3.txt").click({ modifiers: ["Shift"] });
+      await box("2.txt").click({ modifiers: ["Shift"] });
+      await expect(page.getByRole("region", { name: "Selected files" })).toContainText("3 files selected");
+      for (const name of ["1.txt", "2.txt", "3.txt"]) await expect(box(name)).toBeChecked();
+      await box("2.txt").click();
+      await expect(box("2.txt")).not.toBeChecked();
+    },
+  );
+
+  exhaustive("downloads each of the selected files, and never asks whether to leave the page", async ({ at }) => {
+    const { page } = await at("/files", { files: ["3.txt", "2.txt", "1.txt"] });
+    // As it does while an upload is being sent.
+    await page.evaluate(() => addEventListener("beforeunload", (event) => event.preventDefault()));
+    const asked: string[] = [];
+    page.on("dialog", (question) => {
+      asked.push(question.type());
+      void question.accept();
+    });
+    const saved: string[] = [];
+    page.on("download", (download) => saved.push(download.suggestedFilename()));
+    await page.getByRole("checkbox", { name: "Select all" }).check();
+    await page.getByRole("region", { name: "Selected files" }).getByRole("button", { name: "Download" }).click();
+    await expect.poll(() => saved.toSorted()).toEqual(["1.txt", "2.txt", "3.txt"]);
+    expect(asked).toEqual([]);
+    await expect(names(page)).toHaveCount(3);
+  });
+
+  exhaustive("says that other files aren't loaded if all that are loaded are selected", async ({ at }) => {
+    const { page } = await at("/usage");
+    const headers = { Link: `<${url}/docs/v1/uploads?cursor=2>; rel="next"` };
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => respond(route, { data: fakeFiles(3), headers }));
+    await link(page, "Files").click();
+    await page.getByRole("checkbox", { name: "Select all" }).check();
+    const bar = page.getByRole("region", { name: "Selected files" });
+    await expect(bar).toContainText("3 files selected");
+    await expect(bar).toContainText("More files aren't loaded");
+    await page.getByRole("checkbox", { name: "Select Recording 1.mp3" }).uncheck();
+    await expect(bar).not.toContainText("More files aren't loaded");
+  });
+
   exhaustive("ends above the bar of selected files, which is one row on a phone", async ({ at }) => {
     const { page } = await at("/usage");
     const headers = { Link: `<${url}/docs/v1/uploads?cursor=2>; rel="next"` };
@@ -848,6 +894,60 @@ describe("Organizing files", () => {
     await expect(page.getByRole("heading", { name: "No matching files" })).toBeVisible();
     expect((await propertiesOf(team, one)).tags.sort()).toEqual(["draft", "music"]);
     expect((await propertiesOf(team, two)).tags).toEqual([]);
+  });
+
+  exhaustive("announces and undoes tags that were added before another one failed", async ({ at, problems }) => {
+    problems.allow(/status of 503/);
+    const team = await newTeam();
+    const [one] = await uploadNamed(team, "one.txt");
+    const { page } = await at("/files", { team });
+    await page.route(/\/uploads\/batch/, (route) =>
+      route.request().postData()?.includes("second")
+        ? respond(route, { code: "unavailable", headers: { "Retry-After": "0" } })
+        : route.continue(),
+    );
+    await page.getByRole("checkbox", { name: "Select one.txt" }).check();
+    await button(page, "Edit tags").click();
+    await dialog(page).getByLabel("New tags").fill("first, second");
+    await page.keyboard.press("Enter");
+    await expect(dialog(page).getByRole("alert")).toBeVisible();
+    await expectAnnounced(page, "Updated the tags of 1 file");
+    await expect(row(page, "one.txt").getByRole("listitem")).toHaveText(["first"]);
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expectAnnounced(page, "Change undone");
+    expect((await propertiesOf(team, one)).tags).toEqual([]);
+  });
+
+  exhaustive("announces nothing if the tags are saved unchanged", async ({ at }) => {
+    const { page } = await at("/files", { files: ["one.txt"] });
+    await page.getByRole("checkbox", { name: "Select one.txt" }).check();
+    await button(page, "Edit tags").click();
+    await dialog(page).getByRole("button", { name: "Save" }).click();
+    await expect(dialog(page)).toHaveCount(0);
+    expect(await page.evaluate(() => Reflect.get(window, "announced"))).toEqual([]);
+  });
+
+  exhaustive("loads the folders of a level once while a path is typed to move to", async ({ at }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "one.txt");
+    await team.stowage.files.createFolder("podcast/2026");
+    const { page } = await at("/files", { team });
+    await page.getByRole("checkbox", { name: "Select one.txt" }).check();
+    await button(page, "Move").click();
+    await expect(button(page, "Move to podcast")).toBeVisible();
+    const asked = new Set<string | null>();
+    page.on("request", (request) => {
+      const { pathname, searchParams } = new URL(request.url());
+      if (pathname.endsWith("/folders")) asked.add(searchParams.get("under"));
+    });
+    await page.getByLabel("Folder", { exact: true }).fill("");
+    await page.keyboard.type("podcast/20");
+    await expect(button(page, "Move to 2026")).toBeVisible();
+    await expect(button(page, "Create and move")).toBeVisible();
+    await page.keyboard.type("26/");
+    await expect(dialog(page).getByText("No folders in here")).toBeVisible();
+    await expect(dialog(page).getByRole("button", { name: "Move", exact: true })).toBeVisible();
+    expect([...asked]).toEqual(["podcast", "podcast/2026"]);
   });
 
   test("renames a file in place, and explains an invalid name", async ({ at, problems }) => {

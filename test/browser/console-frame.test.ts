@@ -132,6 +132,40 @@ test("shows a banner while offline, and catches up afterward", async ({ at }) =>
   await expect(banner).toHaveCount(0);
 });
 
+exhaustive("stays offline for the user until a request succeeds", async ({ at }) => {
+  const { page } = await at("/keys");
+  await expect(page.getByText("Connecting…")).toHaveCount(0);
+  let failed = 0;
+  page.on("requestfailed", (request) => /\/auth\/v1\/events/.test(request.url()) && failed++);
+  const reconnect = await cutNetwork(page);
+  const banner = page.getByText("You're offline. Changes will appear when you reconnect.");
+  await expect(banner).toBeVisible();
+  await banner.evaluate((element) => {
+    Reflect.set(window, "changes", 0);
+    new MutationObserver(() => Reflect.set(window, "changes", Number(Reflect.get(window, "changes")) + 1)).observe(
+      element,
+      { childList: true, characterData: true, subtree: true },
+    );
+  });
+  // The client has given up, and the page has tried again, twice.
+  const given = failed;
+  await expect.poll(() => failed - given).toBeGreaterThan(6);
+  expect(await page.evaluate(() => Reflect.get(window, "changes"))).toBe(0);
+  await reconnect();
+  await expect(banner).toHaveCount(0);
+});
+
+exhaustive("keeps the palette closed while the session has expired", async ({ at, problems }) => {
+  problems.allow(/status of 401/);
+  const { page, team, stowage } = await at("/files");
+  for (const { _id } of await collect(stowage.sessions.list())) await stowage.sessions.delete(_id);
+  await expect(heading(page, "Sign in")).toBeVisible();
+  await page.keyboard.press("Control+k");
+  await signIn(page, team.key);
+  await expect(heading(page, "Files")).toBeVisible();
+  await expect(dialog(page)).toHaveCount(0);
+});
+
 describe("Defect in the console", () => {
   test("is reported to the browser's console, and affects only its page", async ({ at, problems }) => {
     problems.allow(/Uncaught: TypeError/, /TypeError/);

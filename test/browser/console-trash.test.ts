@@ -39,7 +39,8 @@ describe("Trash page", () => {
     await team.stowage.files.update(ids[0] ?? "", { folder: "podcast/2026" });
     await team.stowage.files.batch({ action: "delete", ids });
     const { page } = await atTrash("/files", { team });
-    await chooseAction(page, "More actions", "Open trash");
+    await link(page, "Trash").click();
+    await expect(link(page, "Trash")).toHaveAttribute("aria-current", "page");
     await expect(rows(page)).toHaveText([/^four\.txt/, /^three\.txt/, /^two\.txt/, "one.txtpodcast/2026"]);
     await expect(page.getByRole("row").filter({ hasText: "one.txt" }).getByRole("cell")).toHaveText([
       "",
@@ -166,7 +167,7 @@ describe("Trash page", () => {
     const { key } = await team.stowage.keys.create({ name: "reader", scopes: ["files:read"] });
     const reader = await atTrash("/files", { team: { ...team, key } });
     await expect(heading(reader.page, "Files")).toBeVisible();
-    await expect(button(reader.page, "More actions")).toHaveCount(0);
+    await expect(link(reader.page, "Trash")).toHaveCount(0);
     await reader.page.goto(`${server.url}/console/trash`);
     await expect(heading(reader.page, "No access")).toBeVisible();
   });
@@ -176,7 +177,7 @@ describe("Trash page", () => {
     await expect(heading(page, "Page not found")).toBeVisible();
     await link(page, "Back to Files").click();
     await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
-    await expect(button(page, "More actions")).toHaveCount(0);
+    await expect(link(page, "Trash")).toHaveCount(0);
   });
 });
 

@@ -13,7 +13,7 @@ import { dragFiles, dropFiles } from "./dragging.ts";
 import { respond } from "./fakes.ts";
 import { link } from "./locators.ts";
 import { readDatabases } from "./storage.ts";
-import { expect, screenshot } from "./support.ts";
+import { expect, expectAnnounced, failRequests, screenshot } from "./support.ts";
 
 /** The requests that send files, but not the lists. */
 const UPLOADS = /\/docs\/v1\/uploads(\/resumable.*)?$/;
@@ -338,6 +338,54 @@ describe("Uploads", () => {
     await page.unroute(UPLOADS);
     await expectProcessed(card);
     expect(await stored(team)).toHaveLength(1);
+  });
+
+  exhaustive("says in one line that an upload waits for the connection", async ({ at, problems }) => {
+    problems.allow(/ERR_/);
+    const { page, card } = await openFiles(at);
+    await failRequests(page, UPLOADS);
+    await choose(page, { name: "waits.txt", bytes: Buffer.from("Waits") });
+    const line = card.getByText("Waiting for connection. Will resume automatically.");
+    await expect(line).toBeVisible();
+    await expect(card.getByRole("listitem").getByRole("paragraph")).toHaveCount(1);
+    const [name, row, text] = await Promise.all(
+      [card.getByText("waits.txt", { exact: true }).first(), card.getByRole("listitem"), line].map((one) =>
+        one.boundingBox(),
+      ),
+    );
+    expect(name?.width).toBeGreaterThan(50);
+    expect(text?.width).toBeGreaterThan((row?.width ?? 0) * 0.8);
+  });
+
+  exhaustive("announces the result once nothing is tried any more", async ({ at, problems }) => {
+    problems.allow(/ERR_|413/);
+    const { page, card } = await openFiles(at);
+    let isCut = true;
+    let count = 0;
+    await page.route(UPLOADS, (route) => {
+      if (++count === 1) return respond(route, { code: "quota_exceeded", message: "Storage quota exceeded." });
+      return isCut ? route.abort("internetdisconnected") : route.fallback();
+    });
+    const bytes = Buffer.from("Text");
+    await choose(page, { name: "one.txt", bytes }, { name: "two.txt", bytes });
+    await expect(card.getByText("Storage quota exceeded.")).toBeVisible();
+    await expect(card.getByText("Waiting for connection.")).toBeVisible();
+    isCut = false;
+    await expectAnnounced(page, "uploaded, 1 failed");
+    expect(await page.evaluate(() => Reflect.get(window, "announced"))).toEqual([
+      "1 file uploaded, 1 failed on the page",
+    ]);
+  });
+
+  exhaustive("says that an uploaded file has no audio although its name says so", async ({ at }) => {
+    const { page, card } = await openFiles(at);
+    await choose(page, { name: "junk.mp3", bytes: Buffer.from("No sound.") });
+    await expect(card.getByText(/^1 of 1 uploaded$/)).toBeVisible();
+    const toggle = card.getByRole("button", { name: "Uploads" });
+    await expect(toggle).toHaveAttribute("aria-expanded", "false");
+    await toggle.click();
+    await expect(card.getByText("No audio found")).toBeVisible();
+    await expect(card.getByText("Ready")).toHaveCount(0);
   });
 
   exhaustive("resumes after a connection failure", async ({ at, problems }) => {

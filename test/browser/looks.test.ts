@@ -2,11 +2,11 @@ import type { Page } from "@playwright/test";
 import { describe, inject, onTestFinished } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
 import { Receiver } from "../support/receiver.ts";
-import { newTeam, upload } from "../support/team.ts";
-import { expectGoodLooks } from "./appearance.ts";
-import { PASSWORD, signIn, test } from "./console.ts";
+import { newTeam, sample, upload } from "../support/team.ts";
+import { expectGoodLooks, findSpills, stretchTexts } from "./appearance.ts";
+import { exhaustive, PASSWORD, signIn, test } from "./console.ts";
 import { button, dialog, row } from "./locators.ts";
-import { exhaustive, expect } from "./support.ts";
+import { expect } from "./support.ts";
 
 /* Each page is accessible and fits 320 px, whatever its texts contain. Tests of a page check the rest of its states. */
 
@@ -122,5 +122,88 @@ describe("Pages of the console", () => {
     await page.getByRole("link", { name }).click();
     await expect(page.getByRole("definition").first()).toBeVisible();
     await expectGoodLooks(page, "team");
+  });
+});
+
+/** The width of a desktop, of a phone, and of the narrowest one. */
+const WIDTHS = [1440, 390, 320];
+
+describe("No part passes the edge of its dialog, card, or row, in long texts and wide fonts,", () => {
+  const expectInside = async (page: Page) => {
+    for (const width of WIDTHS) {
+      await page.setViewportSize({ width, height: 800 });
+      expect(await findSpills(page), `parts beyond an edge at ${width} px`).toEqual([]);
+    }
+    await page.setViewportSize({ width: 1440, height: 800 });
+  };
+
+  exhaustive("in the dialogs of keys, users, webhooks, and folders", async ({ at }) => {
+    const team = await newTeam();
+    await upload(team, `${LONG}.txt`, "text");
+    await team.stowage.files.createFolder("Aufnahmeleitungsbesprechung/Hintergrundgeräusche");
+    const { page } = await at("/keys", { team, width: 1440 });
+    await button(page, "Create key").click();
+    await stretchTexts(page);
+    await expectInside(page);
+    for (const [name, type] of [
+      [LONG, "public"],
+      ["Schlüsselverwaltungsanwendung", "files"],
+    ] as const) {
+      await page.goto("/console/keys");
+      await button(page, "Create key").click();
+      await dialog(page).getByLabel("Name").fill(name);
+      await dialog(page).getByLabel("Type").selectOption(type);
+      await dialog(page).getByRole("button", { name: "Create key" }).click();
+      await expect(dialog(page)).toContainText("Copy this key now.");
+      await stretchTexts(page);
+      await expectInside(page);
+    }
+    await page.goto("/console/users");
+    await button(page, "Invite user").first().click();
+    await dialog(page)
+      .getByLabel("Email")
+      .fill(`${"long".repeat(10)}@example.com`);
+    await button(page, "Create and copy link").click();
+    await expect(button(page, "Copy invitation")).toBeVisible();
+    await stretchTexts(page);
+    await expectInside(page);
+    await page.goto("/console/webhooks");
+    await button(page, "Create webhook").first().click();
+    await dialog(page).getByLabel("All events").uncheck();
+    await stretchTexts(page);
+    await expectInside(page);
+    await page.goto("/console/files");
+    await page.getByRole("checkbox", { name: `Select ${LONG}.txt` }).check();
+    await button(page, "Move").click();
+    await expect(dialog(page).getByRole("listitem")).not.toHaveCount(0);
+    await stretchTexts(page);
+    await expectInside(page);
+  });
+
+  exhaustive("in the lists, the page of a file, and the card of uploads", async ({ at, problems }) => {
+    problems.allow(/ERR_/);
+    const team = await newTeam();
+    const id = await upload(team, `${"long".repeat(50)}.mp3`, sample("tone-vbr.mp3"));
+    await team.stowage.files.update(id, { tags: ["Hintergrundgeräusche", "Musik"], folder: "" });
+    await upload(team, `${LONG}.txt`, "text");
+    await team.stowage.users.create({ firstName: LONG, lastName: LONG, email: "a@example.com", password: PASSWORD });
+    await team.stowage.keys.create({ name: LONG });
+    const { page } = await at("/files", { team, width: 1440 });
+    await page.route(/\/docs\/v1\/uploads$/, (route) =>
+      route.request().method() === "POST" ? route.abort("internetdisconnected") : route.fallback(),
+    );
+    for (const path of ["files", `files/${id}`, "users", "keys", "events", "usage", "session"]) {
+      await page.goto(`/console/${path}`);
+      await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+      await expect(page.locator(".skeleton")).toHaveCount(0);
+      if (path === "files") {
+        const chooser = page.waitForEvent("filechooser");
+        await button(page, "Upload files").click();
+        await (await chooser).setFiles({ name: `${LONG}.wav`, mimeType: "audio/wav", buffer: Buffer.from("waits") });
+        await expect(page.getByText("Waiting for connection.")).toBeVisible();
+      }
+      await stretchTexts(page);
+      await expectInside(page);
+    }
   });
 });

@@ -8,7 +8,7 @@ import { expect, storeOrigin, test, url } from "./support.ts";
 
 const PAGES = ["/", "/console", "/console/files/01a200a6007316cfb20018cd", "/reference"];
 /** The limit on the scripts that a browser loads before the console can be used. */
-const MAX_SCRIPT_BYTES = 70_000;
+const MAX_SCRIPT_BYTES = 62_000;
 const MAX_STYLE_BYTES = 8_000;
 const MAX_SHARE_BYTES = 24_000;
 /** The reference with its script and styles. */
@@ -122,7 +122,7 @@ describe("Files of pages", () => {
     }
   });
 
-  test("the console loads at most 70 kB of scripts and 8 kB of styles, compressed", async ({ annotate }) => {
+  test("the console loads at most 62 kB of scripts and 8 kB of styles, compressed", async ({ annotate }) => {
     const [scripts, styles] = [await compressedBytes("/console", ".js"), await compressedBytes("/console", ".css")];
     await annotate(`The console loads ${scripts} bytes of scripts and ${styles} bytes of styles.`);
     expect(scripts).toBeLessThanOrEqual(MAX_SCRIPT_BYTES);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { FileMetadata } from "../../src/client/stowage.ts";
 import { dailyTotals } from "../../src/console/pages/daily-totals.ts";
-import { filtersFrom, groupByDay, isListed, mergeEvents } from "../../src/console/pages/event-list.ts";
+import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/pages/event-list.ts";
 import {
   applyEvents,
   type FileRow,
@@ -78,6 +78,15 @@ describe("Filters of events", () => {
   test("groups events by the days of the reader", () => {
     const at = (day: number, hour: number) => ({ createdAt: new Date(2026, 2, day, hour).toISOString() });
     expect(groupByDay([at(3, 1), at(2, 23), at(2, 0)])).toEqual([[at(3, 1)], [at(2, 23), at(2, 0)]]);
+  });
+});
+
+describe("Filter for deleted files", () => {
+  test("asks for the events of files, and shows those that were moved to the trash or erased", () => {
+    expect(filtersFrom(new URLSearchParams("type=deleted"))).toEqual({ type: "file" });
+    const types = ["file.trashed", "file.deleted", "file.uploaded", "file.restored"] as const;
+    expect(types.filter((type) => isOfType({ type }, "deleted"))).toEqual(["file.trashed", "file.deleted"]);
+    expect(types.filter((type) => isOfType({ type }, "file"))).toEqual(types);
   });
 });
 

@@ -16,7 +16,7 @@ import { can, client, me, session } from "../session.ts";
 import { useList } from "../store.ts";
 
 /** The link for members of a team who sign in with email and password. */
-export const signInUrl = (teamId: string) => location.origin + href("/", { team: teamId });
+export const signInUrl = (teamId: string) => location.origin + href("/sign-in", { team: teamId });
 
 /** The owner and the scopes of this session, and the other sessions of the team. */
 export function Account() {

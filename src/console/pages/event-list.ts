@@ -1,12 +1,19 @@
 import type { Event, EventFilters } from "../../client/stowage.ts";
 import { startOfDay } from "./file-rows.ts";
 
+/** The choice that finds files that were moved to the trash, and erased ones. The API has no filter for both. */
+export const DELETED = "deleted";
+
+/** Whether an event of a list is shown if the query of the URL selects a type. */
+export const isOfType = ({ type }: Pick<Event, "type">, chosen: string): boolean =>
+  chosen !== DELETED || type === "file.trashed" || type === "file.deleted";
+
 /** The filters that the query of the URL selects. Both the first and the last day are included. */
 export function filtersFrom(query: URLSearchParams): EventFilters {
   const from = startOfDay(query.get("from"));
   const until = startOfDay(query.get("until"), 1);
   const given = {
-    type: query.get("type"),
+    type: query.get("type") === DELETED ? "file" : query.get("type"),
     actor: query.get("actor"),
     subject: query.get("subject"),
     after: query.get("after"),

@@ -13,7 +13,7 @@ import { Day, Time } from "../parts/values.tsx";
 import { href, query } from "../router.ts";
 import { client } from "../session.ts";
 import { useEvents, useList } from "../store.ts";
-import { filtersFrom, groupByDay, isListed, mergeEvents } from "./event-list.ts";
+import { DELETED, filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "./event-list.ts";
 
 const PAGE_EVENTS = 50;
 const KINDS: Record<Event["subject"]["kind"], { label: string; icon: IconName }> = {
@@ -27,6 +27,7 @@ const KINDS: Record<Event["subject"]["kind"], { label: string; icon: IconName }>
 };
 const TYPES = Object.fromEntries([
   ...Object.entries(KINDS).map(([kind, { label }]) => [kind, label]),
+  [DELETED, "Files deleted (trash or erased)"],
   ...EVENT_TYPES.map((type) => [type, EVENT_LABELS[type]]),
 ]);
 
@@ -71,7 +72,7 @@ export function Events() {
       <EventLog
         key={query.value.toString()}
         filters={filters}
-        isShown={(event) => Boolean(type) || hasSignIns || !isSignIn(event)}
+        isShown={(event) => (type ? isOfType(event, query.value.get("type") ?? "") : hasSignIns || !isSignIn(event))}
       />
     </Page>
   );

@@ -88,7 +88,7 @@ export async function moveFiles(files: Original[], folder: string): Promise<void
   }
 }
 
-/** Adds and removes tags. Undo restores the tags of each file. */
+/** Adds and removes tags. Undo restores the tags of each file, also of those that were changed before a failure. */
 export async function tagFiles(files: Original[], added: string[], removed: string[]): Promise<void> {
   const changes = [
     ...added.map((tag) => ({ tag, action: "tag", opposite: "untag" }) as const),
@@ -98,17 +98,26 @@ export async function tagFiles(files: Original[], added: string[], removed: stri
     files: files.filter(({ tags }) => tags.includes(change.tag) === (change.action === "untag")),
     done: [] as string[],
   }));
-  let failed: string[] = [];
-  for (const { action, tag, files, done } of changes) {
-    const kept = await changeFiles({ action, tags: [tag] }, idsOf(files), (ids) => done.push(...ids));
-    // A file may fail with several tags.
-    failed = [...new Set([...failed, ...kept])];
+  // A file may change, or fail, with several tags.
+  const changed = new Set<string>();
+  const failed = new Set<string>();
+  try {
+    for (const { action, tag, files, done } of changes) {
+      const kept = await changeFiles({ action, tags: [tag] }, idsOf(files), (ids) => {
+        done.push(...ids);
+        for (const id of ids) changed.add(id);
+      });
+      for (const id of kept) failed.add(id);
+    }
+  } finally {
+    const text = `Updated the tags of ${countOf(changed.size, "file")}${notChanged([...failed])}`;
+    const undo = async () => {
+      for (const { opposite, tag, done } of changes) await changeFiles({ action: opposite, tags: [tag] }, done);
+    };
+    if (changed.size > 0) announceChange(text, undo);
+    else if (failed.size > 0) announce(`Couldn't change the tags of ${countOf(failed.size, "file")}`);
+    refreshFiles();
   }
-  const text = `Updated the tags of ${countOf(files.length - failed.length, "file")}${notChanged(failed)}`;
-  announceChange(text, async () => {
-    for (const { opposite, tag, done } of changes) await changeFiles({ action: opposite, tags: [tag] }, done);
-  });
-  refreshFiles();
 }
 
 /**
@@ -149,12 +158,16 @@ export async function restoreFiles(ids: string[]): Promise<void> {
 }
 
 /** Saves files on the reader's device, one after the other. */
-export async function downloadFiles(files: Pick<StoredFile, "_id" | "name">[]): Promise<void> {
-  for (const { _id, name } of files.slice(0, MAX_DOWNLOADS)) {
-    const link = document.createElement("a");
-    link.href = await client.value.files.createSignedUrl(_id);
-    // The file is stored as an attachment with its name. The attribute keeps this page open if it is not.
-    link.download = name;
-    link.click();
+export async function downloadFiles(files: Pick<StoredFile, "_id">[]): Promise<void> {
+  // Their downloads have begun by now.
+  for (const frame of document.querySelectorAll("[data-download]")) frame.remove();
+  for (const { _id } of files.slice(0, MAX_DOWNLOADS)) {
+    // The file is sent as an attachment with its name. Each has a frame: in the window itself, the navigation to one would
+    // cancel that to another, and a running upload would ask whether to leave the page.
+    const frame = document.createElement("iframe");
+    frame.hidden = true;
+    frame.src = await client.value.files.createSignedUrl(_id);
+    frame.dataset.download = "";
+    document.body.append(frame);
   }
 }

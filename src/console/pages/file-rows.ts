@@ -91,7 +91,11 @@ export function splitName(name: string): [string, string] {
 const AUDIO_NAME = /\.(aac|aiff?|alac|amr|ape|flac|m4[abr]|mka|mp[123]|oga|ogg|opus|ra|wav|wma|wv)$/i;
 
 /** Whether a file is not the audio that its name says. */
-export const lacksAudio = ({ name, fileType, status }: Pick<StoredFile, "name" | "fileType" | "status">): boolean =>
+export const lacksAudio = ({
+  name,
+  fileType = "audio file",
+  status,
+}: Pick<StoredFile, "name" | "status"> & Partial<Pick<StoredFile, "fileType">>): boolean =>
   status === "completed" && AUDIO_NAME.test(name) && !/^(audio|video)/.test(fileType);
 
 /** The title and artist of a file. A title that repeats the name is left out. */

@@ -7,7 +7,7 @@ import { Icon, type IconName } from "../parts/icon.tsx";
 import { addShortcuts } from "../parts/keys.ts";
 import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { type Column, Table } from "../parts/table.tsx";
-import { Marked, StatusBadge, Time } from "../parts/values.tsx";
+import { Marked, Time } from "../parts/values.tsx";
 import { href, lastList } from "../router.ts";
 import { can } from "../session.ts";
 import { openShare } from "../shortcuts.ts";
@@ -16,6 +16,7 @@ import { isPlayable, toggle } from "../sound/playback.ts";
 import { RowWave } from "../sound/row-wave.tsx";
 import type { FileList } from "./file-list.ts";
 import { type FileRow, type FileView, lacksAudio, recordingOf, SORTS, splitName } from "./file-rows.ts";
+import { FileStatus } from "./file-status.tsx";
 import { folderUrl } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
 import { SelectAll, toggleRow } from "./selection.tsx";
@@ -254,7 +255,11 @@ function Choice({ file, list, onSelect }: ChoiceProps) {
       aria-label={`Select ${file.name}`}
       tabIndex={useTabIndex(file, list)}
       checked={isSelected}
-      onClick={(event) => onSelect(file, event.shiftKey)}
+      onClick={(event) => {
+        onSelect(file, event.shiftKey);
+        // The browser has toggled the box. If the file was and is selected, nothing would draw it again.
+        event.currentTarget.checked = list.selected.peek().has(file._id);
+      }}
     />
   );
 }
@@ -296,8 +301,7 @@ function Name({ file, list }: { file: FileRow; list: FileList }) {
             <span>{extension}</span>
           </bdi>
         </a>
-        {status !== "completed" && <StatusBadge status={status} />}
-        {lacksAudio(file) && <span class="badge busy">No audio found</span>}
+        {(status !== "completed" || lacksAudio(file)) && <FileStatus file={file} />}
         <div class="file-facts quiet">
           {recording && (
             <bdi class="file-recording" title={recording}>

@@ -17,7 +17,6 @@ import { isMissing, Unloaded } from "../parts/unloaded.tsx";
 import { Copyable, StatusBadge, Time } from "../parts/values.tsx";
 import { href, lastList, navigate } from "../router.ts";
 import { can, client, seesOwnFilesOnly, trashDays } from "../session.ts";
-import { openShare } from "../shortcuts.ts";
 import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
 import { refreshAll, useData, useList } from "../store.ts";
@@ -28,7 +27,7 @@ import { Preview } from "./file-preview.tsx";
 import { lacksAudio } from "./file-rows.ts";
 import { FileCrumbs, MoveDialog } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
-import { Sharing, SignedUrl } from "./sharing.tsx";
+import { goToShare, Sharing, SignedUrl } from "./sharing.tsx";
 import { TagDialog, Tags } from "./tags.tsx";
 
 /** The API explains these to developers; users need to know what to do. */
@@ -67,10 +66,7 @@ export function FilePage({ id }: { id: string }) {
   const close = () => setAction(null);
   const rename = file && can("files:write") ? () => setAction("rename") : undefined;
   const canShare = can("files:download");
-  useEffect(
-    () => (file && canShare ? addShortcuts({ s: takeKey(() => openShare(file)) }) : undefined),
-    [file?._id, canShare],
-  );
+  useEffect(() => (file && canShare ? addShortcuts({ s: takeKey(goToShare) }) : undefined), [file?._id, canShare]);
   useEffect(
     () => (rename ? addShortcuts({ e: takeKey(rename), F2: takeKey(rename) }) : undefined),
     [rename === undefined],
@@ -142,19 +138,14 @@ function Actions({ file, onAction, onTrashed }: ActionsProps) {
   return (
     <>
       {can("files:download") && (
-        <button
-          type="button"
-          class="button primary"
-          aria-disabled={isRunning}
-          onClick={() => run(() => downloadFiles([file]))}
-        >
+        <button type="button" class="button" aria-disabled={isRunning} onClick={() => run(() => downloadFiles([file]))}>
           Download
         </button>
       )}
       <Menu
         label="Actions for this file"
         items={[
-          can("files:download") && { label: "Share…", icon: "link", onSelect: () => openShare(file) },
+          can("files:download") && { label: "Share…", icon: "link", onSelect: goToShare },
           canWrite && { label: "Rename", icon: "edit", onSelect: () => onAction("rename") },
           canWrite && { label: "Move", icon: "move", onSelect: () => onAction("move") },
           canWrite && { label: "Edit tags", icon: "tag", onSelect: () => onAction("tag") },

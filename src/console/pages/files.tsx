@@ -14,8 +14,7 @@ import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { UserChoice } from "../parts/user-choice.tsx";
-import { href, navigate, query } from "../router.ts";
-import { hasTrash } from "../sections.ts";
+import { href, query } from "../router.ts";
 import { can, client, seesOwnFilesOnly, trashDays } from "../session.ts";
 import { useAskedForm } from "../shortcuts.ts";
 import { playFrom, type Track } from "../sound/playback.ts";
@@ -113,7 +112,7 @@ export function Files() {
               hint="Search name, title, artist, tag, folder, or reference"
             />
           }
-          status={shown.isFiltered && count && (more ? `First ${count}` : count)}
+          status={shown.isFiltered && count && (more ? `${count} shown, and there are more` : count)}
         >
           <Choice name="type" label="Type" all="All types" options={TYPE_LABELS} />
           <Choice name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
@@ -152,7 +151,14 @@ export function Files() {
         of={{ items: rows, isLoading: list.isLoading, more: more && showMore }}
         label={rows?.length ? "Load more" : "Search more"}
       />
-      {chosen.length > 0 && <SelectionBar chosen={chosen} selected={list.selected} actions={actionsOf(chosen)} />}
+      {chosen.length > 0 && (
+        <SelectionBar
+          chosen={chosen}
+          selected={list.selected}
+          actions={actionsOf(chosen)}
+          isPartial={more !== undefined && chosen.length === rows?.length}
+        />
+      )}
       {action?.type === "folder" && <NewFolder parent={folder} onClose={close} />}
       <MoveFolder />
       {action?.type === "move" && <MoveDialog files={action.files} onClose={close} />}
@@ -175,14 +181,10 @@ interface PageActionsProps {
 /** The ways to add something; on a phone behind one button. */
 function PageActions({ folder, onNewFolder }: PageActionsProps) {
   const click = (name: string) => document.querySelector<HTMLElement>(`[data-upload="${name}"]`)?.click();
-  const more = folder ? folderActions(folder).filter((item) => item && item.label !== "Open") : [];
-  const openTrash = () => navigate(href("/trash"));
+  const more = folderActions(folder).filter((item) => item && item.label !== "Open");
   return (
     <>
-      <Menu
-        label={folder ? "Actions for this folder" : "More actions"}
-        items={[...more, hasTrash() && { label: "Open trash", icon: "trash", onSelect: openTrash }]}
-      />
+      {folder && <Menu label="Actions for this folder" items={more} />}
       {can("files:upload") && (
         <>
           <div class="actions wide-only">
@@ -229,7 +231,7 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
     return (
       <Empty title={search ? `Nothing found for “${search}”` : "No matching files"}>
         <p>
-          {search && "A search finds parts of the name, title, artist, tags, folder, and reference. "}
+          {search && "A search finds files with every word in their name, title, artist, tags, folder, or reference. "}
           Try a different search or clear the filters.
         </p>
         <p class="actions">

@@ -311,21 +311,23 @@ interface FolderDialogProps {
 
 /** Picks a folder level by level, or as a path that is typed. */
 function FolderDialog({ title, current: common, hidden, onPick, onClose }: FolderDialogProps) {
-  const [target, setTarget] = useState(common ?? "");
+  const [path, setPath] = useState(common ?? "");
+  const target = withoutEnds(path);
   // The typed part after the last slash filters the folders of the level before it.
   const [parent, typed] = splitPath(target);
-  const inTarget = useFolders(target);
   const siblings = useFolders(parent);
-  const isKnown = target === "" || target === common || (siblings.items?.includes(target) ?? true);
-  const level = isKnown ? inTarget : siblings;
+  const exists = target === "" || target === common || siblings.items?.includes(target) === true;
+  // Only folders that exist are loaded, not every part of a name that is being typed.
+  const level = useFolders(exists ? target : parent);
   const shown = (level.items ?? []).filter(
-    (folder) => folder !== hidden && (isKnown || nameOf(folder).toLowerCase().includes(typed)),
+    (folder) => folder !== hidden && (exists || nameOf(folder).toLowerCase().includes(typed)),
   );
+  const isNew = !exists && siblings.items !== undefined;
   const recents = recent.value.filter((folder) => folder !== common && folder !== hidden && !shown.includes(folder));
   /** The folder whose button was clicked, instead of the typed one. */
   const picked = useRef<string | null>(null);
   const move = async () => {
-    const folder = withoutEnds(picked.current ?? target);
+    const folder = picked.current ?? target;
     picked.current = null;
     await onPick(folder);
     if (folder) recent.value = [folder, ...recent.value.filter((one) => one !== folder)].slice(0, MAX_RECENT);
@@ -333,7 +335,7 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
   };
   const choice = (folder: string, label: string, note = "") => (
     <li key={note + folder}>
-      <button type="button" onClick={() => setTarget(folder)}>
+      <button type="button" onClick={() => setPath(folder)}>
         <Icon name="folder" />
         <bdi>{label}</bdi>
         <span class="quiet">{folder === common ? "Current folder" : note}</span>
@@ -356,8 +358,8 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
   return (
     <TaskDialog
       title={title}
-      action={isKnown ? "Move" : "Create and move"}
-      isDisabled={withoutEnds(target) === common}
+      action={isNew ? "Create and move" : "Move"}
+      isDisabled={target === common}
       onRun={move}
       onClose={onClose}
     >
@@ -365,10 +367,10 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
         label="Folder"
         name="folder"
         spellcheck={false}
-        value={target}
+        value={path}
         placeholder="Files"
-        onInput={({ currentTarget: { value } }) => setTarget(value)}
-        hint={isKnown ? "Pick a folder, or type a path such as podcast/2026." : "A new folder is created."}
+        onInput={({ currentTarget: { value } }) => setPath(value)}
+        hint={isNew ? "A new folder is created." : "Pick a folder, or type a path such as podcast/2026."}
       />
       <ul class="folder-picker" aria-label="Places to move to">
         {target !== "" && choice(parent, parent === "" ? "Files" : nameOf(parent), "Up")}

@@ -1,11 +1,12 @@
 import { useEffect, useState } from "preact/hooks";
-import { type InvitationDescription, StowageError } from "../../client/stowage.ts";
+import { type ApiKey, type InvitationDescription, StowageError } from "../../client/stowage.ts";
 import { ROLE_LABELS } from "../parts/access.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { Form, SecretField } from "../parts/form.tsx";
+import { Form, passwordOf, SecretField } from "../parts/form.tsx";
 import { Entrance, Page, Skeleton } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
-import { acceptInvitation, describeInvitation } from "../session.ts";
+import { href, navigate } from "../router.ts";
+import { acceptInvitation, describeInvitation, startInvited } from "../session.ts";
 import { UserError } from "../user-error.ts";
 
 const explain = (error: unknown): never => {
@@ -20,8 +21,14 @@ export function AcceptInvitation() {
   const { run, isRunning, error } = useTask();
   const load = () => void run(() => describeInvitation(token).then(setInvitation, explain));
   useEffect(load, []);
+  /** The token of the session, once the password is set. If only the sign-in fails, it alone is repeated. */
+  const [accepted, setAccepted] = useState<ApiKey | null>(null);
   const submit = (form: HTMLFormElement) =>
-    run(() => acceptInvitation({ token, password: String(new FormData(form).get("password")) }).catch(explain));
+    run(async () => {
+      const created = accepted ?? (await acceptInvitation({ token, password: passwordOf(form) }).catch(explain));
+      setAccepted(created);
+      await startInvited(created, () => navigate(href("/"), { replace: true }));
+    });
   const title = !invitation
     ? "Choose a password"
     : invitation.hasPassword
@@ -36,7 +43,7 @@ export function AcceptInvitation() {
             onSubmit={submit}
             end={
               <button type="submit" class="button primary" aria-disabled={isRunning}>
-                Set password and sign in
+                {accepted ? "Sign in" : "Set password and sign in"}
               </button>
             }
           >
@@ -44,12 +51,18 @@ export function AcceptInvitation() {
               You sign in {invitation.hasPassword && `to ${invitation.teamName} `}as <strong>{invitation.email}</strong>
               , with the role {ROLE_LABELS[invitation.role]}.
             </p>
-            <SecretField
-              label={invitation.hasPassword ? "New password" : "Choose a password"}
-              name="password"
-              autocomplete="new-password"
-              hint="At least 8 characters."
-            />
+            {accepted ? (
+              <p class="notice" role="status">
+                Your password is set.
+              </p>
+            ) : (
+              <SecretField
+                label={invitation.hasPassword ? "New password" : "Choose a password"}
+                name="password"
+                autocomplete="new-password"
+                hint="At least 8 characters."
+              />
+            )}
           </Form>
         ) : error ? (
           <Failure error={error} onRetry={error instanceof UserError ? undefined : load} />

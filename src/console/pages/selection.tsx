@@ -52,16 +52,19 @@ interface SelectionBarProps {
   chosen: Row[];
   selected: Selection;
   actions: MenuItem[];
+  /** Whether all loaded files are selected, and there are others. */
+  isPartial: boolean;
 }
 
 /** The actions for the selected files, at the bottom of the window. */
-export function SelectionBar({ chosen, selected, actions }: SelectionBarProps) {
+export function SelectionBar({ chosen, selected, actions, isPartial }: SelectionBarProps) {
   const count = countOf(chosen.length, "file");
   const [number, ...facts] = describeFiles(chosen, `${count} selected`).split(" ");
   return (
     <section class="selection-bar" aria-label="Selected files">
       <p role="status">
         {number} <span>{facts.join(" ")}</span>
+        {isPartial && <span> · More files aren't loaded</span>}
       </p>
       {actions.map(({ label, icon, isDangerous, onSelect }) => (
         <button key={label} type="button" class={`button ${isDangerous ? "danger" : ""}`} onClick={onSelect}>

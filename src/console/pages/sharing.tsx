@@ -12,7 +12,7 @@ import { Copyable, Time } from "../parts/values.tsx";
 import { path } from "../router.ts";
 import { client } from "../session.ts";
 import { shared } from "../shortcuts.ts";
-import { usePlace } from "../sound/controls.tsx";
+import { formatClip, usePlace } from "../sound/controls.tsx";
 import { type Clip, clip, pageTrack, type Track } from "../sound/playback.ts";
 import { useData } from "../store.ts";
 
@@ -36,6 +36,15 @@ const options = (labels: Record<string, string>) =>
     </option>
   ));
 
+const SHARE_PANEL = "share-panel";
+
+/** Leads to the panel of the page of a file, which shares what the dialog would. */
+export function goToShare(): void {
+  const panel = document.getElementById(SHARE_PANEL);
+  panel?.scrollIntoView({ block: "nearest" });
+  panel?.querySelector<HTMLElement>("[type=submit]")?.focus();
+}
+
 /** A link that this page has created. Nothing else knows its URL. */
 type Created = { link: NewLink; lifetime: string } | null;
 
@@ -48,7 +57,7 @@ export function Sharing({ file }: { file: FileMetadata }) {
   const [created, setCreated] = useState<Created>(null);
   const [copiedId, setCopiedId] = useState("");
   return (
-    <section class="card stack sharing" aria-labelledby="sharing">
+    <section class="card stack sharing" id={SHARE_PANEL} aria-labelledby="sharing">
       <h2 id="sharing">Share</h2>
       <LinkForm
         file={file}
@@ -97,6 +106,9 @@ export function ShareDialog(_: { id: string }) {
   );
 }
 
+/** Opens the device's sheet of ways to send something. Whoever closes it has chosen not to. */
+const sendByDevice = (title: string, url: string) => navigator.share({ title, url }).catch(() => {});
+
 /** What a link plays: a clip, or all from a moment on. */
 type Part = Pick<Clip, "from"> & Partial<Clip>;
 
@@ -117,8 +129,9 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
   const { run, isRunning, error } = useTask();
   const { seconds } = usePlace(file);
   const marked = pageTrack.value?._id === file._id ? clip.value : null;
-  // What plays meanwhile does not change the chosen part.
+  // A clip is what the link plays once it is marked. What plays meanwhile does not change the chosen part.
   const [chosen, setChosen] = useState<Part | null>(marked);
+  useEffect(() => setChosen(marked), [marked]);
   const part = chosen ?? marked ?? { from: seconds };
   const isAudio = file.mimeType.startsWith("audio/");
   const isPage = type !== "file";
@@ -130,6 +143,7 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
     return type === "embed" ? embedCode(start) : start;
   };
   const label = TYPES[type];
+  const isClip = isAudio && isPage && chosen?.to !== undefined;
   const copy = () =>
     run(async () => {
       const expiresAt = lifetime === "" ? null : expiryIn(Number(lifetime));
@@ -151,11 +165,17 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
         <>
           <button type="submit" class="button primary start" aria-disabled={isRunning}>
             Copy {label.toLowerCase()}
+            {isClip && ` to ${formatClip(chosen as Clip)}`}
           </button>
           {link && (
             <div role="status" class="secret">
               <p>You won't be able to see this again.</p>
               <code>{urlOf(link)}</code>
+              {type !== "embed" && "share" in navigator && (
+                <button type="button" class="button start" onClick={() => void sendByDevice(file.name, urlOf(link))}>
+                  Send…
+                </button>
+              )}
             </div>
           )}
           <details>
@@ -175,6 +195,7 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
       <p class="quiet">
         Anyone with the link can {isAudio && isPage && "listen and "}download{" "}
         {lifetime && `for ${LIFETIMES[lifetime as keyof typeof LIFETIMES]}, or `}until you revoke it.
+        {isClip && " They can still play and download the rest of the recording."}
       </p>
       {isAudio && isPage && (part.from > 0 || part.to) && (
         <label>

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Form, SecretField, TextField, textOf } from "../parts/form.tsx";
+import { Form, passwordOf, SecretField, TextField, textOf } from "../parts/form.tsx";
 import { Entrance, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { query } from "../router.ts";
@@ -12,6 +12,7 @@ import {
   signInWithKey,
   signInWithPassword,
 } from "../session.ts";
+import { readStored, store } from "../storage.ts";
 import { unfinishedUploads } from "../uploads/upload.ts";
 
 /** A complete secret key. Once one is pasted, nothing is left to enter. */
@@ -26,7 +27,7 @@ export function SignIn() {
   const last = lastTeam();
   const team = query.value.get("team") ?? session.value?.team?.id ?? last?.id ?? "";
   const [method, setMethod] = useState<Method>(() =>
-    localStorage.getItem(LAST_METHOD) === "key" ? "key" : "password",
+    readStored("localStorage", LAST_METHOD) === "key" ? "key" : "password",
   );
   /** Whether the team of the last sign-in is replaced. */
   const [isOtherTeam, setOtherTeam] = useState(false);
@@ -49,7 +50,7 @@ export function SignIn() {
   const useKey = (key: string) =>
     signIn.run(async () => {
       await signInWithKey(key);
-      localStorage.setItem(LAST_METHOD, "key");
+      store("localStorage", LAST_METHOD, "key");
     });
   const paste = (event: ClipboardEvent) => {
     const text = event.clipboardData?.getData("text") ?? "";
@@ -67,10 +68,9 @@ export function SignIn() {
         setSent(true);
       } else {
         const teamId = textOf(form, "teamId");
-        const password = String(new FormData(form).get("password"));
-        await signInWithPassword({ teamId, email: textOf(form, "email"), password });
+        await signInWithPassword({ teamId, email: textOf(form, "email"), password: passwordOf(form) });
         if (teamId !== last?.id) rememberTeam({ id: teamId });
-        localStorage.setItem(LAST_METHOD, method);
+        store("localStorage", LAST_METHOD, method);
       }
     });
   };

@@ -165,7 +165,14 @@ export function Trash() {
           },
         })}
       />
-      {chosen.length > 0 && <SelectionBar chosen={chosen} selected={selected} actions={actionsOf(chosen)} />}
+      {chosen.length > 0 && (
+        <SelectionBar
+          chosen={chosen}
+          selected={selected}
+          actions={actionsOf(chosen)}
+          isPartial={trash.more !== undefined && chosen.length === rows.length}
+        />
+      )}
       {erasing && <DeleteFiles {...erasing} isErasure onDeleted={remove} onClose={close} />}
     </Page>
   );

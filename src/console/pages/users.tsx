@@ -5,7 +5,7 @@ import { announce } from "../parts/announce.tsx";
 import { confirmFirst, Dialog, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
-import { SelectField, TextField, textOf } from "../parts/form.tsx";
+import { passwordOf, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { ListTable } from "../parts/list-table.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { Empty, Page } from "../parts/page.tsx";
@@ -165,7 +165,7 @@ interface UserFormProps {
 /** Edits a user. Never overwrites another person's edit. */
 function UserForm({ user, onSaved, onClose }: UserFormProps) {
   const save = async (form: HTMLFormElement) => {
-    const password = textOf(form, "password");
+    const password = passwordOf(form);
     const changes = { ...fieldsOf(form), ...(password && { password }) };
     await client.value.users.update(user._id, changes, { version: user.__v });
     announce("User updated");
@@ -240,7 +240,7 @@ function Invite({ user: existing, onCreated, onClose }: InviteProps) {
   const name = user && nameOfUser(user);
   const title = isReset ? `Reset password of ${name}` : name ? `Invite ${name}` : "Invite user";
   const create = async (form: HTMLFormElement) => {
-    const password = textOf(form, "password") || undefined;
+    const password = passwordOf(form) || undefined;
     const invited = user ?? (await client.value.users.create({ ...fieldsOf(form), password }));
     if (!user) onCreated();
     const email = `Email: ${invited.email}`;
@@ -251,7 +251,8 @@ function Invite({ user: existing, onCreated, onClose }: InviteProps) {
     }
     // Until there is a link or an error, the form stays as it is.
     const { url, expiresAt } = await client.value.users.invite(invited._id).finally(() => setUser(invited));
-    const text = `${isReset ? "Reset your password" : "Choose a password"}: ${url}\n${email}`;
+    const later = `Sign in later: ${signInUrl(session.value?.team?.id ?? "")}`;
+    const text = `${isReset ? "Reset your password" : "Choose a password"}: ${url}\n${email}\n${later}`;
     setMessage({ text, expiresAt });
     try {
       await navigator.clipboard.writeText(text);

@@ -13,12 +13,14 @@ const origins = new WeakMap<Element, Element>();
 interface DialogProps {
   title: string;
   class?: string;
+  /** Whether only screen readers read the title. */
+  isTitleHidden?: boolean;
   onClose: () => void;
   children: ComponentChildren;
 }
 
 /** A modal dialog. Escape and its buttons close it, and the focus returns to its origin. */
-export function Dialog({ title, class: className = "", onClose, children }: DialogProps) {
+export function Dialog({ title, class: className = "", isTitleHidden = false, onClose, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
   // A layout effect, because after the paint the focused element may be gone.
@@ -54,7 +56,9 @@ export function Dialog({ title, class: className = "", onClose, children }: Dial
       onCancel={close}
       onKeyDown={(event) => event.key === "Escape" && close(event)}
     >
-      <h2 id={titleId}>{title}</h2>
+      <h2 id={titleId} class={isTitleHidden ? "visually-hidden" : ""}>
+        {title}
+      </h2>
       {children}
       <Announcements inDialog />
     </dialog>

@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { type Event, isFileEvent } from "../../client/stowage.ts";
+import { type Event, isFileEvent, type List } from "../../client/stowage.ts";
 import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
 import { useData } from "../store.ts";
@@ -21,9 +21,8 @@ interface Name {
  */
 const names = signal<ReadonlyMap<string, Name>>(new Map());
 
-/** Each hundred takes a request. */
-const MAX_NAMES = 1000;
-const MAX_SESSIONS = 100;
+/** Records beyond the first page of a list keep their general name. */
+const firstPage = async <T,>(list: List<T>): Promise<T[]> => (await list.page()).items;
 
 /** Loads the names that a page of events needs, as far as the session may read them. Those of files are in `events`. */
 export function useNames(events?: Event[]): void {
@@ -40,10 +39,10 @@ export function useNames(events?: Event[]): void {
     if (!session.value?.team) return null;
     const { keys, sessions, users, webhooks } = client.value;
     const [latestKeys, latestSessions, firstUsers, allWebhooks] = await Promise.all([
-      can("keys:read") ? keys.list({}, { signal }).toArray({ limit: MAX_NAMES }) : [],
-      can("keys:read") ? sessions.list({}, { signal }).toArray({ limit: MAX_SESSIONS }) : [],
-      can("users:read") ? users.list({}, { signal }).toArray({ limit: MAX_NAMES }) : [],
-      can("webhooks:read") ? webhooks.list({ signal }).toArray() : [],
+      can("keys:read") ? firstPage(keys.list({}, { signal })) : [],
+      can("keys:read") ? firstPage(sessions.list({}, { signal })) : [],
+      can("users:read") ? firstPage(users.list({}, { signal })) : [],
+      can("webhooks:read") ? firstPage(webhooks.list({ signal })) : [],
     ]);
     const known = new Map<string, Name>([
       ...names.value,
@@ -61,7 +60,8 @@ export function useNames(events?: Event[]): void {
     return null;
   };
   useData("names", load, {
-    on: ({ type }) => /^(apikey|session|user|webhook)\.(cre|upd)ated$|logged_in$/.test(type),
+    // Not after each sign-in: a product may start sessions for all its visitors.
+    on: ({ type }) => /^(apikey|user|webhook)\.(created|updated)$/.test(type),
   });
 }
 

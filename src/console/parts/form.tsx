@@ -6,6 +6,9 @@ import { Failure, fieldErrors } from "./failure.tsx";
 export const textOf = (form: HTMLFormElement, name: string): string =>
   String(new FormData(form).get(name) ?? "").trim();
 
+/** The password of a form, as it was typed: spaces around it belong to it. Empty if the form has none. */
+export const passwordOf = (form: HTMLFormElement): string => String(new FormData(form).get("password") ?? "");
+
 type Submit = (form: HTMLFormElement, submitter: HTMLElement | null) => void;
 
 const submitHandler = (submit: Submit) => (event: SubmitEvent) => {

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { StowageError } from "../../client/stowage.ts";
+import { seesOwnFilesOnly } from "../session.ts";
 import { Failure } from "./failure.tsx";
 import { Empty, Page, Skeleton } from "./page.tsx";
 
@@ -26,7 +27,11 @@ export function Unloaded({ noun, of: { error, reload }, back }: UnloadedProps) {
   return (
     <Page title={`${noun} not found`}>
       <Empty title="Nothing here">
-        <p>It may have been deleted.</p>
+        <p>
+          {noun === "File" && seesOwnFilesOnly()
+            ? "It may have been deleted, or it isn't yours."
+            : "It may have been deleted."}
+        </p>
         <p>{back}</p>
       </Empty>
     </Page>

@@ -7,6 +7,8 @@ import { SearchInput, setQuery } from "./filters.tsx";
 import { Popover } from "./menu.tsx";
 
 const MAX_SHOWN = 20;
+/** The API rejects other texts as an email, such as one that is still being typed. */
+const WHOLE_EMAIL = /^[^\s@]+@([a-z0-9-]+\.)+[a-z0-9-]*[a-z0-9]$/i;
 
 export const nameOfUser = ({ firstName, lastName, email }: Pick<User, "firstName" | "lastName" | "email">): string =>
   `${firstName} ${lastName}`.trim() || email;
@@ -21,7 +23,9 @@ export function useUsers(search: string) {
     on: ({ subject }) => subject.kind === "user",
   });
   const isComplete = all.items !== undefined && !all.more;
-  const filters = !search || isComplete ? null : search.includes("@") ? { email: search } : { name: search };
+  const isEmail = search.includes("@");
+  const isSearchable = search !== "" && !isComplete && (!isEmail || WHOLE_EMAIL.test(search));
+  const filters = !isSearchable ? null : isEmail ? { email: search } : { name: search };
   const found = useList(
     `users ${JSON.stringify(filters)}`,
     isAllowed && filters ? (signal) => client.value.users.list(filters, { signal }) : null,
@@ -31,7 +35,8 @@ export function useUsers(search: string) {
   const items = users.items?.filter(
     (user) => filters || `${nameOfUser(user)} ${user.email}`.toLowerCase().includes(wanted),
   );
-  const hint = filters ? "Enter a full email address, or the start of a name." : "";
+  const hint =
+    search && !isComplete ? "Enter a full email address, or the start of a name, with the same capital letters." : "";
   return { ...users, items, hint };
 }
 

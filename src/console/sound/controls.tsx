@@ -15,6 +15,7 @@ import {
   isMuted,
   isPlaying,
   markClip,
+  momentOf,
   PAGE_SECONDS,
   pageTrack,
   position,
@@ -247,9 +248,13 @@ export const SpeedSelect = () => (
   </select>
 );
 
-/** Copies a URL that starts at the present second. @param text what is announced, before the time */
-export async function copyMoment(urlAt: (seconds: number) => string, text = "Copied link to"): Promise<void> {
-  const seconds = Math.floor(position.peek());
+/** Copies a URL that starts at the present second of a file. @param text what is announced, before the time */
+export async function copyMoment(
+  file: Track,
+  urlAt: (seconds: number) => string,
+  text = "Copied link to",
+): Promise<void> {
+  const seconds = Math.floor(momentOf(file));
   try {
     await navigator.clipboard.writeText(urlAt(seconds));
     announce(`${text} ${formatDuration(seconds)}`);

@@ -1,6 +1,7 @@
-import { effect, type Signal, signal } from "@preact/signals";
+import { computed, effect, type Signal, signal } from "@preact/signals";
 import type { StoredFile } from "../../client/stowage.ts";
 import { addShortcuts } from "../parts/keys.ts";
+import { readStored, store } from "../storage.ts";
 import { UserError } from "../user-error.ts";
 import { silencesOf, waveformOf } from "./waveforms.ts";
 
@@ -52,21 +53,10 @@ export const problem = signal<unknown>(null);
 /** A setting that outlives the page. */
 function setting<T>(name: string, initial: T): Signal<T> {
   const key = `stowage.${name}`;
-  const read = () => {
-    try {
-      return JSON.parse(localStorage.getItem(key) ?? "") as T;
-    } catch {
-      return initial;
-    }
-  };
+  const read = () => readStored<T>("localStorage", key) ?? initial;
   const value = signal(read());
   effect(() => {
-    if (value.value === read()) return;
-    try {
-      localStorage.setItem(key, JSON.stringify(value.value));
-    } catch {
-      // A page in a frame may have no storage. Then the setting ends with it.
-    }
+    if (value.value !== read()) store("localStorage", key, value.value);
   });
   return value;
 }
@@ -140,6 +130,9 @@ function open(file: Track): void {
 
 const isOpen = (file: Track) => track.peek()?._id === file._id;
 
+/** The present moment of a file in seconds: its start if another one is in the player. */
+export const momentOf = (file: Track): number => (isOpen(file) ? position.peek() : 0);
+
 /** Plays a file, or pauses it. @param from the list that is played on after it */
 export function toggle(file: Track, from?: Track[]): void {
   if (from) playlist.value = from;
@@ -205,7 +198,7 @@ export function markClip(one: number, other: number): void {
 
 /** Starts or ends the clip at the present position. The other end stays, or is that of the file. */
 export function markHere(file: Track, end: keyof Clip): void {
-  const here = isOpen(file) ? position.peek() : 0;
+  const here = momentOf(file);
   const { from, to } = clip.peek() ?? { from: 0, to: file.durationSeconds ?? 0 };
   if (end === "from") markClip(here, to > here ? to : (file.durationSeconds ?? here));
   else markClip(from < here ? from : 0, here);
@@ -242,8 +235,18 @@ function explain({ mimeType }: Track): string {
     : `This browser can't play ${mimeType}. Download the file to listen.`;
 }
 
-/** Takes the position from the element. Stops where the clip of the page ends, unless the user has moved beyond it. */
-function followElement(): void {
+/** The silent parts of the file in the player, if the user skips them. */
+const silences = computed(() => {
+  const channels = skipsSilence.value && waveformOf(track.value?._id ?? "").value;
+  return channels ? silencesOf(channels, duration.value) : [];
+});
+
+/** Takes the position from the element, beyond a silence. Stops where the clip of the page ends, unless the user has moved on. */
+function follow(): void {
+  if (phase !== "ready") return;
+  const now = audio.currentTime;
+  const silence = isPlaying.peek() && silences.value.find(([from, to]) => now > from && now < to - 0.1);
+  if (silence) audio.currentTime = silence[1];
   const before = position.peek();
   position.value = audio.currentTime;
   const end = pageTrack.peek()?._id === track.peek()?._id ? clip.peek()?.to : undefined;
@@ -267,7 +270,8 @@ audio.addEventListener("loadedmetadata", () => {
   audio.playbackRate = speed.peek();
   if (isPlaying.peek()) start();
 });
-audio.addEventListener("timeupdate", () => phase === "ready" && followElement());
+// While the tab is in the background, nothing else follows the element.
+audio.addEventListener("timeupdate", follow);
 audio.addEventListener("ended", () => {
   isPlaying.value = false;
   if (neighbor(1)) playNext();
@@ -325,20 +329,11 @@ export function startPlayback(source: UrlOf): void {
   effect(() => {
     if (!isPlaying.value) return;
     let frame = 0;
-    const follow = () => {
-      if (phase === "ready") {
-        const channels = skipsSilence.peek() && waveformOf(track.peek()?._id ?? "").peek();
-        const silence =
-          channels &&
-          silencesOf(channels, duration.peek()).find(([from, to]) => {
-            return audio.currentTime > from && audio.currentTime < to - 0.1;
-          });
-        if (silence) audio.currentTime = silence[1];
-        followElement();
-      }
-      frame = requestAnimationFrame(follow);
+    const followFrame = () => {
+      follow();
+      frame = requestAnimationFrame(followFrame);
     };
-    frame = requestAnimationFrame(follow);
+    frame = requestAnimationFrame(followFrame);
     return () => cancelAnimationFrame(frame);
   });
   const step = (sign: 1 | -1) => (event: KeyboardEvent) => {

@@ -7,7 +7,6 @@ import { addShortcuts } from "../parts/keys.ts";
 import { useTask } from "../parts/task.ts";
 import { href, query } from "../router.ts";
 import { can, client, noteFailure } from "../session.ts";
-import { openShare } from "../shortcuts.ts";
 import { UserError } from "../user-error.ts";
 import {
   copyMoment,
@@ -46,9 +45,10 @@ import { rememberWaveform, waveformOf } from "./waveforms.ts";
 const UP_NEXT_SECONDS = 5;
 
 /** Copies a URL of the file's page that starts at the present moment: `?t=83`. Only the team can open it. */
-const copyFileMoment = ({ _id }: Track) =>
+const copyFileMoment = (file: Track) =>
   copyMoment(
-    (seconds) => location.origin + href(`/files/${_id}`, { t: String(seconds) }),
+    file,
+    (seconds) => location.origin + href(`/files/${file._id}`, { t: String(seconds) }),
     "Copied a link for your team, at",
   );
 
@@ -138,14 +138,9 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
             End clip here
           </button>
           {marked && (
-            <>
-              <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
-                Clear
-              </button>
-              <button type="button" class="button" onClick={() => openShare(file)}>
-                Share this clip
-              </button>
-            </>
+            <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
+              Clear
+            </button>
           )}
         </div>
       )}

@@ -1,13 +1,13 @@
 import { signal } from "@preact/signals";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { FileStatus } from "../pages/file-status.tsx";
 import { messageOf, RequestId } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
-import { StatusBadge } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { FileInput } from "./drop-zone.tsx";
 import { cancel, resume, retry, retryAll } from "./queue.ts";
-import { describe, isSettled, selectShown, summarize } from "./summary.ts";
+import { describe, isSettled, selectShown, summarize, waitsForConnection } from "./summary.ts";
 import { dismiss, revision, stateOf, type Upload, uploads } from "./upload.ts";
 
 /** More rows than this make the page slow. */
@@ -108,7 +108,7 @@ function Row({ upload }: { upload: Upload }) {
       <bdi class="uploads-name">{progress.file ? <a href={href(`/files/${progress.file._id}`)}>{path}</a> : path}</bdi>
       {state === "stored" ? null : <progress aria-label={path} value={progress.sentBytes} max={size || 1} />}
       <div class="actions">
-        {progress.file && <StatusBadge status={progress.file.status} />}
+        {progress.file && <FileStatus file={{ ...progress.file, name: upload.name }} />}
         {canRetry && (
           <button
             type="button"
@@ -145,7 +145,7 @@ function Row({ upload }: { upload: Upload }) {
         )}
       </div>
       <p class="quiet">{describe({ size, progress })}</p>
-      {error !== null && (
+      {error !== null && !waitsForConnection(progress) && (
         <>
           <p class={state === "waiting" ? "quiet" : "problem"}>{messageOf(error)}</p>
           <RequestId of={error} />

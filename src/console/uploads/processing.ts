@@ -23,10 +23,10 @@ export async function fetchProcessing(upload: Upload): Promise<void> {
   }
 }
 
-type Processed = Pick<FileEvent["data"], "_id" | "status" | "failure" | "audio" | "mimeType">;
+type Processed = Pick<FileEvent["data"], "_id" | "status" | "failure" | "audio" | "mimeType" | "fileType">;
 
-function update(upload: Upload, { _id, status, failure, audio, mimeType }: Processed): void {
-  change(upload, { file: { _id, status, failure } });
+function update(upload: Upload, { _id, status, failure, audio, mimeType, fileType }: Processed): void {
+  change(upload, { file: { _id, status, failure, fileType } });
   if (status !== "completed" && status !== "failed") return;
   const { file } = upload;
   upload.file = undefined;

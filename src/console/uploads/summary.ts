@@ -1,3 +1,4 @@
+import { StowageError } from "../../client/stowage.ts";
 import { formatBytes, formatCount, formatPercent, formatRemaining } from "../parts/format.ts";
 import type { Progress, UploadState } from "./upload.ts";
 
@@ -45,6 +46,10 @@ export function summarize(uploads: Measured[]): string {
   );
 }
 
+/** Whether an upload waits because the service can't be reached. The line of the upload then says all there is to say. */
+export const waitsForConnection = ({ state, error }: Pick<Progress, "state" | "error">): boolean =>
+  state === "waiting" && error !== null && (!(error instanceof StowageError) || error.code === "connection_failed");
+
 /** One line for an upload. */
 export function describe({ size, progress }: Measured): string {
   const { state, sentBytes, bytesPerSecond, error } = progress;
@@ -53,7 +58,8 @@ export function describe({ size, progress }: Measured): string {
     return `${formatPercent(sentBytes, size)} of ${formatBytes(size)}${rate(size - sentBytes, bytesPerSecond)}`;
   if (state === "canceling") return "Canceling…";
   if (state === "interrupted") return `Interrupted at ${formatPercent(sentBytes, size)} of ${formatBytes(size)}`;
-  if (state === "waiting" && error !== null) return "Waiting for connection. Will resume automatically.";
+  if (waitsForConnection(progress)) return "Waiting for connection. Will resume automatically.";
+  if (state === "waiting" && error !== null) return "Will resume automatically.";
   if (state === "waiting") return `${formatBytes(size)} · Waiting`;
   return formatBytes(size) + (isProcessing(progress) ? " · Processing…" : "");
 }

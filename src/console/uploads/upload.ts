@@ -23,8 +23,8 @@ export interface Progress {
   bytesPerSecond: number;
   /** Why it failed, or why it waits. */
   error: unknown;
-  /** The stored file. */
-  file?: Pick<FileMetadata, "_id" | "status" | "failure">;
+  /** The stored file. Its type is known once it is processed. */
+  file?: Pick<FileMetadata, "_id" | "status" | "failure"> & Partial<Pick<FileMetadata, "fileType">>;
 }
 
 export interface Upload extends Omit<SavedRecord, "sentBytes" | "tab" | "at"> {
@@ -98,10 +98,8 @@ export function dismiss(dismissed: Upload[]): void {
 
 const ended = new Set<Upload>();
 
-const isActive = ({ progress }: Upload) => {
-  const { state, error } = progress.peek();
-  return state === "sending" || (state === "waiting" && error === null);
-};
+/** Whether an upload is being sent, or will be by itself. */
+const isActive = (upload: Upload) => stateOf(upload) === "sending" || stateOf(upload) === "waiting";
 
 /** Announces the result of an upload, together with those of all others that are being sent. */
 export function announceResult(upload: Upload): void {
