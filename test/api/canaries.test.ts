@@ -121,11 +121,10 @@ const FAILURES: Record<string, Change> = {
     limiter: {
       ...deps.limiter,
       countRequest: quote,
+      countOpening: quote,
       countUnauthenticated: quote,
       countGuess: quote,
       takeLogin: quote,
-      countExpensiveCall: quote,
-      countSearch: quote,
     },
   }),
 };
