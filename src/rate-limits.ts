@@ -6,13 +6,13 @@ export const RATE_LIMIT_SECONDS = 60;
  * enforces the limits of `[[ratelimits]]` in wrangler.toml; a test compares them with these, which responses state.
  */
 export const RATE_LIMITS = {
-  team: 6000,
+  light: 6000,
+  heavy: 120,
+  "contributor-light": 1500,
+  "contributor-heavy": 30,
   "client-ip": 300,
   login: 10,
   password: 60,
-  "expensive-call": 10,
-  search: 120,
-  link: 6000,
 } as const;
 
 export type RateLimitName = keyof typeof RATE_LIMITS;

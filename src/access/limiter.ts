@@ -2,72 +2,112 @@ import { Limit, MinuteMemory } from "../platform/limit.ts";
 import type { Log } from "../platform/log.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import type { System } from "../platform/system.ts";
+import { type Actor, isVisitor } from "./actor.ts";
 
 interface RateLimitBindings {
-  TOKEN_LIMIT: RateLimit;
+  LIGHT_LIMIT: RateLimit;
+  HEAVY_LIMIT: RateLimit;
+  CONTRIBUTOR_LIGHT_LIMIT: RateLimit;
+  CONTRIBUTOR_HEAVY_LIMIT: RateLimit;
   CLIENT_IP_LIMIT: RateLimit;
   LOGIN_LIMIT: RateLimit;
   HASH_LIMIT: RateLimit;
-  SEARCH_LIMIT: RateLimit;
 }
-
-/** Requests that one permit of TOKEN_LIMIT pays for. Asking for each request would cost as much as a read. */
-export const REQUESTS_PER_PERMIT = 10;
 
 /** A token that worked recently is not locked out by others behind the same client IP. */
 const AUTHENTICATED_MINUTES = 15;
+
+/** Which limit a request counts for. */
+export type RequestLimit = "light" | "heavy" | "contributor-light" | "contributor-heavy";
+
+/** Who shares the limits of an authenticated caller. */
+export interface Sharers {
+  counter: string;
+  isContributor: boolean;
+}
+
+/** Returns whose limits a caller shares. Neither visitors nor contributors use up those of the team. */
+export function sharersOf(actor: Actor): Sharers {
+  if (actor.kind === "operator") return { counter: "operator", isContributor: false };
+  if (isVisitor(actor)) return { counter: `${actor.teamId}/public`, isContributor: false };
+  return { counter: actor.ownerId ?? actor.teamId, isContributor: actor.ownerId !== null };
+}
+
+export function limitOf({ isContributor }: Sharers, isHeavy: boolean): RequestLimit {
+  if (isContributor) return isHeavy ? "contributor-heavy" : "contributor-light";
+  return isHeavy ? "heavy" : "light";
+}
+
+/** A login that has been counted. */
+interface LoginPermit {
+  /** Doesn't count the login after all: another one of this isolate can use its place until the minute ends. */
+  giveBack(): void;
+}
 
 /**
  * Each isolate has one limiter. The limits are set in wrangler.toml. Each check resolves to false above the limit, and
  * stays false until the minute ends without asking the binding again.
  */
 export function createLimiter(bindings: RateLimitBindings, system: System, log: Log) {
-  const tokens = new Limit(bindings.TOKEN_LIMIT, REQUESTS_PER_PERMIT, system, log);
-  const clientIps = new Limit(bindings.CLIENT_IP_LIMIT, 1, system, log);
-  const logins = new Limit(bindings.LOGIN_LIMIT, 1, system, log);
-  const hashes = new Limit(bindings.HASH_LIMIT, 1, system, log);
-  const searches = new Limit(bindings.SEARCH_LIMIT, 1, system, log);
-  /** The counter that each authenticated token counts for. */
-  const authenticated = new MinuteMemory<string>(system, AUTHENTICATED_MINUTES);
-  const isAuthenticated = (tokenHash: string) => authenticated.get(tokenHash) !== undefined;
-  const counterOf = (tokenHash: string) => authenticated.get(tokenHash) ?? tokenHash;
+  const limit = (binding: RateLimit) => new Limit(binding, system, log);
+  const requests: Record<RequestLimit, Limit> = {
+    light: limit(bindings.LIGHT_LIMIT),
+    heavy: limit(bindings.HEAVY_LIMIT),
+    "contributor-light": limit(bindings.CONTRIBUTOR_LIGHT_LIMIT),
+    "contributor-heavy": limit(bindings.CONTRIBUTOR_HEAVY_LIMIT),
+  };
+  const clientIps = limit(bindings.CLIENT_IP_LIMIT);
+  const logins = limit(bindings.LOGIN_LIMIT);
+  const hashes = limit(bindings.HASH_LIMIT);
+  /** Places of logins that were given back. */
+  const returnedLogins = new MinuteMemory<number>(system);
+  /** Who shares the limits of each token that was authenticated. */
+  const authenticated = new MinuteMemory<Sharers | null>(system, AUTHENTICATED_MINUTES);
   return {
-    /**
-     * Counts a request by its token's hash, and by its team once this isolate has authenticated the token. One that does
-     * the work of several counts as `requests`. The opening of a link counts by the link's client IP instead.
-     */
-    countRequest: (tokenHash: string, requests?: number) => tokens.count(counterOf(tokenHash), requests),
+    /** Counts a request of an authenticated caller. */
+    countRequest: (sharers: Sharers, isHeavy: boolean) => requests[limitOf(sharers, isHeavy)].count(sharers.counter),
+    /** Counts a request without a token, such as the opening of a link, for its client IP. */
+    countOpening: (clientIp: string) => requests.light.count(`client-ip/${clientIp}`),
     /** Counts a request of this client IP whose token is missing or invalid. */
     countUnauthenticated: (clientIp: string) => clientIps.count(clientIp),
     /**
      * Whether to reject a request because its client IP has used up its minute. A token that was authenticated in the last
      * 15 minutes still works: others may share its client IP.
      */
-    isBlocked: (clientIp: string, tokenHash: string) => clientIps.isBlocked(clientIp) && !isAuthenticated(tokenHash),
-    /** Whether the token's requests count for its team. */
-    isAuthenticated,
-    /** `counter` is what the token's requests count for: its team. */
-    noteAuthenticated: (tokenHash: string, counter: string) => authenticated.set(tokenHash, counter),
-    /** Counts a request for the team that was counted for its token before the token was authenticated. */
-    countLateRequest: (counter: string) => tokens.count(counter),
-    /** From now on, the token's requests no longer count for a team. */
+    isBlocked: (clientIp: string, tokenHash: string) =>
+      clientIps.isBlocked(clientIp) && authenticated.get(tokenHash) === undefined,
+    /** Which limit the token has used up, as far as this isolate knows. A rejection then costs no database. */
+    exceededBy(tokenHash: string, isHeavy: boolean): RequestLimit | null {
+      const sharers = authenticated.get(tokenHash);
+      if (!sharers) return null;
+      const name = limitOf(sharers, isHeavy);
+      return requests[name].isBlocked(sharers.counter) ? name : null;
+    },
+    /** `sharers` is null for the secret of a link or an invitation, whose requests count for their client IP. */
+    noteAuthenticated: (tokenHash: string, sharers: Sharers | null) => authenticated.set(tokenHash, sharers),
     noteRejected: (tokenHash: string) => authenticated.delete(tokenHash),
     /** Counts a guess of the password of a user who is logged in, or a request to reset one. */
     countGuess: (counter: string) => logins.count(fingerprint(counter)),
-    /** Counts a login of an account, unless its permit is given back. Hashed, because the account contains an email. */
-    takeLogin: (account: string) => logins.take(fingerprint(`account/${account}`)),
+    /** Counts a login of an account, unless its place is given back. Hashed, because the account contains an email. */
+    async takeLogin(account: string): Promise<LoginPermit | null> {
+      const counter = fingerprint(`account/${account}`);
+      const { window } = returnedLogins;
+      const returned = returnedLogins.get(counter) ?? 0;
+      if (returned > 0) returnedLogins.set(counter, returned - 1);
+      else if (!(await logins.count(counter))) return null;
+      const giveBack = () => {
+        if (window === returnedLogins.window) returnedLogins.set(counter, (returnedLogins.get(counter) ?? 0) + 1);
+      };
+      return { giveBack };
+    },
     /** Counts a login of a client IP, whether it succeeds or fails: each costs a round trip, and may cost a hash. */
     countLogin: (clientIp: string) => clientIps.count(`login/${clientIp}`),
     /** Counts a failed login of a client IP. */
     countFailedLogin: (clientIp: string) => logins.count(fingerprint(`client-ip/${clientIp}`)),
     /** Whether the client IP has used up its failed logins. */
     isLoginBlocked: (clientIp: string) => logins.isBlocked(fingerprint(`client-ip/${clientIp}`)),
-    /** Counts a new password of the team. It has to be hashed. */
+    /** Counts a password of the team that is set or checked. It has to be hashed. */
     countPasswordHash: (teamId: string) => hashes.count(teamId),
-    /** Counts a search, by the token's team or its hash like `countRequest`. */
-    countSearch: (tokenHash: string) => searches.count(counterOf(tokenHash)),
-    /** Counts expensive operations of a team, which are limited like logins. */
-    countExpensiveCall: (counter: string, calls?: number) => logins.count(fingerprint(`expensive/${counter}`), calls),
   };
 }
 

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import * as z from "zod";
 import type { AppEnv } from "../http/app-env.ts";
-import { clientIpOf, countExpensiveCall, countOpening, limitFailures, withBackend } from "../http/authentication.ts";
+import { clientIpOf, countOpening, limitFailures, withBackend } from "../http/authentication.ts";
 import { publicOperation, writeOperation } from "../http/operation.ts";
 import { iso, name, text, timestamp } from "../http/validation.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
@@ -34,7 +34,7 @@ export const invite = writeOperation(
   {
     tag: "Users",
     summary: "Invite a user, or let them reset their password",
-    description: `Returns a link with which the person sets the user's password, once, until it expires. It ends earlier with a newer one, and if the email, the role or the password changes. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead, at most ${RATE_LIMITS["expensive-call"]} a minute for the team.`,
+    description: `Returns a link with which the person sets the user's password, once, until it expires. It ends earlier with a newer one, and if the email, the role or the password changes. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead.`,
     body: z.strictObject({
       email: z.boolean().default(false).meta({ description: "Sends the link by email instead of returning it." }),
       expiresIn: z
@@ -44,6 +44,7 @@ export const invite = writeOperation(
         .default(DEFAULT_INVITATION_SECONDS)
         .meta({ description: "Seconds until the invitation expires." }),
     }),
+    isHeavy: true,
     isBodyOptional: true,
     bodyExample: { email: false, expiresIn: 604_800 },
     success: {
@@ -71,7 +72,6 @@ export const invite = writeOperation(
   },
   async ({ c, deps, actor, id, body: { email, expiresIn: expiresInSeconds } }) => {
     const urlOf = pageUrl(c);
-    if (email) await countExpensiveCall(c, "email", actor);
     const { token, expiresAt } = await inviteUser(deps, actor, id, {
       email: email ? { urlOf } : null,
       expiresInSeconds,

@@ -137,8 +137,8 @@ export const get = readOperation(
   {
     tag: "Teams",
     summary: "Get team details",
-    description:
-      "The operator can get any team, and a token with the scope `files:read` its own: a contributor at most 10 times a minute.",
+    description: "The operator can get any team, and a token with the scope `files:read` its own.",
+    isHeavy: true,
     success: { description: "The team.", message: "Team found.", schema, example },
   },
   async ({ deps, credential, id }) => render(await fetchTeam(deps, credential, id), { deps }),

@@ -2,14 +2,13 @@ import * as z from "zod";
 import { DEFAULT_ROLE, ROLE_NAMES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { recordedExample, recordedSchema } from "../events/events.routes.ts";
-import { countExpensiveCall, countRequests } from "../http/authentication.ts";
-import { countPage, readOperation, writeOperation } from "../http/operation.ts";
+import { checkCounted } from "../http/authentication.ts";
+import { readOperation, writeOperation } from "../http/operation.ts";
 import { describeRecord, fieldOf } from "../http/record.ts";
 import {
   atLeastOneField,
   id,
   iso,
-  MAX_LIMIT,
   name,
   nameFilter,
   nextLinkHeader,
@@ -20,7 +19,6 @@ import {
   timestamp,
 } from "../http/validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
-import { RATE_LIMITS } from "../rate-limits.ts";
 import { exportUser, type UserExport } from "./export.ts";
 import { keyRecord } from "./keys.routes.ts";
 import { renderSession, sessionExample, sessionSchema } from "./sessions.routes.ts";
@@ -127,7 +125,7 @@ export const list = readOperation(
   {
     tag: "Users",
     summary: "List users",
-    description: `Returns one page if any parameter is given, and otherwise all users, which count as one request for each ${MAX_LIMIT}. A team with more than ${MAX_LISTED_USERS.toLocaleString("en")} users must send \`limit\`: without it, the response is 400. Oldest first, or by name with \`name\`.`,
+    description: `Returns one page if any parameter is given, and otherwise all users. A team with more than ${MAX_LISTED_USERS.toLocaleString("en")} users must send \`limit\`: without it, the response is 400. Oldest first, or by name with \`name\`.`,
     query: pageQuery("users").extend({
       email: email.optional().meta({ description: "The whole email, in any case." }),
       name: nameFilter(MAX_FULL_NAME_LENGTH)
@@ -142,17 +140,13 @@ export const list = readOperation(
     },
   },
   async ({ c, deps, credential, query }) => {
-    await countPage({ c, deps, credential, query });
     const isPaged = Object.values(query).some((value) => value !== undefined);
     if (isPaged) {
       const { items, next } = await listUsers(deps, credential, query, pageRequest(query));
       setNextLink(c, next);
       return items.map(render);
     }
-    const users = await listAllUsers(deps, credential);
-    // As many requests as the pages would take, of which this request is one.
-    if (users.length > MAX_LIMIT) await countRequests(c, credential, Math.ceil(users.length / MAX_LIMIT) - 1);
-    return users.map(render);
+    return (await listAllUsers(deps, credential)).map(render);
   },
 );
 
@@ -263,7 +257,7 @@ export const exportData = readOperation(
   {
     tag: "Users",
     summary: "Export a user",
-    description: `Everything that names the person, for their right of access: streamed, so a response that ends early is incomplete. Files and links belong to the team. Also needs the scopes \`events:read\` and \`keys:read\`. At most ${RATE_LIMITS["expensive-call"]} a minute.`,
+    description: `Everything that names the person, for their right of access: streamed, so a response that ends early is incomplete. Files and links belong to the team. Also needs the scopes \`events:read\` and \`keys:read\`.`,
     success: {
       description: "The user, and what the user has done.",
       message: "User exported.",
@@ -275,11 +269,11 @@ export const exportData = readOperation(
         events: [recordedExample],
       },
     },
-    errorCodes: ["rate_limited"],
+    isHeavy: true,
   },
   async ({ c, deps, credential, id }) => {
     const exported = await exportUser(deps, credential, id);
-    await countExpensiveCall(c, "export", exported.user);
+    await checkCounted(c);
     return c.body(streamOf(deps, exportedJson(exported)), 200, { "Content-Type": "application/json" });
   },
 );

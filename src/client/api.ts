@@ -58,7 +58,7 @@ export interface Data<T> extends Message {
 export interface Paging {
   /** Page size. Values above 100 count as 100. Default 20. */
   limit?: number | undefined;
-  /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
+  /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Beyond row 100, the request is heavy; follow `Link` instead. */
   page?: number | undefined;
   /** From the `Link` of the previous page. Opaque. */
   cursor?: string | undefined;

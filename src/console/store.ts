@@ -266,7 +266,7 @@ interface ListOptions extends Pick<DataOptions<unknown>, "on" | "isPolled"> {
  * this many further requests fill them.
  */
 const MAX_FILLING_REQUESTS = 5;
-/** A team can search 120 times a minute. One page of the console causes a quarter of it. */
+/** A team has 120 heavy requests a minute. One page of the console causes a quarter of it. */
 const SEARCH_INTERVAL_MILLISECONDS = 2000;
 
 /** A paginated list, empty without a function that lists. A reload loads as many pages as are shown. */

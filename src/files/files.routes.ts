@@ -1,8 +1,7 @@
 import * as z from "zod";
-import { authorize, checkCovered } from "../access/authorization.ts";
+import { checkCovered } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { FILE_TYPES } from "../audio/media-type.ts";
-import { chargeRequests, countExpensiveCall, countSearch } from "../http/authentication.ts";
 import { listOperation, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import {
@@ -11,14 +10,12 @@ import {
   instant,
   iso,
   isoOrNull,
-  MAX_LIMIT,
   nameFilter,
   pageQuery,
   pageRequest,
   timestamp,
 } from "../http/validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
-import { RATE_LIMITS } from "../rate-limits.ts";
 import { deleteFile } from "../trash/deletion.ts";
 import {
   FAILURE_CODES,
@@ -29,15 +26,7 @@ import {
   LISTED_STATES,
   type StoredFile,
 } from "./files.ts";
-import {
-  EXAMINED_FILES,
-  examinesFiles,
-  FILE_ORDERS,
-  listFiles,
-  MAX_SEARCHED_WORDS,
-  SEARCHED_NAMES,
-  wordsIn,
-} from "./lists.ts";
+import { examinesFiles, FILE_ORDERS, listFiles, MAX_SEARCHED_WORDS, SEARCHED_NAMES, wordsIn } from "./lists.ts";
 import { reprocessFile } from "./processing.ts";
 import { checkDeleteAfter, folder, properties, propertiesExample, reference, tag } from "./properties.routes.ts";
 import { updateFile } from "./properties.ts";
@@ -266,15 +255,15 @@ export const reprocess = writeOperation(
   {
     tag: "Files",
     summary: "Process a file again",
-    description: `Sets a completed or failed file back to pending. A pending or processing file stays as it is. A team may do this ${RATE_LIMITS["expensive-call"]} times a minute.`,
+    description: "Sets a completed or failed file back to pending. A pending or processing file stays as it is.",
+    isHeavy: true,
     success: {
       description: "The file will be processed.",
       schema: done,
       example: { status: true, message: "The file will be processed shortly." },
     },
   },
-  async ({ c, deps, actor, id }) => {
-    await countExpensiveCall(c, "reprocess", actor);
+  async ({ deps, actor, id }) => {
     await reprocessFile(deps, actor, id);
     return { status: true as const, message: "The file will be processed shortly." };
   },
@@ -282,8 +271,6 @@ export const reprocess = writeOperation(
 
 /* Lists */
 
-/** A list that examines files for several filters counts like the pages that have these files. */
-const EXAMINING_REQUESTS = Math.ceil(EXAMINED_FILES / MAX_LIMIT);
 /** Names have at most 200 bytes. */
 const MAX_NAME_FILTER = 200;
 
@@ -292,7 +279,7 @@ export const list = listOperation(
   {
     tag: "Files",
     summary: "List files",
-    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and can count as ${EXAMINING_REQUESTS} requests. A search may also return such a page: it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and the request is heavy. So is a search, which may also return such a page; it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
     query: pageQuery("files").extend({
       status: z.enum(LISTED_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
@@ -317,23 +304,10 @@ export const list = listOperation(
         }),
       sort: z.enum(FILE_ORDERS).optional().meta({ description: "`-`: descending." }),
     }),
-    requestsOf: (query) => (examinesFiles(query) ? EXAMINING_REQUESTS : 1),
+    isHeavy: (query) => query.search !== undefined || examinesFiles(query),
     success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },
   },
-  async ({ c, deps, credential, query }) => {
-    if (query.search !== undefined) {
-      // A rejected request spends nothing of its team.
-      if (!c.var.actor) await authorize(deps, credential);
-      await countSearch(c, credential);
-    }
-    const page = await listFiles(deps, credential, query, pageRequest(query));
-    const ownerId = c.var.actor && "ownerId" in c.var.actor ? c.var.actor.ownerId : null;
-    // Which index serves the list depends on the caller.
-    if (ownerId !== null && !examinesFiles(query) && examinesFiles({ ...query, uploadedBy: ownerId })) {
-      await chargeRequests(c, credential, EXAMINING_REQUESTS - 1);
-    }
-    return page;
-  },
+  ({ deps, credential, query }) => listFiles(deps, credential, query, pageRequest(query)),
   fileRecord.render,
 );
 

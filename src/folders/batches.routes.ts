@@ -1,9 +1,8 @@
 import * as z from "zod";
 import { fileRecord } from "../files/files.routes.ts";
 import { folder, someTags } from "../files/properties.routes.ts";
-import { countExpensiveCall, countRequests } from "../http/authentication.ts";
 import { writeOperation } from "../http/operation.ts";
-import { changeFiles, MAX_BATCH_FILES, REPROCESSED_FILES_PER_CALL } from "./batches.ts";
+import { changeFiles, MAX_BATCH_FILES } from "./batches.ts";
 
 const ids = z
   .array(z.string())
@@ -19,7 +18,8 @@ export const batch = writeOperation(
   {
     tag: "Files",
     summary: "Change many files",
-    description: `Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs \`files:delete\`; with \`permanent\`, a deletion erases the files, also those in the trash; a contributor can't do that. Repeating a batch changes nothing more. Each ID counts as a request. For the limit of reprocessed files, ${REPROCESSED_FILES_PER_CALL} files of a batch count as one.`,
+    description: `Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs \`files:delete\`; with \`permanent\`, a deletion erases the files, also those in the trash; a contributor can't do that. Repeating a batch changes nothing more.`,
+    isHeavy: true,
     body: z.discriminatedUnion("action", [
       z.strictObject({ action: z.enum(["restore", "reprocess"]), ids }),
       z.strictObject({ action: z.literal("delete"), ids, permanent: z.boolean().optional() }),
@@ -34,12 +34,7 @@ export const batch = writeOperation(
       example: [{ _id: fileRecord.example._id, ok: true }],
     },
   },
-  async ({ c, deps, actor, credential, body: { ids: given, ...action } }) => {
-    // The request itself is already counted.
-    await countRequests(c, credential, given.length - 1);
-    if (action.action === "reprocess") {
-      await countExpensiveCall(c, "reprocess", actor, Math.ceil(given.length / REPROCESSED_FILES_PER_CALL));
-    }
+  async ({ deps, actor, body: { ids: given, ...action } }) => {
     const results = await changeFiles(deps, actor, given, action);
     return results.map(({ id, code }) => ({ _id: id, ok: code === null, ...(code && { code }) }));
   },

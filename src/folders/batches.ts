@@ -28,11 +28,6 @@ import { restoreFiles } from "../trash/trash.ts";
 
 /** A file takes up to four queries, so a batch stays far below the 1,000 queries that D1 allows an invocation. */
 export const MAX_BATCH_FILES = 100;
-/**
- * How many files of a batch count as one call of the limit for reprocessing. It allows ten calls a minute, so a team can
- * reprocess 100 files a minute, and delays those of other teams only briefly.
- */
-export const REPROCESSED_FILES_PER_CALL = 10;
 
 type BatchAction =
   | { action: "reprocess" | "restore" }

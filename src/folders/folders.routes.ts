@@ -1,9 +1,7 @@
 import * as z from "zod";
 import { folder } from "../files/properties.routes.ts";
-import { countExpensiveCall } from "../http/authentication.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { cursorOf, MAX_LIMIT, pageLimit } from "../http/validation.ts";
-import { RATE_LIMITS } from "../rate-limits.ts";
 import {
   deleteFolder as deleteFolderWithFiles,
   MAX_COUNTED_HOLDS,
@@ -62,7 +60,7 @@ export const create = writeOperation(
 const FOLDER_CHANGE =
   "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). It ends as it is if your token is revoked, or your team suspended. " +
   "A file that comes into the folder after the request stays where it was put. Each file has its event, as in a batch. " +
-  `A contributor changes only the own files, independently of the others. Up to ${RATE_LIMITS["expensive-call"]} a minute.`;
+  "A contributor changes only the own files, independently of the others.";
 const folderChange = z.strictObject({
   folder: z.string().meta({ description: "Where the folder is, or was." }),
   isComplete: z.boolean(),
@@ -97,12 +95,10 @@ export const move = writeOperation(
       schema: folderChange,
       example: { folder: "archive/podcast", isComplete: true },
     },
+    isHeavy: true,
     errorCodes: ["folder_busy"],
   },
-  async ({ c, deps, actor, body }) => {
-    await countExpensiveCall(c, "folder", actor);
-    return moveFolderTo(deps, actor, body.folder, body.to);
-  },
+  ({ deps, actor, body }) => moveFolderTo(deps, actor, body.folder, body.to),
 );
 
 export const remove = writeOperation(
@@ -119,12 +115,10 @@ export const remove = writeOperation(
       schema: folderDeletion,
       example: { folder: "podcast/2025", isComplete: true, held: 0 },
     },
+    isHeavy: true,
     errorCodes: ["folder_busy"],
   },
-  async ({ c, deps, actor, body }) => {
-    await countExpensiveCall(c, "folder", actor);
-    return deleteFolderWithFiles(deps, actor, body.folder);
-  },
+  ({ deps, actor, body }) => deleteFolderWithFiles(deps, actor, body.folder),
 );
 
 /* Changes */

@@ -1,4 +1,5 @@
 import type { Actor } from "../access/authorization.ts";
+import type { RequestLimit } from "../access/limiter.ts";
 import type { Deps } from "../deps.ts";
 import type { Code } from "../errors.ts";
 
@@ -12,6 +13,10 @@ export type AppEnv = {
     deps: Deps;
     /** Set once the caller is authenticated, for the log. */
     actor?: Actor;
+    /** The limit that the caller's request counts for. */
+    limit?: RequestLimit;
+    /** Resolves once the request is counted: to the limit that it exceeds, or null. */
+    exceededLimit?: Promise<RequestLimit | null>;
     /** The error code of the response, for the log. */
     code?: Code;
   };

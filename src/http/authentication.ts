@@ -1,46 +1,21 @@
 import type { Context } from "hono";
-import { isVisitor } from "../access/actor.ts";
 import { type Access, type Actor, authorize, type Credential, readCredential } from "../access/authorization.ts";
 import { inDatabaseOfToken } from "../access/databases.ts";
 import { noteUse } from "../access/last-use.ts";
+import { limitOf, sharersOf } from "../access/limiter.ts";
 import { AppError, type Code } from "../errors.ts";
 import { watchRecovery } from "../upkeep/heartbeat.ts";
 import type { AppEnv } from "./app-env.ts";
 
-/** Counts an expensive operation of a team, or of a contributor, as one call or as several. @throws `rate_limited` */
-export async function countExpensiveCall(
-  c: Context<AppEnv>,
-  operation: string,
-  { teamId, ownerId }: { teamId: string; ownerId?: string | null },
-  calls = 1,
-): Promise<void> {
-  if (!(await c.var.deps.limiter.countExpensiveCall(`${operation}/${ownerId ?? teamId}`, calls)))
-    throw new AppError("rate_limited", { limit: "expensive-call" });
-}
-
-/** Counts further requests of an authorized caller, for one that does the work of several. @throws `rate_limited` */
-export async function countRequests(c: Context<AppEnv>, { tokenHash }: Credential, requests: number): Promise<void> {
-  if (!(await c.var.deps.limiter.countRequest(tokenHash ?? OPERATOR_COUNTER, requests))) {
-    throw new AppError("rate_limited", { limit: "team" });
-  }
-}
-
-/** Counts further requests after the work is done. If they exceed the limit, the next requests are rejected. */
-export async function chargeRequests(c: Context<AppEnv>, { tokenHash }: Credential, requests: number): Promise<void> {
-  await c.var.deps.limiter.countRequest(tokenHash ?? OPERATOR_COUNTER, requests);
-}
-
-/** Counts a search of an authorized caller for its team. @throws `rate_limited` */
-export async function countSearch(c: Context<AppEnv>, { tokenHash }: Credential): Promise<void> {
-  if (!(await c.var.deps.limiter.countSearch(tokenHash ?? OPERATOR_COUNTER))) {
-    throw new AppError("rate_limited", { limit: "search" });
-  }
+/** Waits until the request of an authorized caller is counted. A write does so before it changes anything. @throws `rate_limited` */
+export async function checkCounted(c: Context<AppEnv>): Promise<void> {
+  const exceeded = await c.var.exceededLimit;
+  if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
 }
 
 /** Counts the opening of a link, which has no token, for the client IP. @throws `rate_limited` */
 export async function countOpening(c: Context<AppEnv>): Promise<void> {
-  if (!(await c.var.deps.limiter.countRequest(`link/${clientIpOf(c)}`)))
-    throw new AppError("rate_limited", { limit: "link" });
+  if (!(await c.var.deps.limiter.countOpening(clientIpOf(c)))) throw new AppError("rate_limited", { limit: "light" });
 }
 
 /** The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. */
@@ -60,24 +35,20 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
   return /^Bearer +(\S+)$/i.exec(c.req.header("Authorization")?.trim() ?? "")?.[1];
 }
 
-/** Returns the counter that a caller's requests count for. Neither visitors nor contributors use up the team's limit. */
-function counterOf(actor: Actor): string {
-  if (actor.kind === "operator") return OPERATOR_COUNTER;
-  if (isVisitor(actor)) return `${actor.teamId}/public`;
-  return actor.ownerId === null ? actor.teamId : `${actor.teamId}/contributors`;
-}
-const OPERATOR_COUNTER = "operator";
-
 const blocked = () => new AppError("rate_limited", { limit: "client-ip" });
 
 /**
- * Reads and counts the token without a database, sets `deps.db` to the token's database, and calls `run`, which authorizes
- * it. A request with a missing or invalid token counts for its client IP.
+ * Reads the token without a database, sets `deps.db` to the token's database, and calls `run`, which authorizes it. From then on,
+ * the request is being counted for its caller. A request with a missing or invalid token counts for its client IP.
  * @throws `token_missing`, `token_invalid`, `rate_limited`, and the errors of `run`
  */
 export async function withCredential<A extends Access, T>(
   c: Context<AppEnv>,
-  { access, graceMilliseconds }: { access: A; graceMilliseconds?: number | undefined },
+  {
+    access,
+    graceMilliseconds,
+    isHeavy = false,
+  }: { access: A; graceMilliseconds?: number | undefined; isHeavy?: boolean | undefined },
   run: (credential: Credential<A>) => Promise<T>,
 ): Promise<T> {
   const { limiter } = c.var.deps;
@@ -85,21 +56,25 @@ export async function withCredential<A extends Access, T>(
   let credential: Credential<A> | undefined;
   try {
     credential = readCredential(c.var.deps, bearerToken(c), access, graceMilliseconds);
-    const tokenHash = credential.tokenHash ?? OPERATOR_COUNTER;
-    // Without this, each new session would begin with requests that count for no team.
-    let isCountedForTeam = limiter.isAuthenticated(tokenHash);
+    const tokenHash = credential.tokenHash ?? OPERATOR_HASH;
     const noteCaller = (actor: Actor) => {
-      const counter = counterOf(actor);
+      const sharers = sharersOf(actor);
+      const name = limitOf(sharers, isHeavy);
+      limiter.noteAuthenticated(tokenHash, sharers);
+      // A write that arrives slowly authorizes its caller again.
+      if (!c.var.actor) {
+        const count = async () => ((await limiter.countRequest(sharers, isHeavy)) ? null : name);
+        c.set("limit", name);
+        c.set("exceededLimit", count());
+      }
       c.set("actor", actor);
-      limiter.noteAuthenticated(tokenHash, counter);
-      // The operator's requests have the same counter before and after.
-      if (!isCountedForTeam && counter !== tokenHash) c.var.deps.after(limiter.countLateRequest(counter));
-      isCountedForTeam = true;
     };
     c.set("deps", { ...inDatabaseOfToken(c.var.deps, credential), noteCaller });
     if (limiter.isBlocked(clientIp, tokenHash)) throw blocked();
-    if (!(await limiter.countRequest(tokenHash))) throw new AppError("rate_limited", { limit: "team" });
+    const exceeded = limiter.exceededBy(tokenHash, isHeavy);
+    if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
     const result = await run(credential);
+    await checkCounted(c);
     const { actor } = c.var;
     if (actor && actor.kind !== "operator") {
       noteUse(c.var.deps, actor);
@@ -109,11 +84,15 @@ export async function withCredential<A extends Access, T>(
   } catch (error) {
     const isUnauthenticated =
       error instanceof AppError && (error.code === "token_missing" || error.code === "token_invalid");
-    if (!isUnauthenticated) throw error;
+    if (!isUnauthenticated) {
+      await checkCounted(c);
+      throw error;
+    }
     if (credential?.tokenHash) limiter.noteRejected(credential.tokenHash);
     throw (await limiter.countUnauthenticated(clientIp)) ? error : blocked();
   }
 }
+const OPERATOR_HASH = "operator";
 
 /** Whether the operator calls, for a request that needs no token. A wrong token counts for its client IP. @throws as above */
 export async function isOperator(c: Context<AppEnv>): Promise<boolean> {
@@ -132,7 +111,7 @@ export async function limitFailures<T>(c: Context<AppEnv>, resource: string, run
   if (limiter.isBlocked(clientIp, resource)) throw blocked();
   try {
     const result = await run();
-    limiter.noteAuthenticated(resource, resource);
+    limiter.noteAuthenticated(resource, null);
     return result;
   } catch (error) {
     const isUnknown = error instanceof AppError && (error.code === "not_found" || error.code === "token_invalid");
@@ -158,6 +137,7 @@ export async function withBackend<T>(
     return await withCredential(c, { access: "users:write" }, async (credential) => {
       const actor = await authorize(c.var.deps, credential);
       isAuthorized = true;
+      await checkCounted(c);
       return logIn(actor.kind === "secret" && actor.teamId === teamId);
     });
   } catch (error) {

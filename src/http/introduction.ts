@@ -1,9 +1,8 @@
 import { type Access, type Actor, admitsOperator, scopeOf } from "../access/authorization.ts";
 import { PUBLIC_SCOPES, ROLE_NAMES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../access/scopes.ts";
 import { MAX_LISTED_USERS } from "../accounts/users.ts";
-import { REPROCESSED_FILES_PER_CALL } from "../folders/batches.ts";
 import { MAX_NUMBERED_ROWS } from "../platform/paging.ts";
-import { RATE_LIMITS } from "../rate-limits.ts";
+import { RATE_LIMITS, type RateLimitName } from "../rate-limits.ts";
 import { IDEMPOTENCY_MILLISECONDS } from "../uploads/upload.ts";
 import { DEFAULT_LIMIT, JSON_BODY_BYTES, MAX_LIMIT } from "./validation.ts";
 
@@ -14,7 +13,7 @@ export function inHours(milliseconds: number): string {
   return hours === 1 ? "1 hour" : `${hours} hours`;
 }
 
-const CALLS = RATE_LIMITS["expensive-call"];
+const perMinute = (limit: RateLimitName) => RATE_LIMITS[limit].toLocaleString("en");
 
 export const TITLE = "Stowage";
 
@@ -78,17 +77,12 @@ file. The \`ETag\` of a user or file is its version: send it as \`If-Match\` to 
 
 ## Rate limits
 
-${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as many for its public keys and upload tokens,
-and for its contributors;
-${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token, and ${RATE_LIMITS.link.toLocaleString("en")} openings of links; ${RATE_LIMITS.login} failed logins and ${RATE_LIMITS.login}
-forgotten passwords a minute for each client IP and each account; ${RATE_LIMITS.password} passwords that are set or that users check to change their own, ${CALLS} reprocessed files, ${CALLS} emails, ${CALLS} exports of users, ${CALLS}
-deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks, and ${RATE_LIMITS.search} searches of files a
-minute for each team, and ${CALLS} readings of the usage for each contributor. A contributor can have
-at most 25 unfinished uploads, and a team 100. Above a limit of a minute, the response is 429. \`Retry-After\` gives the
-seconds to wait, also with 503.
-Some requests count as several: a batch as one for each ID; a page by number as one for each ${MAX_LIMIT} rows up to its
-last row; a list of files with combined filters as up to five; the list of all users as one for each 100 users. A batch
-that reprocesses counts as one reprocessed file for each ${REPROCESSED_FILES_PER_CALL} of its files.
+A request is light or heavy. A team has ${perMinute("light")} light and ${perMinute("heavy")} heavy requests a minute; its public keys and upload tokens together as many
+again, and each contributor ${perMinute("contributor-light")} and ${perMinute("contributor-heavy")}. HEAVY_OPERATIONS Openings of links and invitations
+are light, for their client IP. Failed logins, checks of the own password and forgotten passwords: ${RATE_LIMITS.login} a minute for an account, and ${RATE_LIMITS.login} for a client IP. Passwords that are set or
+checked: ${RATE_LIMITS.password} for a team. Requests without a valid token, and logins: ${RATE_LIMITS["client-ip"]} for a client IP. A contributor can have
+at most 25 unfinished uploads, and a team 100.
+Above a limit of a minute, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
 \`RateLimit-Policy\` states the limit that a response counted for, and \`RateLimit\` the one that was reached.
 `
   .trim()
@@ -98,6 +92,13 @@ that reprocesses counts as one reprocessed file for each ${REPROCESSED_FILES_PER
 interface Named {
   operationId: string;
   access: Access | "public";
+  isHeavy?: true | ((query: never) => boolean);
+}
+
+/** A sentence that names the heavy requests. */
+function heavySentence(operations: readonly Named[]): string {
+  const names = operations.filter(({ isHeavy }) => isHeavy === true).map(({ operationId }) => `\`${operationId}\``);
+  return `Heavy are: searches and other lists that examine rows, numbered pages beyond row ${MAX_LIMIT}, and ${names.join(", ")}.`;
 }
 
 const isPublicScope = (scope: Scope) => (SCOPES[scope] & PUBLIC_SCOPES) !== 0;
@@ -120,7 +121,7 @@ function scopeTable(operations: readonly Named[]): string {
 const isForOperator = (access: Access | "public") => access !== "public" && admitsOperator(access);
 
 export const describeService = (operations: readonly Named[]): string =>
-  DESCRIPTION.replace("SCOPE_TABLE", scopeTable(operations));
+  DESCRIPTION.replace("SCOPE_TABLE", scopeTable(operations)).replace("HEAVY_OPERATIONS", heavySentence(operations));
 
 /** The groups of operations, in display order. */
 const TAGS = {

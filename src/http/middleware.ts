@@ -76,8 +76,8 @@ function setCommonHeaders(c: Context<AppEnv>, cacheControl: string, exposedHeade
 export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   await next();
   setCommonHeaders(c, c.res.headers.get("Cache-Control") ?? "no-store", EXPOSED_HEADERS);
-  if (c.var.actor && !c.res.headers.has("RateLimit-Policy")) {
-    c.res.headers.set("RateLimit-Policy", rateLimitPolicy("team"));
+  if (c.var.limit && !c.res.headers.has("RateLimit-Policy")) {
+    c.res.headers.set("RateLimit-Policy", rateLimitPolicy(c.var.limit));
   }
 };
 

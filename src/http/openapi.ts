@@ -12,6 +12,8 @@ import { type Api, describeBody, type Operation, splitRoute } from "./operation.
 
 type Json = Record<string, unknown>;
 
+const HEAVY = "Counts as a heavy request.";
+
 /** Converts a Zod schema to JSON Schema and moves its named schemas to `components`. */
 function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): Json {
   const {
@@ -150,7 +152,7 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
 }
 
 function describe(operation: Operation, route: SplitRoute, operationId: string, components: Json): Json {
-  const { tag, summary, description, access, success } = operation;
+  const { tag, summary, description, access, isHeavy, success } = operation;
   const scope = access === "public" ? null : scopeOf(access);
   const headers = Object.entries(success.headers ?? {}).map(([name, text]) => [
     name,
@@ -169,7 +171,7 @@ function describe(operation: Operation, route: SplitRoute, operationId: string, 
     operationId,
     tags: [tag],
     summary,
-    description: [description, describeAccess(access)].filter(Boolean).join("\n\n"),
+    description: [description, describeAccess(access), isHeavy === true && HEAVY].filter(Boolean).join("\n\n"),
     security: securityOf(operation),
     ...(scope && { "x-scope": scope }),
     parameters: parametersOf(operation, route.path, components),
@@ -231,7 +233,10 @@ export function describeApi(api: Api, messages: Messages): Json {
   const components: Json = {};
   schemaOf(z.strictObject({ error: errorSchema }), "output", components);
   const paths: Record<string, Json> = {};
-  const operations = Object.entries(api).map(([operationId, [, { access }]]) => ({ operationId, access }));
+  const operations = Object.entries(api).map(([operationId, [, { access, isHeavy }]]) => ({
+    ...{ operationId, access },
+    ...(isHeavy !== undefined && { isHeavy }),
+  }));
   for (const [operationId, [route, operation]] of Object.entries(api)) {
     const split = splitRoute(route);
     const method = split.method.toLowerCase();

@@ -7,14 +7,14 @@ import type { Deps } from "../deps.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { Page } from "../platform/paging.ts";
 import type { AppEnv } from "./app-env.ts";
-import { countRequests, withCredential } from "./authentication.ts";
+import { checkCounted, withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import type { Tag } from "./introduction.ts";
 import {
   type BodySchema,
+  isDeepPage,
   nextLinkHeader,
   type Output,
-  pageRequests,
   publicValidators,
   type QuerySchema,
   readBody,
@@ -77,6 +77,11 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   /** The scope of a secret key that a public operation can also be called with. */
   optionalScope?: Scope;
   requestHeaders?: Record<string, HeaderContract>;
+  /**
+   * The request counts as heavy, because it reads or writes many rows, or sends an email or a request to a URL. Whether that of a
+   * list does depends on its query.
+   */
+  isHeavy?: true | ((query: Output<Q>) => boolean);
   success: Success<S>;
   /** Error codes besides those that follow from the other properties. */
   errorCodes?: Code[];
@@ -131,6 +136,20 @@ const teamIn = (fields: unknown) => (fields as { teamId?: string } | undefined)?
 /** Errors of a read that are found before the database is queried. */
 const REQUEST_ERRORS: Code[] = ["invalid_input", "unsupported_version", "not_found"];
 
+/** Whether a request counts as heavy. One with an invalid query is light: it is rejected. */
+function isHeavyRequest<Q extends QuerySchema>(
+  c: Context<AppEnv>,
+  { isHeavy = () => false, query }: Pick<Contract<Q, undefined, z.ZodType>, "isHeavy" | "query">,
+): boolean {
+  if (isHeavy === true || query === undefined) return isHeavy === true;
+  try {
+    const given = readQuery(c, query as Q);
+    return isHeavy(given) || isDeepPage(given ?? {});
+  } catch {
+    return false;
+  }
+}
+
 /**
  * An operation that only reads. The domain authorizes the caller in the same round trip as it reads, so `handle` gets a
  * credential and not an actor. Only an authorized caller gets the errors of an invalid request.
@@ -144,7 +163,7 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
-      withCredential(c, { ...contract, access }, async (credential) => {
+      withCredential(c, { ...contract, access, isHeavy: isHeavyRequest(c, contract) }, async (credential) => {
         try {
           const query = readQuery(c, contract.query as Q);
           const answer = handle({ ...requestOf<Q, undefined>(c, query, undefined, credential), credential });
@@ -178,29 +197,12 @@ export const countOf =
 /** The contract of a list, with that of its page. */
 type ListContract<Q extends QuerySchema, S extends z.ZodType> = Omit<Contract<Q, undefined, S>, "success"> & {
   success: PageContract<S>;
-  /** How many requests a list counts as, if it does more work than to read its page. */
-  requestsOf?: (query: Output<Q>) => number;
 };
-
-/**
- * Counts a page as at least `minRequests`. D1 also reads the rows before a numbered page, so each 100 rows up to its last row
- * count as a request. The caller is authorized first, so a rejected request uses up nothing of its team's limit.
- */
-export async function countPage(
-  { c, deps, credential, query }: { c: Context<AppEnv>; deps: Deps; credential: Credential; query: unknown },
-  minRequests = 1,
-): Promise<void> {
-  const requests = Math.max(pageRequests(query ?? {}), minRequests);
-  if (requests === 1) return;
-  await authorize(deps, credential);
-  // The request itself is already counted.
-  await countRequests(c, credential, requests - 1);
-}
 
 /** An operation that returns a page of records. */
 export function listOperation<A extends Access, S extends z.ZodType, Q extends QuerySchema, T>(
   access: A,
-  { success, requestsOf = () => 1, ...contract }: ListContract<Q, S>,
+  { success, ...contract }: ListContract<Q, S>,
   fetchPage: (request: Request<Q, undefined> & { credential: Credential<A> }) => Promise<Page<T>>,
   render: (item: T, request: { deps: Deps }) => z.input<S>,
 ): Operation {
@@ -213,7 +215,6 @@ export function listOperation<A extends Access, S extends z.ZodType, Q extends Q
     headers: nextLinkHeader,
   };
   return readOperation(access, { ...contract, success: page }, async (request) => {
-    await countPage(request, requestsOf(request.query));
     const { items, next } = await fetchPage(request);
     setNextLink(request.c, next);
     return items.map((item) => render(item, request));
@@ -224,12 +225,15 @@ export function listOperation<A extends Access, S extends z.ZodType, Q extends Q
 const MAX_AUTHORIZED_MILLISECONDS = 1000;
 
 /**
- * Authorizes the caller.
+ * Authorizes the caller, and counts its request.
+ * @throws `rate_limited`, and the errors of `authorize`
  * @returns the present caller: authorizes again if a second has passed. A body may take half a minute to arrive, in which the
  *   caller's token can be revoked, its user demoted, or its team suspended
  */
-async function authorizeUntilNow<A extends Access>(deps: Deps, credential: Credential<A>) {
+async function authorizeUntilNow<A extends Access>(c: Context<AppEnv>, credential: Credential<A>) {
+  const { deps } = c.var;
   let actor = await authorize(deps, credential);
+  await checkCounted(c);
   let authorizedAt = deps.system.now();
   return async (): Promise<ActorWith<A>> => {
     if (deps.system.now() - authorizedAt > MAX_AUTHORIZED_MILLISECONDS) {
@@ -262,8 +266,8 @@ export function writeOperation<
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
-      withCredential(c, { ...contract, access }, async (credential) => {
-        const presentActor = await authorizeUntilNow(c.var.deps, credential);
+      withCredential(c, { ...contract, access, isHeavy: contract.isHeavy === true }, async (credential) => {
+        const presentActor = await authorizeUntilNow(c, credential);
         const query = readQuery(c, contract.query as Q);
         const body = await readBody(c, contract.body as B, contract);
         const actor = await presentActor();

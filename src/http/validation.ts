@@ -2,7 +2,7 @@ import { zValidator } from "@hono/zod-validator";
 import type { Context, MiddlewareHandler } from "hono";
 import * as z from "zod";
 import { AppError, type FieldError } from "../errors.ts";
-import { checkPage, cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../platform/paging.ts";
+import { cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../platform/paging.ts";
 import { withTimeout } from "../timeout.ts";
 import type { AppEnv } from "./app-env.ts";
 import { MAX_DRAINED_BYTES } from "./body-reader.ts";
@@ -263,7 +263,7 @@ export const pageQuery = (list: string) =>
   z.object({
     limit: pageLimit,
     page: positiveInteger({
-      description: `Page number, counted from the cursor if there is one. Default 1. \`page\` × \`limit\` can be at most ${MAX_NUMBERED_ROWS.toLocaleString("en")}. Each ${MAX_LIMIT} rows up to the end of the page count as a request; follow \`Link\` instead.`,
+      description: `Page number, counted from the cursor if there is one. Default 1. \`page\` × \`limit\` can be at most ${MAX_NUMBERED_ROWS.toLocaleString("en")}. Beyond row ${MAX_LIMIT}, the request is heavy; follow \`Link\` instead.`,
       maximum: MAX_NUMBERED_ROWS,
       clampTo: MAX_NUMBERED_ROWS + 1,
     }),
@@ -276,11 +276,9 @@ export const pageRequest = ({
   cursor,
 }: z.output<ReturnType<typeof pageQuery>>): PageRequest => ({ limit, page, cursor });
 
-/** The requests that a page counts as. @throws `invalid_input` for a page that is too deep */
-export function pageRequests({ limit = DEFAULT_LIMIT, page = 1 }: { limit?: number; page?: number }): number {
-  checkPage({ limit, page });
-  return Math.ceil((page * limit) / MAX_LIMIT);
-}
+/** Whether a numbered page ends beyond its list's first 100 rows, all of which D1 reads. */
+export const isDeepPage = ({ limit = DEFAULT_LIMIT, page = 1 }: { limit?: number; page?: number }): boolean =>
+  page * limit > MAX_LIMIT;
 
 /** The header that `setNextLink` sets, for OpenAPI. */
 export const nextLinkHeader = { Link: 'The next page, `rel="next"`. Absent on the last page.' };

@@ -43,14 +43,9 @@ const eventCount = (() => {
 })();
 
 /**
- * The storage that the files of an owner take. Uploads in progress do not count. Reads every file of the owner, so it is
- * counted before.
- * @throws `rate_limited`
+ * The storage that the files of an owner take. Uploads in progress do not count. Reads every file of the owner.
  */
 export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
-  if (!(await deps.limiter.countExpensiveCall(`usage/${whose.ownerId}`))) {
-    throw new AppError("rate_limited", { limit: "expensive-call" });
-  }
   const countIn = (index: SQL, isInIndex: SQL) =>
     deps.db
       .select({ files: sql<number>`count(*)`, bytes: sql<number>`coalesce(sum(${files.sizeBytes}), 0)` })

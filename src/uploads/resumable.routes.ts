@@ -7,7 +7,6 @@ import { AppError, invalidField } from "../errors.ts";
 import type { ResumableRow } from "../files/ending.ts";
 import { parseProperties } from "../files/properties.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
-import { chargeRequests } from "../http/authentication.ts";
 import { REPR_DIGEST, statedSha256, withBody } from "../http/body-reader.ts";
 import { renderMethodNotAllowed, retryAfterOf } from "../http/failures.ts";
 import { inHours } from "../http/introduction.ts";
@@ -84,9 +83,6 @@ const MAX_METADATA_CHARACTERS = 12 * 1024;
 
 /** Enough for properties of 1 KiB in base64 and a file name. It is stored for a day, and anyone may have a public key. */
 const MAX_VISITOR_METADATA_CHARACTERS = 3 * 1024;
-
-/** A creation that replaces an upload counts as several requests: it also deletes the other's bytes, parts and rows. */
-const REPLACEMENT_REQUESTS = 5;
 
 const MAX_DIGITS = 15;
 /** The OpenAPI schema of a header with a whole number. */
@@ -259,17 +255,16 @@ export const create = tus(
       "upload_timeout",
     ],
   },
-  async ({ c, deps, actor, credential }) => {
+  async ({ c, deps, actor }) => {
     const input = { ...parseNewUpload(c, deps, actor), idempotencyKey: idempotencyKeyOf(c) };
     const { sizeBytes } = input;
     const bodyBytes = numberIn(c, "Content-Length") ?? null;
     const hasBody = c.req.raw.body !== null && bodyBytes !== 0;
     if (hasBody) checkType(c);
     if ((bodyBytes ?? 0) > sizeBytes) throw bodyTooLarge(sizeBytes);
-    const { url, upload, hasReplaced } = await (hasBody
+    const { url, upload } = await (hasBody
       ? withBody(c, (bytes) => createUpload(deps, actor, { ...input, body: { bytes, sizeBytes: bodyBytes } }))
       : createUpload(deps, actor, input));
-    if (hasReplaced) await chargeRequests(c, credential, REPLACEMENT_REQUESTS - 1);
     const location = `${RESUMABLE}/${renderSecretUrl(url)}`;
     return c.body(null, 201, { ...progressHeaders(upload), Location: location, "Content-Location": fileUrl(upload) });
   },

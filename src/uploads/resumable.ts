@@ -88,7 +88,6 @@ interface NewUpload {
 interface CreatedUpload {
   url: SecretUrl;
   upload: ResumableRow;
-  hasReplaced: boolean;
 }
 
 /**
@@ -173,7 +172,7 @@ async function insertResumable(
     insertWhere(db, uploads, upload, hasRow(files, isFile(file))),
     insertedLimits(deps, file),
   ] as const;
-  const created = { url: { id, secret }, upload, hasReplaced: false };
+  const created = { url: { id, secret }, upload };
   if (idempotencyKey === null) {
     const [[refused], , , [inserted]] = await write(deps, queries, { isIdempotent: true });
     if (!inserted) throw quotaError(refused);
@@ -190,7 +189,7 @@ async function insertResumable(
       deps.log("warn", "upload_cleanup_failed", { fileId: replacedFile.id, cause }),
     );
   }
-  return { ...created, hasReplaced: replacedUpload !== undefined };
+  return created;
 }
 
 /** Once the upload is inserted, cancels the unfinished upload that has the key, and gives the key to the new one. */

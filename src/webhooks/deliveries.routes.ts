@@ -1,10 +1,8 @@
 import * as z from "zod";
 import { type EventBody, eventExample, eventSchema } from "../events/events.routes.ts";
 import { EVENT_TYPES } from "../events/events.ts";
-import { countExpensiveCall } from "../http/authentication.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { id, instant, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
-import { RATE_LIMITS } from "../rate-limits.ts";
 import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
 import { type Delivery, listDeliveries, MAX_REPLAYED_EVENTS, redeliverEvent, replayEvents } from "./delivery-log.ts";
 
@@ -100,7 +98,7 @@ export const replay = writeOperation(
     summary: "Replay events",
     description:
       "Sends the events after an event or an instant to the webhook again, also those that occurred while it was disabled. Messages keep their ids. " +
-      `A call reads up to ${MAX_REPLAYED_EVENTS} events; if there may be more, \`next\` is the event to continue after. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
+      `A call reads up to ${MAX_REPLAYED_EVENTS} events; if there may be more, \`next\` is the event to continue after.`,
     body: z.strictObject({
       after: z
         .union([id, instant], { error: "Must be the ID of an event, or an ISO 8601 date-time with an offset or Z." })
@@ -109,6 +107,7 @@ export const replay = writeOperation(
         description: "Only deliveries whose latest attempt failed. Those that wait for a retry are due now.",
       }),
     }),
+    isHeavy: true,
     bodyExample: { after: "065c2f1a0b3c402e6b8a0c13", failedOnly: true },
     success: {
       description: "How many deliveries are due.",
@@ -118,10 +117,7 @@ export const replay = writeOperation(
     },
     errorCodes: ["webhook_disabled"],
   },
-  async ({ c, deps, actor, id, body }) => {
-    await countExpensiveCall(c, "replay", actor);
-    return replayEvents(deps, actor, id, body);
-  },
+  ({ deps, actor, id, body }) => replayEvents(deps, actor, id, body),
 );
 
 export const redeliver = writeOperation(

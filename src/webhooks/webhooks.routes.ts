@@ -2,12 +2,10 @@ import * as z from "zod";
 import type { Deps } from "../deps.ts";
 import { messageExample, messageSchema } from "../events/events.routes.ts";
 import { EVENT_TYPES } from "../events/events.ts";
-import { countExpensiveCall } from "../http/authentication.ts";
 import { inHours } from "../http/introduction.ts";
 import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/validation.ts";
-import { RATE_LIMITS } from "../rate-limits.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.routes.ts";
 import type { WebhookRow } from "./deliveries.ts";
 import { sendTestEvent } from "./posting.ts";
@@ -248,12 +246,12 @@ export const remove = writeOperation(
   {
     tag: "Webhooks",
     summary: "Delete a webhook",
-    description: `Its pending deliveries are not sent. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
+    description: "Its pending deliveries are not sent.",
+    // A slow webhook rests between rounds. This limit keeps a team from skipping the rest with a new webhook.
+    isHeavy: true,
     success: { description: "The webhook was deleted.", message: "Webhook deleted." },
   },
-  async ({ c, deps, actor, id }) => {
-    // A slow webhook rests between rounds. This limit keeps a team from skipping the rest with a new webhook.
-    await countExpensiveCall(c, "delete-webhook", actor);
+  async ({ deps, actor, id }) => {
     await deleteWebhook(deps, actor, id);
   },
 );
@@ -286,7 +284,8 @@ export const test = writeOperation(
   {
     tag: "Webhooks",
     summary: "Send a test event",
-    description: `Sends a signed \`webhook.test\` event now, once. It is not in the event log. Up to ${RATE_LIMITS["expensive-call"]} a minute.`,
+    description: "Sends a signed `webhook.test` event now, once. It is not in the event log.",
+    isHeavy: true,
     success: {
       description: "The response of the endpoint.",
       message: "Test event sent.",
@@ -294,8 +293,5 @@ export const test = writeOperation(
       example: attemptExample,
     },
   },
-  async ({ c, deps, actor, id }) => {
-    await countExpensiveCall(c, "test", actor);
-    return renderAttempt(await sendTestEvent(deps, actor, id));
-  },
+  async ({ deps, actor, id }) => renderAttempt(await sendTestEvent(deps, actor, id)),
 );

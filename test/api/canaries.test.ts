@@ -74,7 +74,7 @@ describe("The watcher", () => {
 
   test("checks the output of the Worker", async () => {
     const token = fail(`planted ${PASSWORD}`);
-    const leaky = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countRequest: token } }));
+    const leaky = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countUnauthenticated: token } }));
     const request = { token: newToken(realSystem, "secret", 0) };
     const caught = await watcher.catching(() => leaky.call("GET", "/docs/v1/usage", request));
     expect(caught.join()).toMatch(/^a password in the line: .*"request_failed"/);
@@ -121,11 +121,10 @@ const FAILURES: Record<string, Change> = {
     limiter: {
       ...deps.limiter,
       countRequest: quote,
+      countOpening: quote,
       countUnauthenticated: quote,
       countGuess: quote,
       takeLogin: quote,
-      countExpensiveCall: quote,
-      countSearch: quote,
     },
   }),
 };

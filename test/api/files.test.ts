@@ -21,7 +21,6 @@ import {
   upload,
   usageOf,
 } from "../support/harness.ts";
-import { startLimited } from "../support/limits.ts";
 import { fileForm, sendForm } from "../support/raw-form.ts";
 
 const FIELDS = [
@@ -333,19 +332,6 @@ describe("Reprocessing a file", () => {
     const second = await processed(team, id);
     expect(second.audio).toEqual(first.audio);
     expect(second.__v).toBeGreaterThan(first.__v);
-  });
-
-  test("is limited to ten times a minute per team", async () => {
-    const worker = startLimited();
-    const [team, other] = [await newTeam(worker), await newTeam(worker)];
-    const reprocess = async (own: Team, count: number) => {
-      const id = await upload(own, "a.txt", "hello");
-      return atOnce(count, () => own.call("POST", `${UPLOADS}/${id}/reprocess`));
-    };
-    const answers = await reprocess(team, 11);
-    expect(tally(answers)).toEqual({ 200: 10, rate_limited: 1 });
-    expect(answers.find(({ status }) => status === 429)?.headers.get("Retry-After")).toBe("60");
-    expect(tally(await reprocess(other, 1))).toEqual({ 200: 1 });
   });
 
   test("leaves a file that is being processed unchanged", async ({ team }) => {

@@ -355,7 +355,7 @@ describe("Inviting", () => {
     expect(await dataOf(call("GET", path, { token: team.token }))).toMatchObject({ sendsEmail: false });
   });
 
-  test("an invitation by email sends the link and does not return it, at most ten times a minute", async ({ team }) => {
+  test("an invitation by email sends the link and does not return it", async ({ team }) => {
     const { mails, worker } = mailing();
     const { _id } = await newInvitee(team);
     const data = await dataOf(invite({ call: worker.call }, _id, { token: team.token, json: { email: true } }));
@@ -363,11 +363,6 @@ describe("Inviting", () => {
     expect(mails).toMatchObject([{ to: EMAIL }]);
     const [, token = ""] = /https:\/\/stowage\.test\/console\/invitation#(\S+)\n/.exec(mails[0]?.text ?? "") ?? [];
     expect((await accept(token)).status).toBe(200);
-
-    const limited = startLimited({}, (deps) => ({ ...deps, mailer: { send: async () => {} } }));
-    const send = () => invite({ call: limited.call }, _id, { token: team.token, json: { email: true } });
-    for (let i = 0; i < 10; i++) expect((await send()).status).toBe(200);
-    expect((await send()).code).toBe("rate_limited");
   });
 
   test("an invitation by email is 503 if the email can't be sent, and logs no recipient", async ({ team }) => {
@@ -610,13 +605,13 @@ describe("The export of a user", () => {
     }
   });
 
-  test("needs users:read, and is limited to ten a minute", async ({ team }) => {
+  test("needs users:read, and is not sent above the limit", async ({ team }) => {
     const { id } = await newMember(team, "viewer");
     const { key: token } = await newKey(team, { scopes: ["users:write"] });
     await rejected(team, 403, "insufficient_scope", () => exportOf(team, id, { token }));
-    const limited = startLimited();
+    const limited = startLimited({ HEAVY_LIMIT: 1 });
     const send = () => limited.call("GET", `${userPath(id)}/export`, { token: team.token });
-    for (let i = 0; i < 10; i++) expect((await send()).status).toBe(200);
+    expect((await send()).status).toBe(200);
     expect((await send()).code).toBe("rate_limited");
   });
 });

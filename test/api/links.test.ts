@@ -245,14 +245,14 @@ describe("Opening a link", () => {
     const counters: string[] = [];
     const worker = startWorker((deps) => ({
       ...deps,
-      limiter: { ...deps.limiter, countRequest: async (counter) => counters.push(counter) < 2 },
+      limiter: { ...deps.limiter, countOpening: async (clientIp) => counters.push(clientIp) < 2 },
     }));
     const address = randomAddress();
     const openHere = () => worker.call("GET", pathOf(link), { address });
     expect((await openHere()).status).toBe(200);
     const { status, headers } = await openHere();
-    expect([status, headers.get("RateLimit-Policy")]).toEqual([429, '"link";q=6000;w=60']);
-    expect(counters).toEqual([`link/${address}`, `link/${address}`]);
+    expect([status, headers.get("RateLimit-Policy")]).toEqual([429, '"light";q=6000;w=60']);
+    expect(counters).toEqual([address, address]);
   });
 
   test("shows only audio of a harmless type inline", async ({ team }) => {

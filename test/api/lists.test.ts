@@ -397,28 +397,6 @@ describe("Filters of files", () => {
     );
   });
 
-  test("count as five requests if they have to be compared with each file, except for a search", async ({ team }) => {
-    let requests = 0;
-    const token = async (_: string, count = 1) => {
-      requests += count;
-      return requests <= 5;
-    };
-    const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countRequest: token } }));
-    const list = (query: string) => counting.call("GET", `/docs/v1/uploads?${query}`, { token: team.token });
-    for (const [query, count] of [
-      ["status=failed", 1],
-      ["search=a", 1],
-      ["tag=a&folder=b", 5],
-      ["search=a&tag=b", 5],
-    ] as const) {
-      requests = 0;
-      expect([query, (await list(query)).status, requests]).toEqual([query, 200, count]);
-    }
-    requests = 1;
-    const { headers } = await rejected(team, 429, "rate_limited", () => list("tag=a&folder=b"));
-    expect(headers.get("RateLimit")).toContain('"team"');
-  });
-
   test("compare exclusive dates with the time in the file's id", async () => {
     let now = Date.parse("2026-02-03T04:05:06.789Z");
     const ticking = startWorker(

@@ -23,12 +23,10 @@ import {
   readPages,
   rejected,
   snapshot,
-  startWorker,
   type Team,
   tally,
   upload,
   usageOf,
-  withoutJobs,
 } from "../support/harness.ts";
 import { startLimited } from "../support/limits.ts";
 import { create, idOf, locationOf, patch as sendBytes } from "../support/tus.ts";
@@ -535,7 +533,7 @@ describe("A search", () => {
     expect(pages.map(idsIn)).toEqual([[], [id]]);
   });
 
-  test("is limited to 120 a minute and team, whatever its tokens", async () => {
+  test("is a heavy request: a team has 120 a minute, whatever its tokens", async () => {
     const team = await newTeam(startLimited());
     const { key: second } = await newKey(team);
     const search = (token?: string) => team.call("GET", `${UPLOADS}?search=a`, token ? { token } : {});
@@ -621,39 +619,6 @@ describe("A batch", () => {
       .bind(team.teamId)
       .first("n");
     expect(deleted).toBe(MAX_BATCH_FILES);
-  });
-
-  test("reprocesses up to 100 completed files a minute", async () => {
-    const team = await newTeam(startLimited());
-    await fill(team, "files", MAX_BATCH_FILES);
-    const ids = await listed(team, { limit: "100" });
-    const reprocess = (some: string[]) => batch(team, { action: "reprocess", ids: some });
-    expect((await reprocess(ids.slice(0, 89))).status).toBe(200);
-    const single = await team.call("POST", `${UPLOADS}/${ids[89]}/reprocess`);
-    expect(single.status).toBe(200);
-    expect(await listed(team, { status: "pending", limit: "100" })).toEqual(ids.slice(0, 90));
-    const limited = await rejected(team, 429, "rate_limited", () => reprocess(ids.slice(90)));
-    expect(limited.headers.get("RateLimit")).toContain('"expensive-call"');
-  });
-
-  test("counts as a request for each ID", async () => {
-    let requests = 0;
-    const token = async (_: string, count = 1) => {
-      requests += count;
-      return requests <= MAX_BATCH_FILES;
-    };
-    const team = await newTeam();
-    const counting = startWorker((deps) => ({
-      ...withoutJobs(deps),
-      limiter: { ...deps.limiter, countRequest: token },
-    }));
-    const ids = [...manyNames(MAX_BATCH_FILES - 1), await upload(team, "a.txt", "a")];
-    const tag = (some: string[]) =>
-      counting.call("POST", `${UPLOADS}/batch`, { token: team.token, json: { action: "tag", ids: some, tags: ["a"] } });
-    expect([(await tag(ids)).status, requests]).toEqual([200, MAX_BATCH_FILES]);
-    requests = 1;
-    const limited = await rejected(team, 429, "rate_limited", () => tag(ids));
-    expect(limited.headers.get("RateLimit")).toContain('"team"');
   });
 
   test("needs files:delete besides files:write for a deletion", async ({ team }) => {

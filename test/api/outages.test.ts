@@ -37,7 +37,7 @@ const UNREPEATABLE = [
 
 const unlimited = compose(withoutHashing, (deps) => ({
   ...deps,
-  limiter: { ...deps.limiter, countExpensiveCall: async () => true },
+  limiter: { ...deps.limiter, countRequest: async () => true },
 }));
 
 const FORGOT = "POST /auth/v1/password/forgot";

@@ -20,7 +20,6 @@ import {
   withoutLimits,
   withoutRequestId,
 } from "../support/harness.ts";
-import { startLimited } from "../support/limits.ts";
 import { nounOf, pathTo, type Records, requestFor, routes } from "../support/routes.ts";
 import { ask, create, head, locationOf, patch, RESUMABLE } from "../support/tus.ts";
 
@@ -115,38 +114,6 @@ describe("uploadedBy", () => {
     expect(await list(`uploadedBy=${b.id}&tag=t&status=pending`)).toEqual([other]);
     expect(await list(`uploadedBy=${team.teamId}`)).toEqual([]);
     await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?uploadedBy=a`), ["uploadedBy"]);
-  });
-});
-
-describe("The usage of a contributor", () => {
-  test.each([
-    ["usage", () => "/docs/v1/usage"],
-    ["team", ({ teamId }: Team) => `/auth/v1/teams/${teamId}`],
-  ])("is limited to ten a minute before its files are read, with the %s", async (_, pathOf) => {
-    const limited = startLimited({});
-    const team = await foundTeam(limited);
-    const [one, two] = [await newMember(team, "contributor"), await newMember(team, "contributor")];
-    const ask = (token: string) => limited.call("GET", pathOf(team), { token });
-    for (let i = 0; i < 10; i++) expect((await ask(one.token)).status).toBe(200);
-    expect((await ask(one.token)).code).toBe("rate_limited");
-    for (const { token } of [two, team]) expect((await ask(token)).status).toBe(200);
-  });
-});
-
-describe("The folder changes and reprocessed files of a contributor", () => {
-  test.each([
-    ["PATCH", "/docs/v1/folders", { folder: "a", to: "b" }],
-    ["POST", `${UPLOADS}/batch`, { action: "reprocess", ids: ["0193477be8a01f9c3ad5e7b2"] }],
-  ])("count for the user alone, and use up nothing of the team's limit: %s %s", async (method, path, json) => {
-    const limited = startLimited({});
-    const team = await foundTeam(limited);
-    const { token } = await newMember(team, "contributor");
-    const ask = (caller: string) => limited.call(method, path, { token: caller, json });
-    for (let i = 0; i < 10; i++) expect((await ask(token)).status).toBe(200);
-    expect((await ask(token)).code).toBe("rate_limited");
-    for (const caller of [(await newMember(team, "contributor")).token, team.token]) {
-      expect((await ask(caller)).status).toBe(200);
-    }
   });
 });
 

@@ -1,6 +1,5 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
-import { REQUESTS_PER_PERMIT } from "../../src/access/limiter.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { DATABASES } from "../support/databases.ts";
 import { type Deps, readDeps, sink, withBindings } from "../support/deps.ts";
@@ -207,7 +206,7 @@ describe("Rate limits", () => {
   test("are stated in authenticated responses, also in errors, and in no others", async () => {
     const policyOf = async (answer: Promise<Answer>) => (await answer).headers.get("RateLimit-Policy");
     for (const path of [USERS, `${USERS}/x`]) {
-      expect(await policyOf(team.call("GET", path))).toBe('"team";q=6000;w=60');
+      expect(await policyOf(team.call("GET", path))).toBe('"light";q=6000;w=60');
       expect(await policyOf(call("GET", path))).toBe(null);
     }
   });
@@ -215,10 +214,10 @@ describe("Rate limits", () => {
   test("check a token before its body, and again after scrypt, which may have waited", async () => {
     const { answer, steps } = await recording(true)(USERS, user(), team.token);
     expect(answer.status).toBe(200);
-    expect(steps).toEqual(["token limit", "database", "body", "scrypt", "database"]);
+    expect(steps).toEqual(["database", "token limit", "body", "scrypt", "database"]);
     const limited = await recording(false)(USERS, user(), team.token);
-    expectLimited(limited.answer, "team", 6000);
-    expect(limited.steps).toEqual(["token limit"]);
+    expectLimited(limited.answer, "light", 6000);
+    expect(limited.steps).toEqual(["database", "token limit"]);
   });
 
   test("check the client IP only of unauthenticated callers, whose bodies are never read", async () => {
@@ -270,53 +269,52 @@ describe("Rate limits", () => {
   });
 
   test("count the public keys of a team apart from its other tokens", async () => {
-    const { call } = startLimited({ TOKEN_LIMIT: 1 });
+    const { call } = startLimited({ LIGHT_LIMIT: 3 });
     const pages = [await newKey(team, { isPublic: true }), await newKey(team, { isPublic: true })];
     const ask = (token: string) => call("GET", "/auth/v1/me", { token });
-    // Before an isolate has authenticated a token, it knows no team to count for. It counts that request afterwards.
-    for (const token of [pages[0].key, pages[1].key, team.token]) expect((await ask(token)).status).toBe(200);
-    for (let i = 2; i < REQUESTS_PER_PERMIT; i++) expect((await ask(pages[i % 2].key)).status).toBe(200);
-    for (const { key } of pages) expectLimited(await ask(key), "team", 6000);
-    for (let i = 1; i < REQUESTS_PER_PERMIT; i++) expect((await ask(team.token)).status).toBe(200);
-    expectLimited(await ask(team.token), "team", 6000);
+    for (const page of [0, 1, 0]) expect((await ask(pages[page].key)).status).toBe(200);
+    for (const { key } of pages) expectLimited(await ask(key), "light", 6000);
+    for (let i = 0; i < 3; i++) expect((await ask(team.token)).status).toBe(200);
+    expectLimited(await ask(team.token), "light", 6000);
   });
 
-  test("count the contributors apart from the team's other tokens", async () => {
-    const { call } = startLimited({ TOKEN_LIMIT: 1 });
-    const [own, whole] = [(await newMember(team, "contributor")).token, (await newKey(team)).key];
-    const ask = (token: string) => call("GET", "/auth/v1/me", { token });
-    for (const token of [own, whole]) expect((await ask(token)).status).toBe(200);
-    for (let i = 1; i < REQUESTS_PER_PERMIT; i++) expect((await ask(own)).status).toBe(200);
-    expectLimited(await ask(own), "team", 6000);
-    expect((await ask(whole)).status).toBe(200);
+  test("allow each contributor a quarter of the team's requests, apart from all others", async () => {
+    const { call } = startLimited({ CONTRIBUTOR_LIGHT_LIMIT: 2, CONTRIBUTOR_HEAVY_LIMIT: 1 });
+    const [one, another] = [await newMember(team, "contributor"), await newMember(team, "contributor")];
+    const ask = (token: string, path = "/auth/v1/me") => call("GET", path, { token });
+    for (let i = 0; i < 2; i++) expect((await ask(one.token)).status).toBe(200);
+    expectLimited(await ask(one.token), "contributor-light", 1500);
+    expect((await ask(one.token, "/docs/v1/usage")).status).toBe(200);
+    expectLimited(await ask(one.token, "/docs/v1/usage"), "contributor-heavy", 30);
+    for (const { token } of [another, team]) expect((await ask(token)).status).toBe(200);
   });
 
   test("count each request of the operator once, also the first in an isolate", async () => {
-    const { call } = startLimited({ TOKEN_LIMIT: 1 });
+    const { call } = startLimited({ LIGHT_LIMIT: 2 });
     const ask = () => call("GET", "/auth/v1/me", { token: env.OPERATOR_TOKEN });
-    for (let i = 0; i < REQUESTS_PER_PERMIT; i++) expect((await ask()).status).toBe(200);
-    expectLimited(await ask(), "team", 6000);
+    for (let i = 0; i < 2; i++) expect((await ask()).status).toBe(200);
+    expectLimited(await ask(), "light", 6000);
     expect((await call("GET", "/auth/v1/me", { token: team.token })).status, "a team's own counter").toBe(200);
   });
 
-  test("charge the team for requests that a new token sends at once, before it is authenticated", async () => {
+  test("count each request once for the team, also those that a new token sends at once", async () => {
     const { key: token } = await newKey(team);
-    const { promise: haveArrived, resolve } = Promise.withResolvers<void>();
-    const charged: string[] = [];
-    let arrived = 0;
-    const worker = limiting({
-      countRequest: async () => {
-        arrived += 1;
-        if (arrived === 3) resolve();
-        await haveArrived;
-        return true;
-      },
-      countLateRequest: async (counter) => charged.push(counter) > 0,
-    });
-    await Promise.all(Array.from({ length: 3 }, () => worker.call("GET", "/docs/v1/usage", { token })));
-    expect(charged).toEqual(Array(3).fill(team.teamId));
+    const counted: unknown[] = [];
+    const worker = limiting({ countRequest: async (...request) => counted.push(request) > 0 });
+    await Promise.all(Array.from({ length: 3 }, () => worker.call("GET", USERS, { token })));
     await worker.call("POST", USERS, { token, json: { email: "a@example.com", password: PASSWORD } });
-    expect(charged).toHaveLength(3);
+    expect(counted).toEqual(Array(4).fill([{ counter: team.teamId, isContributor: false }, false]));
+  });
+
+  test("reject a team above its limit without asking the database again", async () => {
+    const proxied = new ProxiedBindings();
+    const bound = proxied.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
+    const { call } = startLimited({ LIGHT_LIMIT: 1 }, (deps) => withBindings(deps, bound));
+    const ask = () => call("GET", USERS, { token: team.token });
+    expect([(await ask()).status, (await ask()).status]).toEqual([200, 429]);
+    const before = proxied.effects.trips;
+    for (let i = 0; i < 3; i++) expectLimited(await ask(), "light", 6000);
+    expect(proxied.effects.trips).toBe(before);
   });
 });
 

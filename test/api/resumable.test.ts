@@ -372,16 +372,6 @@ describe("The unfinished uploads of a team", () => {
     expect(await usageOf(team)).toMatchObject({ files: 4, bytes: 20 });
   });
 
-  test("count as five requests if they replace another upload", async () => {
-    const team = await newTeam();
-    const counted: number[] = [];
-    const token = async (_: string, requests = 1) => counted.push(requests) > 0;
-    const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countRequest: token } }));
-    const headers = { "Upload-Length": "5", "Idempotency-Key": "k" };
-    for (let i = 0; i < 2; i++) await ask(counting.call, "POST", RESUMABLE, headers, { token: team.token });
-    expect(counted).toEqual([1, 1, 4]);
-  });
-
   test("keep their expiry if requests bring no bytes", async () => {
     const created = await create(team.call, 2);
     const [path, fileId] = [locationOf(created), idOf(created)];

@@ -466,24 +466,6 @@ describe("Listing users", () => {
     const pages = await readPages(team, "/auth/v1/users?limit=100");
     expect(numbersOf(pages.flat())).toEqual(upTo(1001));
   });
-
-  test("counts all users as one request for each 100", async () => {
-    let requests = 0;
-    const token = async (_: string, count = 1) => {
-      requests += count;
-      return true;
-    };
-    const team = await quickTeam();
-    const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countRequest: token } }));
-    const countedFor = async (count: number, first: number) => {
-      await fill(team, "users", count, first);
-      requests = 0;
-      await counting.call("GET", "/auth/v1/users", { token: team.token });
-      return requests;
-    };
-    expect(await countedFor(100, 1)).toBe(1);
-    expect(await countedFor(900, 101)).toBe(10);
-  });
 });
 
 const roleOf = async (team: Team, id: string) => (await read(team, `/auth/v1/users/${id}`)).role;

@@ -22,7 +22,6 @@ import {
   tally,
   withoutJobs,
 } from "../support/harness.ts";
-import { startLimited } from "../support/limits.ts";
 
 /* Webhooks in the API, and the sender. The test of their deliveries is jobs/deliveries.test.ts. */
 
@@ -248,33 +247,6 @@ describe("A test event", () => {
     });
     expect(await eventTypes()).toEqual(before);
   });
-});
-
-test.each([
-  ["test", undefined],
-  ["replay", { after: "0".repeat(24) }],
-])(
-  "a team can call POST …/%s ten times a minute for all its webhooks, and does not limit another team",
-  async (verb, json) => {
-    const worker = startLimited();
-    const [one, other] = [await newTeam(worker), await newTeam(worker)];
-    const hooks = [await create(one), await create(one)];
-    const call = async (of: Team, id: string) => (await of.call("POST", `${WEBHOOKS}/${id}/${verb}`, { json })).status;
-    const statuses: number[] = [];
-    for (let i = 0; i < 12; i++) statuses.push(await call(one, hooks[i % 2]._id));
-    expect(statuses).toEqual([...Array(10).fill(200), 429, 429]);
-    expect(await call(other, (await create(other))._id)).toBe(200);
-  },
-);
-
-test("a team can delete ten webhooks a minute, because attempts for deleted webhooks may still be running", async () => {
-  const one = await newTeam(startLimited());
-  const statuses: number[] = [];
-  for (let i = 0; i < 12; i++) {
-    const { _id } = await create(one);
-    statuses.push((await one.call("DELETE", `${WEBHOOKS}/${_id}`)).status);
-  }
-  expect(statuses).toEqual([...Array(10).fill(200), 429, 429]);
 });
 
 describe("The deliveries of a webhook", () => {

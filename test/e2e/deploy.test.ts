@@ -153,7 +153,7 @@ describe("The configuration check", () => {
     const problems = problemsOf([[/$/, "\n[env.staging.vars]\n"]], "staging");
     for (const name of ["[[env.staging.d1_databases]] needs DB", "[env.staging.vars] needs S3_BUCKET"])
       expect(problems).toContain(`${name} (environments don't inherit it).`);
-    for (const name of ["JOBS", "TOKEN_LIMIT", "MASTER_KEY"]) expect(problems.join()).toContain(`needs ${name} `);
+    for (const name of ["JOBS", "LIGHT_LIMIT", "MASTER_KEY"]) expect(problems.join()).toContain(`needs ${name} `);
   });
 
   test("reports a configuration that wrangler can't read", () => {

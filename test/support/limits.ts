@@ -1,4 +1,4 @@
-import { createLimiter, REQUESTS_PER_PERMIT } from "../../src/access/limiter.ts";
+import { createLimiter } from "../../src/access/limiter.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { RATE_LIMITS } from "../../src/rate-limits.ts";
 import type { Change } from "./deps.ts";
@@ -29,17 +29,19 @@ export class Permits implements RateLimit {
 }
 
 /** The documented limits. `documented-limits.node.test.ts` compares them with those of wrangler.toml. */
-const DOCUMENTED: Record<"TOKEN_LIMIT" | "CLIENT_IP_LIMIT" | "LOGIN_LIMIT" | "HASH_LIMIT" | "SEARCH_LIMIT", number> = {
-  TOKEN_LIMIT: RATE_LIMITS.team / REQUESTS_PER_PERMIT,
-  CLIENT_IP_LIMIT: RATE_LIMITS["client-ip"],
-  LOGIN_LIMIT: RATE_LIMITS.login,
-  HASH_LIMIT: RATE_LIMITS.password,
-  SEARCH_LIMIT: RATE_LIMITS.search,
+const DOCUMENTED = {
+  LIGHT_LIMIT: RATE_LIMITS.light as number,
+  HEAVY_LIMIT: RATE_LIMITS.heavy as number,
+  CONTRIBUTOR_LIGHT_LIMIT: RATE_LIMITS["contributor-light"] as number,
+  CONTRIBUTOR_HEAVY_LIMIT: RATE_LIMITS["contributor-heavy"] as number,
+  CLIENT_IP_LIMIT: RATE_LIMITS["client-ip"] as number,
+  LOGIN_LIMIT: RATE_LIMITS.login as number,
+  HASH_LIMIT: RATE_LIMITS.password as number,
 };
 
 /**
  * Starts a Worker whose limits count within one minute that never ends. Limits that the test does not choose are the
- * documented ones. A permit of TOKEN_LIMIT pays for `REQUESTS_PER_PERMIT` requests.
+ * documented ones.
  */
 export function startLimited(limits: Partial<typeof DOCUMENTED> = {}, change: Change = (deps) => deps): TestWorker {
   const bindings = Object.fromEntries(

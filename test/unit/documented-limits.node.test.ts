@@ -2,13 +2,10 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { unstable_readConfig } from "wrangler";
-import { REQUESTS_PER_PERMIT } from "../../src/access/limiter.ts";
 import { listMigrations, migratedDatabase } from "../../src/dev/migrations.ts";
 import { describeService, tags } from "../../src/http/introduction.ts";
 import { RATE_LIMITS } from "../../src/rate-limits.ts";
 import { NOTHING_RECOVERED } from "../../src/upkeep/recovery.ts";
-import { replay } from "../../src/webhooks/deliveries.routes.ts";
-import { test as sendTest } from "../../src/webhooks/webhooks.routes.ts";
 
 const root = join(import.meta.dirname, "../..");
 const config: {
@@ -27,18 +24,16 @@ const limitOf = (name: string): number => {
 };
 
 test("responses and the description state the rate limits of wrangler.toml", () => {
-  const logins = limitOf("LOGIN_LIMIT");
-  expect(RATE_LIMITS).toMatchObject({
-    team: limitOf("TOKEN_LIMIT") * REQUESTS_PER_PERMIT,
+  expect(RATE_LIMITS).toEqual({
+    light: limitOf("LIGHT_LIMIT"),
+    heavy: limitOf("HEAVY_LIMIT"),
+    "contributor-light": limitOf("CONTRIBUTOR_LIGHT_LIMIT"),
+    "contributor-heavy": limitOf("CONTRIBUTOR_HEAVY_LIMIT"),
     "client-ip": limitOf("CLIENT_IP_LIMIT"),
-    login: logins,
+    login: limitOf("LOGIN_LIMIT"),
     password: limitOf("HASH_LIMIT"),
-    "expensive-call": logins,
-    search: limitOf("SEARCH_LIMIT"),
-    link: limitOf("TOKEN_LIMIT") * REQUESTS_PER_PERMIT,
   });
-  expect(describeService([])).toContain("6,000 requests a minute for each team, and as many for its public keys");
-  for (const { description } of [replay, sendTest]) expect(description).toContain(` ${logins} a minute.`);
+  expect(describeService([])).toContain("A team has 6,000 light and 120 heavy requests a minute; its public keys");
 });
 
 test("the description states how long events are kept", () => {

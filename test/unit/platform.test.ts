@@ -1,13 +1,11 @@
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { and, eq, type SQL } from "drizzle-orm";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { type Actor, authorizeRead, type Credential } from "../../src/access/authorization.ts";
-import { createLimiter, type Limiter, REQUESTS_PER_PERMIT } from "../../src/access/limiter.ts";
+import { createLimiter, type Limiter } from "../../src/access/limiter.ts";
 import { users } from "../../src/accounts/users.schema.ts";
 import type { Deps } from "../../src/deps.ts";
-import worker from "../../src/index.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb, type Param, preparedQuery, read, write } from "../../src/platform/db.ts";
 import { Lru } from "../../src/platform/lru.ts";
@@ -137,17 +135,20 @@ describe("The memory of callers", () => {
 const PERMITS = 5;
 
 let permits: Permits;
+let heavyPermits: Permits;
 let now: number;
 let limiter: Limiter;
 const isolate = () => {
   const system = { ...realSystem, now: () => now };
   return createLimiter(
     {
-      TOKEN_LIMIT: permits,
+      LIGHT_LIMIT: permits,
+      HEAVY_LIMIT: heavyPermits,
+      CONTRIBUTOR_LIGHT_LIMIT: permits,
+      CONTRIBUTOR_HEAVY_LIMIT: heavyPermits,
       CLIENT_IP_LIMIT: permits,
       LOGIN_LIMIT: permits,
       HASH_LIMIT: permits,
-      SEARCH_LIMIT: permits,
     },
     system,
     () => undefined,
@@ -155,50 +156,39 @@ const isolate = () => {
 };
 beforeEach(() => {
   permits = new Permits(PERMITS);
+  heavyPermits = new Permits(1);
   now = 1_795_000_000_000;
   limiter = isolate();
 });
 
+const TEAM = { counter: "team", isContributor: false };
+const count = (by = limiter, counter = "team") => by.countRequest({ ...TEAM, counter }, false);
+
 async function granted(requests: number, by = limiter): Promise<number> {
-  let count = 0;
-  for (let i = 0; i < requests; i++) if (await by.countRequest("token")) count += 1;
-  return count;
+  let allowed = 0;
+  for (let i = 0; i < requests; i++) if (await count(by)) allowed += 1;
+  return allowed;
 }
 
-describe("The limit of a token", () => {
-  test("allows ten requests per permit, and others for another token", async () => {
-    expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
+describe("The limit of a team", () => {
+  test("allows a number of requests, and as many of another team", async () => {
+    expect(await granted(1000)).toBe(PERMITS);
     // The last one was refused, which is remembered.
     expect(permits.keys).toHaveLength(PERMITS + 1);
-    expect(await limiter.countRequest("another")).toBe(true);
+    expect(await count(limiter, "another")).toBe(true);
   });
 
-  test("counts a request that does the work of several as that many", async () => {
-    expect(await limiter.countRequest("token", 25)).toBe(true);
-    expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT - 25);
-    expect(await limiter.countRequest("another", PERMITS * REQUESTS_PER_PERMIT + 1)).toBe(false);
-    expect(await granted(1)).toBe(0);
-  });
-
-  test.each([20, 50, 200])("allows the same number if %i requests arrive at once", async (requests) => {
-    const answers = await Promise.all(Array.from({ length: requests }, () => limiter.countRequest("token")));
-    const atOnce = answers.filter(Boolean).length;
-    expect(atOnce).toBe(Math.min(requests, PERMITS * REQUESTS_PER_PERMIT));
-    expect(atOnce + (await granted(1000))).toBe(PERMITS * REQUESTS_PER_PERMIT);
+  test("counts heavy requests apart from light ones", async () => {
+    expect(await limiter.countRequest(TEAM, true)).toBe(true);
+    expect(await limiter.countRequest(TEAM, true)).toBe(false);
+    expect(await granted(1000)).toBe(PERMITS);
   });
 
   test("is shared by several isolates", async () => {
     const isolates = [limiter, isolate(), isolate()];
-    let count = 0;
-    for (let i = 0; i < 300; i++) count += await granted(1, isolates[i % 3]);
-    expect(count).toBe(PERMITS * REQUESTS_PER_PERMIT);
-  });
-
-  test("discards unused requests when the minute ends", async () => {
-    await Promise.all(Array.from({ length: PERMITS }, () => limiter.countRequest("token")));
-    now += MINUTE - (now % MINUTE);
-    permits.startNextMinute();
-    expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
+    let allowed = 0;
+    for (let i = 0; i < 300; i++) allowed += await granted(1, isolates[i % 3]);
+    expect(allowed).toBe(PERMITS);
   });
 
   test("allows every request while the binding fails", async () => {
@@ -206,26 +196,22 @@ describe("The limit of a token", () => {
     expect(await granted(1000)).toBe(1000);
   });
 
-  test("forgets the least recently used token when made-up tokens fill its memory", async () => {
-    await granted(1);
-    for (let i = 0; i < 9999; i++) await limiter.countRequest(`made up ${i}`);
-    await granted(REQUESTS_PER_PERMIT);
-    await limiter.countRequest("one more");
+  test("forgets the team that was rejected least recently when made-up ones fill its memory", async () => {
+    permits.limit = async ({ key }) => ({ success: permits.keys.push(key) < 0 });
+    for (let i = 0; i <= 10_000; i++) await count(limiter, `made up ${i}`);
     permits.keys.length = 0;
-    for (const token of ["made up 0", "made up 9998", "token"]) await limiter.countRequest(token);
+    for (const counter of ["made up 1", "made up 10000", "made up 0"]) await count(limiter, counter);
     expect(permits.keys).toEqual(["made up 0"]);
   });
 
-  test("is not reduced by a response from the previous minute", async () => {
+  test("is not reached by a rejection from the previous minute", async () => {
     const { promise, resolve } = Promise.withResolvers<{ success: boolean }>();
-    const slow = vi.spyOn(permits, "limit").mockImplementationOnce(() => promise);
-    const late = limiter.countRequest("token");
+    vi.spyOn(permits, "limit").mockImplementationOnce(() => promise);
+    const late = count();
     now += MINUTE;
-    await granted(1);
-    resolve({ success: true });
-    expect(await late).toBe(true);
-    await granted(REQUESTS_PER_PERMIT - 1);
-    expect(slow).toHaveBeenCalledTimes(2);
+    resolve({ success: false });
+    expect(await late).toBe(false);
+    expect(await granted(1)).toBe(1);
   });
 });
 
@@ -239,20 +225,11 @@ test.each([
   expect(permits.keys).toEqual(Array(PERMITS + 1).fill(key));
 });
 
-test("the requests of one isolate share a permit", async () => {
-  const bindings = { ...env, TOKEN_LIMIT: permits, CLIENT_IP_LIMIT: new Permits(PERMITS) };
-  const newCaller = async () => {
-    const headers = { Authorization: `Bearer ${newToken(realSystem, "secret", 0)}` };
-    const request = new Request("https://stowage.test/docs/v1/usage", { headers });
-    return () => worker.fetch(request, bindings, createExecutionContext());
-  };
-  const [one, another] = [await newCaller(), await newCaller()];
-  for (const send of [one, one, another, one]) expect((await send()).status).toBe(401);
-  expect(permits.keys).toHaveLength(2);
-});
-
 test("a rejected subject is rejected without asking the binding until the minute ends", async () => {
-  for (const subject of ["countRequest", "countUnauthenticated", "countGuess"] as const) {
+  while (await count());
+  permits.keys.length = 0;
+  expect([await count(), permits.keys]).toEqual([false, []]);
+  for (const subject of ["countUnauthenticated", "countGuess"] as const) {
     while (await limiter[subject](subject));
     permits.keys.length = 0;
     for (let i = 0; i < 100; i++) expect(await limiter[subject](subject)).toBe(false);
@@ -266,20 +243,20 @@ test("a rejected subject is rejected without asking the binding until the minute
   expect(await limiter.countUnauthenticated("countUnauthenticated")).toBe(true);
 });
 
-test("the tokens of a team share its limit from their authentication until they are rejected", async () => {
-  limiter.noteAuthenticated("token", "team");
-  limiter.noteAuthenticated("another", "team");
-  expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
-  expect(await limiter.countRequest("another")).toBe(false);
-  expect(await limiter.countRequest("not authenticated yet")).toBe(true);
-  limiter.noteAuthenticated("not authenticated yet", "team");
-  expect(await limiter.countRequest("not authenticated yet")).toBe(false);
-  limiter.noteRejected("another");
-  expect(await limiter.countRequest("another")).toBe(true);
+test("a token is rejected without a database once its team has used up the limit, until the token is rejected", async () => {
+  limiter.noteAuthenticated("token", TEAM);
+  limiter.noteAuthenticated("contributor", { counter: "user", isContributor: true });
+  expect(limiter.exceededBy("token", false)).toBe(null);
+  await granted(1000);
+  const exceeded = (token: string, isHeavy = false) => limiter.exceededBy(token, isHeavy);
+  expect([exceeded("token"), exceeded("token", true), exceeded("contributor")]).toEqual(["light", null, null]);
+  expect(exceeded("not authenticated yet")).toBe(null);
+  limiter.noteRejected("token");
+  expect(exceeded("token")).toBe(null);
 });
 
 test("a token that was authenticated in the last 15 minutes works from a blocked client IP", async () => {
-  limiter.noteAuthenticated("valid", "team");
+  limiter.noteAuthenticated("valid", TEAM);
   now += 14 * MINUTE;
   while (await limiter.countUnauthenticated("shared"));
   expect([limiter.isBlocked("shared", "valid"), limiter.isBlocked("shared", "made up")]).toEqual([false, true]);
@@ -293,13 +270,17 @@ test("a token that was authenticated in the last 15 minutes works from a blocked
 test("a limit whose binding fails allows requests, and logs it", async () => {
   const lines: string[] = [];
   const failing = { limit: () => Promise.reject(new Error("unreachable")) };
-  const names = ["TOKEN_LIMIT", "CLIENT_IP_LIMIT", "LOGIN_LIMIT", "HASH_LIMIT", "SEARCH_LIMIT"] as const;
-  const bindings = Object.fromEntries(names.map((name) => [name, failing])) as Record<
-    (typeof names)[number],
-    typeof failing
-  >;
+  const bindings = {
+    ...{
+      LIGHT_LIMIT: failing,
+      HEAVY_LIMIT: failing,
+      CONTRIBUTOR_LIGHT_LIMIT: failing,
+      CONTRIBUTOR_HEAVY_LIMIT: failing,
+    },
+    ...{ CLIENT_IP_LIMIT: failing, LOGIN_LIMIT: failing, HASH_LIMIT: failing },
+  };
   const open = createLimiter(bindings, realSystem, (level, event) => void lines.push(`${level} ${event}`));
-  expect([await open.countRequest("a"), await open.countUnauthenticated("b"), await open.countGuess("c")]).toEqual([
+  expect([await count(open), await open.countUnauthenticated("b"), await open.countGuess("c")]).toEqual([
     true,
     true,
     true,

@@ -7,7 +7,7 @@ import { Popover } from "./menu.tsx";
 
 /* The filters of a list. The URL holds their values, so that a filtered list can be linked to. They apply at once. */
 
-/** A search starts after this pause, longer than most between two letters: a team can search only 120 times a minute. */
+/** A search starts after this pause, longer than most between two letters: a team has only 120 heavy requests a minute. */
 const TYPING_MILLISECONDS = 300;
 
 /** Changes parameters of the URL in place. Another list starts at its first page. */
