@@ -45,9 +45,13 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
 
 /** Can be repeated. @throws `not_found`; `forbidden` for any caller but a secret key or an admin that sees all files */
 export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  if (!isSecretKeyOrAdmin(actor)) {
+    throw new AppError("forbidden", {
+      message: "Only a secret key or an admin that sees all files can release a hold.",
+    });
+  }
   const file = { ...actor, id };
   const now = deps.system.now();
-  const isAllowed = isSecretKeyOrAdmin(actor);
   const check = deps.db
     .select({ id: files.id })
     .from(files)
@@ -58,13 +62,8 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
   const release = deps.db
     .update(files)
     .set({ hold: null, deleteAfter: ifListed(deleteAfter), deleteAfterBy: ifListed(deleteAfterBy), ...changed(now) })
-    .where(and(isFile(file), isKept, isNotNull(files.hold), isAllowed ? undefined : sql`false`));
+    .where(and(isFile(file), isKept, isNotNull(files.hold)));
   const event = { ...fileEvent(deps, "file.released", actor, file), position: 2 };
   const [[found]] = await writeWithEvent(deps, event, [check, release], { isIdempotent: true });
   if (!found) throw new AppError("not_found");
-  if (!isAllowed) {
-    throw new AppError("forbidden", {
-      message: "Only a secret key or an admin that sees all files can release a hold.",
-    });
-  }
 }
