@@ -1,61 +1,3 @@
-CREATE TABLE `deliveries` (
-	`webhook_id` text NOT NULL,
-	`seq` integer NOT NULL,
-	`team_id` text NOT NULL,
-	`type` text NOT NULL,
-	`status` text NOT NULL,
-	`attempt_log` text DEFAULT '[]' NOT NULL,
-	`attempt_count` integer DEFAULT 0 NOT NULL,
-	`due_at` integer,
-	`created_at` integer NOT NULL,
-	`is_failing` integer DEFAULT false NOT NULL,
-	PRIMARY KEY(`webhook_id`, `seq`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `deliveries_due` ON `deliveries` (`webhook_id`,`due_at`) WHERE due_at is not null;--> statement-breakpoint
-CREATE INDEX `deliveries_failing` ON `deliveries` (`webhook_id`,`is_failing`,`seq`) WHERE is_failing = 1;--> statement-breakpoint
-CREATE TABLE `events` (
-	`team_id` text NOT NULL,
-	`seq` integer NOT NULL,
-	`type` text NOT NULL,
-	`created_at` integer NOT NULL,
-	`actor` text NOT NULL,
-	`subject_id` text NOT NULL,
-	`subject_version` integer,
-	`data` text NOT NULL,
-	`position` integer NOT NULL,
-	PRIMARY KEY(`team_id`, `seq`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE TABLE `webhooks` (
-	`id` text NOT NULL,
-	`team_id` text NOT NULL,
-	`url` text NOT NULL,
-	`types` text,
-	`description` text NOT NULL,
-	`status` text NOT NULL,
-	`disabled_reason` text,
-	`key_id` text DEFAULT '' NOT NULL,
-	`user_id` text,
-	`encrypted_secret` text NOT NULL,
-	`old_encrypted_secret` text,
-	`old_secret_ends_at` integer,
-	`encrypted_with` text NOT NULL,
-	`failures` integer DEFAULT 0 NOT NULL,
-	`failing_since` integer,
-	`resume_at` integer,
-	`lease_id` text,
-	`lease_ends_at` integer DEFAULT 0 NOT NULL,
-	`created_at` integer NOT NULL,
-	`updated_at` integer NOT NULL,
-	`version` integer DEFAULT 0 NOT NULL,
-	`attempt_counts` text DEFAULT '[]' NOT NULL,
-	`failure_bodies` text DEFAULT '[]' NOT NULL,
-	`last_result` text,
-	PRIMARY KEY(`team_id`, `id`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `webhooks_encrypted_with` ON `webhooks` (`encrypted_with`);--> statement-breakpoint
 CREATE TABLE `api_keys` (
 	`id` text PRIMARY KEY NOT NULL,
 	`team_id` text NOT NULL,
@@ -85,128 +27,6 @@ CREATE INDEX `api_keys_team_expiry` ON `api_keys` (`team_id`,`expires_at`) WHERE
 CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_expiry` ON `api_keys` (`expires_at`) WHERE kind = 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_creator` ON `api_keys` (`created_by_key_id`) WHERE kind = 'session' and created_by_key_id is not null;--> statement-breakpoint
-CREATE TABLE `file_tags` (
-	`team_id` text NOT NULL,
-	`tag` text NOT NULL,
-	`file_id` text NOT NULL,
-	PRIMARY KEY(`team_id`, `tag`, `file_id`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE TABLE `files` (
-	`id` text NOT NULL,
-	`team_id` text NOT NULL,
-	`status` text NOT NULL,
-	`file_type` text,
-	`size_bytes` integer,
-	`processed_at` integer,
-	`user_id` text,
-	`reserved_bytes` integer NOT NULL,
-	`created_at` integer NOT NULL,
-	`updated_at` integer NOT NULL,
-	`version` integer DEFAULT 0 NOT NULL,
-	`attempts` integer DEFAULT 0 NOT NULL,
-	`claim` integer DEFAULT 0 NOT NULL,
-	`due_at` integer,
-	`lease_ends_at` integer,
-	`waveform_writing_since` integer,
-	`delete_after` integer,
-	`delete_after_by` text,
-	`trashed_at` integer,
-	`restores` integer DEFAULT 0 NOT NULL,
-	`mime_type` text,
-	`failure_code` text,
-	`original_name` text NOT NULL,
-	`name` text,
-	`name_key` text DEFAULT '' NOT NULL,
-	`folder` text DEFAULT '' NOT NULL,
-	`folder_since` integer DEFAULT 0 NOT NULL,
-	`reference` text,
-	`sha256` text,
-	`etag` text,
-	`stated_sha256` text,
-	`key_id` text NOT NULL,
-	`is_public` integer DEFAULT false NOT NULL,
-	`upload_token_id` text,
-	`finished_by_token_id` text,
-	`idempotency_key` text,
-	`failure_message` text,
-	`allowed_types` text,
-	`peaks` blob,
-	`tags` text DEFAULT '[]' NOT NULL,
-	`metadata` text DEFAULT '{}' NOT NULL,
-	`search_keys` text DEFAULT '{}' NOT NULL,
-	`audio` text,
-	`hold` text,
-	`trashed_values` text,
-	`search_text` text GENERATED ALWAYS AS (ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(replace(replace(replace(replace(substr(nullif(search_keys ->> 'tags', '{}'), 3, length(nullif(search_keys ->> 'tags', '{}')) - 4), '":"', char(1)), '","', char(1)), '\"', '"'), '\\', '\'), '')) VIRTUAL,
-	`folder_key` text GENERATED ALWAYS AS (replace(folder, '/', char(1))) VIRTUAL,
-	PRIMARY KEY(`team_id`, `id`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `files_listed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
-CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
-CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE size_bytes is not null and reference is not null;--> statement-breakpoint
-CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
-CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
-CREATE INDEX `files_owner` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE size_bytes is not null and user_id is not null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_owner_name` ON `files` (`team_id`,`user_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and user_id is not null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`id`) WHERE size_bytes is not null and user_id is not null and folder <> '';--> statement-breakpoint
-CREATE INDEX `files_trash` ON `files` (`team_id`,`id`) WHERE trashed_at is not null;--> statement-breakpoint
-CREATE INDEX `files_owner_trash` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE trashed_at is not null and user_id is not null;--> statement-breakpoint
-CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null and size_bytes is not null;--> statement-breakpoint
-CREATE INDEX `files_held` ON `files` (`team_id`,`folder_key`,`id`) WHERE hold is not null;--> statement-breakpoint
-CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
-CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null and trashed_at is null;--> statement-breakpoint
-CREATE INDEX `files_trash_due` ON `files` (`due_at`) WHERE trashed_at is not null and hold is null;--> statement-breakpoint
-CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
-CREATE TABLE `folder_changes` (
-	`team_id` text NOT NULL,
-	`id` text NOT NULL,
-	`owner_id` text NOT NULL,
-	`folder` text NOT NULL,
-	`target` text,
-	`initiator` text NOT NULL,
-	`created_at` integer NOT NULL,
-	`position` text DEFAULT '["",""]' NOT NULL,
-	`step_end` text,
-	`due_at` integer NOT NULL,
-	PRIMARY KEY(`team_id`, `owner_id`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `folder_changes_due` ON `folder_changes` (`due_at`);--> statement-breakpoint
-CREATE TABLE `folders` (
-	`team_id` text NOT NULL,
-	`owner_id` text NOT NULL,
-	`folder_key` text NOT NULL,
-	`created_at` integer NOT NULL,
-	PRIMARY KEY(`team_id`, `folder_key`, `owner_id`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `folders_owner` ON `folders` (`team_id`,`owner_id`,`folder_key`) WHERE owner_id <> '';--> statement-breakpoint
-CREATE TABLE `links` (
-	`id` text PRIMARY KEY NOT NULL,
-	`team_id` text NOT NULL,
-	`file_id` text NOT NULL,
-	`secret_hash` text NOT NULL,
-	`name` text,
-	`disposition` text NOT NULL,
-	`expires_at` integer,
-	`created_at` integer NOT NULL,
-	`key_id` text NOT NULL,
-	`user_id` text
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `links_file` ON `links` (`team_id`,`file_id`,`id`);--> statement-breakpoint
-CREATE INDEX `links_expiry` ON `links` (`expires_at`) WHERE expires_at is not null;--> statement-breakpoint
-CREATE TABLE `recovery` (
-	`id` integer PRIMARY KEY NOT NULL,
-	`recovered_at` integer NOT NULL,
-	`requested_at` integer NOT NULL
-);
---> statement-breakpoint
 CREATE TABLE `teams` (
 	`id` text PRIMARY KEY NOT NULL,
 	`name` text NOT NULL,
@@ -259,6 +79,147 @@ CREATE TABLE `users` (
 CREATE UNIQUE INDEX `users_team_email` ON `users` (`team_id`,`email_key`);--> statement-breakpoint
 CREATE INDEX `users_team` ON `users` (`team_id`,`id`);--> statement-breakpoint
 CREATE INDEX `users_name` ON `users` (`team_id`,`full_name`,`id`);--> statement-breakpoint
+CREATE TABLE `events` (
+	`team_id` text NOT NULL,
+	`seq` integer NOT NULL,
+	`type` text NOT NULL,
+	`created_at` integer NOT NULL,
+	`actor` text NOT NULL,
+	`subject_id` text NOT NULL,
+	`subject_version` integer,
+	`data` text NOT NULL,
+	`position` integer NOT NULL,
+	PRIMARY KEY(`team_id`, `seq`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `file_tags` (
+	`team_id` text NOT NULL,
+	`tag` text NOT NULL,
+	`file_id` text NOT NULL,
+	PRIMARY KEY(`team_id`, `tag`, `file_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `files` (
+	`id` text NOT NULL,
+	`team_id` text NOT NULL,
+	`status` text NOT NULL,
+	`file_type` text,
+	`size_bytes` integer,
+	`processed_at` integer,
+	`user_id` text,
+	`reserved_bytes` integer NOT NULL,
+	`created_at` integer NOT NULL,
+	`updated_at` integer NOT NULL,
+	`version` integer DEFAULT 0 NOT NULL,
+	`attempts` integer DEFAULT 0 NOT NULL,
+	`claim` integer DEFAULT 0 NOT NULL,
+	`due_at` integer,
+	`lease_ends_at` integer,
+	`delete_after` integer,
+	`delete_after_by` text,
+	`trashed_at` integer,
+	`restores` integer DEFAULT 0 NOT NULL,
+	`mime_type` text,
+	`failure_code` text,
+	`original_name` text NOT NULL,
+	`name` text,
+	`name_key` text DEFAULT '' NOT NULL,
+	`folder` text DEFAULT '' NOT NULL,
+	`folder_since` integer DEFAULT 0 NOT NULL,
+	`reference` text,
+	`sha256` text,
+	`etag` text,
+	`stated_sha256` text,
+	`key_id` text NOT NULL,
+	`is_public` integer DEFAULT false NOT NULL,
+	`upload_token_id` text,
+	`finished_by_token_id` text,
+	`idempotency_key` text,
+	`failure_message` text,
+	`allowed_types` text,
+	`tags` text DEFAULT '[]' NOT NULL,
+	`metadata` text DEFAULT '{}' NOT NULL,
+	`search_keys` text DEFAULT '{}' NOT NULL,
+	`audio` text,
+	`hold` text,
+	`trashed_values` text,
+	`search_text` text GENERATED ALWAYS AS (ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(replace(replace(replace(replace(substr(nullif(search_keys ->> 'tags', '{}'), 3, length(nullif(search_keys ->> 'tags', '{}')) - 4), '":"', char(1)), '","', char(1)), '\"', '"'), '\\', '\'), '')) VIRTUAL,
+	`folder_key` text GENERATED ALWAYS AS (replace(folder, '/', char(1))) VIRTUAL,
+	PRIMARY KEY(`team_id`, `id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `files_listed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
+CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
+CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE size_bytes is not null and reference is not null;--> statement-breakpoint
+CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
+CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
+CREATE INDEX `files_owner` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE size_bytes is not null and user_id is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_owner_name` ON `files` (`team_id`,`user_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and user_id is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`id`) WHERE size_bytes is not null and user_id is not null and folder <> '';--> statement-breakpoint
+CREATE INDEX `files_trash` ON `files` (`team_id`,`id`) WHERE trashed_at is not null;--> statement-breakpoint
+CREATE INDEX `files_owner_trash` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE trashed_at is not null and user_id is not null;--> statement-breakpoint
+CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null and size_bytes is not null;--> statement-breakpoint
+CREATE INDEX `files_held` ON `files` (`team_id`,`folder_key`,`id`) WHERE hold is not null;--> statement-breakpoint
+CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
+CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null and trashed_at is null;--> statement-breakpoint
+CREATE INDEX `files_trash_due` ON `files` (`due_at`) WHERE trashed_at is not null and hold is null;--> statement-breakpoint
+CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
+CREATE TABLE `waveforms` (
+	`team_id` text NOT NULL,
+	`file_id` text NOT NULL,
+	`peaks` blob,
+	`writing_since` integer,
+	PRIMARY KEY(`team_id`, `file_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE TABLE `folder_changes` (
+	`team_id` text NOT NULL,
+	`id` text NOT NULL,
+	`owner_id` text NOT NULL,
+	`folder` text NOT NULL,
+	`target` text,
+	`initiator` text NOT NULL,
+	`created_at` integer NOT NULL,
+	`position` text DEFAULT '["",""]' NOT NULL,
+	`step_end` text,
+	`due_at` integer NOT NULL,
+	PRIMARY KEY(`team_id`, `owner_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `folder_changes_due` ON `folder_changes` (`due_at`);--> statement-breakpoint
+CREATE TABLE `folders` (
+	`team_id` text NOT NULL,
+	`owner_id` text NOT NULL,
+	`folder_key` text NOT NULL,
+	`created_at` integer NOT NULL,
+	PRIMARY KEY(`team_id`, `folder_key`, `owner_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `folders_owner` ON `folders` (`team_id`,`owner_id`,`folder_key`) WHERE owner_id <> '';--> statement-breakpoint
+CREATE TABLE `links` (
+	`id` text PRIMARY KEY NOT NULL,
+	`team_id` text NOT NULL,
+	`file_id` text NOT NULL,
+	`secret_hash` text NOT NULL,
+	`name` text,
+	`disposition` text NOT NULL,
+	`expires_at` integer,
+	`created_at` integer NOT NULL,
+	`key_id` text NOT NULL,
+	`user_id` text
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `links_file` ON `links` (`team_id`,`file_id`,`id`);--> statement-breakpoint
+CREATE INDEX `links_expiry` ON `links` (`expires_at`) WHERE expires_at is not null;--> statement-breakpoint
+CREATE TABLE `recovery` (
+	`id` integer PRIMARY KEY NOT NULL,
+	`recovered_at` integer NOT NULL,
+	`requested_at` integer NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE `upload_parts` (
 	`file_id` text NOT NULL,
 	`number` integer NOT NULL,
@@ -296,7 +257,52 @@ CREATE INDEX `uploads_awaiting_assembly` ON `uploads` (`due_at`) WHERE is_finish
 CREATE INDEX `uploads_incomplete` ON `uploads` (`due_at`) WHERE is_finished = 0 and offset_bytes < size_bytes;--> statement-breakpoint
 CREATE INDEX `uploads_finished` ON `uploads` (`due_at`) WHERE is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0;--> statement-breakpoint
 CREATE INDEX `uploads_leftovers` ON `uploads` (`due_at`) WHERE is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1);--> statement-breakpoint
-CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (is_finished = 0 or is_canceled = 1);
+CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (is_finished = 0 or is_canceled = 1);--> statement-breakpoint
+CREATE TABLE `deliveries` (
+	`webhook_id` text NOT NULL,
+	`seq` integer NOT NULL,
+	`team_id` text NOT NULL,
+	`type` text NOT NULL,
+	`status` text NOT NULL,
+	`attempt_log` text DEFAULT '[]' NOT NULL,
+	`attempt_count` integer DEFAULT 0 NOT NULL,
+	`due_at` integer,
+	`created_at` integer NOT NULL,
+	`is_failing` integer DEFAULT false NOT NULL,
+	PRIMARY KEY(`webhook_id`, `seq`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `deliveries_due` ON `deliveries` (`webhook_id`,`due_at`) WHERE due_at is not null;--> statement-breakpoint
+CREATE INDEX `deliveries_failing` ON `deliveries` (`webhook_id`,`is_failing`,`seq`) WHERE is_failing = 1;--> statement-breakpoint
+CREATE TABLE `webhooks` (
+	`id` text NOT NULL,
+	`team_id` text NOT NULL,
+	`url` text NOT NULL,
+	`types` text,
+	`description` text NOT NULL,
+	`status` text NOT NULL,
+	`disabled_reason` text,
+	`key_id` text DEFAULT '' NOT NULL,
+	`user_id` text,
+	`encrypted_secret` text NOT NULL,
+	`old_encrypted_secret` text,
+	`old_secret_ends_at` integer,
+	`encrypted_with` text NOT NULL,
+	`failures` integer DEFAULT 0 NOT NULL,
+	`failing_since` integer,
+	`resume_at` integer,
+	`lease_id` text,
+	`lease_ends_at` integer DEFAULT 0 NOT NULL,
+	`created_at` integer NOT NULL,
+	`updated_at` integer NOT NULL,
+	`version` integer DEFAULT 0 NOT NULL,
+	`attempt_counts` text DEFAULT '[]' NOT NULL,
+	`failure_bodies` text DEFAULT '[]' NOT NULL,
+	`last_result` text,
+	PRIMARY KEY(`team_id`, `id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `webhooks_encrypted_with` ON `webhooks` (`encrypted_with`);
 --> statement-breakpoint
 -- teams contains totals per team, maintained by triggers so that no code path can miss an update. A file counts until its row
 -- is deleted, after its bytes. public_bytes counts an upload of a visitor until it is committed or deleted.
@@ -408,4 +414,8 @@ END;
 --> statement-breakpoint
 CREATE TRIGGER files_untagged AFTER DELETE ON files WHEN old.tags <> '[]' BEGIN
 	DELETE FROM file_tags WHERE team_id = old.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = old.id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER files_waveforms AFTER DELETE ON files BEGIN
+	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id;
 END;

@@ -77,8 +77,6 @@ const filesTable = sqliteTable(
     dueAt: integer("due_at"),
     /** When the lease of the worker that processes the file expires. */
     leaseEndsAt: integer("lease_ends_at"),
-    /** Null without a waveform, 0 once it is stored. Otherwise the time at which the write in progress began. */
-    waveformWritingSince: integer("waveform_writing_since"),
     /** When the recovery job moves it to the trash, or without one deletes it. Null: never. */
     deleteAfter: integer("delete_after"),
     /** JSON: who set `delete_after`, or the retention that did. Null if `delete_after` is. */
@@ -116,8 +114,6 @@ const filesTable = sqliteTable(
     failureMessage: text("failure_message"),
     /** JSON: the file types that this key may upload. Null for all. */
     allowedTypes: text("allowed_types"),
-    /** The waveform in small, a byte for each peak, see files/waveforms.ts. Null without a waveform. */
-    peaks: blob({ mode: "buffer" }),
     /** A JSON array of strings. Triggers keep the same tags in `file_tags`. */
     tags: text().notNull().default("[]"),
     /** A JSON object that the team sets. */
@@ -173,6 +169,20 @@ const filesTable = sqliteTable(
 export const files: Omit<typeof filesTable, "teamId"> = filesTable;
 /** For own-files.ts, joins, and jobs. */
 export const teamOfFile = filesTable.teamId;
+
+/** The waveforms of files, which are objects in R2. A trigger deletes the row of a file that is deleted. */
+export const waveforms = sqliteTable(
+  "waveforms",
+  {
+    teamId: text("team_id").notNull(),
+    fileId: text("file_id").notNull(),
+    /** The waveform in small, a byte for each peak, see files/waveforms.ts. Null until the object is stored. */
+    peaks: blob({ mode: "buffer" }),
+    /** When the last write that may still be in progress began. Null if there is none. */
+    writingSince: integer("writing_since"),
+  },
+  (t) => [primaryKey({ columns: [t.teamId, t.fileId] })],
+);
 
 /** The files of each tag. Only triggers write it. A hidden file has no row. */
 export const fileTags = sqliteTable(

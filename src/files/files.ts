@@ -10,8 +10,8 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Db, type Param, preparedQuery } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
-import { files, isListed, isUnprocessed, teamOfFile } from "./files.schema.ts";
-import { type FileKey, objectKey } from "./names.ts";
+import { files, isListed, isUnprocessed, teamOfFile, waveforms } from "./files.schema.ts";
+import { type FileKey, objectKey, waveformOf } from "./names.ts";
 
 /*
  * The life of a file:
@@ -59,8 +59,8 @@ export const FACTS = {
   deleteAfter: files.deleteAfter,
   /** JSON. */
   tags: files.tags,
-  /** D1 returns a BLOB as numbers. */
-  peaks: sql<number[] | null>`${files.peaks}`,
+  /** Null without a waveform. D1 returns a BLOB as numbers. */
+  peaks: waveformOf<number[] | null>(sql`${waveforms.peaks}`),
   title: shown(sql`json_extract(${files.audio}, '$.tags.title')`),
   artist: shown(sql`json_extract(${files.audio}, '$.tags.artist')`),
   fileType: sql<string>`coalesce(${files.fileType}, 'other file')`,
@@ -183,8 +183,8 @@ export const fileById = preparedQuery((db, param: Param<IdValues>) =>
     .where(isListedFile(db, param)),
 );
 const metadataById = preparedQuery((db, param: Param<IdValues>) => {
-  const { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata, hold } = files;
-  const columns = { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata, hold };
+  const { sha256, processedAt, failureCode, failureMessage, audio, metadata, hold } = files;
+  const columns = { sha256, processedAt, failureCode, failureMessage, audio, metadata, hold };
   const uploaderName = nameOfActor({ ...files, teamId: teamOfFile }).as("uploader_name");
   return db
     .select({ ...LISTED_COLUMNS, ...columns, uploaderName })
@@ -208,7 +208,7 @@ export async function fetchMetadata(
     processedAt: row.processedAt,
     failure: failureOf(row),
     audio: row.audio === null ? null : JSON.parse(row.audio),
-    hasWaveform: row.waveformWritingSince !== null,
+    hasWaveform: row.peaks !== null,
     metadata: JSON.parse(row.metadata),
     hold: row.hold === null ? null : JSON.parse(row.hold),
   };

@@ -74,7 +74,10 @@ type FileQuery = FileFilters & { sort?: (typeof FILE_ORDERS)[number] | undefined
 /** An order is that of an index, from either end. */
 type IndexOrder = "createdAt" | "name";
 
-/** Files that a list examines for filters that no index serves. It may read each twice: with a page, less than 1,000 rows. */
+/**
+ * Files that a list examines for filters that no index serves. It may read each twice: with a page, less than 1,000 rows, and one
+ * more for each waveform of the page.
+ */
 export const EXAMINED_FILES = 440;
 /** Names that a search examines in an index. It may read each twice: with the files of a page, less than 5,000 rows. */
 export const SEARCHED_NAMES = 2440;

@@ -1,8 +1,8 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
-import { files, teamOfFile } from "./files.schema.ts";
+import { files, teamOfFile, waveforms } from "./files.schema.ts";
 
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const MAX_NAME_BYTES = 200;
@@ -104,12 +104,12 @@ export const objectKey = (file: Named): string => `${file.teamId}/${storedName(f
 /** The key of a file's waveform in R2. No name of a file and no chunk has such a key. */
 export const waveformKey = ({ teamId, id }: FileKey): string => `${teamId}/${id}/waveform`;
 
-/** A file as its deletion needs it: null if no waveform was ever written. */
-export type Erasable = Named & { sizeBytes: number | null; waveformWritingSince: number | null };
+const isWaveformOfFile = sql`${eq(waveforms.teamId, teamOfFile)} and ${eq(waveforms.fileId, files.id)}`;
+/** A column of a file's waveform. Null if none was ever written. */
+export const waveformOf = <T>(column: SQL) => sql<T>`(select ${column} from ${waveforms} where ${isWaveformOfFile})`;
 
-/** The keys of all objects that a stored file has. */
-export const storedKeys = (file: Erasable): string[] =>
-  file.waveformWritingSince === null ? [objectKey(file)] : [objectKey(file), waveformKey(file)];
+/** The keys of all objects that a stored file can have, so that a deletion need not know which it has. */
+export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file)];
 
 /** The prefix of all chunks, which hold bytes of a file while it is received. No other key starts with it. */
 export const chunkPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;
@@ -118,7 +118,7 @@ export const chunkPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}
  * Returns the keys of all objects that a file can have. While a form upload is received, each part that exceeded the memory
  * budget has its own object. The objects of a resumable upload have other keys, which begin with `chunkPrefix`.
  */
-export function objectKeys(file: Erasable & { reservedBytes: number }): string[] {
+export function objectKeys(file: Named & { sizeBytes: number | null; reservedBytes: number }): string[] {
   if (file.sizeBytes !== null) return storedKeys(file);
   const parts = Math.ceil(file.reservedBytes / PART_BYTES);
   return [objectKey(file), ...Array.from({ length: parts }, (_, i) => `${chunkPrefix(file)}${i + 1}`)];

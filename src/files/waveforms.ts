@@ -1,12 +1,11 @@
-import { and, eq } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { filesOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { write } from "../platform/db.ts";
-import { files, isKept, isListed, teamOfFile } from "./files.schema.ts";
-import type { FileRow } from "./files.ts";
-import { type FileKey, type FileOf, isFile, waveformKey } from "./names.ts";
+import { files, isKept, isListed, teamOfFile, waveforms } from "./files.schema.ts";
+import { type FileKey, isFile, waveformKey, waveformOf } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
 export type Channels = number[][];
@@ -53,7 +52,7 @@ function shownPeaks(channels: Channels): Buffer {
 export async function fetchWaveform(deps: Deps, credential: Credential<"files:read">, id: string): Promise<Channels> {
   const { rows } = await authorizeRead(deps, credential, (_, token) =>
     deps.db
-      .select({ id: files.id, teamId: teamOfFile, waveformWritingSince: files.waveformWritingSince })
+      .select({ id: files.id, teamId: teamOfFile, hasWaveform })
       .from(files)
       .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
   );
@@ -62,52 +61,52 @@ export async function fetchWaveform(deps: Deps, credential: Credential<"files:re
   return channels;
 }
 
+export const hasWaveform = sql<0 | 1>`${waveformOf(sql`${waveforms.peaks} is not null`)} is 1`.as("hasWaveform");
+
 /** Reads the waveform of a listed file; null if it has none. */
-export async function readWaveform(
-  deps: Deps,
-  file: FileKey & Pick<FileRow, "waveformWritingSince">,
-): Promise<Channels | null> {
-  if (file.waveformWritingSince === null) return null;
+export async function readWaveform(deps: Deps, file: FileKey & { hasWaveform: 0 | 1 }): Promise<Channels | null> {
+  if (file.hasWaveform === 0) return null;
   const bytes = await deps.bytes.read(waveformKey(file), 0, MAX_OBJECT_BYTES);
   return bytes && unpack(bytes);
 }
 
 /**
- * Stores a waveform in place of the one before. The row is updated first, so that a deletion knows of the write: it keeps
- * the row, and the recovery job deletes the waveform that a dead Worker wrote.
+ * Stores a waveform in place of the one before: first that a write began, then the object, then that it is stored. So a file
+ * has a waveform only once its object is in R2. A deletion knows of a write in progress: the recovery job deletes the object
+ * again that a dead Worker wrote.
  * @returns the stored waveform
  * @throws `not_found`
  */
 export async function setWaveform(deps: Deps, actor: TeamActor, id: string, channels: Channels): Promise<Channels> {
   const file = { ...actor, id };
-  const waveformWritingSince = deps.system.now();
+  const isListedFile = and(isFile(file), isListed);
+  const writingSince = deps.system.now();
   const begin = deps.db
-    .update(files)
-    .set({ waveformWritingSince, peaks: shownPeaks(channels) })
-    .where(and(isFile(file), isListed))
-    .returning({ id: files.id });
-  const [found] = await write(deps, [begin], { isIdempotent: true });
-  if (found.length === 0) throw new AppError("not_found");
+    .insert(waveforms)
+    .select(sql`select ${teamOfFile}, ${files.id}, null, ${writingSince} from ${files} where ${isListedFile}`)
+    .onConflictDoUpdate({ target: [waveforms.teamId, waveforms.fileId], set: { writingSince } })
+    .returning({ fileId: waveforms.fileId });
+  const [begun] = await write(deps, [begin], { isIdempotent: true });
+  if (begun.length === 0) throw new AppError("not_found");
   const bytes = pack(channels);
   await deps.bytes.replace(waveformKey(file), bytes);
-  deps.after(
-    finishWrite(deps, file, waveformWritingSince).catch((cause) =>
-      deps.log("warn", "waveform_close_failed", { fileId: id, cause }),
-    ),
-  );
-  return unpack(bytes);
-}
-
-/** Removes the waveform again if the file was deleted in the meantime. A later write that has begun stays in progress. */
-async function finishWrite(deps: Deps, file: FileOf, waveformWritingSince: number): Promise<void> {
-  const end = deps.db
-    .update(files)
-    .set({ waveformWritingSince: 0 })
-    .where(and(isFile(file), eq(files.waveformWritingSince, waveformWritingSince)));
+  // A later write that has begun stays in progress.
+  const finish = deps.db
+    .update(waveforms)
+    .set({
+      peaks: shownPeaks(channels),
+      writingSince: sql`nullif(${waveforms.writingSince}, ${writingSince})`,
+    })
+    .where(and(eq(waveforms.teamId, actor.teamId), eq(waveforms.fileId, id)));
   const kept = deps.db
     .select({ id: files.id })
     .from(files)
     .where(and(isFile(file), isKept));
-  const [, [row]] = await write(deps, [end, kept], { isIdempotent: true });
-  if (!row) await deps.bytes.remove([waveformKey(file)]);
+  const [, [row]] = await write(deps, [finish, kept], { isIdempotent: true });
+  if (!row) {
+    // The file was deleted in the meantime.
+    await deps.bytes.remove([waveformKey(file)]);
+    throw new AppError("not_found");
+  }
+  return unpack(bytes);
 }

@@ -18,6 +18,7 @@ import { AppError, invalidField } from "../errors.ts";
 import { newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
 import { files, isListed, teamOfFile } from "../files/files.schema.ts";
 import { cleanName, type FileKey, type FileOf, isFile, objectKey } from "../files/names.ts";
+import { hasWaveform } from "../files/waveforms.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
 import {
@@ -225,7 +226,7 @@ const SERVED_COLUMNS = {
   durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`.as("seconds"),
   title: sql<string | null>`json_extract(${files.audio}, '$.tags.title')`.as("title"),
   artist: sql<string | null>`json_extract(${files.audio}, '$.tags.artist')`.as("artist"),
-  waveformWritingSince: files.waveformWritingSince,
+  hasWaveform,
 };
 type OpenValues = SecretUrlValues & { now: number };
 /** The active team of each row. As a subquery, because its columns have the names of the file's. */

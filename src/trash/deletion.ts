@@ -14,9 +14,18 @@ import {
   type ResumableRow,
 } from "../files/ending.ts";
 import { fileEvent, fileEvents } from "../files/file-events.ts";
-import { files, isHeld, isKept, isListed, isTrashed, teamOfFile } from "../files/files.schema.ts";
+import { files, isHeld, isKept, isListed, isTrashed, teamOfFile, waveforms } from "../files/files.schema.ts";
 import { changed, type TrashedColumn, trashedValues } from "../files/files.ts";
-import { type Erasable, type FileKey, type FileOf, fileKey, isFile, keyColumns, storedKeys } from "../files/names.ts";
+import {
+  type FileKey,
+  type FileOf,
+  fileKey,
+  isFile,
+  keyColumns,
+  type Named,
+  storedKeys,
+  waveformOf,
+} from "../files/names.ts";
 import { firstOf, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
@@ -107,7 +116,7 @@ function hideMany(deps: Deps, selected: FileSelection, isTrashing: boolean) {
     .update(uploads)
     .set(ended(now))
     .where(and(sql`${uploads.fileId} in ${selected(sql`${files.id}`)}`, isOpen));
-  const isWriting = sql`${files.waveformWritingSince} > ${deadWriteAt(deps)}`;
+  const isWriting = sql`${waveformOf(sql`${waveforms.writingSince}`)} > ${deadWriteAt(deps)}`;
   const dueAt = unlessSending(sql`iif(${isWriting}, ${now + MAX_DELETING_MILLISECONDS}, ${now})`);
   const isHidable = isTrashing ? ne(files.status, "deleting") : or(ne(files.status, "deleting"), isTrashed);
   const hide = deps.db
@@ -137,16 +146,18 @@ export function manyDeletions(
 const deadWriteAt = ({ system }: Deps): number => system.now() - MAX_DELETING_MILLISECONDS;
 
 /** Whether a waveform write may still be running. */
-export const isWritingWaveform = (deps: Deps, { waveformWritingSince }: Erasable): boolean =>
-  (waveformWritingSince ?? 0) > deadWriteAt(deps);
+export const isWritingWaveform = (
+  deps: Deps,
+  { waveformWritingSince }: { waveformWritingSince: number | null },
+): boolean => (waveformWritingSince ?? 0) > deadWriteAt(deps);
 
-/** The columns of `Erasable`. */
+/** A file as its deletion needs it. */
 export const ERASABLE_COLUMNS = {
   id: files.id,
   teamId: teamOfFile,
   originalName: files.originalName,
   sizeBytes: files.sizeBytes,
-  waveformWritingSince: files.waveformWritingSince,
+  waveformWritingSince: waveformOf<number | null>(sql`${waveforms.writingSince}`).as("waveformWritingSince"),
 };
 
 interface DeletionOptions {
@@ -258,7 +269,7 @@ export async function deleteFile(
 }
 
 /** Deletes what a canceled upload stored, and its rows. If a request is still writing, the recovery job deletes the rows. */
-export async function removeUpload(deps: Deps, file: Erasable, upload: ResumableRow): Promise<void> {
+export async function removeUpload(deps: Deps, file: Named, upload: ResumableRow): Promise<void> {
   await eraseResumable(deps, file, upload);
   await deps.bytes.remove(storedKeys(file));
   if (!upload.isWriting) await removeRows(deps, [file], [upload.fileId]);

@@ -345,7 +345,7 @@ async function removeIfCanceled(deps: Deps, { originalName }: NamedRow, claimed:
   const { fileId, teamId, epoch } = claimed;
   const isOwn = and(eq(uploads.fileId, fileId), eq(uploads.epoch, epoch), eq(uploads.isCanceled, true));
   const release = deps.db.update(uploads).set({ isWriting: false, dueAt: deps.system.now() }).where(isOwn).returning();
-  const file = { id: fileId, teamId, originalName, sizeBytes: null, waveformWritingSince: null };
+  const file = { id: fileId, teamId, originalName };
   try {
     const [[canceled]] = await write(deps, [release], { isIdempotent: true });
     if (canceled) await removeUpload(deps, file, canceled);

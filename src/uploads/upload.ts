@@ -351,7 +351,7 @@ async function rollBack(
     const event = fileEvent(deps, "file.deleted", actor, upload);
     const [, [isKept]] = await writeWithEvent(deps, event, [hide, held], { isIdempotent: true });
     if (isKept) return;
-    const file = { ...upload, reservedBytes: maxBytes, sizeBytes: null, waveformWritingSince: null };
+    const file = { ...upload, reservedBytes: maxBytes, sizeBytes: null };
     await deps.bytes.remove(objectKeys(file));
     if (isRejection) await removeRows(deps, [upload]);
   } catch (cause) {

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { api } from "../../src/app.ts";
-import { deathAt } from "../support/bindings.ts";
+import { deathAt, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import {
@@ -136,6 +136,29 @@ describe("A waveform", () => {
     await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
     expect((await put(team, id, [wave(16)])).status).toBe(200);
     expect((await get(team, id)).status).toBe(200);
+  });
+
+  test("leaves no trace if R2 fails to store it, and then the one before stays", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "hello");
+    const { token } = team;
+    const fail = () =>
+      world.ask(
+        "PUT",
+        pathOf(id),
+        { token, json: { channels: [wave(20)] } },
+        { bindings: new ProxiedBindings(outageOf("R2")) },
+      );
+    const state = async () => {
+      const { hasWaveform, peaks } = await metadataOf(team, id);
+      return { hasWaveform, peaks, channels: (await get(team, id)).body.data?.channels };
+    };
+    expect(await fail()).toMatchObject({ status: 503 });
+    expect(await state()).toEqual({ hasWaveform: false, peaks: null, channels: undefined });
+    const { channels } = await dataOf(put(team, id, [wave(16)]));
+    const before = await state();
+    expect(before).toMatchObject({ hasWaveform: true, channels });
+    expect(await fail()).toMatchObject({ status: 503 });
+    expect(await state()).toEqual(before);
   });
 
   test("outlives the reprocessing of its file, and the cleanup of its resumable upload", async () => {

@@ -386,7 +386,7 @@ export interface Row {
   trashed_at: number | null;
   trashed_values: string | null;
   hold: string | null;
-  waveform_writing_since: number | null;
+  has_waveform: 0 | 1;
   version: number;
 }
 
@@ -447,7 +447,8 @@ export async function expectSound(
   const of = (sql: string) => DB.prepare(sql).bind(teamId);
   const [rows, uploads, parts, [usage], ...eventLog] = (
     await DB.batch<Record<string, unknown>>([
-      of("select * from files where team_id = ? order by id"),
+      of(`select *, exists (select 1 from waveforms where team_id = files.team_id and file_id = id) as has_waveform
+        from files where team_id = ? order by id`),
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
       // A part has no team, but its upload has one.
       DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
@@ -460,7 +461,7 @@ export async function expectSound(
   expect(parts, "parts without an upload").toEqual([]);
   if (!hasUploads) expect(uploads, "remaining uploads").toEqual([]);
   const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;
-  const withWaveform = rows.filter((row) => row.waveform_writing_since !== null);
+  const withWaveform = rows.filter((row) => row.has_waveform === 1);
   const keys = new Set([...rows.map(keyOf), ...withWaveform.map(({ id }) => `${teamId}/${id}/waveform`)]);
   const chunkPrefixes = uploads.map((upload) => `${teamId}/${upload.file_id}.`);
   expect(
@@ -523,9 +524,10 @@ export async function expectSettled(
 
 /** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
 export async function expectErased(teamId: string, world: World): Promise<void> {
-  const tables = "api_keys deliveries events file_tags files folder_changes folders links uploads users webhooks".split(
-    " ",
-  );
+  const tables =
+    "api_keys deliveries events file_tags files folder_changes folders links uploads users waveforms webhooks".split(
+      " ",
+    );
   const [team, parts, ...others] = await DB.batch([
     DB.prepare("select * from teams where id = ?").bind(teamId),
     DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
