@@ -3,6 +3,7 @@ import { DB } from "../support/databases.ts";
 import {
   brokenStream,
   type CallOptions,
+  compose,
   newTeam,
   newUser,
   PASSWORD,
@@ -12,6 +13,7 @@ import {
   streamOf,
   type Team,
   withoutHashing,
+  withoutLimits,
 } from "../support/harness.ts";
 import { jsonRoutes, pathTo, tokenFor } from "../support/routes.ts";
 
@@ -20,7 +22,7 @@ import { jsonRoutes, pathTo, tokenFor } from "../support/routes.ts";
 const USERS = "/auth/v1/users";
 const JSON_BYTES = 64 * 1024;
 
-const worker = startWorker(withoutHashing);
+const worker = startWorker(compose(withoutHashing, withoutLimits));
 let team: Team;
 let userId: string;
 beforeAll(async () => {

@@ -27,7 +27,7 @@ describe("Signing in", () => {
     expect(await sessionsOf(team)).toHaveLength(1);
     const kept = await readStorage(page);
     expect(kept).not.toContain(team.key);
-    expect(kept).toMatch(/stow_sk_/);
+    expect(kept).toMatch(/stow_ss_/);
     expect(page.url() + (await page.content())).not.toContain(team.key);
     await page.reload();
     await expect(heading(page, "Usage")).toBeVisible();
