@@ -68,7 +68,15 @@ async function watched<T>(work: Work<T>, change: Partial<Env> = {}, prepare?: Wo
   const email = { EMAIL, EMAIL_FROM: "accounts@example.com", PUBLIC_URL: "https://files.example.com" };
   // This file sends more heavy requests a minute than a team has.
   const HEAVY_LIMIT = { limit: async () => ({ success: true }) };
-  const isolate = bindings.wrap({ ...env, ...email, HEAVY_LIMIT, JOBS: sink, BULK_JOBS: sink, WEBHOOKS: sink, ...change });
+  const isolate = bindings.wrap({
+    ...env,
+    ...email,
+    HEAVY_LIMIT,
+    JOBS: sink,
+    BULK_JOBS: sink,
+    WEBHOOKS: sink,
+    ...change,
+  });
   if (prepare) {
     const first = createExecutionContext();
     await prepare(isolate, first);

@@ -445,7 +445,10 @@ describe("A deployment", () => {
 
   test("names the settings that differ between environments, in both directions and without their values", async () => {
     const text = addEnvironment(original, "staging")
-      .replace('TRASH_DAYS = "0"', 'TRASH_DAYS = "30"\nEMAIL_FROM = "accounts@example.com"\nPUBLIC_URL = "https://staging.example.com"')
+      .replace(
+        'TRASH_DAYS = "0"',
+        'TRASH_DAYS = "30"\nEMAIL_FROM = "accounts@example.com"\nPUBLIC_URL = "https://staging.example.com"',
+      )
       .replace("[[d1_databases]]", '[[send_email]]\nname = "EMAIL"\n\n$&')
       .replace("limit = 10,", "limit = 20,");
     const machine = new FakeMachine(folder, text);
