@@ -37,7 +37,7 @@ import * as usage from "./uploads/usage.routes.ts";
 import * as deliveries from "./webhooks/deliveries.routes.ts";
 import * as webhooks from "./webhooks/webhooks.routes.ts";
 
-/** What the service sends. */
+/** The messages that the service sends to webhooks, for the document. */
 export const { messages } = webhooks;
 
 /** The whole API, by operation id. */

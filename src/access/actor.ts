@@ -16,7 +16,7 @@ export interface TeamActor {
   userId: string | null;
   /** The mask of the scopes that the token has now. */
   scopes: number;
-  /** The user, a contributor, whose files alone the caller sees, see own-files.ts. Null if it sees all files of its team. */
+  /** The contributor whose files are the only ones that the caller sees, see own-files.ts. Null if it sees all files of its team. */
   ownerId: string | null;
   /** Only of the kind `upload`. */
   uploadToken?: UploadToken;

@@ -20,7 +20,7 @@ const AUTHENTICATED_MINUTES = 15;
 /** Which limit a request counts for. */
 export type RequestLimit = "light" | "heavy" | "contributor-light" | "contributor-heavy";
 
-/** Who shares the limits of an authenticated caller. */
+/** The callers that share the limits of an authenticated caller. */
 export interface Sharers {
   counter: string;
   isContributor: boolean;
@@ -61,7 +61,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const hashes = limit(bindings.HASH_LIMIT);
   /** Places of logins that were given back. */
   const returnedLogins = new MinuteMemory<number>(system);
-  /** Who shares the limits of each token that was authenticated. */
+  /** The callers that share the limits of each authenticated token. */
   const authenticated = new MinuteMemory<Sharers | null>(system, AUTHENTICATED_MINUTES);
   return {
     /** Counts a request of an authenticated caller. */

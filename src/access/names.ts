@@ -3,7 +3,7 @@ import { apiKeys } from "../accounts/keys.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 
 /**
- * The name of whoever acted, as it is now: of the user, or of the key if it has no user. Null once that is deleted. No record
+ * The current name of the actor: of the user, or of the key if it has no user. Null once that is deleted. No record
  * stores it, so nothing has to be erased with a user.
  */
 export function nameOfActor({ teamId, keyId, userId }: Record<"teamId" | "keyId" | "userId", SQLWrapper>) {

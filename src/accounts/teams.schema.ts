@@ -19,7 +19,7 @@ export const teams = sqliteTable(
     trashBytes: integer("trash_bytes").notNull().default(0),
     /** Files of this age are deleted. Null: never. */
     retentionDays: integer("retention_days"),
-    /** JSON: who set it. Null if nobody did. */
+    /** JSON: the actor who set it. Null if it is not set. */
     retentionBy: text("retention_by"),
     /** The files with lower ids had this age before, see trash/expiry.ts. */
     retentionReached: text("retention_reached").notNull().default(""),

@@ -242,7 +242,7 @@ export const remove = writeOperation(
 
 const exportSchema = z
   .strictObject({
-    // The person gets the export, and nobody needs the hash.
+    // The export is for the person, who does not need the hash.
     user: schema.omit({ password: true }).meta({ id: "ExportedUser" }),
     sessions: z.array(sessionSchema),
     keys: z.array(keyRecord.schema).meta({ description: "The API keys that the user created, with masked tokens." }),

@@ -21,7 +21,7 @@ interface Session {
   team: SavedSession | null;
 }
 
-/** Without a network, nobody waits longer for the end of a session. */
+/** Without a network, a sign-out takes at most this long. */
 const SIGN_OUT_MILLISECONDS = 5000;
 /** The longest delay that browsers accept for a timer. */
 const MAX_TIMER_MILLISECONDS = 2 ** 31 - 1;

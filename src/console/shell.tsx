@@ -74,7 +74,7 @@ export function Shell() {
   const current = session.value;
   const isSignedIn = current !== null && !isExpired.value;
   useEffect(announceSignOut, []);
-  // The address of the sign-in leads whoever has signed in to the first page.
+  // A signed-in user who opens the sign-in URL gets the first page.
   const isAtSignIn = isSignedIn && steps.value[0] === "sign-in";
   useEffect(() => {
     if (isAtSignIn) navigate(href("/"), { replace: true });

@@ -30,7 +30,7 @@ import { AFTER_SEPARATOR, foldersOf } from "./folders.ts";
  * repeated step changes nothing twice. A team changes one folder at a time, and so does each contributor among the own files,
  * who therefore can't hold up the team. If two changes concern the same file, the first one wins, because it sets `folder_since`.
  *
- * A change that can't be stopped would go on deleting after a leaked key is revoked. So each step requires that the key or
+ * A change that can't be stopped would continue to delete after a leaked key is revoked. So each step requires that the key or
  * session that requested it still exists, and that its team is active. Otherwise, the change ends as it is.
  *
  * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`). So a
@@ -73,7 +73,7 @@ const isOfOwner = ({ teamId, ownerId }: Omit<Range, "folder">) =>
 const isChange = ({ id, ...change }: Omit<Range, "folder"> & Pick<FolderChange, "id">) =>
   and(isOfOwner(change), eq(folderChanges.id, id));
 
-/** Whether the change may still go on. */
+/** Whether the change may continue. */
 function isAllowed({ teamId, initiator }: Pick<FolderChange, "teamId" | "initiator">): SQL {
   const { keyId } = JSON.parse(initiator) as TeamActor;
   const isActive = and(eq(teams.id, teamId), eq(teams.status, "active"));

@@ -57,7 +57,7 @@ const API_PATHS = /^\/(auth|docs|health|openapi\.json)(\/|$)/;
 
 /**
  * The web pages, built by src/console/build.js: each route serves one static file. Requests for their scripts and styles
- * under /assets never reach the Worker. `isOpenable` tells whether the link of a request exists.
+ * under /assets never reach the Worker. `isOpenable` returns whether the link of a request exists.
  */
 export function mountPages(
   app: Hono<AppEnv>,

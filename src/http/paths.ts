@@ -1,4 +1,4 @@
-/* Paths of operations that the frame treats in a way of their own. */
+/* Paths whose requests and responses have different headers from those of other operations. */
 
 export const RESUMABLE = "/docs/v1/uploads/resumable";
 

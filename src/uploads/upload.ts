@@ -161,7 +161,7 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
   return [refusalQuery, insertWhere(deps.db, files, row, isAccepted, from)] as const;
 }
 
-/** When the file is deleted, and who has set that. */
+/** When the file is deleted, and the actor who set this. */
 const deleteAfterOf = ({ requestId }: Deps, initiator: Initiator, { deleteAfter }: PropertyColumns) => ({
   deleteAfter,
   deleteAfterBy: deleteAfter === null ? null : actorOf(initiator, requestId),

@@ -594,7 +594,7 @@ describe("Users", () => {
     await dialog(page).getByLabel("Password", { exact: true }).fill(password);
     await button(page, "Create user").click();
     await button(page, "Done").click();
-    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "grace@example.com", password });
+    await new Stowage({ url, key: null }).logIn({ teamId: team.teamId, email: "grace@example.com", password });
   });
 
   exhaustive("searches a large team by email only once the address is complete", async ({ at }) => {

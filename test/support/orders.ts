@@ -228,7 +228,7 @@ export async function raceAlone<S>(race: Race<S>, choose: Choose): Promise<Raced
 
 /**
  * `npm run test:all` runs all orders, and `npm test` those in which an invocation is left at most once before it ends. The
- * recovery job makes so many calls that its races are limited, too.
+ * recovery job makes many calls, so its races are limited, too.
  */
 const maxSwitches = ({ isRecovery }: { isRecovery?: true }) => {
   if (!inject("isExhaustive")) return 1;

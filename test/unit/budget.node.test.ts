@@ -77,7 +77,7 @@ describe("The reporter", () => {
     }),
   } as unknown as TestModule;
 
-  /** Reports a run of that file. `slowness` is measured anew each time. @returns the output */
+  /** Reports a run of that file. `slowness` is measured each time. @returns the output */
   async function report(mode: string, { slowness = [1], seconds = 1, checks = null as string | null } = {}) {
     const exitCode = process.exitCode;
     onTestFinished(() => {

@@ -60,7 +60,9 @@ export function AttemptFacts({ attempt }: { attempt: Attempt }) {
 
 /** The request of a delivery. Signatures are not stored. */
 function DeliveryRequest({ event, attempt }: { event: Event; attempt: Attempt | undefined }) {
-  const { _id: id, type, createdAt: timestamp, teamId, actor, subject, data } = event;
+  const { _id: id, type, createdAt: timestamp, teamId, subject, data } = event;
+  // The message itself has no name.
+  const { name: _, ...actor } = event.actor;
   const headers = {
     "Content-Type": "application/json",
     "webhook-id": id,
