@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { and, eq, isNull, lt, or, sql } from "drizzle-orm";
+import { and, eq, isNull, lt, not, or, type SQL, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
@@ -326,7 +326,7 @@ export const fencedOff = () => new AppError("offset_mismatch", { message: "A new
 
 /**
  * Hides the row before deleting bytes: if only the commit's response was lost, the file is listed, and no longer counts as
- * committed. If a store failed, one of its writes may still be in flight. Then keeps the row, so that the recovery job
+ * committed, unless it has an idempotency key. If a store failed, one of its writes may still be in flight. Then keeps the row, so that the recovery job
  * deletes late objects too.
  */
 async function rollBack(
@@ -340,16 +340,18 @@ async function rollBack(
   const isRejection = failure instanceof AppError && failure.code !== "unavailable";
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
+    // If the commit took effect, a repetition with the same key may have been answered with this file. Then it stays.
+    const isRevocable = or(eq(files.status, "receiving"), isNull(files.idempotencyKey));
     const hide = deps.db
       .update(files)
       .set({ ...hidden(dueAt), sizeBytes: null })
-      .where(and(isFile(upload), isNull(files.hold)));
-    const held = deps.db
+      .where(and(isFile(upload), isNull(files.hold), isRevocable));
+    const kept = deps.db
       .select({ id: files.id })
       .from(files)
-      .where(and(isFile(upload), isHeld));
-    const event = fileEvent(deps, "file.deleted", actor, upload);
-    const [, [isKept]] = await writeWithEvent(deps, event, [hide, held], { isIdempotent: true });
+      .where(and(isFile(upload), or(isHeld, not(isRevocable as SQL))));
+    const event = fileEvent(deps, "file.deleted", actor, upload, { condition: isRevocable });
+    const [, [isKept]] = await writeWithEvent(deps, event, [hide, kept], { isIdempotent: true });
     if (isKept) return;
     const file = { ...upload, reservedBytes: maxBytes, sizeBytes: null };
     await deps.bytes.remove(objectKeys(file));

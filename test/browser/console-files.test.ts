@@ -101,7 +101,9 @@ describe("File list", () => {
       await expect(row(page, "song.mp3")).toBeVisible();
     }
     await field.fill("nowhere");
-    await expect(page.getByRole("main")).toContainText("parts of the name, title, artist, tags, folder, and reference");
+    await expect(page.getByRole("main")).toContainText(
+      "every word in their name, title, artist, tags, folder, or reference",
+    );
   });
 
   exhaustive("plays a file from its row while the user browses", async ({ at }) => {
@@ -254,7 +256,9 @@ describe("File list", () => {
     await page.getByLabel("Find a user").fill("Cleo");
     await expect(users).toHaveText(["Cleo"]);
     await page.getByLabel("Find a user").fill("x");
-    await expect(page.getByText("No matches. Enter a full email address, or the start of a name.")).toBeVisible();
+    await expect(
+      page.getByText("No matches. Enter a full email address, or the start of a name, with the same capital letters."),
+    ).toBeVisible();
     await page.getByLabel("Find a user").fill("ada@example.com");
     await expect(users).toHaveText(["Ada Lovelace"]);
     await users.click();

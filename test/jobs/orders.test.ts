@@ -734,7 +734,7 @@ describe("Every order of the calls", () => {
 });
 
 describe("A random order of the calls", () => {
-  const RUNS = inject("isExhaustive") ? 300 : 15;
+  const RUNS = inject("isExhaustive") ? 60 : 15;
 
   test.for(Object.entries(crowds))(
     "of three or more acts on %s keeps what was acknowledged",

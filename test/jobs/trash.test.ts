@@ -425,6 +425,33 @@ describe("A hold", () => {
   });
 });
 
+describe("An upload with an idempotency key whose commit got no response", () => {
+  test("keeps its file, with which a repetition was answered before the upload learns of its failure", async ({
+    world,
+    team,
+  }) => {
+    const headers = { "Idempotency-Key": "k" };
+    let repeated: Awaited<ReturnType<typeof world.upload>> | undefined;
+    const losingCommit: Change = (deps) =>
+      withDatabases(deps, (database) =>
+        withBatch(database, async (statements) => {
+          const results = await database.batch(statements);
+          const isCommitted = (await rowsOf(team.teamId)).some(({ status }) => status === "pending");
+          if (!isCommitted || repeated) return results;
+          repeated = await world.upload(team, await encodeForm("a.txt", "kept"), headers);
+          throw new Error("The response of the commit is lost.");
+        }),
+      );
+    const upload = world.upload(team, await encodeForm("a.txt", "kept"), headers, { change: losingCommit });
+    expect((await must(upload)).status).toBe(503);
+    const { status, id } = await must(Promise.resolve(repeated!));
+    expect(status).toBe(200);
+    expect(await expectSound(team.teamId, { checkBytes: true })).toMatchObject([{ id, status: "pending" }]);
+    await world.recoverAll([team.teamId]);
+    expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
+  });
+});
+
 describe("An own file", () => {
   test("keeps its owner in the trash and after it", async ({ world, team }) => {
     const { token } = await newMember(team, "contributor");
