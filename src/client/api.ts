@@ -222,10 +222,10 @@ export interface NewWebhook extends Webhook {
 export interface Attempt {
   at: string;
   httpStatus: number | null;
-  /** `webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent. */
-  error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | "event_purged" | null;
+  /** `webhook_disabled` ends a delivery unsent. */
+  error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | null;
   durationMilliseconds: number;
-  /** Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty. */
+  /** Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty. */
   responseBody: string;
 }
 export interface Webhook {
@@ -265,7 +265,7 @@ export interface Delivery {
   _id: string;
   eventId: string;
   type: EventType;
-  /** Null without the scope `events:read`, and once it is no longer in the event log. */
+  /** Null without the scope `events:read`. */
   event: Event | null;
   status: DeliveryStatus;
   /** The latest ten attempts. */
