@@ -8,7 +8,7 @@ test("the commands rm, trash and restore delete a file, find it in the trash, an
   const machine = new Machine(team.key, server.url);
   const { files } = team.stowage;
   const { id } = await files.upload(new File(["a.txt"], "a.txt"), { properties: { folder: "podcast" } });
-  expect(await machine.run("rm podcast/a.txt")).toMatchObject({ code: 0, stdout: "podcast/a.txt\tdeleted\n" });
+  expect(await machine.run("rm --yes podcast/a.txt")).toMatchObject({ code: 0, stdout: "podcast/a.txt\tdeleted\n" });
   for (const list of ["trash", "trash ls"]) {
     expect((await machine.run(list)).stdout).toMatch(new RegExp(`^${id}\t\\S+\t\\S+\t5 B\tpodcast/a.txt\n$`));
   }
@@ -17,9 +17,9 @@ test("the commands rm, trash and restore delete a file, find it in the trash, an
   expect(again).toMatchObject({ code: 1, stdout: "", stderr: `stowage: ${id}: Not in the trash.\n` });
   await files.hold(id, "r");
   const held = `stowage: ${id}: A hold forbids the deletion.\n`;
-  expect(await machine.run(`rm ${id}`)).toMatchObject({ code: 1, stderr: held });
+  expect(await machine.run(`rm --yes ${id}`)).toMatchObject({ code: 1, stderr: held });
   await files.release(id);
-  await machine.run(`rm ${id}`);
-  expect(await machine.run(`rm --permanent ${id}`)).toMatchObject({ code: 0, stdout: `${id}\tdeleted\n` });
+  await machine.run(`rm --yes ${id}`);
+  expect(await machine.run(`rm --yes --permanent ${id}`)).toMatchObject({ code: 0, stdout: `${id}\tdeleted\n` });
   expect(await machine.run("trash")).toMatchObject({ code: 0, stdout: "" });
 });

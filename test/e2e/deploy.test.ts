@@ -396,7 +396,7 @@ describe("A deployment", () => {
     await deploy(machine, { isDryRun: true });
     expect(machine.lines.filter((line) => /^(Database|Bucket|Queue)/.test(line))).toEqual([
       ...['Database "stowage": exists', 'Bucket "stowage-files": exists'],
-      ...["jobs", "bulk", "webhooks", "recovery", "jobs-dead"].map((name) => `Queue "stowage-${name}": exists`),
+      ...["jobs", "bulk", "recovery", "jobs-dead"].map((name) => `Queue "stowage-${name}": exists`),
     ]);
     expect(machine.lines).toContain("Secrets: kept, as the Worker has them");
   });
@@ -455,7 +455,7 @@ describe("A deployment", () => {
 
   test("names the settings that differ between environments, in both directions and without their values", async () => {
     const text = addEnvironment(original, "staging")
-      .replace('TRASH_DAYS = "0"', 'TRASH_DAYS = "30"\nEMAIL_FROM = "accounts@example.com"')
+      .replace('TRASH_DAYS = "0"', 'TRASH_DAYS = "30"\nEMAIL_FROM = "accounts@example.com"\nPUBLIC_URL = "https://staging.example.com"')
       .replace("[[d1_databases]]", '[[send_email]]\nname = "EMAIL"\n\n$&')
       .replace("limit = 10,", "limit = 20,");
     const machine = new FakeMachine(folder, text);

@@ -3,7 +3,7 @@ import { dirname, join, normalize } from "node:path";
 import { expect, test } from "vitest";
 
 const root = join(import.meta.dirname, "../..");
-const documents = globSync("{*.md,{src,test}/**/*.md}", { cwd: root });
+const documents = globSync("{*.md,{src,test}/**/*.md}", { cwd: root, exclude: ["**/node_modules/**"] });
 const read = (path: string) => readFileSync(join(root, path), "utf8");
 const proseOf = (path: string) => read(path).replaceAll(/```.*?```/gs, "");
 
