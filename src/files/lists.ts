@@ -32,7 +32,7 @@ import {
   isFailed,
   isInFolder,
   isListed,
-  isNamed,
+  isStored,
   isNotAudio,
   isOwned,
   isOwnedInFolder,
@@ -152,7 +152,7 @@ const filesOfTag = sql`${fileTags} cross join ${files}
   on ${teamOfFile} = ${fileTags.teamId} and ${files.id} = ${fileTags.fileId}`;
 
 const INDEXES = {
-  listed: byId(from(sql`files_listed`), [], () => isNamed),
+  listed: byId(sql`${files}`, [], () => isStored),
   failed: byId(from(sql`files_failed`), ["status"], () => isFailed),
   // Pending and processing files, so that a claim changes no index.
   unprocessed: byId(from(sql`files_unprocessed`), [], () => isUnprocessed),
@@ -160,7 +160,7 @@ const INDEXES = {
   reference: byId(from(sql`files_reference`), ["reference"], ofReference),
   tag: byId(filesOfTag, ["tag"], ({ tag = "" }) => eq(fileTags.tag, tag), fileTags.fileId),
   folder: byId(from(sql`files_folder`), ["folder"], inFolder),
-  name: byName(from(sql`files_name`), [], () => isNamed),
+  name: byName(from(sql`files_name`), [], () => isStored),
   folderName: byName(from(sql`files_folder_name`), ["folder"], inFolder),
   owner: byId(from(sql`files_owner`), ["uploadedBy"], ofOwner),
   ownerFolder: byId(from(sql`files_owner_folder`), ["uploadedBy", "folder"], ofOwnerInFolder),
@@ -249,7 +249,7 @@ const allFiles = preparedQuery((db, param: Param<TokenValues & KeysetValues>) =>
   return db
     .select(columns)
     .from(INDEXES.listed.from)
-    .where(and(filesOf({ teamId: teamOfAllFiles(db, param), ownerId: null }), isNamed, where, isListed))
+    .where(and(filesOf({ teamId: teamOfAllFiles(db, param), ownerId: null }), isStored, where, isListed))
     .orderBy(...orderBy)
     .limit(param("limit"))
     .offset(param("offset"));
