@@ -75,10 +75,10 @@ ${script ? linkScript(script) : ""}`;
 async function renderReference() {
   const program = join(target, "../reference.js");
   const contents = `
-    import { api } from "../app.ts";
+    import { api, messages } from "../app.ts";
     import { describeApi } from "../http/openapi.ts";
     import { renderReference } from "./reference/page.tsx";
-    export default renderReference(describeApi(api));
+    export default renderReference(describeApi(api, messages));
   `;
   await build({
     stdin: { contents, resolveDir: source, loader: "ts" },

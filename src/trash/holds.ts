@@ -74,30 +74,28 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
 
 /** Can be repeated. @throws `not_found`; `forbidden` for any caller but a secret key or an admin that sees all files */
 export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  if (!isSecretKeyOrAdmin(actor)) {
+    throw new AppError("forbidden", {
+      message: "Only a secret key or an admin that sees all files can release a hold.",
+    });
+  }
   const file = { ...actor, id };
   const now = deps.system.now();
-  const isAllowed = isSecretKeyOrAdmin(actor);
   const check = deps.db
     .select({ id: sql<string>`${files.id}`.as("id") })
     .from(knownFiles())
     .where(and(isFile(file), isListed));
-  const mayRelease = isAllowed ? undefined : sql`false`;
   const release = deps.db
     .update(files)
     .set({ hold: null, ...deleteAfterRetention(now), ...changed(now) })
-    .where(and(isFile(file), isListed, isNotNull(files.hold), mayRelease));
+    .where(and(isFile(file), isListed, isNotNull(files.hold)));
   const releaseInTrash = deps.db
     .update(removed)
     .set({ hold: null, file: changedInTrash(now) })
-    .where(and(isRemoved(file), isTrashed, isNotNull(removed.hold), mayRelease));
+    .where(and(isRemoved(file), isTrashed, isNotNull(removed.hold)));
   const changes = inBoth(deps, "file.released", actor, file, [release, releaseInTrash]);
   const {
     last: [[found]],
   } = await writeWithEvents(deps, changes, [check], { isIdempotent: true });
   if (!found) throw new AppError("not_found");
-  if (!isAllowed) {
-    throw new AppError("forbidden", {
-      message: "Only a secret key or an admin that sees all files can release a hold.",
-    });
-  }
 }

@@ -130,7 +130,7 @@ test(`${CALLERS} random callers learn no token with scopes that they lack`, asyn
       if (status !== 200) counts.denied += 1;
       if (status !== 200) continue;
       counts.allowed += 1;
-      for (const [found] of text.matchAll(/stow_[sp]k_[0-9A-Za-z]{40}/g)) learned.add(found);
+      for (const [found] of text.matchAll(/stow_(?:sk|pk|ss)_[0-9A-Za-z]{40}/g)) learned.add(found);
       if (json && "password" in json) {
         const id: string = body.data?._id ?? body._id;
         users.push(id);

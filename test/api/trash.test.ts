@@ -456,34 +456,26 @@ describe("A hold", () => {
     }
   });
 
-  test("keeps the file from a deletion that was authorized before it, and comes too late after one", async ({
+  test("keeps the file from a deletion that was authorized before it, and from erasure after one that moves it to the trash", async ({
     team,
   }) => {
-    const [held, gone] = [await put(team), await put(team)];
+    const [held, deleted, erased] = [await put(team), await put(team), await put(team)];
     const trashing = compose(withoutLimits, withSettings({ trashDays: 30 }));
     const first = (act: () => Promise<unknown>): Team => {
       const { call } = startWorker(compose(trashing, beforeWrite(act)));
       return { ...team, call: (method, path, options) => call(method, path, { token: team.token, ...options }) };
     };
-    expect(
-      (
-        await remove(
-          first(() => hold(team, held, "r")),
-          held,
-        )
-      ).code,
-    ).toBe("file_held");
-    expect(
-      (
-        await hold(
-          first(() => remove(team, gone)),
-          gone,
-          "r",
-        )
-      ).code,
-    ).toBe("not_found");
+    const racing = first(() => hold(team, held, "r"));
+    expect((await remove(racing, held)).code).toBe("file_held");
+    for (const [id, query, code] of [
+      [deleted, "", undefined],
+      [erased, "?permanent=true", "not_found"],
+    ] as const) {
+      const racing = first(() => remove(team, id, query));
+      expect((await hold(racing, id, "r")).code).toBe(code);
+    }
     expect((await metadataOf(team, held)).hold.reason).toBe("r");
-    expect(idsIn(await trashOf(team))).toEqual([gone]);
+    expect(await trashOf(team)).toMatchObject([{ _id: deleted, hold: { reason: "r" } }]);
   });
 
   test("keeps a file in the trash, which can be restored with it", async ({ team }) => {

@@ -42,22 +42,56 @@ test("the client samples of the OpenAPI document call existing methods", async (
   }
 });
 
-test("the accounts for visitors of the README sign up, set a password and log in", async () => {
-  const { key, teamId } = await newTeam();
-  const [, section = ""] = readFileSync(join(root, "README.md"), "utf8").split("### Accounts for your visitors\n");
-  const [, sample = ""] = /```js\n(.*?)```/s.exec(section) ?? [];
-  expect(sample.trim().split("\n").length).toBeLessThanOrEqual(12);
+/** The first JavaScript sample below a heading of a document. */
+function sampleOf(document: string, heading: string): string {
+  const [, section = ""] = readFileSync(join(root, document), "utf8").split(`\n### ${heading}\n`);
+  return /```js\n(.*?)```/s.exec(section)?.[1] ?? "";
+}
+
+/** Runs a program with the client as the package `stowage`. @returns its output */
+async function run(program: string, key: string): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), "stowage "));
   onTestFinished(() => rmSync(folder, { recursive: true }));
+  const client = pathToFileURL(join(root, "src/client/stowage.ts")).href;
+  const source = program.replace('from "stowage"', `from "${client}"`).replace("http://localhost:8787", url);
+  writeFileSync(join(folder, "sample.mjs"), source);
+  const env = { ...process.env, STOWAGE_KEY: key };
+  const { stdout } = await promisify(execFile)(process.execPath, [join(folder, "sample.mjs")], { env });
+  return stdout;
+}
+
+test("the accounts for visitors of the README sign up, set a password and log in", async () => {
+  const { key, teamId } = await newTeam();
+  const sample = sampleOf("README.md", "Accounts for your visitors");
+  expect(sample.trim().split("\n").length).toBeLessThanOrEqual(12);
   const use = `const { token } = await signUp("ada@example.com");
     await setPassword(token, "correct horse battery");
     const { key } = await logIn("ada@example.com", "correct horse battery");
     const { role, teamId: team } = await new Stowage({ url: stowage.url, key }).me();
     console.log(role, team);`;
-  const client = pathToFileURL(join(root, "src/client/stowage.ts")).href;
-  const program = sample.replace('from "stowage"', `from "${client}"`).replace("http://localhost:8787", url) + use;
-  writeFileSync(join(folder, "sample.mjs"), program);
-  const env = { ...process.env, STOWAGE_KEY: key };
-  const { stdout } = await promisify(execFile)(process.execPath, [join(folder, "sample.mjs")], { env });
-  expect(stdout).toBe(`contributor ${teamId}\n`);
+  expect(await run(sample + use, key)).toBe(`contributor ${teamId}\n`);
+});
+
+test("the upload without the element of the guide stores a form upload, and begins a resumable one", async () => {
+  const { key } = await newTeam();
+  const sample = sampleOf("src/GUIDE.md", "Upload from a web page without the element");
+  // In place of tus-js-client: creates the upload with the options of the sample.
+  const setUp = `import { Stowage } from "stowage";
+    const stowage = new Stowage({ url: "${url}", key: process.env.STOWAGE_KEY });
+    const { token } = await stowage.files.createUploadToken({ maxFiles: 2 });
+    const file = new File(["hello"], "memo.txt");
+    let created;
+    class Upload {
+      constructor(file, { endpoint, headers, metadata }) {
+        const metadataHeader = "filename " + btoa(metadata.filename);
+        this.send = () => fetch(endpoint, { method: "POST",
+          headers: { ...headers, "Tus-Resumable": "1.0.0", "Upload-Length": file.size, "Upload-Metadata": metadataHeader } });
+      }
+      start() { created = this.send(); }
+    }
+    const tus = { Upload };\n`;
+  const use = `const names = [];
+    for await (const one of stowage.files.list()) names.push(one.originalName);
+    console.log(names.join(), (await created).status);`;
+  expect(await run(setUp + sample + use, key)).toBe("memo.txt 201\n");
 });

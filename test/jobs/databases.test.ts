@@ -108,7 +108,10 @@ describe("The size of a database", () => {
     return `insert into ${table} (${columns}) select ${values} from n, (select * from ${table} where team_id = ? and ${where} limit 1) r`;
   }
 
-  test("grows by the bytes per processed file, event and user that the README states", async ({ world, team }) => {
+  test("grows by the bytes per processed file, event and user that the operations manual states", async ({
+    world,
+    team,
+  }) => {
     const { sample } = await import("../audio/samples.ts");
     const form = await encodeForm("Interview with Ada Lovelace, part 12.mp3", sample("tone-vbr.mp3").bytes);
     await must(world.upload(team, form));
@@ -129,7 +132,7 @@ describe("The size of a database", () => {
         await copyOf(teamId, "users", { id: id("r.id"), email: `${name}email`, email_key: `${name}email_key` }),
       ),
     };
-    // Measured: 1118, 1029 and 523. The README and OPERATIONS.md state these.
+    // Measured: 1118, 1029 and 523. OPERATIONS.md states these.
     expect(Math.abs(bytes.file - 1118), `a file takes ${bytes.file}`).toBeLessThan(60);
     expect(Math.abs(bytes.event - 1029), `an event takes ${bytes.event}`).toBeLessThan(60);
     expect(Math.abs(bytes.user - 523), `a user takes ${bytes.user}`).toBeLessThan(60);

@@ -103,7 +103,7 @@ describe("A folder of many files", () => {
       await fillFolder(team, "Old");
       const { body: created } = await call(world, team, "POST", "/auth/v1/apikeys", { name: "leaked" });
       const leaked = { ...team, token: created.data.key };
-      expect((await erase(world, leaked, "Old")).body.data).toEqual({ folder: "Old", isComplete: false });
+      expect((await erase(world, leaked, "Old")).body.data).toEqual({ folder: "Old", isComplete: false, held: 0 });
       const before = await countsOf(team);
       const operator = { ...team, token: OPERATOR };
       const suspend = (status: string) => call(world, operator, "PATCH", `/auth/v1/teams/${team.teamId}`, { status });

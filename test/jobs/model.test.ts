@@ -96,6 +96,9 @@ interface Organized {
 }
 const AS_UPLOADED: Organized = { name: "file", folder: "", tags: [], deleteAfter: null };
 
+/** A file in a list. Only the trash shows the last two. */
+type Shown = Organized & { _id: string; trashedAt?: string; hold?: { reason: string } | null };
+
 type State = "listed" | "trashed" | "gone";
 /** What a request does to the state of a file. Exactly one of the results is right. */
 type Transition = { results: (number | string)[]; to: State };
@@ -180,13 +183,14 @@ class Model {
   /** An interrupted deletion can be repeated, and so can one of the same millisecond that moved the file to the trash. */
   deletion(id: string, how: Deletion, trashDays: number, now: number): Transition {
     const from = this.stateOf(id);
+    const isHeld = this.holds.has(id);
     if (from === "gone") return { results: [200, "not_found"], to: from };
     if (from === "trashed") {
-      if (how !== "delete") return { results: [200], to: "gone" };
+      if (how !== "delete") return isHeld ? { results: ["file_held"], to: from } : { results: [200], to: "gone" };
       return { results: this.trash.get(id)?.trashedAt === now ? [200] : ["not_found"], to: from };
     }
     if (how === "from the trash") return { results: ["not_in_trash"], to: from };
-    if (this.holds.has(id)) return { results: ["file_held"], to: from };
+    if (isHeld) return { results: ["file_held"], to: from };
     return { results: [200], to: how === "delete" && trashDays > 0 ? "trashed" : "gone" };
   }
 
@@ -199,7 +203,7 @@ class Model {
   move(id: string, to: State, now: number): void {
     const [from, content, trashed] = [this.stateOf(id), this.files.get(id) ?? -1, this.trash.get(id)];
     if (from === to) return;
-    expect(this.holds.has(id), "a held file stays").toBe(false);
+    if (to !== "listed") expect(this.holds.has(id), "a held file stays").toBe(false);
     seen[to === "listed" ? "restored" : to] += 1;
     if (trashed && to === "listed") {
       this.files.set(id, trashed.content);
@@ -284,8 +288,8 @@ class Stage {
     return files;
   }
 
-  /** The files in the trash. */
-  trash(): Promise<Map<string, Organized & { trashedAt: string }>> {
+  /** The files in the trash, with the reason of their hold. */
+  trash(): Promise<Map<string, Organized & { trashedAt: string; hold?: string }>> {
     return this.#filesIn(this.askTrash("GET", "?limit=100"));
   }
 
@@ -293,10 +297,13 @@ class Stage {
     const { status, body } = await must(answer);
     expect(status).toBe(200);
     const files = new Map<string, T>(
-      body.data.map(({ _id, name, folder, tags, deleteAfter, trashedAt }: T & { _id: string; trashedAt?: string }) => [
+      body.data.map(({ _id, name, folder, tags, deleteAfter, trashedAt, hold }: Shown) => [
         _id,
         // A resumable upload of the model has no file name.
-        { name: name === "unnamed" ? AS_UPLOADED.name : name, folder, tags, deleteAfter, trashedAt },
+        {
+          ...{ name: name === "unnamed" ? AS_UPLOADED.name : name, folder, tags, deleteAfter, trashedAt },
+          hold: hold?.reason,
+        },
       ]),
     );
     for (const upload of this.model.uploads) {
@@ -342,7 +349,7 @@ class Stage {
     for (const [id, { trashedAt }] of model.trash) {
       const isDue = trashedAt + trashDays * DAY <= now;
       if (!trash.has(id)) expect(isDue, "a file in the trash is erased only when it is due").toBe(true);
-      if (isDone && isDue) expect(trash.has(id), "a due file is erased").toBe(false);
+      if (isDone && isDue) expect(trash.has(id), "a due file is erased unless it is held").toBe(model.holds.has(id));
       if (!trash.has(id)) model.move(id, "gone", now);
     }
     if (!isLast || model.retentionDays === null) return;
@@ -406,7 +413,10 @@ class Stage {
     expect([...files]).toEqual(expected);
     const inTrash = [...model.trash].sort(([a], [b]) => (a < b ? 1 : -1));
     expect([...(await this.trash())], "the trash").toEqual(
-      inTrash.map(([id, { file, trashedAt }]) => [id, { ...file, trashedAt: new Date(trashedAt).toISOString() }]),
+      inTrash.map(([id, { file, trashedAt }]) => [
+        id,
+        { ...file, trashedAt: new Date(trashedAt).toISOString(), hold: model.holds.get(id) },
+      ]),
     );
   }
 
@@ -520,15 +530,19 @@ const hold = step(
   [2, 1],
   fc.record({ at: index, reason: fc.constantFrom("case 1", "case 2", null) }),
   async (stage, { at, reason }, bindings) => {
-    const { files, holds } = stage.model;
+    const { model } = stage;
+    const { holds } = model;
     const id = stage.pick(at);
+    const state = model.stateOf(id);
     const answer = await (reason === null
       ? stage.ask("DELETE", `/${id}/hold`, bindings)
       : stage.ask("PUT", `/${id}/hold`, bindings, { reason }));
-    if (answer !== "dead") expect(answer.status).toBe(files.has(id) ? 200 : 404);
-    if (!files.has(id)) return;
-    const { body } = await must(stage.ask("GET", `/${id}/metadata`));
-    const found = body.data.hold?.reason ?? null;
+    if (answer !== "dead") expect(answer.status).toBe(state === "gone" ? 404 : 200);
+    if (state === "gone") return;
+    const found =
+      state === "trashed"
+        ? ((await stage.trash()).get(id)?.hold ?? null)
+        : ((await must(stage.ask("GET", `/${id}/metadata`))).body.data.hold?.reason ?? null);
     expect(answer === "dead" ? [holds.get(id) ?? null, reason] : [reason]).toContain(found);
     if (found === null) holds.delete(id);
     else holds.set(id, found);
@@ -593,14 +607,16 @@ const update = step("update", [2, 1], fc.record({ at: index, to: organized }), a
   };
   const answer = await stage.ask("PATCH", `/${id}`, bindings, changes);
   const isThere = model.files.has(id);
-  if (answer !== "dead") expect(answer.status).toBe(isThere ? 200 : 404);
+  const isRefused = isThere && deleteAfter !== undefined && model.holds.has(id);
+  const right = isRefused ? "file_held" : isThere ? 200 : "not_found";
+  if (answer !== "dead") expect(answer.code ?? answer.status).toBe(right);
   if (!isThere) return;
   const before = model.organizedAs(id);
-  const after = { ...before, ...changes };
+  const after = isRefused ? before : { ...before, ...changes };
   const found = (await stage.files()).get(id) as Organized;
   expect(answer === "dead" ? [before, after] : [after]).toContainEqual(found);
   model.organized.set(id, found);
-  if (deleteAfter !== undefined) model.chosen.add(id);
+  if (deleteAfter !== undefined && !isRefused) model.chosen.add(id);
 });
 
 const batchOf = fc.oneof(
@@ -859,13 +875,19 @@ async function play(steps: Step[], trashDays: number, isTeamDeleted: boolean): P
   const rows = await expectSettled(stage.teamId, { world: stage.world });
   await stage.learnRecovery(true, true);
   await stage.expectAgreement();
-  expect(rows.map(({ id }) => id)).toEqual(stage.model.ids().reverse());
+  const inTrash = rows.filter(({ trashed_at: trashedAt }) => trashedAt !== null);
+  const listed = rows.filter((row) => !inTrash.includes(row));
+  expect(listed.map(({ id }) => id)).toEqual(stage.model.ids().reverse());
+  expect(inTrash.map(({ id }) => id)).toEqual([...stage.model.trash.keys()].sort());
   for (const id of [...stage.model.files.keys(), ...stage.model.deletedIds]) {
     expect(await stage.waveform(id), "the waveform").toBe(stage.model.waveforms.get(id));
   }
   for (const row of rows) {
-    const what = stage.model.files.get(row.id) ?? -1;
-    expect([row.sha256, row.status, row.audio !== null]).toEqual([digests[what], "completed", what === 2]);
+    const what = stage.model.files.get(row.id) ?? stage.model.trash.get(row.id)?.content ?? -1;
+    if (listed.includes(row))
+      expect([row.sha256, row.status, row.audio !== null]).toEqual([digests[what], "completed", what === 2]);
+    // In the trash, a file stays as it was, possibly unprocessed.
+    else expect([digests[what], null]).toContain(row.sha256);
     expect(row.hold && JSON.parse(row.hold).reason).toBe(stage.model.holds.get(row.id) ?? null);
   }
 }

@@ -392,8 +392,8 @@ describe("A hold", () => {
           throw new Error("The response of the commit is lost.");
         }),
       );
-    const upload = world.upload(team, await encodeForm("a.txt", "kept"), {}, { change: losingCommit, isBug: true });
-    expect((await must(upload)).status).toBe(500);
+    const upload = world.upload(team, await encodeForm("a.txt", "kept"), {}, { change: losingCommit });
+    expect((await must(upload)).status).toBe(503);
     expect(await expectSound(team.teamId, { checkBytes: true })).toMatchObject([{ id, status: "pending" }]);
     await world.recoverAll([team.teamId]);
     expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);

@@ -3,11 +3,6 @@
  * the two is a bug of one of them. Tokens, suspended teams and upload URLs have their own tests.
  */
 
-/** A contributor can't hold a file, or erase one: `permanent` and the erasure from the trash are forbidden. */
-export const CONTRIBUTORS_HOLD_AND_ERASE = true;
-/** An admin can release a hold, not only a secret key. */
-export const ADMINS_RELEASE = false;
-
 const FILES = ["files:upload", "files:read", "files:download", "files:write", "files:delete"];
 export const SCOPES = [
   ...FILES,
@@ -47,7 +42,7 @@ export interface Operation {
   further?: string[];
   target?: "file" | "held" | "trashed" | "key" | "user" | "team";
   /** Who may call it, besides the scope. */
-  only?: "operator" | "secret" | "admin" | "issuer" | "identified" | "eraser" | "holder" | "releaser";
+  only?: "operator" | "secret" | "admin" | "issuer" | "identified" | "no contributor";
   /** The operator may, too. */
   isOperators?: true;
   /** The caller's scopes must cover those of the target, or those that its input grants. */
@@ -61,9 +56,7 @@ const KINDS_ALLOWED: Record<NonNullable<Operation["only"]>, (actor: Actor) => bo
   admin: ({ kind, role }) => kind === "secret" || role === "admin",
   issuer: ({ kind }) => kind === "secret" || kind === "session",
   identified: ({ kind }) => kind !== "upload token",
-  eraser: ({ role }) => role !== "contributor" || CONTRIBUTORS_HOLD_AND_ERASE,
-  holder: ({ role }) => role !== "contributor" || CONTRIBUTORS_HOLD_AND_ERASE,
-  releaser: ({ kind, role }) => kind === "secret" || (role === "admin" && ADMINS_RELEASE),
+  "no contributor": ({ role }) => role !== "contributor",
 };
 
 /** @returns "yes", or the error code of the response */
@@ -82,11 +75,12 @@ export function mayDo(actor: Actor, operation: Operation, target: Target): strin
   const needed = operation.scope === null ? [] : [operation.scope, ...(operation.further ?? [])];
   const hasScope = (isStatus && isVisitor) || needed.every((scope) => actor.scopes.includes(scope));
   if (!hasScope) return "insufficient_scope";
+  // Who may act is decided before the record is looked for.
+  if (!isAllowed) return "forbidden";
   const isOfFile = ["file", "held", "trashed"].includes(operation.target ?? "");
   const seesOwnOnly = actor.role === "contributor" || isVisitor;
   if (operation.target && target.team !== "the actor's") return "not_found";
   if (isOfFile && seesOwnOnly && !target.isOwn) return "not_found";
-  if (!isAllowed) return "forbidden";
   const isCovered = target.scopes.every((scope) => actor.scopes.includes(scope));
   return operation.covers && !isCovered ? "insufficient_scope" : "yes";
 }

@@ -426,13 +426,16 @@ export async function rowsOf(teamId: string): Promise<Row[]> {
   return rowsIn((await DB.batch<Row>(fileQueries(teamId))).map(({ results }) => results));
 }
 
+/** Nothing is left to do for a file, until someone changes it. A held one stays in the trash. */
+const isAtRest = (row: Row) => hasEnded(row) || (row.trashed_at !== null && row.hold !== null);
+
 async function hasUnfinished(teamIds: string[]): Promise<boolean> {
   for (let i = 0; i < teamIds.length; i += 90) {
     const batch = teamIds.slice(i, i + 90);
     const teams = `team_id in (${batch.map((_, at) => `?${at + 1}`).join()})`;
     const row = await DB.prepare(
       `select 1 from files where ${teams} and status in ('${UNFINISHED_STATES.join("','")}')
-       union all select 1 from removed where ${teams} and trashed_at is null
+       union all select 1 from removed where ${teams} and hold is null
        union all select 1 from uploads where ${teams}
        union all select 1 from teams where ${teams.replace("team_id", "id")} and status = 'deleting'
        union all select 1 from deliveries where ${teams} and due_at is not null limit 1`,
@@ -514,7 +517,9 @@ export async function expectSound(
       row.size_bytes,
       row.etag,
     ]);
-    if (checkBytes) expect(await digestOf(object), "a listed file has exactly its bytes").toBe(row.sha256);
+    // A file that was uploaded in parts has no digest until it is processed, and in the trash it isn't.
+    if (!checkBytes || (row.trashed_at !== null && row.sha256 === null)) continue;
+    expect(await digestOf(object), "a listed file, or one in the trash, has exactly its bytes").toBe(row.sha256);
   }
   return rows;
 }
@@ -540,7 +545,7 @@ export async function expectSettled(
   });
   if (world) await expectNoMultipart(world, teamId);
   expect(
-    rows.filter((row) => !hasEnded(row)).map(({ status }) => status),
+    rows.filter((row) => !isAtRest(row)).map(({ status }) => status),
     "unfinished files",
   ).toEqual([]);
   return rows;
