@@ -281,10 +281,7 @@ const servedFiles = ({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses
     .limit(page.limit)
     .offset(page.offset);
 
-/**
- * Examines rows, and then reads only the files that match and the last examined one. A search reads nothing but the index,
- * so it also finds hidden files.
- */
+/** Examines rows, and then reads only the files that match and the last examined one. A search reads nothing but the index. */
 function examinedFiles({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses) {
   const { index, isSearch } = plan;
   const rows = db
@@ -338,10 +335,8 @@ export async function listFiles(
     );
   }
   const { items, next } = cutPage(list, request, matching, nameOf);
-  // A search does not read the status of the names that it examines. Its indexes have no hidden file.
-  const listed = items.filter(({ status }) => (LISTED_STATES as readonly string[]).includes(status));
   return {
-    items: listed.map((row) => toStoredFile(deps, row)),
+    items: items.map((row) => toStoredFile(deps, row)),
     next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null),
   };
 }
