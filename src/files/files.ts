@@ -177,18 +177,6 @@ export function deleteAfterRetention(now: number) {
   };
 }
 
-/** A source in place of the files, in which those of the trash are as they were before. */
-export function knownFiles(source: SQL = sql`${files}`): SQL {
-  const trashed: SQLiteColumn[] = Object.values(TRASHED_COLUMNS);
-  const columns = Object.values(getTableColumns(files as SQLiteTable)).filter(({ generated }) => !generated);
-  const values = columns.map((column) => {
-    const name = sql.identifier(column.name);
-    if (!trashed.includes(column)) return sql`${name}`;
-    return sql`iif(trashed_at is null, ${name}, trashed_values ->> ${jsonPath(column)}) as ${name}`;
-  });
-  return sql`(select ${sql.join(values, sql`, `)} from ${source}) ${files}`;
-}
-
 type IdValues = TokenValues & { id: string };
 const isListedFile = (db: Db, param: Param<IdValues>) =>
   and(filesOfToken(db, param), eq(files.id, param("id")), isListed);
