@@ -14,7 +14,7 @@ export const get = readOperation(
     tag: "Files",
     summary: "Get the team's usage",
     description:
-      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. `events` are those of files and links: the oldest above `maxEvents` are deleted within minutes. A contributor gets what the own files take, without uploads in progress and events, at most 10 times a minute.",
+      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. `events` are those of files and links: the oldest above `maxEvents` are deleted within minutes. A contributor gets what their own files take, without uploads in progress and events.",
     isHeavy: true,
     success: {
       description: "The usage.",
