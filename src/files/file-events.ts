@@ -2,7 +2,7 @@ import { and, type Column, isNull, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { type EventType, type Initiator, type NewEvent, newEventFrom, newEventsFrom } from "../events/events.ts";
 import { files, isListed } from "./files.schema.ts";
-import { FACTS, knownFiles } from "./files.ts";
+import { FACTS, knownFiles, trashedFiles } from "./files.ts";
 import { type FileOf, fileKey, isFile } from "./names.ts";
 
 const iso = (milliseconds: Column) => sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${milliseconds} / 1000.0, 'unixepoch')`;
@@ -38,8 +38,9 @@ const METADATA = sql`json_object(${sql.join(
   sql`, `,
 )})`;
 
-/** A file may be deleted or held while it is in the trash: then the event has the values that the trash keeps. */
-const sourceOf = (type: EventType) => (/\.(deleted|held|released)$/.test(type) ? knownFiles() : sql`${files}`);
+/** Where an event finds its file. In the trash, it has the values that the trash keeps. */
+const PLACES = { files: () => sql`${files}`, trash: trashedFiles, both: knownFiles };
+type Place = keyof typeof PLACES;
 
 /** The events that many files can have at once. */
 type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
@@ -51,13 +52,14 @@ export function fileEvents(
   initiator: Initiator | SQL,
   teamId: string,
   keys: SQL,
+  place: Place = "files",
 ): NewEvent {
   const isMove = type === "file.updated";
   const subjectVersion = isMove ? sql`${files.version} + 1` : sql`${files.version}`;
   const updatedAt = new Date(deps.system.now()).toISOString();
   const moved = sql`json_set(${METADATA}, '$.__v', ${subjectVersion}, '$.updatedAt', ${updatedAt}, '$.fields', json('["folder"]'))`;
   const row = { subjectId: sql`${files.id}`, subjectVersion, data: isMove ? moved : METADATA };
-  return newEventsFrom(deps, type, initiator, teamId, row, sql`from ${sourceOf(type)} where ${fileKey} in ${keys}`);
+  return newEventsFrom(deps, type, initiator, teamId, row, sql`from ${PLACES[place]()} where ${fileKey} in ${keys}`);
 }
 
 /**
@@ -70,7 +72,7 @@ export function fileEvent(
   type: EventType & `file.${string}`,
   initiator: Initiator,
   file: FileOf,
-  { fields, condition }: { fields?: string[]; condition?: SQL | undefined } = {},
+  { fields, condition, place = "files" }: { fields?: string[]; condition?: SQL | undefined; place?: Place } = {},
 ): NewEvent {
   const { teamId, id } = file;
   const isBefore = type === "file.deleted" || type === "file.trashed";
@@ -86,7 +88,7 @@ export function fileEvent(
     initiator,
     { teamId, id },
     row,
-    sql`from ${sourceOf(type)} where ${and(isFile(file), isWritten)}`,
+    sql`from ${PLACES[place]()} where ${and(isFile(file), isWritten)}`,
   );
   return { ...event, position: isBefore ? 0 : 1 };
 }

@@ -12,8 +12,16 @@ import { retryDelaySeconds } from "../platform/jobs.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { MINUTE } from "../platform/system.ts";
 import { fileEvent } from "./file-events.ts";
-import { files, isKept, isListed } from "./files.schema.ts";
-import { changed, enqueue, type FailureCode, type FileRow, hasBacklog, MAX_PENDING_MILLISECONDS } from "./files.ts";
+import { files, isListed } from "./files.schema.ts";
+import {
+  changed,
+  enqueue,
+  type FailureCode,
+  type FileRow,
+  hasBacklog,
+  knownFiles,
+  MAX_PENDING_MILLISECONDS,
+} from "./files.ts";
 import { type FileOf, isFile, objectKey, searchPatch } from "./names.ts";
 
 /** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
@@ -260,9 +268,9 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.
   const [[row]] = await read(deps, [
     deps.db
-      .select({ id: files.id })
-      .from(files)
-      .where(and(isFile(file), isKept)),
+      .select({ id: sql`${files.id}`.as("id") })
+      .from(knownFiles())
+      .where(and(isFile(file), isListed)),
   ]);
   if (!row) await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";

@@ -4,7 +4,8 @@ import { filesOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { write } from "../platform/db.ts";
-import { files, isKept, isListed, teamOfFile, waveforms } from "./files.schema.ts";
+import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
+import { knownFiles } from "./files.ts";
 import { type FileKey, isFile, waveformKey, waveformOf } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
@@ -99,9 +100,9 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
     })
     .where(and(eq(waveforms.teamId, actor.teamId), eq(waveforms.fileId, id)));
   const kept = deps.db
-    .select({ id: files.id })
-    .from(files)
-    .where(and(isFile(file), isKept));
+    .select({ id: sql`${files.id}`.as("id") })
+    .from(knownFiles())
+    .where(and(isFile(file), isListed));
   const [, [row]] = await write(deps, [finish, kept], { isIdempotent: true });
   if (!row) {
     // The file was deleted in the meantime.

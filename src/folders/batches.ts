@@ -11,14 +11,7 @@ import { storedKeys } from "../files/names.ts";
 import { fileReprocessing } from "../files/processing.ts";
 import { type FileChanges, fileUpdate, refusalOf } from "../files/properties.ts";
 import type { Query } from "../platform/db.ts";
-import {
-  checkErasure,
-  deletionRefusal,
-  fileDeletion,
-  isWritingWaveform,
-  keptFiles,
-  removeRows,
-} from "../trash/deletion.ts";
+import { checkErasure, fileDeletion, isWritingWaveform, placesOf, removeRows } from "../trash/deletion.ts";
 import { restoreFiles } from "../trash/trash.ts";
 
 /*
@@ -95,32 +88,32 @@ function propertiesOf(action: BatchAction): FileChanges {
 }
 
 /**
- * Hides all files in one transaction, and deletes the bytes of those that the trash does not keep with one call for 1,000
+ * Removes all files in one transaction, and deletes the bytes of those that the trash does not keep with one call for 1,000
  * objects. The recovery job cleans up files whose upload or waveform may still be writing.
  */
 async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPermanent: boolean): Promise<BatchResult[]> {
   if (isPermanent) checkErasure(actor);
   const now = deps.system.now();
   const changes = ids.map((id) => fileDeletion(deps, actor, { ...actor, id }, { isPermanent, now }));
-  // With the same time, the reason is the same expression for each file.
-  const refusal = changes[0]?.refusal ?? sql<null>`null`;
   const {
-    rows,
-    last: [found],
-  } = await writeWithEvents(deps, changes, [keptFiles(deps, actor, ids, refusal)], { isIdempotent: true });
-  const kept = new Map(found.map((row) => [row.id, row]));
-  const deleted = rows.flatMap(([[row], [upload]]) => (row && !kept.has(row.id) ? [{ row, upload }] : []));
+    last: [listed, left, endedUploads],
+  } = await writeWithEvents(deps, changes, placesOf(deps, actor, ids), { isIdempotent: true });
+  const uploads = new Map(endedUploads.map((upload) => [upload.fileId, upload]));
   // A form upload that is still sending the bytes cleans up itself.
-  const stored = deleted.filter(({ row, upload }) => row.sizeBytes !== null || upload);
-  await deps.bytes.remove(stored.flatMap(({ row }) => storedKeys(row)));
-  const finished = stored.filter(({ row, upload }) => !isWritingWaveform(deps, row) && (!upload || isClean(upload)));
-  const uploads = finished.flatMap(({ upload }) => upload?.fileId ?? []);
-  const removed = removeRows(
-    deps,
-    finished.map(({ row }) => row),
-    uploads,
-  );
-  deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { cause })));
+  const stored = left.filter((row) => row.trashedAt === null && (row.sizeBytes !== null || uploads.has(row.id)));
+  await deps.bytes.remove(stored.flatMap(storedKeys));
+  const finished = stored.filter((row) => {
+    const upload = uploads.get(row.id);
+    return !isWritingWaveform(deps, row) && (!upload || isClean(upload));
+  });
+  const clean = finished.flatMap(({ id }) => (uploads.has(id) ? id : []));
+  const ending = removeRows(deps, finished, clean);
+  deps.after(ending.catch((cause) => deps.log("warn", "file_cleanup_failed", { cause })));
+  const inFiles = new Map(listed.map((row) => [row.id, row]));
+  const inRemoved = new Map(left.map((row) => [row.id, row]));
   // Without `onlyUnfinished`, no deletion is refused as `forbidden`.
-  return ids.map((id, i) => ({ id, code: deletionRefusal(rows[i]?.[0][0], kept.get(id)) as BatchResult["code"] }));
+  return ids.map((id, i) => ({
+    id,
+    code: (changes[i]?.refusalOf(inFiles.get(id), inRemoved.get(id)) ?? null) as BatchResult["code"],
+  }));
 }

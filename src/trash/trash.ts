@@ -1,34 +1,34 @@
 import { and, sql } from "drizzle-orm";
 import { authorizeOwnRead, type Credential, type TeamActor } from "../access/authorization.ts";
-import { filesOf } from "../access/own-files.ts";
+import { removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvents } from "../events/events.ts";
 import { fileEvent } from "../files/file-events.ts";
-import { files, isOwnedInTrash, isTrashed } from "../files/files.schema.ts";
+import { files } from "../files/files.schema.ts";
 import {
-  changed,
   enqueuePending,
   type Hold,
   hasBacklog,
-  knownFiles,
   LISTED_COLUMNS,
   type ListedRow,
   MAX_PENDING_MILLISECONDS,
-  RESTORED_COLUMNS,
   type StoredFile,
   toStoredFile,
+  trashedColumns,
+  trashedFiles,
 } from "../files/files.ts";
 import { columns } from "../files/lists.ts";
-import { isFile } from "../files/names.ts";
+import { isFile, isRemoved } from "../files/names.ts";
 import type { Query } from "../platform/db.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
-import { keptFiles } from "./deletion.ts";
+import { placesOf } from "./deletion.ts";
+import { isOwnedInTrash, isTrashed, removed } from "./trash.schema.ts";
 
 /*
- * The trash. A file in it is hidden like any deleted file, but `trashed_values` keeps what hiding clears, and `due_at` is days
- * away. So no list, link or index has it, nothing can change it, and it counts in the quota. Restoring sets the values again.
- * When it is due, the recovery job deletes it once more, permanently (expiry.ts).
+ * The trash. A file in it has left `files` like any deleted file, but its row in `removed` keeps what it had, and `due_at` is days
+ * away. So no list, link or index of files has it, nothing can change it, and it counts in the quota. Restoring moves it back.
+ * When it is due, the recovery job erases it (erasing.ts).
  */
 
 const LIST = "trash";
@@ -51,7 +51,8 @@ export async function listTrash(
   const page = pageById(LIST, files.id, "newest first", request);
   const { rows } = await authorizeOwnRead(deps, credential, (viewer): Query<TrashRow[]> => {
     const [index, isInIndex] =
-      viewer.ownerId === null ? [sql`files_trash`, isTrashed] : [sql`files_owner_trash`, isOwnedInTrash];
+      viewer.ownerId === null ? [sql`removed_trash`, isTrashed] : [sql`removed_owner_trash`, isOwnedInTrash];
+    const source = sql`${removed} indexed by ${index} where ${and(removedOf(viewer), isInIndex)}`;
     return deps.db
       .select({
         ...columns,
@@ -59,7 +60,7 @@ export async function listTrash(
         eraseAfter: sql<number>`due_at`.as("eraseAfter"),
         hold: sql<string | null>`hold`.as("hold"),
       })
-      .from(knownFiles(sql`${files} indexed by ${index} where ${and(filesOf(viewer), isInIndex)}`))
+      .from(trashedFiles(source, sql`, trashed_at`))
       .where(page.where)
       .orderBy(...page.orderBy)
       .limit(page.limit)
@@ -79,22 +80,23 @@ export async function listTrash(
 function fileRestoring(deps: Deps, actor: TeamActor, id: string) {
   const file = { ...actor, id };
   const now = deps.system.now();
-  const dueAt = sql`iif(${RESTORED_COLUMNS.status} = 'pending', ${now + MAX_PENDING_MILLISECONDS}, null)`;
-  const restore = deps.db
-    .update(files)
-    .set({
-      ...RESTORED_COLUMNS,
-      trashedAt: null,
-      trashedValues: null,
-      dueAt,
-      restores: sql`${files.restores} + 1`,
-      // As if it came into its folder now: a move or deletion of the folder that is in progress leaves it there.
-      folderSince: now,
-      ...changed(now),
-    })
-    .where(and(isFile(file), isTrashed))
-    .returning({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") });
-  return { event: fileEvent(deps, "file.restored", actor, file), queries: [restore] as const };
+  const dueAt = sql`iif(file ->> '$.status' = 'pending', ${now + MAX_PENDING_MILLISECONDS}, null)`;
+  const values = trashedColumns({
+    due_at: dueAt,
+    restores: sql`(file ->> '$.restores') + 1`,
+    // As if it came into its folder now: a move or deletion of the folder that is in progress leaves it there.
+    folder_since: sql`${now}`,
+    version: sql`(file ->> '$.version') + 1`,
+    updated_at: sql`${now}`,
+  });
+  const isInTrash = and(isRemoved(file), isTrashed);
+  const restore = deps.db.insert(files).select(sql`select ${values} from ${removed} where ${isInTrash}`);
+  const end = deps.db.delete(removed).where(isInTrash);
+  const restored = deps.db
+    .select({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") })
+    .from(files)
+    .where(and(isFile(file), sql`changes() > 0`));
+  return { event: fileEvent(deps, "file.restored", actor, file), queries: [restore, end, restored] as const };
 }
 
 interface Restored {
@@ -108,16 +110,16 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
   const changes = ids.map((id) => fileRestoring(deps, actor, id));
   const {
     rows,
-    last: [kept],
+    last: [listed, left],
     // After a lost response, a repetition would find no file in the trash.
-  } = await writeWithEvents(deps, changes, [keptFiles(deps, actor, ids, sql<null>`null`)], { isIdempotent: false });
+  } = await writeWithEvents(deps, changes, placesOf(deps, actor, ids), { isIdempotent: false });
   enqueuePending(
     deps,
-    rows.flatMap(([[row]]) => row ?? []),
+    rows.flatMap(([, , [row]]) => row ?? []),
   );
-  const existing = new Set(kept.map(({ id }) => id));
+  const existing = new Set([...listed, ...left.filter(({ trashedAt }) => trashedAt !== null)].map((row) => row.id));
   return ids.map((id, i) => {
-    const row = rows[i]?.[0][0];
+    const row = rows[i]?.[2][0];
     if (!row) return { id, code: existing.has(id) ? "not_in_trash" : "not_found", file: undefined };
     const { isBulk, ...listed } = row;
     return { id, code: null, file: toStoredFile(deps, listed) };
