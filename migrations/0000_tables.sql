@@ -211,12 +211,11 @@ CREATE INDEX `links_expiry` ON `links` (`expires_at`) WHERE expires_at is not nu
 CREATE TABLE `removed` (
 	`team_id` text NOT NULL,
 	`id` text NOT NULL,
-	`owner_id` text,
+	`user_id` text,
 	`original_name` text NOT NULL,
 	`size_bytes` integer,
 	`reserved_bytes` integer NOT NULL,
 	`is_public` integer NOT NULL,
-	`upload_token_id` text,
 	`due_at` integer NOT NULL,
 	`trashed_at` integer,
 	`hold` text,
@@ -225,10 +224,8 @@ CREATE TABLE `removed` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `removed_due` ON `removed` (`due_at`) WHERE hold is null;--> statement-breakpoint
-CREATE INDEX `removed_trash` ON `removed` (`team_id`,`id`) WHERE trashed_at is not null;--> statement-breakpoint
-CREATE INDEX `removed_owner_trash` ON `removed` (`team_id`,`owner_id`,`id`,`size_bytes`) WHERE trashed_at is not null and owner_id is not null;--> statement-breakpoint
+CREATE INDEX `removed_owner` ON `removed` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE trashed_at is not null and user_id is not null;--> statement-breakpoint
 CREATE INDEX `removed_held` ON `removed` (`team_id`) WHERE hold is not null;--> statement-breakpoint
-CREATE INDEX `removed_upload_token` ON `removed` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
 CREATE TABLE `recovery` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`recovered_at` integer NOT NULL,
@@ -322,13 +319,14 @@ CREATE INDEX `webhooks_encrypted_with` ON `webhooks` (`encrypted_with`);
 -- teams contains totals per team, maintained by triggers so that no code path can miss an update. A file counts until its row in
 -- files or removed is deleted, after its bytes: one that moves between the two changes only the trash. public_bytes counts an
 -- upload of a visitor until it is committed or its bytes are gone. Each batch inserts the row before it deletes the other.
-CREATE TRIGGER files_counted AFTER INSERT ON files
-WHEN NOT EXISTS (SELECT 1 FROM removed WHERE team_id = new.team_id AND id = new.id) BEGIN
+-- file_tags has the tags of files. A file without tags costs no row.
+CREATE TRIGGER files_came AFTER INSERT ON files BEGIN
 	UPDATE teams SET
 		files = files + 1,
 		bytes = bytes + new.reserved_bytes,
 		public_bytes = public_bytes + iif(new.is_public AND new.size_bytes IS NULL, new.reserved_bytes, 0)
-	WHERE id = new.team_id;
+	WHERE id = new.team_id AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = new.team_id AND id = new.id);
+	INSERT INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
 END;
 --> statement-breakpoint
 CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes, size_bytes ON files
@@ -361,6 +359,7 @@ END;
 --> statement-breakpoint
 CREATE TRIGGER users_uncounted AFTER DELETE ON users BEGIN
 	UPDATE teams SET users = users - 1, admins = admins - (old.role = 'admin') WHERE id = old.team_id;
+	DELETE FROM folders WHERE team_id = old.team_id AND owner_id = old.id AND owner_id <> '';
 END;
 --> statement-breakpoint
 CREATE TRIGGER links_counted AFTER INSERT ON links BEGIN
@@ -382,28 +381,16 @@ CREATE TRIGGER folders_uncounted AFTER DELETE ON folders BEGIN
 	UPDATE users SET folders = folders - 1 WHERE id = old.owner_id;
 END;
 --> statement-breakpoint
-CREATE TRIGGER users_folders AFTER DELETE ON users BEGIN
-	DELETE FROM folders WHERE team_id = old.team_id AND owner_id = old.id AND owner_id <> '';
-END;
---> statement-breakpoint
--- file_tags has the tags of the files that are not being deleted. A file without tags costs no row.
-CREATE TRIGGER files_tagged AFTER INSERT ON files WHEN new.tags <> '[]' BEGIN
-	INSERT INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
-END;
---> statement-breakpoint
 CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new.tags BEGIN
 	DELETE FROM file_tags WHERE team_id = new.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = new.id
 		AND tag NOT IN (SELECT value FROM json_each(new.tags));
 	INSERT OR IGNORE INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
 END;
 --> statement-breakpoint
--- No bug can delete a held file. The queries have this condition, too, so that they can say why.
-CREATE TRIGGER files_held_kept BEFORE DELETE ON files WHEN old.hold IS NOT NULL BEGIN
-	SELECT RAISE(ABORT, 'The file is held.');
-END;
---> statement-breakpoint
--- file_tags has the tags of files. A file without tags costs no row.
+-- No bug can delete a held file. The queries have this condition, too, so that they can say why. A file that leaves keeps its
+-- waveform until its row in removed is deleted.
 CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
+	SELECT RAISE(ABORT, 'The file is held.') WHERE old.hold IS NOT NULL;
 	UPDATE teams SET
 		files = files - 1,
 		bytes = bytes - old.reserved_bytes,
@@ -411,6 +398,8 @@ CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
 	WHERE id = old.team_id AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM links WHERE team_id = old.team_id AND file_id = old.id;
 	DELETE FROM file_tags WHERE team_id = old.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = old.id;
+	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id
+		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
 END;
 --> statement-breakpoint
 CREATE TRIGGER removed_trashed AFTER INSERT ON removed WHEN new.trashed_at IS NOT NULL BEGIN
@@ -424,6 +413,8 @@ END;
 --> statement-breakpoint
 -- A file that is restored keeps its waveform. Otherwise, nothing of the file is left.
 CREATE TRIGGER removed_gone AFTER DELETE ON removed BEGIN
+	SELECT RAISE(ABORT, 'The file is held.')
+	WHERE old.hold IS NOT NULL AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
 	UPDATE teams SET
 		trash_files = trash_files - 1,
 		trash_bytes = trash_bytes - old.reserved_bytes

@@ -18,7 +18,7 @@ export const filesOf = ({ teamId, ownerId }: FilesOf) =>
 
 /** Those of the caller's files that are in the trash, or wait for their bytes to be deleted. */
 export const removedOf = ({ teamId, ownerId }: FilesOf) =>
-  and(eq(teamOfRemoved, teamId as TeamOfFile | SQL), ownerId === null ? undefined : eq(removed.ownerId, ownerId));
+  and(eq(teamOfRemoved, teamId as TeamOfFile | SQL), ownerId === null ? undefined : eq(removed.userId, ownerId));
 
 /** The columns of a new file that say whose it is. */
 export const ownerColumns = ({ teamId, keyId, userId }: TeamActor) => ({

@@ -121,16 +121,12 @@ export const toStoredFile = (deps: Deps, row: ListedRow) => ({
 const STORED_COLUMNS = Object.values(getTableColumns(files as SQLiteTable))
   .filter(({ generated }) => !generated)
   .map(({ name }) => name);
-/** The columns of a file in the trash that are columns of `removed`, under the same or another name. */
-const REMOVED_COLUMNS: Record<string, string> = {
-  ...{ id: "id", team_id: "team_id", user_id: "owner_id", original_name: "original_name", size_bytes: "size_bytes" },
-  ...{ reserved_bytes: "reserved_bytes", is_public: "is_public", upload_token_id: "upload_token_id" },
-  ...{ hold: "hold", due_at: "due_at" },
-};
+/** The columns of a file in the trash that are columns of `removed`. */
+const REMOVED_COLUMNS = Object.values(getTableColumns(removed as SQLiteTable)).map(({ name }) => name);
 /** The columns that a file loses when it moves to the trash. */
 const LOST_COLUMNS = ["idempotency_key", "delete_after", "delete_after_by", "lease_ends_at", "folder_since"];
 /** The columns that the trash keeps in one column, as JSON. */
-const KEPT_COLUMNS = STORED_COLUMNS.filter((name) => !(name in REMOVED_COLUMNS || LOST_COLUMNS.includes(name)));
+const KEPT_COLUMNS = STORED_COLUMNS.filter((name) => ![...REMOVED_COLUMNS, ...LOST_COLUMNS].includes(name));
 /** SQL functions of D1 have at most 32 arguments. */
 const MAX_FIELDS = 16;
 
@@ -151,9 +147,9 @@ export function keptValues(now: number): SQL {
 export const trashedColumns = (changed: Record<string, SQL> = {}): SQL =>
   sql.join(
     STORED_COLUMNS.map((name) => {
-      const own = REMOVED_COLUMNS[name];
       const kept = KEPT_COLUMNS.includes(name) ? sql`file ->> ${`$.${name}`}` : sql`null`;
-      return sql`${changed[name] ?? (own ? sql.identifier(own) : kept)} as ${sql.identifier(name)}`;
+      const value = REMOVED_COLUMNS.includes(name) ? sql.identifier(name) : kept;
+      return sql`${changed[name] ?? value} as ${sql.identifier(name)}`;
     }),
     sql`, `,
   );

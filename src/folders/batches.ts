@@ -3,6 +3,7 @@ import { checkCovered, type TeamActor } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
 import { isClean } from "../files/ending.ts";
 import { files, isListed, teamOfFile } from "../files/files.schema.ts";
@@ -11,7 +12,7 @@ import { storedKeys } from "../files/names.ts";
 import { fileReprocessing } from "../files/processing.ts";
 import { type FileChanges, fileUpdate, refusalOf } from "../files/properties.ts";
 import type { Query } from "../platform/db.ts";
-import { checkErasure, fileDeletion, isWritingWaveform, placesOf, removeRows } from "../trash/deletion.ts";
+import { checkErasure, eraseInPlace, fileDeletion, isWritingWaveform, placesOf, removeRows } from "../trash/deletion.ts";
 import { restoreFiles } from "../trash/trash.ts";
 
 /*
@@ -96,7 +97,7 @@ async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPerman
   const now = deps.system.now();
   const changes = ids.map((id) => fileDeletion(deps, actor, { ...actor, id }, { isPermanent, now }));
   const {
-    last: [listed, left, endedUploads],
+    last: [kept, left, endedUploads],
   } = await writeWithEvents(deps, changes, placesOf(deps, actor, ids), { isIdempotent: true });
   const uploads = new Map(endedUploads.map((upload) => [upload.fileId, upload]));
   // A form upload that is still sending the bytes cleans up itself.
@@ -109,11 +110,15 @@ async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPerman
   const clean = finished.flatMap(({ id }) => (uploads.has(id) ? id : []));
   const ending = removeRows(deps, finished, clean);
   deps.after(ending.catch((cause) => deps.log("warn", "file_cleanup_failed", { cause })));
-  const inFiles = new Map(listed.map((row) => [row.id, row]));
+  const inFiles = new Map(kept.map((row) => [row.id, row]));
   const inRemoved = new Map(left.map((row) => [row.id, row]));
-  // Without `onlyUnfinished`, no deletion is refused as `forbidden`.
-  return ids.map((id, i) => ({
+  const results = ids.map((id, i) => ({
     id,
-    code: (changes[i]?.refusalOf(inFiles.get(id), inRemoved.get(id)) ?? null) as BatchResult["code"],
+    code: changes[i]?.refusalOf(inFiles.get(id), inRemoved.get(id)) ?? null,
   }));
+  const unmoved = results.filter(({ code }) => code === "storage_full");
+  if (unmoved.length > 0 && changes[0]?.isTrashing) throw new AppError("storage_full");
+  if (unmoved.length > 0) await eraseInPlace(deps, actor, unmoved.map(({ id }) => id));
+  // Without `onlyUnfinished`, no deletion is refused as `forbidden`.
+  return results.map(({ id, code }) => ({ id, code: code === "storage_full" ? null : (code as BatchResult["code"]) }));
 }

@@ -1,4 +1,5 @@
 import { and, eq, inArray, isNull, not, type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
@@ -29,7 +30,7 @@ import {
   storedKeys,
   waveformOf,
 } from "../files/names.ts";
-import { hasRow, insertWhere, type Query, write } from "../platform/db.ts";
+import { hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 import { isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
@@ -73,12 +74,11 @@ export function leave({ db }: Deps, isSelected: SQL | undefined, { dueAt, trash,
   const row = {
     teamId: sql`${teamOfFile}`,
     id: sql`${files.id}`,
-    ownerId: sql`${files.userId}`,
+    userId: sql`${files.userId}`,
     originalName: sql`${files.originalName}`,
     sizeBytes: isUnstored ? null : sql`${files.sizeBytes}`,
     reservedBytes: sql`${files.reservedBytes}`,
     isPublic: sql`${files.isPublic}`,
-    uploadTokenId: sql`${files.uploadTokenId}`,
     dueAt: trash ? ifListed(sql`${trash.now + trash.days * DAY}`, sql`${dueAt}`) : sql`${dueAt}`,
     trashedAt: trash ? ifListed(sql`${trash.now}`) : null,
     hold: null,
@@ -170,8 +170,8 @@ interface DeletionOptions {
   now?: number;
 }
 
-/** Why a file was not deleted. */
-type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found";
+/** Why a file was not deleted. A full database has no room for its row in `removed`. */
+type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found" | "storage_full";
 
 /**
  * The deletion of one file, with its event. One batch moves the file to `removed`, and the recovery job can finish on its own. It
@@ -199,44 +199,66 @@ export function fileDeletion(
     ...(mayErase ? [erase(deps, isRemoved(file), dueAt)] : []),
     endResumable(deps, file, now),
   ];
-  /** Why the file was not deleted, from its row in `files`, if it is listed, or in `removed`. Null if it was. */
-  const refusalOf = (listed: { isHeld: 0 | 1 } | undefined, left: { trashedAt: number | null } | undefined) => {
+  /** Why the file was not deleted, from its row in `files` or `removed`. Null if it was. */
+  const refusalOf = (
+    kept: { isListed: 0 | 1; isHeld: 0 | 1 } | undefined,
+    left: { trashedAt: number | null } | undefined,
+  ): Refusal | null => {
     // This deletion, or the attempt that it repeats, moved the file.
     if (left && (left.trashedAt === null || (isTrashing && left.trashedAt === now))) return null;
     // One in the trash is not found by a deletion that erases nothing.
     if (left) return mayErase ? "file_held" : "not_found";
-    if (!listed) return "not_found";
-    if (onlyTrashed) return "not_in_trash";
-    if (onlyUnfinished) return "forbidden";
-    return listed.isHeld ? "file_held" : "not_found";
+    if (!kept) return "not_found";
+    if (onlyTrashed) return kept.isListed ? "not_in_trash" : "not_found";
+    if (onlyUnfinished && kept.isListed) return "forbidden";
+    return kept.isHeld ? "file_held" : "storage_full";
   };
-  return { event: fileEvent(deps, type, initiator, file, { condition, place }), queries, refusalOf };
+  return { event: fileEvent(deps, type, initiator, file, { condition, place }), queries, refusalOf, isTrashing };
 }
 
-/** Where the files are after a deletion: those that are listed, those that have left, and the uploads of these. */
+const isOneOf = (column: SQLiteColumn, ids: string[]) =>
+  ids.length === 1
+    ? eq(column, ids[0] ?? "")
+    : inArray(column, sql`(select value from json_each(${JSON.stringify(ids)}))`);
+
+/** Where the files are after a deletion: those that have not left, those that have, and the uploads of these. */
 export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
-  const given = sql`(select value from json_each(${JSON.stringify(ids)}))`;
-  const isOneOf = (id: typeof files.id | typeof removed.id | typeof uploads.fileId) =>
-    ids.length === 1 ? eq(id, ids[0] ?? "") : inArray(id, given);
   return [
     db
-      .select({ id: files.id, isHeld: sql<0 | 1>`hold is not null`.as("isHeld") })
+      .select({
+        id: files.id,
+        isListed: sql<0 | 1>`${isListed}`.as("isListed"),
+        isHeld: sql<0 | 1>`hold is not null`.as("isHeld"),
+      })
       .from(files)
-      .where(and(filesOf(whose), isOneOf(files.id), isListed)),
+      .where(and(filesOf(whose), isOneOf(files.id, ids))),
     db
       .select(ERASABLE_COLUMNS)
       .from(removed)
-      .where(and(removedOf(whose), isOneOf(removed.id))),
+      .where(and(removedOf(whose), isOneOf(removed.id, ids))),
     db
       .select()
       .from(uploads)
-      .where(and(isOneOf(uploads.fileId), eq(uploads.teamId, whose.teamId), hasRemovedFile)),
+      .where(and(isOneOf(uploads.fileId, ids), eq(uploads.teamId, whose.teamId), hasRemovedFile)),
   ] as const;
 }
 
 /**
+ * Erases files that a full database has no room to move: first their bytes, then their rows. If it stops in between, the file is
+ * listed without bytes until the deletion is repeated. Nobody can hold it meanwhile, because the event of a hold needs space, too.
+ */
+export async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<void> {
+  const isErased = and(filesOf(whose), isOneOf(files.id, ids), isListed, isNull(files.hold));
+  const named = { id: files.id, teamId: teamOfFile, originalName: files.originalName };
+  const [rows] = await read(deps, [deps.db.select(named).from(files).where(isErased)]);
+  await deps.bytes.remove(rows.flatMap(storedKeys));
+  await write(deps, [deps.db.delete(files).where(isErased)], { isIdempotent: true });
+}
+
+/**
  * @throws `not_found`, `file_held`; `forbidden` as `checkErasure` does, and with `onlyUnfinished` if the upload is complete;
- *   `not_in_trash` with `onlyTrashed`; `unavailable` if the bytes could not be deleted yet
+ *   `not_in_trash` with `onlyTrashed`; `unavailable` if the bytes could not be deleted yet; `storage_full` if the database has no
+ *   room for a file in the trash, or to cancel an upload
  */
 export async function deleteFile(
   deps: Deps,
@@ -245,11 +267,12 @@ export async function deleteFile(
   options: DeletionOptions = {},
 ): Promise<void> {
   if (options.isPermanent || options.onlyTrashed) checkErasure(actor);
-  const { refusalOf, ...change } = fileDeletion(deps, actor, { ...actor, id }, options);
+  const { refusalOf, isTrashing, ...change } = fileDeletion(deps, actor, { ...actor, id }, options);
   const {
-    last: [[listed], [row], [upload]],
+    last: [[kept], [row], [upload]],
   } = await writeWithEvents(deps, [change], placesOf(deps, actor, [id]), { isIdempotent: true });
-  const refusal: Refusal | null = refusalOf(listed, row);
+  const refusal = refusalOf(kept, row);
+  if (refusal === "storage_full" && kept?.isListed && !isTrashing) return eraseInPlace(deps, actor, [id]);
   if (refusal === "forbidden") {
     throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   }

@@ -112,7 +112,7 @@ async function eraseRemoved(deps: Deps): Promise<Batch> {
     const isNext = and(eq(teamOfRemoved, teamId), sql`${removed.id} in (select value from json_each(${ids}))`, isDue);
     const keys = sql`(select ${teamOfRemoved}, ${removed.id} from ${removed} where ${and(isNext, isTrashed)})`;
     return {
-      event: fileEvents(deps, "file.deleted", SYSTEM, teamId, keys, "trash"),
+      event: { ...fileEvents(deps, "file.deleted", SYSTEM, teamId, keys, "trash"), position: 0 },
       queries: [erase(deps, isNext, deps.system.now())],
     };
   });

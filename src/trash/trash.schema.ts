@@ -4,7 +4,7 @@ import type { TeamOfFile } from "../files/files.schema.ts";
 
 export const isTrashed = sql`trashed_at is not null`;
 /** In the trash of an owner, who is a user, see access/own-files.ts. */
-export const isOwnedInTrash = sql`trashed_at is not null and owner_id is not null`;
+export const isOwnedInTrash = sql`trashed_at is not null and user_id is not null`;
 /** Without a hold that forbids to erase it. */
 export const isErasable = sql`hold is null`;
 
@@ -18,30 +18,28 @@ const removedTable = sqliteTable(
     teamId: text("team_id").notNull().$type<TeamOfFile>(),
     id: text().notNull(),
     /** The user whose file it is, as in `files`. */
-    ownerId: text("owner_id"),
+    userId: text("user_id"),
     /** It names the objects in R2. */
     originalName: text("original_name").notNull(),
     /** Null if its upload was not complete. */
     sizeBytes: integer("size_bytes"),
     reservedBytes: integer("reserved_bytes").notNull(),
     isPublic: integer("is_public", { mode: "boolean" }).notNull(),
-    uploadTokenId: text("upload_token_id"),
     /** When the recovery job erases it. */
     dueAt: integer("due_at").notNull(),
     /** When it was moved to the trash. Null if it is not there: then it only waits for its bytes to be deleted. */
     trashedAt: integer("trashed_at"),
     /** JSON, see trash/holds.ts. Only a file in the trash has one. */
     hold: text(),
-    /** JSON: the columns of the file, from which it is restored, see trash/leaving.ts. Null if it is not in the trash. */
+    /** JSON: the other columns of the file, from which it is restored. Null if it is not in the trash. */
     file: text(),
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
     index("removed_due").on(t.dueAt).where(isErasable),
-    index("removed_trash").on(t.teamId, t.id).where(isTrashed),
-    index("removed_owner_trash").on(t.teamId, t.ownerId, t.id, t.sizeBytes).where(isOwnedInTrash),
+    // Costs a row only for a file that has an owner. The primary key serves the list of the team.
+    index("removed_owner").on(t.teamId, t.userId, t.id, t.sizeBytes).where(isOwnedInTrash),
     index("removed_held").on(t.teamId).where(sql`hold is not null`),
-    index("removed_upload_token").on(t.uploadTokenId).where(sql`upload_token_id is not null`),
   ],
 );
 

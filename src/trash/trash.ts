@@ -21,9 +21,18 @@ import {
 import { columns } from "../files/lists.ts";
 import { isFile, isRemoved } from "../files/names.ts";
 import type { Query } from "../platform/db.ts";
-import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
+import {
+  cutPage,
+  encodeCursor,
+  type MayBeEnd,
+  type Page,
+  type PageRequest,
+  pageById,
+  scan,
+  splitScan,
+} from "../platform/paging.ts";
 import { placesOf } from "./deletion.ts";
-import { isOwnedInTrash, isTrashed, removed } from "./trash.schema.ts";
+import { isOwnedInTrash, isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 
 /*
  * The trash. A file in it has left `files` like any deleted file, but its row in `removed` keeps what it had, and `due_at` is days
@@ -48,31 +57,40 @@ export async function listTrash(
   credential: Credential<"files:delete">,
   request: PageRequest,
 ): Promise<Page<TrashedFile>> {
-  const page = pageById(LIST, files.id, "newest first", request);
-  const { rows } = await authorizeOwnRead(deps, credential, (viewer): Query<TrashRow[]> => {
-    const [index, isInIndex] =
-      viewer.ownerId === null ? [sql`removed_trash`, isTrashed] : [sql`removed_owner_trash`, isOwnedInTrash];
-    const source = sql`${removed} indexed by ${index} where ${and(removedOf(viewer), isInIndex)}`;
+  const page = pageById(LIST, removed.id, "newest first", request);
+  const { rows } = await authorizeOwnRead(deps, credential, (viewer): Query<(TrashRow & MayBeEnd)[]> => {
+    const isOwner = viewer.ownerId !== null;
+    // For a team, it examines rows, of which those that wait for their bytes to be deleted do not match.
+    const examined = deps.db
+      .select({
+        fileId: sql`${sql`${removed.id}`}`.as("fileId"),
+        team: sql`${sql`${teamOfRemoved}`}`.as("team"),
+        isMatch: sql`${isTrashed}`.as("isMatch"),
+      })
+      .from(isOwner ? sql`${removed} indexed by removed_owner` : removed)
+      .where(and(removedOf(viewer), isOwner ? isOwnedInTrash : undefined, page.where))
+      .orderBy(...page.orderBy)
+      .$dynamic();
+    const found = sql`(${scan(deps.db, examined, ({ isMatch }) => sql`${isMatch}`, page)}) found`;
+    const source = sql`${found} cross join ${removed} on ${teamOfRemoved} = found.team and ${removed.id} = found.fileId`;
     return deps.db
       .select({
         ...columns,
         trashedAt: sql<number>`trashed_at`.as("trashedAt"),
         eraseAfter: sql<number>`due_at`.as("eraseAfter"),
         hold: sql<string | null>`hold`.as("hold"),
+        isEnd: sql<0 | 1>`isEnd`.as("isEnd"),
       })
-      .from(trashedFiles(source, sql`, trashed_at`))
-      .where(page.where)
-      .orderBy(...page.orderBy)
-      .limit(page.limit)
-      .offset(page.offset);
+      .from(trashedFiles(source, sql`, trashed_at, isEnd`));
   });
-  const { items, next } = cutPage(LIST, request, rows);
+  const { matching, end } = splitScan(rows);
+  const { items, next } = cutPage(LIST, request, matching);
   return {
-    items: items.map(({ trashedAt, eraseAfter, hold, ...row }) => ({
+    items: items.map(({ trashedAt, eraseAfter, hold, isEnd, ...row }) => ({
       ...toStoredFile(deps, row),
       ...{ trashedAt, eraseAfter, hold: hold === null ? null : JSON.parse(hold) },
     })),
-    next,
+    next: next ?? (end ? encodeCursor(LIST, end.id) : null),
   };
 }
 
@@ -110,14 +128,17 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
   const changes = ids.map((id) => fileRestoring(deps, actor, id));
   const {
     rows,
-    last: [listed, left],
+    last: [kept, left],
     // After a lost response, a repetition would find no file in the trash.
   } = await writeWithEvents(deps, changes, placesOf(deps, actor, ids), { isIdempotent: false });
   enqueuePending(
     deps,
     rows.flatMap(([, , [row]]) => row ?? []),
   );
-  const existing = new Set([...listed, ...left.filter(({ trashedAt }) => trashedAt !== null)].map((row) => row.id));
+  const existing = new Set([
+    ...kept.flatMap(({ id, isListed }) => (isListed ? id : [])),
+    ...left.flatMap(({ id, trashedAt }) => (trashedAt === null ? [] : id)),
+  ]);
   return ids.map((id, i) => {
     const row = rows[i]?.[2][0];
     if (!row) return { id, code: existing.has(id) ? "not_in_trash" : "not_found", file: undefined };

@@ -55,7 +55,7 @@ export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
   const none = { files: 0, bytes: 0 };
   const [[listed = none], [trashed = none]] = await read(deps, [
     countIn(sql`${files} indexed by files_owner`, and(filesOf(whose), isOwned)),
-    countIn(sql`${removed} indexed by removed_owner_trash`, and(removedOf(whose), isOwnedInTrash)),
+    countIn(sql`${removed} indexed by removed_owner`, and(removedOf(whose), isOwnedInTrash)),
   ]);
   return {
     files: listed.files + trashed.files,
@@ -113,10 +113,9 @@ export interface KeyLimits {
   maxFileBytes?: number | undefined;
   fileTypes?: FileType[] | undefined;
 }
-/** The files and uploads that count against `maxFiles` of an upload token. A row counts until its bytes are gone. */
+/** The files and uploads that count against `maxFiles` of an upload token. */
 const filesOfUploadToken = ({ id }: UploadToken) =>
-  sql`((select count(*) from ${files} where ${eq(files.uploadTokenId, id)})
-    + (select count(*) from ${removed} where ${eq(removed.uploadTokenId, id)}))`;
+  sql`(select count(*) from ${files} where ${eq(files.uploadTokenId, id)})`;
 
 const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`;
 

@@ -24,7 +24,7 @@ const TRASH = "/docs/v1/trash";
 const trashAll = (team: Team, dueAt: string) =>
   DB.batch(
     [
-      `insert into removed (team_id, id, owner_id, original_name, size_bytes, reserved_bytes, is_public, due_at, trashed_at, file)
+      `insert into removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, due_at, trashed_at, file)
        select team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, ${dueAt}, 1,
          json_object('status', 'completed', 'key_id', key_id, 'created_at', created_at, 'updated_at', 1, 'version', 2)
        from files where team_id = ?`,
@@ -263,8 +263,14 @@ describe("A file with deleteAfter", () => {
   test("can't be deleted by a query that forgets the hold", async ({ world, team }) => {
     const id = await world.store(team, "a.txt", "a");
     await dataOf(team.call("PUT", `${UPLOADS}/${id}/hold`, { json: { reason: "r" } }));
-    const forgetful = DB.prepare("delete from files where id = ?").bind(id);
-    await expect(forgetful.run()).rejects.toThrow("The file is held.");
+    const forgetful = (query: string) => DB.prepare(query).bind(id).run();
+    await expect(forgetful("delete from files where id = ?")).rejects.toThrow("The file is held.");
+    await DB.prepare("update files set hold = null where id = ?").bind(id).run();
+    await dataOf(team.call("DELETE", `${UPLOADS}/${id}`));
+    await dataOf(team.call("PUT", `${UPLOADS}/${id}/hold`, { json: { reason: "r" } }));
+    for (const query of ["delete from removed where id = ?", "update removed set trashed_at = null where id = ?"]) {
+      await expect(forgetful(query)).rejects.toThrow("The file is held.");
+    }
   });
 });
 

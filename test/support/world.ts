@@ -266,7 +266,7 @@ export class World {
       state === "deleting"
         ? [
             DB.prepare(
-              `insert into removed (team_id, id, owner_id, original_name, size_bytes, reserved_bytes, is_public, due_at)
+              `insert into removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, due_at)
                select team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, ?1 from files where id = ?2`,
             ).bind(dueAt, id),
             DB.prepare("delete from files where id = ?").bind(id),
