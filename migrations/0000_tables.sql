@@ -146,6 +146,7 @@ CREATE TABLE `files` (
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE INDEX `files_listed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null;--> statement-breakpoint
 CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null;--> statement-breakpoint
 CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
@@ -216,6 +217,7 @@ CREATE TABLE `removed` (
 	`size_bytes` integer,
 	`reserved_bytes` integer NOT NULL,
 	`is_public` integer NOT NULL,
+	`upload_token_id` text,
 	`due_at` integer NOT NULL,
 	`trashed_at` integer,
 	`hold` text,

@@ -1,11 +1,11 @@
 import { and, eq, inArray, not, type SQL, sql } from "drizzle-orm";
-import { removedOf } from "../access/own-files.ts";
+import { type FilesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
-import { hasRow } from "../platform/db.ts";
+import { hasRow, isOneOf } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
 import { removed } from "../trash/trash.schema.ts";
 import { isUnfinished, uploadParts, uploads } from "../uploads/uploads.schema.ts";
-import { chunkPrefix, type FileOf, isFileOfUpload, isRemovedOfUpload, type Named, objectKey } from "./names.ts";
+import { chunkPrefix, isFileOfUpload, isRemovedOfUpload, type Named, objectKey } from "./names.ts";
 
 /* A resumable upload has more than its file: a row, rows of parts, and objects in R2. A deletion deletes them, too. */
 
@@ -33,13 +33,13 @@ export const ended = (now: number | SQL) => ({
   dueAt: sql`${now} + iif(is_writing, ${MAX_FENCED_MILLISECONDS}, 0)`,
 });
 
-/** Part of the batch that deletes a file: ends its upload. */
-export function endResumable({ db }: Deps, file: FileOf, now: number) {
-  const isOwn = hasRow(removed, and(isRemovedOfUpload, removedOf(file)));
+/** Part of the batch that deletes files: ends their uploads. */
+export function endResumable({ db }: Deps, whose: FilesOf, ids: string[], now: number) {
+  const isOwn = hasRow(removed, and(isRemovedOfUpload, removedOf(whose)));
   return db
     .update(uploads)
     .set(ended(now))
-    .where(and(eq(uploads.fileId, file.id), eq(uploads.teamId, file.teamId), isOwn));
+    .where(and(isOneOf(uploads.fileId, ids), eq(uploads.teamId, whose.teamId), isOwn));
 }
 
 /** Nothing of the upload is in R2 except the bytes of its file, so only its row has to be deleted. */

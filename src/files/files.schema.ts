@@ -121,6 +121,8 @@ const filesTable = sqliteTable(
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
+    // The files without those that are still received.
+    index("files_listed").on(t.teamId, t.id).where(isStored),
     // A search reads only this index, or that of an owner.
     index("files_name").on(t.teamId, t.nameKey, t.id, t.searchText).where(isStored),
     // Each of these three costs a row only for a file that has a folder or a reference.

@@ -152,7 +152,7 @@ const filesOfTag = sql`${fileTags} cross join ${files}
   on ${teamOfFile} = ${fileTags.teamId} and ${files.id} = ${fileTags.fileId}`;
 
 const INDEXES = {
-  listed: byId(sql`${files}`, [], () => isStored),
+  listed: byId(from(sql`files_listed`), [], () => isStored),
   failed: byId(from(sql`files_failed`), ["status"], () => isFailed),
   // Pending and processing files, so that a claim changes no index.
   unprocessed: byId(from(sql`files_unprocessed`), [], () => isUnprocessed),

@@ -1,10 +1,9 @@
-import { and, eq, inArray, isNull, not, type SQL, sql } from "drizzle-orm";
-import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { and, eq, isNull, not, type SQL, sql } from "drizzle-orm";
 import type { TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Initiator, writeWithEvents } from "../events/events.ts";
+import { type Change, type Initiator, writeWithEvents } from "../events/events.ts";
 import {
   deleteUploads,
   ended,
@@ -12,25 +11,16 @@ import {
   eraseResumable,
   hasRemovedFile,
   hasUpload,
+  isClean,
   isOfUpload,
   MAX_FENCED_MILLISECONDS,
   type ResumableRow,
 } from "../files/ending.ts";
-import { fileEvent, fileEvents } from "../files/file-events.ts";
+import { fileEvents } from "../files/file-events.ts";
 import { files, isListed, teamOfFile, waveforms } from "../files/files.schema.ts";
-import { keptValues } from "../files/files.ts";
-import {
-  type FileKey,
-  type FileOf,
-  fileKey,
-  isFile,
-  isRemoved,
-  keyColumns,
-  type Named,
-  storedKeys,
-  waveformOf,
-} from "../files/names.ts";
-import { hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
+import { keptValues, trashedFiles } from "../files/files.ts";
+import { type FileKey, fileKey, isRemoved, keyColumns, type Named, storedKeys, waveformOf } from "../files/names.ts";
+import { hasRow, insertWhere, isOneOf, type Query, read, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 import { isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
@@ -79,6 +69,7 @@ export function leave({ db }: Deps, isSelected: SQL | undefined, { dueAt, trash,
     sizeBytes: isUnstored ? null : sql`${files.sizeBytes}`,
     reservedBytes: sql`${files.reservedBytes}`,
     isPublic: sql`${files.isPublic}`,
+    uploadTokenId: sql`${files.uploadTokenId}`,
     dueAt: trash ? ifListed(sql`${trash.now + trash.days * DAY}`, sql`${dueAt}`) : sql`${dueAt}`,
     trashedAt: trash ? ifListed(sql`${trash.now}`) : null,
     hold: null,
@@ -132,7 +123,7 @@ export function leaveMany(deps: Deps, selected: FileSelection, isTrashing = fals
 /** The deletion of many files of a team, each with its event. A held file stays, so it must not be selected. */
 export function manyDeletions(deps: Deps, initiator: Initiator | SQL, teamId: string, selected: FileSelection) {
   const { isTrashing, type } = kindOf(deps, false);
-  const event = fileEvents(deps, type, initiator, teamId, selected(keyColumns));
+  const event = fileEvents(deps, type, initiator, teamId, sql`${fileKey} in ${selected(keyColumns)}`);
   return { event, queries: leaveMany(deps, selected, isTrashing) };
 }
 
@@ -166,40 +157,40 @@ interface DeletionOptions {
   onlyTrashed?: boolean;
   /** Erases the file, also if there is a trash. */
   isPermanent?: boolean;
-  /** The time of a batch, which is the same for all of its files. */
-  now?: number;
 }
 
 /** Why a file was not deleted. A full database has no room for its row in `removed`. */
 type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found" | "storage_full";
 
 /**
- * The deletion of one file, with its event. One batch moves the file to `removed`, and the recovery job can finish on its own. It
- * can be repeated. A form upload that is still sending the bytes finds its row gone at the commit point, and cleans up.
+ * The changes of a deletion, each with its events: one moves files to `removed`, and one takes files out of the trash. From then
+ * on, the recovery job can finish the deletion. A form upload that is still sending the bytes finds its row gone at the commit
+ * point, and cleans up.
  */
-export function fileDeletion(
+function deletionOf(
   deps: Deps,
-  initiator: Initiator,
-  file: FileOf,
-  {
-    onlyUnfinished = false,
-    onlyTrashed = false,
-    isPermanent = onlyTrashed,
-    now = deps.system.now(),
-  }: DeletionOptions = {},
+  actor: TeamActor,
+  ids: string[],
+  { onlyUnfinished = false, onlyTrashed = false, isPermanent = onlyTrashed }: DeletionOptions,
 ) {
   const { isTrashing, type } = kindOf(deps, isPermanent);
-  const condition = onlyUnfinished ? eq(files.status, "receiving") : undefined;
+  const now = deps.system.now();
   const dueAt = now + MAX_DELETING_MILLISECONDS;
-  const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
   const mayErase = !isTrashing && !onlyUnfinished;
-  const place = onlyTrashed ? "trash" : mayErase ? "both" : "files";
-  const queries: Query[] = [
-    ...(onlyTrashed ? [] : leave(deps, and(isFile(file), condition), { dueAt: unlessSending(dueAt), trash })),
-    ...(mayErase ? [erase(deps, isRemoved(file), dueAt)] : []),
-    endResumable(deps, file, now),
-  ];
-  /** Why the file was not deleted, from its row in `files` or `removed`. Null if it was. */
+  const condition = onlyUnfinished ? eq(files.status, "receiving") : undefined;
+  const inFiles = and(filesOf(actor), isOneOf(files.id, ids), isNull(files.hold), condition);
+  const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
+  const leaving: Change<Query[]> = {
+    event: fileEvents(deps, type, actor, actor.teamId, and(inFiles, isListed)),
+    queries: [...leave(deps, inFiles, { dueAt: unlessSending(dueAt), trash }), endResumable(deps, actor, ids, now)],
+  };
+  const inTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed, isNull(removed.hold));
+  const source = trashedFiles(sql`${removed} where ${inTrash}`);
+  const erasing: Change<Query[]> = {
+    event: fileEvents(deps, "file.deleted", actor, actor.teamId, undefined, source),
+    queries: [erase(deps, inTrash, dueAt)],
+  };
+  /** From the rows of a file in `files` and `removed` after the changes. Null if it was deleted. */
   const refusalOf = (
     kept: { isListed: 0 | 1; isHeld: 0 | 1 } | undefined,
     left: { trashedAt: number | null } | undefined,
@@ -213,15 +204,10 @@ export function fileDeletion(
     if (onlyUnfinished && kept.isListed) return "forbidden";
     return kept.isHeld ? "file_held" : "storage_full";
   };
-  return { event: fileEvent(deps, type, initiator, file, { condition, place }), queries, refusalOf, isTrashing };
+  return { changes: [...(onlyTrashed ? [] : [leaving]), ...(mayErase ? [erasing] : [])], refusalOf, isTrashing };
 }
 
-const isOneOf = (column: SQLiteColumn, ids: string[]) =>
-  ids.length === 1
-    ? eq(column, ids[0] ?? "")
-    : inArray(column, sql`(select value from json_each(${JSON.stringify(ids)}))`);
-
-/** Where the files are after a deletion: those that have not left, those that have, and the uploads of these. */
+/** Where the files are: those that have not left, those that have, and the uploads of these. */
 export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
   return [
     db
@@ -247,7 +233,7 @@ export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
  * Erases files that a full database has no room to move: first their bytes, then their rows. If it stops in between, the file is
  * listed without bytes until the deletion is repeated. Nobody can hold it meanwhile, because the event of a hold needs space, too.
  */
-export async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<void> {
+async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<void> {
   const isErased = and(filesOf(whose), isOneOf(files.id, ids), isListed, isNull(files.hold));
   const named = { id: files.id, teamId: teamOfFile, originalName: files.originalName };
   const [rows] = await read(deps, [deps.db.select(named).from(files).where(isErased)]);
@@ -256,40 +242,68 @@ export async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): P
 }
 
 /**
- * @throws `not_found`, `file_held`; `forbidden` as `checkErasure` does, and with `onlyUnfinished` if the upload is complete;
- *   `not_in_trash` with `onlyTrashed`; `unavailable` if the bytes could not be deleted yet; `storage_full` if the database has no
- *   room for a file in the trash, or to cancel an upload
+ * Deletes files in one transaction, and then the bytes of those that the trash does not keep. It can be repeated.
+ * @returns why each was not deleted, or null if it was, in the order of the ids
+ * @throws `forbidden` as `checkErasure` does; `unavailable` if the bytes could not be deleted yet; `storage_full` if the database
+ *   has no room to move a file to the trash, or to cancel an upload
  */
+export async function deleteFiles(
+  deps: Deps,
+  actor: TeamActor,
+  ids: string[],
+  options: DeletionOptions = {},
+): Promise<(Exclude<Refusal, "storage_full"> | null)[]> {
+  if (options.isPermanent || options.onlyTrashed) checkErasure(actor);
+  const { changes, refusalOf, isTrashing } = deletionOf(deps, actor, ids, options);
+  const {
+    last: [kept, left, endedUploads],
+  } = await writeWithEvents(deps, changes, placesOf(deps, actor, ids), { isIdempotent: true });
+  const uploadOf = new Map(endedUploads.map((upload) => [upload.fileId, upload]));
+  // A form upload that is still sending the bytes cleans up itself.
+  const waiting = left.filter((row) => row.trashedAt === null && (row.sizeBytes !== null || uploadOf.has(row.id)));
+  // The recovery job erases the uploads of many files, and those whose bytes are still being written.
+  const isErasing = ids.length === 1;
+  for (const row of isErasing ? waiting : []) {
+    const upload = uploadOf.get(row.id);
+    if (upload) await eraseResumable(deps, row, upload);
+  }
+  await deps.bytes.remove(waiting.flatMap(storedKeys));
+  const gone = waiting.filter((row) => {
+    const upload = uploadOf.get(row.id);
+    return !isWritingWaveform(deps, row) && (!upload || (isErasing ? !upload.isWriting : isClean(upload)));
+  });
+  const ending = removeRows(
+    deps,
+    gone,
+    gone.flatMap(({ id }) => (uploadOf.has(id) ? id : [])),
+  );
+  // Whoever cancels an upload needs its quota next. Nobody else need wait: the files have left, and their bytes are deleted.
+  if (options.onlyUnfinished) await ending;
+  else
+    deps.after(ending.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: gone[0]?.id ?? "", cause })));
+  const [inFiles, inRemoved] = [kept, left].map((rows) => new Map(rows.map((row) => [row.id, row]))) as [
+    Map<string, (typeof kept)[number]>,
+    Map<string, (typeof left)[number]>,
+  ];
+  const refusals = ids.map((id) => refusalOf(inFiles.get(id), inRemoved.get(id)));
+  const unmoved = ids.filter((_, i) => refusals[i] === "storage_full");
+  if (unmoved.length > 0 && (isTrashing || options.onlyUnfinished)) throw new AppError("storage_full");
+  if (unmoved.length > 0) await eraseInPlace(deps, actor, unmoved);
+  return refusals.map((refusal) => (refusal === "storage_full" ? null : refusal));
+}
+
+/** @throws the reason of `deleteFiles`, and what it throws */
 export async function deleteFile(
   deps: Deps,
   actor: TeamActor,
   id: string,
   options: DeletionOptions = {},
 ): Promise<void> {
-  if (options.isPermanent || options.onlyTrashed) checkErasure(actor);
-  const { refusalOf, isTrashing, ...change } = fileDeletion(deps, actor, { ...actor, id }, options);
-  const {
-    last: [[kept], [row], [upload]],
-  } = await writeWithEvents(deps, [change], placesOf(deps, actor, [id]), { isIdempotent: true });
-  const refusal = refusalOf(kept, row);
-  if (refusal === "storage_full" && kept?.isListed && !isTrashing) return eraseInPlace(deps, actor, [id]);
+  const [refusal = null] = await deleteFiles(deps, actor, [id], options);
   if (refusal === "forbidden") {
     throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   }
   if (refusal !== null) throw new AppError(refusal);
-  // A file in the trash keeps its bytes.
-  if (!row || row.trashedAt !== null) return;
-  if (row.sizeBytes === null) {
-    if (upload) await removeUpload(deps, row, upload);
-    return;
-  }
-  if (upload) await eraseResumable(deps, row, upload);
-  await deps.bytes.remove(storedKeys(row));
-  // Bytes that are still being written may arrive after this. Then the recovery job removes them, with the rows.
-  if (isWritingWaveform(deps, row) || upload?.isWriting) return;
-  // The caller need not wait for this: the file has left and its bytes are deleted.
-  const ending = removeRows(deps, [row], upload ? [id] : []);
-  deps.after(ending.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
 }
 
 /** Deletes what a canceled upload stored, and its rows. If a request is still writing, the recovery job deletes the rows. */

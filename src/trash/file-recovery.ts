@@ -4,7 +4,7 @@ import { SYSTEM, writeWithEvents } from "../events/events.ts";
 import { isOfUpload } from "../files/ending.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isAwaitingStep, teamOfFile } from "../files/files.schema.ts";
-import { type FileRow, MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles } from "../files/files.ts";
+import { type FileRow, MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
 import { type FileKey, fileKey, objectKeys } from "../files/names.ts";
 import { read, write } from "../platform/db.ts";
 import { type Batch, newStep, type RecoveryStep } from "../platform/recovery-step.ts";
@@ -110,9 +110,9 @@ async function eraseRemoved(deps: Deps): Promise<Batch> {
   const changes = ofTeams.map(([teamId, ofTeam]) => {
     const ids = JSON.stringify(ofTeam.map(({ id }) => id));
     const isNext = and(eq(teamOfRemoved, teamId), sql`${removed.id} in (select value from json_each(${ids}))`, isDue);
-    const keys = sql`(select ${teamOfRemoved}, ${removed.id} from ${removed} where ${and(isNext, isTrashed)})`;
+    const source = trashedFiles(sql`${removed} where ${and(isNext, isTrashed)}`);
     return {
-      event: { ...fileEvents(deps, "file.deleted", SYSTEM, teamId, keys, "trash"), position: 0 },
+      event: fileEvents(deps, "file.deleted", SYSTEM, teamId, undefined, source),
       queries: [erase(deps, isNext, deps.system.now())],
     };
   });

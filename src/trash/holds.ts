@@ -6,7 +6,7 @@ import { AppError } from "../errors.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
 import { fileEvent } from "../files/file-events.ts";
 import { files, isListed } from "../files/files.schema.ts";
-import { changed, deleteAfterRetention, type Hold, knownFiles } from "../files/files.ts";
+import { changed, deleteAfterRetention, type Hold, knownFiles, trashedFiles } from "../files/files.ts";
 import { type FileOf, isFile, isRemoved } from "../files/names.ts";
 import type { Query } from "../platform/db.ts";
 import { isTrashed, removed } from "./trash.schema.ts";
@@ -33,7 +33,7 @@ function inBoth(
 ): Change<Query[]>[] {
   return [
     { event: fileEvent(deps, type, actor, file), queries: [inFiles] },
-    { event: fileEvent(deps, type, actor, file, { place: "trash" }), queries: [inTrash] },
+    { event: fileEvent(deps, type, actor, file, { source: trashedFiles() }), queries: [inTrash] },
   ];
 }
 

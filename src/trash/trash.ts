@@ -1,11 +1,11 @@
 import { and, sql } from "drizzle-orm";
 import { authorizeOwnRead, type Credential, type TeamActor } from "../access/authorization.ts";
-import { removedOf } from "../access/own-files.ts";
+import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvents } from "../events/events.ts";
-import { fileEvent } from "../files/file-events.ts";
-import { files } from "../files/files.schema.ts";
+import { fileEvents } from "../files/file-events.ts";
+import { files, isListed } from "../files/files.schema.ts";
 import {
   enqueuePending,
   type Hold,
@@ -19,8 +19,7 @@ import {
   trashedFiles,
 } from "../files/files.ts";
 import { columns } from "../files/lists.ts";
-import { isFile, isRemoved } from "../files/names.ts";
-import type { Query } from "../platform/db.ts";
+import { isOneOf, type Query } from "../platform/db.ts";
 import {
   cutPage,
   encodeCursor,
@@ -94,28 +93,16 @@ export async function listTrash(
   };
 }
 
-/** A file is as it was, except for its links and the time to delete it. Processing that was interrupted starts again. */
-function fileRestoring(deps: Deps, actor: TeamActor, id: string) {
-  const file = { ...actor, id };
-  const now = deps.system.now();
-  const dueAt = sql`iif(file ->> '$.status' = 'pending', ${now + MAX_PENDING_MILLISECONDS}, null)`;
-  const values = trashedColumns({
-    due_at: dueAt,
+/** The columns of a restored file: as they were, except for its links and the time to delete it. Interrupted processing starts again. */
+const restoredColumns = (now: number) =>
+  trashedColumns({
+    due_at: sql`iif(file ->> '$.status' = 'pending', ${now + MAX_PENDING_MILLISECONDS}, null)`,
     restores: sql`(file ->> '$.restores') + 1`,
     // As if it came into its folder now: a move or deletion of the folder that is in progress leaves it there.
     folder_since: sql`${now}`,
     version: sql`(file ->> '$.version') + 1`,
     updated_at: sql`${now}`,
   });
-  const isInTrash = and(isRemoved(file), isTrashed);
-  const restore = deps.db.insert(files).select(sql`select ${values} from ${removed} where ${isInTrash}`);
-  const end = deps.db.delete(removed).where(isInTrash);
-  const restored = deps.db
-    .select({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") })
-    .from(files)
-    .where(and(isFile(file), sql`changes() > 0`));
-  return { event: fileEvent(deps, "file.restored", actor, file), queries: [restore, end, restored] as const };
-}
 
 interface Restored {
   id: string;
@@ -125,23 +112,35 @@ interface Restored {
 
 /** Restores each file that is in the trash, in one transaction. @returns a result for each id, in their order */
 export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]): Promise<Restored[]> {
-  const changes = ids.map((id) => fileRestoring(deps, actor, id));
+  const { db } = deps;
+  const isInTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed);
+  const restoring = sql`select ${restoredColumns(deps.system.now())} from ${removed} where ${isInTrash}`;
+  const event = fileEvents(deps, "file.restored", actor, actor.teamId, undefined, sql`(${restoring}) ${files}`);
+  const queries = [
+    db.insert(files).select(restoring).returning({ id: files.id }),
+    db.delete(removed).where(isInTrash),
+    db
+      .select({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") })
+      .from(files)
+      .where(and(filesOf(actor), isOneOf(files.id, ids), isListed)),
+  ] as const;
   const {
-    rows,
-    last: [kept, left],
+    rows: [[restored, , listed] = [[], null, []]],
+    last: [, left],
     // After a lost response, a repetition would find no file in the trash.
-  } = await writeWithEvents(deps, changes, placesOf(deps, actor, ids), { isIdempotent: false });
+  } = await writeWithEvents(deps, [{ event, queries }], placesOf(deps, actor, ids), { isIdempotent: false });
+  const isRestored = new Set(restored.map(({ id }) => id));
+  const rows = new Map(listed.map((row) => [row.id, row]));
   enqueuePending(
     deps,
-    rows.flatMap(([, , [row]]) => row ?? []),
+    listed.filter(({ id }) => isRestored.has(id)),
   );
-  const existing = new Set([
-    ...kept.flatMap(({ id, isListed }) => (isListed ? id : [])),
-    ...left.flatMap(({ id, trashedAt }) => (trashedAt === null ? [] : id)),
-  ]);
-  return ids.map((id, i) => {
-    const row = rows[i]?.[2][0];
-    if (!row) return { id, code: existing.has(id) ? "not_in_trash" : "not_found", file: undefined };
+  const existing = new Set([...rows.keys(), ...left.flatMap(({ id, trashedAt }) => (trashedAt === null ? [] : id))]);
+  return ids.map((id) => {
+    const row = rows.get(id);
+    if (!row || !isRestored.has(id)) {
+      return { id, code: existing.has(id) ? "not_in_trash" : "not_found", file: undefined };
+    }
     const { isBulk, ...listed } = row;
     return { id, code: null, file: toStoredFile(deps, listed) };
   });

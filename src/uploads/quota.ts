@@ -9,7 +9,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { isLimitedType } from "../events/events.ts";
 import { files, isOwned } from "../files/files.schema.ts";
-import type { FileOf } from "../files/names.ts";
+import { type FileOf, isRemovedOfUpload } from "../files/names.ts";
 import { firstOf, read } from "../platform/db.ts";
 import { isOwnedInTrash, removed } from "../trash/trash.schema.ts";
 import { holdsQuota, uploads } from "./uploads.schema.ts";
@@ -113,9 +113,12 @@ export interface KeyLimits {
   maxFileBytes?: number | undefined;
   fileTypes?: FileType[] | undefined;
 }
-/** The files and uploads that count against `maxFiles` of an upload token. */
-const filesOfUploadToken = ({ id }: UploadToken) =>
-  sql`(select count(*) from ${files} where ${eq(files.uploadTokenId, id)})`;
+/** The files and uploads that count against `maxFiles` of an upload token. A canceled upload counts until its bytes are gone. */
+const filesOfUploadToken = ({ id }: UploadToken, teamId: string) => {
+  const isCanceled = and(eq(uploads.teamId, teamId), holdsQuota, isRemovedOfUpload, eq(removed.uploadTokenId, id));
+  return sql`((select count(*) from ${files} where ${eq(files.uploadTokenId, id)})
+    + (select count(*) from ${uploads} indexed by uploads_unfinished cross join ${removed} where ${isCanceled}))`;
+};
 
 const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`;
 
@@ -161,7 +164,7 @@ export function quotaFor(
     ...(resumable ? [sql`(select ${tooManyUnfinished} from ${uploads} where ${isUpload})`] : []),
     firstOf<string>({
       ...(uploadToken && {
-        upload_limit_reached: isAtLeast(besides(filesOfUploadToken(uploadToken)), keyLimit("maxFiles")),
+        upload_limit_reached: isAtLeast(besides(filesOfUploadToken(uploadToken, teamId)), keyLimit("maxFiles")),
       }),
       file_too_large: sql`${minBytes} > ${keyLimit("maxFileBytes")}`,
       file_limit_reached: isAtLeast(besides(sql`${teams.files}`), maxFiles),

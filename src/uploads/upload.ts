@@ -8,8 +8,8 @@ import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
-import { fileEvent } from "../files/file-events.ts";
-import { files, isHeld, teamOfFile } from "../files/files.schema.ts";
+import { fileEvent, fileEvents } from "../files/file-events.ts";
+import { files, isHeld, isListed, teamOfFile } from "../files/files.schema.ts";
 import {
   deleteAfterRetention,
   enqueue,
@@ -347,7 +347,8 @@ async function rollBack(
       .select({ id: files.id })
       .from(files)
       .where(and(isFile(upload), or(isHeld, not(isRevocable as SQL))));
-    const event = fileEvent(deps, "file.deleted", actor, upload, { condition: isRevocable });
+    const isListedFile = and(isFile(upload), isListed, isNull(files.hold), isRevocable);
+    const event = fileEvents(deps, "file.deleted", actor, teamId, isListedFile);
     const [, , [isKept]] = await writeWithEvent(deps, event, [...leaving, kept], { isIdempotent: true });
     if (isKept) return;
     const file = { ...upload, reservedBytes: maxBytes, sizeBytes: null };

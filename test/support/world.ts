@@ -418,7 +418,7 @@ const fileQueries = (teamId: string): D1PreparedStatement[] =>
 const rowsIn = ([files = [], removed = []]: Row[][]): Row[] =>
   [
     ...files.map((row) => ({ ...row, trashed_at: null, file: null })),
-    ...removed.map((row) => ({ ...row, status: "deleting" })),
+    ...removed.map((row) => ({ ...JSON.parse(row.file ?? "{}"), ...row, status: "deleting" })),
   ].sort((a, b) => (a.id < b.id ? -1 : 1));
 
 /** The rows of a team's files, also of those that have left. */
