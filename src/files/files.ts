@@ -12,7 +12,7 @@ import { type Db, type Param, preparedQuery } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
 import { isTrashed, removed } from "../trash/trash.schema.ts";
 import { files, isListed, isUnprocessed, teamOfFile, waveforms } from "./files.schema.ts";
-import { type FileKey, objectKey, waveformOf } from "./names.ts";
+import { type FileKey, type FileOf, isFile, isRemoved, objectKey, waveformOf } from "./names.ts";
 
 /*
  * The life of a file:
@@ -158,13 +158,12 @@ export const trashedColumns = (changed: Record<string, SQL> = {}): SQL =>
 export const trashedFiles = (source: SQL = sql`${removed} where ${isTrashed}`, more: SQL = sql``): SQL =>
   sql`(select ${trashedColumns()}${more} from ${source}) ${files}`;
 
-/** A source in place of the files: also those in the trash. */
-export const knownFiles = (): SQL =>
-  sql`(select ${sql.join(
-    STORED_COLUMNS.map((name) => sql.identifier(name)),
-    sql`, `,
-  )} from ${files} union all
-    select ${trashedColumns()} from ${removed} where ${isTrashed}) ${files}`;
+/** A column of a file that is listed, or in the trash. Null if there is no such file. */
+export function ofKnownFile<T>(file: FileOf, column: "id" | "hold") {
+  const [listed, trashed] = [files, removed].map((table) => sql`${table}.${sql.identifier(column)}`);
+  return sql<T | null>`coalesce((select ${listed} from ${files} where ${and(isFile(file), isListed)}),
+    (select ${trashed} from ${removed} where ${and(isRemoved(file), isTrashed)}))`.as(column);
+}
 
 /** Set when a file is stored or released: the retention of its team may have passed over it until then. */
 export function deleteAfterRetention(

@@ -19,8 +19,8 @@ import {
   type FailureCode,
   type FileRow,
   hasBacklog,
-  knownFiles,
   MAX_PENDING_MILLISECONDS,
+  ofKnownFile,
 } from "./files.ts";
 import { type FileOf, isFile, objectKey, searchPatch } from "./names.ts";
 
@@ -266,13 +266,8 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
   const [rows] = await writeWithEvent(deps, event, [end], { isIdempotent: false });
   if (rows.length > 0) return outcome;
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.
-  const [[row]] = await read(deps, [
-    deps.db
-      .select({ id: sql`${files.id}`.as("id") })
-      .from(knownFiles())
-      .where(and(isFile(file), isListed)),
-  ]);
-  if (!row) await deps.bytes.remove([objectKey(file)]);
+  const [[row]] = await read(deps, [deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`)]);
+  if (!row?.id) await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";
 }
 

@@ -5,7 +5,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { write } from "../platform/db.ts";
 import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
-import { knownFiles } from "./files.ts";
+import { ofKnownFile } from "./files.ts";
 import { type FileKey, isFile, waveformKey, waveformOf } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
@@ -99,12 +99,9 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
       writingSince: sql`nullif(${waveforms.writingSince}, ${writingSince})`,
     })
     .where(and(eq(waveforms.teamId, actor.teamId), eq(waveforms.fileId, id)));
-  const kept = deps.db
-    .select({ id: sql`${files.id}`.as("id") })
-    .from(knownFiles())
-    .where(and(isFile(file), isListed));
+  const kept = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
   const [, [row]] = await write(deps, [finish, kept], { isIdempotent: true });
-  if (!row) {
+  if (!row?.id) {
     // The file was deleted in the meantime.
     await deps.bytes.remove([waveformKey(file)]);
     throw new AppError("not_found");

@@ -6,7 +6,7 @@ import { AppError } from "../errors.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
 import { fileEvent } from "../files/file-events.ts";
 import { files, isListed } from "../files/files.schema.ts";
-import { changed, deleteAfterRetention, type Hold, knownFiles, trashedFiles } from "../files/files.ts";
+import { changed, deleteAfterRetention, type Hold, ofKnownFile, trashedFiles } from "../files/files.ts";
 import { type FileOf, isFile, isRemoved } from "../files/names.ts";
 import type { Query } from "../platform/db.ts";
 import { isTrashed, removed } from "./trash.schema.ts";
@@ -59,10 +59,7 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
     .update(removed)
     .set({ hold: JSON.stringify(hold), file: changedInTrash(now) })
     .where(and(isRemoved(file), isTrashed, isOther(removed.hold), isExisting));
-  const held = deps.db
-    .select({ hold: sql<string | null>`${files.hold}`.as("hold") })
-    .from(knownFiles())
-    .where(and(isFile(file), isListed, isNotNull(files.hold)));
+  const held = deps.db.select({ hold: ofKnownFile<string>(file, "hold") }).from(sql`(select 1) one`);
   const {
     last: [[row]],
   } = await writeWithEvents(deps, inBoth(deps, "file.held", actor, file, [place, placeInTrash]), [held], {
@@ -81,10 +78,7 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
   }
   const file = { ...actor, id };
   const now = deps.system.now();
-  const check = deps.db
-    .select({ id: sql<string>`${files.id}`.as("id") })
-    .from(knownFiles())
-    .where(and(isFile(file), isListed));
+  const check = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
   const release = deps.db
     .update(files)
     .set({ hold: null, ...deleteAfterRetention(now), ...changed(now) })
@@ -97,5 +91,5 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
   const {
     last: [[found]],
   } = await writeWithEvents(deps, changes, [check], { isIdempotent: true });
-  if (!found) throw new AppError("not_found");
+  if (!found?.id) throw new AppError("not_found");
 }
