@@ -117,7 +117,6 @@ CREATE TABLE `files` (
 	`lease_ends_at` integer,
 	`delete_after` integer,
 	`delete_after_by` text,
-	`trashed_at` integer,
 	`restores` integer DEFAULT 0 NOT NULL,
 	`mime_type` text,
 	`failure_code` text,
@@ -142,30 +141,26 @@ CREATE TABLE `files` (
 	`search_keys` text DEFAULT '{}' NOT NULL,
 	`audio` text,
 	`hold` text,
-	`trashed_values` text,
 	`search_text` text GENERATED ALWAYS AS (ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(replace(replace(replace(replace(substr(nullif(search_keys ->> 'tags', '{}'), 3, length(nullif(search_keys ->> 'tags', '{}')) - 4), '":"', char(1)), '","', char(1)), '\"', '"'), '\\', '\'), '')) VIRTUAL,
 	`folder_key` text GENERATED ALWAYS AS (replace(folder, '/', char(1))) VIRTUAL,
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `files_listed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_listed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null;--> statement-breakpoint
+CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null;--> statement-breakpoint
 CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
 CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE size_bytes is not null and reference is not null;--> statement-breakpoint
-CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null;--> statement-breakpoint
 CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
-CREATE INDEX `files_owner` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE size_bytes is not null and user_id is not null and name_key <> '';--> statement-breakpoint
-CREATE INDEX `files_owner_name` ON `files` (`team_id`,`user_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and user_id is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_owner` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE size_bytes is not null and user_id is not null;--> statement-breakpoint
+CREATE INDEX `files_owner_name` ON `files` (`team_id`,`user_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and user_id is not null;--> statement-breakpoint
 CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`id`) WHERE size_bytes is not null and user_id is not null and folder <> '';--> statement-breakpoint
-CREATE INDEX `files_trash` ON `files` (`team_id`,`id`) WHERE trashed_at is not null;--> statement-breakpoint
-CREATE INDEX `files_owner_trash` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE trashed_at is not null and user_id is not null;--> statement-breakpoint
 CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null and size_bytes is not null;--> statement-breakpoint
 CREATE INDEX `files_held` ON `files` (`team_id`,`folder_key`,`id`) WHERE hold is not null;--> statement-breakpoint
 CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
-CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null and trashed_at is null;--> statement-breakpoint
-CREATE INDEX `files_trash_due` ON `files` (`due_at`) WHERE trashed_at is not null and hold is null;--> statement-breakpoint
+CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE TABLE `waveforms` (
 	`team_id` text NOT NULL,
@@ -214,6 +209,25 @@ CREATE TABLE `links` (
 --> statement-breakpoint
 CREATE INDEX `links_file` ON `links` (`team_id`,`file_id`,`id`);--> statement-breakpoint
 CREATE INDEX `links_expiry` ON `links` (`expires_at`) WHERE expires_at is not null;--> statement-breakpoint
+CREATE TABLE `removed` (
+	`team_id` text NOT NULL,
+	`id` text NOT NULL,
+	`user_id` text,
+	`original_name` text NOT NULL,
+	`size_bytes` integer,
+	`reserved_bytes` integer NOT NULL,
+	`is_public` integer NOT NULL,
+	`upload_token_id` text,
+	`due_at` integer NOT NULL,
+	`trashed_at` integer,
+	`hold` text,
+	`file` text,
+	PRIMARY KEY(`team_id`, `id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `removed_due` ON `removed` (`due_at`) WHERE hold is null;--> statement-breakpoint
+CREATE INDEX `removed_owner` ON `removed` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE trashed_at is not null and user_id is not null;--> statement-breakpoint
+CREATE INDEX `removed_held` ON `removed` (`team_id`) WHERE hold is not null;--> statement-breakpoint
 CREATE TABLE `recovery` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`recovered_at` integer NOT NULL,
@@ -304,14 +318,17 @@ CREATE TABLE `webhooks` (
 --> statement-breakpoint
 CREATE INDEX `webhooks_encrypted_with` ON `webhooks` (`encrypted_with`);
 --> statement-breakpoint
--- teams contains totals per team, maintained by triggers so that no code path can miss an update. A file counts until its row
--- is deleted, after its bytes. public_bytes counts an upload of a visitor until it is committed or deleted.
-CREATE TRIGGER files_counted AFTER INSERT ON files BEGIN
+-- teams contains totals per team, maintained by triggers so that no code path can miss an update. A file counts until its row in
+-- files or removed is deleted, after its bytes: one that moves between the two changes only the trash. public_bytes counts an
+-- upload of a visitor until it is committed or its bytes are gone. Each batch inserts the row before it deletes the other.
+-- file_tags has the tags of files. A file without tags costs no row.
+CREATE TRIGGER files_came AFTER INSERT ON files BEGIN
 	UPDATE teams SET
 		files = files + 1,
 		bytes = bytes + new.reserved_bytes,
 		public_bytes = public_bytes + iif(new.is_public AND new.size_bytes IS NULL, new.reserved_bytes, 0)
-	WHERE id = new.team_id;
+	WHERE id = new.team_id AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = new.team_id AND id = new.id);
+	INSERT INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
 END;
 --> statement-breakpoint
 CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes, size_bytes ON files
@@ -323,29 +340,6 @@ WHEN old.reserved_bytes <> new.reserved_bytes
 			- iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
 			+ iif(new.is_public AND new.size_bytes IS NULL, new.reserved_bytes, 0)
 	WHERE id = new.team_id;
-END;
---> statement-breakpoint
-CREATE TRIGGER files_uncounted AFTER DELETE ON files BEGIN
-	UPDATE teams SET
-		files = files - 1,
-		bytes = bytes - old.reserved_bytes,
-		trash_files = trash_files - (old.trashed_at IS NOT NULL),
-		trash_bytes = trash_bytes - iif(old.trashed_at IS NULL, 0, old.reserved_bytes),
-		public_bytes = public_bytes - iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
-	WHERE id = old.team_id;
-END;
---> statement-breakpoint
-CREATE TRIGGER files_trashed AFTER UPDATE OF trashed_at ON files
-WHEN (old.trashed_at IS NULL) <> (new.trashed_at IS NULL) BEGIN
-	UPDATE teams SET
-		trash_files = trash_files + iif(new.trashed_at IS NULL, -1, 1),
-		trash_bytes = trash_bytes + iif(new.trashed_at IS NULL, -1, 1) * new.reserved_bytes
-	WHERE id = new.team_id;
-END;
---> statement-breakpoint
--- No bug can delete a held file. The queries have this condition, too, so that they can say why.
-CREATE TRIGGER files_held_kept BEFORE UPDATE OF status ON files WHEN old.hold IS NOT NULL AND new.status = 'deleting' BEGIN
-	SELECT RAISE(ABORT, 'The file is held.');
 END;
 --> statement-breakpoint
 -- Sessions do not count.
@@ -367,6 +361,7 @@ END;
 --> statement-breakpoint
 CREATE TRIGGER users_uncounted AFTER DELETE ON users BEGIN
 	UPDATE teams SET users = users - 1, admins = admins - (old.role = 'admin') WHERE id = old.team_id;
+	DELETE FROM folders WHERE team_id = old.team_id AND owner_id = old.id AND owner_id <> '';
 END;
 --> statement-breakpoint
 CREATE TRIGGER links_counted AFTER INSERT ON links BEGIN
@@ -388,34 +383,49 @@ CREATE TRIGGER folders_uncounted AFTER DELETE ON folders BEGIN
 	UPDATE users SET folders = folders - 1 WHERE id = old.owner_id;
 END;
 --> statement-breakpoint
-CREATE TRIGGER users_folders AFTER DELETE ON users BEGIN
-	DELETE FROM folders WHERE team_id = old.team_id AND owner_id = old.id AND owner_id <> '';
-END;
---> statement-breakpoint
--- A hidden file has no links. The row itself is deleted only later.
-CREATE TRIGGER files_hidden_links AFTER UPDATE OF status ON files WHEN new.status = 'deleting' BEGIN
-	DELETE FROM links WHERE team_id = new.team_id AND file_id = new.id;
-END;
---> statement-breakpoint
--- file_tags has the tags of the files that are not being deleted. A file without tags costs no row.
-CREATE TRIGGER files_tagged AFTER INSERT ON files WHEN new.tags <> '[]' BEGIN
-	INSERT INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
-END;
---> statement-breakpoint
 CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new.tags BEGIN
 	DELETE FROM file_tags WHERE team_id = new.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = new.id
 		AND tag NOT IN (SELECT value FROM json_each(new.tags));
 	INSERT OR IGNORE INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
 END;
 --> statement-breakpoint
-CREATE TRIGGER files_hidden_tags AFTER UPDATE OF status ON files WHEN new.status = 'deleting' AND new.tags <> '[]' BEGIN
-	DELETE FROM file_tags WHERE team_id = new.team_id AND tag IN (SELECT value FROM json_each(new.tags)) AND file_id = new.id;
-END;
---> statement-breakpoint
-CREATE TRIGGER files_untagged AFTER DELETE ON files WHEN old.tags <> '[]' BEGIN
+-- No bug can delete a held file. The queries have this condition, too, so that they can say why. A file that leaves keeps its
+-- waveform until its row in removed is deleted.
+CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
+	SELECT RAISE(ABORT, 'The file is held.') WHERE old.hold IS NOT NULL;
+	UPDATE teams SET
+		files = files - 1,
+		bytes = bytes - old.reserved_bytes,
+		public_bytes = public_bytes - iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
+	WHERE id = old.team_id AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
+	DELETE FROM links WHERE team_id = old.team_id AND file_id = old.id;
 	DELETE FROM file_tags WHERE team_id = old.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = old.id;
+	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id
+		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
 END;
 --> statement-breakpoint
-CREATE TRIGGER files_waveforms AFTER DELETE ON files BEGIN
-	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id;
+CREATE TRIGGER removed_trashed AFTER INSERT ON removed WHEN new.trashed_at IS NOT NULL BEGIN
+	UPDATE teams SET trash_files = trash_files + 1, trash_bytes = trash_bytes + new.reserved_bytes WHERE id = new.team_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER removed_erased AFTER UPDATE OF trashed_at ON removed WHEN new.trashed_at IS NULL AND old.trashed_at IS NOT NULL BEGIN
+	SELECT RAISE(ABORT, 'The file is held.') WHERE old.hold IS NOT NULL;
+	UPDATE teams SET trash_files = trash_files - 1, trash_bytes = trash_bytes - old.reserved_bytes WHERE id = old.team_id;
+END;
+--> statement-breakpoint
+-- A file that is restored keeps its waveform. Otherwise, nothing of the file is left.
+CREATE TRIGGER removed_gone AFTER DELETE ON removed BEGIN
+	SELECT RAISE(ABORT, 'The file is held.')
+	WHERE old.hold IS NOT NULL AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
+	UPDATE teams SET
+		trash_files = trash_files - 1,
+		trash_bytes = trash_bytes - old.reserved_bytes
+	WHERE id = old.team_id AND old.trashed_at IS NOT NULL;
+	UPDATE teams SET
+		files = files - 1,
+		bytes = bytes - old.reserved_bytes,
+		public_bytes = public_bytes - iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
+	WHERE id = old.team_id AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
+	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id
+		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
 END;

@@ -1,6 +1,7 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import { files, type TeamOfFile, teamOfFile } from "../files/files.schema.ts";
 import type { Db, Param } from "../platform/db.ts";
+import { removed, teamOfRemoved } from "../trash/trash.schema.ts";
 import { ownerOf, type TeamActor, type TokenValues, teamOf, type Viewer, valuesOf } from "./authorization.ts";
 
 /*
@@ -14,6 +15,10 @@ export type FilesOf = Pick<Viewer, "teamId" | "ownerId">;
 /** The files that a caller sees. A job sees those of a team, and passes `ownerId: null`. */
 export const filesOf = ({ teamId, ownerId }: FilesOf) =>
   and(eq(teamOfFile, teamId as TeamOfFile | SQL), ownerId === null ? undefined : eq(files.userId, ownerId));
+
+/** Those of the caller's files that are in the trash, or wait for their bytes to be deleted. */
+export const removedOf = ({ teamId, ownerId }: FilesOf) =>
+  and(eq(teamOfRemoved, teamId as TeamOfFile | SQL), ownerId === null ? undefined : eq(removed.userId, ownerId));
 
 /** The columns of a new file that say whose it is. */
 export const ownerColumns = ({ teamId, keyId, userId }: TeamActor) => ({

@@ -451,8 +451,8 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
     db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
     db.delete(apiKeys).where(isDeleted).returning(),
   ] as const;
-  const event = { ...newEvent(deps, "apikey.revoked", actor, { teamId, id }), position: 5 };
-  const [[found], , , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  const event = { ...newEvent(deps, "apikey.revoked", actor, { teamId, id }), position: 6 };
+  const [[found], , , , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (!row) throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
   const token = tokenOf(deps, row);

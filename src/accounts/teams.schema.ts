@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
-/** The teams. Only triggers write the usage counters, which count hidden files and exclude sessions. No index has one. */
+/** The teams. Only triggers write the usage counters, which count removed files until their bytes are gone, and exclude sessions. No index has one. */
 export const teams = sqliteTable(
   "teams",
   {

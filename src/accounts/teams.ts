@@ -10,7 +10,7 @@ import {
   teamExists,
 } from "../access/authorization.ts";
 import { inDatabase, inEveryDatabase } from "../access/databases.ts";
-import { filesOf } from "../access/own-files.ts";
+import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import {
@@ -27,6 +27,7 @@ import { hasRow, type Query, read } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
 import { newId } from "../platform/system.ts";
+import { removed } from "../trash/trash.schema.ts";
 import { fetchOwnUsage } from "../uploads/quota.ts";
 import { apiKeys } from "./keys.schema.ts";
 import { type ApiKey, makeKey, type NewKey, viewKey } from "./keys.ts";
@@ -235,8 +236,10 @@ export async function setRetention(deps: Deps, actor: TeamActor, retentionDays: 
 export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): Promise<Team> {
   const { db, system } = deps;
   // Without the name of the index, SQLite reads all files of the team.
-  const held = sql<string | null>`(select ${files.id} from ${files} indexed by files_held
-    where ${and(filesOf({ teamId, ownerId: null }), isHeld)} limit 1)`;
+  const whose = { teamId, ownerId: null };
+  const held = sql<string | null>`coalesce(
+    (select ${files.id} from ${files} indexed by files_held where ${and(filesOf(whose), isHeld)} limit 1),
+    (select ${removed.id} from ${removed} indexed by removed_held where ${and(removedOf(whose), isHeld)} limit 1))`;
   const queries = [
     db
       .update(teams)

@@ -1,4 +1,5 @@
 import { and, eq, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { SQLiteInsertBase } from "drizzle-orm/sqlite-core";
 import type { Actor } from "../access/authorization.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
@@ -306,9 +307,11 @@ export async function writeWithEvent<const Q extends Queries>(
 /** Disabling a webhook is part of the deletion of its user. */
 const isDeletion = ({ event }: Change<Queries>): boolean => /\.(deleted|revoked|trashed|disabled)$/.test(event.type);
 
+const isNoInsert = (query: Query): boolean => !is(query, SQLiteInsertBase);
+
 /**
  * Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. A deletion in a
- * full database continues without its event, which needs space, and this is logged.
+ * full database continues without its event and all other inserts, which need space, and this is logged.
  */
 export async function writeWithEvents<const Q extends Queries, const L extends Queries>(
   deps: Deps,
@@ -323,19 +326,14 @@ export async function writeWithEvents<const Q extends Queries, const L extends Q
     insertDeliveries(deps.db, teamId, now, isMany),
     ...queries.slice(position),
   ]);
-  const unrecorded = async (error: unknown) => {
+  const all = [...batches.flat(), ...last];
+  const withoutInserts = async (error: unknown) => {
     if (!isStorageFull(error) || !changes.every(isDeletion)) throw error;
-    const results: unknown[] = [
-      ...(await write(deps, [...changes.flatMap(({ queries }) => queries), ...last], options)),
-    ];
+    const results = (await write(deps, all.filter(isNoInsert), options)).values();
     for (const { event } of changes) deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type });
-    return changes
-      .flatMap(({ event: { position = 1 }, queries }) =>
-        results.splice(0, queries.length).toSpliced(position, 0, [], []),
-      )
-      .concat(results);
+    return all.map((query) => (isNoInsert(query) ? results.next().value : []));
   };
-  const found: unknown[] = [...(await write(deps, [...batches.flat(), ...last], options).catch(unrecorded))];
+  const found: unknown[] = [...(await write(deps, all, options).catch(withoutInserts))];
   const jobs = new Map<string, WebhookJob>();
   const rows = changes.map(({ event: { position = 1 }, queries }) => {
     const own = found.splice(0, queries.length + 2);

@@ -1,11 +1,11 @@
 import { and, eq, inArray, not, type SQL, sql } from "drizzle-orm";
-import { filesOf } from "../access/own-files.ts";
+import { type FilesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
-import { hasRow } from "../platform/db.ts";
+import { hasRow, isOneOf } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
+import { removed } from "../trash/trash.schema.ts";
 import { isUnfinished, uploadParts, uploads } from "../uploads/uploads.schema.ts";
-import { files } from "./files.schema.ts";
-import { chunkPrefix, type FileOf, isFileOfUpload, type Named, objectKey } from "./names.ts";
+import { chunkPrefix, isFileOfUpload, isRemovedOfUpload, type Named, objectKey } from "./names.ts";
 
 /* A resumable upload has more than its file: a row, rows of parts, and objects in R2. A deletion deletes them, too. */
 
@@ -16,8 +16,10 @@ export const MAX_FENCED_MILLISECONDS = 15 * MINUTE;
 
 /** Whether the file has the row of a resumable upload. */
 export const hasUpload = hasRow(uploads, isFileOfUpload);
-/** Whether the file of an upload is hidden. */
-export const hasHiddenFile = hasRow(files, and(isFileOfUpload, eq(files.status, "deleting")));
+/** Whether the removed file has the row of a resumable upload. */
+export const isOfUpload = hasRow(uploads, isRemovedOfUpload);
+/** Whether the file of an upload has left. */
+export const hasRemovedFile = hasRow(removed, isRemovedOfUpload);
 
 /**
  * Ends an upload. It holds its quota until its bytes are gone, so it still counts as one of the team's. If a request is
@@ -31,14 +33,13 @@ export const ended = (now: number | SQL) => ({
   dueAt: sql`${now} + iif(is_writing, ${MAX_FENCED_MILLISECONDS}, 0)`,
 });
 
-/** Part of the batch that deletes a file: ends its upload. */
-export function endResumable({ db }: Deps, file: FileOf, now: number) {
-  const isHidden = hasRow(files, and(isFileOfUpload, filesOf(file), eq(files.status, "deleting")));
+/** Part of the batch that deletes files: ends their uploads. */
+export function endResumable({ db }: Deps, whose: FilesOf, ids: string[], now: number) {
+  const isOwn = hasRow(removed, and(isRemovedOfUpload, removedOf(whose)));
   return db
     .update(uploads)
     .set(ended(now))
-    .where(and(eq(uploads.fileId, file.id), eq(uploads.teamId, file.teamId), isHidden))
-    .returning();
+    .where(and(isOneOf(uploads.fileId, ids), eq(uploads.teamId, whose.teamId), isOwn));
 }
 
 /** Nothing of the upload is in R2 except the bytes of its file, so only its row has to be deleted. */

@@ -1,9 +1,9 @@
-import { and, type Column, isNull, type SQL, sql } from "drizzle-orm";
+import { and, type Column, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { type EventType, type Initiator, type NewEvent, newEventFrom, newEventsFrom } from "../events/events.ts";
-import { files, isListed } from "./files.schema.ts";
-import { FACTS, knownFiles } from "./files.ts";
-import { type FileOf, fileKey, isFile } from "./names.ts";
+import { files } from "./files.schema.ts";
+import { FACTS } from "./files.ts";
+import { type FileOf, isFile } from "./names.ts";
 
 const iso = (milliseconds: Column) => sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${milliseconds} / 1000.0, 'unixepoch')`;
 const failure = sql`case when ${files.failureCode} is not null
@@ -38,55 +38,47 @@ const METADATA = sql`json_object(${sql.join(
   sql`, `,
 )})`;
 
-/** A file may be deleted or held while it is in the trash: then the event has the values that the trash keeps. */
-const sourceOf = (type: EventType) => (/\.(deleted|held|released)$/.test(type) ? knownFiles() : sql`${files}`);
-
 /** The events that many files can have at once. */
-type FileEventType = "file.deleted" | "file.trashed" | "file.updated";
+type FileEventType = "file.deleted" | "file.trashed" | "file.restored" | "file.updated";
 
-/** Creates an event for each file of `keys` before it is deleted, or moved to another folder. */
+/**
+ * Creates an event for each selected file before it is deleted, restored, or moved to another folder. `source` takes the place of
+ * the files.
+ */
 export function fileEvents(
   deps: Deps,
   type: FileEventType,
   initiator: Initiator | SQL,
   teamId: string,
-  keys: SQL,
+  isSelected: SQL | undefined,
+  source: SQL = sql`${files}`,
 ): NewEvent {
   const isMove = type === "file.updated";
   const subjectVersion = isMove ? sql`${files.version} + 1` : sql`${files.version}`;
   const updatedAt = new Date(deps.system.now()).toISOString();
   const moved = sql`json_set(${METADATA}, '$.__v', ${subjectVersion}, '$.updatedAt', ${updatedAt}, '$.fields', json('["folder"]'))`;
   const row = { subjectId: sql`${files.id}`, subjectVersion, data: isMove ? moved : METADATA };
-  return newEventsFrom(deps, type, initiator, teamId, row, sql`from ${sourceOf(type)} where ${fileKey} in ${keys}`);
+  const from = sql`from ${source} where ${isSelected ?? sql`true`}`;
+  return { ...newEventsFrom(deps, type, initiator, teamId, row, from), position: 0 };
 }
 
 /**
- * Creates an event of a file. That of a deletion has the last metadata, and requires the same `condition` as the deletion; a
- * file that was never listed has none. That of an update has the names of the changed `fields`, and that of an upload the id
- * of its upload token, if any.
+ * Creates an event of a file that the previous query of the batch has changed. That of an update has the names of the changed
+ * `fields`, and that of an upload the id of its upload token, if any. `source` takes the place of the files.
  */
 export function fileEvent(
   deps: Deps,
-  type: EventType & `file.${string}`,
+  type: Exclude<EventType & `file.${string}`, "file.deleted" | "file.trashed" | "file.restored">,
   initiator: Initiator,
   file: FileOf,
-  { fields, condition }: { fields?: string[]; condition?: SQL | undefined } = {},
+  { fields, source = sql`${files}` }: { fields?: string[]; source?: SQL } = {},
 ): NewEvent {
   const { teamId, id } = file;
-  const isBefore = type === "file.deleted" || type === "file.trashed";
   // A merge patch without a token adds nothing.
   const withToken = sql`json_patch(${METADATA}, json_object('uploadTokenId', ${files.uploadTokenId}))`;
   const withFields = sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))`;
   const data = fields ? withFields : type === "file.uploaded" ? withToken : METADATA;
-  const isWritten = isBefore ? and(isListed, isNull(files.hold), condition) : sql`changes() > 0`;
   const row = { subjectVersion: sql`${files.version}`, data };
-  const event = newEventFrom(
-    deps,
-    type,
-    initiator,
-    { teamId, id },
-    row,
-    sql`from ${sourceOf(type)} where ${and(isFile(file), isWritten)}`,
-  );
-  return { ...event, position: isBefore ? 0 : 1 };
+  const from = sql`from ${source} where ${and(isFile(file), sql`changes() > 0`)}`;
+  return { ...newEventFrom(deps, type, initiator, { teamId, id }, row, from), position: 1 };
 }

@@ -1,35 +1,27 @@
 import { sql } from "drizzle-orm";
 import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 
-const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed", "deleting"] as const;
+const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed"] as const;
 
-/** The states in which a file exists for its team. */
-export const isListed = sql`status not in ('receiving', 'deleting')`;
-export const isTrashed = sql`trashed_at is not null`;
-/** Has a time at which the recovery job takes the next step, other than to erase it from the trash. */
-export const isAwaitingStep = sql`due_at is not null and trashed_at is null`;
-/** Listed, or in the trash: the bytes and the waveform stay. */
-export const isKept = sql`(${isListed} or ${isTrashed})`;
+/** Whether a file exists for its team. */
+export const isListed = sql`status <> 'receiving'`;
+/** Has a time at which the recovery job takes the next step. */
+export const isAwaitingStep = sql`due_at is not null`;
 
-// No index of a list has a file that is still received, or hidden: hiding clears the indexed columns. A condition on the status
-// would rewrite index entries whenever it changes.
-/** In the indexes of all files, by id and by name. */
-export const isNamed = sql`size_bytes is not null and name_key <> ''`;
+// No index of a list has a file that is still received. A condition on the status would rewrite index entries whenever it changes.
+export const isStored = sql`size_bytes is not null`;
 /** Stored, and pending or processing. */
-export const isUnprocessed = sql`size_bytes is not null and processed_at is null and name_key <> ''`;
+export const isUnprocessed = sql`size_bytes is not null and processed_at is null`;
 export const isFailed = sql`status = 'failed'`;
 export const isNotAudio = sql`file_type <> 'audio file'`;
 export const isInFolder = sql`size_bytes is not null and folder <> ''`;
 export const hasReference = sql`size_bytes is not null and reference is not null`;
 /** Has an owner, who is a user, see access/own-files.ts. */
-export const isOwned = sql`size_bytes is not null and user_id is not null and name_key <> ''`;
+export const isOwned = sql`size_bytes is not null and user_id is not null`;
 export const isOwnedInFolder = sql`size_bytes is not null and user_id is not null and folder <> ''`;
-export const isOwnedInTrash = sql`trashed_at is not null and user_id is not null`;
 /** Stored, with a time to delete it, and no hold that forbids it. */
 export const isExpiring = sql`delete_after is not null and hold is null and size_bytes is not null`;
 export const isHeld = sql`hold is not null`;
-/** In the trash, without a hold that forbids to erase it. */
-export const isErasable = sql`trashed_at is not null and hold is null`;
 
 /**
  * Other text that a search finds: title, artist, reference, folder, and tags, as text that begins and separates each
@@ -81,8 +73,6 @@ const filesTable = sqliteTable(
     deleteAfter: integer("delete_after"),
     /** JSON: who set `delete_after`, or the retention that did. Null if `delete_after` is. */
     deleteAfterBy: text("delete_after_by"),
-    /** When it was moved to the trash. Null unless it is there: then it is hidden, and `due_at` is when it is erased. */
-    trashedAt: integer("trashed_at"),
     /** How often it was restored from the trash. Signed links of an earlier number are invalid. */
     restores: integer().notNull().default(0),
     mimeType: text("mime_type"),
@@ -124,8 +114,6 @@ const filesTable = sqliteTable(
     audio: text(),
     /** JSON, see trash/holds.ts. Null if nothing forbids the deletion. */
     hold: text(),
-    /** JSON: the values of a file in the trash that hiding has cleared, see trash/trash.ts. */
-    trashedValues: text("trashed_values"),
     /** It is computed, and stored only in the indexes that a search reads. */
     searchText: text("search_text").generatedAlwaysAs(searchText, { mode: "virtual" }),
     /** The path with a separator that sorts before every other character: a folder and those below it are one range. */
@@ -133,10 +121,10 @@ const filesTable = sqliteTable(
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
-    // The default list. It also skips the files in the trash, which may be most of a team's.
-    index("files_listed").on(t.teamId, t.id).where(isNamed),
+    // The files without those that are still received.
+    index("files_listed").on(t.teamId, t.id).where(isStored),
     // A search reads only this index, or that of an owner.
-    index("files_name").on(t.teamId, t.nameKey, t.id, t.searchText).where(isNamed),
+    index("files_name").on(t.teamId, t.nameKey, t.id, t.searchText).where(isStored),
     // Each of these three costs a row only for a file that has a folder or a reference.
     index("files_folder").on(t.teamId, t.folderKey, t.id).where(isInFolder),
     index("files_folder_name").on(t.teamId, t.folderKey, t.nameKey, t.id).where(isInFolder),
@@ -149,15 +137,10 @@ const filesTable = sqliteTable(
     index("files_owner").on(t.teamId, t.userId, t.id, t.sizeBytes).where(isOwned),
     index("files_owner_name").on(t.teamId, t.userId, t.nameKey, t.id, t.searchText).where(isOwned),
     index("files_owner_folder").on(t.teamId, t.userId, t.folderKey, t.id).where(isOwnedInFolder),
-    // A file in the trash is in no index of lists, but in these.
-    index("files_trash").on(t.teamId, t.id).where(isTrashed),
-    index("files_owner_trash").on(t.teamId, t.userId, t.id, t.sizeBytes).where(isOwnedInTrash),
     index("files_expiring").on(t.deleteAfter).where(isExpiring),
     index("files_held").on(t.teamId, t.folderKey, t.id).where(isHeld),
     index("files_upload_token").on(t.uploadTokenId).where(sql`upload_token_id is not null`),
-    // Apart, so that no step reads past the others' rows: when a large folder was deleted, its files leave the trash together.
     index("files_due").on(t.dueAt).where(isAwaitingStep),
-    index("files_trash_due").on(t.dueAt).where(isErasable),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
 );
@@ -184,7 +167,7 @@ export const waveforms = sqliteTable(
   (t) => [primaryKey({ columns: [t.teamId, t.fileId] })],
 );
 
-/** The files of each tag. Only triggers write it. A hidden file has no row. */
+/** The files of each tag. Only triggers write it. */
 export const fileTags = sqliteTable(
   "file_tags",
   { teamId: text("team_id").notNull(), tag: text().notNull(), fileId: text("file_id").notNull() },

@@ -1,5 +1,5 @@
 import { and, eq, getTableColumns, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
-import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
+import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { isVisitor } from "../access/actor.ts";
 import { authorizeRead, type Credential, insufficientScope, type TokenValues } from "../access/authorization.ts";
 import { nameOfActor } from "../access/names.ts";
@@ -10,16 +10,17 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Db, type Param, preparedQuery } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
+import { isTrashed, removed } from "../trash/trash.schema.ts";
 import { files, isListed, isUnprocessed, teamOfFile, waveforms } from "./files.schema.ts";
-import { type FileKey, objectKey, waveformOf } from "./names.ts";
+import { type FileKey, type FileOf, isFile, isRemoved, objectKey, waveformOf } from "./names.ts";
 
 /*
  * The life of a file:
  *
- *   receiving (hidden) -> pending -> processing -> completed | failed;  from any of them -> deleting (hidden) -> gone
+ *   receiving (not listed) -> pending -> processing -> completed | failed
  *
- * A file in the trash is `deleting`, and due only when it must be erased (trash.ts).
- * Each arrow is one conditional update. If a file stays in a state until `due_at`, the recovery job continues.
+ * Each arrow is one conditional update. If a file stays in a state until `due_at`, the recovery job continues. From any state,
+ * a file may move to the table `removed`, where its bytes are deleted, or where it is in the trash (trash/deletion.ts).
  */
 
 /** How long a state can last before the recovery job continues. */
@@ -116,36 +117,53 @@ export const toStoredFile = (deps: Deps, row: ListedRow) => ({
   path: deps.signer.url(objectKey(row)),
 });
 
-/** The columns that hiding clears (deletion.ts), and whose values the trash keeps in one column, as JSON. */
-const TRASHED_COLUMNS = {
-  status: files.status,
-  fileType: files.fileType,
-  name: files.name,
-  nameKey: files.nameKey,
-  folder: files.folder,
-  reference: files.reference,
-  tags: files.tags,
-  metadata: files.metadata,
-  searchKeys: files.searchKeys,
-  audio: files.audio,
-};
-export type TrashedColumn = keyof typeof TRASHED_COLUMNS;
-const jsonPath = (column: SQLiteColumn) => `$.${column.name}`;
+/** The columns of a file, by their names in SQL. */
+const STORED_COLUMNS = Object.values(getTableColumns(files as SQLiteTable))
+  .filter(({ generated }) => !generated)
+  .map(({ name }) => name);
+/** The columns of a file in the trash that are columns of `removed`. */
+const REMOVED_COLUMNS = Object.values(getTableColumns(removed as SQLiteTable)).map(({ name }) => name);
+/** The columns that a file loses when it moves to the trash. */
+const LOST_COLUMNS = ["idempotency_key", "delete_after", "delete_after_by", "lease_ends_at", "folder_since"];
+/** The columns that the trash keeps in one column, as JSON. */
+const KEPT_COLUMNS = STORED_COLUMNS.filter((name) => ![...REMOVED_COLUMNS, ...LOST_COLUMNS].includes(name));
+/** SQL functions of D1 have at most 32 arguments. */
+const MAX_FIELDS = 16;
 
 /** The values that the trash keeps. A file whose processing it interrupts will be processed again. */
-export const trashedValues = sql`json_object(${sql.join(
-  Object.values(TRASHED_COLUMNS).map((column) =>
-    column === files.status
-      ? sql`${column.name}, iif(${column} = 'processing', 'pending', ${column})`
-      : sql`${column.name}, ${column}`,
-  ),
-  sql`, `,
-)})`;
+export function keptValues(now: number): SQL {
+  const values: Record<string, SQL> = {
+    status: sql`iif(${files.status} = 'processing', 'pending', ${files.status})`,
+    version: sql`${files.version} + 1`,
+    updated_at: sql`${now}`,
+  };
+  const fields = KEPT_COLUMNS.map((name) => sql`${name}, ${values[name] ?? sql`${files}.${sql.identifier(name)}`}`);
+  const objects: SQL[] = [];
+  while (fields.length > 0) objects.push(sql`json_object(${sql.join(fields.splice(0, MAX_FIELDS), sql`, `)})`);
+  return objects.reduce((all, object) => sql`json_patch(${all}, ${object})`);
+}
 
-/** The columns of a file in the trash as they were before. */
-export const RESTORED_COLUMNS = Object.fromEntries(
-  Object.entries(TRASHED_COLUMNS).map(([name, column]) => [name, sql`${files.trashedValues} ->> ${jsonPath(column)}`]),
-) as Record<TrashedColumn, SQL>;
+/** The columns of a file in the trash, each as it was before if it is not among the changed ones. */
+export const trashedColumns = (changed: Record<string, SQL> = {}): SQL =>
+  sql.join(
+    STORED_COLUMNS.map((name) => {
+      const kept = KEPT_COLUMNS.includes(name) ? sql`file ->> ${`$.${name}`}` : sql`null`;
+      const value = REMOVED_COLUMNS.includes(name) ? sql.identifier(name) : kept;
+      return sql`${changed[name] ?? value} as ${sql.identifier(name)}`;
+    }),
+    sql`, `,
+  );
+
+/** A source in place of the files: those in the trash, as they were before, with further columns. */
+export const trashedFiles = (source: SQL = sql`${removed} where ${isTrashed}`, more: SQL = sql``): SQL =>
+  sql`(select ${trashedColumns()}${more} from ${source}) ${files}`;
+
+/** A column of a file that is listed, or in the trash. Null if there is no such file. */
+export function ofKnownFile<T>(file: FileOf, column: "id" | "hold") {
+  const [listed, trashed] = [files, removed].map((table) => sql`${table}.${sql.identifier(column)}`);
+  return sql<T | null>`coalesce((select ${listed} from ${files} where ${and(isFile(file), isListed)}),
+    (select ${trashed} from ${removed} where ${and(isRemoved(file), isTrashed)}))`.as(column);
+}
 
 /** Set when a file is stored or released: the retention of its team may have passed over it until then. */
 export function deleteAfterRetention(
@@ -158,18 +176,6 @@ export function deleteAfterRetention(
     deleteAfter: sql`iif(${isReached}, ${now}, ${deleteAfter})`,
     deleteAfterBy: sql`iif(${isReached}, ${ofTeam(sql`retention_by`)}, ${deleteAfterBy})`,
   };
-}
-
-/** A source in place of the files, in which those of the trash are as they were before. */
-export function knownFiles(source: SQL = sql`${files}`): SQL {
-  const trashed: SQLiteColumn[] = Object.values(TRASHED_COLUMNS);
-  const columns = Object.values(getTableColumns(files as SQLiteTable)).filter(({ generated }) => !generated);
-  const values = columns.map((column) => {
-    const name = sql.identifier(column.name);
-    if (!trashed.includes(column)) return sql`${name}`;
-    return sql`iif(trashed_at is null, ${name}, trashed_values ->> ${jsonPath(column)}) as ${name}`;
-  });
-  return sql`(select ${sql.join(values, sql`, `)} from ${source}) ${files}`;
 }
 
 type IdValues = TokenValues & { id: string };

@@ -32,14 +32,14 @@ import {
   isFailed,
   isInFolder,
   isListed,
-  isNamed,
   isNotAudio,
   isOwned,
   isOwnedInFolder,
+  isStored,
   isUnprocessed,
   teamOfFile,
 } from "./files.schema.ts";
-import { LISTED_COLUMNS, LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
+import { LISTED_COLUMNS, type LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
 import { nameKey } from "./names.ts";
 
 /*
@@ -152,7 +152,7 @@ const filesOfTag = sql`${fileTags} cross join ${files}
   on ${teamOfFile} = ${fileTags.teamId} and ${files.id} = ${fileTags.fileId}`;
 
 const INDEXES = {
-  listed: byId(from(sql`files_listed`), [], () => isNamed),
+  listed: byId(from(sql`files_listed`), [], () => isStored),
   failed: byId(from(sql`files_failed`), ["status"], () => isFailed),
   // Pending and processing files, so that a claim changes no index.
   unprocessed: byId(from(sql`files_unprocessed`), [], () => isUnprocessed),
@@ -160,7 +160,7 @@ const INDEXES = {
   reference: byId(from(sql`files_reference`), ["reference"], ofReference),
   tag: byId(filesOfTag, ["tag"], ({ tag = "" }) => eq(fileTags.tag, tag), fileTags.fileId),
   folder: byId(from(sql`files_folder`), ["folder"], inFolder),
-  name: byName(from(sql`files_name`), [], () => isNamed),
+  name: byName(from(sql`files_name`), [], () => isStored),
   folderName: byName(from(sql`files_folder_name`), ["folder"], inFolder),
   owner: byId(from(sql`files_owner`), ["uploadedBy"], ofOwner),
   ownerFolder: byId(from(sql`files_owner_folder`), ["uploadedBy", "folder"], ofOwnerInFolder),
@@ -249,7 +249,7 @@ const allFiles = preparedQuery((db, param: Param<TokenValues & KeysetValues>) =>
   return db
     .select(columns)
     .from(INDEXES.listed.from)
-    .where(and(filesOf({ teamId: teamOfAllFiles(db, param), ownerId: null }), isNamed, where, isListed))
+    .where(and(filesOf({ teamId: teamOfAllFiles(db, param), ownerId: null }), isStored, where, isListed))
     .orderBy(...orderBy)
     .limit(param("limit"))
     .offset(param("offset"));
@@ -281,10 +281,7 @@ const servedFiles = ({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses
     .limit(page.limit)
     .offset(page.offset);
 
-/**
- * Examines rows, and then reads only the files that match and the last examined one. A search reads nothing but the index,
- * so it also finds hidden files.
- */
+/** Examines rows, and then reads only the files that match and the last examined one. A search reads nothing but the index. */
 function examinedFiles({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses) {
   const { index, isSearch } = plan;
   const rows = db
@@ -338,10 +335,8 @@ export async function listFiles(
     );
   }
   const { items, next } = cutPage(list, request, matching, nameOf);
-  // A search does not read the status of the names that it examines. Its indexes have no hidden file.
-  const listed = items.filter(({ status }) => (LISTED_STATES as readonly string[]).includes(status));
   return {
-    items: listed.map((row) => toStoredFile(deps, row)),
+    items: items.map((row) => toStoredFile(deps, row)),
     next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null),
   };
 }

@@ -1,6 +1,7 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
-import { type FilesOf, filesOf } from "../access/own-files.ts";
+import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
+import { removed, teamOfRemoved } from "../trash/trash.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 import { files, teamOfFile, waveforms } from "./files.schema.ts";
 
@@ -85,6 +86,10 @@ export type FileOf = FileKey & Pick<FilesOf, "ownerId">;
 
 /** The row of the file. */
 export const isFile = (file: FileOf) => and(filesOf(file), eq(files.id, file.id));
+/** The row of the file once it has left. */
+export const isRemoved = (file: FileOf) => and(removedOf(file), eq(removed.id, file.id));
+/** The row of the file that an upload was of, once it has left. */
+export const isRemovedOfUpload = and(eq(teamOfRemoved, uploads.teamId), eq(removed.id, uploads.fileId));
 /** The row of the file that an upload is of. */
 export const isFileOfUpload = and(eq(teamOfFile, uploads.teamId), eq(files.id, uploads.fileId));
 export const keyColumns = sql`${teamOfFile}, ${files.id}`;

@@ -12,8 +12,16 @@ import { retryDelaySeconds } from "../platform/jobs.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { MINUTE } from "../platform/system.ts";
 import { fileEvent } from "./file-events.ts";
-import { files, isKept, isListed } from "./files.schema.ts";
-import { changed, enqueue, type FailureCode, type FileRow, hasBacklog, MAX_PENDING_MILLISECONDS } from "./files.ts";
+import { files, isListed } from "./files.schema.ts";
+import {
+  changed,
+  enqueue,
+  type FailureCode,
+  type FileRow,
+  hasBacklog,
+  MAX_PENDING_MILLISECONDS,
+  ofKnownFile,
+} from "./files.ts";
 import { type FileOf, isFile, objectKey, searchPatch } from "./names.ts";
 
 /** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
@@ -258,13 +266,8 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
   const [rows] = await writeWithEvent(deps, event, [end], { isIdempotent: false });
   if (rows.length > 0) return outcome;
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.
-  const [[row]] = await read(deps, [
-    deps.db
-      .select({ id: files.id })
-      .from(files)
-      .where(and(isFile(file), isKept)),
-  ]);
-  if (!row) await deps.bytes.remove([objectKey(file)]);
+  const [[row]] = await read(deps, [deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`)]);
+  if (!row?.id) await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";
 }
 

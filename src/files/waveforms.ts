@@ -4,7 +4,8 @@ import { filesOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { write } from "../platform/db.ts";
-import { files, isKept, isListed, teamOfFile, waveforms } from "./files.schema.ts";
+import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
+import { ofKnownFile } from "./files.ts";
 import { type FileKey, isFile, waveformKey, waveformOf } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
@@ -98,12 +99,9 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
       writingSince: sql`nullif(${waveforms.writingSince}, ${writingSince})`,
     })
     .where(and(eq(waveforms.teamId, actor.teamId), eq(waveforms.fileId, id)));
-  const kept = deps.db
-    .select({ id: files.id })
-    .from(files)
-    .where(and(isFile(file), isKept));
+  const kept = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
   const [, [row]] = await write(deps, [finish, kept], { isIdempotent: true });
-  if (!row) {
+  if (!row?.id) {
     // The file was deleted in the meantime.
     await deps.bytes.remove([waveformKey(file)]);
     throw new AppError("not_found");

@@ -146,7 +146,7 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     target === null
       ? manyDeletions(deps, initiator, teamId, selected)
       : {
-          event: fileEvents(deps, "file.updated", initiator, teamId, keys),
+          event: fileEvents(deps, "file.updated", initiator, teamId, sql`${fileKey} in ${keys}`),
           queries: [moveFiles(deps, folder, target, keys), copyFolders(deps, folder, target, nextFolders)],
         };
   const changes = [...queries, removeFolders];

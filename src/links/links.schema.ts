@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
-/** Revocable download links. A trigger deletes the links of a file when the file is hidden. */
+/** Revocable download links. A trigger deletes the links of a file with the file. */
 export const links = sqliteTable(
   "links",
   {

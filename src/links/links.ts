@@ -35,7 +35,7 @@ import { links } from "./links.schema.ts";
 /*
  * Download links that the Worker serves. A link belongs to one file and can be revoked. Its URL contains a secret of which
  * the row has only the hash, so neither the database nor a list of links opens a file. A trigger deletes the links of a
- * file as soon as the file is hidden.
+ * file as soon as the file is deleted.
  *
  * A signed link has no row: its URL contains the file, the expiry and their signature. It takes the place of a signed URL
  * if there are no S3 credentials. Like a signed URL it can't be revoked, and ends with its file. It stays invalid if the file

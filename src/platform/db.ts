@@ -1,5 +1,6 @@
 import {
   type Query as DrizzleQuery,
+  eq,
   fillPlaceholders,
   getTableColumns,
   is,
@@ -8,7 +9,7 @@ import {
   sql,
 } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
-import type { SQLiteTable } from "drizzle-orm/sqlite-core";
+import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import { withTimeout } from "../timeout.ts";
 import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
@@ -162,6 +163,12 @@ export type StoredRow<T extends SQLiteTable> = Pick<
 /** Whether the table has such a row, as a condition of another query. */
 export const hasRow = (table: SQLiteTable, condition: SQL | undefined) =>
   sql`exists (select 1 from ${table} where ${condition})`;
+
+/** Any number of values are one parameter, because D1 allows 100. */
+export const isOneOf = (column: SQLiteColumn, values: string[]): SQL =>
+  values.length === 1
+    ? eq(column, values[0] ?? "")
+    : sql`${column} in (select value from json_each(${JSON.stringify(values)}))`;
 
 /**
  * The name of the first condition that holds, in the given order; null if none does. It is why a write is refused: the first

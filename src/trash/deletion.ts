@@ -1,38 +1,34 @@
-import { and, eq, inArray, isNull, ne, not, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, not, type SQL, sql } from "drizzle-orm";
 import type { TeamActor } from "../access/authorization.ts";
-import { type FilesOf, filesOf } from "../access/own-files.ts";
+import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Initiator, writeWithEvent } from "../events/events.ts";
+import { type Change, type Initiator, writeWithEvents } from "../events/events.ts";
 import {
   deleteUploads,
   ended,
   endResumable,
   eraseResumable,
+  hasRemovedFile,
   hasUpload,
+  isClean,
+  isOfUpload,
   MAX_FENCED_MILLISECONDS,
   type ResumableRow,
 } from "../files/ending.ts";
-import { fileEvent, fileEvents } from "../files/file-events.ts";
-import { files, isHeld, isKept, isListed, isTrashed, teamOfFile, waveforms } from "../files/files.schema.ts";
-import { changed, type TrashedColumn, trashedValues } from "../files/files.ts";
-import {
-  type FileKey,
-  type FileOf,
-  fileKey,
-  isFile,
-  keyColumns,
-  type Named,
-  storedKeys,
-  waveformOf,
-} from "../files/names.ts";
-import { firstOf, write } from "../platform/db.ts";
+import { fileEvents } from "../files/file-events.ts";
+import { files, isListed, teamOfFile, waveforms } from "../files/files.schema.ts";
+import { keptValues, trashedFiles } from "../files/files.ts";
+import { type FileKey, fileKey, isRemoved, keyColumns, type Named, storedKeys, waveformOf } from "../files/names.ts";
+import { hasRow, insertWhere, isOneOf, type Query, read, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
+import { isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 
 /*
- * Deletion: one update hides a file, then its bytes are deleted, then its row. If there is a trash, the update only moves it
- * there, and a later one erases it (trash.ts). A held file is never deleted.
+ * Deletion: one batch moves the row of a file from `files` to `removed`, then its bytes are deleted, then its row. If there is a
+ * trash, the file stays in `removed` with all that it had, until it is restored or erased (trash.ts). A held file is never
+ * deleted.
  */
 
 /**
@@ -50,51 +46,53 @@ export const MAX_DELETED_FILES = 200;
 /** How long a deletion can last before the recovery job continues it. */
 export const MAX_DELETING_MILLISECONDS = MINUTE;
 
-/** The values that the trash keeps, as hiding clears them: no index of a list has a hidden file. */
-const CLEARED = {
-  status: "deleting" as const,
-  fileType: null,
-  name: null,
-  nameKey: "",
-  folder: "",
-  reference: null,
-  tags: "[]",
-  metadata: "{}",
-  searchKeys: "{}",
-  audio: null,
-} satisfies Record<TrashedColumn, unknown>;
+/** The key of a removed file, for a row-value IN. */
+export const removedKey = sql`(${teamOfRemoved}, ${removed.id})`;
 
-/**
- * The columns of a file that is hidden permanently. When it is due, the recovery job deletes its bytes and its row. Until
- * then it counts against the quota.
- */
-export const hidden = (dueAt: SQL | number) => ({
-  ...CLEARED,
-  idempotencyKey: null,
-  deleteAfter: null,
-  deleteAfterBy: null,
-  trashedAt: null,
-  trashedValues: null,
-  leaseEndsAt: null,
-  dueAt,
-});
+interface Leaving {
+  /** When the recovery job erases the file. */
+  dueAt: SQL | number;
+  /** Moves listed files to the trash, as of now. An unfinished upload is erased, also if there is a trash. */
+  trash?: { now: number; days: number } | undefined;
+  /** The bytes are not those of a complete upload, or not known to be. */
+  isUnstored?: boolean;
+}
+
+/** Part of a batch: moves files from `files` to `removed`, except held ones. */
+export function leave({ db }: Deps, isSelected: SQL | undefined, { dueAt, trash, isUnstored = false }: Leaving) {
+  const ifListed = (value: SQL, otherwise: SQL = sql`null`) => sql`iif(${isListed}, ${value}, ${otherwise})`;
+  const row = {
+    teamId: sql`${teamOfFile}`,
+    id: sql`${files.id}`,
+    userId: sql`${files.userId}`,
+    originalName: sql`${files.originalName}`,
+    sizeBytes: isUnstored ? null : sql`${files.sizeBytes}`,
+    reservedBytes: sql`${files.reservedBytes}`,
+    isPublic: sql`${files.isPublic}`,
+    uploadTokenId: sql`${files.uploadTokenId}`,
+    dueAt: trash ? ifListed(sql`${trash.now + trash.days * DAY}`, sql`${dueAt}`) : sql`${dueAt}`,
+    trashedAt: trash ? ifListed(sql`${trash.now}`) : null,
+    hold: null,
+    file: trash ? ifListed(keptValues(trash.now)) : null,
+  };
+  const hasLeft = hasRow(removed, and(eq(teamOfRemoved, teamOfFile), eq(removed.id, files.id)));
+  return [
+    insertWhere(db, removed, row, and(isSelected, isNull(files.hold)), sql`${files}`),
+    db.delete(files).where(and(isSelected, hasLeft)),
+  ] as const;
+}
+
+/** Part of a batch: takes files out of the trash, except held ones. Their bytes are deleted when they are due. */
+export const erase = ({ db }: Deps, isSelected: SQL | undefined, dueAt: number) =>
+  db
+    .update(removed)
+    .set({ trashedAt: null, file: null, dueAt })
+    .where(and(isSelected, isTrashed, isNull(removed.hold)));
 
 /** Whether a deletion moves files to the trash, and the type of its event. */
 function kindOf({ settings }: Deps, isPermanent: boolean) {
   const isTrashing = settings.trashDays > 0 && !isPermanent;
   return { isTrashing, type: isTrashing ? ("file.trashed" as const) : ("file.deleted" as const) };
-}
-
-/** The columns that a deletion sets. An unfinished upload is erased, also if there is a trash. */
-function deleted({ settings: { trashDays } }: Deps, isTrashing: boolean, now: number, dueAt: SQL) {
-  const erased = { ...hidden(dueAt), ...changed(now) };
-  const ifListed = (value: SQL, otherwise: SQL) => sql`case when ${isListed} then ${value} else ${otherwise} end`;
-  const trashed = {
-    trashedAt: ifListed(sql`${now}`, sql`null`),
-    trashedValues: ifListed(trashedValues, sql`null`),
-    dueAt: ifListed(sql`${now + trashDays * DAY}`, dueAt),
-  };
-  return isTrashing ? { ...erased, ...trashed } : erased;
 }
 
 /** The `due_at` of a deleted file. A form upload that is still sending the bytes keeps its own. */
@@ -105,10 +103,10 @@ const unlessSending = (dueAt: SQL | number) =>
 type FileSelection = (columns: SQL) => SQL;
 
 /**
- * Part of a batch: ends the uploads of at most `MAX_DELETED_FILES` files, and hides the files. A file whose upload or waveform
+ * Part of a batch: moves at most `MAX_DELETED_FILES` files to `removed`, and ends their uploads. A file whose upload or waveform
  * is being written is due later.
  */
-function hideMany(deps: Deps, selected: FileSelection, isTrashing: boolean) {
+export function leaveMany(deps: Deps, selected: FileSelection, isTrashing = false) {
   const now = deps.system.now();
   // A finished upload would otherwise stay for a day. One that was ended while a request wrote is due soon.
   const isOpen = sql`(not ${uploads.isFinished} or ${uploads.dueAt} > ${now + MAX_FENCED_MILLISECONDS})`;
@@ -118,28 +116,15 @@ function hideMany(deps: Deps, selected: FileSelection, isTrashing: boolean) {
     .where(and(sql`${uploads.fileId} in ${selected(sql`${files.id}`)}`, isOpen));
   const isWriting = sql`${waveformOf(sql`${waveforms.writingSince}`)} > ${deadWriteAt(deps)}`;
   const dueAt = unlessSending(sql`iif(${isWriting}, ${now + MAX_DELETING_MILLISECONDS}, ${now})`);
-  const isHidable = isTrashing ? ne(files.status, "deleting") : or(ne(files.status, "deleting"), isTrashed);
-  const hide = deps.db
-    .update(files)
-    .set(deleted(deps, isTrashing, now, dueAt))
-    .where(and(sql`${fileKey} in ${selected(keyColumns)}`, isHidable, isNull(files.hold)));
-  return [endUploads, hide] as const;
+  const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
+  return [endUploads, ...leave(deps, sql`${fileKey} in ${selected(keyColumns)}`, { dueAt, trash })] as const;
 }
 
-/** Part of a batch: erases files without events, also those in the trash, but not held ones. */
-export const eraseMany = (deps: Deps, selected: FileSelection) => hideMany(deps, selected, false);
-
 /** The deletion of many files of a team, each with its event. A held file stays, so it must not be selected. */
-export function manyDeletions(
-  deps: Deps,
-  initiator: Initiator | SQL,
-  teamId: string,
-  selected: FileSelection,
-  { isPermanent = false } = {},
-) {
-  const { isTrashing, type } = kindOf(deps, isPermanent);
-  const event = fileEvents(deps, type, initiator, teamId, selected(keyColumns));
-  return { event, queries: hideMany(deps, selected, isTrashing) };
+export function manyDeletions(deps: Deps, initiator: Initiator | SQL, teamId: string, selected: FileSelection) {
+  const { isTrashing, type } = kindOf(deps, false);
+  const event = fileEvents(deps, type, initiator, teamId, sql`${fileKey} in ${selected(keyColumns)}`);
+  return { event, queries: leaveMany(deps, selected, isTrashing) };
 }
 
 /** A waveform write that began by then is not running. A write takes milliseconds; after a minute its Worker has died. */
@@ -151,13 +136,18 @@ export const isWritingWaveform = (
   { waveformWritingSince }: { waveformWritingSince: number | null },
 ): boolean => (waveformWritingSince ?? 0) > deadWriteAt(deps);
 
-/** A file as its deletion needs it. */
+const isWaveformOfRemoved = sql`${eq(waveforms.teamId, teamOfRemoved)} and ${eq(waveforms.fileId, removed.id)}`;
+/** A removed file as its erasure needs it. */
 export const ERASABLE_COLUMNS = {
-  id: files.id,
-  teamId: teamOfFile,
-  originalName: files.originalName,
-  sizeBytes: files.sizeBytes,
-  waveformWritingSince: waveformOf<number | null>(sql`${waveforms.writingSince}`).as("waveformWritingSince"),
+  id: removed.id,
+  teamId: teamOfRemoved,
+  originalName: removed.originalName,
+  sizeBytes: removed.sizeBytes,
+  reservedBytes: removed.reservedBytes,
+  trashedAt: removed.trashedAt,
+  waveformWritingSince: sql<
+    number | null
+  >`(select ${waveforms.writingSince} from ${waveforms} where ${isWaveformOfRemoved})`.as("waveformWritingSince"),
 };
 
 interface DeletionOptions {
@@ -167,105 +157,153 @@ interface DeletionOptions {
   onlyTrashed?: boolean;
   /** Erases the file, also if there is a trash. */
   isPermanent?: boolean;
-  /** The time of a batch, which is the same for all of its files. */
-  now?: number;
 }
 
-/** Why a file was not deleted. */
-type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found";
+/** Why a file was not deleted. A full database has no room for its row in `removed`. */
+type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found" | "storage_full";
 
 /**
- * The deletion of one file, with its event. One update hides it, or moves it to the trash, and the recovery job can finish
- * on its own. It can be repeated. While a form upload is still sending the bytes, the row and its `due_at` stay: the upload
- * finds it at the commit point, and cleans up.
+ * The changes of a deletion, each with its events: one moves files to `removed`, and one takes files out of the trash. From then
+ * on, the recovery job can finish the deletion. A form upload that is still sending the bytes finds its row gone at the commit
+ * point, and cleans up.
  */
-export function fileDeletion(
+function deletionOf(
   deps: Deps,
-  initiator: Initiator,
-  file: FileOf,
-  {
-    onlyUnfinished = false,
-    onlyTrashed = false,
-    isPermanent = onlyTrashed,
-    now = deps.system.now(),
-  }: DeletionOptions = {},
+  actor: TeamActor,
+  ids: string[],
+  { onlyUnfinished = false, onlyTrashed = false, isPermanent = onlyTrashed }: DeletionOptions,
 ) {
   const { isTrashing, type } = kindOf(deps, isPermanent);
-  const isSelected = and(
-    onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined,
-    isTrashing || onlyUnfinished ? isNull(files.trashedAt) : undefined,
-    // The erasure of a file in the trash can be repeated, too.
-    onlyTrashed ? or(isTrashed, eq(files.status, "deleting")) : undefined,
-  );
-  const mark = deps.db
-    .update(files)
-    .set(deleted(deps, isTrashing, now, unlessSending(now + MAX_DELETING_MILLISECONDS)))
-    .where(and(isFile(file), isNull(files.hold), isSelected))
-    .returning(ERASABLE_COLUMNS);
-  const refusal = firstOf<Refusal | "trashed">({
-    // Then it is not refused: this deletion, or the attempt that it repeats, moved the file there.
-    trashed: isTrashing ? sql`${files.trashedAt} = ${now}` : undefined,
-    not_in_trash: onlyTrashed ? isNull(files.trashedAt) : undefined,
-    forbidden: onlyUnfinished ? isNull(files.trashedAt) : undefined,
+  const now = deps.system.now();
+  const dueAt = now + MAX_DELETING_MILLISECONDS;
+  const mayErase = !isTrashing && !onlyUnfinished;
+  const condition = onlyUnfinished ? eq(files.status, "receiving") : undefined;
+  const inFiles = and(filesOf(actor), isOneOf(files.id, ids), isNull(files.hold), condition);
+  const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
+  const leaving: Change<Query[]> = {
+    event: fileEvents(deps, type, actor, actor.teamId, and(inFiles, isListed)),
+    queries: [...leave(deps, inFiles, { dueAt: unlessSending(dueAt), trash }), endResumable(deps, actor, ids, now)],
+  };
+  const inTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed, isNull(removed.hold));
+  const source = trashedFiles(sql`${removed} where ${inTrash}`);
+  const erasing: Change<Query[]> = {
+    event: fileEvents(deps, "file.deleted", actor, actor.teamId, undefined, source),
+    queries: [erase(deps, inTrash, dueAt)],
+  };
+  /** From the rows of a file in `files` and `removed` after the changes. Null if it was deleted. */
+  const refusalOf = (
+    kept: { isListed: 0 | 1; isHeld: 0 | 1 } | undefined,
+    left: { trashedAt: number | null } | undefined,
+  ): Refusal | null => {
+    // This deletion, or the attempt that it repeats, moved the file.
+    if (left && (left.trashedAt === null || (isTrashing && left.trashedAt === now))) return null;
     // One in the trash is not found by a deletion that erases nothing.
-    file_held: isTrashing || onlyUnfinished ? and(isHeld, isNull(files.trashedAt)) : isHeld,
-    not_found: sql`true`,
-  });
-  const event = fileEvent(deps, type, initiator, file, { condition: isSelected });
-  return { event, queries: [mark, endResumable(deps, file, now)] as const, refusal };
+    if (left) return mayErase ? "file_held" : "not_found";
+    if (!kept) return "not_found";
+    if (onlyTrashed) return kept.isListed ? "not_in_trash" : "not_found";
+    if (onlyUnfinished && kept.isListed) return "forbidden";
+    return kept.isHeld ? "file_held" : "storage_full";
+  };
+  return { changes: [...(onlyTrashed ? [] : [leaving]), ...(mayErase ? [erasing] : [])], refusalOf, isTrashing };
 }
 
-/** Those of the files that are listed or in the trash, with the value of `refusal` for each. */
-export function keptFiles<R>({ db }: Deps, whose: FilesOf, ids: string[], refusal: SQL<R>) {
-  const given = sql`(select value from json_each(${JSON.stringify(ids)}))`;
-  const isOneOf = ids.length === 1 ? eq(files.id, ids[0] ?? "") : inArray(files.id, given);
-  return db
-    .select({ id: files.id, refusal: sql<R>`${refusal}`.as("refusal") })
-    .from(files)
-    .where(and(filesOf(whose), isKept, isOneOf));
-}
-
-/** Why a file was not deleted, from its row in `mark` and in `keptFiles`. Null if it was deleted, or is in the trash now. */
-export function deletionRefusal(
-  changed: object | undefined,
-  kept: { refusal: Refusal | "trashed" | null } | undefined,
-) {
-  if (kept) return kept.refusal === "trashed" ? null : kept.refusal;
-  return changed ? null : "not_found";
+/** Where the files are: those that have not left, those that have, and the uploads of these. */
+export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
+  return [
+    db
+      .select({
+        id: files.id,
+        isListed: sql<0 | 1>`${isListed}`.as("isListed"),
+        isHeld: sql<0 | 1>`hold is not null`.as("isHeld"),
+      })
+      .from(files)
+      .where(and(filesOf(whose), isOneOf(files.id, ids))),
+    db
+      .select(ERASABLE_COLUMNS)
+      .from(removed)
+      .where(and(removedOf(whose), isOneOf(removed.id, ids))),
+    db
+      .select()
+      .from(uploads)
+      .where(and(isOneOf(uploads.fileId, ids), eq(uploads.teamId, whose.teamId), hasRemovedFile)),
+  ] as const;
 }
 
 /**
- * @throws `not_found`, `file_held`; `forbidden` as `checkErasure` does, and with `onlyUnfinished` if the upload is complete;
- *   `not_in_trash` with `onlyTrashed`; `unavailable` if the bytes could not be deleted yet
+ * Erases files that a full database has no room to move: first their bytes, then their rows. If it stops in between, the file is
+ * listed without bytes until the deletion is repeated. Nobody can hold it meanwhile, because the event of a hold needs space, too.
  */
+async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<void> {
+  const isErased = and(filesOf(whose), isOneOf(files.id, ids), isListed, isNull(files.hold));
+  const named = { id: files.id, teamId: teamOfFile, originalName: files.originalName };
+  const [rows] = await read(deps, [deps.db.select(named).from(files).where(isErased)]);
+  await deps.bytes.remove(rows.flatMap(storedKeys));
+  await write(deps, [deps.db.delete(files).where(isErased)], { isIdempotent: true });
+}
+
+/**
+ * Deletes files in one transaction, and then the bytes of those that the trash does not keep. It can be repeated.
+ * @returns why each was not deleted, or null if it was, in the order of the ids
+ * @throws `forbidden` as `checkErasure` does; `unavailable` if the bytes could not be deleted yet; `storage_full` if the database
+ *   has no room to move a file to the trash, or to cancel an upload
+ */
+export async function deleteFiles(
+  deps: Deps,
+  actor: TeamActor,
+  ids: string[],
+  options: DeletionOptions = {},
+): Promise<(Exclude<Refusal, "storage_full"> | null)[]> {
+  if (options.isPermanent || options.onlyTrashed) checkErasure(actor);
+  const { changes, refusalOf, isTrashing } = deletionOf(deps, actor, ids, options);
+  const {
+    last: [kept, left, endedUploads],
+  } = await writeWithEvents(deps, changes, placesOf(deps, actor, ids), { isIdempotent: true });
+  const uploadOf = new Map(endedUploads.map((upload) => [upload.fileId, upload]));
+  // A form upload that is still sending the bytes cleans up itself.
+  const waiting = left.filter((row) => row.trashedAt === null && (row.sizeBytes !== null || uploadOf.has(row.id)));
+  // The recovery job erases the uploads of many files, and those whose bytes are still being written.
+  const isErasing = ids.length === 1;
+  for (const row of isErasing ? waiting : []) {
+    const upload = uploadOf.get(row.id);
+    if (upload) await eraseResumable(deps, row, upload);
+  }
+  await deps.bytes.remove(waiting.flatMap(storedKeys));
+  const gone = waiting.filter((row) => {
+    const upload = uploadOf.get(row.id);
+    return !isWritingWaveform(deps, row) && (!upload || (isErasing ? !upload.isWriting : isClean(upload)));
+  });
+  const ending = removeRows(
+    deps,
+    gone,
+    gone.flatMap(({ id }) => (uploadOf.has(id) ? id : [])),
+  );
+  // Whoever cancels an upload needs its quota next. Nobody else need wait: the files have left, and their bytes are deleted.
+  if (options.onlyUnfinished) await ending;
+  else
+    deps.after(ending.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: gone[0]?.id ?? "", cause })));
+  const [inFiles, inRemoved] = [kept, left].map((rows) => new Map(rows.map((row) => [row.id, row]))) as [
+    Map<string, (typeof kept)[number]>,
+    Map<string, (typeof left)[number]>,
+  ];
+  const refusals = ids.map((id) => refusalOf(inFiles.get(id), inRemoved.get(id)));
+  const unmoved = ids.filter((_, i) => refusals[i] === "storage_full");
+  if (unmoved.length > 0 && (isTrashing || options.onlyUnfinished)) throw new AppError("storage_full");
+  if (unmoved.length > 0) await eraseInPlace(deps, actor, unmoved);
+  return refusals.map((refusal) => (refusal === "storage_full" ? null : refusal));
+}
+
+/** @throws the reason of `deleteFiles`, and what it throws */
 export async function deleteFile(
   deps: Deps,
   actor: TeamActor,
   id: string,
   options: DeletionOptions = {},
 ): Promise<void> {
-  if (options.isPermanent || options.onlyTrashed) checkErasure(actor);
-  const { event, queries, refusal: reason } = fileDeletion(deps, actor, { ...actor, id }, options);
-  const batch = [...queries, keptFiles(deps, actor, [id], reason)] as const;
-  const [[row], [upload], [kept]] = await writeWithEvent(deps, event, batch, { isIdempotent: true });
-  const refusal = deletionRefusal(row, kept);
+  const [refusal = null] = await deleteFiles(deps, actor, [id], options);
   if (refusal === "forbidden") {
     throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   }
   if (refusal !== null) throw new AppError(refusal);
-  // A file in the trash keeps its bytes.
-  if (!row || kept) return;
-  if (row.sizeBytes === null) {
-    if (upload) await removeUpload(deps, row, upload);
-    return;
-  }
-  if (upload) await eraseResumable(deps, row, upload);
-  await deps.bytes.remove(storedKeys(row));
-  // Bytes that are still being written may arrive after this. Then the recovery job removes them, with the rows.
-  if (isWritingWaveform(deps, row) || upload?.isWriting) return;
-  // The caller need not wait for this: the file is hidden and its bytes are deleted.
-  const removed = removeRows(deps, [row], upload ? [id] : []);
-  deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
 }
 
 /** Deletes what a canceled upload stored, and its rows. If a request is still writing, the recovery job deletes the rows. */
@@ -284,15 +322,14 @@ export async function removeRows(deps: Deps, keys: FileKey[], uploadIds: string[
   if (!key) return;
   // The keys are one parameter, because D1 allows 100.
   const json = JSON.stringify(keys.map(({ teamId, id }) => ({ teamId, id })));
-  const isGiven = sql`${fileKey} in (select value ->> 'teamId', value ->> 'id' from json_each(${json}))`;
+  const isGiven = sql`${removedKey} in (select value ->> 'teamId', value ->> 'id' from json_each(${json}))`;
   const query = deps.db
-    .delete(files)
+    .delete(removed)
     .where(
       and(
-        keys.length === 1 ? isFile({ ...key, ownerId: null }) : isGiven,
-        eq(files.status, "deleting"),
-        isNull(files.trashedAt),
-        not(hasUpload),
+        keys.length === 1 ? isRemoved({ ...key, ownerId: null }) : isGiven,
+        isNull(removed.trashedAt),
+        not(isOfUpload),
       ),
     );
   await write(deps, [...(uploadIds.length > 0 ? deleteUploads(deps, uploadIds) : []), query], { isIdempotent: true });

@@ -1,8 +1,8 @@
 import { and, asc, eq, isNotNull, lte, type SQL, sql } from "drizzle-orm";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
-import { actorOf, type Initiator, SYSTEM, writeWithEvents } from "../events/events.ts";
-import { files, isErasable, isExpiring, teamOfFile } from "../files/files.schema.ts";
+import { actorOf, SYSTEM, writeWithEvents } from "../events/events.ts";
+import { files, isExpiring, teamOfFile } from "../files/files.schema.ts";
 import { fileKey, keyColumns } from "../files/names.ts";
 import { read, write } from "../platform/db.ts";
 import { newStep } from "../platform/recovery-step.ts";
@@ -10,8 +10,7 @@ import { DAY, HOUR } from "../platform/system.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
 
 /*
- * The recovery job deletes files whose `delete_after` has passed, and erases files that were in the trash for long enough.
- * A held file stays until its hold is released.
+ * The recovery job deletes files whose `delete_after` has passed. A held file stays until its hold is released.
  *
  * The event of a deletion names who set `delete_after`, and not the job that carries it out.
  *
@@ -23,8 +22,8 @@ import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
 const AGING_MILLISECONDS = HOUR;
 /** Files that one statement marks. */
 const AGED_FILES = 500;
-/** The files of a team take four queries, and a batch of the recovery job has at most 100. */
-const DELETED_TEAMS = 20;
+/** The files of a team take five queries, and a batch of the recovery job has at most 100. */
+export const DELETED_TEAMS = 20;
 
 /** Marks files that have reached the age of their team's retention as due for deletion. @returns how many */
 async function expireAged(deps: Deps): Promise<number> {
@@ -34,7 +33,7 @@ async function expireAged(deps: Deps): Promise<number> {
   const reached = sql`printf('%012x', ${now} - ${teams.retentionDays} * ${DAY})`;
   const isDue = and(isNotNull(teams.retentionDueAt), lte(teams.retentionDueAt, now));
   const isAged = sql`${files.id} >= ${teams.retentionReached} and ${files.id} < ${reached}
-    and (${files.deleteAfter} is null or ${files.deleteAfter} > ${now}) and ${files.status} <> 'deleting'
+    and (${files.deleteAfter} is null or ${files.deleteAfter} > ${now})
     and ${files.hold} is null and ${files.sizeBytes} is not null`;
   const aged = (columns: SQL) => sql`select ${columns} from ${teams} cross join ${files} on ${teamOfFile} = ${teams.id}
     where ${isDue} and ${isAged}`;
@@ -55,48 +54,32 @@ async function expireAged(deps: Deps): Promise<number> {
   return meta.changes;
 }
 
-/** Deletes the next files that meet the condition, each with its event. Later steps erase the bytes. @returns how many */
-async function deleteNext(
-  deps: Deps,
-  condition: SQL | undefined,
-  order: SQL,
-  initiator: Initiator | SQL,
-  options: { isPermanent: boolean },
-): Promise<number> {
+/** Moves files whose `delete_after` has passed to the trash, or erases them if there is none, each with its event. @returns how many */
+async function deleteExpired(deps: Deps): Promise<number> {
+  const isDue = and(isExpiring, lte(files.deleteAfter, deps.system.now()));
+  const initiator = sql`coalesce(${files.deleteAfterBy}, ${actorOf(SYSTEM, null)})`;
   const next = deps.db
     .select({ id: files.id, teamId: teamOfFile })
     .from(files)
-    .where(condition)
-    .orderBy(order)
+    .where(isDue)
+    .orderBy(asc(files.deleteAfter))
     .limit(MAX_DELETED_FILES);
   const [rows] = await read(deps, [next]);
   const teamsOfFiles = [...Map.groupBy(rows, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);
   const changes = teamsOfFiles.map(([teamId, ofTeam]) => {
     const ids = JSON.stringify(ofTeam.map(({ id }) => id));
-    const isNext = and(eq(teamOfFile, teamId), sql`${files.id} in (select value from json_each(${ids}))`, condition);
+    const isNext = and(eq(teamOfFile, teamId), sql`${files.id} in (select value from json_each(${ids}))`, isDue);
     const selected = (columns: SQL) => sql`(select ${columns} from ${files} where ${isNext})`;
-    return manyDeletions(deps, initiator, teamId, selected, options);
+    return manyDeletions(deps, initiator, teamId, selected);
   });
-  if (changes.length > 0) await writeWithEvents(deps, changes, [], { isIdempotent: true });
-  return teamsOfFiles.reduce((count, [, ofTeam]) => count + ofTeam.length, 0);
+  if (changes.length === 0) return 0;
+  const { rows: results } = await writeWithEvents(deps, changes, [], { isIdempotent: true });
+  // A full database moves none.
+  return results.reduce((count, [, , left]) => count + left.meta.changes, 0);
 }
-
-/** Moves files whose `delete_after` has passed to the trash, or erases them if there is none. */
-function deleteExpired(deps: Deps) {
-  const isDue = and(isExpiring, lte(files.deleteAfter, deps.system.now()));
-  const initiator = sql`coalesce(${files.deleteAfterBy}, ${actorOf(SYSTEM, null)})`;
-  return deleteNext(deps, isDue, asc(files.deleteAfter), initiator, { isPermanent: false });
-}
-
-/** Erases files that have been in the trash long enough. */
-const emptyTrash = (deps: Deps) =>
-  deleteNext(deps, and(isErasable, lte(files.dueAt, deps.system.now())), asc(files.dueAt), SYSTEM, {
-    isPermanent: true,
-  });
 
 export const EXPIRY_STEPS = [
   newStep("aged_files", "filesAged", AGED_FILES, expireAged),
   // A batch leaves out teams above `DELETED_TEAMS`, so only one without files is the last.
   newStep("expired_files", "filesExpired", 1, deleteExpired),
-  newStep("trash", "filesPurged", 1, emptyTrash),
 ];

@@ -1,14 +1,17 @@
 import { and, asc, eq, lte, not, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
-import { hasUpload } from "../files/ending.ts";
+import { SYSTEM, writeWithEvents } from "../events/events.ts";
+import { isOfUpload } from "../files/ending.ts";
+import { fileEvents } from "../files/file-events.ts";
 import { files, isAwaitingStep, teamOfFile } from "../files/files.schema.ts";
-import { type FileRow, MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles } from "../files/files.ts";
+import { type FileRow, MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
 import { type FileKey, fileKey, objectKeys } from "../files/names.ts";
 import { read, write } from "../platform/db.ts";
-import { newStep } from "../platform/recovery-step.ts";
-import { isStorageFull } from "../platform/retry.ts";
+import { type Batch, newStep, type RecoveryStep } from "../platform/recovery-step.ts";
 import { MINUTE } from "../platform/system.ts";
-import { ERASABLE_COLUMNS, hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
+import { ERASABLE_COLUMNS, erase, leave, MAX_DELETED_FILES, removeRows } from "./deletion.ts";
+import { DELETED_TEAMS } from "./expiry.ts";
+import { isErasable, isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 
 /*
  * How the recovery job continues the files whose `due_at` has passed. `due_at` changes in the statement that selects the
@@ -25,9 +28,7 @@ type Change = Parameters<ReturnType<Deps["db"]["update"]>["set"]>[0];
 function overdue(deps: Deps, status: FileRow["status"]) {
   const now = deps.system.now();
   const hasExpired = status === "processing" ? lte(files.leaseEndsAt, now) : undefined;
-  // A hidden file whose upload is not erased yet waits for that. One in the trash is first deleted with an event.
-  const isErasable = status === "deleting" ? not(hasUpload) : undefined;
-  const isInState = and(eq(files.status, status), hasExpired, isErasable, isAwaitingStep);
+  const isInState = and(eq(files.status, status), hasExpired, isAwaitingStep);
   const due = deps.db
     .select({ teamId: teamOfFile, id: files.id })
     .from(files)
@@ -37,18 +38,10 @@ function overdue(deps: Deps, status: FileRow["status"]) {
   return and(sql`${fileKey} in ${due}`, isInState);
 }
 
-const COLUMNS = { ...ERASABLE_COLUMNS, reservedBytes: files.reservedBytes };
-
 async function updateOverdue(deps: Deps, status: FileRow["status"], change: Change) {
-  const update = deps.db.update(files).set(change).where(overdue(deps, status)).returning(COLUMNS);
+  const key = { teamId: teamOfFile, id: files.id };
+  const update = deps.db.update(files).set(change).where(overdue(deps, status)).returning(key);
   const [rows] = await write(deps, [update], { isIdempotent: true });
-  return rows;
-}
-
-/** Reads hidden files whose deletion a full database can't postpone. Their rows are deleted next, which frees space. */
-async function readHidden(deps: Deps, error: unknown) {
-  if (!isStorageFull(error)) throw error;
-  const [rows] = await read(deps, [deps.db.select(COLUMNS).from(files).where(overdue(deps, "deleting"))]);
   return rows;
 }
 
@@ -87,18 +80,49 @@ async function resendAbandoned(deps: Deps): Promise<number> {
   return resend(deps, rows);
 }
 
-/** Hides the files, then deletes the bytes, then the rows, so that no object is ever without a row. */
-async function eraseOverdue(deps: Deps, status: "receiving" | "deleting"): Promise<number> {
-  const hide = updateOverdue(deps, status, hidden(deps.system.now() + MAX_DELETING_MILLISECONDS));
-  const rows = await (status === "deleting" ? hide.catch((error) => readHidden(deps, error)) : hide);
-  await deps.bytes.remove(rows.flatMap(objectKeys));
-  await removeRows(deps, rows);
-  return rows.length;
+/** Ends uploads whose Worker has died. @returns how many */
+async function endAbandoned(deps: Deps): Promise<number> {
+  const leaving = leave(deps, overdue(deps, "receiving"), { dueAt: deps.system.now() });
+  const [, { meta }] = await write(deps, leaving, { isIdempotent: true });
+  return meta.changes;
 }
 
-export const FILE_STEPS = [
+/**
+ * Deletes the bytes of removed files that are due, and then their rows, so that no object is ever without a row. Those of the
+ * trash are first taken out of it, each with its event, and are due then. A run that is interrupted changes no `due_at`, and
+ * deletes first, so it also works in a full database.
+ */
+async function eraseRemoved(deps: Deps): Promise<Batch> {
+  const isDue = and(isErasable, lte(removed.dueAt, deps.system.now()));
+  const due = deps.db
+    .select(ERASABLE_COLUMNS)
+    .from(removed)
+    // A file whose upload is not erased yet waits for that.
+    .where(and(isDue, not(isOfUpload)))
+    .orderBy(asc(removed.dueAt))
+    .limit(BATCH_ROWS);
+  const [rows] = await read(deps, [due]);
+  const waiting = rows.filter(({ trashedAt }) => trashedAt === null);
+  await deps.bytes.remove(waiting.flatMap(objectKeys));
+  await removeRows(deps, waiting);
+  const trashed = rows.filter(({ trashedAt }) => trashedAt !== null).slice(0, MAX_DELETED_FILES);
+  const ofTeams = [...Map.groupBy(trashed, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);
+  const changes = ofTeams.map(([teamId, ofTeam]) => {
+    const ids = JSON.stringify(ofTeam.map(({ id }) => id));
+    const isNext = and(eq(teamOfRemoved, teamId), sql`${removed.id} in (select value from json_each(${ids}))`, isDue);
+    const source = trashedFiles(sql`${removed} where ${and(isNext, isTrashed)}`);
+    return {
+      event: fileEvents(deps, "file.deleted", SYSTEM, teamId, undefined, source),
+      queries: [erase(deps, isNext, deps.system.now())],
+    };
+  });
+  if (changes.length > 0) await writeWithEvents(deps, changes, [], { isIdempotent: true });
+  return { rows: waiting.length, isLast: rows.length === 0 };
+}
+
+export const FILE_STEPS: RecoveryStep<"sent" | "uploadsExpired" | "filesDeleted">[] = [
   newStep("send_pending", "sent", BATCH_ROWS, resendPending, { isUrgent: true }),
   newStep("send_abandoned", "sent", BATCH_ROWS, resendAbandoned, { isUrgent: true }),
-  newStep("delete_abandoned", "filesDeleted", BATCH_ROWS, (deps) => eraseOverdue(deps, "receiving")),
-  newStep("delete_hidden", "filesDeleted", BATCH_ROWS, (deps) => eraseOverdue(deps, "deleting")),
+  newStep("abandoned", "uploadsExpired", BATCH_ROWS, endAbandoned),
+  { name: "removed", count: "filesDeleted", isUrgent: false, start: (deps) => () => eraseRemoved(deps) },
 ];

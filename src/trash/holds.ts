@@ -1,12 +1,15 @@
-import { and, isNotNull, isNull, or, type SQL, sql } from "drizzle-orm";
+import { and, isNotNull, isNull, or, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { isSecretKeyOrAdmin, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { writeWithEvent } from "../events/events.ts";
+import { type Change, writeWithEvents } from "../events/events.ts";
 import { fileEvent } from "../files/file-events.ts";
-import { files, isKept } from "../files/files.schema.ts";
-import { changed, deleteAfterRetention, type Hold } from "../files/files.ts";
-import { isFile } from "../files/names.ts";
+import { files, isListed } from "../files/files.schema.ts";
+import { changed, deleteAfterRetention, type Hold, ofKnownFile, trashedFiles } from "../files/files.ts";
+import { type FileOf, isFile, isRemoved } from "../files/names.ts";
+import type { Query } from "../platform/db.ts";
+import { isTrashed, removed } from "./trash.schema.ts";
 
 /*
  * Holds. A held file can't be deleted, by a request, by retention, or with its team, until a secret key or an admin releases
@@ -15,6 +18,24 @@ import { isFile } from "../files/names.ts";
 
 /** The reason is shown with the file, and a row is small. */
 export const MAX_REASON_LENGTH = 200;
+
+/** The values of a file in the trash after a visible change. */
+const changedInTrash = (now: number) =>
+  sql`json_set(${removed.file}, '$.version', (${removed.file} ->> '$.version') + 1, '$.updated_at', ${now})`;
+
+/** The changes of a file that is listed, or in the trash, of which one finds the file. */
+function inBoth(
+  deps: Deps,
+  type: "file.held" | "file.released",
+  actor: TeamActor,
+  file: FileOf,
+  [inFiles, inTrash]: [Query, Query],
+): Change<Query[]>[] {
+  return [
+    { event: fileEvent(deps, type, actor, file), queries: [inFiles] },
+    { event: fileEvent(deps, type, actor, file, { source: trashedFiles() }), queries: [inTrash] },
+  ];
+}
 
 /**
  * Holds the file. If it is held for another reason, the new one replaces it.
@@ -27,18 +48,23 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
   const file = { ...actor, id };
   const now = deps.system.now();
   const hold: Hold = { reason, createdAt: now, createdBy: { keyId, userId } };
-  const isOther = or(isNull(files.hold), sql`${files.hold} ->> '$.reason' <> ${reason}`);
+  const isOther = (column: SQLiteColumn) => or(isNull(column), sql`${column} ->> '$.reason' <> ${reason}`);
+  // A deleted team gets no hold, which would keep it from being erased. Its deletion finds those that came before.
+  const isExisting = teamExists(teamId);
   const place = deps.db
     .update(files)
     .set({ hold: JSON.stringify(hold), ...changed(now) })
-    // A deleted team gets no hold, which would keep it from being erased. Its deletion finds those that came before.
-    .where(and(isFile(file), isKept, isOther, teamExists(teamId)));
-  const held = deps.db
-    .select({ hold: files.hold })
-    .from(files)
-    .where(and(isFile(file), isKept, isNotNull(files.hold)));
-  const event = fileEvent(deps, "file.held", actor, file);
-  const [, [row]] = await writeWithEvent(deps, event, [place, held], { isIdempotent: true });
+    .where(and(isFile(file), isListed, isOther(files.hold), isExisting));
+  const placeInTrash = deps.db
+    .update(removed)
+    .set({ hold: JSON.stringify(hold), file: changedInTrash(now) })
+    .where(and(isRemoved(file), isTrashed, isOther(removed.hold), isExisting));
+  const held = deps.db.select({ hold: ofKnownFile<string>(file, "hold") }).from(sql`(select 1) one`);
+  const {
+    last: [[row]],
+  } = await writeWithEvents(deps, inBoth(deps, "file.held", actor, file, [place, placeInTrash]), [held], {
+    isIdempotent: true,
+  });
   if (!row?.hold) throw new AppError("not_found");
   return JSON.parse(row.hold);
 }
@@ -52,18 +78,18 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
   }
   const file = { ...actor, id };
   const now = deps.system.now();
-  const check = deps.db
-    .select({ id: files.id })
-    .from(files)
-    .where(and(isFile(file), isKept));
-  // A file in the trash has its own time.
-  const ifListed = (value: SQL) => sql`iif(${files.trashedAt} is null, ${value}, null)`;
-  const { deleteAfter, deleteAfterBy } = deleteAfterRetention(now);
+  const check = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
   const release = deps.db
     .update(files)
-    .set({ hold: null, deleteAfter: ifListed(deleteAfter), deleteAfterBy: ifListed(deleteAfterBy), ...changed(now) })
-    .where(and(isFile(file), isKept, isNotNull(files.hold)));
-  const event = { ...fileEvent(deps, "file.released", actor, file), position: 2 };
-  const [[found]] = await writeWithEvent(deps, event, [check, release], { isIdempotent: true });
-  if (!found) throw new AppError("not_found");
+    .set({ hold: null, ...deleteAfterRetention(now), ...changed(now) })
+    .where(and(isFile(file), isListed, isNotNull(files.hold)));
+  const releaseInTrash = deps.db
+    .update(removed)
+    .set({ hold: null, file: changedInTrash(now) })
+    .where(and(isRemoved(file), isTrashed, isNotNull(removed.hold)));
+  const changes = inBoth(deps, "file.released", actor, file, [release, releaseInTrash]);
+  const {
+    last: [[found]],
+  } = await writeWithEvents(deps, changes, [check], { isIdempotent: true });
+  if (!found?.id) throw new AppError("not_found");
 }

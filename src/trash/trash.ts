@@ -1,34 +1,42 @@
 import { and, sql } from "drizzle-orm";
 import { authorizeOwnRead, type Credential, type TeamActor } from "../access/authorization.ts";
-import { filesOf } from "../access/own-files.ts";
+import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvents } from "../events/events.ts";
-import { fileEvent } from "../files/file-events.ts";
-import { files, isOwnedInTrash, isTrashed } from "../files/files.schema.ts";
+import { fileEvents } from "../files/file-events.ts";
+import { files, isListed } from "../files/files.schema.ts";
 import {
-  changed,
   enqueuePending,
   type Hold,
   hasBacklog,
-  knownFiles,
   LISTED_COLUMNS,
   type ListedRow,
   MAX_PENDING_MILLISECONDS,
-  RESTORED_COLUMNS,
   type StoredFile,
   toStoredFile,
+  trashedColumns,
+  trashedFiles,
 } from "../files/files.ts";
 import { columns } from "../files/lists.ts";
-import { isFile } from "../files/names.ts";
-import type { Query } from "../platform/db.ts";
-import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
-import { keptFiles } from "./deletion.ts";
+import { isOneOf, type Query } from "../platform/db.ts";
+import {
+  cutPage,
+  encodeCursor,
+  type MayBeEnd,
+  type Page,
+  type PageRequest,
+  pageById,
+  scan,
+  splitScan,
+} from "../platform/paging.ts";
+import { placesOf } from "./deletion.ts";
+import { isOwnedInTrash, isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 
 /*
- * The trash. A file in it is hidden like any deleted file, but `trashed_values` keeps what hiding clears, and `due_at` is days
- * away. So no list, link or index has it, nothing can change it, and it counts in the quota. Restoring sets the values again.
- * When it is due, the recovery job deletes it once more, permanently (expiry.ts).
+ * The trash. A file in it has left `files` like any deleted file, but its row in `removed` keeps what it had, and `due_at` is days
+ * away. So no list, link or index of files has it, nothing can change it, and it counts in the quota. Restoring moves it back.
+ * When it is due, the recovery job erases it (erasing.ts).
  */
 
 const LIST = "trash";
@@ -48,54 +56,53 @@ export async function listTrash(
   credential: Credential<"files:delete">,
   request: PageRequest,
 ): Promise<Page<TrashedFile>> {
-  const page = pageById(LIST, files.id, "newest first", request);
-  const { rows } = await authorizeOwnRead(deps, credential, (viewer): Query<TrashRow[]> => {
-    const [index, isInIndex] =
-      viewer.ownerId === null ? [sql`files_trash`, isTrashed] : [sql`files_owner_trash`, isOwnedInTrash];
+  const page = pageById(LIST, removed.id, "newest first", request);
+  const { rows } = await authorizeOwnRead(deps, credential, (viewer): Query<(TrashRow & MayBeEnd)[]> => {
+    const isOwner = viewer.ownerId !== null;
+    // For a team, it examines rows, of which those that wait for their bytes to be deleted do not match.
+    const examined = deps.db
+      .select({
+        fileId: sql`${sql`${removed.id}`}`.as("fileId"),
+        team: sql`${sql`${teamOfRemoved}`}`.as("team"),
+        isMatch: sql`${isTrashed}`.as("isMatch"),
+      })
+      .from(isOwner ? sql`${removed} indexed by removed_owner` : removed)
+      .where(and(removedOf(viewer), isOwner ? isOwnedInTrash : undefined, page.where))
+      .orderBy(...page.orderBy)
+      .$dynamic();
+    const found = sql`(${scan(deps.db, examined, ({ isMatch }) => sql`${isMatch}`, page)}) found`;
+    const source = sql`${found} cross join ${removed} on ${teamOfRemoved} = found.team and ${removed.id} = found.fileId`;
     return deps.db
       .select({
         ...columns,
         trashedAt: sql<number>`trashed_at`.as("trashedAt"),
         eraseAfter: sql<number>`due_at`.as("eraseAfter"),
         hold: sql<string | null>`hold`.as("hold"),
+        isEnd: sql<0 | 1>`isEnd`.as("isEnd"),
       })
-      .from(knownFiles(sql`${files} indexed by ${index} where ${and(filesOf(viewer), isInIndex)}`))
-      .where(page.where)
-      .orderBy(...page.orderBy)
-      .limit(page.limit)
-      .offset(page.offset);
+      .from(trashedFiles(source, sql`, trashed_at, isEnd`));
   });
-  const { items, next } = cutPage(LIST, request, rows);
+  const { matching, end } = splitScan(rows);
+  const { items, next } = cutPage(LIST, request, matching);
   return {
-    items: items.map(({ trashedAt, eraseAfter, hold, ...row }) => ({
+    items: items.map(({ trashedAt, eraseAfter, hold, isEnd, ...row }) => ({
       ...toStoredFile(deps, row),
       ...{ trashedAt, eraseAfter, hold: hold === null ? null : JSON.parse(hold) },
     })),
-    next,
+    next: next ?? (end ? encodeCursor(LIST, end.id) : null),
   };
 }
 
-/** A file is as it was, except for its links and the time to delete it. Processing that was interrupted starts again. */
-function fileRestoring(deps: Deps, actor: TeamActor, id: string) {
-  const file = { ...actor, id };
-  const now = deps.system.now();
-  const dueAt = sql`iif(${RESTORED_COLUMNS.status} = 'pending', ${now + MAX_PENDING_MILLISECONDS}, null)`;
-  const restore = deps.db
-    .update(files)
-    .set({
-      ...RESTORED_COLUMNS,
-      trashedAt: null,
-      trashedValues: null,
-      dueAt,
-      restores: sql`${files.restores} + 1`,
-      // As if it came into its folder now: a move or deletion of the folder that is in progress leaves it there.
-      folderSince: now,
-      ...changed(now),
-    })
-    .where(and(isFile(file), isTrashed))
-    .returning({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") });
-  return { event: fileEvent(deps, "file.restored", actor, file), queries: [restore] as const };
-}
+/** The columns of a restored file: as they were, except for its links and the time to delete it. Interrupted processing starts again. */
+const restoredColumns = (now: number) =>
+  trashedColumns({
+    due_at: sql`iif(file ->> '$.status' = 'pending', ${now + MAX_PENDING_MILLISECONDS}, null)`,
+    restores: sql`(file ->> '$.restores') + 1`,
+    // As if it came into its folder now: a move or deletion of the folder that is in progress leaves it there.
+    folder_since: sql`${now}`,
+    version: sql`(file ->> '$.version') + 1`,
+    updated_at: sql`${now}`,
+  });
 
 interface Restored {
   id: string;
@@ -105,20 +112,35 @@ interface Restored {
 
 /** Restores each file that is in the trash, in one transaction. @returns a result for each id, in their order */
 export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]): Promise<Restored[]> {
-  const changes = ids.map((id) => fileRestoring(deps, actor, id));
+  const { db } = deps;
+  const isInTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed);
+  const restoring = sql`select ${restoredColumns(deps.system.now())} from ${removed} where ${isInTrash}`;
+  const event = fileEvents(deps, "file.restored", actor, actor.teamId, undefined, sql`(${restoring}) ${files}`);
+  const queries = [
+    db.insert(files).select(restoring).returning({ id: files.id }),
+    db.delete(removed).where(isInTrash),
+    db
+      .select({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") })
+      .from(files)
+      .where(and(filesOf(actor), isOneOf(files.id, ids), isListed)),
+  ] as const;
   const {
-    rows,
-    last: [kept],
+    rows: [[restored, , listed] = [[], null, []]],
+    last: [, left],
     // After a lost response, a repetition would find no file in the trash.
-  } = await writeWithEvents(deps, changes, [keptFiles(deps, actor, ids, sql<null>`null`)], { isIdempotent: false });
+  } = await writeWithEvents(deps, [{ event, queries }], placesOf(deps, actor, ids), { isIdempotent: false });
+  const isRestored = new Set(restored.map(({ id }) => id));
+  const rows = new Map(listed.map((row) => [row.id, row]));
   enqueuePending(
     deps,
-    rows.flatMap(([[row]]) => row ?? []),
+    listed.filter(({ id }) => isRestored.has(id)),
   );
-  const existing = new Set(kept.map(({ id }) => id));
-  return ids.map((id, i) => {
-    const row = rows[i]?.[0][0];
-    if (!row) return { id, code: existing.has(id) ? "not_in_trash" : "not_found", file: undefined };
+  const existing = new Set([...rows.keys(), ...left.flatMap(({ id, trashedAt }) => (trashedAt === null ? [] : id))]);
+  return ids.map((id) => {
+    const row = rows.get(id);
+    if (!row || !isRestored.has(id)) {
+      return { id, code: existing.has(id) ? "not_in_trash" : "not_found", file: undefined };
+    }
     const { isBulk, ...listed } = row;
     return { id, code: null, file: toStoredFile(deps, listed) };
   });

@@ -1,10 +1,13 @@
-import { and, asc, isNotNull, sql } from "drizzle-orm";
+import { and, type SQL, sql } from "drizzle-orm";
+import { unionAll } from "drizzle-orm/sqlite-core";
 import { databaseOf, inEveryDatabase } from "../access/databases.ts";
 import type { Deps } from "../deps.ts";
-import { files, isKept, teamOfFile } from "../files/files.schema.ts";
+import { files, teamOfFile } from "../files/files.schema.ts";
 import { fileKey, type Named, objectKey } from "../files/names.ts";
 import { read } from "../platform/db.ts";
 import { DAY } from "../platform/system.ts";
+import { removedKey } from "../trash/deletion.ts";
+import { isTrashed, removed, teamOfRemoved } from "../trash/trash.schema.ts";
 
 /*
  * Compares the bucket with the databases, for the operator. They differ only after a database was restored to an earlier
@@ -39,15 +42,25 @@ const positionOf = ({ teamId, id }: Pick<Named, "teamId" | "id">): string => `${
 function rowsBetween({ db }: Deps, first: string, last: string) {
   const [team, lastTeam] = [first, last].map((text) => text.split("/")[0] ?? "");
   const [id, lastId] = [first, last].map((text) => text.split("/")[1] ?? "");
-  return db
-    .select({
-      ...{ id: files.id, teamId: teamOfFile, originalName: files.originalName },
-      // A file that is being received or erased may have bytes or none.
-      isKept: sql<0 | 1>`${isKept} and ${isNotNull(files.sizeBytes)}`.as("isKept"),
-    })
-    .from(files)
-    .where(and(sql`${fileKey} >= (${team}, ${id})`, sql`${fileKey} <= (${lastTeam}, ${lastId})`))
-    .orderBy(asc(teamOfFile), asc(files.id))
+  const isBetween = (key: SQL) => and(sql`${key} >= (${team}, ${id})`, sql`${key} <= (${lastTeam}, ${lastId})`);
+  // A file that is being received or erased may have bytes or none.
+  return unionAll(
+    db
+      .select({
+        ...{ id: files.id, teamId: sql<string>`${teamOfFile}`.as("team_id"), originalName: files.originalName },
+        isKept: sql<0 | 1>`size_bytes is not null`.as("isKept"),
+      })
+      .from(files)
+      .where(isBetween(fileKey)),
+    db
+      .select({
+        ...{ id: removed.id, teamId: sql<string>`${teamOfRemoved}`.as("team_id"), originalName: removed.originalName },
+        isKept: sql<0 | 1>`${isTrashed}`.as("isKept"),
+      })
+      .from(removed)
+      .where(isBetween(removedKey)),
+  )
+    .orderBy(sql`team_id`, sql`id`)
     .limit(PAGE_OBJECTS);
 }
 

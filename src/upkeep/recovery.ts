@@ -22,20 +22,18 @@ export const NOTHING_RECOVERED = {
   assemblies: 0,
   /** Webhooks with overdue deliveries, for each of which one message was sent. */
   webhooks: 0,
-  /** Incomplete uploads that expired. */
+  /** Incomplete uploads that expired, or whose Worker died. */
   uploadsExpired: 0,
   /** Finished uploads that are no longer remembered for late clients. */
   uploadsRemoved: 0,
   /** Files of deleted teams. Later steps delete their bytes. */
-  teamFilesHidden: 0,
+  teamFilesRemoved: 0,
   /** Deleted teams that have nothing left. */
   teamsDeleted: 0,
   /** Files that reached the age of their team's retention. */
   filesAged: 0,
   /** Files whose time to delete them came. */
   filesExpired: 0,
-  /** Files that left the trash. */
-  filesPurged: 0,
   /** Files whose bytes and row were deleted. */
   filesDeleted: 0,
   /** Steps of moving or deleting folders. */
@@ -53,7 +51,7 @@ export const NOTHING_RECOVERED = {
 };
 export type Recovered = typeof NOTHING_RECOVERED;
 
-/** Files of deleted teams are hidden before the steps that erase hidden files run. */
+/** Files of deleted teams, expired ones and abandoned uploads leave before the step that erases removed files runs. */
 const STEPS: RecoveryStep<keyof Recovered>[] = [
   ...TEAM_STEPS,
   ...UPLOAD_STEPS,

@@ -9,13 +9,14 @@ import { files, teamOfFile } from "../files/files.schema.ts";
 import { folderChanges, folders } from "../folders/folders.schema.ts";
 import { type Db, hasRow, write } from "../platform/db.ts";
 import { type Batch, newStep, type RecoveryStep } from "../platform/recovery-step.ts";
-import { eraseMany, MAX_DELETED_FILES } from "../trash/deletion.ts";
+import { erase, leaveMany, MAX_DELETED_FILES, removedKey } from "../trash/deletion.ts";
+import { isTrashed, removed, teamOfRemoved } from "../trash/trash.schema.ts";
 import { deliveries, webhooks } from "../webhooks/webhooks.schema.ts";
 
 /*
  * Part of the recovery job: deletes everything that teams with the status `deleting` have, in bounded batches.
  *
- *   1. files     are hidden, and their uploads ended. Other steps then delete bytes, parts, and rows, as for any file
+ *   1. files     are removed, and their uploads ended. Other steps then delete bytes, parts, and rows, as for any file
  *   2. rows      of keys, sessions, users, events, and webhooks are deleted
  *   3. the team  is deleted once nothing refers to it
  *
@@ -32,21 +33,14 @@ const ofDeletedTeams = (columns: SQL, table: SQLiteTable, teamId: SQLiteColumn, 
   sql`select ${columns} from ${teams} cross join ${table} on ${teamId} = ${teams.id}
     where ${teams.status} = 'deleting' and ${isSelected}`;
 
-/** Files that a form upload or a waveform write may still be storing stay out until they are due. */
-const nextFiles = (columns: SQL, now: number) =>
-  sql`(${ofDeletedTeams(
-    columns,
-    files,
-    teamOfFile,
-    sql`not (${files.status} = 'deleting' and ${files.trashedAt} is null and ${files.dueAt} > ${now})`,
-  )} limit ${MAX_DELETED_FILES})`;
-
-/** Hides files of deleted teams, and ends their uploads. @returns how many files were hidden */
-async function hideFiles(deps: Deps): Promise<number> {
-  const now = deps.system.now();
-  const queries = eraseMany(deps, (columns) => nextFiles(columns, now));
-  const [, { meta }] = await write(deps, queries, { isIdempotent: true });
-  return meta.changes;
+/** Removes files of deleted teams, also from the trash, and ends their uploads. @returns how many */
+async function removeFiles(deps: Deps): Promise<number> {
+  const nextFiles = (columns: SQL) => sql`(${ofDeletedTeams(columns, files, teamOfFile)} limit ${MAX_DELETED_FILES})`;
+  const trashed = ofDeletedTeams(sql`${teamOfRemoved}, ${removed.id}`, removed, teamOfRemoved, isTrashed);
+  const isNext = sql`${removedKey} in (${trashed} limit ${MAX_DELETED_FILES})`;
+  const queries = [...leaveMany(deps, nextFiles), erase(deps, isNext, deps.system.now())] as const;
+  const [, , left, erased] = await write(deps, queries, { isIdempotent: true });
+  return left.meta.changes + erased.meta.changes;
 }
 
 /** The statements that delete a batch of rows of each kind, and last the teams that have nothing left. */
@@ -78,6 +72,7 @@ function deletions(db: Db) {
     not(hasRow(table, and(eq(teamId, teams.id), isOfKind)));
   const isEmpty = and(
     hasNone(files, teamOfFile),
+    hasNone(removed, teamOfRemoved),
     hasNone(apiKeys, apiKeys.teamId, isApiKey),
     hasNone(apiKeys, apiKeys.teamId, isSession),
     hasNone(users, users.teamId),
@@ -111,7 +106,7 @@ async function deleteRows(deps: Deps): Promise<Batch> {
   return { rows: results.at(-1)?.meta.changes ?? 0, isLast: results.every(({ meta }) => meta.changes === 0) };
 }
 
-export const TEAM_STEPS: RecoveryStep<"teamFilesHidden" | "teamsDeleted">[] = [
-  newStep("team_files", "teamFilesHidden", 1, hideFiles),
+export const TEAM_STEPS: RecoveryStep<"teamFilesRemoved" | "teamsDeleted">[] = [
+  newStep("team_files", "teamFilesRemoved", 1, removeFiles),
   { name: "team_rows", count: "teamsDeleted", isUrgent: false, start: (deps) => () => deleteRows(deps) },
 ];

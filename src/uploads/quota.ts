@@ -1,16 +1,17 @@
 import { and, eq, isNull, ne, type SQL, sql } from "drizzle-orm";
 import { isVisitor, type UploadToken } from "../access/actor.ts";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
-import { type FilesOf, filesOf } from "../access/own-files.ts";
+import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { FileType } from "../audio/media-type.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { isLimitedType } from "../events/events.ts";
-import { files, isOwned, isOwnedInTrash } from "../files/files.schema.ts";
-import type { FileOf } from "../files/names.ts";
+import { files, isOwned } from "../files/files.schema.ts";
+import { type FileOf, isRemovedOfUpload } from "../files/names.ts";
 import { firstOf, read } from "../platform/db.ts";
+import { isOwnedInTrash, removed } from "../trash/trash.schema.ts";
 import { holdsQuota, uploads } from "./uploads.schema.ts";
 
 /*
@@ -46,15 +47,15 @@ const eventCount = (() => {
  * The storage that the files of an owner take. Uploads in progress do not count. Reads every file of the owner.
  */
 export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
-  const countIn = (index: SQL, isInIndex: SQL) =>
+  const countIn = (source: SQL, condition: SQL | undefined) =>
     deps.db
-      .select({ files: sql<number>`count(*)`, bytes: sql<number>`coalesce(sum(${files.sizeBytes}), 0)` })
-      .from(sql`${files} indexed by ${index}`)
-      .where(and(filesOf(whose), isInIndex));
+      .select({ files: sql<number>`count(*)`, bytes: sql<number>`coalesce(sum(size_bytes), 0)` })
+      .from(source)
+      .where(condition);
   const none = { files: 0, bytes: 0 };
   const [[listed = none], [trashed = none]] = await read(deps, [
-    countIn(sql`files_owner`, isOwned),
-    countIn(sql`files_owner_trash`, isOwnedInTrash),
+    countIn(sql`${files} indexed by files_owner`, and(filesOf(whose), isOwned)),
+    countIn(sql`${removed} indexed by removed_owner`, and(removedOf(whose), isOwnedInTrash)),
   ]);
   return {
     files: listed.files + trashed.files,
@@ -112,9 +113,12 @@ export interface KeyLimits {
   maxFileBytes?: number | undefined;
   fileTypes?: FileType[] | undefined;
 }
-/** The files and uploads that count against `maxFiles` of an upload token. A row counts until its bytes are gone. */
-const filesOfUploadToken = ({ id }: UploadToken) =>
-  sql`(select count(*) from ${files} where ${eq(files.uploadTokenId, id)})`;
+/** The files and uploads that count against `maxFiles` of an upload token. A canceled upload counts until its bytes are gone. */
+const filesOfUploadToken = ({ id }: UploadToken, teamId: string) => {
+  const isCanceled = and(eq(uploads.teamId, teamId), holdsQuota, isRemovedOfUpload, eq(removed.uploadTokenId, id));
+  return sql`((select count(*) from ${files} where ${eq(files.uploadTokenId, id)})
+    + (select count(*) from ${uploads} indexed by uploads_unfinished cross join ${removed} where ${isCanceled}))`;
+};
 
 const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`;
 
@@ -160,7 +164,7 @@ export function quotaFor(
     ...(resumable ? [sql`(select ${tooManyUnfinished} from ${uploads} where ${isUpload})`] : []),
     firstOf<string>({
       ...(uploadToken && {
-        upload_limit_reached: isAtLeast(besides(filesOfUploadToken(uploadToken)), keyLimit("maxFiles")),
+        upload_limit_reached: isAtLeast(besides(filesOfUploadToken(uploadToken, teamId)), keyLimit("maxFiles")),
       }),
       file_too_large: sql`${minBytes} > ${keyLimit("maxFileBytes")}`,
       file_limit_reached: isAtLeast(besides(sql`${teams.files}`), maxFiles),

@@ -1,19 +1,20 @@
-import { and, eq, ne, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, ne, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { filesOf, filesOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { ended, hasHiddenFile, type ResumableRow } from "../files/ending.ts";
+import { ended, hasRemovedFile, type ResumableRow } from "../files/ending.ts";
 import { files } from "../files/files.schema.ts";
-import { cleanName, type FileOf, isFile, isFileOfUpload } from "../files/names.ts";
+import { cleanName, type FileOf, isFile, isFileOfUpload, isRemovedOfUpload } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
 import { firstOf, hasRow, insertWhere, read, write } from "../platform/db.ts";
 import { newSecret, type SecretUrl, secretUrlValues } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { HOUR, instantOf, newId } from "../platform/system.ts";
-import { deleteFile, ERASABLE_COLUMNS, hidden, removeUpload } from "../trash/deletion.ts";
+import { deleteFile, leave, removeUpload } from "../trash/deletion.ts";
+import { removed } from "../trash/trash.schema.ts";
 import {
   Appender,
   type AppendInput,
@@ -69,7 +70,6 @@ function matchesUrl(url: SecretUrl) {
   const { id, secretHash } = secretUrlValues(url);
   return and(eq(uploads.fileId, id), eq(uploads.secretHash, secretHash));
 }
-const isNotDeleting = ne(files.status, "deleting");
 /** An upload token continues only uploads of its issuer. It may have expired since it began one, and a new one continues. */
 const mayContinue = ({ kind, keyId }: TeamActor) => (kind === "upload" ? eq(uploads.keyId, keyId) : undefined);
 
@@ -180,37 +180,36 @@ async function insertResumable(
   }
   const replacement = replaceUpload(deps, file, idempotencyKey);
   const batch = [...queries, ...replacement] as const;
-  const [[refused], , , [inserted], [replacedFile], endedUploads] = await write(deps, batch, { isIdempotent: true });
+  const [[refused], , , [inserted], , , replacedUploads] = await write(deps, batch, { isIdempotent: true });
   if (!inserted) throw quotaError(refused);
-  const replacedUpload = endedUploads.find(({ fileId }) => fileId === replacedFile?.id);
-  if (replacedFile && replacedUpload) {
+  for (const { originalName, ...replacedUpload } of replacedUploads) {
+    const { fileId, teamId } = replacedUpload;
     // Awaited, so that repeated creations can't outrun the deletion of what they replace.
-    await removeUpload(deps, replacedFile, replacedUpload).catch((cause) =>
-      deps.log("warn", "upload_cleanup_failed", { fileId: replacedFile.id, cause }),
+    await removeUpload(deps, { id: fileId, teamId, originalName }, replacedUpload).catch((cause) =>
+      deps.log("warn", "upload_cleanup_failed", { fileId, cause }),
     );
   }
   return created;
 }
 
+const removedName = sql<string>`(select ${removed.originalName} from ${removed} where ${isRemovedOfUpload})`;
+
 /** Once the upload is inserted, cancels the unfinished upload that has the key, and gives the key to the new one. */
-function replaceUpload({ db, system }: Deps, file: FileOf, idempotencyKey: string) {
+function replaceUpload(deps: Deps, file: FileOf, idempotencyKey: string) {
+  const { db, system } = deps;
   const { id, teamId } = file;
   const now = system.now();
   const isInserted = hasRow(files, isFile(file));
   const hasKey = and(filesOf(file), eq(files.idempotencyKey, idempotencyKey), ne(files.id, id));
-  const hide = db
-    .update(files)
-    .set(hidden(now))
-    .where(and(isReplaced(file, idempotencyKey), isInserted))
-    .returning(ERASABLE_COLUMNS);
+  const leaving = leave(deps, and(isReplaced(file, idempotencyKey), isInserted), { dueAt: now });
   const end = db
     .update(uploads)
     .set(ended(now))
-    .where(and(eq(uploads.teamId, teamId), isUnfinished, hasHiddenFile))
-    .returning();
+    .where(and(eq(uploads.teamId, teamId), isUnfinished, hasRemovedFile))
+    .returning({ ...getTableColumns(uploads), originalName: removedName.as("originalName") });
   // A finished upload loses only its key.
   const release = db.update(files).set({ idempotencyKey: null }).where(and(hasKey, isInserted));
-  return [hide, end, release, db.update(files).set({ idempotencyKey }).where(isFile(file))] as const;
+  return [...leaving, end, release, db.update(files).set({ idempotencyKey }).where(isFile(file))] as const;
 }
 
 /**
@@ -228,7 +227,7 @@ export async function fetchUpload(
       actor,
       rows: [found],
     } = await authorizeRead(deps, credential, (_, token) =>
-      withFile(deps.db).where(and(matchesUrl(url), filesOfToken(deps.db, token), isNotDeleting)),
+      withFile(deps.db).where(and(matchesUrl(url), filesOfToken(deps.db, token))),
     );
     if (!found || (actor.kind === "upload" && found.keyId !== actor.keyId)) throw new AppError("not_found");
     return found;
@@ -270,7 +269,7 @@ const hasSavedChunk = (before: ResumableRow, { epoch, chunks }: ResumableRow) =>
 
 /** Cancels an unfinished upload and deletes its bytes. @throws `not_found`, `forbidden` once it is finished */
 export async function terminateUpload(deps: Deps, actor: TeamActor, url: SecretUrl): Promise<void> {
-  const isOwn = and(matchesUrl(url), filesOf(actor), mayContinue(actor), isNotDeleting);
+  const isOwn = and(matchesUrl(url), filesOf(actor), mayContinue(actor));
   const [[row]] = await read(deps, [withFile(deps.db).where(isOwn)]);
   if (!row) throw new AppError("not_found");
   await deleteFile(deps, actor, row.fileId, { onlyUnfinished: true });
@@ -293,7 +292,7 @@ export async function appendToUpload(
   const sizeBytes = input.sizeBytes ?? 0;
   const now = system.now();
   const isUpload = and(matchesUrl(url), eq(uploads.teamId, actor.teamId), mayContinue(actor));
-  const isOwn = hasRow(files, and(isFileOfUpload, filesOf(actor), isNotDeleting));
+  const isOwn = hasRow(files, and(isFileOfUpload, filesOf(actor)));
   const isAtEnd = sql`${uploads.offsetBytes} = ${uploads.sizeBytes}`;
   const refusal = firstOf({
     expired: sql`${isUnfinished} and not ${isAtEnd} and ${uploads.dueAt} <= ${now}`,
@@ -301,14 +300,14 @@ export async function appendToUpload(
     body_too_large: sql`${uploads.offsetBytes} + ${sizeBytes} > ${uploads.sizeBytes}`,
     finished: sql`not ${isUnfinished}`,
     complete: isAtEnd,
-    // R2 does not accept another part, or the file was hidden.
+    // R2 does not accept another part.
     no_more_parts: sql`${uploads.nextPart} >= ${MAX_PART_NUMBER} or not ${isReceiving}`,
   });
   const found = db
     .select({ ...NAMED_COLUMNS, refusal: refusal.as("refusal") })
     .from(uploads)
     .innerJoin(files, isFileOfUpload)
-    .where(and(isUpload, filesOf(actor), isNotDeleting));
+    .where(and(isUpload, filesOf(actor)));
   // The newest request wins. If an older one is writing, skips the part number that the older request may still upload.
   const claim = db
     .update(uploads)

@@ -12,7 +12,7 @@ import { cutPage, type Page, type PageRequest, pageById } from "../platform/pagi
 import { newStep, type RecoveryStep } from "../platform/recovery-step.ts";
 import { isStorageFull } from "../platform/retry.ts";
 import { MINUTE } from "../platform/system.ts";
-import { hidden, removeRows } from "../trash/deletion.ts";
+import { leave, removeRows } from "../trash/deletion.ts";
 import { assembleAndCommit, isComplete, withFile } from "./appending.ts";
 import {
   holdsQuota,
@@ -63,16 +63,14 @@ export async function listUnfinished(
 }
 
 /**
- * Ends incomplete uploads and hides their files. They hold their quota until the recovery job has deleted the bytes and
+ * Ends incomplete uploads and removes their files. They hold their quota until the recovery job has deleted the bytes and
  * rows. `isSelected` must not hold for an upload that has all of its bytes: only its commit is missing.
  */
-function cancelUploads({ db }: Deps, now: number, isSelected: SQL | undefined) {
+function cancelUploads(deps: Deps, now: number, isSelected: SQL | undefined) {
+  const { db } = deps;
   const selected = db.select({ teamId: uploads.teamId, id: uploads.fileId }).from(uploads).where(isSelected);
-  const hideFiles = db
-    .update(files)
-    .set(hidden(sql`${now}`))
-    .where(and(sql`${fileKey} in ${selected}`, eq(files.status, "receiving")));
-  return [hideFiles, db.update(uploads).set(ended(now)).where(isSelected)] as const;
+  const leaving = leave(deps, and(sql`${fileKey} in ${selected}`, eq(files.status, "receiving")), { dueAt: now });
+  return [...leaving, db.update(uploads).set(ended(now)).where(isSelected)] as const;
 }
 
 /** Cancels the incomplete uploads of the keys that `keyIds` selects, in the batch that deletes those keys. */
@@ -87,7 +85,7 @@ export function cancelUploadsOfKeys(deps: Deps, teamId: string, keyIds: SQL) {
  * so no kind of work waits behind another:
  *
  *   complete, not assembled     a message asks a queue consumer to assemble it
- *   incomplete and expired      its file is hidden, and the upload becomes a finished one
+ *   incomplete and expired      its file leaves, and the upload becomes a finished one
  *   finished, nothing in R2     rows that only answer late clients: deleted by one statement
  *   finished, with leftovers    R2 may hold chunks: deleted there first
  *
@@ -132,14 +130,17 @@ async function enqueueAssemblies(deps: Deps): Promise<number> {
 
 /**
  * For a message that found nothing to process: assembles the upload if all of its bytes are stored. What could not be
- * assembled for six days ends here, because by then its file has been hidden, and R2 soon drops the parts.
+ * assembled for six days ends here, because by then its file has left, and R2 soon drops the parts.
  */
 export async function assembleUpload(deps: Deps, { teamId, fileId }: FileJob): Promise<"assembled" | "not_claimed"> {
   const isUpload = and(eq(uploads.teamId, teamId), eq(uploads.fileId, fileId), isUnfinished);
-  const [[upload]] = await read(deps, [withFile(deps.db).where(isUpload)]);
+  const [[upload], [found]] = await read(deps, [
+    deps.db.select().from(uploads).where(isUpload),
+    withFile(deps.db).where(isUpload),
+  ]);
   if (!upload || !isComplete(upload)) return "not_claimed";
-  if (upload.status === "receiving") {
-    await assembleAndCommit(deps, SYSTEM, upload);
+  if (found?.status === "receiving") {
+    await assembleAndCommit(deps, SYSTEM, found);
     return "assembled";
   }
   deps.log("error", "upload_unassembled", { fileId, teamId });
@@ -155,7 +156,7 @@ async function expireUploads(deps: Deps): Promise<number> {
   const latest = sql`${now} - iif(is_writing, ${MAX_FENCED_MILLISECONDS}, 0)`;
   const isExpired = sql`${isIncomplete} and ${uploads.dueAt} <= ${latest}`;
   const isSelected = inArray(uploads.fileId, dueUploads(deps, isExpired, UPLOAD_ROWS));
-  const [, canceled] = await write(deps, cancelUploads(deps, now, isSelected), { isIdempotent: true });
+  const [, , canceled] = await write(deps, cancelUploads(deps, now, isSelected), { isIdempotent: true });
   return canceled.meta.changes;
 }
 
@@ -168,15 +169,16 @@ async function deleteFinishedUploads(deps: Deps): Promise<number> {
   return deleted.meta.changes;
 }
 
-const ofFile = (column: SQL) =>
-  sql<string | null>`(select ${column} from files where team_id = uploads.team_id and id = file_id)`;
+const nameOfFile = sql<string | null>`coalesce(
+  (select original_name from files where team_id = uploads.team_id and id = file_id),
+  (select original_name from removed where team_id = uploads.team_id and id = file_id))`;
 
 const LEFTOVER_COLUMNS = {
   id: uploads.fileId,
   teamId: uploads.teamId,
   multipartId: uploads.multipartId,
   isCanceled: uploads.isCanceled,
-  originalName: ofFile(sql`original_name`),
+  originalName: nameOfFile,
 };
 
 /** Reads uploads that a full database can't postpone. Their rows are deleted next, which frees space. */

@@ -8,8 +8,8 @@ import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
-import { fileEvent } from "../files/file-events.ts";
-import { files, isHeld, teamOfFile } from "../files/files.schema.ts";
+import { fileEvent, fileEvents } from "../files/file-events.ts";
+import { files, isHeld, isListed, teamOfFile } from "../files/files.schema.ts";
 import {
   deleteAfterRetention,
   enqueue,
@@ -34,7 +34,7 @@ import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-store.ts";
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { DAY, instantOf, MINUTE, newId } from "../platform/system.ts";
-import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "../trash/deletion.ts";
+import { leave, MAX_DELETING_MILLISECONDS, removeRows } from "../trash/deletion.ts";
 import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation } from "./quota.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
 import { uploads } from "./uploads.schema.ts";
@@ -43,13 +43,13 @@ import { uploads } from "./uploads.schema.ts";
  * The upload protocol: form uploads here, resumable uploads in resumable.ts. No transaction spans D1 and R2, so the order
  * of the writes makes an upload safe:
  *
- *   1. insert   the row as `receiving`: hidden, with its id, R2 key, quota, idempotency key, and the properties so far
+ *   1. insert   the row as `receiving`: not listed, with its id, R2 key, quota, idempotency key, and the properties so far
  *   2. store    the bytes in R2. SHA-256, size, and media type are computed on the way
  *   3. commit   by one update to `pending`, with the properties that followed the bytes. This is the commit point: from here on the upload has succeeded
  *   4. enqueue  the message, which the response does not wait for. If that fails, the recovery job sends it
  *
- * The row is inserted before the bytes, so R2 never holds orphans. If anything fails before the commit, `rollBack` hides
- * the row, deletes the bytes, and deletes the row. If it can't (the Worker died, D1 is unreachable), the recovery job does
+ * The row is inserted before the bytes, so R2 never holds orphans. If anything fails before the commit, `rollBack` moves
+ * the row to `removed`, deletes the bytes, and deletes the row. If it can't (the Worker died, D1 is unreachable), the recovery job does
  * so after `receivingMilliseconds`. A commit whose response was lost is repeated: either attempt may have taken effect.
  */
 
@@ -196,7 +196,7 @@ async function insertUpload(
   }
   const { freeKey, uploadWithKey } = claimKey(deps, upload, idempotencyKey);
   const batch = [...freeKey, ...queries, uploadWithKey] as const;
-  const [, , [refused], , [limits], [earlier]] = await write(deps, batch, { isIdempotent: true });
+  const [, , , [refused], , [limits], [earlier]] = await write(deps, batch, { isIdempotent: true });
   return { refused, limits, earlier };
 }
 
@@ -314,7 +314,7 @@ export async function commit(
     .where(isFile(key));
   const event = fileEvent(deps, "file.uploaded", initiator, key);
   const [, [row]] = await writeWithEvent(deps, event, [mark, state, ...extraQueries], { isIdempotent: true });
-  if (!row || row.status === "deleting") {
+  if (!row) {
     throw new AppError("not_found", { message: "The file was deleted during its upload." });
   }
   if (row.status === "receiving" && row.refusal === "token_invalid") throw new AppError("token_invalid");
@@ -325,7 +325,7 @@ export async function commit(
 export const fencedOff = () => new AppError("offset_mismatch", { message: "A newer request has resumed this upload." });
 
 /**
- * Hides the row before deleting bytes: if only the commit's response was lost, the file is listed, and no longer counts as
+ * Removes the file before its bytes: if only the commit's response was lost, the file is listed, and no longer counts as
  * committed, unless it has an idempotency key. If a store failed, one of its writes may still be in flight. Then keeps the row, so that the recovery job
  * deletes late objects too.
  */
@@ -342,16 +342,14 @@ async function rollBack(
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     // If the commit took effect, a repetition with the same key may have been answered with this file. Then it stays.
     const isRevocable = or(eq(files.status, "receiving"), isNull(files.idempotencyKey));
-    const hide = deps.db
-      .update(files)
-      .set({ ...hidden(dueAt), sizeBytes: null })
-      .where(and(isFile(upload), isNull(files.hold), isRevocable));
+    const leaving = leave(deps, and(isFile(upload), isRevocable), { dueAt, isUnstored: true });
     const kept = deps.db
       .select({ id: files.id })
       .from(files)
       .where(and(isFile(upload), or(isHeld, not(isRevocable as SQL))));
-    const event = fileEvent(deps, "file.deleted", actor, upload, { condition: isRevocable });
-    const [, [isKept]] = await writeWithEvent(deps, event, [hide, kept], { isIdempotent: true });
+    const isListedFile = and(isFile(upload), isListed, isNull(files.hold), isRevocable);
+    const event = fileEvents(deps, "file.deleted", actor, teamId, isListedFile);
+    const [, , [isKept]] = await writeWithEvent(deps, event, [...leaving, kept], { isIdempotent: true });
     if (isKept) return;
     const file = { ...upload, reservedBytes: maxBytes, sizeBytes: null };
     await deps.bytes.remove(objectKeys(file));
@@ -390,23 +388,21 @@ function scopedKey(actor: TeamActor, idempotencyKey: string): string {
 }
 
 /** The queries that take the key from an expired or abandoned upload, and the one that finds the upload that has the key. */
-function claimKey({ db, settings, system }: Deps, whose: FilesOf, idempotencyKey: string) {
+function claimKey(deps: Deps, whose: FilesOf, idempotencyKey: string) {
+  const { db, settings, system } = deps;
   const now = system.now();
   const maxIdleMilliseconds = Math.max(MAX_IDLE_MILLISECONDS, 2 * settings.uploadIdleMilliseconds);
   const hasKey = and(filesOf(whose), eq(files.idempotencyKey, idempotencyKey));
   const isExpired = lt(files.createdAt, now - IDEMPOTENCY_MILLISECONDS);
   const isAbandoned = or(isExpired, lt(files.updatedAt, now - maxIdleMilliseconds));
   // The upload may still be writing, so the recovery job deletes its bytes when it would have.
-  const hide = db
-    .update(files)
-    .set(hidden(sql`${files.dueAt}`))
-    .where(and(hasKey, eq(files.status, "receiving"), isAbandoned));
+  const leaving = leave(deps, and(hasKey, eq(files.status, "receiving"), isAbandoned), { dueAt: sql`${files.dueAt}` });
   const free = db.update(files).set({ idempotencyKey: null }).where(and(hasKey, isExpired));
   const uploadWithKey = db
     .select({ id: files.id, teamId: teamOfFile, ownerId: files.userId })
     .from(files)
     .where(hasKey);
-  return { freeKey: [hide, free] as const, uploadWithKey };
+  return { freeKey: [...leaving, free] as const, uploadWithKey };
 }
 
 /** Reads a repeated upload completely to compare it with the first. Nothing is stored. */
@@ -429,7 +425,7 @@ async function settleReplay(
 ): Promise<StoredFile> {
   const state = deps.db.select({ ...LISTED_COLUMNS, sha256: files.sha256 }).from(files);
   const [[row]] = await read(deps, [state.where(isFile(earlier))]);
-  if (!row || row.status === "deleting") {
+  if (!row) {
     const message = "The first upload with this Idempotency-Key failed. Retry.";
     throw new AppError("idempotency_in_progress", { message, retryAfterSeconds: 1 });
   }

@@ -204,7 +204,7 @@ interface FileRow {
 type TextFilter = "status" | "fileType" | "name" | "folder" | "under" | "tag" | "reference" | "search";
 type Filters = Partial<Record<TextFilter | "createdAfter" | "createdBefore" | "sort", string>>;
 
-const STATES = ["pending", "processing", "completed", "failed", "receiving", "deleting"];
+const STATES = ["pending", "processing", "completed", "failed", "receiving"];
 const FIRST_MILLISECOND = Date.parse("2026-01-01T00:00:00Z");
 const instantAt = (row: number) => new Date(FIRST_MILLISECOND + row).toISOString();
 // A duplicate, case, wildcards of patterns, compatible characters, and characters that sort differently in UTF-16.
@@ -268,7 +268,7 @@ function expected(rows: FileRow[], filters: Filters): FileRow[] {
   const { status, fileType, name, createdAfter, createdBefore, folder, under, tag, reference, search } = filters;
   const { sort = name === undefined && search === undefined ? "-createdAt" : "name" } = filters;
   return rows
-    .filter((row) => row.status !== "receiving" && row.status !== "deleting")
+    .filter((row) => row.status !== "receiving")
     .filter((row) => status === undefined || row.status === status)
     .filter((row) => fileType === undefined || row.file_type === fileType)
     .filter((row) => name === undefined || keyOf(row).startsWith(fold(name)))

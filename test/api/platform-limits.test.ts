@@ -87,8 +87,14 @@ async function recoverBacklog(team: Team): Promise<Record<string, number>> {
     `insert into files (id, team_id, key_id, original_name, status, reserved_bytes, due_at, lease_ends_at, created_at, updated_at)
      select printf('%012x%012x', ?3, value), ?1, ?1, 'a.mp3', ?2, 1, 1, 1, 1, 1 from json_each(?4)`,
   );
-  const states = ["receiving", "pending", "processing", "deleting"];
+  const states = ["receiving", "pending", "processing"];
   await DB.batch(states.map((status, i) => insertFiles.bind(team.teamId, status, i + 1, numbers)));
+  await DB.prepare(
+    `insert into removed (id, team_id, original_name, reserved_bytes, is_public, due_at)
+     select printf('%012x%012x', 0, value), ?1, 'a.mp3', 1, 0, 1 from json_each(?2)`,
+  )
+    .bind(team.teamId, numbers)
+    .run();
 
   const oldKey = btoa("z".repeat(32));
   const old = loadSecrets(oldKey, realSystem);

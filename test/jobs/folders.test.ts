@@ -42,7 +42,7 @@ async function countsOf({ teamId }: Team): Promise<Record<string, [files: number
   const top = (column: string) => `substr(${column}, 1, instr(${column} || char(1), char(1)) - 1)`;
   const { results } = await DB.prepare(
     `select top, sum(file) as files, sum(not file) as folders from (
-       select ${top("folder_key")} as top, 1 as file from files where team_id = ?1 and status <> 'deleting'
+       select ${top("folder_key")} as top, 1 as file from files where team_id = ?1
        union all select ${top("folder_key")}, 0 from folders where team_id = ?1) group by 1`,
   )
     .bind(teamId)

@@ -238,7 +238,11 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
           await stage.expectBytes();
           const { objects } = await reconcile(world);
           const rows = (
-            await stage.database.prepare("select team_id || '/' || id as file from files").all<{ file: string }>()
+            await stage.database
+              .prepare(
+                "select team_id || '/' || id as file from files union all select team_id || '/' || id from removed",
+              )
+              .all<{ file: string }>()
           ).results;
           const known = new Set(rows.map(({ file }) => file));
           const extra = (await keysOf(team)).filter((key) => !known.has(key.slice(0, 49)));

@@ -20,8 +20,17 @@ afterEach(emptyStores);
 
 const UPLOADS = "/docs/v1/uploads";
 const TRASH = "/docs/v1/trash";
-/** The columns of a file in the trash. */
-const TRASHED = `status = 'deleting', name_key = '', trashed_at = 1, trashed_values = json_object('status', 'completed')`;
+/** Moves the files of a team to the trash. Each is due at the time that the expression gives. */
+const trashAll = (team: Team, dueAt: string) =>
+  DB.batch(
+    [
+      `insert into removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, due_at, trashed_at, file)
+       select team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, ${dueAt}, 1,
+         json_object('status', 'completed', 'key_id', key_id, 'created_at', created_at, 'updated_at', 1, 'version', 2)
+       from files where team_id = ?`,
+      "delete from files where team_id = ?",
+    ].map((query) => DB.prepare(query).bind(team.teamId)),
+  );
 const test = worldTest.extend("world", () => Object.assign(new World(), { settings: { trashDays: 7 } }));
 
 const remove = (team: Team, id: string) => dataOf(team.call("DELETE", `${UPLOADS}/${id}`));
@@ -78,15 +87,14 @@ describe("The trash", () => {
   test("is erased within bounds, by as many runs as it takes", async ({ world, team }) => {
     await insertMany(
       2000,
-      `insert into files (id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, trashed_values, due_at,
-         created_at, updated_at)
-       select lower(hex(randomblob(12))), ?2, ?2, 'many', 'deleting', 1, 1, json_object('status', 'completed'), i, 1, 1 from n`,
+      `insert into files (id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, due_at, created_at, updated_at)
+       select lower(hex(randomblob(12))), ?2, ?2, 'many', 'completed', 1, 1, i, 1, 1 from n`,
       team.teamId,
     );
-    await DB.prepare("update files set trashed_at = 1 where team_id = ?").bind(team.teamId).run();
+    await trashAll(team, "due_at");
     const bindings = new ProxiedBindings();
-    const { filesPurged } = await must(world.recover(bindings));
-    expect(filesPurged).toBe(2000);
+    const { filesDeleted } = await must(world.recover(bindings));
+    expect(filesDeleted).toBe(2000);
     const sent = bindings.queries.filter(({ parameters }) => parameters.length > 0);
     expect(sent.length).toBeLessThan(1000);
     expect(bindings.effects.rowsRead, "no step reads past these files again and again").toBeLessThan(25 * 2000);
@@ -255,8 +263,14 @@ describe("A file with deleteAfter", () => {
   test("can't be deleted by a query that forgets the hold", async ({ world, team }) => {
     const id = await world.store(team, "a.txt", "a");
     await dataOf(team.call("PUT", `${UPLOADS}/${id}/hold`, { json: { reason: "r" } }));
-    const forgetful = DB.prepare("update files set status = 'deleting' where id = ?").bind(id);
-    await expect(forgetful.run()).rejects.toThrow("The file is held.");
+    const forgetful = (query: string) => DB.prepare(query).bind(id).run();
+    await expect(forgetful("delete from files where id = ?")).rejects.toThrow("The file is held.");
+    await DB.prepare("update files set hold = null where id = ?").bind(id).run();
+    await dataOf(team.call("DELETE", `${UPLOADS}/${id}`));
+    await dataOf(team.call("PUT", `${UPLOADS}/${id}/hold`, { json: { reason: "r" } }));
+    for (const query of ["delete from removed where id = ?", "update removed set trashed_at = null where id = ?"]) {
+      await expect(forgetful(query)).rejects.toThrow("The file is held.");
+    }
   });
 });
 
@@ -267,9 +281,9 @@ describe("A deletion of many files by the recovery job", () => {
       const teams = await Promise.all(Array.from({ length: 45 }, () => world.newTeam()));
       for (const team of teams) await world.store(team, "a.txt", "a");
       await world.drain();
-      const column = reason === "deleteAfter" ? "delete_after = 1" : `${TRASHED}, due_at = 1`;
-      for (const { teamId } of teams) {
-        await DB.prepare(`update files set ${column} where team_id = ?`).bind(teamId).run();
+      for (const team of teams) {
+        if (reason === "the trash") await trashAll(team, "1");
+        else await DB.prepare("update files set delete_after = 1 where team_id = ?").bind(team.teamId).run();
       }
       const sizes: number[] = [];
       const bindings = new ProxiedBindings();
@@ -382,7 +396,8 @@ describe("The retention of a team", () => {
     await retain(team, 1);
     for (let i = 0; i < 3; i++) await must(world.recover());
     const marked = DB.prepare(
-      "select count(*) as n from files where team_id = ? and (delete_after is not null or trashed_at is not null)",
+      `select (select count(*) from files where team_id = ?1 and delete_after is not null)
+         + (select count(*) from removed where team_id = ?1) as n`,
     );
     expect(await marked.bind(team.teamId).first("n")).toBe(1200);
     expect((await usageOf(team)).trashFiles).toBeGreaterThan(100);

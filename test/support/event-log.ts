@@ -97,7 +97,7 @@ export function expectOneEventPerChange(
     else {
       expect([uploaded, deleted], `a file that is ${file.status}`).toEqual([1, 0]);
       // A file in the trash keeps its status, and one that was being processed will be processed again.
-      const known = file.trashed_values ? { ...file, status: JSON.parse(file.trashed_values).status } : file;
+      const known = file.file ? { ...file, status: JSON.parse(file.file).status } : file;
       expect(completed + failed, `results of a file that is ${file.status}`).toBe(
         reprocessed + Number(hasEnded(known)),
       );

@@ -24,7 +24,9 @@ export async function teamsByDatabase(): Promise<Set<string>[]> {
 export async function emptyStores(): Promise<void> {
   const names = await tableNames();
   for (const database of ALL_DATABASES) {
-    await database.batch(names.map((name) => database.prepare(`delete from "${name}"`)));
+    const releases = ["files", "removed"].map((name) => `update ${name} set hold = null`);
+    const deletions = names.map((name) => `delete from "${name}"`);
+    await database.batch([...releases, ...deletions].map((query) => database.prepare(query)));
   }
   for (let isTruncated = true; isTruncated; ) {
     const page = await env.BUCKET.list();

@@ -258,13 +258,26 @@ export class World {
   /** Changes a stored file as if its upload, job or deletion had died in that state. */
   async interrupt(id: string, state: string, dueInMilliseconds = 0): Promise<void> {
     this.messages = this.messages.filter((message) => message !== id);
-    // A file that is being received has no facts about its bytes. The events of a hidden file are incomplete.
+    // A file that is being received has no facts about its bytes. The events of a removed file are incomplete.
     const unknown = state === "receiving" ? ", size_bytes = null, sha256 = null, etag = null" : "";
     const hasNoEvents = state === "receiving" || state === "deleting";
+    const dueAt = this.system.now() + dueInMilliseconds;
+    const change =
+      state === "deleting"
+        ? [
+            DB.prepare(
+              `insert into removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, due_at)
+               select team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, ?1 from files where id = ?2`,
+            ).bind(dueAt, id),
+            DB.prepare("delete from files where id = ?").bind(id),
+          ]
+        : [
+            DB.prepare(
+              `update files set status = ?1, due_at = ?2, lease_ends_at = iif(?1 = 'processing', ?2, null)${unknown} where id = ?3`,
+            ).bind(state, dueAt, id),
+          ];
     await DB.batch([
-      DB.prepare(
-        `update files set status = ?1, due_at = ?2, lease_ends_at = iif(?1 = 'processing', ?2, null)${unknown} where id = ?3`,
-      ).bind(state, this.system.now() + dueInMilliseconds, id),
+      ...change,
       DB.prepare("delete from events where subject_id = ? and ?").bind(id, Number(hasNoEvents)),
     ]);
   }
@@ -384,17 +397,33 @@ export interface Row {
   attempts: number;
   due_at: number | null;
   trashed_at: number | null;
-  trashed_values: string | null;
+  /** JSON: what a file in the trash was, else null. */
+  file: string | null;
   hold: string | null;
   has_waveform: 0 | 1;
   version: number;
 }
 
-const UNFINISHED_STATES = ["receiving", "pending", "processing", "deleting"];
+const UNFINISHED_STATES = ["receiving", "pending", "processing"];
 
+/** Queries of the rows of a team in `files` and in `removed`. */
+const fileQueries = (teamId: string): D1PreparedStatement[] =>
+  ["files", "removed"].map((table) =>
+    DB.prepare(
+      `select *, exists (select 1 from waveforms w where w.team_id = ${table}.team_id and file_id = id) as has_waveform
+       from ${table} where team_id = ? order by id`,
+    ).bind(teamId),
+  );
+/** One that has left `files` has the status `deleting`, which only tests know. */
+const rowsIn = ([files = [], removed = []]: Row[][]): Row[] =>
+  [
+    ...files.map((row) => ({ ...row, trashed_at: null, file: null })),
+    ...removed.map((row) => ({ ...JSON.parse(row.file ?? "{}"), ...row, status: "deleting" })),
+  ].sort((a, b) => (a.id < b.id ? -1 : 1));
+
+/** The rows of a team's files, also of those that have left. */
 export async function rowsOf(teamId: string): Promise<Row[]> {
-  const { results } = await DB.prepare("select * from files where team_id = ? order by id").bind(teamId).all<Row>();
-  return results;
+  return rowsIn((await DB.batch<Row>(fileQueries(teamId))).map(({ results }) => results));
 }
 
 /** Nothing is left to do for a file, until someone changes it. A held one stays in the trash. */
@@ -406,7 +435,7 @@ async function hasUnfinished(teamIds: string[]): Promise<boolean> {
     const teams = `team_id in (${batch.map((_, at) => `?${at + 1}`).join()})`;
     const row = await DB.prepare(
       `select 1 from files where ${teams} and status in ('${UNFINISHED_STATES.join("','")}')
-         and (trashed_at is null or hold is null)
+       union all select 1 from removed where ${teams} and hold is null
        union all select 1 from uploads where ${teams}
        union all select 1 from teams where ${teams.replace("team_id", "id")} and status = 'deleting'
        union all select 1 from deliveries where ${teams} and due_at is not null limit 1`,
@@ -445,10 +474,9 @@ export async function expectSound(
   // List the objects first, because a row is always inserted before its object.
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   const of = (sql: string) => DB.prepare(sql).bind(teamId);
-  const [rows, uploads, parts, [usage], ...eventLog] = (
+  const [files, removed, uploads, parts, [usage], ...eventLog] = (
     await DB.batch<Record<string, unknown>>([
-      of(`select *, exists (select 1 from waveforms where team_id = files.team_id and file_id = id) as has_waveform
-        from files where team_id = ? order by id`),
+      ...fileQueries(teamId),
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
       // A part has no team, but its upload has one.
       DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
@@ -457,7 +485,8 @@ export async function expectSound(
         folders - (select count(*) from folders where team_id = teams.id) as extra_folders from teams where id = ?`),
       ...eventLogQueries(teamId),
     ])
-  ).map(({ results }) => results) as [Row[], FileId[], object[], object[], ...unknown[][]];
+  ).map(({ results }) => results) as [Row[], Row[], FileId[], object[], object[], ...unknown[][]];
+  const rows = rowsIn([files, removed]);
   expect(parts, "parts without an upload").toEqual([]);
   if (!hasUploads) expect(uploads, "remaining uploads").toEqual([]);
   const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;
@@ -525,7 +554,7 @@ export async function expectSettled(
 /** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
 export async function expectErased(teamId: string, world: World): Promise<void> {
   const tables =
-    "api_keys deliveries events file_tags files folder_changes folders links uploads users waveforms webhooks".split(
+    "api_keys deliveries events file_tags files folder_changes folders links removed uploads users waveforms webhooks".split(
       " ",
     );
   const [team, parts, ...others] = await DB.batch([
