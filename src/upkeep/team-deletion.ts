@@ -10,7 +10,7 @@ import { folderChanges, folders } from "../folders/folders.schema.ts";
 import { type Db, hasRow, write } from "../platform/db.ts";
 import { type Batch, newStep, type RecoveryStep } from "../platform/recovery-step.ts";
 import { eraseMany, MAX_DELETED_FILES } from "../trash/deletion.ts";
-import { deliveries, webhooks } from "../webhooks/webhooks.schema.ts";
+import { webhooks } from "../webhooks/webhooks.schema.ts";
 
 /*
  * Part of the recovery job: deletes everything that teams with the status `deleting` have, in bounded batches.
@@ -63,15 +63,8 @@ function deletions(db: Db) {
     folders,
     folders.teamId,
   );
-  const oldestEvents = (columns: SQL) => sql`${ofDeletedTeams(columns, events, events.teamId)} limit ${DELETED_ROWS}`;
-  // Deliveries have no index by team, so they are found by their webhooks. A deleted webhook is known by the event of its
-  // deletion, which is later than its deliveries, so that event is deleted after them.
-  const nextDeliveries = sql`select d.webhook_id, d.seq from
-    (${ofDeletedTeams(sql`${webhooks.id} as webhook_id`, webhooks, webhooks.teamId)} union all
-    select subject_id from (${oldestEvents(sql`${events.subjectId}, ${events.type}`)}) oldest where type = 'webhook.deleted') w
-    cross join ${deliveries} d on d.webhook_id = w.webhook_id`;
-  const hasNoDeliveries = sql`not exists (${nextDeliveries})`;
-  const nextEvents = oldestEvents(sql`${events.teamId}, ${events.seq}`);
+  const nextEvents = sql`${ofDeletedTeams(sql`${events.teamId}, ${events.seq}`, events, events.teamId)} limit ${DELETED_ROWS}`;
+  // Their objects notice that the rows are gone, and delete the deliveries.
   const nextWebhooks = ofDeletedTeams(sql`${webhooks.teamId}, ${webhooks.id}`, webhooks, webhooks.teamId);
   // The rows of uploads, parts, and links are gone with those of their files.
   const hasNone = (table: SQLiteTable, teamId: SQLiteColumn, isOfKind?: SQL) =>
@@ -98,9 +91,8 @@ function deletions(db: Db) {
     db
       .delete(folderChanges)
       .where(sql`team_id in (${ofDeletedTeams(sql`${folderChanges.teamId}`, folderChanges, folderChanges.teamId)})`),
-    db.delete(deliveries).where(sql`(webhook_id, seq) in (${nextDeliveries} limit ${DELETED_ROWS})`),
-    db.delete(events).where(sql`(team_id, seq) in (${nextEvents}) and ${hasNoDeliveries}`),
-    db.delete(webhooks).where(sql`(team_id, id) in (${nextWebhooks}) and ${hasNoDeliveries}`),
+    db.delete(events).where(sql`(team_id, seq) in (${nextEvents})`),
+    db.delete(webhooks).where(sql`(team_id, id) in (${nextWebhooks})`),
     db.delete(teams).where(inArray(teams.id, empty)),
   ];
 }

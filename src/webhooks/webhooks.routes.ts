@@ -7,9 +7,8 @@ import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/validation.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.routes.ts";
-import type { WebhookRow } from "./deliveries.ts";
 import { sendTestEvent } from "./posting.ts";
-import { attemptsOfDay, FAILING_ATTEMPTS, healthOf } from "./retries.ts";
+import { attemptsOfDay, FAILING_ATTEMPTS, isFailing } from "./retries.ts";
 import {
   createWebhook,
   deleteWebhook,
@@ -19,6 +18,7 @@ import {
   OLD_SECRET_MILLISECONDS,
   rotateSecret,
   updateWebhook,
+  type Webhook,
 } from "./webhooks.ts";
 
 const type = z.enum(EVENT_TYPES);
@@ -26,7 +26,7 @@ const type = z.enum(EVENT_TYPES);
 const attemptCounts = z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() });
 
 /** A webhook, and when it is shown. */
-type SeenWebhook = WebhookRow & { now: number };
+type SeenWebhook = Webhook & { now: number };
 const field = fieldOf<SeenWebhook>();
 
 const webhookRecord = describeRecord({
@@ -63,12 +63,12 @@ const webhookRecord = describeRecord({
         description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
       }),
       "healthy",
-      (webhook) => healthOf(webhook).health,
+      (webhook) => (webhook.status === "disabled" ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
     ),
     failingSince: field(
       timestamp.nullable().meta({ description: "The first failure since the last success. Null while healthy." }),
       null,
-      (webhook) => isoOrNull(healthOf(webhook).failingSince),
+      (webhook) => isoOrNull(webhook.status === "disabled" || isFailing(webhook) ? webhook.failingSince : null),
     ),
     lastDay: field(
       attemptCounts
@@ -86,14 +86,14 @@ const webhookRecord = describeRecord({
         .nullable()
         .meta({ description: "The latest attempt, without the response body of a success. Null before the first." }),
       attemptExample,
-      ({ lastResult }) => (lastResult === null ? null : renderAttempt(JSON.parse(lastResult))),
+      ({ lastResult }) => lastResult && renderAttempt(lastResult),
     ),
   },
 });
 const { schema, example } = webhookRecord;
 
 function renderLastDay({ now, ...webhook }: SeenWebhook) {
-  const hours = attemptsOfDay(webhook, now).map(([startsAt, succeeded, failed]) => ({
+  const hours = attemptsOfDay(webhook.hours, now).map(([startsAt, succeeded, failed]) => ({
     startsAt: iso(startsAt),
     succeeded,
     failed,
@@ -102,8 +102,8 @@ function renderLastDay({ now, ...webhook }: SeenWebhook) {
   return { succeeded: total("succeeded"), failed: total("failed"), hours };
 }
 
-const seen = <W extends WebhookRow>({ system }: Deps, webhook: W) => ({ ...webhook, now: system.now() });
-const render = (deps: Deps, webhook: WebhookRow) => webhookRecord.render(seen(deps, webhook));
+const seen = <W extends Webhook>({ system }: Deps, webhook: W) => ({ ...webhook, now: system.now() });
+const render = (deps: Deps, webhook: Webhook) => webhookRecord.render(seen(deps, webhook));
 
 const newWebhookRecord = describeRecord({
   id: "NewWebhook",

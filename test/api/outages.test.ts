@@ -68,8 +68,11 @@ async function sender(route: Route) {
   // Creating the record is not under test, so skip hashing.
   const quick = {
     ...team,
-    call: (...[method, path, options]: Parameters<typeof team.call>) =>
-      must(world.ask(method, path, { token: team.token, ...options }, { change: withoutHashing })),
+    call: async (...[method, path, options]: Parameters<typeof team.call>) => {
+      const answer = await must(world.ask(method, path, { token: team.token, ...options }, { change: withoutHashing }));
+      await world.runAlarms();
+      return answer;
+    },
   };
 
   // From now on, the isolate knows the token.
