@@ -292,12 +292,14 @@ const receivingWebhooks = ({ db }: Deps, { teamId, type }: NewEvent) =>
       ),
     );
 
-/** Wakes the objects of webhooks. If that fails, the recovery job wakes them. */
-export async function wakeWebhooks(deps: Deps, keys: WebhookKey[]): Promise<void> {
-  const woken = keys.map((key) => deps.outboxes(key).wake());
-  for (const result of await Promise.allSettled(woken)) {
-    if (result.status === "rejected") deps.log("warn", "webhook_wake_failed", { cause: result.reason });
-  }
+/** Wakes the objects of webhooks. If that fails, the recovery job wakes them. @returns those that are awake, with their cursors */
+export async function wakeWebhooks(deps: Deps, keys: WebhookKey[]): Promise<(WebhookKey & { cursor: number })[]> {
+  const woken = keys.map(async (key) => ({ ...key, cursor: await deps.outboxes(key).wake() }));
+  return (await Promise.allSettled(woken)).flatMap((result) => {
+    if (result.status === "fulfilled") return [result.value];
+    deps.log("warn", "webhook_wake_failed", { cause: result.reason });
+    return [];
+  });
 }
 
 /**

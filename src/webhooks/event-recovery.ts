@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import { REENCRYPTED_ROWS } from "../access/encryption.ts";
 import type { Deps } from "../deps.ts";
+import { wakeWebhooks } from "../events/events.ts";
 import { purgeExcessEvents, purgeOldEvents } from "../events/purge.ts";
 import { read, write } from "../platform/db.ts";
 import { type Batch, newStep, type RecoveryStep } from "../platform/recovery-step.ts";
@@ -28,10 +29,7 @@ function wakeBehind(deps: Deps): () => Promise<Batch> {
     const [rows] = await read(deps, [page]);
     after = rows.at(-1) ?? after;
     const behind = rows.filter(({ isBehind }) => isBehind === 1);
-    const woken = await Promise.allSettled(behind.map((key) => deps.outboxes(key).wake()));
-    const cursors = woken.flatMap((result, i) =>
-      result.status === "fulfilled" ? [{ ...behind[i], cursor: result.value }] : [],
-    );
+    const cursors = await wakeWebhooks(deps, behind);
     if (cursors.length > 0) {
       const read = (name: string) => sql`(json_each.value ->> ${name})`;
       const store = deps.db

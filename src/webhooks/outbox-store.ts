@@ -55,6 +55,14 @@ const toDelivery = ({ seq, type, event, status, attempts, attempt_count, due_at 
   nextAttemptAt: due_at,
 });
 
+const TABLES = [
+  `create table if not exists deliveries (seq integer primary key, type text not null, event text not null,
+    status text not null, attempts text not null default '[]', attempt_count integer not null default 0, due_at integer,
+    is_failing integer not null default 0, created_at integer not null)`,
+  "create index if not exists deliveries_due on deliveries (due_at) where due_at is not null",
+  "create table if not exists state (id integer primary key check (id = 1), json text not null)",
+];
+
 const FILTERS: Record<DeliveryFilter, string> = {
   pending: "and status = 'pending'",
   succeeded: "and status = 'succeeded'",
@@ -81,38 +89,44 @@ export class OutboxStore {
     this.#storage = storage;
   }
 
-  #all<T extends Record<string, SqlStorageValue>>(query: string, ...values: SqlStorageValue[]): T[] {
-    this.#open();
+  #run<T extends Record<string, SqlStorageValue>>(query: string, values: SqlStorageValue[]): T[] {
     return this.#storage.sql.exec<T>(query, ...values).toArray();
   }
 
-  /** Creates the tables with the first use, so that an object that was emptied stores nothing. */
-  #open(): void {
-    if (this.#isOpen) return;
+  /** Finds nothing in an object that stores nothing, and leaves it like that. */
+  #read<T extends Record<string, SqlStorageValue>>(query: string, ...values: SqlStorageValue[]): T[] {
+    this.#isOpen ||= this.#run("select 1 from sqlite_master where name = 'state'", []).length > 0;
+    return this.#isOpen ? this.#run<T>(query, values) : [];
+  }
+
+  #write(query: string, ...values: SqlStorageValue[]): void {
+    if (!this.#isOpen) for (const table of TABLES) this.#run(table, []);
     this.#isOpen = true;
-    this.#all(`create table if not exists deliveries (seq integer primary key, type text not null, event text not null,
-      status text not null, attempts text not null default '[]', attempt_count integer not null default 0, due_at integer,
-      is_failing integer not null default 0, created_at integer not null)`);
-    this.#all("create index if not exists deliveries_due on deliveries (due_at) where due_at is not null");
-    this.#all("create table if not exists state (id integer primary key check (id = 1), json text not null)");
+    this.#run(query, values);
   }
 
   get state(): OutboxState {
-    const [row] = this.#all<{ json: string }>("select json from state");
+    const [row] = this.#read<{ json: string }>("select json from state");
     return row ? JSON.parse(row.json) : NEW_STATE;
   }
 
   update(changes: Partial<OutboxState>): void {
-    this.#all("insert or replace into state values (1, ?)", JSON.stringify({ ...this.state, ...changes }));
+    this.#write("insert or replace into state values (1, ?)", JSON.stringify({ ...this.state, ...changes }));
   }
 
-  transaction<T>(work: () => T): T {
-    return this.#storage.transactionSync(work);
+  transaction(work: () => void): void {
+    try {
+      this.#storage.transactionSync(work);
+    } catch (error) {
+      // It may have created the tables.
+      this.#isOpen = false;
+      throw error;
+    }
   }
 
   /** Adds a delivery that is due now. One of the same event stays as it is. */
   add({ seq, type, event }: Pick<StoredDelivery, "seq" | "type" | "event">, now: number): void {
-    this.#all(
+    this.#write(
       `insert into deliveries (seq, type, event, status, due_at, created_at) values (?, ?, ?, 'pending', ?4, ?4)
        on conflict do nothing`,
       seq,
@@ -123,7 +137,7 @@ export class OutboxStore {
   }
 
   get(seq: number): Delivery | null {
-    const [row] = this.#all<Row>("select * from deliveries where seq = ?", seq);
+    const [row] = this.#read<Row>("select * from deliveries where seq = ?", seq);
     return row ? toDelivery(row) : null;
   }
 
@@ -131,12 +145,12 @@ export class OutboxStore {
   list(before: number, limit: number, filter: DeliveryFilter | undefined): Delivery[] {
     const condition = filter ? FILTERS[filter] : "";
     const query = `select * from deliveries where seq < ? ${condition} order by seq desc limit ?`;
-    return this.#all<Row>(query, before, limit).map(toDelivery);
+    return this.#read<Row>(query, before, limit).map(toDelivery);
   }
 
   /** The delivery that has been due longest, except these. */
   nextDue(now: number, inFlight: Iterable<number>): Delivery | null {
-    const [row] = this.#all<Row>(
+    const [row] = this.#read<Row>(
       `select * from deliveries where due_at <= ? and seq not in (select value from json_each(?)) order by due_at, seq limit 1`,
       now,
       JSON.stringify([...inFlight]),
@@ -147,19 +161,19 @@ export class OutboxStore {
   /** When the next attempt is due. Null if no delivery is pending. */
   dueAt(): number | null {
     const query = "select due_at from deliveries where due_at is not null order by due_at limit 1";
-    return this.#all<{ due_at: number }>(query)[0]?.due_at ?? null;
+    return this.#read<{ due_at: number }>(query)[0]?.due_at ?? null;
   }
 
   /** Without those that wait for a retry. */
   countDue(now: number): number {
     const query = "select count(*) as count from deliveries where due_at <= ?";
-    return this.#all<{ count: number }>(query, now)[0]?.count ?? 0;
+    return this.#read<{ count: number }>(query, now)[0]?.count ?? 0;
   }
 
   /** Adds an attempt, and sets when the next one is due. */
   addAttempt(seq: number, attempt: Attempt, { status, dueAt }: Outcome): void {
     const kept = { ...attempt, responseBody: status === "succeeded" ? "" : attempt.responseBody };
-    this.#all(
+    this.#write(
       `update deliveries set attempts = ${WITH_ATTEMPT}, attempt_count = attempt_count + 1, status = ?, due_at = ?, is_failing = ? where seq = ?`,
       JSON.stringify(kept),
       status,
@@ -171,7 +185,7 @@ export class OutboxStore {
 
   /** Ends every pending delivery unsent. */
   endPending(attempt: Attempt): void {
-    this.#all(
+    this.#write(
       `update deliveries set attempts = ${WITH_ATTEMPT}, status = 'failed', due_at = null, is_failing = 1 where due_at is not null`,
       JSON.stringify(attempt),
     );
@@ -179,7 +193,7 @@ export class OutboxStore {
 
   /** Makes one delivery due. `attemptCount` are the attempts of its schedule that are used. */
   makeDue(seq: number, attemptCount: number, now: number): void {
-    this.#all(
+    this.#write(
       "update deliveries set status = 'pending', attempt_count = ?, due_at = ? where seq = ?",
       attemptCount,
       now,
@@ -190,13 +204,13 @@ export class OutboxStore {
   /** The deliveries after this event whose latest attempt failed, oldest first. */
   failing(after: number, limit: number): number[] {
     const query = "select seq from deliveries where seq > ? and is_failing = 1 order by seq limit ?";
-    return this.#all<{ seq: number }>(query, after, limit).map(({ seq }) => seq);
+    return this.#read<{ seq: number }>(query, after, limit).map(({ seq }) => seq);
   }
 
   /** Deletes what has ended and is older, and the oldest above `MAX_KEPT_DELIVERIES`. */
   purge(before: number): void {
     const oldest = "(select seq from deliveries order by seq desc limit 1 offset ?)";
-    this.#all(
+    this.#write(
       `delete from deliveries where due_at is null and (created_at < ? or seq <= ${oldest})`,
       before,
       MAX_KEPT_DELIVERIES,

@@ -178,8 +178,7 @@ export const create = writeOperation(
       "`webhook-timestamp`; `webhook-signature`. Delivery is at least once, without a guaranteed order. A 2xx within 15 s " +
       "succeeds; otherwise there are up to ten attempts over 75 hours. A 410, or five days without a success, disables the " +
       "webhook. Events that occur while it is disabled are not sent, but can be replayed. A webhook receives events even after the key that created it is revoked, so a caller with `webhooks:write` " +
-      "can read everything that `events:read` shows, also later. While many webhooks " +
-      `are busy, one whose endpoint takes longer than a second receives fewer messages. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
+      `can read everything that \`events:read\` shows, also later. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
     body: fields.extend({ description: fields.shape.description.default("") }),
     bodyExample: { url: example.url, types: example.types, description: "Catalogue" },
     success: {
@@ -247,7 +246,7 @@ export const remove = writeOperation(
     tag: "Webhooks",
     summary: "Delete a webhook",
     description: "Its pending deliveries are not sent.",
-    // A slow webhook rests between rounds. This limit keeps a team from skipping the rest with a new webhook.
+    // Each webhook sends by itself. This limit keeps a team from having more than ten that send at once.
     isHeavy: true,
     success: { description: "The webhook was deleted.", message: "Webhook deleted." },
   },

@@ -150,10 +150,12 @@ export async function updateWebhook(
     .where(isWebhook(key))
     .returning();
   const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
+  // Before the change, so that its failure changes nothing.
+  const health = await deps.outboxes(key).health();
   const [[row]] = await writeWithEvent(deps, event, [update], { isIdempotent: false });
   if (!row) throw new AppError("not_found");
   deps.after(wakeWebhooks(deps, [key]));
-  return isReset ? { ...(await withHealth(deps, row)), failures: 0, failingSince: null } : withHealth(deps, row);
+  return { ...row, ...health, ...(isReset && { failures: 0, failingSince: null }) };
 }
 
 /** Its object notices that the row is gone, and deletes its deliveries. @throws `not_found` */
@@ -182,6 +184,7 @@ export async function rotateSecret(
   { revokeOld }: { revokeOld: boolean },
 ): Promise<{ webhook: Webhook; secret: string }> {
   const row = await findWebhook(deps, actor, id);
+  const health = await deps.outboxes(row).health();
   const now = deps.system.now();
   const secret = newSecret(deps.system);
   const old = revokeOld ? null : reencryptSecret(deps, row, row.encryptedSecret);
@@ -203,5 +206,5 @@ export async function rotateSecret(
   const [, [rotated]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
-  return { webhook: await withHealth(deps, rotated), secret };
+  return { webhook: { ...rotated, ...health }, secret };
 }

@@ -1,6 +1,6 @@
 import { runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { realSystem } from "../../src/platform/system.ts";
+import { AsyncLocalStorage } from "node:async_hooks";
 import { WebhookOutbox } from "../../src/webhooks/outbox.ts";
 import { keyOf, type Outbox, type Outboxes } from "../../src/webhooks/outboxes.ts";
 import type { WebhookKey } from "../../src/webhooks/webhooks.schema.ts";
@@ -20,9 +20,16 @@ export const nameOf = ({ teamId, id }: WebhookKey): string => `${teamId}/${id}`;
 
 const stubOf = (key: WebhookKey) => env.WEBHOOKS.getByName(nameOf(key));
 
-/** Runs work in the object of a webhook. */
-export const inObject = <T>(key: WebhookKey, work: (state: DurableObjectState) => Promise<T> | T): Promise<T> =>
-  runInDurableObject(stubOf(key), (_: unknown, state: DurableObjectState) => work(state));
+const current = new AsyncLocalStorage<DurableObjectState>();
+
+/** Runs work in the object of a webhook: only there may code use its storage. Work that is in it already stays there. */
+export async function inObject<T>(key: WebhookKey, work: (state: DurableObjectState) => Promise<T> | T): Promise<T> {
+  const entered = current.getStore();
+  if (entered?.id.name === nameOf(key)) return work(entered);
+  return runInDurableObject(stubOf(key), (_: unknown, state: DurableObjectState) =>
+    current.run(state, () => work(state)),
+  );
+}
 
 /** The real storage, except for the alarm. */
 export function storageWith(storage: DurableObjectStorage, alarm: Alarm): DurableObjectStorage {
@@ -39,19 +46,6 @@ export function storageWith(storage: DurableObjectStorage, alarm: Alarm): Durabl
     },
   };
   return replaced as unknown as DurableObjectStorage;
-}
-
-/**
- * Awaits what code outside of this object settles. What follows runs in this object again, because no other may use its storage.
- */
-export async function settledHere<T>(promise: Promise<T>): Promise<T> {
-  let outcome: PromiseSettledResult<T> | undefined;
-  void Promise.allSettled([promise]).then(([settled]) => {
-    outcome = settled;
-  });
-  while (!outcome) await realSystem.sleep(0);
-  if (outcome.status === "rejected") throw outcome.reason;
-  return outcome.value;
 }
 
 /** The calls of an object, each of which `call` makes. */

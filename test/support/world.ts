@@ -30,7 +30,6 @@ import {
   nameOf,
   namespaceOf,
   outboxOf,
-  settledHere,
   storageWith,
   storedDeliveries,
 } from "./objects.ts";
@@ -232,8 +231,6 @@ export class World {
   runAlarm(key: WebhookKey, bindings = new ProxiedBindings()): Promise<Outcome<void>> {
     const object = this.#objectOf(key);
     const afters: Promise<unknown>[] = [];
-    const { sendInTurn } = bindings;
-    if (sendInTurn) bindings.sendInTurn = (call, send) => settledHere(sendInTurn(call, send));
     return inObject(key, async ({ id, storage }) => {
       object.at = null;
       const outcome = await this.#invoke(
