@@ -419,7 +419,6 @@ const races: Record<string, Race<any>> = {
   },
   "the alarm of a webhook and its disabling": {
     prepare: webhookWithEvent,
-    objectOf: keyOf,
     acts: [
       deliveringTo,
       request(({ _id }: Hook) => ["PATCH", `/auth/v1/webhooks/${_id}`, { json: { status: "disabled" } }]),
@@ -437,7 +436,6 @@ const races: Record<string, Race<any>> = {
   },
   "the alarm of a webhook and its deletion": {
     prepare: webhookWithEvent,
-    objectOf: keyOf,
     acts: [deliveringTo, request(({ _id }: Hook) => ["DELETE", `/auth/v1/webhooks/${_id}`])],
     outcomes: ["sent 200"],
   },
@@ -550,7 +548,6 @@ const races: Record<string, Race<any>> = {
       place.world.aheadMilliseconds += 16 * MINUTE;
       return hook;
     },
-    objectOf: keyOf,
     acts: [recovering, deliveringTo],
     outcomes: ["done sent"],
   },
@@ -565,7 +562,6 @@ const races: Record<string, Race<any>> = {
   },
   "an event and the alarm of its webhook": {
     prepare: webhookWithEvent,
-    objectOf: keyOf,
     acts: [deliveringTo, request(() => ["POST", KEYS, { json: { name: "event" } }])],
     outcomes: ["sent 200"],
     verifySettled: async (_, { state }) => expect(await statusesOf(state)).toMatchObject({ succeeded: 2 }),

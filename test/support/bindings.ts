@@ -367,7 +367,12 @@ export class ProxiedBindings {
     });
   }
 
-  /** A call to the object of a webhook, or of the object to its alarm or an endpoint. */
+  /** A write of an object to its storage takes effect at once, in the order of the code, so it never waits for its turn. */
+  store<T>(name: string, work: () => Promise<T>): Promise<T> {
+    return this.#send("Object", name, [], work);
+  }
+
+  /** A call to the object of a webhook, or of the object to an endpoint. */
   object<T>(name: string, work: () => Promise<T>, isRead = false): Promise<T> {
     const send = async () => {
       const result = await work();

@@ -1,9 +1,7 @@
 import type fc from "fast-check";
 import { expect, inject } from "vitest";
-import type { WebhookKey } from "../../src/webhooks/webhooks.schema.ts";
 import { type PendingCall, ProxiedBindings } from "./bindings.ts";
 import type { Place } from "./faults.ts";
-import { inObject } from "./objects.ts";
 import { emptyStores } from "./stores.ts";
 import { expectErased, expectSettled, expectSound, type Row, World } from "./world.ts";
 
@@ -161,8 +159,6 @@ export interface Raced<S> extends Place {
 export interface Race<S> {
   /** @returns the state that the acts need */
   prepare(place: Place): Promise<S>;
-  /** The acts run in this object, because a call to an object can't wait for another one to be chosen outside of it. */
-  objectOf?(state: S): WebhookKey;
   acts: ((state: S, bindings: ProxiedBindings, place: Place) => Promise<Outcome>)[];
   /** Exactly the combinations of outcomes to which orders lead, such as `200 not_found`. */
   outcomes?: string[];
@@ -196,8 +192,7 @@ async function runRace<S>(race: Race<S>, world: World, choose: Choose): Promise<
   };
   const invocations = race.acts.map((act) => (bindings: ProxiedBindings) => act(state, bindings, place));
   return describing(seen, async () => {
-    const run = () => interleave(invocations, noting);
-    const { results: outcomes, order } = await (race.objectOf ? inObject(race.objectOf(state), run) : run());
+    const { results: outcomes, order } = await interleave(invocations, noting);
     if (race.outcomes) expect(race.outcomes).toContain(outcomes.join(" "));
     const rows = race.isTeamDeleted ? [] : await expectSound(place.team.teamId);
     const raced = { ...place, state, outcomes, order, rows };

@@ -238,7 +238,7 @@ export class World {
         (work) => void afters.push(work),
         async (deps) => {
           const stored = storageWith(storage, object);
-          const setAlarm = (at: number) => bindings.object("setAlarm", () => stored.setAlarm(at));
+          const setAlarm = (at: number) => bindings.store("setAlarm", () => stored.setAlarm(at));
           const post: Deps["sender"]["post"] = (...message) =>
             bindings.object("post", () => deps.sender.post(...message));
           const outbox = new WebhookOutbox(
