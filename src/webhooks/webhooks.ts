@@ -2,7 +2,15 @@ import { and, eq, sql } from "drizzle-orm";
 import { authorizeRead, type Credential, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { type EventType, fieldsOf, newEvent, newEventFrom, wakeWebhooks, writeWithEvent } from "../events/events.ts";
+import {
+  type EventType,
+  fieldsOf,
+  isEventId,
+  newEvent,
+  newEventFrom,
+  wakeWebhooks,
+  writeWithEvent,
+} from "../events/events.ts";
 import { insertWhere, read } from "../platform/db.ts";
 import { DAY, newId } from "../platform/system.ts";
 import type { WebhookHealth } from "./outboxes.ts";
@@ -150,6 +158,8 @@ export async function updateWebhook(
     .where(isWebhook(key))
     .returning();
   const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
+  // All ids have this form. Another one names no object.
+  if (!isEventId(id)) throw new AppError("not_found");
   // Before the change, so that its failure changes nothing.
   const health = await deps.outboxes(key).health();
   const [[row]] = await writeWithEvent(deps, event, [update], { isIdempotent: false });

@@ -576,13 +576,15 @@ async function expectNoMultipart({ multiparts }: World, teamId: string): Promise
   }
 }
 
-/** Asserts that the objects of deleted webhooks store nothing. */
+/** Asserts that the objects of deleted webhooks store nothing, and that those of others will look whether they are deleted. */
 async function expectNoObject({ objects }: World, teamId: string): Promise<void> {
   const { results } = await DB.prepare("select id from webhooks where team_id = ?").bind(teamId).all<{ id: string }>();
   const known = new Set(results.map(({ id }) => id));
-  for (const { key } of objects.values()) {
-    if (key.teamId !== teamId || known.has(key.id)) continue;
-    expect(await isEmpty(key), "the object of a deleted webhook is empty").toBe(true);
+  for (const { key, at } of objects.values()) {
+    if (key.teamId !== teamId) continue;
+    const isUsed = !(await isEmpty(key));
+    if (!known.has(key.id)) expect(isUsed, "the object of a deleted webhook stores something").toBe(false);
+    else if (isUsed) expect(at, "the alarm of an object that stores something").not.toBeNull();
   }
 }
 
@@ -607,10 +609,9 @@ export async function expectSettled(
 
 /** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
 export async function expectErased(teamId: string, world: World): Promise<void> {
-  const tables =
-    "api_keys deliveries events file_tags files folder_changes folders links uploads users waveforms webhooks".split(
-      " ",
-    );
+  const tables = "api_keys events file_tags files folder_changes folders links uploads users waveforms webhooks".split(
+    " ",
+  );
   const [team, parts, ...others] = await DB.batch([
     DB.prepare("select * from teams where id = ?").bind(teamId),
     DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
@@ -622,4 +623,5 @@ export async function expectErased(teamId: string, world: World): Promise<void> 
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   expect(objects.map(({ key }) => key)).toEqual([]);
   await expectNoMultipart(world, teamId);
+  await expectNoObject(world, teamId);
 }
