@@ -7,7 +7,7 @@ import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { MAX_DUE, MAX_IN_FLIGHT } from "../../src/webhooks/outbox.ts";
 import { MAX_KEPT_DELIVERIES, type OutboxState } from "../../src/webhooks/outbox-store.ts";
-import { ProxiedBindings } from "../support/bindings.ts";
+import { outageOf, ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
 import { DB } from "../support/databases.ts";
@@ -141,6 +141,18 @@ describe("the object of a webhook", () => {
     expect(await statusesOf(hook)).toEqual({ succeeded: MAX_KEPT_DELIVERIES });
   });
 
+  test("stores nothing if it is only asked, and knows no webhook of an unknown id", async () => {
+    const { world, team, hook } = await begin(1);
+    loseWakes(world);
+    expect(await hookOf(team, hook._id)).toMatchObject({ health: "healthy", lastResult: null });
+    expect(await deliveriesOf(team, hook._id)).toEqual([]);
+    expect(await isEmpty(keyOf(hook))).toBe(true);
+    const unknown = { ...hook, _id: "f".repeat(24) };
+    const path = `/auth/v1/webhooks/${unknown._id}`;
+    expect((await team.call("PATCH", path, { json: { description: "x" } })).status).toBe(404);
+    expect(await isEmpty(keyOf(unknown))).toBe(true);
+  });
+
   test("is emptied when its webhook is deleted, also if it is never woken", async () => {
     for (const isWoken of [true, false]) {
       const { world, team, hook } = await begin();
@@ -178,6 +190,23 @@ describe("the object of a webhook", () => {
     await world.call("DELETE", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR });
     await world.runAlarms(MINUTE);
     expect(world.posts).toHaveLength(1);
+    expect(await isEmpty(keyOf(hook))).toBe(true);
+  });
+});
+
+describe("the object of a webhook whose team is deleted", () => {
+  test("is woken by the recovery job before the webhook's row goes, also if it does not respond at first", async () => {
+    const { world, team, hook } = await begin();
+    await createEvent(team);
+    await world.runAlarms();
+    await world.call("DELETE", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR });
+    loseWakes(world);
+    await world.recover(new ProxiedBindings(outageOf("Object")));
+    expect(await storedHook(hook)).not.toBeNull();
+    expect(await isEmpty(keyOf(hook))).toBe(false);
+    await world.recover();
+    await world.runAlarms();
+    expect(await storedHook(hook)).toBeNull();
     expect(await isEmpty(keyOf(hook))).toBe(true);
   });
 });
