@@ -272,22 +272,6 @@ CREATE INDEX `uploads_incomplete` ON `uploads` (`due_at`) WHERE is_finished = 0 
 CREATE INDEX `uploads_finished` ON `uploads` (`due_at`) WHERE is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0;--> statement-breakpoint
 CREATE INDEX `uploads_leftovers` ON `uploads` (`due_at`) WHERE is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1);--> statement-breakpoint
 CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (is_finished = 0 or is_canceled = 1);--> statement-breakpoint
-CREATE TABLE `deliveries` (
-	`webhook_id` text NOT NULL,
-	`seq` integer NOT NULL,
-	`team_id` text NOT NULL,
-	`type` text NOT NULL,
-	`status` text NOT NULL,
-	`attempt_log` text DEFAULT '[]' NOT NULL,
-	`attempt_count` integer DEFAULT 0 NOT NULL,
-	`due_at` integer,
-	`created_at` integer NOT NULL,
-	`is_failing` integer DEFAULT false NOT NULL,
-	PRIMARY KEY(`webhook_id`, `seq`)
-) WITHOUT ROWID;
---> statement-breakpoint
-CREATE INDEX `deliveries_due` ON `deliveries` (`webhook_id`,`due_at`) WHERE due_at is not null;--> statement-breakpoint
-CREATE INDEX `deliveries_failing` ON `deliveries` (`webhook_id`,`is_failing`,`seq`) WHERE is_failing = 1;--> statement-breakpoint
 CREATE TABLE `webhooks` (
 	`id` text NOT NULL,
 	`team_id` text NOT NULL,
@@ -302,17 +286,12 @@ CREATE TABLE `webhooks` (
 	`old_encrypted_secret` text,
 	`old_secret_ends_at` integer,
 	`encrypted_with` text NOT NULL,
-	`failures` integer DEFAULT 0 NOT NULL,
-	`failing_since` integer,
-	`resume_at` integer,
-	`lease_id` text,
-	`lease_ends_at` integer DEFAULT 0 NOT NULL,
+	`since_seq` integer DEFAULT 0 NOT NULL,
+	`cursor` integer DEFAULT 0 NOT NULL,
+	`epoch` integer DEFAULT 0 NOT NULL,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
 	`version` integer DEFAULT 0 NOT NULL,
-	`attempt_counts` text DEFAULT '[]' NOT NULL,
-	`failure_bodies` text DEFAULT '[]' NOT NULL,
-	`last_result` text,
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint

@@ -10,12 +10,13 @@ import { createJobs, type Jobs } from "./platform/jobs.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { Lru } from "./platform/lru.ts";
 import { createMailer, type Mailer } from "./platform/mailer.ts";
-import type { FileJob, RecoveryJob, WebhookJob } from "./platform/messages.ts";
+import type { FileJob, RecoveryJob } from "./platform/messages.ts";
 import { once } from "./platform/retry.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
 import { createSender, type Sender } from "./platform/sender.ts";
 import { createSigner, type Signer } from "./platform/signer.ts";
 import { isTokenShaped, realSystem, type System } from "./platform/system.ts";
+import { createOutboxes, type Outboxes } from "./webhooks/outboxes.ts";
 
 export interface Settings {
   /** Largest form upload. */
@@ -69,8 +70,8 @@ export interface Deps {
   jobs: Jobs<FileJob>;
   /** For the files of teams that have many to process. */
   bulkJobs: Jobs<FileJob>;
-  webhookJobs: Jobs<WebhookJob>;
   recoveryJobs: Jobs<RecoveryJob>;
+  outboxes: Outboxes;
   sender: Sender;
   /** Null if the service sends no emails. */
   mailer: Mailer | null;
@@ -109,7 +110,7 @@ const settingsSchema = z.object({
   BUCKET: binding<R2Bucket>("put"),
   JOBS: binding<Queue<FileJob>>("send"),
   BULK_JOBS: binding<Queue<FileJob>>("send"),
-  WEBHOOKS: binding<Queue<WebhookJob>>("send"),
+  WEBHOOKS: binding<DurableObjectNamespace>("getByName"),
   RECOVERY: binding<Queue<RecoveryJob>>("send"),
   PAGES: binding<Fetcher>("fetch"),
   LIGHT_LIMIT: binding<RateLimit>("limit"),
@@ -219,7 +220,6 @@ function isolateDeps(env: Env): IsolateDeps {
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
     bulkJobs: createJobs(vars.BULK_JOBS),
-    webhookJobs: createJobs(vars.WEBHOOKS),
     recoveryJobs: createJobs(vars.RECOVERY),
   };
   const deps: IsolateDeps = {
@@ -248,6 +248,7 @@ function isolateDeps(env: Env): IsolateDeps {
       bucket: vars.S3_BUCKET,
       credentials,
     }),
+    outboxes: createOutboxes(vars.WEBHOOKS, realSystem),
     limiter: createLimiter(vars, realSystem, consoleLog),
     log: consoleLog,
     sender: createSender(realSystem),

@@ -1,11 +1,51 @@
+import { DurableObject } from "cloudflare:workers";
 import { createApp } from "./app.ts";
 import { readDeps } from "./deps.ts";
 import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";
 import { jobMessages } from "./platform/messages.ts";
+import { realSystem } from "./platform/system.ts";
 import { handleJob, startRecovery } from "./upkeep/consumer.ts";
+import { RESTART_MILLISECONDS, WebhookOutbox } from "./webhooks/outbox.ts";
+import { keyOf, type ListRequest, type Outbox, type ReplayRequest } from "./webhooks/outboxes.ts";
 
 const app = createApp();
+
+/** Sends the deliveries of one webhook. */
+export class WebhookObject extends DurableObject<Env> implements Outbox {
+  #opened: WebhookOutbox | undefined;
+
+  get #outbox() {
+    this.#opened ??= new WebhookOutbox(readDeps(this.env, this.ctx), this.ctx);
+    return this.#opened;
+  }
+
+  wake() {
+    return this.#outbox.wake();
+  }
+  health() {
+    return this.#outbox.health();
+  }
+  list(request: ListRequest) {
+    return this.#outbox.list(request);
+  }
+  redeliver(seq: number) {
+    return this.#outbox.redeliver(seq);
+  }
+  replay(request: ReplayRequest) {
+    return this.#outbox.replay(request);
+  }
+  /** Never throws, because the platform gives up on an alarm after six errors. */
+  override async alarm() {
+    try {
+      await this.#outbox.run();
+    } catch (cause) {
+      const { teamId, id: webhookId } = keyOf(this.ctx.id.name);
+      consoleLog("error", "webhook_sending_failed", { teamId, webhookId, cause });
+      await this.ctx.storage.setAlarm(realSystem.now() + RESTART_MILLISECONDS);
+    }
+  }
+}
 
 export default {
   fetch: app.fetch,

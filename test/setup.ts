@@ -2,7 +2,7 @@ import { applyD1Migrations } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import fc from "fast-check";
 import { afterAll, expect } from "vitest";
-import { leaksInDatabase, watcher } from "./support/canaries.ts";
+import { leaksInDatabase, leaksInObjects, watcher } from "./support/canaries.ts";
 import { ALL_DATABASES } from "./support/databases.ts";
 import { emptyStores } from "./support/stores.ts";
 
@@ -17,4 +17,5 @@ await exports.default.fetch("https://stowage.test/openapi.json");
 afterAll(async () => {
   expect(watcher.leaks.splice(0)).toEqual([]);
   expect(await leaksInDatabase()).toEqual([]);
+  expect(await leaksInObjects()).toEqual([]);
 });

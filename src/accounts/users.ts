@@ -22,6 +22,7 @@ import {
   newEvent,
   newEventFrom,
   newEventsFrom,
+  wakeWebhooks,
   writeWithEvent,
   writeWithEvents,
 } from "../events/events.ts";
@@ -32,7 +33,6 @@ import { isUnknownPassword } from "../platform/secrets.ts";
 import { newId } from "../platform/system.ts";
 import { type ExpectedVersions, isOneOf } from "../platform/versions.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
-import { enqueueWebhooks } from "../webhooks/deliveries.ts";
 import { webhooks } from "../webhooks/webhooks.schema.ts";
 import { apiKeys, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
@@ -363,9 +363,9 @@ export async function deleteUser(
   const disabled = keepKeys ? [] : (rows[0]?.[0] as { id: string }[]);
   // The pending deliveries of a disabled webhook end unsent.
   deps.after(
-    enqueueWebhooks(
+    wakeWebhooks(
       deps,
-      disabled.map(({ id: webhookId }) => ({ teamId: target.teamId, webhookId })),
+      disabled.map(({ id }) => ({ teamId: target.teamId, id })),
     ),
   );
 }

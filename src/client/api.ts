@@ -231,10 +231,10 @@ export interface NewWebhook extends Webhook {
 export interface Attempt {
   at: string;
   httpStatus: number | null;
-  /** `webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent. */
-  error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | "event_purged" | null;
+  /** `webhook_disabled` ends a delivery unsent. */
+  error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | null;
   durationMilliseconds: number;
-  /** Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty. */
+  /** Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty. */
   responseBody: string;
 }
 export interface Webhook {
@@ -274,23 +274,12 @@ export interface Delivery {
   _id: string;
   eventId: string;
   type: EventType;
-  /** Null without the scope `events:read`, and once it is no longer in the event log. */
-  event: Event | null;
+  /** Null without the scope `events:read`. */
+  event: RecordedEvent | null;
   status: DeliveryStatus;
   /** The latest ten attempts. */
   attempts: Array<Attempt>;
   nextAttemptAt: string | null;
-}
-export interface Event {
-  /** IDs sort in commit order. */
-  _id: string;
-  teamId: string;
-  type: EventType;
-  createdAt: string;
-  actor: Actor;
-  subject: Subject;
-  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
-  data: Record<string, unknown>;
 }
 export interface UploadToken {
   /** The `uploadTokenId` in events of its files. */
@@ -458,6 +447,17 @@ export interface SharedFile {
   /** The bytes. */
   url: string;
 }
+export interface Event {
+  /** IDs sort in commit order. */
+  _id: string;
+  teamId: string;
+  type: EventType;
+  createdAt: string;
+  actor: Actor;
+  subject: Subject;
+  /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+  data: Record<string, unknown>;
+}
 export interface WebhookMessage {
   /** The id of the event. A test message has its own id. */
   id: string;
@@ -498,7 +498,6 @@ export interface Schemas {
   Attempt: Attempt;
   Webhook: Webhook;
   Delivery: Delivery;
-  Event: Event;
   UploadToken: UploadToken;
   File: StoredFile;
   UnfinishedUpload: UnfinishedUpload;
@@ -510,6 +509,7 @@ export interface Schemas {
   NewLink: NewLink;
   Link: Link;
   SharedFile: SharedFile;
+  Event: Event;
   WebhookMessage: WebhookMessage;
 }
 /** Request and response types of each route. */

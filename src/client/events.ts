@@ -1,4 +1,11 @@
-import type { Event as AnyEvent, WebhookMessage as AnyMessage, AudioMetadata, EventType, FileMetadata } from "./api.ts";
+import type {
+  Event as AnyEvent,
+  WebhookMessage as AnyMessage,
+  RecordedEvent as AnyRecord,
+  AudioMetadata,
+  EventType,
+  FileMetadata,
+} from "./api.ts";
 import type { Call, CallOptions, Connection, Filters, List } from "./connection.ts";
 import { sleep } from "./retrying.ts";
 
@@ -57,6 +64,8 @@ type WithData<R, T extends string> = T extends unknown
 
 /** What happened in a team. `type` determines `data`. */
 export type Event = WithData<AnyEvent, EventType>;
+/** An event without the name of its actor, as in a webhook message. */
+export type RecordedEvent = WithData<AnyRecord, EventType>;
 /** The body of a webhook message. `type` determines `data`. */
 export type WebhookMessage = WithData<AnyMessage, AnyMessage["type"]>;
 export type FileEvent = Extract<Event, { data: FileEventData }>;
@@ -64,8 +73,9 @@ export type FileMessage = Extract<WebhookMessage, { data: FileEventData }>;
 
 /** Whether an event, or a webhook message, is about a file. Its `data` is then the file's metadata. */
 export function isFileEvent(message: WebhookMessage): message is FileMessage;
+export function isFileEvent(event: RecordedEvent): event is Extract<RecordedEvent, { data: FileEventData }>;
 export function isFileEvent(event: Event): event is FileEvent;
-export function isFileEvent({ subject }: Event | WebhookMessage): boolean {
+export function isFileEvent({ subject }: RecordedEvent | WebhookMessage): boolean {
   return subject.kind === "file";
 }
 

@@ -15,7 +15,7 @@ export type { Call, CallOptions, FetchFunction, List, Page, StowageOptions, Vers
 export { type ErrorCode, isServerError, StowageError } from "./errors.ts";
 export type * from "./events.ts";
 // The `type` of these narrows `data`, unlike in the generated types of the same name.
-export { type Event, isFileEvent, type WebhookMessage } from "./events.ts";
+export { type Event, isFileEvent, type RecordedEvent, type WebhookMessage } from "./events.ts";
 export type * from "./files.ts";
 export { MAX_BATCH_FILES } from "./files.ts";
 export type * from "./links.ts";

@@ -1,6 +1,6 @@
 import type { Api, Schemas } from "./api.ts";
 import type { Call, CallOptions, Connection, Filters, List } from "./connection.ts";
-import type { Event } from "./events.ts";
+import type { RecordedEvent } from "./events.ts";
 
 export type WebhookInput = Api["POST /auth/v1/webhooks"]["body"];
 export type WebhookChanges = Api["PATCH /auth/v1/webhooks/{id}"]["body"];
@@ -8,7 +8,7 @@ export type Replay = Api["POST /auth/v1/webhooks/{id}/replay"]["body"];
 export type ReplayResult = Api["POST /auth/v1/webhooks/{id}/replay"]["response"]["data"];
 export type DeliveryFilters = Filters<"GET /auth/v1/webhooks/{id}/deliveries">;
 /** A message to an endpoint, with its event. */
-export type Delivery = Omit<Schemas["Delivery"], "event"> & { event: Event | null };
+export type Delivery = Omit<Schemas["Delivery"], "event"> & { event: RecordedEvent | null };
 type Webhook = Schemas["Webhook"];
 
 /** Endpoints that receive the team's events. */

@@ -14,6 +14,8 @@ export interface DeployConfig {
   secrets?: { required?: string[] };
   d1_databases: { binding: string; database_name: string; database_id?: string }[];
   r2_buckets: { binding: string; bucket_name: string }[];
+  durable_objects: { bindings: { name: string; class_name: string }[] };
+  migrations: { new_sqlite_classes?: string[] }[];
   queues: {
     producers?: { binding: string; queue: string }[];
     consumers?: { queue: string; dead_letter_queue?: string }[];
@@ -38,6 +40,7 @@ const SECTIONS = {
   database: "[[d1_databases]]",
   bucket: "[[r2_buckets]]",
   queue: "[[queues.producers]]",
+  object: "[[durable_objects.bindings]]",
   files: "[assets]",
   limit: "[[ratelimits]]",
   setting: "[vars]",
@@ -50,7 +53,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   BUCKET: "bucket",
   JOBS: "queue",
   BULK_JOBS: "queue",
-  WEBHOOKS: "queue",
+  WEBHOOKS: "object",
   RECOVERY: "queue",
   DEAD_LETTERS: "queue",
   PAGES: "files",
@@ -87,6 +90,7 @@ export function findConfigProblems(config: DeployConfig): string[] {
     database: bindings(config.d1_databases),
     bucket: bindings(config.r2_buckets),
     queue: bindings(queues.producers),
+    object: config.durable_objects.bindings.map(({ name }) => name),
     files: config.assets?.binding ? [config.assets.binding] : [],
     limit: config.ratelimits.map(({ name }) => name),
     setting: Object.keys(vars).filter((name) => vars[name] !== ""),
@@ -127,8 +131,11 @@ export function findConfigProblems(config: DeployConfig): string[] {
     const isSame = vars.DEAD_LETTER_QUEUE === deadLetters;
     check(isSame, `DEAD_LETTER_QUEUE must be "${deadLetters}", the dead_letter_queue of "${jobs}".`);
   }
-  for (const queue of [queueOf("WEBHOOKS"), queueOf("RECOVERY")]) {
-    if (queue) check(Boolean(consumer(queue)), `The queue "${queue}" needs a consumer.`);
+  const recovery = queueOf("RECOVERY");
+  if (recovery) check(Boolean(consumer(recovery)), `The queue "${recovery}" needs a consumer.`);
+  const classes = config.migrations.flatMap(({ new_sqlite_classes: names = [] }) => names);
+  for (const { class_name: name } of config.durable_objects.bindings) {
+    check(classes.includes(name), `[[migrations]] must create the class ${name} by new_sqlite_classes.`);
   }
   check(!vars[LOCAL_SETTING], `${LOCAL_SETTING} is for local development only.`);
   const counters = new Set(config.ratelimits.map((limit) => limit.namespace_id));

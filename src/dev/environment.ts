@@ -5,7 +5,8 @@ import type { Placement } from "./placement.ts";
 type Table = Record<string, unknown>;
 
 /** The sections that an environment does not inherit, and its placement. All others apply to it as they are. */
-const OWN_SECTIONS = "placement vars secrets d1_databases r2_buckets queues ratelimits send_email".split(" ");
+const OWN_SECTIONS =
+  "placement vars secrets d1_databases r2_buckets durable_objects queues ratelimits send_email".split(" ");
 /** The values that name a resource, which no two environments share. */
 const RESOURCES = "database_name bucket_name queue dead_letter_queue S3_BUCKET DEAD_LETTER_QUEUE".split(" ");
 /** The settings that an environment does not get: hosts are not shared. */

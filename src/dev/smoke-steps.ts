@@ -141,6 +141,14 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
     }
   }
 
+  /** Creates a webhook, and sends a message to it. @returns how its endpoint responded */
+  async function sendTestEvent(endpoint: string): Promise<{ httpStatus: number | null; responseBody: string }> {
+    const json = { url: endpoint, types: ["webhook.disabled"] };
+    const { data } = (await call("POST", "/auth/v1/webhooks", { json })).body;
+    cleanups.push(() => call("DELETE", `/auth/v1/webhooks/${data._id}`));
+    return (await call("POST", `/auth/v1/webhooks/${data._id}/test`)).body.data;
+  }
+
   const deleteFile = (id: string) => call("DELETE", `/docs/v1/uploads/${id}`);
   const form = randomWav(FORM_BYTES);
   const resumable = randomWav(RESUMABLE_BYTES);
@@ -279,13 +287,20 @@ export async function runSmoke(options: SmokeOptions): Promise<boolean> {
       "changes() does not refer to the previous statement of a D1 batch: a change has no event, or a failed one has.",
     ],
     [
+      "own zone",
+      async () => {
+        // The service receives the message itself, and rejects it, because the route has no POST.
+        const attempt = await sendTestEvent(new URL("/health", url).href);
+        const isReceived = attempt.httpStatus === 405 && attempt.responseBody.includes("method_not_allowed");
+        if (!isReceived) throw new Refusal(`The test event did not arrive: ${JSON.stringify(attempt)}`);
+      },
+      "wrangler.toml needs the compatibility flag global_fetch_strictly_public: without it, webhooks reach no Worker in this zone.",
+    ],
+    [
       "webhook",
       async () => {
-        const { data } = (await call("POST", "/auth/v1/webhooks", { json: { url: webhook, types: ["user.created"] } }))
-          .body;
-        cleanups.push(() => call("DELETE", `/auth/v1/webhooks/${data._id}`));
-        const attempt = (await call("POST", `/auth/v1/webhooks/${data._id}/test`)).body.data;
-        if (!/^2/.test(attempt.httpStatus)) throw new Refusal(`The test event failed: ${JSON.stringify(attempt)}`);
+        const attempt = await sendTestEvent(webhook ?? "");
+        if (!/^2/.test(`${attempt.httpStatus}`)) throw new Refusal(`The test event failed: ${JSON.stringify(attempt)}`);
       },
       "STOWAGE_WEBHOOK must be an https URL that responds 2xx to a POST.",
     ],

@@ -10,7 +10,6 @@ import { decodeCursor, encodeCursor, listName, type Page, scan, splitScan } from
 import { events } from "./events.schema.ts";
 import {
   ABOVE_ALL,
-  EVENT_OF_DELIVERY,
   type Event,
   type EventKind,
   type EventRow,
@@ -18,11 +17,9 @@ import {
   eventId,
   idsOfActor,
   isEventId,
-  type JoinedEvent,
   lastSeqOf,
   operatorLogOf,
   renderEvent,
-  renderJoinedEvent,
   seqOf,
 } from "./events.ts";
 
@@ -39,19 +36,6 @@ const withName = (event: Event, { actorName: name }: NamedRow<object>): LoggedEv
 });
 
 const renderLogged = (row: NamedRow): LoggedEvent => withName(renderEvent(row), row);
-
-/** The columns of an event next to those of its delivery, with the name of its actor. */
-export const NAMED_EVENT_OF_DELIVERY = {
-  ...EVENT_OF_DELIVERY,
-  actorName: nameOfActor({ ...idsOfActor(events.actor), teamId: events.teamId }).as("actor_name"),
-};
-export type NamedJoinedEvent = NamedRow<JoinedEvent>;
-
-/** @returns null if the event has been purged */
-export function renderNamedEvent(row: NamedJoinedEvent): LoggedEvent | null {
-  const event = renderJoinedEvent(row);
-  return event && withName(event, row);
-}
 
 /** Adds the names of the actors to the rows of a page. It reads a row for each, so the page comes first. */
 function withNames<Row extends EventRow>(db: Db, page: PromiseLike<Row[]>): Builder<NamedRow<Row>[]> {

@@ -5,12 +5,9 @@ import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
 import { type Query, type RowsOf, write } from "../platform/db.ts";
-import type { WebhookJob } from "../platform/messages.ts";
 import { isStorageFull } from "../platform/retry.ts";
 import { databaseOf, zeroId } from "../platform/system.ts";
-// biome-ignore lint/style/noRestrictedImports: the batch of an event inserts its deliveries.
-import { enqueueWebhooks, insertDeliveries } from "../webhooks/deliveries.ts";
-import { deliveries, webhooks } from "../webhooks/webhooks.schema.ts";
+import { type WebhookKey, webhooks } from "../webhooks/webhooks.schema.ts";
 import { EVENT_TYPES, events } from "./events.schema.ts";
 
 /*
@@ -110,28 +107,6 @@ export function renderEvent({
   };
 }
 
-/** The columns of an event next to those of its delivery. In a batch, column names must be unique. */
-export const EVENT_OF_DELIVERY = {
-  eventCreatedAt: sql<number | null>`${events.createdAt}`.as("event_created_at"),
-  actor: events.actor,
-  subjectId: events.subjectId,
-  subjectVersion: events.subjectVersion,
-  data: events.data,
-};
-export const isEventOfDelivery = and(eq(events.teamId, deliveries.teamId), eq(events.seq, deliveries.seq));
-
-/** The columns of an event that may have been purged. */
-export type JoinedEvent = Pick<EventRow, "teamId" | "seq" | "type" | "subjectVersion"> & {
-  [Name in "actor" | "subjectId" | "data"]: string | null;
-} & { eventCreatedAt: number | null };
-
-/** @returns null if the event has been purged */
-export function renderJoinedEvent(joined: JoinedEvent): Event | null {
-  const { eventCreatedAt: createdAt, actor, subjectId, data, ...row } = joined;
-  if (createdAt === null || actor === null || subjectId === null || data === null) return null;
-  return renderEvent({ ...row, createdAt, actor, subjectId, data });
-}
-
 interface Subject {
   teamId: string;
   id: string;
@@ -207,8 +182,6 @@ export interface NewEvent {
    * records the previous state, and has its own condition.
    */
   position?: number;
-  /** The insert may insert many events. */
-  isMany?: true;
 }
 
 /** An event whose data is known before the change. `data` never contains personal data, a token, or a secret. */
@@ -263,7 +236,7 @@ export function newEventsFrom(
     sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actor}, ${subjectId}, ${subjectVersion},
         ${data}, ${last(sql`position`)} + ${isLimited(type) ? number : 0} ${source}`,
   );
-  return { teamId, type, insert, isMany: true };
+  return { teamId, type, insert };
 }
 
 /**
@@ -293,7 +266,7 @@ export interface Change<Q extends Queries> {
   queries: Q;
 }
 
-/** Runs a change in one transaction with its event and the event's deliveries. @returns the rows of the queries */
+/** Runs a change in one transaction with its event, and wakes the webhooks that receive it. @returns the rows of the queries */
 export async function writeWithEvent<const Q extends Queries>(
   deps: Deps,
   event: NewEvent,
@@ -308,6 +281,28 @@ export async function writeWithEvent<const Q extends Queries>(
 const isDeletion = ({ event }: Change<Queries>): boolean => /\.(deleted|revoked|trashed|disabled)$/.test(event.type);
 
 const isNoInsert = (query: Query): boolean => !is(query, SQLiteInsertBase);
+/** The enabled webhooks that receive an event. `instr` finds the type in the JSON array without reading rows, as `json_each` would. */
+const receivingWebhooks = ({ db }: Deps, { teamId, type }: NewEvent) =>
+  db
+    .select({ teamId: webhooks.teamId, id: webhooks.id })
+    .from(webhooks)
+    .where(
+      and(
+        eq(webhooks.teamId, teamId),
+        eq(webhooks.status, "enabled"),
+        sql`(${webhooks.types} is null or instr(${webhooks.types}, json_quote(${type})))`,
+      ),
+    );
+
+/** Wakes the objects of webhooks. If that fails, the recovery job wakes them. @returns those that are awake, with their cursors */
+export async function wakeWebhooks(deps: Deps, keys: WebhookKey[]): Promise<(WebhookKey & { cursor: number })[]> {
+  const woken = keys.map(async (key) => ({ ...key, cursor: await deps.outboxes(key).wake() }));
+  return (await Promise.allSettled(woken)).flatMap((result) => {
+    if (result.status === "fulfilled") return [result.value];
+    deps.log("warn", "webhook_wake_failed", { cause: result.reason });
+    return [];
+  });
+}
 
 /**
  * Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. A deletion in a
@@ -319,28 +314,23 @@ export async function writeWithEvents<const Q extends Queries, const L extends Q
   last: L,
   options: { isIdempotent: boolean },
 ): Promise<{ rows: RowsOf<Q>[]; last: RowsOf<L> }> {
-  const now = deps.system.now();
-  const batches = changes.map(({ event: { teamId, insert, position = 1, isMany }, queries }) => [
-    ...queries.slice(0, position),
-    insert,
-    insertDeliveries(deps.db, teamId, now, isMany),
-    ...queries.slice(position),
-  ]);
-  const all = [...batches.flat(), ...last];
-  const withoutInserts = async (error: unknown) => {
+  const recorded = changes.flatMap(({ event: { insert, position = 1 }, queries }) =>
+    queries.toSpliced(position, 0, insert),
+  );
+  const all = [...recorded, ...last, ...changes.map(({ event }) => receivingWebhooks(deps, event))];
+  const withoutInserts = async (error: unknown): Promise<unknown[]> => {
     if (!isStorageFull(error) || !changes.every(isDeletion)) throw error;
     const results = (await write(deps, all.filter(isNoInsert), options)).values();
     for (const { event } of changes) deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type });
     return all.map((query) => (isNoInsert(query) ? results.next().value : []));
   };
   const found: unknown[] = [...(await write(deps, all, options).catch(withoutInserts))];
-  const jobs = new Map<string, WebhookJob>();
-  const rows = changes.map(({ event: { position = 1 }, queries }) => {
-    const own = found.splice(0, queries.length + 2);
-    const [, deliveries] = own.splice(position, 2) as [unknown, WebhookJob[]];
-    for (const job of deliveries) jobs.set(job.webhookId, job);
-    return own as unknown as RowsOf<Q>;
-  });
-  if (jobs.size > 0) deps.after(enqueueWebhooks(deps, [...jobs.values()]));
-  return { rows, last: found as unknown as RowsOf<L> };
+  const rows = changes.map(
+    ({ event: { position = 1 }, queries }) =>
+      found.splice(0, queries.length + 1).toSpliced(position, 1) as unknown as RowsOf<Q>,
+  );
+  const lastRows = found.splice(0, last.length) as unknown as RowsOf<L>;
+  const keys = new Map((found as WebhookKey[][]).flat().map((key) => [key.id, key]));
+  if (keys.size > 0) deps.after(wakeWebhooks(deps, [...keys.values()]));
+  return { rows, last: lastRows };
 }

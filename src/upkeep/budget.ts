@@ -6,7 +6,7 @@ import { createDb } from "../platform/db.ts";
 export interface RunLimits {
   /** D1 queries. Each statement of a batch counts. */
   queries: number;
-  /** Calls to R2 and to queues. */
+  /** Calls to R2, to queues, and to the objects of webhooks. */
   calls: number;
   /** Rows that D1 returns to JavaScript. */
   rows: number;
@@ -29,7 +29,7 @@ const DELETED_OBJECTS = 1000;
 /** A queue takes up to this many messages in one call. */
 const SENT_MESSAGES = 100;
 
-/** Counts what a run spends: its `deps` have D1, R2 and the queues wrapped in counters. */
+/** Counts what a run spends: its `deps` have D1, R2, the queues and the objects wrapped in counters. */
 export class Budget {
   readonly deps: Deps;
   readonly #spent = { queries: 0, calls: 0, rows: 0 };
@@ -39,11 +39,11 @@ export class Budget {
   constructor(deps: Deps, limits: RunLimits) {
     this.#limits = limits;
     this.#endsAt = deps.system.now() + limits.milliseconds;
-    const { bytes, jobs, bulkJobs, webhookJobs } = deps;
+    const { bytes, jobs, bulkJobs, outboxes } = deps;
     const count = (calls: number) => {
       this.#spent.calls += calls;
     };
-    const countMessages = (queue: typeof jobs | typeof webhookJobs) => ({
+    const countMessages = (queue: typeof jobs) => ({
       ...queue,
       sendAll(messages: never[], delaySeconds?: number) {
         count(Math.ceil(messages.length / SENT_MESSAGES));
@@ -71,7 +71,10 @@ export class Budget {
       },
       jobs: countMessages(jobs) as typeof jobs,
       bulkJobs: countMessages(bulkJobs) as typeof bulkJobs,
-      webhookJobs: countMessages(webhookJobs) as typeof webhookJobs,
+      outboxes(key) {
+        count(1);
+        return outboxes(key);
+      },
     };
   }
 

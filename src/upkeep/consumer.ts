@@ -4,7 +4,6 @@ import { failExhaustedFile, processFile } from "../files/processing.ts";
 import type { JobOutcome } from "../platform/jobs.ts";
 import type { FileJob, Job } from "../platform/messages.ts";
 import { assembleUpload } from "../uploads/unfinished.ts";
-import { sendDueDeliveries } from "../webhooks/sending.ts";
 import { recover } from "./recovery.ts";
 
 /** Handles a message from any queue, in the database of its team. The kind of id in it names the task. */
@@ -13,8 +12,7 @@ export async function handleJob(given: Deps, queue: string, job: Job): Promise<J
   const deps = inDatabase(given, number);
   // It was removed after the message was sent.
   if (!deps) return "database_not_bound";
-  if ("database" in job) return runRecovery(deps);
-  return "fileId" in job ? handleFileJob(deps, queue, job) : sendDueDeliveries(deps, job);
+  return "database" in job ? runRecovery(deps) : handleFileJob(deps, queue, job);
 }
 
 async function handleFileJob(deps: Deps, queue: string, job: FileJob): Promise<JobOutcome> {

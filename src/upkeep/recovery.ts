@@ -20,7 +20,7 @@ export const NOTHING_RECOVERED = {
   sent: 0,
   /** Complete uploads that a consumer was asked to assemble. */
   assemblies: 0,
-  /** Webhooks with overdue deliveries, for each of which one message was sent. */
+  /** Webhooks that had not read the latest events, and were woken. */
   webhooks: 0,
   /** Incomplete uploads that expired, or whose Worker died. */
   uploadsExpired: 0,
@@ -44,7 +44,7 @@ export const NOTHING_RECOVERED = {
   keysRemoved: 0,
   /** Expired links. */
   linksRemoved: 0,
-  /** Events and deliveries. */
+  /** Events. */
   purged: 0,
   /** Tokens and webhook secrets encrypted under the current master key. */
   reencrypted: 0,

@@ -5,13 +5,14 @@ import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
 import { events } from "../events/events.schema.ts";
+import { wakeWebhooks } from "../events/events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { folderChanges, folders } from "../folders/folders.schema.ts";
-import { type Db, hasRow, write } from "../platform/db.ts";
+import { type Db, hasRow, read, write } from "../platform/db.ts";
 import { type Batch, newStep, type RecoveryStep } from "../platform/recovery-step.ts";
 import { erase, leaveMany, MAX_DELETED_FILES, removedKey } from "../trash/deletion.ts";
 import { isTrashed, removed, teamOfRemoved } from "../trash/trash.schema.ts";
-import { deliveries, webhooks } from "../webhooks/webhooks.schema.ts";
+import { type WebhookKey, webhooks } from "../webhooks/webhooks.schema.ts";
 
 /*
  * Part of the recovery job: deletes everything that teams with the status `deleting` have, in bounded batches.
@@ -27,6 +28,8 @@ import { deliveries, webhooks } from "../webhooks/webhooks.schema.ts";
 
 /** Rows of a statement that deletes, each with a few index rows. D1 runs one statement at a time. */
 const DELETED_ROWS = 1000;
+/** Webhooks of a batch. Each is a call to its object. */
+const WOKEN_WEBHOOKS = 100;
 
 /** Rows of a table that belong to deleted teams. Starts at the teams, so that it reads no row of another team. */
 const ofDeletedTeams = (columns: SQL, table: SQLiteTable, teamId: SQLiteColumn, isSelected: SQL = sql`1`) =>
@@ -44,7 +47,7 @@ async function removeFiles(deps: Deps): Promise<number> {
 }
 
 /** The statements that delete a batch of rows of each kind, and last the teams that have nothing left. */
-function deletions(db: Db) {
+function deletions(db: Db, woken: WebhookKey[]) {
   const deleteKeys = (isOfKind: SQL) => {
     const next = ofDeletedTeams(sql`${apiKeys.id}`, apiKeys, apiKeys.teamId, isOfKind);
     return db.delete(apiKeys).where(sql`${apiKeys.id} in (${next} limit ${DELETED_ROWS})`);
@@ -57,16 +60,7 @@ function deletions(db: Db) {
     folders,
     folders.teamId,
   );
-  const oldestEvents = (columns: SQL) => sql`${ofDeletedTeams(columns, events, events.teamId)} limit ${DELETED_ROWS}`;
-  // Deliveries have no index by team, so they are found by their webhooks. A deleted webhook is known by the event of its
-  // deletion, which is later than its deliveries, so that event is deleted after them.
-  const nextDeliveries = sql`select d.webhook_id, d.seq from
-    (${ofDeletedTeams(sql`${webhooks.id} as webhook_id`, webhooks, webhooks.teamId)} union all
-    select subject_id from (${oldestEvents(sql`${events.subjectId}, ${events.type}`)}) oldest where type = 'webhook.deleted') w
-    cross join ${deliveries} d on d.webhook_id = w.webhook_id`;
-  const hasNoDeliveries = sql`not exists (${nextDeliveries})`;
-  const nextEvents = oldestEvents(sql`${events.teamId}, ${events.seq}`);
-  const nextWebhooks = ofDeletedTeams(sql`${webhooks.teamId}, ${webhooks.id}`, webhooks, webhooks.teamId);
+  const nextEvents = sql`${ofDeletedTeams(sql`${events.teamId}, ${events.seq}`, events, events.teamId)} limit ${DELETED_ROWS}`;
   // The rows of uploads, parts, and links are gone with those of their files.
   const hasNone = (table: SQLiteTable, teamId: SQLiteColumn, isOfKind?: SQL) =>
     not(hasRow(table, and(eq(teamId, teams.id), isOfKind)));
@@ -93,16 +87,24 @@ function deletions(db: Db) {
     db
       .delete(folderChanges)
       .where(sql`team_id in (${ofDeletedTeams(sql`${folderChanges.teamId}`, folderChanges, folderChanges.teamId)})`),
-    db.delete(deliveries).where(sql`(webhook_id, seq) in (${nextDeliveries} limit ${DELETED_ROWS})`),
-    db.delete(events).where(sql`(team_id, seq) in (${nextEvents}) and ${hasNoDeliveries}`),
-    db.delete(webhooks).where(sql`(team_id, id) in (${nextWebhooks}) and ${hasNoDeliveries}`),
+    db.delete(events).where(sql`(team_id, seq) in (${nextEvents})`),
+    db
+      .delete(webhooks)
+      .where(
+        sql`(team_id, id) in (select value ->> 'teamId', value ->> 'id' from json_each(${JSON.stringify(woken)}))`,
+      ),
     db.delete(teams).where(inArray(teams.id, empty)),
   ];
 }
 
 /** Deletes a batch of rows of each kind. @returns how many teams are gone */
 async function deleteRows(deps: Deps): Promise<Batch> {
-  const results = await write(deps, deletions(deps.db), { isIdempotent: true });
+  const columns = sql`${webhooks.teamId} as team_id, ${webhooks.id} as id`;
+  const next = sql`(${ofDeletedTeams(columns, webhooks, webhooks.teamId)} limit ${WOKEN_WEBHOOKS})`;
+  const [found] = await read(deps, [deps.db.select({ teamId: sql<string>`team_id`, id: sql<string>`id` }).from(next)]);
+  // The row goes once its object will notice that, and delete the deliveries.
+  const woken = await wakeWebhooks(deps, found);
+  const results = await write(deps, deletions(deps.db, woken), { isIdempotent: true });
   return { rows: results.at(-1)?.meta.changes ?? 0, isLast: results.every(({ meta }) => meta.changes === 0) };
 }
 

@@ -1,23 +1,23 @@
 import * as z from "zod";
-import { type EventBody, eventExample, eventSchema } from "../events/events.routes.ts";
+import { recordedExample as eventExample, recordedSchema as eventSchema } from "../events/events.routes.ts";
 import { EVENT_TYPES } from "../events/events.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { id, instant, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
 import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
-import { type Delivery, listDeliveries, MAX_REPLAYED_EVENTS, redeliverEvent, replayEvents } from "./delivery-log.ts";
+import { type Delivery, listDeliveries, redeliverEvent, replayEvents } from "./delivery-log.ts";
+import { MAX_REPLAYED_EVENTS } from "./outbox.ts";
 
 export const attemptSchema = z
   .strictObject({
     at: timestamp,
     httpStatus: z.int().nullable(),
     error: z.enum(ATTEMPT_ERRORS).nullable().meta({
-      description:
-        "`webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent.",
+      description: "`webhook_disabled` ends a delivery unsent.",
     }),
     durationMilliseconds: z.int().nonnegative(),
     responseBody: z.string().meta({
       description:
-        "Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty.",
+        "Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty.",
     }),
   })
   .meta({ id: "Attempt" });
@@ -36,7 +36,7 @@ const deliverySchema = z
     eventId: id,
     type: z.enum(EVENT_TYPES),
     event: eventSchema.nullable().meta({
-      description: "Null without the scope `events:read`, and once it is no longer in the event log.",
+      description: "Null without the scope `events:read`.",
     }),
     status: z.enum(["pending", "succeeded", "failed"]),
     attempts: z.array(attemptSchema).meta({ description: "The latest ten attempts." }),
@@ -49,7 +49,7 @@ function renderDelivery(delivery: Delivery): z.input<typeof deliverySchema> {
   return {
     _id,
     ...same,
-    event: event as EventBody | null,
+    event: event as z.input<typeof eventSchema> | null,
     attempts: attempts.map(renderAttempt),
     nextAttemptAt: isoOrNull(nextAttemptAt),
   };
@@ -70,7 +70,7 @@ export const list = listOperation(
   {
     tag: "Webhooks",
     summary: "List a webhook's deliveries",
-    description: "Newest first. With `status`, a page may be short or empty although more pages follow.",
+    description: "Newest first. Deliveries are kept for 30 days, and at most 10,000 of a webhook.",
     query: pageQuery("deliveries")
       .omit({ page: true })
       .extend({
@@ -87,7 +87,7 @@ export const list = listOperation(
     },
   },
   ({ deps, credential, id, query }) =>
-    listDeliveries(deps, credential, id, { ...pageRequest(query), status: query.status }),
+    listDeliveries(deps, credential, id, { ...pageRequest(query), filter: query.status }),
   renderDelivery,
 );
 

@@ -3,8 +3,8 @@ import type { Deps } from "../deps.ts";
 import type { Event } from "../events/events.ts";
 import { DAY, newId, SECOND } from "../platform/system.ts";
 import { type Attempt, unsent } from "./attempts.ts";
-import type { WebhookRow } from "./deliveries.ts";
 import { currentSecrets, messageHeaders } from "./signing.ts";
+import type { WebhookRow } from "./webhook-rows.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
 import { findWebhook } from "./webhooks.ts";
 

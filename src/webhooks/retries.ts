@@ -1,9 +1,9 @@
 import { DAY, HOUR, MINUTE, SECOND, type System } from "../platform/system.ts";
-import { addAttempt } from "./attempts.ts";
-import type { DeliveryRow, WebhookRow } from "./deliveries.ts";
+import type { Delivery, OutboxState, Outcome } from "./outbox-store.ts";
+import type { HourCounts } from "./outboxes.ts";
 import type { PostResult } from "./posting.ts";
 
-/* Decides what follows from a round of attempts, for its deliveries and for their webhook. Pure functions, without I/O. */
+/* Decides what follows from an attempt, for its delivery and for its webhook. Pure functions, without I/O. */
 
 /** Waits between attempts, as Standard Webhooks suggests: 75 hours in total. */
 const WAITS_MILLISECONDS = [
@@ -24,85 +24,71 @@ export const FAILING_ATTEMPTS = 3;
 /** The hours of which attempts are counted, including the present one. */
 const COUNTED_HOURS = 24;
 
-/** The new values of a delivery. Unless the attempt succeeded, they are stored only if the row still has `before` attempts. */
-export interface Outcome extends Pick<DeliveryRow, "seq" | "status" | "attemptLog" | "attemptCount" | "dueAt"> {
-  before: number;
-}
-
-/** The new values of a webhook. */
-export interface Health extends Pick<WebhookRow, "failures" | "failingSince" | "resumeAt"> {
-  /** Why the webhook must be disabled. Null if it stays enabled. */
-  disabledReason: "gone" | "failing" | null;
-}
-
 /** A number from 0 to 1. */
-export function random(system: System): number {
+function random(system: System): number {
   const [high = 0, low = 0] = system.randomBytes(2);
   return (high * 256 + low) / 65_535;
 }
 
-/** @param isLast ends the delivery even if its schedule allows more attempts */
-export function outcomeOf(system: System, delivery: DeliveryRow, result: PostResult, isLast: boolean): Outcome {
-  const { seq, attemptLog, attemptCount } = delivery;
-  const { attempt, isSuccess, retryAfterMilliseconds } = result;
+/** @returns the status of the delivery after an attempt, and when the next one is due */
+export function outcomeOf(
+  system: System,
+  { attemptCount }: Delivery,
+  { isSuccess, retryAfterMilliseconds }: PostResult,
+  isDisabled: boolean,
+): Outcome {
+  if (isSuccess) return { status: "succeeded", dueAt: null };
   const wait = WAITS_MILLISECONDS[attemptCount];
-  const isEnded = isSuccess || isLast || wait === undefined;
-  const jittered = (wait ?? 0) * (1 - JITTER + 2 * JITTER * random(system));
-  const delay = Math.ceil(Math.max(jittered, retryAfterMilliseconds));
-  return {
-    seq,
-    before: attemptCount,
-    attemptCount: attemptCount + 1,
-    status: isSuccess ? "succeeded" : isEnded ? "failed" : "pending",
-    attemptLog: addAttempt(attemptLog, attempt),
-    dueAt: isEnded ? null : system.now() + delay,
-  };
+  if (wait === undefined || isDisabled) return { status: "failed", dueAt: null };
+  const jittered = wait * (1 - JITTER + 2 * JITTER * random(system));
+  return { status: "pending", dueAt: system.now() + Math.ceil(Math.max(jittered, retryAfterMilliseconds)) };
 }
 
 /** The state of a webhook as its team sees it. One or two failures before a successful retry don't count as failing. */
-export function healthOf({ status, failures, failingSince }: WebhookRow) {
-  if (status === "disabled") return { health: "disabled", failingSince } as const;
-  if (failures < FAILING_ATTEMPTS) return { health: "healthy", failingSince: null } as const;
-  return { health: "failing", failingSince } as const;
-}
+export const isFailing = ({ failures }: Pick<OutboxState, "failures">): boolean => failures >= FAILING_ATTEMPTS;
 
-/** The attempts of one hour. */
-type HourCounts = [startsAt: number, succeeded: number, failed: number];
+export const attemptsOfDay = (hours: HourCounts[], now: number): HourCounts[] =>
+  hours.filter(([startsAt]) => startsAt > now - COUNTED_HOURS * HOUR);
 
-/** The attempts of the last day by hour, oldest first. Hours without an attempt are left out. */
-export function attemptsOfDay({ attemptCounts }: Pick<WebhookRow, "attemptCounts">, now: number): HourCounts[] {
-  return (JSON.parse(attemptCounts) as HourCounts[]).filter(([startsAt]) => startsAt > now - COUNTED_HOURS * HOUR);
-}
-
-/** @returns the webhook's `attemptCounts` after a round */
-export function countAttempts(webhook: WebhookRow, results: PostResult[], now: number): string {
+function countAttempt(hours: HourCounts[], isSuccess: boolean, now: number): HourCounts[] {
   const startsAt = now - (now % HOUR);
-  const counts = attemptsOfDay(webhook, now);
-  const [, succeeded, failed] = counts.find(([start]) => start === startsAt) ?? [startsAt, 0, 0];
-  const successes = results.filter(({ isSuccess }) => isSuccess).length;
-  const present: HourCounts = [startsAt, succeeded + successes, failed + results.length - successes];
-  return JSON.stringify([...counts.filter(([start]) => start !== startsAt), present]);
+  const ofDay = attemptsOfDay(hours, now);
+  const [, succeeded, failed] = ofDay.find(([start]) => start === startsAt) ?? [startsAt, 0, 0];
+  const present: HourCounts = [startsAt, succeeded + Number(isSuccess), failed + Number(!isSuccess)];
+  return [...ofDay.filter(([start]) => start !== startsAt), present];
 }
 
-/** @returns the health of the webhook after a round that sent something */
-export function healthAfter(webhook: WebhookRow, results: PostResult[], now: number): Health {
-  const isGone = results.some(({ attempt }) => attempt.httpStatus === 410);
-  const requested = Math.max(0, ...results.map(({ retryAfterMilliseconds }) => retryAfterMilliseconds));
-  const hasSucceeded = results.some(({ isSuccess }) => isSuccess);
-  const failures = hasSucceeded ? 0 : webhook.failures + results.length;
-  const failingSince = hasSucceeded ? null : (webhook.failingSince ?? now);
+/** @returns why the webhook must be disabled after an attempt, if it must */
+export function disabledReasonOf(
+  { failures, failingSince }: OutboxState,
+  { attempt, isSuccess }: PostResult,
+  now: number,
+): "gone" | "failing" | null {
+  if (attempt.httpStatus === 410) return "gone";
   // A webhook that receives few events may have failed only once, days ago.
-  const isFailing =
-    webhook.failures >= MAX_FAILURES && failingSince !== null && now - failingSince >= MAX_FAILING_MILLISECONDS;
-  const backoff = Math.min(
-    FIRST_PAUSE_MILLISECONDS * 2 ** Math.min(failures - MAX_FAILURES, 10),
-    MAX_PAUSE_MILLISECONDS,
+  const hasFailedForDays = failures >= MAX_FAILURES && now - (failingSince ?? now) >= MAX_FAILING_MILLISECONDS;
+  return hasFailedForDays && !isSuccess ? "failing" : null;
+}
+
+/** @returns the changes of a webhook's state after an attempt */
+export function stateAfter(
+  state: OutboxState,
+  { attempt, isSuccess, retryAfterMilliseconds }: PostResult,
+  now: number,
+): Partial<OutboxState> {
+  const resumeAt = state.resumeAt ?? 0;
+  // What ends during a pause was sent before it. It neither shortens the pause nor makes the next one longer.
+  const failures = isSuccess ? 0 : state.failures + Number(resumeAt <= now);
+  const backoff = FIRST_PAUSE_MILLISECONDS * 2 ** Math.min(failures - MAX_FAILURES, 10);
+  const pause = Math.max(
+    retryAfterMilliseconds,
+    failures < MAX_FAILURES || resumeAt > now ? 0 : Math.min(backoff, MAX_PAUSE_MILLISECONDS),
   );
-  const pause = Math.max(requested, failures < MAX_FAILURES ? 0 : backoff);
   return {
     failures,
-    failingSince,
-    resumeAt: pause === 0 ? null : now + pause,
-    disabledReason: isGone ? "gone" : isFailing ? "failing" : null,
+    failingSince: isSuccess ? null : (state.failingSince ?? now),
+    resumeAt: Math.max(resumeAt, pause === 0 ? 0 : now + pause) || null,
+    hours: countAttempt(state.hours, isSuccess, now),
+    lastResult: isSuccess ? { ...attempt, responseBody: "" } : attempt,
   };
 }

@@ -3,7 +3,8 @@ import { and, eq } from "drizzle-orm";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import type { Deps } from "../deps.ts";
 import type { System } from "../platform/system.ts";
-import { isWebhook, type WebhookKey, type WebhookRow } from "./deliveries.ts";
+import { isWebhook, type WebhookRow } from "./webhook-rows.ts";
+import type { WebhookKey } from "./webhooks.schema.ts";
 import { webhooks } from "./webhooks.schema.ts";
 
 /*

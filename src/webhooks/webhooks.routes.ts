@@ -7,9 +7,8 @@ import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/validation.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.routes.ts";
-import type { WebhookRow } from "./deliveries.ts";
 import { sendTestEvent } from "./posting.ts";
-import { attemptsOfDay, FAILING_ATTEMPTS, healthOf } from "./retries.ts";
+import { attemptsOfDay, FAILING_ATTEMPTS, isFailing } from "./retries.ts";
 import {
   createWebhook,
   deleteWebhook,
@@ -19,6 +18,7 @@ import {
   OLD_SECRET_MILLISECONDS,
   rotateSecret,
   updateWebhook,
+  type Webhook,
 } from "./webhooks.ts";
 
 const type = z.enum(EVENT_TYPES);
@@ -26,7 +26,7 @@ const type = z.enum(EVENT_TYPES);
 const attemptCounts = z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() });
 
 /** A webhook, and when it is shown. */
-type SeenWebhook = WebhookRow & { now: number };
+type SeenWebhook = Webhook & { now: number };
 const field = fieldOf<SeenWebhook>();
 
 const webhookRecord = describeRecord({
@@ -63,12 +63,12 @@ const webhookRecord = describeRecord({
         description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
       }),
       "healthy",
-      (webhook) => healthOf(webhook).health,
+      (webhook) => (webhook.status === "disabled" ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
     ),
     failingSince: field(
       timestamp.nullable().meta({ description: "The first failure since the last success. Null while healthy." }),
       null,
-      (webhook) => isoOrNull(healthOf(webhook).failingSince),
+      (webhook) => isoOrNull(webhook.status === "disabled" || isFailing(webhook) ? webhook.failingSince : null),
     ),
     lastDay: field(
       attemptCounts
@@ -86,14 +86,14 @@ const webhookRecord = describeRecord({
         .nullable()
         .meta({ description: "The latest attempt, without the response body of a success. Null before the first." }),
       attemptExample,
-      ({ lastResult }) => (lastResult === null ? null : renderAttempt(JSON.parse(lastResult))),
+      ({ lastResult }) => lastResult && renderAttempt(lastResult),
     ),
   },
 });
 const { schema, example } = webhookRecord;
 
 function renderLastDay({ now, ...webhook }: SeenWebhook) {
-  const hours = attemptsOfDay(webhook, now).map(([startsAt, succeeded, failed]) => ({
+  const hours = attemptsOfDay(webhook.hours, now).map(([startsAt, succeeded, failed]) => ({
     startsAt: iso(startsAt),
     succeeded,
     failed,
@@ -102,8 +102,8 @@ function renderLastDay({ now, ...webhook }: SeenWebhook) {
   return { succeeded: total("succeeded"), failed: total("failed"), hours };
 }
 
-const seen = <W extends WebhookRow>({ system }: Deps, webhook: W) => ({ ...webhook, now: system.now() });
-const render = (deps: Deps, webhook: WebhookRow) => webhookRecord.render(seen(deps, webhook));
+const seen = <W extends Webhook>({ system }: Deps, webhook: W) => ({ ...webhook, now: system.now() });
+const render = (deps: Deps, webhook: Webhook) => webhookRecord.render(seen(deps, webhook));
 
 const newWebhookRecord = describeRecord({
   id: "NewWebhook",
@@ -178,8 +178,7 @@ export const create = writeOperation(
       "`webhook-timestamp`; `webhook-signature`. Delivery is at least once, without a guaranteed order. A 2xx within 15 s " +
       "succeeds; otherwise there are up to ten attempts over 75 hours. A 410, or five days without a success, disables the " +
       "webhook. Events that occur while it is disabled are not sent, but can be replayed. A webhook receives events even after the key that created it is revoked, so a caller with `webhooks:write` " +
-      "can read everything that `events:read` shows, also later. While many webhooks " +
-      `are busy, one whose endpoint takes longer than a second receives fewer messages. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
+      `can read everything that \`events:read\` shows, also later. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
     body: fields.extend({ description: fields.shape.description.default("") }),
     bodyExample: { url: example.url, types: example.types, description: "Catalogue" },
     success: {
@@ -247,7 +246,7 @@ export const remove = writeOperation(
     tag: "Webhooks",
     summary: "Delete a webhook",
     description: "Its pending deliveries are not sent.",
-    // A slow webhook rests between rounds. This limit keeps a team from skipping the rest with a new webhook.
+    // Each webhook sends by itself. This limit keeps a team from having more than ten that send at once.
     isHeavy: true,
     success: { description: "The webhook was deleted.", message: "Webhook deleted." },
   },

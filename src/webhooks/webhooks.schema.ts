@@ -1,6 +1,4 @@
-import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
-import { EVENT_TYPES } from "../events/events.schema.ts";
 
 /** The URLs that receive a team's events. */
 export const webhooks = sqliteTable(
@@ -24,52 +22,17 @@ export const webhooks = sqliteTable(
     oldSecretEndsAt: integer("old_secret_ends_at"),
     /** The id of the master key that encrypted both. */
     encryptedWith: text("encrypted_with").notNull(),
-    /** Consecutive failed attempts, and when the first of them was. */
-    failures: integer().notNull().default(0),
-    failingSince: integer("failing_since"),
-    /** The end of its pause: nothing is sent before. Null if it is not paused. */
-    resumeAt: integer("resume_at"),
-    /** The invocation that sends its deliveries. Null if none does. */
-    leaseId: text("lease_id"),
-    /** When the lease expires. Without a lease: when its last round, and the rest after it, ended. */
-    leaseEndsAt: integer("lease_ends_at").notNull().default(0),
+    /** The events with greater numbers are sent: the last one when it was created or enabled. */
+    sinceSeq: integer("since_seq").notNull().default(0),
+    /** What its object last reported: the number of the last event that it has read. Some minutes old. */
+    cursor: integer().notNull().default(0),
+    /** +1 when it is enabled or its URL changes: its object then forgets the failures. */
+    epoch: integer().notNull().default(0),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     version: integer().notNull().default(0),
-    /** JSON: its attempts in each hour of the last day, see webhooks/retries.ts. */
-    attemptCounts: text("attempt_counts").notNull().default("[]"),
-    /** JSON: the response bodies of its latest failures, see webhooks/attempts.ts. */
-    failureBodies: text("failure_bodies").notNull().default("[]"),
-    /** JSON: the latest attempt, with its response body if it failed. Null before the first. */
-    lastResult: text("last_result"),
   },
   (t) => [primaryKey({ columns: [t.teamId, t.id] }), index("webhooks_encrypted_with").on(t.encryptedWith)],
 );
 
-/** One event, to be sent to one webhook. */
-export const deliveries = sqliteTable(
-  "deliveries",
-  {
-    webhookId: text("webhook_id").notNull(),
-    /** The number of the event. */
-    seq: integer().notNull(),
-    teamId: text("team_id").notNull(),
-    type: text({ enum: EVENT_TYPES }).notNull(),
-    status: text({ enum: ["pending", "succeeded", "failed"] }).notNull(),
-    /** JSON: the latest attempts, see webhooks/attempts.ts. */
-    attemptLog: text("attempt_log").notNull().default("[]"),
-    /** Attempts since a user last redelivered or replayed it. */
-    attemptCount: integer("attempt_count").notNull().default(0),
-    /** When the next attempt is due. Null once the delivery has ended. */
-    dueAt: integer("due_at"),
-    createdAt: integer("created_at").notNull(),
-    /** Whether its latest attempt failed. */
-    isFailing: integer("is_failing", { mode: "boolean" }).notNull().default(false),
-  },
-  (t) => [
-    primaryKey({ columns: [t.webhookId, t.seq] }),
-    index("deliveries_due").on(t.webhookId, t.dueAt).where(sql`due_at is not null`),
-    // With `is_failing` among its columns: otherwise SQLite prefers the primary key.
-    index("deliveries_failing").on(t.webhookId, t.isFailing, t.seq).where(sql`is_failing = 1`),
-  ],
-);
+export type WebhookKey = Pick<typeof webhooks.$inferSelect, "teamId" | "id">;

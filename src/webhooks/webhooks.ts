@@ -2,24 +2,39 @@ import { and, eq, sql } from "drizzle-orm";
 import { authorizeRead, type Credential, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { type EventType, fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import {
+  type EventType,
+  fieldsOf,
+  isEventId,
+  newEvent,
+  newEventFrom,
+  wakeWebhooks,
+  writeWithEvent,
+} from "../events/events.ts";
 import { insertWhere, read } from "../platform/db.ts";
 import { DAY, newId } from "../platform/system.ts";
-import {
-  deletePending,
-  ENDED_ROWS,
-  endPending,
-  enqueueWebhooks,
-  isWebhook,
-  type WebhookRow,
-  webhookByKey,
-} from "./deliveries.ts";
+import type { WebhookHealth } from "./outboxes.ts";
 import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
+import { isWebhook, type WebhookRow, webhookByKey } from "./webhook-rows.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
 import { webhooks } from "./webhooks.schema.ts";
 
-/** Each webhook adds two rows written to every event of the team. */
+/** Each event wakes every webhook of the team that receives it. */
 export const MAX_WEBHOOKS = 10;
+
+/** A webhook with what its object knows of its endpoint. */
+export type Webhook = WebhookRow & WebhookHealth;
+
+/** Of a new webhook, and of one whose failures were reset. */
+const NO_HEALTH: WebhookHealth = { failures: 0, failingSince: null, hours: [], lastResult: null };
+
+const withHealth = async (deps: Deps, row: WebhookRow): Promise<Webhook> => ({
+  ...row,
+  ...(await deps.outboxes(row).health()),
+});
+
+/** The number of the last event of the team. */
+const lastSeq = (teamId: string) => sql<number>`coalesce((select max(seq) from events where team_id = ${teamId}), 0)`;
 
 const storedTypes = (types: EventType[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
 
@@ -44,16 +59,16 @@ export async function createWebhook(
   deps: Deps,
   actor: TeamActor,
   { url, types, description }: NewWebhook,
-): Promise<{ webhook: WebhookRow; secret: string }> {
+): Promise<{ webhook: Webhook; secret: string }> {
   const now = deps.system.now();
   const key = { id: newId(deps.system, deps.db.number), teamId: actor.teamId };
   const secret = newSecret(deps.system);
-  const row: WebhookRow = {
+  const row = {
     ...key,
     url: normalizeUrl(deps, url),
     types: storedTypes(types),
     description,
-    status: "enabled",
+    status: "enabled" as const,
     disabledReason: null,
     keyId: actor.keyId,
     userId: actor.userId,
@@ -61,46 +76,35 @@ export async function createWebhook(
     oldEncryptedSecret: null,
     oldSecretEndsAt: null,
     encryptedWith: deps.secrets.currentKeyId,
-    failures: 0,
-    failingSince: null,
-    resumeAt: null,
-    leaseId: null,
-    leaseEndsAt: 0,
+    epoch: 0,
     createdAt: now,
     updatedAt: now,
     version: 0,
-    attemptCounts: "[]",
-    failureBodies: "[]",
-    lastResult: null,
   };
   const event = newEvent(deps, "webhook.created", actor, row);
   // The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent.
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, actor.teamId)})`;
   const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId));
-  const insert = insertWhere(deps.db, webhooks, row, isAllowed);
+  const insert = insertWhere(deps.db, webhooks, { ...row, sinceSeq: lastSeq(actor.teamId), cursor: 0 }, isAllowed);
   const queries = [insert, webhookByKey(deps.db, key)] as const;
   const [, [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!stored) {
     const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
     throw new AppError("too_many_webhooks", { message });
   }
-  return { webhook: row, secret };
+  return { webhook: { ...stored, ...NO_HEALTH }, secret };
 }
 
 /** Lists the team's webhooks, oldest first. */
-export async function listWebhooks(deps: Deps, credential: Credential<"webhooks:read">): Promise<WebhookRow[]> {
+export async function listWebhooks(deps: Deps, credential: Credential<"webhooks:read">): Promise<Webhook[]> {
   const { rows } = await authorizeRead(deps, credential, (team) =>
     deps.db.select().from(webhooks).where(eq(webhooks.teamId, team)).orderBy(webhooks.id),
   );
-  return rows;
+  return Promise.all(rows.map((row) => withHealth(deps, row)));
 }
 
 /** @throws `not_found` */
-export async function fetchWebhook(
-  deps: Deps,
-  credential: Credential<"webhooks:read">,
-  id: string,
-): Promise<WebhookRow> {
+export async function fetchWebhook(deps: Deps, credential: Credential<"webhooks:read">, id: string): Promise<Webhook> {
   const { rows } = await authorizeRead(deps, credential, (team) =>
     deps.db
       .select()
@@ -108,7 +112,7 @@ export async function fetchWebhook(
       .where(and(eq(webhooks.teamId, team), eq(webhooks.id, id))),
   );
   if (!rows[0]) throw new AppError("not_found");
-  return rows[0];
+  return withHealth(deps, rows[0]);
 }
 
 /** Fetches the row for a caller who is already authorized. @throws `not_found` */
@@ -123,7 +127,8 @@ export type WebhookChanges = { [Field in keyof NewWebhook]?: NewWebhook[Field] |
 };
 
 /**
- * Disabling ends the pending deliveries, the first of them in the same batch.
+ * Enabling it or changing its URL resets its failures, and what happened while it was disabled is not sent. Disabling it ends
+ * its pending deliveries.
  * @throws `not_found`, `invalid_input` for a URL that is not allowed
  */
 export async function updateWebhook(
@@ -131,10 +136,9 @@ export async function updateWebhook(
   actor: TeamActor,
   id: string,
   changes: WebhookChanges,
-): Promise<WebhookRow> {
+): Promise<Webhook> {
   const { url, types, description, status } = changes;
   const key = { id, teamId: actor.teamId };
-  const now = deps.system.now();
   const isReset = status === "enabled" || url !== undefined;
   const update = deps.db
     .update(webhooks)
@@ -144,36 +148,36 @@ export async function updateWebhook(
       ...(url !== undefined && { url: normalizeUrl(deps, url) }),
       ...(types !== undefined && { types: storedTypes(types) }),
       ...(status && { disabledReason: status === "enabled" ? null : "requested" }),
-      // A new URL starts without failures. The lease stays, because its round is still running.
-      ...(isReset && { failures: 0, failingSince: null, resumeAt: null }),
-      updatedAt: now,
+      ...(isReset && { epoch: sql`${webhooks.epoch} + 1` }),
+      ...(status === "enabled" && {
+        sinceSeq: sql`iif(${webhooks.status} = 'disabled', ${lastSeq(actor.teamId)}, ${webhooks.sinceSeq})`,
+      }),
+      updatedAt: deps.system.now(),
       version: sql`${webhooks.version} + 1`,
     })
     .where(isWebhook(key))
     .returning();
   const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
-  const end = status === "disabled" ? [endPending(deps.db, key, now)] : [];
-  const [[row], ended] = await writeWithEvent(deps, event, [update, ...end], { isIdempotent: false });
+  // All ids have this form. Another one names no object.
+  if (!isEventId(id)) throw new AppError("not_found");
+  // Before the change, so that its failure changes nothing.
+  const health = await deps.outboxes(key).health();
+  const [[row]] = await writeWithEvent(deps, event, [update], { isIdempotent: false });
   if (!row) throw new AppError("not_found");
-  const isResumed = status === "enabled" || (url !== undefined && row.status === "enabled");
-  if (isResumed || ended?.length === ENDED_ROWS)
-    deps.after(enqueueWebhooks(deps, [{ teamId: row.teamId, webhookId: id }]));
-  return row;
+  deps.after(wakeWebhooks(deps, [key]));
+  return { ...row, ...health, ...(isReset && { failures: 0, failingSince: null }) };
 }
 
-/** Also deletes pending deliveries. The recovery job purges the others when their events expire. @throws `not_found` */
+/** Its object notices that the row is gone, and deletes its deliveries. @throws `not_found` */
 export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const key = { id, teamId: actor.teamId };
   // Written before the deletion, because it needs the version.
   const row = { subjectVersion: sql`${webhooks.version}`, data: sql`${JSON.stringify({ _id: id })}` };
   const event = newEventFrom(deps, "webhook.deleted", actor, key, row, sql`from ${webhooks} where ${isWebhook(key)}`);
   const remove = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
-  const queries = [remove, deletePending(deps.db, key)] as const;
-  const [rows, deleted] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  const [rows] = await writeWithEvent(deps, event, [remove], { isIdempotent: false });
   if (rows.length === 0) throw new AppError("not_found");
-  if (deleted.length === ENDED_ROWS) {
-    deps.after(enqueueWebhooks(deps, [{ teamId: actor.teamId, webhookId: id }]));
-  }
+  deps.after(wakeWebhooks(deps, [key]));
 }
 
 /** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
@@ -188,8 +192,9 @@ export async function rotateSecret(
   actor: TeamActor,
   id: string,
   { revokeOld }: { revokeOld: boolean },
-): Promise<{ webhook: WebhookRow; secret: string }> {
+): Promise<{ webhook: Webhook; secret: string }> {
   const row = await findWebhook(deps, actor, id);
+  const health = await deps.outboxes(row).health();
   const now = deps.system.now();
   const secret = newSecret(deps.system);
   const old = revokeOld ? null : reencryptSecret(deps, row, row.encryptedSecret);
@@ -211,5 +216,5 @@ export async function rotateSecret(
   const [, [rotated]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
-  return { webhook: rotated, secret };
+  return { webhook: { ...rotated, ...health }, secret };
 }

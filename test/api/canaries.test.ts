@@ -4,7 +4,7 @@ import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { recover } from "../../src/upkeep/recovery.ts";
 import { type BindingName, ProxiedBindings } from "../support/bindings.ts";
-import { leaksInDatabase, leaksInLine, watchConsole, watcher } from "../support/canaries.ts";
+import { leaksInDatabase, leaksInLine, leaksInObjects, watchConsole, watcher } from "../support/canaries.ts";
 import { DATABASES, DB } from "../support/databases.ts";
 import { readDeps, sink, withBindings } from "../support/deps.ts";
 import {
@@ -19,8 +19,10 @@ import {
   upload,
   withoutJobs,
 } from "../support/harness.ts";
+import { inObject } from "../support/objects.ts";
 import { deletionsLast, newRecords, pathIn, pathTo, type Records } from "../support/routes.ts";
 import { issueToken } from "../support/visitors.ts";
+import { begin, createEvent, keyOf } from "../support/webhooks.ts";
 
 /* No log line and no error contains a secret: each dependency fails in turn, while every route gets requests full of secrets. */
 
@@ -102,6 +104,16 @@ describe("The watcher", () => {
     }
     expect(await leaksInDatabase()).toEqual([]);
   });
+});
+
+test("The watcher finds a secret in the storage of a webhook's object", async () => {
+  const { world, team, hook } = await begin();
+  await createEvent(team);
+  world.answer = () => ({ httpStatus: 500, body: hook.secret });
+  await world.runAlarms();
+  expect(await leaksInObjects()).toEqual(["deliveries: a signing secret", "state: a signing secret"]);
+  await inObject(keyOf(hook), ({ storage }) => storage.deleteAll());
+  expect(await leaksInObjects()).toEqual([]);
 });
 
 /** Failing dependencies. The errors of a binding quote everything that it was called with. */

@@ -23,7 +23,7 @@ const MAX_DELETED_KEYS = 1000;
 
 const bindings = new ProxiedBindings();
 const { queries, messages, deletedKeys } = bindings;
-const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink, WEBHOOKS: sink });
+const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
 const worker = startWorker((deps) => withBindings(deps, bound));
 let recovered: Record<string, number>;
 
@@ -149,12 +149,11 @@ describe("The calls to the bindings", () => {
     }
   });
 
-  test("send messages that contain only the ids of a team and of a file or webhook, and a time, at most 100 per call", () => {
+  test("send messages that contain only the ids of a team and of a file, at most 100 per call", () => {
     for (const batch of messages) {
       expect(batch.length).toBeLessThanOrEqual(MAX_BATCH_MESSAGES);
       for (const message of batch) {
-        const names = Object.keys(message as object);
-        expect(names).toEqual(names.includes("fileId") ? ["teamId", "fileId"] : ["teamId", "webhookId", "at"]);
+        expect(Object.keys(message as object)).toEqual(["teamId", "fileId"]);
         expect(JSON.stringify(message).length).toBeLessThan(100);
       }
     }

@@ -129,10 +129,7 @@ describe("GET /health", () => {
     expect(await healthWith(null)).toEqual([200, "Database, bucket and queues respond."]);
     expect(await healthWith("D1")).toEqual([503, "Not responding: database 0, database 1, database 2."]);
     expect(await healthWith("R2")).toEqual([503, "Not responding: bucket."]);
-    expect(await healthWith("Queue")).toEqual([
-      503,
-      "Not responding: queue, bulk queue, webhook queue, recovery queue.",
-    ]);
+    expect(await healthWith("Queue")).toEqual([503, "Not responding: queue, bulk queue, recovery queue."]);
   });
 
   test("reports a binding that hangs, and a database without tables", async () => {
@@ -147,7 +144,6 @@ describe("GET /health", () => {
       bytes: hanging,
       jobs: works,
       bulkJobs: works,
-      webhookJobs: works,
       recoveryJobs: works,
     });
     expect((await health.check()).failing).toEqual(["database", "bucket"]);
@@ -166,12 +162,12 @@ describe("GET /health", () => {
     await worker.call("GET", "/health");
     expect(bindings.calls.toSorted()).toEqual([
       ...Array(3).fill("D1 batch"),
-      ...Array(4).fill("Queue metrics"),
+      ...Array(3).fill("Queue metrics"),
       "R2 head",
     ]);
     now += HEALTH_CACHE_MILLISECONDS;
     await worker.call("GET", "/health");
-    expect(bindings.calls).toHaveLength(16);
+    expect(bindings.calls).toHaveLength(14);
   });
 });
 

@@ -85,7 +85,7 @@ describe("The smoke test", () => {
     const { isFine, lines } = await smoke(team, url, { webhook });
     expect(isFine, lines.join("\n")).toBe(true);
     const steps = ["health", "clock", "key", "upload", "process", "list", "signed URL", "link", "resumable upload"];
-    const all = [...steps, "ETag", "events", "webhook", "revoke", "delete"].map((step) => `ok    ${step}`);
+    const all = [...steps, "ETag", "events", "own zone", "webhook", "revoke", "delete"].map((step) => `ok    ${step}`);
     expect(lines.map((line) => line.replace(/ \(\d+ ms\)/, ""))).toEqual(all);
     expect(await team.stowage.usage()).toMatchObject({ files: 0, bytes: 0 });
     expect(await collect(team.stowage.keys.list())).toHaveLength(1);
@@ -201,6 +201,12 @@ describe("The smoke test", () => {
       "events",
       changing(/subject=/, (text) => text.replace("[", '[{"type":"user.updated"},')),
       /changes\(\)/,
+    ],
+    [
+      "a Worker that can't reach its own zone",
+      "own zone",
+      changing(/\/test$/, (text) => text.replace('"httpStatus":405', '"httpStatus":522')),
+      /global_fetch_strictly_public/,
     ],
     [
       "a cache",

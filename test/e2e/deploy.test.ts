@@ -117,9 +117,19 @@ describe("The configuration check", () => {
       'The queue "stowage-jobs" needs a consumer with a dead_letter_queue.',
     ],
     [
-      "with a webhook queue without consumer",
-      [['binding = "WEBHOOKS"\nqueue = "stowage-webhooks"', 'binding = "WEBHOOKS"\nqueue = "lost"']],
+      "with a recovery queue without consumer",
+      [['binding = "RECOVERY"\nqueue = "stowage-recovery"', 'binding = "RECOVERY"\nqueue = "lost"']],
       'The queue "lost" needs a consumer.',
+    ],
+    [
+      "without the objects of webhooks",
+      [['name = "WEBHOOKS"\n', 'name = "OTHER"\n']],
+      "[[durable_objects.bindings]] needs WEBHOOKS.",
+    ],
+    [
+      "without the migration that creates the class of objects",
+      [['new_sqlite_classes = ["WebhookObject"]', "new_sqlite_classes = []"]],
+      "[[migrations]] must create the class WebhookObject by new_sqlite_classes.",
     ],
     [
       "with the setting for local development",
@@ -176,7 +186,7 @@ describe("A new environment", () => {
     expect(staging.vars).not.toHaveProperty("LINK_HOST");
     expect(Object.keys(staging.vars)).toHaveLength(Object.keys(first.vars).length - 1);
     expect(staging.queues.consumers?.map(({ queue }) => queue).sort()).toEqual(
-      ["bulk", "jobs", "jobs-dead", "recovery", "webhooks"].map((name) => `stowage-staging-${name}`),
+      ["bulk", "jobs", "jobs-dead", "recovery"].map((name) => `stowage-staging-${name}`),
     );
     const counters = [...first.ratelimits, ...staging.ratelimits].map(({ namespace_id }) => namespace_id);
     expect(new Set(counters).size).toBe(2 * first.ratelimits.length);
@@ -226,7 +236,7 @@ describe("A new environment", () => {
 const COMPLETE = {
   databases: ["stowage"],
   buckets: ["stowage-files"],
-  queues: ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery", "stowage-webhooks"],
+  queues: ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery"],
   teams: [1],
   isMigrated: true,
   secrets: ["MASTER_KEY", "OPERATOR_TOKEN"],
@@ -386,7 +396,7 @@ describe("A deployment", () => {
     await deploy(machine, { isDryRun: true });
     expect(machine.lines.filter((line) => /^(Database|Bucket|Queue)/.test(line))).toEqual([
       ...['Database "stowage": exists', 'Bucket "stowage-files": exists'],
-      ...["jobs", "bulk", "webhooks", "recovery", "jobs-dead"].map((name) => `Queue "stowage-${name}": exists`),
+      ...["jobs", "bulk", "recovery", "jobs-dead"].map((name) => `Queue "stowage-${name}": exists`),
     ]);
     expect(machine.lines).toContain("Secrets: kept, as the Worker has them");
   });

@@ -10,12 +10,6 @@ import { Server, type TestTeam } from "../support/server.ts";
  * must survive; any other must be stored completely or not at all.
  */
 
-/** Makes every delivery and webhook look as if the recovery job's waits were over. */
-function expireWaits(server: Server): void {
-  server.sql("D1Database", "update deliveries set due_at = 0 where due_at is not null");
-  server.sql("D1Database", "update webhooks set lease_id = null, lease_ends_at = 0");
-}
-
 const KILLS = 4;
 /** Chooses the moments of the kills. */
 const random = randomFrom(Number(process.env.STOWAGE_SEED ?? 1));
@@ -222,7 +216,6 @@ test(`the server loses no acknowledged upload in ${KILLS} kills, and stores none
       "D1Database",
       "update files set due_at = 0, lease_ends_at = 0 where due_at is not null and id not in (select file_id from uploads where not is_finished)",
     );
-    expireWaits(server);
     await server.restart();
     serverState.up();
     await server.recover();
@@ -258,7 +251,6 @@ test(`the server loses no acknowledged upload in ${KILLS} kills, and stores none
   await server.stop();
   // The recovery job, which each start runs first, cleans up finished uploads only after a day.
   server.sql("D1Database", "update uploads set due_at = 0");
-  expireWaits(server);
   await server.restart();
   // The webhook reports every completed file.
   await vi.waitUntil(() => listed.every(({ _id: id }) => completed().has(id)), { timeout: 100_000, interval: 50 });

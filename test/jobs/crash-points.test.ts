@@ -15,7 +15,7 @@ import { newEmail, PASSWORD } from "../support/routes.ts";
 import { streamOf } from "../support/streams.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
-import { createEvent, eventsOf, type Hook, idOf, newHook, statusesOf } from "../support/webhooks.ts";
+import { createEvent, eventsOf, type Hook, idOf, keyOf, newHook, statusesOf } from "../support/webhooks.ts";
 import {
   encodeForm,
   expectSettled,
@@ -531,16 +531,15 @@ const deletingTeam: Scenario<{ other: Team; before: unknown }, void> = {
     expect((await world.call("GET", teamPath({ world, team }), operator)).code).toBe("not_found"),
 };
 
-/** One round sends three events. Each is received at least once, always with its id. */
+/** An alarm sends three events. Each is received at least once, always with its id. */
 const sending: Scenario<Hook, void> = {
   async prepare({ team }) {
     const hook = await newHook(team);
     for (let i = 0; i < 3; i++) await createEvent(team);
     return hook;
   },
-  async act(_, bindings, { world }) {
-    const [message] = world.webhookMessages.splice(0);
-    await world.deliverWebhook(message!, bindings);
+  async act(state, bindings, { world }) {
+    await world.runAlarm(keyOf(state), bindings);
   },
   async verify(_, { state, world, team, fault }) {
     expect(await statusesOf(state)).toEqual({ succeeded: 3 });
@@ -580,8 +579,7 @@ const wakingWebhooks: Scenario<Hook, unknown> = {
   async prepare({ world, team }) {
     const hook = await newHook(team);
     await createEvent(team);
-    world.webhookMessages = [];
-    world.aheadMilliseconds += 16 * MINUTE;
+    for (const object of world.objects.values()) object.at = null;
     return hook;
   },
   act: (_, bindings, { world }) => world.recover(bindings),
@@ -665,10 +663,10 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["a batch that deletes files", deletingMany],
   ["the move of a folder", movingFolder],
   ["the recovery job with a folder to delete", deletingFolder],
-  ["a round of deliveries to a webhook", { ...sending, isRepresentative: true }],
+  ["the alarm of a webhook", { ...sending, isRepresentative: true }],
   ["the recovery job", { ...recovering, isRepresentative: true }],
   ["the recovery job of two databases", recoveringTwo],
-  ["the recovery job with overdue deliveries", wakingWebhooks],
+  ["the recovery job with a webhook whose wake was lost", wakingWebhooks],
   ["the deletion of a team", deletingTeam],
 ];
 

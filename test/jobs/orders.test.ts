@@ -21,7 +21,7 @@ import {
 import { newEmail, PASSWORD } from "../support/routes.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { Uploader } from "../support/uploader.ts";
-import { createEvent, type Hook, newHook, statusesOf } from "../support/webhooks.ts";
+import { createEvent, type Hook, keyOf, newHook, statusesOf } from "../support/webhooks.ts";
 import { encodeForm, must } from "../support/world.ts";
 
 /* Every order of two invocations, and random orders of more. support/orders.ts says which orders run. */
@@ -136,15 +136,14 @@ const deletingAny: Act<unknown> = async (_, bindings, { world, team }) => {
   return outcomeOf(await must(world.ask("DELETE", path, { token: team.token }, { bindings })));
 };
 
-async function webhookWithMessage(place: Place): Promise<Hook> {
+async function webhookWithEvent(place: Place): Promise<Hook> {
   const hook = await newHook(place.team, { types: null });
   await createEvent(place.team);
   return hook;
 }
-const deliveringTo: Act<Hook> = async ({ _id: webhookId }, bindings, { world, team }) => {
-  world.webhookMessages = world.webhookMessages.filter((message) => message.webhookId !== webhookId);
-  const seconds = await must(world.deliverWebhook({ teamId: team.teamId, webhookId } as never, bindings));
-  return seconds === null ? "sent" : "again";
+const deliveringTo: Act<Hook> = async (hook, bindings, { world }) => {
+  await must(world.runAlarm(keyOf(hook), bindings));
+  return "sent";
 };
 
 const hold = (id: string): Request => ["PUT", `${FILES}/${id}/hold`, { json: { reason: "evidence" } }];
@@ -418,15 +417,15 @@ const races: Record<string, Race<any>> = {
     acts: [sending, request((_, { team }) => ["DELETE", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR }])],
     outcomes: ["204 200", "token_invalid 200"],
   },
-  "a round of deliveries and the disabling of its webhook": {
-    prepare: webhookWithMessage,
+  "the alarm of a webhook and its disabling": {
+    prepare: webhookWithEvent,
     acts: [
       deliveringTo,
       request(({ _id }: Hook) => ["PATCH", `/auth/v1/webhooks/${_id}`, { json: { status: "disabled" } }]),
     ],
     outcomes: ["sent 200"],
     async verifySettled(_, { state, world, team, order }) {
-      // A round that begins after the response to the change sends nothing.
+      // An alarm that begins after the response to the change sends nothing.
       const isAfter = order.findIndex(({ by }) => by === 0) > order.findLastIndex(({ by }) => by === 1);
       const posts = world.posts.filter(({ body }) => JSON.parse(body).teamId === team.teamId);
       if (isAfter) expect(posts).toEqual([]);
@@ -435,15 +434,10 @@ const races: Record<string, Race<any>> = {
       expect(await statusesOf(state)).not.toHaveProperty("pending");
     },
   },
-  "a round of deliveries and the deletion of its webhook": {
-    prepare: webhookWithMessage,
+  "the alarm of a webhook and its deletion": {
+    prepare: webhookWithEvent,
     acts: [deliveringTo, request(({ _id }: Hook) => ["DELETE", `/auth/v1/webhooks/${_id}`])],
     outcomes: ["sent 200"],
-  },
-  "two rounds of deliveries to a webhook": {
-    prepare: webhookWithMessage,
-    acts: [deliveringTo, deliveringTo],
-    outcomes: ["sent sent"],
   },
   "the move of a folder and an upload into it": {
     prepare: inFolder,
@@ -550,7 +544,7 @@ const races: Record<string, Race<any>> = {
   "the recovery job and a delivery": {
     isRecovery: true,
     async prepare(place) {
-      const hook = await webhookWithMessage(place);
+      const hook = await webhookWithEvent(place);
       place.world.aheadMilliseconds += 16 * MINUTE;
       return hook;
     },
@@ -566,8 +560,8 @@ const races: Record<string, Race<any>> = {
     outcomes: ["200 200", "not_found 200"],
     verifySettled: expectFileIf(),
   },
-  "an event and a round of deliveries": {
-    prepare: webhookWithMessage,
+  "an event and the alarm of its webhook": {
+    prepare: webhookWithEvent,
     acts: [deliveringTo, request(() => ["POST", KEYS, { json: { name: "event" } }])],
     outcomes: ["sent 200"],
     verifySettled: async (_, { state }) => expect(await statusesOf(state)).toMatchObject({ succeeded: 2 }),

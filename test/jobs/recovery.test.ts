@@ -6,7 +6,7 @@ import {
 } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect } from "vitest";
-import { OWNERS_PER_CHECK } from "../../src/events/purge.ts";
+import { TEAMS_PER_CHECK } from "../../src/events/purge.ts";
 import worker from "../../src/index.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { databaseOf, newId, newToken, newUuid, realSystem } from "../../src/platform/system.ts";
@@ -61,15 +61,6 @@ const insertEvents = (teamId: string, count: number, after = 0) =>
     `insert into events select ?2, ?3 + i, 'file.updated', 1, '{}', 'x', 0, '{}',
      i + ifnull((select max(position) from events where team_id = ?2 and seq < ?3), 0) from n`,
     teamId,
-    after,
-  );
-const insertDeliveries = (teamId: string, webhookId: string, count: number, after = 0) =>
-  insertMany(
-    count,
-    `insert into deliveries (webhook_id, seq, team_id, type, status, created_at)
-     select ?3, ?4 + i, ?2, 'user.created', 'succeeded', 1 from n`,
-    teamId,
-    webhookId,
     after,
   );
 const insertFinishedUploads = (teamId: string, count: number) =>
@@ -335,11 +326,10 @@ describe("a backlog", () => {
     timeout: 300_000,
   }, async () => {
     const { world, team } = await setUp();
-    // A tenth of 120,000 uploads, 400,000 events and 400,000 deliveries, with a tenth of the queries.
+    // A tenth of 120,000 uploads and 400,000 events, with a tenth of the queries.
     const limits = { ...RUN_LIMITS, queries: RUN_LIMITS.queries / 10 };
     await insertFinishedUploads(team.teamId, 12_000);
     await insertEvents(team.teamId, 40_000);
-    await insertDeliveries(team.teamId, "f".repeat(24), 40_000);
     const id = await world.storeInterrupted(team, "pending", -1);
     const client = new Uploader(world, team, patternOf(1000));
     await must(client.create());
@@ -352,27 +342,41 @@ describe("a backlog", () => {
     for (let run = 2; run <= 6; run++) await must(world.recover(undefined, limits));
     expect(await countOf("uploads", "is_finished = 1 and team_id = ?", team.teamId)).toBe(0);
     expect(await countOf("events", "seq <= 40000 and team_id = ?", team.teamId)).toBe(0);
-    expect(await countOf("deliveries", "team_id = ?", team.teamId)).toBe(0);
   });
 
-  test("events above a team's limit are deleted with their deliveries, oldest first", async ({ world, team }) => {
+  test("events above a team's limit are deleted, oldest first", async ({ world, team }) => {
     // After the two events of the team's creation, which are account events.
     const recent = world.system.now() * 1000 + 1000;
-    const webhookId = "e".repeat(24);
     await insertEvents(team.teamId, 1500, recent);
-    await insertDeliveries(team.teamId, webhookId, 1500, recent);
     const limited = (maxTeamEvents: number) => {
       const deps = world.deps();
       return recover({ ...deps, settings: { ...deps.settings, maxTeamEvents } });
     };
     expect(await limited(1500)).toMatchObject({ purged: 0 });
-    // Deliveries may wait one run for the events before them.
-    const purged = (await limited(300)).purged + (await limited(300)).purged;
-    expect(purged).toBe(1200 + 1200);
+    expect(await limited(300)).toMatchObject({ purged: 1200 });
     const { data } = (await team.call("GET", "/docs/v1/usage")).body;
     expect(data.events).toBe(await countOf("events", "type = 'file.updated' and team_id = ?", team.teamId));
     expect(data.events).toBe(300);
-    expect(await countOf("deliveries", "team_id = ? and seq > ?", team.teamId, recent + 1200)).toBe(300);
+  });
+
+  test("above a team's limit of events stays while a webhook has not read it, up to twice the limit", async ({
+    world,
+    team,
+  }) => {
+    const json = { url: "https://hooks.canary.example/" };
+    expect((await team.call("POST", "/auth/v1/webhooks", { json })).status).toBe(200);
+    await insertEvents(team.teamId, 500, world.system.now() * 1000 + 1000);
+    const purge = async (maxTeamEvents: number) => {
+      const deps = world.deps();
+      await recover({ ...deps, settings: { ...deps.settings, maxTeamEvents } });
+      return countOf("events", "type = 'file.updated' and team_id = ?", team.teamId);
+    };
+    expect(await purge(300)).toBe(500);
+    expect(await purge(100)).toBe(200);
+    await world.runAlarms();
+    // The next run stores the new cursor.
+    await purge(100);
+    expect(await purge(100)).toBe(100);
   });
 
   test("above a team's limit of events spares those of accounts, however many files have events", async ({
@@ -410,7 +414,7 @@ describe("a backlog", () => {
 
   test("one team's backlog does not delay the purge of others", async ({ world, team }) => {
     const limits = { ...RUN_LIMITS, queries: 50 };
-    const others = Array.from({ length: OWNERS_PER_CHECK + 10 }, (_, i) => `ffff${i.toString(16).padStart(20, "0")}`);
+    const others = Array.from({ length: TEAMS_PER_CHECK + 10 }, (_, i) => `ffff${i.toString(16).padStart(20, "0")}`);
     await insertEvents(team.teamId, 30_000);
     await databaseWith(team.teamId)
       .prepare("insert into events select value, 1, 'user.created', 1, '{}', 'x', 0, '{}', 1 from json_each(?)")

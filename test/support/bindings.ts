@@ -1,5 +1,5 @@
 /*
- * A proxy between an invocation of the Worker and its bindings: D1, R2 and queues. It counts and records every awaited
+ * A proxy between an invocation of the Worker and its bindings: D1, R2, queues and objects. It counts and records every awaited
  * call, and can make a call fail or kill the invocation. It imports nothing, so that the benchmarks can use it too.
  */
 
@@ -14,7 +14,8 @@ export const FAILURES = ["transient", "permanent", "outage", "death"] as const;
 /** "after": the call took effect, but its result was lost. */
 export const MOMENTS = ["before", "after"] as const;
 
-export type BindingName = "D1" | "R2" | "Queue";
+/** `Object`: the objects of webhooks, their alarms, and their requests to endpoints. */
+export type BindingName = "D1" | "R2" | "Queue" | "Object";
 
 export interface Fault {
   /** The number of the call, from 1. Counts only the calls to `binding`, and of `method`, if they are set. */
@@ -44,6 +45,8 @@ export interface Effects {
   r2: string[];
   /** Messages put on the queue. */
   messages: number;
+  /** Calls to objects of webhooks. */
+  objects: number;
 }
 
 /** SQL as sent to D1, with its parameters. */
@@ -73,8 +76,8 @@ interface Bindings {
   BUCKET: R2Bucket;
   JOBS: Queue;
   BULK_JOBS?: Queue;
-  WEBHOOKS?: Queue | undefined;
   RECOVERY?: Queue | undefined;
+  WEBHOOKS?: DurableObjectNamespace | undefined;
 }
 
 /** The databases of an environment: `DB`, `DB_1`, … */
@@ -85,11 +88,13 @@ const TRANSIENT: Record<BindingName, string> = {
   D1: "D1_ERROR: Network connection lost.",
   R2: "We encountered an internal error. Please try again. (10001)",
   Queue: "Queue send failed: Network connection lost.",
+  Object: "Network connection lost.",
 };
 const PERMANENT: Record<BindingName, string> = {
   D1: "D1_ERROR: The database has been deleted.",
   R2: "The bucket does not exist. (10006)",
   Queue: "Queue send failed: Forbidden",
+  Object: "The object was deleted.",
 };
 
 let totalCalls = 0;
@@ -120,7 +125,7 @@ export class ProxiedBindings {
   readonly calls: string[] = [];
   /** The numbers of the calls that changed nothing. */
   readonly idle = new Set<number>();
-  readonly effects: Effects = { trips: 0, rowsRead: 0, rowsWritten: 0, r2: [], messages: 0 };
+  readonly effects: Effects = { trips: 0, rowsRead: 0, rowsWritten: 0, r2: [], messages: 0, objects: 0 };
   /** Every prepared query, and every query with its bound parameters. */
   readonly queries: Sent[] = [];
   /** The messages of each call to the queue. */
@@ -190,14 +195,14 @@ export class ProxiedBindings {
 
   /** Returns the environment with its bindings behind this proxy. */
   wrap<E extends Bindings>(env: E): E {
-    const { BUCKET, JOBS, BULK_JOBS, WEBHOOKS, RECOVERY } = env;
+    const { BUCKET, JOBS, BULK_JOBS, RECOVERY, WEBHOOKS } = env;
     return {
       ...env,
       ...Object.fromEntries(databasesIn(env).map(([name, database]) => [name, this.database(database)])),
       ...{ BUCKET: this.bucket(BUCKET), JOBS: this.queue(JOBS) },
       ...(BULK_JOBS && { BULK_JOBS: this.queue(BULK_JOBS) }),
-      ...(WEBHOOKS && { WEBHOOKS: this.queue(WEBHOOKS) }),
       ...(RECOVERY && { RECOVERY: this.queue(RECOVERY) }),
+      ...(WEBHOOKS && { WEBHOOKS: this.#namespace(WEBHOOKS) }),
     };
   }
 
@@ -360,6 +365,33 @@ export class ProxiedBindings {
         }),
       resumeMultipartUpload: (key: string, id: string) => upload(bucket.resumeMultipartUpload(key, id)),
     });
+  }
+
+  /** A write of an object to its storage takes effect at once, in the order of the code, so it never waits for its turn. */
+  store<T>(name: string, work: () => Promise<T>): Promise<T> {
+    return this.#send("Object", name, [], work);
+  }
+
+  /** A call to the object of a webhook, or of the object to an endpoint. */
+  object<T>(name: string, work: () => Promise<T>, isRead = false): Promise<T> {
+    const send = async () => {
+      const result = await work();
+      this.effects.objects += 1;
+      return result;
+    };
+    return this.#pass("Object", name, [], send, () => isRead);
+  }
+
+  #namespace(namespace: DurableObjectNamespace): DurableObjectNamespace {
+    const method =
+      (name: string, stub: unknown) =>
+      (...input: unknown[]) =>
+        this.object(name, async () => (stub as Record<string, Method>)[name]?.(...input));
+    const getByName = (name: string) => {
+      const stub = namespace.getByName(name);
+      return new Proxy({}, { get: (_, called) => method(String(called), stub) }) as DurableObjectStub;
+    };
+    return { getByName } as DurableObjectNamespace;
   }
 
   queue<T>(queue: Queue<T>): Queue<T> {

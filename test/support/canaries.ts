@@ -1,3 +1,4 @@
+import { listDurableObjectIds, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { ALL_DATABASES } from "./databases.ts";
 import { tableNames } from "./stores.ts";
@@ -104,5 +105,22 @@ export async function leaksInDatabase(): Promise<string[]> {
       }
     }
   });
+  return [...leaks];
+}
+
+/** Lists the secrets stored in the objects of webhooks, as `table: secret`. */
+export async function leaksInObjects(): Promise<string[]> {
+  const leaks = new Set<string>();
+  for (const id of await listDurableObjectIds(env.WEBHOOKS)) {
+    const tables = await runInDurableObject(env.WEBHOOKS.get(id), (_: unknown, { storage: { sql } }) =>
+      sql
+        .exec<{ name: string }>(
+          "select name from sqlite_master where type = 'table' and name not like '\\_cf%' escape '\\'",
+        )
+        .toArray()
+        .map(({ name }) => [name, JSON.stringify(sql.exec(`select * from ${name}`).toArray())] as const),
+    );
+    for (const [name, rows] of tables) for (const leak of named(SECRETS, rows)) leaks.add(`${name}: ${leak}`);
+  }
   return [...leaks];
 }

@@ -9,6 +9,7 @@ import type { Mailer } from "../../src/platform/mailer.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import type { Reply, Sender } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
+import { promptOutboxes } from "./objects.ts";
 
 export type { Deps, Settings } from "../../src/deps.ts";
 
@@ -31,7 +32,6 @@ export const compose =
 /** With the databases `DB`, `DB_1`, … */
 type TestBindings = Pick<Env, "DB" | "BUCKET" | "JOBS"> & {
   BULK_JOBS?: Queue | undefined;
-  WEBHOOKS?: Queue | undefined;
   RECOVERY?: Queue | undefined;
 };
 
@@ -47,22 +47,27 @@ export const ACCEPTED_REPLY: Reply = {
 const sender: Sender = { post: async () => ACCEPTED_REPLY };
 const mailer: Mailer = { send: async () => {} };
 
+/** Replaces the objects of webhooks by those that send when they are woken. Their calls to D1 belong to no request. */
+export function withOutboxes(deps: Deps): Deps {
+  const { databases } = readRealDeps(env, { waitUntil: () => {} });
+  return { ...deps, outboxes: promptOutboxes({ ...deps, databases, sender, after: () => {} }) };
+}
+
 /** No request looks whether the recovery job runs: the look would be another call to D1, now and then. */
 export const UNWATCHED: Deps["recoveryChecks"] = { get: () => Number.POSITIVE_INFINITY, set: () => UNWATCHED as never };
 
 /** Replaces D1, R2 and the queues of the dependencies. */
 export function withBindings(deps: Deps, bindings: TestBindings): Deps {
-  const { BUCKET, JOBS, BULK_JOBS = JOBS, WEBHOOKS = sink, RECOVERY = sink } = bindings;
+  const { BUCKET, JOBS, BULK_JOBS = JOBS, RECOVERY = sink } = bindings;
   const parts = {
     databases: createDatabases(bindings),
     bytes: createByteStore(BUCKET, deps.system),
     jobs: createJobs(JOBS as never),
     bulkJobs: createJobs(BULK_JOBS as never),
-    webhookJobs: createJobs(WEBHOOKS as never),
     recoveryJobs: createJobs(RECOVERY as never),
   };
   const health = createHealth({ ...deps, ...parts });
-  return { ...deps, ...parts, health, recoveryChecks: UNWATCHED, sender, mailer };
+  return withOutboxes({ ...deps, ...parts, health, recoveryChecks: UNWATCHED, sender, mailer });
 }
 
 /** Replaces each database. */
@@ -101,15 +106,8 @@ export const sink = { send: async () => {}, sendBatch: async () => {}, metrics: 
 
 const nowhere = { send: async () => {}, sendAll: async () => {}, check: async () => {} };
 /** Discards messages, webhook requests and emails, for tests that need no processing. */
-export const withoutJobs: Change = (deps) => ({
-  ...deps,
-  jobs: nowhere,
-  bulkJobs: nowhere,
-  webhookJobs: nowhere,
-  recoveryJobs: nowhere,
-  sender,
-  mailer,
-});
+export const withoutJobs: Change = (deps) =>
+  withOutboxes({ ...deps, jobs: nowhere, bulkJobs: nowhere, recoveryJobs: nowhere, sender, mailer });
 
 /** The password hashes of the real Worker. */
 export const withRealHashing: Change = (deps) => ({

@@ -6,7 +6,7 @@ import { emptyStores } from "./stores.ts";
 import { expectErased, expectSettled, expectSound, type Row, World } from "./world.ts";
 
 /*
- * Orders of calls. Several invocations run at once, and each of their calls to D1, R2 and the queues waits until it is
+ * Orders of calls. Several invocations run at once, and each of their calls to D1, R2, queues and objects waits until it is
  * chosen. Only one call is in flight at a time, so the order of the calls decides everything: each batch of D1 is atomic.
  * Calls that one invocation sends at once keep their order.
  *

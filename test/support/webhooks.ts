@@ -1,8 +1,9 @@
 import { afterEach, expect } from "vitest";
 import type { Reply } from "../../src/platform/sender.ts";
+import type { WebhookKey } from "../../src/webhooks/webhooks.schema.ts";
 import type { Team } from "./client.ts";
 import { DB } from "./databases.ts";
-import { MINUTE, SECOND } from "./time.ts";
+import { storedDeliveries } from "./objects.ts";
 import { type Post, World } from "./world.ts";
 
 /* Creates teams with webhooks and events. Each team has its own world, which controls responses and time. */
@@ -11,6 +12,7 @@ export const HOOK_URL = "https://hooks.canary.example/in?token=canary-query";
 
 export interface Hook {
   _id: string;
+  teamId: string;
   secret: string;
   status: string;
 }
@@ -18,7 +20,7 @@ export interface Hook {
 const createdTeams: Team[] = [];
 afterEach(async () => {
   for (const { teamId } of createdTeams.splice(0)) {
-    const tables = ["deliveries", "webhooks", "events", "api_keys"];
+    const tables = ["webhooks", "events", "api_keys"];
     await DB.batch(tables.map((name) => DB.prepare(`delete from ${name} where team_id = ?`).bind(teamId)));
   }
 });
@@ -46,32 +48,26 @@ export async function createEvent(team: Team): Promise<void> {
   expect((await team.call("POST", "/auth/v1/apikeys", { json: { name: "key" } })).status).toBe(200);
 }
 
-/** Copies the team's newest event, with a delivery to each webhook. Sends no message. */
-export async function copyEvent(world: World, { teamId }: Team, hooks: Hook[], count: number): Promise<void> {
-  const ids = JSON.stringify(hooks.map(({ _id }) => _id));
-  const newest = "(select max(seq) from events where team_id = ?1)";
-  await DB.batch([
-    DB.prepare(
-      `insert into deliveries (webhook_id, seq, team_id, type, status, due_at, created_at)
-       with recursive n(i) as (select 1 union all select i + 1 from n where i < ?2)
-       select value, ${newest} + i, ?1, 'apikey.created', 'pending', ?4, ?4 from n, json_each(?3)`,
-    ).bind(teamId, count, ids, world.system.now()),
-    DB.prepare(
-      `insert into events with recursive n(i) as (select 1 union all select i + 1 from n where i < ?2)
-       select team_id, seq + i, 'apikey.created', created_at, actor, subject_id, subject_version, data, position + i
-       from n, (select * from events where team_id = ?1 order by seq desc limit 1)`,
-    ).bind(teamId, count),
-  ]);
+/** Copies the team's newest event, and wakes no webhook. */
+export async function copyEvent({ teamId }: Team, count: number): Promise<void> {
+  await DB.prepare(
+    `insert into events with recursive n(i) as (select 1 union all select i + 1 from n where i < ?2)
+     select team_id, seq + i, 'apikey.created', created_at, actor, subject_id, subject_version, data, position + i
+     from n, (select * from events where team_id = ?1 order by seq desc limit 1)`,
+  )
+    .bind(teamId, count)
+    .run();
 }
 
+export const keyOf = ({ teamId, _id }: Hook): WebhookKey => ({ teamId, id: _id });
+
 /** Counts the deliveries of a webhook by status. */
-export async function statusesOf({ _id }: Hook): Promise<Record<string, number>> {
-  const { results } = await DB.prepare(
-    "select status, count(*) as count from deliveries where webhook_id = ? group by 1",
-  )
-    .bind(_id)
-    .all<{ status: string; count: number }>();
-  return Object.fromEntries(results.map(({ status, count }) => [status, count]));
+export async function statusesOf(hook: Hook): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const { status } of await storedDeliveries<{ status: string }>(keyOf(hook), "status")) {
+    counts[status] = (counts[status] ?? 0) + 1;
+  }
+  return counts;
 }
 
 export const hookOf = async (team: Team, id: string) => (await team.call("GET", `/auth/v1/webhooks/${id}`)).body.data;
@@ -84,25 +80,15 @@ export const respondWith = (reply: Partial<Reply>) => () => reply;
 export const status = (httpStatus: number, retryAfter: string | null = null) => respondWith({ httpStatus, retryAfter });
 export const idOf = (post: Post) => post.headers["webhook-id"];
 
-/** When the next attempt is possible. Null once every delivery has ended. */
-async function firstDue(teamId: string): Promise<number | null> {
-  return DB.prepare(
-    `select min(max(d.due_at, coalesce(w.resume_at, 0), coalesce(w.lease_ends_at, 0))) as due from deliveries d
-     left join webhooks w on w.id = d.webhook_id and w.status = 'enabled' where d.team_id = ?`,
-  )
-    .bind(teamId)
-    .first("due");
-}
+const pendingOf = (hook: Hook) => storedDeliveries(keyOf(hook), "seq", "due_at is not null");
 
-/** Lets time pass and the recovery job run until every delivery has ended. */
-export async function settle(world: World, team: Team, rounds = 200): Promise<void> {
-  await world.drainDeliveries();
+/** Lets time pass until every delivery has ended. */
+export async function settle(world: World, hooks: Hook[], rounds = 1000): Promise<void> {
+  await world.runAlarms();
   for (let round = 0; round < rounds; round++) {
-    const due = await firstDue(team.teamId);
-    if (due === null) return;
-    world.aheadMilliseconds += Math.max(0, due - world.system.now()) + 2 * MINUTE + SECOND;
-    await world.recover();
-    await world.drainDeliveries();
+    const pending = await Promise.all(hooks.map(pendingOf));
+    if (pending.flat().length === 0) return;
+    await world.runAlarms(Math.max(0, (world.nextAlarm?.at ?? 0) - world.system.now()));
   }
-  expect(await firstDue(team.teamId), "a delivery that never ends").toBeNull();
+  expect.unreachable("a delivery that never ends");
 }

@@ -5,7 +5,7 @@ import { createApp } from "../../src/app.ts";
 import { createDb, NO_DB } from "../../src/platform/db.ts";
 import { receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
-import { type FileJob, type Job, jobMessages, type RecoveryJob, type WebhookJob } from "../../src/platform/messages.ts";
+import { type FileJob, type Job, jobMessages, type RecoveryJob } from "../../src/platform/messages.ts";
 import type { Secrets } from "../../src/platform/secrets.ts";
 import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem, type System } from "../../src/platform/system.ts";
@@ -13,6 +13,9 @@ import { RUN_LIMITS } from "../../src/upkeep/budget.ts";
 import { handleJob, startRecovery } from "../../src/upkeep/consumer.ts";
 import { type Recovered, recover } from "../../src/upkeep/recovery.ts";
 import { STALL_CHECK_MILLISECONDS } from "../../src/uploads/appending.ts";
+import { RESTART_MILLISECONDS, WebhookOutbox } from "../../src/webhooks/outbox.ts";
+import { createOutboxes, type Outboxes } from "../../src/webhooks/outboxes.ts";
+import type { WebhookKey } from "../../src/webhooks/webhooks.schema.ts";
 import { type Multipart, ProxiedBindings } from "./bindings.ts";
 import { sha256 } from "./bytes.ts";
 import { type Answer, type CallOptions, createCall, form, foundTeam, type Team } from "./client.ts";
@@ -20,10 +23,20 @@ import { ALL_DATABASES, DATABASES, DB, nextDatabase } from "./databases.ts";
 import { ACCEPTED_REPLY, type Change, type Deps, readDeps, type Settings, withBindings } from "./deps.ts";
 import { eventLogQueries, expectDelivered, expectOneEventPerChange, hasEnded, isHidden } from "./event-log.ts";
 import { OPERATOR } from "./harness.ts";
+import {
+  type Alarm,
+  inObject,
+  isEmpty,
+  nameOf,
+  namespaceOf,
+  outboxOf,
+  storageWith,
+  storedDeliveries,
+} from "./objects.ts";
 
 /*
  * A `World` is everything outside of an invocation of the Worker: a clock that a test advances, and queues that deliver
- * when a test calls them. D1 and R2 are real. Each invocation can have its own `ProxiedBindings`, which make a call fail or
+ * when a test calls them. D1, R2 and the storage of objects are real. Each invocation can have its own `ProxiedBindings`, which make a call fail or
  * kill the invocation.
  */
 
@@ -80,9 +93,11 @@ export interface Post {
   at: number;
 }
 
-/** A queue message of a webhook, and the time it arrives (milliseconds). */
-export interface WebhookMessage extends WebhookJob {
-  at: number;
+/** The object of a webhook. */
+interface WebhookObject extends Alarm {
+  key: WebhookKey;
+  /** While its alarm runs. */
+  outbox: WebhookOutbox | null;
 }
 
 interface Invocation {
@@ -118,8 +133,8 @@ export class World {
   stallChecks = 0;
   /** All multipart uploads that were created in R2. */
   readonly multiparts: Multipart[] = [];
-  /** The messages in the queue of webhooks. */
-  webhookMessages: WebhookMessage[] = [];
+  /** The objects of webhooks that were called. */
+  readonly objects = new Map<string, WebhookObject>();
   /** The messages in the queue of the recovery job. */
   recoveryMessages: RecoveryJob[] = [];
   /** The requests to webhook endpoints, and the response to each. */
@@ -152,13 +167,6 @@ export class World {
     },
   } as unknown as Queue<FileJob>;
 
-  readonly webhookQueue = {
-    sendBatch: async (batch: Iterable<MessageSendRequest<WebhookJob>>, options?: QueueSendBatchOptions) => {
-      const at = this.system.now() + (options?.delaySeconds ?? 0) * 1000;
-      for (const { body } of batch) this.webhookMessages.push({ ...body, at });
-    },
-  } as unknown as Queue;
-
   readonly recoveryQueue = {
     sendBatch: async (batch: Iterable<MessageSendRequest<RecoveryJob>>) => {
       for (const { body } of batch) this.recoveryMessages.push(body);
@@ -187,9 +195,88 @@ export class World {
         return { ...ACCEPTED_REPLY, ...(await this.answer(post)) };
       },
     };
-    const queues = { JOBS: this.queue as Queue, WEBHOOKS: this.webhookQueue, RECOVERY: this.recoveryQueue };
+    const queues = { JOBS: this.queue as Queue, RECOVERY: this.recoveryQueue };
     const bound = withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues }));
-    return { ...bound, db: bound.databases.get(this.database) as Deps["db"], sender };
+    return {
+      ...bound,
+      db: bound.databases.get(this.database) as Deps["db"],
+      sender,
+      outboxes: createOutboxes(namespaceOf(this.#outboxes(bindings)), this.system),
+    };
+  }
+
+  #objectOf(key: WebhookKey): WebhookObject {
+    const name = nameOf(key);
+    const object = this.objects.get(name) ?? { key, at: null, outbox: null };
+    this.objects.set(name, object);
+    return object;
+  }
+
+  /** The calls of an invocation to objects. An object whose alarm runs is the same one. */
+  #outboxes(bindings: ProxiedBindings): Outboxes {
+    return (key) =>
+      outboxOf((name, work) => {
+        const object = this.#objectOf(key);
+        const call = () =>
+          inObject(key, ({ id, storage }) =>
+            this.#invoke(new ProxiedBindings(), undefined, (deps) =>
+              work(object.outbox ?? new WebhookOutbox(deps, { id, storage: storageWith(storage, object) })),
+            ),
+          );
+        return bindings.object(name, () => must(call()), name === "health" || name === "list");
+      });
+  }
+
+  /** Runs the alarm of an object. The platform runs it again if the object dies before it has set the next one. */
+  runAlarm(key: WebhookKey, bindings = new ProxiedBindings()): Promise<Outcome<void>> {
+    const object = this.#objectOf(key);
+    const afters: Promise<unknown>[] = [];
+    return inObject(key, async ({ id, storage }) => {
+      object.at = null;
+      const outcome = await this.#invoke(
+        bindings,
+        (work) => void afters.push(work),
+        async (deps) => {
+          const stored = storageWith(storage, object);
+          const setAlarm = (at: number) => bindings.store("setAlarm", () => stored.setAlarm(at));
+          const post: Deps["sender"]["post"] = (...message) =>
+            bindings.object("post", () => deps.sender.post(...message));
+          const outbox = new WebhookOutbox(
+            { ...deps, sender: { post } },
+            { id, storage: { ...stored, setAlarm } as DurableObjectStorage },
+          );
+          object.outbox = outbox;
+          // As the Worker does.
+          await outbox.run().catch((cause) => {
+            deps.log("error", "webhook_sending_failed", { webhookId: key.id, cause });
+            object.at = this.system.now() + RESTART_MILLISECONDS;
+          });
+          await Promise.all(afters);
+        },
+      );
+      object.outbox = null;
+      if (outcome === "dead") object.at ??= this.system.now();
+      return outcome;
+    });
+  }
+
+  /** The object whose alarm is due first. */
+  get nextAlarm(): WebhookObject | undefined {
+    const set = [...this.objects.values()].filter(({ at }) => at !== null);
+    return set.sort((a, b) => (a.at ?? 0) - (b.at ?? 0))[0];
+  }
+
+  /** Runs the alarms of objects that are due now, or within this time, each at its time. */
+  async runAlarms(withinMilliseconds = 0): Promise<void> {
+    const until = this.system.now() + withinMilliseconds;
+    for (
+      let next = this.nextAlarm;
+      next && (next.at ?? 0) <= Math.max(until, this.system.now());
+      next = this.nextAlarm
+    ) {
+      this.aheadMilliseconds += Math.max(0, (next.at ?? 0) - this.system.now());
+      await must(this.runAlarm(next.key));
+    }
   }
 
   /** Sends one request, and awaits the work that continues after its response. */
@@ -290,11 +377,6 @@ export class World {
     return this.#handle({ fileId, teamId: this.#teams.get(fileId) ?? "" }, queue, bindings);
   }
 
-  /** Delivers one message of a webhook, with the same result. */
-  deliverWebhook(job: WebhookJob, bindings?: ProxiedBindings): Promise<Outcome<number | null>> {
-    return this.#handle(job, "stowage-webhooks", bindings);
-  }
-
   async #handle(body: Job, queue: string, bindings = new ProxiedBindings()): Promise<Outcome<number | null>> {
     let retrySeconds: number | null = null;
     const message = {
@@ -321,19 +403,6 @@ export class World {
       if (typeof retrySeconds === "number") {
         this.aheadMilliseconds += retrySeconds * 1000;
         this.messages.push(next);
-      }
-    }
-  }
-
-  /** Delivers the messages of webhooks, each at its time, until none is left. */
-  async drainDeliveries(): Promise<void> {
-    while (this.webhookMessages.length > 0) {
-      const next = this.webhookMessages.reduce((first, message) => (message.at < first.at ? message : first));
-      this.webhookMessages.splice(this.webhookMessages.indexOf(next), 1);
-      this.aheadMilliseconds += Math.max(0, next.at - this.system.now());
-      const retrySeconds = await this.deliverWebhook(next);
-      if (typeof retrySeconds === "number") {
-        this.webhookMessages.push({ ...next, at: this.system.now() + retrySeconds * 1000 });
       }
     }
   }
@@ -371,10 +440,10 @@ export class World {
     for (let day = 0; day < 10; day++) {
       this.aheadMilliseconds += 25 * 60 * 60 * 1000;
       await this.drain();
-      await this.drainDeliveries();
+      await this.runAlarms();
       await this.recover();
       await this.drain();
-      await this.drainDeliveries();
+      await this.runAlarms();
       if (!(await hasUnfinished(teamIds))) return;
     }
   }
@@ -437,12 +506,15 @@ async function hasUnfinished(teamIds: string[]): Promise<boolean> {
       `select 1 from files where ${teams} and status in ('${UNFINISHED_STATES.join("','")}')
        union all select 1 from removed where ${teams} and hold is null
        union all select 1 from uploads where ${teams}
-       union all select 1 from teams where ${teams.replace("team_id", "id")} and status = 'deleting'
-       union all select 1 from deliveries where ${teams} and due_at is not null limit 1`,
+       union all select 1 from teams where ${teams.replace("team_id", "id")} and status = 'deleting' limit 1`,
     )
       .bind(...batch)
       .first();
     if (row) return true;
+    const { results } = await DB.prepare(`select id, team_id as teamId from webhooks where ${teams}`)
+      .bind(...batch)
+      .all<{ id: string; teamId: string }>();
+    for (const key of results) if ((await storedDeliveries(key, "seq", "due_at is not null")).length > 0) return true;
   }
   return false;
 }
@@ -508,7 +580,7 @@ export async function expectSound(
     ...{ ...unused, files: rows.length, bytes, ...trash, public_bytes: publicBytes },
   });
   expectOneEventPerChange(rows, eventLog);
-  if (isDelivered) expectDelivered(eventLog);
+  if (isDelivered) await expectDelivered(teamId, eventLog);
   for (const row of rows) {
     expect(row.due_at !== null, `whether a file that is ${row.status} is due`).toBe(!hasEnded(row));
     if ((isHidden(row) && row.trashed_at === null) || bytesLost) continue;
@@ -533,6 +605,18 @@ async function expectNoMultipart({ multiparts }: World, teamId: string): Promise
   }
 }
 
+/** Asserts that the objects of deleted webhooks store nothing, and that those of others will look whether they are deleted. */
+async function expectNoObject({ objects }: World, teamId: string): Promise<void> {
+  const { results } = await DB.prepare("select id from webhooks where team_id = ?").bind(teamId).all<{ id: string }>();
+  const known = new Set(results.map(({ id }) => id));
+  for (const { key, at } of objects.values()) {
+    if (key.teamId !== teamId) continue;
+    const isUsed = !(await isEmpty(key));
+    if (!known.has(key.id)) expect(isUsed, "the object of a deleted webhook stores something").toBe(false);
+    else if (isUsed) expect(at, "the alarm of an object that stores something").not.toBeNull();
+  }
+}
+
 /** Asserts that no file is unfinished, once the bindings work again and the recovery job has run. */
 export async function expectSettled(
   teamId: string,
@@ -544,6 +628,7 @@ export async function expectSettled(
     ...(world && { hasUploads: false, isDelivered: true }),
   });
   if (world) await expectNoMultipart(world, teamId);
+  if (world) await expectNoObject(world, teamId);
   expect(
     rows.filter((row) => !isAtRest(row)).map(({ status }) => status),
     "unfinished files",
@@ -554,9 +639,7 @@ export async function expectSettled(
 /** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
 export async function expectErased(teamId: string, world: World): Promise<void> {
   const tables =
-    "api_keys deliveries events file_tags files folder_changes folders links removed uploads users waveforms webhooks".split(
-      " ",
-    );
+    "api_keys events file_tags files folder_changes folders links removed uploads users waveforms webhooks".split(" ");
   const [team, parts, ...others] = await DB.batch([
     DB.prepare("select * from teams where id = ?").bind(teamId),
     DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
@@ -568,4 +651,5 @@ export async function expectErased(teamId: string, world: World): Promise<void> 
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   expect(objects.map(({ key }) => key)).toEqual([]);
   await expectNoMultipart(world, teamId);
+  await expectNoObject(world, teamId);
 }

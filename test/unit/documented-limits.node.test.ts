@@ -71,7 +71,7 @@ test("the operations manual lists exactly the log events of the code", () => {
 
 test("the queries of the operations manual run on the schema", () => {
   const queries = [...manual.matchAll(/d1 execute .*? --command "([^"]+)"/g)].map(([, query = ""]) => query);
-  expect(queries.length).toBeGreaterThan(4);
+  expect(queries.length).toBeGreaterThan(3);
   const migrations = join(root, "migrations");
   const database = migratedDatabase(migrations, listMigrations(migrations));
   for (const query of queries) expect(() => database.prepare(query).all(), query).not.toThrow();
@@ -81,7 +81,7 @@ test("the queries of the operations manual run on the schema", () => {
 test("the alerts of the operations manual are on log events and counts that exist", () => {
   const [, monitoring = ""] = /^## Monitoring$(.*?)^## /ms.exec(manual) ?? [];
   const counts = [...monitoring.matchAll(/`counts\.(\w+)`/g)].map(([, name = ""]) => name);
-  expect(counts.length).toBeGreaterThan(1);
+  expect(counts.length).toBeGreaterThan(0);
   for (const name of counts) expect(NOTHING_RECOVERED).toHaveProperty(name);
   const events = [...monitoring.matchAll(/(?:log lines of|or of|`event` is) `(\w+)`/g)].map(([, name = ""]) => name);
   expect(events.length).toBeGreaterThan(3);

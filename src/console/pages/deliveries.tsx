@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Delivery, Event, Webhook } from "../../client/stowage.ts";
+import type { Delivery, RecordedEvent, Webhook } from "../../client/stowage.ts";
 import { isLive } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
@@ -59,10 +59,8 @@ export function AttemptFacts({ attempt }: { attempt: Attempt }) {
 }
 
 /** The request of a delivery. Signatures are not stored. */
-function DeliveryRequest({ event, attempt }: { event: Event; attempt: Attempt | undefined }) {
-  const { _id: id, type, createdAt: timestamp, teamId, subject, data } = event;
-  // The message itself has no name.
-  const { name: _, ...actor } = event.actor;
+function DeliveryRequest({ event, attempt }: { event: RecordedEvent; attempt: Attempt | undefined }) {
+  const { _id: id, type, createdAt: timestamp, teamId, actor, subject, data } = event;
   const headers = {
     "Content-Type": "application/json",
     "webhook-id": id,

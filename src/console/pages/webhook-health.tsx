@@ -19,7 +19,6 @@ const ERRORS: Record<NonNullable<Attempt["error"]>, string> = {
   address_refused: "URL not allowed",
   secret_unreadable: "The signing secret can't be decrypted",
   webhook_disabled: "Not sent because the webhook was disabled",
-  event_purged: "Not sent because the event has expired",
 };
 
 /** The result of an attempt: its status code, or why there is none. */

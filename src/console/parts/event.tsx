@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { type Event, isFileEvent, type List } from "../../client/stowage.ts";
+import { type Event, isFileEvent, type List, type RecordedEvent } from "../../client/stowage.ts";
 import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
 import { useData } from "../store.ts";
@@ -76,7 +76,7 @@ const FIELD_LABELS: Record<string, string> = {
 };
 
 /** The title of an event. */
-export function titleOf(event: Event): string {
+export function titleOf(event: RecordedEvent): string {
   const [field, ...others] = (isFileEvent(event) && event.type === "file.updated" && event.data.fields) || [];
   return (others.length === 0 && FIELD_LABELS[field ?? ""]) || (EVENT_LABELS[event.type] ?? event.type);
 }
@@ -165,7 +165,7 @@ const NOUNS: Record<Event["subject"]["kind"], [string, string?]> = {
 };
 
 /** The resource of an event, with a link if the console has a page for it. `isPlain` shows the name alone. */
-export function Subject({ event, isPlain = false }: { event: Event; isPlain?: boolean }) {
+export function Subject({ event, isPlain = false }: { event: RecordedEvent; isPlain?: boolean }) {
   const { type, subject } = event;
   const { kind, id } = subject;
   const fileId = "fileId" in event.data ? String(event.data.fileId) : "";

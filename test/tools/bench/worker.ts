@@ -1,10 +1,11 @@
 import { createHash } from "node:crypto";
 import service from "../../../src/index.ts";
 import { type Effects, ProxiedBindings } from "../../support/bindings.ts";
-import { addBacklog, simulate } from "./simulation.ts";
 import { spread } from "./spreading.ts";
 
 /* The service, and bare handlers that do the least work the platform allows: no token, no checks, no schema, no log. */
+
+export { WebhookObject } from "../../../src/index.ts";
 
 interface BenchEnv extends Env {
   IDLE_DB: D1Database;
@@ -119,7 +120,7 @@ const bare: Record<string, Bare> = {
 
 let watched: { env: BenchEnv; effects: Effects } | undefined;
 
-/** Lets the bench count calls, with proxies around the bindings, simulate webhooks, and make many files pending. */
+/** Lets the bench count calls, with proxies around the bindings, add events, and make many files pending. */
 const control: Record<string, Bare> = {
   watch: async (_, env) => {
     const bindings = new ProxiedBindings();
@@ -131,13 +132,19 @@ const control: Record<string, Bare> = {
     watched = undefined;
     return Response.json(effects);
   },
-  backlog: async (request, env) => {
+  /** Copies a team's newest event. */
+  events: async (request, env) => {
     const { teamId, count } = await request.json<{ teamId: string; count: number }>();
-    await addBacklog(env, teamId, count);
+    await env.DB.prepare(
+      `insert into events with recursive n(i) as (select 1 union all select i + 1 from n where i < ?2)
+       select team_id, seq + i, 'apikey.created', created_at, actor, subject_id, subject_version, data, position + i
+       from n, (select * from events where team_id = ?1 order by seq desc limit 1)`,
+    )
+      .bind(teamId, count)
+      .run();
     return Response.json({});
   },
   spread: async (request, env) => Response.json(await spread(env as never, await request.json())),
-  simulate: async (request, env) => Response.json(await simulate(env, await request.json())),
   /** Makes all files of a team pending, and runs the recovery job, which sends their messages. */
   pending: async (request, env) => {
     const { teamId } = await request.json<{ teamId: string }>();

@@ -1,0 +1,307 @@
+import { and, asc, eq, getTableColumns, gt, ne, type SQL, sql } from "drizzle-orm";
+import { inDatabaseOf } from "../access/databases.ts";
+import { teams } from "../accounts/teams.schema.ts";
+import type { Deps } from "../deps.ts";
+import { events } from "../events/events.schema.ts";
+import { ABOVE_ALL, type EventRow, newEvent, renderEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { read } from "../platform/db.ts";
+import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
+import { unsent } from "./attempts.ts";
+import { type Delivery, OutboxStore } from "./outbox-store.ts";
+import {
+  keyOf,
+  type ListRequest,
+  type Outbox,
+  type ReplayRequest,
+  type StoredDelivery,
+  type WebhookHealth,
+} from "./outboxes.ts";
+import { postEvent } from "./posting.ts";
+import { disabledReasonOf, MAX_DELIVERY_ATTEMPTS, MAX_FAILURES, outcomeOf, stateAfter } from "./retries.ts";
+import { isReceived, isWebhook, type WebhookRow } from "./webhook-rows.ts";
+import type { WebhookKey } from "./webhooks.schema.ts";
+import { webhooks } from "./webhooks.schema.ts";
+
+/*
+ * Sends the events of a team to one webhook, in the Durable Object of that webhook. D1 has the webhook and the events; the
+ * object reads the events after its cursor, keeps them as deliveries until they have ended, and a while longer for the
+ * delivery log, and sends each until the endpoint accepts it.
+ *
+ * Only the alarm sends, and the platform runs one alarm of an object at a time. So nothing here needs a lock:
+ *
+ *   a change is committed    its event is in the log. `wake` sets the alarm to now, or notifies the alarm that runs
+ *   the wake is lost         the recovery job compares the log with the cursor that the object last reported, and wakes it
+ *   the alarm reads          the deliveries and the new cursor are stored in one transaction
+ *   the object dies          the alarm was set again before the work began. A delivery that was sent, but not stored, is
+ *                            sent again, with the same `webhook-id`: at least once
+ */
+
+/** An invocation has six connections. */
+export const MAX_IN_FLIGHT = 5;
+/** The alarm runs again this long after a death or an error. An attempt takes up to 15 s. */
+export const RESTART_MILLISECONDS = MINUTE;
+/** An alarm may last 15 minutes. The next one continues. */
+const MAX_RUN_MILLISECONDS = 5 * MINUTE;
+/** If the wake was lost, a webhook that was updated or disabled, or a suspended team, is noticed after this time. */
+const FRESH_MILLISECONDS = 5 * SECOND;
+/** If the wake was lost, an object notices within a day that its webhook or team was deleted. */
+const IDLE_MILLISECONDS = DAY;
+/** Events that one query reads. */
+const PAGE_EVENTS = 100;
+/** While as many deliveries are due, further events stay in the log. */
+export const MAX_DUE = 1000;
+/** Events or failed deliveries that one replay makes due. */
+export const MAX_REPLAYED_EVENTS = 150;
+const MAX_KEPT_MILLISECONDS = 30 * DAY;
+const PURGE_MILLISECONDS = HOUR;
+
+type Source = WebhookRow & { teamStatus: "active" | "suspended" | "deleting" };
+
+export class WebhookOutbox implements Outbox {
+  readonly #deps: Deps;
+  readonly #key: WebhookKey;
+  readonly #storage: DurableObjectStorage;
+  readonly #store: OutboxStore;
+  /** The attempts that have no result yet, by the number of the event. */
+  readonly #inFlight = new Map<number, Promise<void>>();
+  #isRunning = false;
+  /** There may be events, or changes of the webhook, that the running alarm has not read. */
+  #isWoken = false;
+  #notify = () => {};
+
+  /** @throws `not_found` if the database of the webhook's team is not bound */
+  constructor(deps: Deps, { id, storage }: Pick<DurableObjectState, "id" | "storage">) {
+    this.#key = keyOf(id.name);
+    this.#deps = inDatabaseOf(deps, this.#key.teamId);
+    this.#storage = storage;
+    this.#store = new OutboxStore(storage);
+  }
+
+  get #now(): number {
+    return this.#deps.system.now();
+  }
+
+  async wake(): Promise<number> {
+    this.#isWoken = true;
+    this.#notify();
+    if (!this.#isRunning) {
+      const at = await this.#storage.getAlarm();
+      if (at === null || at > this.#now) await this.#storage.setAlarm(this.#now);
+    }
+    return this.#store.state.cursor;
+  }
+
+  async health(): Promise<WebhookHealth> {
+    const { failures, failingSince, hours, lastResult } = this.#store.state;
+    return { failures, failingSince, hours, lastResult };
+  }
+
+  async list({ before, limit, filter }: ListRequest): Promise<StoredDelivery[]> {
+    return this.#store.list(before, limit, filter).map((delivery) => this.#shown(delivery));
+  }
+
+  /** A pause delays every delivery. */
+  #shown({ attemptCount: _, ...delivery }: Delivery): StoredDelivery {
+    const { nextAttemptAt } = delivery;
+    return { ...delivery, nextAttemptAt: nextAttemptAt && Math.max(nextAttemptAt, this.#store.state.resumeAt ?? 0) };
+  }
+
+  async redeliver(seq: number): Promise<StoredDelivery | null> {
+    const delivery = this.#store.get(seq);
+    if (!delivery) return null;
+    const attemptCount = delivery.status === "pending" ? delivery.attemptCount : MAX_DELIVERY_ATTEMPTS - 1;
+    this.#store.makeDue(seq, attemptCount, this.#now);
+    await this.#resume();
+    const due = this.#store.get(seq);
+    return due && this.#shown(due);
+  }
+
+  async replay({ after, failedOnly }: ReplayRequest) {
+    const found = failedOnly ? this.#replayFailures(after) : await this.#replayEvents(after);
+    if (found.deliveries > 0) await this.#resume();
+    return found;
+  }
+
+  /** Ends the pause, because a user who redelivers or replays wants it now. */
+  async #resume(): Promise<void> {
+    this.#store.update({ resumeAt: null });
+    await this.wake();
+  }
+
+  #replayFailures(after: number) {
+    const failing = this.#store.failing(after, MAX_REPLAYED_EVENTS);
+    this.#store.transaction(() => {
+      for (const seq of failing) this.#store.makeDue(seq, 0, this.#now);
+    });
+    return { deliveries: failing.length, next: failing[MAX_REPLAYED_EVENTS - 1] ?? null };
+  }
+
+  async #replayEvents(after: number) {
+    const queries = [this.#source(), this.#eventsAfter(sql`${after}`, MAX_REPLAYED_EVENTS)] as const;
+    const [[webhook], page] = await read(this.#deps, queries);
+    const received = webhook ? page.filter((event) => isReceived(webhook, event)) : [];
+    let deliveries = 0;
+    this.#store.transaction(() => {
+      for (const event of received) {
+        const known = this.#store.get(event.seq);
+        if (known?.status === "pending") continue;
+        if (known) this.#store.makeDue(event.seq, 0, this.#now);
+        else this.#store.add(toDelivery(event), this.#now);
+        deliveries++;
+      }
+    });
+    return { deliveries, next: page[MAX_REPLAYED_EVENTS - 1]?.seq ?? null };
+  }
+
+  /** The handler of the alarm. After an error, the alarm runs again. */
+  async run(): Promise<void> {
+    await this.#storage.setAlarm(this.#now + RESTART_MILLISECONDS);
+    this.#isRunning = true;
+    const next = await this.#work().finally(async () => {
+      await Promise.allSettled(this.#inFlight.values());
+      this.#isRunning = false;
+    });
+    if (next !== null) await this.#storage.setAlarm(this.#isWoken ? this.#now : next);
+  }
+
+  /** @returns when there is more to do. Null if the webhook is gone */
+  async #work(): Promise<number | null> {
+    const stopAt = this.#now + MAX_RUN_MILLISECONDS;
+    for (;;) {
+      const source = await this.#takeEvents();
+      if (!source) {
+        // What they store must not outlive the webhook.
+        await Promise.allSettled(this.#inFlight.values());
+        await this.#store.empty();
+        return null;
+      }
+      const { webhook, hasMore } = source;
+      if (webhook.status === "disabled") this.#store.endPending(unsent(this.#now, "webhook_disabled"));
+      // Activating the team is an event, so the recovery job wakes the object.
+      if (webhook.teamStatus === "suspended") return this.#now + IDLE_MILLISECONDS;
+      await this.#sendDue(webhook, Math.min(this.#now + FRESH_MILLISECONDS, stopAt));
+      if (this.#now >= stopAt) return this.#now;
+      const isBusy = this.#isWoken || this.#inFlight.size > 0 || this.#isSendable();
+      if (!isBusy && !(hasMore && this.#hasRoom())) break;
+    }
+    if (this.#now >= this.#store.state.purgedAt + PURGE_MILLISECONDS) {
+      const kept = Math.min(MAX_KEPT_MILLISECONDS, this.#deps.settings.eventDays * DAY);
+      this.#store.purge(this.#now - kept);
+      this.#store.update({ purgedAt: this.#now });
+    }
+    return Math.min(this.#sendableAt(), this.#now + IDLE_MILLISECONDS);
+  }
+
+  /** When the next delivery is due, and no pause forbids it. */
+  #sendableAt(): number {
+    return Math.max(this.#store.dueAt() ?? ABOVE_ALL, this.#store.state.resumeAt ?? 0);
+  }
+
+  #isSendable(): boolean {
+    return this.#sendableAt() <= this.#now;
+  }
+
+  #source() {
+    const { db } = this.#deps;
+    return db
+      .select({
+        ...getTableColumns(webhooks),
+        teamStatus: sql<Source["teamStatus"]>`${teams.status}`.as("team_status"),
+      })
+      .from(webhooks)
+      .innerJoin(teams, and(eq(teams.id, webhooks.teamId), ne(teams.status, "deleting")))
+      .where(isWebhook(this.#key));
+  }
+
+  #eventsAfter(seq: SQL, limit: number) {
+    return this.#deps.db
+      .select()
+      .from(events)
+      .where(and(eq(events.teamId, this.#key.teamId), gt(events.seq, seq)))
+      .orderBy(asc(events.seq))
+      .limit(limit);
+  }
+
+  /** Reads the webhook, and adds a delivery for each of the next events that it receives. @returns null if the webhook is gone */
+  async #takeEvents(): Promise<{ webhook: Source; hasMore: boolean } | null> {
+    this.#isWoken = false;
+    const limit = this.#hasRoom() ? PAGE_EVENTS : 0;
+    // What happened while the webhook was disabled is left out.
+    const since = sql`(select ${webhooks.sinceSeq} from ${webhooks} where ${isWebhook(this.#key)})`;
+    const after = sql`max(${this.#store.state.cursor}, coalesce(${since}, 0))`;
+    const queries = [this.#source(), this.#eventsAfter(after, limit)] as const;
+    const [[webhook], page] = await read(this.#deps, queries);
+    if (!webhook) return null;
+    this.#store.transaction(() => {
+      const { epoch, cursor } = this.#store.state;
+      if (webhook.epoch !== epoch) {
+        this.#store.update({ epoch: webhook.epoch, failures: 0, failingSince: null, resumeAt: null });
+      }
+      const received = webhook.status === "enabled" ? page.filter((event) => isReceived(webhook, event)) : [];
+      for (const event of received) this.#store.add(toDelivery(event), this.#now);
+      const last = page.at(-1)?.seq ?? cursor;
+      if (last !== cursor) this.#store.update({ cursor: last });
+    });
+    return { webhook, hasMore: page.length === limit };
+  }
+
+  #hasRoom(): boolean {
+    return this.#store.countDue(this.#now) < MAX_DUE;
+  }
+
+  /** Sends due deliveries until none is in flight, or the webhook and its events must be read again. */
+  async #sendDue(webhook: Source, until: number): Promise<void> {
+    do {
+      // An endpoint that keeps failing gets one delivery at a time.
+      const limit = this.#store.state.failures >= MAX_FAILURES ? 1 : MAX_IN_FLIGHT;
+      while (this.#inFlight.size < limit && this.#isSendable()) {
+        const delivery = this.#store.nextDue(this.#now, this.#inFlight.keys());
+        if (!delivery) break;
+        const sent = this.#send(webhook, delivery).finally(() => this.#inFlight.delete(delivery.seq));
+        this.#inFlight.set(delivery.seq, sent);
+      }
+      if (this.#inFlight.size === 0 || this.#isWoken) return;
+      const woken = new Promise<void>((resolve) => {
+        this.#notify = resolve;
+      });
+      await Promise.race([...this.#inFlight.values(), woken]);
+    } while (!this.#isWoken && this.#now < until);
+  }
+
+  async #send(webhook: Source, delivery: Delivery): Promise<void> {
+    const result = await postEvent(this.#deps, webhook, JSON.parse(delivery.event));
+    const reason = disabledReasonOf(this.#store.state, result, this.#now);
+    const isDisabled = reason !== null && (await this.#disable(webhook, reason));
+    this.#store.transaction(() => {
+      const current = this.#store.get(delivery.seq);
+      // A user who replayed or redelivered it meanwhile gets a new attempt, unless this one was received.
+      const isUnchanged = current?.status === "pending" && current.attemptCount === delivery.attemptCount;
+      if (current && (result.isSuccess || isUnchanged)) {
+        this.#store.addAttempt(current.seq, result.attempt, outcomeOf(this.#deps.system, current, result, isDisabled));
+      }
+      const { state } = this.#store;
+      // A failure of the previous URL does not count.
+      if (state.epoch === webhook.epoch) this.#store.update(stateAfter(state, result, this.#now));
+    });
+  }
+
+  /** @returns whether it is disabled now. False if its team has updated the webhook meanwhile */
+  async #disable({ version }: Source, reason: "gone" | "failing"): Promise<boolean> {
+    const deps = this.#deps;
+    const disable = deps.db
+      .update(webhooks)
+      .set({ status: "disabled", disabledReason: reason, updatedAt: this.#now, version: version + 1 })
+      .where(and(isWebhook(this.#key), eq(webhooks.version, version), eq(webhooks.status, "enabled")))
+      .returning({ id: webhooks.id });
+    const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...this.#key, version: version + 1 }, { reason });
+    const [rows] = await writeWithEvent(deps, event, [disable], { isIdempotent: true });
+    await this.wake();
+    return rows.length > 0;
+  }
+}
+
+const toDelivery = (row: EventRow) => ({
+  seq: row.seq,
+  type: row.type,
+  event: JSON.stringify(renderEvent(row)),
+});
