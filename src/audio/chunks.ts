@@ -72,7 +72,14 @@ export async function readWav(source: RangeSource): Promise<Reading> {
   const channels = uintLE(format, 2, 2);
   const encoding = waveEncoding(codec, uintLE(format, 12, 2) / channels);
   const facts = { container: "WAVE", codec: name, sampleRate, channels };
-  return { ...facts, pcm: encoding && { ...sound, ...encoding, isLittleEndian: true }, lossless: codec === 1 || codec === 3, seconds, soundBytes: bytes, readTags };
+  return {
+    ...facts,
+    pcm: encoding && { ...sound, ...encoding, isLittleEndian: true },
+    lossless: codec === 1 || codec === 3,
+    seconds,
+    soundBytes: bytes,
+    readTags,
+  };
 }
 
 const SAMPLE_BYTES = { signed: [2, 3, 4], unsigned: [1], float: [4, 8], alaw: [1], mulaw: [1] };
@@ -144,11 +151,10 @@ const AIFC_ENCODINGS = { ulaw: "mulaw", alaw: "alaw", fl32: "float", fl64: "floa
 /** @returns undefined if the samples are no numbers, or of a size that they never have */
 function aiffPcm(codec: string, sampleBytes: number, sound: { start: number; bytes: number }): Pcm | undefined {
   const other = AIFC_ENCODINGS[codec.toLowerCase() as keyof typeof AIFC_ENCODINGS];
-  const encoding = other ?? "signed";
   // AIFF has signed bytes, WAV has not.
-  const isKnown = [...SAMPLE_BYTES[encoding], ...(encoding === "signed" ? [1] : [])].includes(sampleBytes);
+  const isKnown = other ? SAMPLE_BYTES[other].includes(sampleBytes) : sampleBytes >= 1 && sampleBytes <= 4;
   const place = { start: sound.start, end: sound.start + sound.bytes };
-  return isKnown ? { ...place, sampleBytes, encoding, isLittleEndian: codec === "sowt" } : undefined;
+  return isKnown ? { ...place, sampleBytes, encoding: other ?? "signed", isLittleEndian: codec === "sowt" } : undefined;
 }
 
 /** Reads DSF (Sony's DSF File Format Specification): one bit per sample, the tag behind the sound. */

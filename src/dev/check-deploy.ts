@@ -50,6 +50,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   BUCKET: "bucket",
   JOBS: "queue",
   BULK_JOBS: "queue",
+  WAVEFORMS: "queue",
   WEBHOOKS: "queue",
   RECOVERY: "queue",
   DEAD_LETTERS: "queue",
@@ -127,7 +128,7 @@ export function findConfigProblems(config: DeployConfig): string[] {
     const isSame = vars.DEAD_LETTER_QUEUE === deadLetters;
     check(isSame, `DEAD_LETTER_QUEUE must be "${deadLetters}", the dead_letter_queue of "${jobs}".`);
   }
-  for (const queue of [queueOf("WEBHOOKS"), queueOf("RECOVERY")]) {
+  for (const queue of [queueOf("WAVEFORMS"), queueOf("WEBHOOKS"), queueOf("RECOVERY")]) {
     if (queue) check(Boolean(consumer(queue)), `The queue "${queue}" needs a consumer.`);
   }
   check(!vars[LOCAL_SETTING], `${LOCAL_SETTING} is for local development only.`);

@@ -14,6 +14,7 @@ import { MINUTE } from "../platform/system.ts";
 import { fileEvent } from "./file-events.ts";
 import { files, isKept, isListed } from "./files.schema.ts";
 import { changed, enqueue, type FailureCode, type FileRow, hasBacklog, MAX_PENDING_MILLISECONDS } from "./files.ts";
+import { enqueueMeasurements, planMeasurement } from "./measuring.ts";
 import { type FileOf, isFile, objectKey, searchPatch } from "./names.ts";
 
 /** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
@@ -255,8 +256,13 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
   const event = fileEvent(deps, `file.${outcome}`, SYSTEM, file);
   const columns = "failureCode" in findings ? failed(findings, now) : completed(file, findings, now);
   const end = deps.db.update(files).set(columns).where(isHeld(file)).returning({ id: files.id });
-  const [rows] = await writeWithEvent(deps, event, [end], { isIdempotent: false });
-  if (rows.length > 0) return outcome;
+  const audio = "failureCode" in findings || findings.audio === null ? null : (JSON.parse(findings.audio) as Audio);
+  const measurement = planMeasurement(deps, file, audio);
+  const [rows, planned = []] = await writeWithEvent(deps, event, [end, ...measurement], { isIdempotent: false });
+  if (rows.length > 0) {
+    enqueueMeasurements(deps, planned);
+    return outcome;
+  }
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.
   const [[row]] = await read(deps, [
     deps.db

@@ -6,18 +6,21 @@ import type { Messages } from "./jobs.ts";
 const id = z.string().regex(/^[0-9a-f]{24}$/);
 /** A file may have work to do. */
 const fileJobSchema = z.strictObject({ teamId: id, fileId: id });
+/** The waveform of a file may have to be measured. Only one message begins each attempt. */
+const waveformJobSchema = z.strictObject({ teamId: id, fileId: id, attempt: z.int() });
 /** A webhook may have deliveries that are due. `at` is when the message should arrive. */
 const webhookJobSchema = z.strictObject({ teamId: id, webhookId: id, at: z.number().optional() });
 /** The recovery job of a database should run. */
 const recoveryJobSchema = z.strictObject({ database: z.int() });
 
 export type FileJob = z.infer<typeof fileJobSchema>;
+export type WaveformJob = z.infer<typeof waveformJobSchema>;
 export type WebhookJob = z.infer<typeof webhookJobSchema>;
 export type RecoveryJob = z.infer<typeof recoveryJobSchema>;
-export type Job = FileJob | WebhookJob | RecoveryJob;
+export type Job = FileJob | WaveformJob | WebhookJob | RecoveryJob;
 
 export const jobMessages: Messages<Job> = {
-  schema: z.union([fileJobSchema, webhookJobSchema, recoveryJobSchema]),
+  schema: z.union([fileJobSchema, waveformJobSchema, webhookJobSchema, recoveryJobSchema]),
   subjectOf(job) {
     if ("database" in job) return { database: job.database };
     return "fileId" in job ? { fileId: job.fileId } : { webhookId: job.webhookId };

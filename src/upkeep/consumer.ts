@@ -1,5 +1,6 @@
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import type { Deps } from "../deps.ts";
+import { measureWaveform } from "../files/measuring.ts";
 import { failExhaustedFile, processFile } from "../files/processing.ts";
 import type { JobOutcome } from "../platform/jobs.ts";
 import type { FileJob, Job } from "../platform/messages.ts";
@@ -14,6 +15,7 @@ export async function handleJob(given: Deps, queue: string, job: Job): Promise<J
   // It was removed after the message was sent.
   if (!deps) return "database_not_bound";
   if ("database" in job) return runRecovery(deps);
+  if ("attempt" in job) return measureWaveform(deps, job);
   return "fileId" in job ? handleFileJob(deps, queue, job) : sendDueDeliveries(deps, job);
 }
 

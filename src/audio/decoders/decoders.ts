@@ -1,13 +1,14 @@
 import { latin1, UnreadableAudio } from "../range-source.ts";
 import { Instance } from "./instance.ts";
 
-/* The decoders: from bytes of one format to samples. Whoever loads this file loads the names, and one decoder at a time. */
+/* The decoders: from bytes of one format to samples. Each is loaded by the first file that needs it. */
 
 /** Takes the samples of each channel, before the decoder continues. */
 export type TakeSound = (sound: Float32Array[]) => void;
 
 export interface Decoder {
-  sampleRate: number;
+  /** The sample rate of what it has decoded. */
+  rate(): number;
   /** Decodes the next packet, or of MP3 the next bytes. Without sound in it, it takes none. */
   decode(bytes: Uint8Array, take: TakeSound): void;
 }
@@ -34,9 +35,9 @@ export async function openMp3(): Promise<Decoder> {
   const [decoder, decoded, rate, error] = [0, 0, 0, 0].map(() => mp3.allocate(4)) as [number, number, number, number];
   if (mp3.call.mpeg_frame_decoder_create(decoder, 1) !== 0) throw new Error("The decoder did not start.");
   const handle = mp3.word(decoder);
-  let errors = 0;
+  let [errors, sampleRate] = [0, 0];
   return {
-    sampleRate: 0,
+    rate: () => sampleRate,
     decode(bytes, take) {
       mp3.write(input, bytes);
       if (mp3.call.mpeg_decoder_feed(handle, input, bytes.length) === MP3.needsMore) return;
@@ -45,7 +46,7 @@ export async function openMp3(): Promise<Decoder> {
         result = mp3.call.mpeg_decoder_read(handle, output, MP3_SAMPLES * 2, decoded, rate, error);
         const length = mp3.word(decoded);
         if (length > 0) {
-          this.sampleRate = mp3.word(rate);
+          sampleRate = mp3.word(rate);
           take([mp3.floats(output, length), mp3.floats(output + length * 4, length)]);
         }
         errors = length > 0 || result === MP3.needsMore || result === MP3.newFormat ? 0 : errors + 1;
@@ -62,7 +63,7 @@ export async function openFlac(sampleRate: number): Promise<Decoder> {
   const [channels, , , decoded, output] = places as [number, number, number, number, number];
   const handle = flac.call.create_decoder(...places);
   return {
-    sampleRate,
+    rate: () => sampleRate,
     decode(bytes, take) {
       if (!fits(bytes, "flac")) return;
       const input = flac.allocate(bytes.length);
@@ -90,7 +91,7 @@ export async function openVorbis(): Promise<Decoder> {
   const lengthOf = ({ length }: Uint8Array) => new Uint8Array(Uint32Array.of(length).buffer);
   let headers = 0;
   return {
-    sampleRate: 0,
+    rate: () => vorbis.word(rate),
     decode(bytes, take) {
       if (!fits(bytes, "vorbis")) return;
       vorbis.write(input, bytes);
@@ -104,7 +105,6 @@ export async function openVorbis(): Promise<Decoder> {
       }
       vorbis.call.decode_packets(handle);
       vorbis.write(errors[1], new Uint8Array(4));
-      this.sampleRate = vorbis.word(rate);
       const [sound, length] = [vorbis.word(output), vorbis.word(decoded)];
       if (length === 0) return;
       const samplesOf = (channel: number) => vorbis.floats(vorbis.word(sound + channel * 4), length);
@@ -129,7 +129,7 @@ export async function openOpus(head: Uint8Array): Promise<Decoder> {
   const skipped = low + 256 * high;
   const handle = opus.call.opus_frame_decoder_create(OPUS_HERTZ, channels, streams, coupled, map, skipped, 0);
   return {
-    sampleRate: OPUS_HERTZ,
+    rate: () => OPUS_HERTZ,
     decode(bytes, take) {
       if (!fits(bytes, "opus")) return;
       opus.write(input, bytes);

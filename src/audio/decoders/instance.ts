@@ -1,3 +1,4 @@
+// biome-ignore-all lint/style/noRestrictedGlobals: The modules are compiled when the Worker is deployed.
 import { NAMES } from "./names.ts";
 
 /* Loads a decoder, which is WebAssembly. What its C code asks of a system, it gets no answer to: it has only its memory. */

@@ -2,11 +2,11 @@ import { readAiff, readWav } from "../chunks.ts";
 import type { Audio } from "../inspect.ts";
 import { Budget, byte, MAX_WINDOW_BYTES, RangeSource, type ReadRange } from "../range-source.ts";
 import { id3Length } from "../tags.ts";
-import type { Decoder, TakeSound } from "./decoders.ts";
+import { type Decoder, openFlac, openMp3, openOpus, openVorbis, type TakeSound } from "./decoders.ts";
 import { flacFrames, matroskaPackets, mp3Bytes, oggPackets, pcmSound } from "./packets.ts";
 import { PeakMeter } from "./peaks.ts";
 
-/* Measures the waveform of a file from its bytes. Only this loads the decoders. */
+/* Measures the waveform of a file from its bytes. */
 
 type Sound = Pick<Audio, "container" | "codec" | "durationSeconds" | "sampleRate" | "channels">;
 
@@ -46,7 +46,10 @@ const MIN_DECODED_SHARE = 0.9;
 const MAX_LEADING_TAGS = 4;
 
 /** @returns null if no waveform can be measured, of this format, or of so much sound */
-function formatOf({ container, codec, durationSeconds, sampleRate, channels }: Sound, sizeBytes: number): Format | null {
+function formatOf(
+  { container, codec, durationSeconds, sampleRate, channels }: Sound,
+  sizeBytes: number,
+): Format | null {
   const format = FORMATS.find(({ pattern }) => pattern.test(`${container} ${codec}`));
   if (!format || channels === null || channels > MAX_CHANNELS || sizeBytes > MAX_BYTES) return null;
   const rate = format.name === "opus" ? OPUS_HERTZ : (sampleRate ?? 0);
@@ -67,8 +70,9 @@ async function decode(source: RangeSource, { name }: Format, { container, sample
     return reading.sampleRate;
   }
   const isOgg = container === "Ogg";
-  const packets = isOgg ? oggPackets(source) : { mp3: mp3Bytes, flac: flacFrames, opus: matroskaPackets }[name as "mp3"](source);
-  const { openMp3, openFlac, openVorbis, openOpus } = await import("./decoders.ts");
+  const packets = isOgg
+    ? oggPackets(source)
+    : { mp3: mp3Bytes, flac: flacFrames, opus: matroskaPackets }[name as "mp3"](source);
   let decoder: Decoder | undefined;
   let index = 0;
   for await (const packet of packets) {
@@ -76,11 +80,16 @@ async function decode(source: RangeSource, { name }: Format, { container, sample
     // Comments, which Vorbis counts as a header. The headers of FLAC in Ogg don't begin like a frame.
     const isSkipped = (name === "opus" && isOgg && index === 1) || (name === "flac" && byte(packet, 0) !== 0xff);
     index += 1;
-    decoder ??= await { mp3: openMp3, vorbis: openVorbis, flac: () => openFlac(sampleRate ?? 0), opus: () => openOpus(packet) }[name]();
+    decoder ??= await {
+      mp3: openMp3,
+      vorbis: openVorbis,
+      flac: () => openFlac(sampleRate ?? 0),
+      opus: () => openOpus(packet),
+    }[name]();
     const opened = decoder;
     run(packet, (take) => isHead || isSkipped || opened.decode(packet, take));
   }
-  return decoder?.sampleRate ?? 0;
+  return decoder?.rate() ?? 0;
 }
 
 /**

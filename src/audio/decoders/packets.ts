@@ -1,5 +1,5 @@
 import { CLUSTER, elements, TRACK } from "../matroska.ts";
-import { byte, join, latin1, MAX_WINDOW_BYTES, type Pcm, type RangeSource, UnreadableAudio, uint } from "../range-source.ts";
+import { byte, join, MAX_WINDOW_BYTES, type Pcm, type RangeSource, UnreadableAudio, uint } from "../range-source.ts";
 import { FLAC_HEADER_WORK, flacFrame, pageAt, streamOf } from "../xiph.ts";
 import { MAX_INPUT_BYTES } from "./decoders.ts";
 
@@ -99,7 +99,8 @@ export async function* matroskaPackets(source: RangeSource): AsyncGenerator<Uint
     if (name === TRACK.codecPrivate) isKnown = true;
     // A number of one byte, two bytes of time, and flags.
     const isOther = isBlock && byte(bytes, 0) !== (number | 0x80);
-    if (isBlock && (byte(bytes, 3) & 6) !== 0) throw new UnreadableAudio("The blocks of the file have several packets.");
+    if (isBlock && (byte(bytes, 3) & 6) !== 0)
+      throw new UnreadableAudio("The blocks of the file have several packets.");
     if (name !== TRACK.number && !isOther) yield isBlock ? bytes.subarray(4) : bytes;
   }
 }
@@ -122,7 +123,8 @@ function sampleReader({ encoding, sampleBytes, isLittleEndian: le }: Pcm): (view
   if (encoding === "mulaw") return (view, at) => mulaw(view.getUint8(at));
   if (encoding === "alaw") return (view, at) => alaw(view.getUint8(at));
   if (encoding === "unsigned") return (view, at) => (view.getUint8(at) - 128) / 128;
-  if (encoding === "float") return sampleBytes === 8 ? (view, at) => view.getFloat64(at, le) : (view, at) => view.getFloat32(at, le);
+  if (encoding === "float")
+    return sampleBytes === 8 ? (view, at) => view.getFloat64(at, le) : (view, at) => view.getFloat32(at, le);
   if (sampleBytes === 1) return (view, at) => view.getInt8(at) / 128;
   if (sampleBytes === 2) return (view, at) => view.getInt16(at, le) / 32_768;
   if (sampleBytes === 4) return (view, at) => view.getInt32(at, le) / 2_147_483_648;
