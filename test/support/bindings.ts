@@ -73,6 +73,7 @@ interface Bindings {
   BUCKET: R2Bucket;
   JOBS: Queue;
   BULK_JOBS?: Queue;
+  WAVEFORMS?: Queue | undefined;
   WEBHOOKS?: Queue | undefined;
   RECOVERY?: Queue | undefined;
 }
@@ -190,12 +191,13 @@ export class ProxiedBindings {
 
   /** Returns the environment with its bindings behind this proxy. */
   wrap<E extends Bindings>(env: E): E {
-    const { BUCKET, JOBS, BULK_JOBS, WEBHOOKS, RECOVERY } = env;
+    const { BUCKET, JOBS, BULK_JOBS, WAVEFORMS, WEBHOOKS, RECOVERY } = env;
     return {
       ...env,
       ...Object.fromEntries(databasesIn(env).map(([name, database]) => [name, this.database(database)])),
       ...{ BUCKET: this.bucket(BUCKET), JOBS: this.queue(JOBS) },
       ...(BULK_JOBS && { BULK_JOBS: this.queue(BULK_JOBS) }),
+      ...(WAVEFORMS && { WAVEFORMS: this.queue(WAVEFORMS) }),
       ...(WEBHOOKS && { WEBHOOKS: this.queue(WEBHOOKS) }),
       ...(RECOVERY && { RECOVERY: this.queue(RECOVERY) }),
     };

@@ -31,6 +31,7 @@ export const compose =
 /** With the databases `DB`, `DB_1`, … */
 type TestBindings = Pick<Env, "DB" | "BUCKET" | "JOBS"> & {
   BULK_JOBS?: Queue | undefined;
+  WAVEFORMS?: Queue | undefined;
   WEBHOOKS?: Queue | undefined;
   RECOVERY?: Queue | undefined;
 };
@@ -52,12 +53,13 @@ export const UNWATCHED: Deps["recoveryChecks"] = { get: () => Number.POSITIVE_IN
 
 /** Replaces D1, R2 and the queues of the dependencies. */
 export function withBindings(deps: Deps, bindings: TestBindings): Deps {
-  const { BUCKET, JOBS, BULK_JOBS = JOBS, WEBHOOKS = sink, RECOVERY = sink } = bindings;
+  const { BUCKET, JOBS, BULK_JOBS = JOBS, WAVEFORMS = sink, WEBHOOKS = sink, RECOVERY = sink } = bindings;
   const parts = {
     databases: createDatabases(bindings),
     bytes: createByteStore(BUCKET, deps.system),
     jobs: createJobs(JOBS as never),
     bulkJobs: createJobs(BULK_JOBS as never),
+    waveformJobs: createJobs(WAVEFORMS as never),
     webhookJobs: createJobs(WEBHOOKS as never),
     recoveryJobs: createJobs(RECOVERY as never),
   };
@@ -105,6 +107,7 @@ export const withoutJobs: Change = (deps) => ({
   ...deps,
   jobs: nowhere,
   bulkJobs: nowhere,
+  waveformJobs: nowhere,
   webhookJobs: nowhere,
   recoveryJobs: nowhere,
   sender,

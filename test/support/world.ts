@@ -5,7 +5,14 @@ import { createApp } from "../../src/app.ts";
 import { createDb, NO_DB } from "../../src/platform/db.ts";
 import { receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
-import { type FileJob, type Job, jobMessages, type RecoveryJob, type WebhookJob } from "../../src/platform/messages.ts";
+import {
+  type FileJob,
+  type Job,
+  jobMessages,
+  type RecoveryJob,
+  type WaveformJob,
+  type WebhookJob,
+} from "../../src/platform/messages.ts";
 import type { Secrets } from "../../src/platform/secrets.ts";
 import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem, type System } from "../../src/platform/system.ts";
@@ -118,6 +125,8 @@ export class World {
   stallChecks = 0;
   /** All multipart uploads that were created in R2. */
   readonly multiparts: Multipart[] = [];
+  /** The messages in the queue of waveforms. */
+  waveformMessages: WaveformJob[] = [];
   /** The messages in the queue of webhooks. */
   webhookMessages: WebhookMessage[] = [];
   /** The messages in the queue of the recovery job. */
@@ -152,6 +161,12 @@ export class World {
     },
   } as unknown as Queue<FileJob>;
 
+  readonly waveformQueue = {
+    sendBatch: async (batch: Iterable<MessageSendRequest<WaveformJob>>) => {
+      for (const { body } of batch) this.waveformMessages.push(body);
+    },
+  } as unknown as Queue;
+
   readonly webhookQueue = {
     sendBatch: async (batch: Iterable<MessageSendRequest<WebhookJob>>, options?: QueueSendBatchOptions) => {
       const at = this.system.now() + (options?.delaySeconds ?? 0) * 1000;
@@ -175,6 +190,8 @@ export class World {
       settings: { ...read.settings, ...this.settings },
       ...(this.secrets && { secrets: this.secrets }),
       system: this.system,
+      // An invocation that dies takes its isolate with it.
+      decoding: { endsAt: 0 },
       log: (level, event, fields) => {
         // A dead invocation logs nothing.
         if (!bindings.isDead) this.lines.push({ level, event, ...fields });
@@ -187,8 +204,11 @@ export class World {
         return { ...ACCEPTED_REPLY, ...(await this.answer(post)) };
       },
     };
-    const queues = { JOBS: this.queue as Queue, WEBHOOKS: this.webhookQueue, RECOVERY: this.recoveryQueue };
-    const bound = withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues }));
+    const queues = { JOBS: this.queue as Queue, WAVEFORMS: this.waveformQueue, WEBHOOKS: this.webhookQueue };
+    const bound = withBindings(
+      deps,
+      bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues, RECOVERY: this.recoveryQueue }),
+    );
     return { ...bound, db: bound.databases.get(this.database) as Deps["db"], sender };
   }
 
@@ -277,6 +297,11 @@ export class World {
     return this.#handle({ fileId, teamId: this.#teams.get(fileId) ?? "" }, queue, bindings);
   }
 
+  /** Delivers one message of a waveform, with the same result. */
+  deliverWaveform(job: WaveformJob, bindings?: ProxiedBindings): Promise<Outcome<number | null>> {
+    return this.#handle(job, "stowage-waveforms", bindings);
+  }
+
   /** Delivers one message of a webhook, with the same result. */
   deliverWebhook(job: WebhookJob, bindings?: ProxiedBindings): Promise<Outcome<number | null>> {
     return this.#handle(job, "stowage-webhooks", bindings);
@@ -309,6 +334,13 @@ export class World {
         this.aheadMilliseconds += retrySeconds * 1000;
         this.messages.push(next);
       }
+    }
+  }
+
+  /** Delivers the messages of waveforms. */
+  async drainWaveforms(): Promise<void> {
+    for (let next = this.waveformMessages.shift(); next; next = this.waveformMessages.shift()) {
+      if (typeof (await this.deliverWaveform(next)) === "number") this.waveformMessages.push(next);
     }
   }
 
@@ -353,15 +385,19 @@ export class World {
     );
   }
 
+  async drainAll(): Promise<void> {
+    await this.drain();
+    await this.drainWaveforms();
+    await this.drainDeliveries();
+  }
+
   /** Lets days pass without faults, and runs the recovery job until nothing is unfinished. */
   async recoverAll(teamIds: string[]): Promise<void> {
     for (let day = 0; day < 10; day++) {
       this.aheadMilliseconds += 25 * 60 * 60 * 1000;
-      await this.drain();
-      await this.drainDeliveries();
+      await this.drainAll();
       await this.recover();
-      await this.drain();
-      await this.drainDeliveries();
+      await this.drainAll();
       if (!(await hasUnfinished(teamIds))) return;
     }
   }
@@ -409,6 +445,7 @@ async function hasUnfinished(teamIds: string[]): Promise<boolean> {
          and (trashed_at is null or hold is null)
        union all select 1 from uploads where ${teams}
        union all select 1 from teams where ${teams.replace("team_id", "id")} and status = 'deleting'
+       union all select 1 from waveforms where ${teams} and due_at is not null
        union all select 1 from deliveries where ${teams} and due_at is not null limit 1`,
     )
       .bind(...batch)

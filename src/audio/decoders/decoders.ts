@@ -131,7 +131,8 @@ export async function openOpus(head: Uint8Array): Promise<Decoder> {
   return {
     rate: () => OPUS_HERTZ,
     decode(bytes, take) {
-      if (!fits(bytes, "opus")) return;
+      // Of an empty packet, the decoder would invent the sound.
+      if (!fits(bytes, "opus") || bytes.length === 0) return;
       opus.write(input, bytes);
       const length = opus.call.opus_frame_decode_float_deinterleaved(handle, input, bytes.length, output);
       if (length <= 0) return;

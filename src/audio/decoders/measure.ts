@@ -96,11 +96,16 @@ async function decode(source: RangeSource, { name }: Format, { container, sample
  * @returns the peaks of up to two channels, from -1 to 1; null if the file has none that can be decoded within the limits
  * @throws whatever `read` throws, unchanged
  */
-export async function measurePeaks(read: ReadRange, sizeBytes: number, audio: Sound): Promise<number[][] | null> {
+export async function measurePeaks(
+  read: ReadRange,
+  sizeBytes: number,
+  audio: Sound,
+  maxWork = MAX_DECODING_WORK,
+): Promise<number[][] | null> {
   const format = formatOf(audio, sizeBytes);
   if (!format) return null;
   const limits = { maxReads: MAX_READS, maxBytes: 2 * MAX_BYTES };
-  const source = new RangeSource(read, sizeBytes, new Budget(MAX_DECODING_WORK), limits);
+  const source = new RangeSource(read, sizeBytes, new Budget(maxWork), limits);
   const channels = audio.channels ?? 1;
   const meter = new PeakMeter(channels);
   const run: RunStep = (bytes, step) => {

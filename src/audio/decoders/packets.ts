@@ -65,6 +65,7 @@ export async function* oggPackets(source: RangeSource): AsyncGenerator<Uint8Arra
     const page = await pageAt(source, at);
     if (!page) throw damaged();
     at = page.end;
+    if (at > source.size) return;
     // The decoder of one stream can't continue with another one.
     if (page.isFirst && hasSound) throw new UnreadableAudio("The file is a chain of streams.");
     hasSound ||= !page.isFirst;
