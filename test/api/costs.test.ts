@@ -74,6 +74,7 @@ async function watched<T>(work: Work<T>, change: Partial<Env> = {}, prepare?: Wo
     HEAVY_LIMIT,
     JOBS: sink,
     BULK_JOBS: sink,
+    WAVEFORMS: sink,
     WEBHOOKS: sink,
     ...change,
   });

@@ -23,6 +23,7 @@ const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN" | "DEAD_LETTERS"> | "S3
     BUCKET: true,
     JOBS: true,
     BULK_JOBS: true,
+    WAVEFORMS: true,
     WEBHOOKS: true,
     PAGES: true,
     LIGHT_LIMIT: true,
@@ -131,7 +132,7 @@ describe("GET /health", () => {
     expect(await healthWith("R2")).toEqual([503, "Not responding: bucket."]);
     expect(await healthWith("Queue")).toEqual([
       503,
-      "Not responding: queue, bulk queue, webhook queue, recovery queue.",
+      "Not responding: queue, bulk queue, waveform queue, webhook queue, recovery queue.",
     ]);
   });
 
@@ -147,6 +148,7 @@ describe("GET /health", () => {
       bytes: hanging,
       jobs: works,
       bulkJobs: works,
+      waveformJobs: works,
       webhookJobs: works,
       recoveryJobs: works,
     });
@@ -166,12 +168,12 @@ describe("GET /health", () => {
     await worker.call("GET", "/health");
     expect(bindings.calls.toSorted()).toEqual([
       ...Array(3).fill("D1 batch"),
-      ...Array(4).fill("Queue metrics"),
+      ...Array(5).fill("Queue metrics"),
       "R2 head",
     ]);
     now += HEALTH_CACHE_MILLISECONDS;
     await worker.call("GET", "/health");
-    expect(bindings.calls).toHaveLength(16);
+    expect(bindings.calls).toHaveLength(18);
   });
 });
 
