@@ -1,11 +1,11 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import { isMeasured } from "../measured.ts";
 import {
   type ErrorCode,
   type FileMetadata,
   type FileProperties,
+  isMeasured,
   isServerError,
   type StoredFile,
   StowageError,
