@@ -226,7 +226,14 @@ describe("A new environment", () => {
 const COMPLETE = {
   databases: ["stowage"],
   buckets: ["stowage-files"],
-  queues: ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery", "stowage-waveforms", "stowage-webhooks"],
+  queues: [
+    "stowage-bulk",
+    "stowage-jobs",
+    "stowage-jobs-dead",
+    "stowage-recovery",
+    "stowage-waveforms",
+    "stowage-webhooks",
+  ],
   teams: [1],
   isMigrated: true,
   secrets: ["MASTER_KEY", "OPERATOR_TOKEN"],

@@ -19,7 +19,7 @@ const FORMATS = [
   { name: "flac", pattern: /^(FLAC|Ogg) FLAC$/, work: 60, sampleBytes: 4 },
   { name: "vorbis", pattern: /^Ogg Vorbis I$/, work: 50, sampleBytes: 1 },
   { name: "opus", pattern: /^(Ogg|EBML\/\w+) Opus$/i, work: 75, sampleBytes: 1 },
-  { name: "pcm", pattern: /^(WAVE (PCM|IEEE_FLOAT|ALAW|MULAW)|AIFF PCM|AIFF-C .*)$/, work: 20, sampleBytes: 8 },
+  { name: "pcm", pattern: /^(WAVE (PCM|IEEE_FLOAT|ALAW|MULAW)|AIFF PCM|AIFF-C .*)$/, work: 40, sampleBytes: 8 },
 ] as const;
 type Format = (typeof FORMATS)[number];
 
