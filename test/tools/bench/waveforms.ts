@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { FileMetadata } from "../../../src/client/stowage.ts";
+import type { FileMetadata } from "../../../src/client/api.ts";
 import { oggPages } from "../../audio/build.ts";
 import { PRICES } from "./costs.ts";
 import { formUpload, get, ROOT, type Scope, startServer } from "./server.ts";
