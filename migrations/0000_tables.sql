@@ -167,9 +167,12 @@ CREATE TABLE `waveforms` (
 	`file_id` text NOT NULL,
 	`peaks` blob,
 	`writing_since` integer,
+	`attempts` integer DEFAULT 0,
+	`due_at` integer,
 	PRIMARY KEY(`team_id`, `file_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE INDEX `waveforms_due` ON `waveforms` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
 CREATE TABLE `folder_changes` (
 	`team_id` text NOT NULL,
 	`id` text NOT NULL,

@@ -10,7 +10,7 @@ import { createJobs, type Jobs } from "./platform/jobs.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { Lru } from "./platform/lru.ts";
 import { createMailer, type Mailer } from "./platform/mailer.ts";
-import type { FileJob, RecoveryJob } from "./platform/messages.ts";
+import type { FileJob, RecoveryJob, WaveformJob } from "./platform/messages.ts";
 import { once } from "./platform/retry.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
 import { createSender, type Sender } from "./platform/sender.ts";
@@ -66,10 +66,13 @@ export interface Deps {
   recoveryChecks: Pick<Map<string, number>, "get" | "set">;
   /** The HEAD request that polls a resumable upload in this isolate, by the upload's id, see uploads/resumable.ts. */
   pollers: Lru<symbol>;
+  /** Until when a consumer in this isolate decodes a file, see files/measuring.ts. */
+  decoding: { endsAt: number };
   bytes: ByteStore;
   jobs: Jobs<FileJob>;
   /** For the files of teams that have many to process. */
   bulkJobs: Jobs<FileJob>;
+  waveformJobs: Jobs<WaveformJob>;
   recoveryJobs: Jobs<RecoveryJob>;
   outboxes: Outboxes;
   sender: Sender;
@@ -110,6 +113,7 @@ const settingsSchema = z.object({
   BUCKET: binding<R2Bucket>("put"),
   JOBS: binding<Queue<FileJob>>("send"),
   BULK_JOBS: binding<Queue<FileJob>>("send"),
+  WAVEFORMS: binding<Queue<WaveformJob>>("send"),
   WEBHOOKS: binding<DurableObjectNamespace>("getByName"),
   RECOVERY: binding<Queue<RecoveryJob>>("send"),
   PAGES: binding<Fetcher>("fetch"),
@@ -217,9 +221,11 @@ function isolateDeps(env: Env): IsolateDeps {
     notedUses: new Lru<number>(MAX_NOTED_USES),
     recoveryChecks: new Map<string, number>(),
     pollers: new Lru<symbol>(MAX_POLLERS),
+    decoding: { endsAt: 0 },
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
     bulkJobs: createJobs(vars.BULK_JOBS),
+    waveformJobs: createJobs(vars.WAVEFORMS),
     recoveryJobs: createJobs(vars.RECOVERY),
   };
   const deps: IsolateDeps = {

@@ -1,5 +1,5 @@
 import { walkFrames } from "./frames.ts";
-import type { RangeSource, Reading, Segment } from "./range-source.ts";
+import type { Pcm, RangeSource, Reading, Segment } from "./range-source.ts";
 import { be32, byte, join, latin1, le32, UnreadableAudio, uint, uintLE } from "./range-source.ts";
 import { copyTexts, type ReadText, readId3Text, readTexts } from "./tags.ts";
 
@@ -69,8 +69,26 @@ export async function readWav(source: RangeSource): Promise<Reading> {
   const name = WAVE_SAMPLES[codec] ?? WAVE_BLOCKS[codec] ?? WAVE_FRAMES[codec] ?? `non-PCM (${codec})`;
   if (WAVE_FRAMES[codec]) ({ seconds } = await walkFrames(source, sound.start, sound.end));
   const readTags = async () => chunk("RIFF", le32, join("WAVE", await readTexts(texts)));
-  const facts = { container: "WAVE", codec: name, sampleRate, channels: uintLE(format, 2, 2) };
-  return { ...facts, lossless: codec === 1 || codec === 3, seconds, soundBytes: bytes, readTags };
+  const channels = uintLE(format, 2, 2);
+  const encoding = waveEncoding(codec, uintLE(format, 12, 2) / channels);
+  const facts = { container: "WAVE", codec: name, sampleRate, channels };
+  return {
+    ...facts,
+    pcm: encoding && { ...sound, ...encoding, isLittleEndian: true },
+    lossless: codec === 1 || codec === 3,
+    seconds,
+    soundBytes: bytes,
+    readTags,
+  };
+}
+
+const SAMPLE_BYTES = { signed: [2, 3, 4], unsigned: [1], float: [4, 8], alaw: [1], mulaw: [1] };
+
+/** @returns undefined if the samples are no numbers, or of another size */
+function waveEncoding(codec: number, sampleBytes: number): Pick<Pcm, "encoding" | "sampleBytes"> | undefined {
+  const integer = sampleBytes === 1 ? ("unsigned" as const) : ("signed" as const);
+  const encoding = ({ 1: integer, 3: "float", 6: "alaw", 7: "mulaw" } as const)[codec];
+  return encoding && SAMPLE_BYTES[encoding].includes(sampleBytes) ? { encoding, sampleBytes } : undefined;
 }
 
 /** Returns the texts of a LIST chunk of type INFO as such a chunk; empty if there are none. */
@@ -93,7 +111,7 @@ const AIFC_SAMPLE_BYTES: Record<string, number> = { ulaw: 1, alaw: 1, fl32: 4, f
 export async function readAiff(source: RangeSource): Promise<Reading> {
   const type = latin1(await source.read(8, 4));
   let common: Uint8Array | null = null;
-  let sound: { bytes: number; statedBytes: number } | null = null;
+  let sound: { start: number; bytes: number; statedBytes: number } | null = null;
   const texts: ReadText[] = [];
   for await (const { name, data, end } of chunks(source, 12, source.size, uint)) {
     if (name === "COMM") common ??= await source.read(data, Math.min(end - data, 22 + 256));
@@ -105,7 +123,7 @@ export async function readAiff(source: RangeSource): Promise<Reading> {
     const rest = Math.max(0, source.size - data - 8);
     const statedBytes = Math.max(0, end - data - 8);
     const isUnfinished = statedBytes === 0 && !(await isChunk(source, end, uint));
-    sound = { bytes: isUnfinished ? rest : Math.min(statedBytes, rest), statedBytes };
+    sound = { start: data + 8, bytes: isUnfinished ? rest : Math.min(statedBytes, rest), statedBytes };
     if (isUnfinished) break;
   }
   if (!common || !sound) throw new UnreadableAudio("The file has no readable audio stream.");
@@ -122,9 +140,21 @@ export async function readAiff(source: RangeSource): Promise<Reading> {
   const readTags = async () => chunk("FORM", be32, join("AIFF", await readTexts(texts)));
   const name = isPcm ? "PCM" : latin1(common, 23, byte(common, 22)) || codec;
   const facts = { container: type === "AIFC" ? "AIFF-C" : type, codec: name, sampleRate, channels };
-  const reading = { ...facts, lossless: isPcm || /^fl/i.test(codec), soundBytes: sound.bytes, readTags };
+  const pcm = aiffPcm(codec, sampleBytes, sound);
+  const reading = { ...facts, lossless: isPcm || /^fl/i.test(codec), soundBytes: sound.bytes, readTags, pcm };
   if (sampleBytes === 0) return { ...reading, seconds: stated / sampleRate, statedBytes: sound.statedBytes };
   return { ...reading, seconds: (isStated ? Math.min(stated, foundFrames) : foundFrames) / sampleRate };
+}
+
+const AIFC_ENCODINGS = { ulaw: "mulaw", alaw: "alaw", fl32: "float", fl64: "float", "raw ": "unsigned" } as const;
+
+/** @returns undefined if the samples are no numbers, or of a size that they never have */
+function aiffPcm(codec: string, sampleBytes: number, sound: { start: number; bytes: number }): Pcm | undefined {
+  const other = AIFC_ENCODINGS[codec.toLowerCase() as keyof typeof AIFC_ENCODINGS];
+  // AIFF has signed bytes, WAV has not.
+  const isKnown = other ? SAMPLE_BYTES[other].includes(sampleBytes) : sampleBytes >= 1 && sampleBytes <= 4;
+  const place = { start: sound.start, end: sound.start + sound.bytes };
+  return isKnown ? { ...place, sampleBytes, encoding: other ?? "signed", isLittleEndian: codec === "sowt" } : undefined;
 }
 
 /** Reads DSF (Sony's DSF File Format Specification): one bit per sample, the tag behind the sound. */

@@ -8,10 +8,10 @@ import { copyTexts, type ReadText, readTexts } from "./tags.ts";
 const FILE = { ebml: "1a45dfa3", docType: "4282", segment: "18538067", info: "1549a966" };
 const SEEK = { head: "114d9b74", entry: "4dbb", id: "53ab", position: "53ac" };
 const TIME = { scale: "2ad7b1", duration: "4489" };
-const TRACK = { all: "1654ae6b", entry: "ae", type: "83", codecId: "86" };
+export const TRACK = { all: "1654ae6b", entry: "ae", number: "d7", type: "83", codecId: "86", codecPrivate: "63a2" };
 const AUDIO = { all: "e1", samplingFrequency: "b5", outputSamplingFrequency: "78b5", channels: "9f" };
 const TAGS = { all: "1254c367", tag: "7373" };
-const CLUSTER = { all: "1f43b675", timestamp: "e7", simpleBlock: "a3", blockGroup: "a0", block: "a1" };
+export const CLUSTER = { all: "1f43b675", timestamp: "e7", simpleBlock: "a3", blockGroup: "a0", block: "a1" };
 /** The walk enters these elements and skips all others. */
 const CONTAINERS = [
   ...[FILE.ebml, FILE.segment, FILE.info, SEEK.head, SEEK.entry, TRACK.all, TRACK.entry],
@@ -41,7 +41,7 @@ class Track {
 }
 
 /** Yields the elements from `start` on. A length of all ones means unknown: as a huge number, it ends the walk. */
-function elements(source: RangeSource, start: number, end = source.size, max?: number) {
+export function elements(source: RangeSource, start: number, end = source.size, max?: number) {
   const parse = (header: Uint8Array) => {
     const idBytes = Math.clz32(byte(header, 0)) - 23;
     const sizeBytes = Math.clz32(byte(header, idBytes)) - 23;

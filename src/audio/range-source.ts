@@ -26,6 +26,18 @@ export interface Reading {
   statedBytes?: number;
   /** Returns a small file of texts for music-metadata. Called last, so that tags cannot use up the budget of the facts. */
   readTags(): Promise<Uint8Array>;
+  /** Where the samples are, if they are stored as numbers of a fixed size. */
+  pcm?: Pcm | undefined;
+}
+
+/** Samples of all channels in turn. */
+export interface Pcm {
+  start: number;
+  end: number;
+  /** Of one sample of one channel. */
+  sampleBytes: number;
+  encoding: "signed" | "unsigned" | "float" | "alaw" | "mulaw";
+  isLittleEndian: boolean;
 }
 
 /** A chunk, box, element, frame, or item: most formats are sequences of these. */
@@ -54,7 +66,7 @@ export type ParseHeader = (header: Uint8Array, at: number) => SegmentHeader | nu
 /** The size of a first or a random read: up to about here, one R2 request always costs the same. */
 export const MIN_WINDOW_BYTES = 64 * 1024;
 /** The size of the largest sequential read. Two windows are held, and an isolate has 128 MB. */
-const MAX_WINDOW_BYTES = 1024 * 1024;
+export const MAX_WINDOW_BYTES = 1024 * 1024;
 /**
  * The most that a walk through a whole recording reads: every byte of the largest form upload that the defaults allow.
  * Larger recordings are measured by their start and end.
@@ -92,6 +104,9 @@ const MAX_TEXTS = 1000;
 /** ID3v2 tags per file. Files have one, and up to four if several programs added their own. */
 const MAX_ID3_TAGS = 8;
 
+/** The budget of an inspection. */
+const budgetFor = (sizeBytes: number) => new Budget(Math.min(MAX_WORK, BASE_WORK + WORK_PER_BYTE * sizeBytes));
+
 /** Limits the CPU time and the texts of one file. Everything that a file's content can repeat or enlarge charges it. */
 export class Budget {
   #workLeft: number;
@@ -100,8 +115,8 @@ export class Budget {
   #textsLeft = MAX_TEXTS;
   #id3TagsLeft = MAX_ID3_TAGS;
 
-  constructor(sizeBytes: number) {
-    this.#workLeft = Math.min(MAX_WORK, BASE_WORK + WORK_PER_BYTE * sizeBytes);
+  constructor(work: number) {
+    this.#workLeft = work;
   }
 
   /** Call it before doing the work. @throws `UnreadableAudio` if the work is used up */
@@ -154,14 +169,20 @@ export class RangeSource {
   #head = { offset: 0, bytes: NOTHING };
   #window = this.#head;
   #windowBytes = MIN_WINDOW_BYTES;
-  #readsLeft = MAX_READS;
+  #readsLeft: number;
   #bytesLeft: number;
 
-  constructor(read: ReadRange, sizeBytes: number, budget = new Budget(sizeBytes)) {
+  constructor(
+    read: ReadRange,
+    sizeBytes: number,
+    budget = budgetFor(sizeBytes),
+    { maxReads = MAX_READS, maxBytes = MAX_WALK_BYTES * 1.5 } = {},
+  ) {
     this.#read = read;
     this.size = sizeBytes;
     this.budget = budget;
-    this.#bytesLeft = Math.min(4 * sizeBytes, MAX_WALK_BYTES * 1.5) + MAX_WINDOW_BYTES;
+    this.#readsLeft = maxReads;
+    this.#bytesLeft = Math.min(4 * sizeBytes, maxBytes) + MAX_WINDOW_BYTES;
   }
 
   /** Moves position 0 by this many bytes. */

@@ -9,12 +9,12 @@ const MAX_HEADERS = 2000;
 /** Work units for a checksum, per byte. */
 const CRC_BYTE_WORK = 20;
 /** Work units to parse a FLAC frame header and check its CRC-8. */
-const FLAC_HEADER_WORK = 300;
+export const FLAC_HEADER_WORK = 300;
 /** Work units for each lacing value of an Ogg page. */
 const LACING_WORK = 40;
 
 /** Returns the samples of the FLAC frame that `bytes` begin with, checked by its CRC-8; null if there is none. */
-function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start: number; end: number } | null {
+export function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start: number; end: number } | null {
   const [b1, b2, b3, b4] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3), byte(bytes, 4)];
   const [sizeCode, rateCode] = [b2 >> 4, b2 & 15];
   if (byte(bytes, 0) !== 0xff || (b1 & 0xfe) !== 0xf8 || sizeCode === 0 || rateCode === 15) return null;
@@ -98,7 +98,7 @@ export async function readFlac(source: RangeSource): Promise<Reading> {
 type Page = NonNullable<Awaited<ReturnType<typeof pageAt>>>;
 
 /** Reads the Ogg page at `start`. Returns null if there is none. */
-async function pageAt(source: RangeSource, start: number) {
+export async function pageAt(source: RangeSource, start: number) {
   const head = await source.read(start, 27 + 255);
   if (latin1(head, 0, 4) !== "OggS" || head.length < 28) return null;
   /** The lengths of the segments, up to 255 bytes each. A shorter one ends a packet. */
@@ -122,7 +122,7 @@ async function pageAt(source: RangeSource, start: number) {
 type Stream = NonNullable<Awaited<ReturnType<typeof streamOf>>>;
 
 /** Reads the stream that begins with this page. Returns null if it is not audio. */
-async function streamOf(source: RangeSource, page: Page) {
+export async function streamOf(source: RangeSource, page: Page) {
   const id = await source.read(page.body, 80);
   const text = latin1(id);
   const le32At = (at: number) => uintLE(id, at, 4);

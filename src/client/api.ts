@@ -320,7 +320,7 @@ export interface StoredFile {
   uploadedBy: Creator;
   /** From the tags of the audio, up to 200 characters. */
   title: string | null;
-  /** The waveform as 56 bars of 0 to 99. Null until a waveform is set. */
+  /** The waveform as 56 bars of 0 to 99. Null as long as there is no waveform. */
   peaks: Array<number> | null;
   /** From the tags of the audio, up to 200 characters. */
   artist: string | null;
@@ -373,7 +373,7 @@ export interface FileMetadata extends FileStatus {
   };
   /** From the tags of the audio, up to 200 characters. */
   title: string | null;
-  /** The waveform as 56 bars of 0 to 99. Null until a waveform is set. */
+  /** The waveform as 56 bars of 0 to 99. Null as long as there is no waveform. */
   peaks: Array<number> | null;
   /** From the tags of the audio, up to 200 characters. */
   artist: string | null;
@@ -382,7 +382,7 @@ export interface FileMetadata extends FileStatus {
   processedAt: string | null;
   /** Null until processed, and for files that are not audio. */
   audio: AudioMetadata | null;
-  /** Whether a waveform has been set. */
+  /** Whether there is a waveform: measured by the service, or set by a client. */
   hasWaveform: boolean;
   /** Your own fields. */
   metadata: Record<string, unknown>;

@@ -19,6 +19,7 @@ export { type Event, isFileEvent, type RecordedEvent, type WebhookMessage } from
 export type * from "./files.ts";
 export { MAX_BATCH_FILES } from "./files.ts";
 export type * from "./links.ts";
+export { isMeasured } from "./measured.ts";
 export type * from "./teams.ts";
 export type * from "./unfinished-uploads.ts";
 export {

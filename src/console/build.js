@@ -106,6 +106,7 @@ async function renderReference() {
     platform: "node",
     format: "esm",
     packages: "external",
+    external: ["*.wasm"],
   });
   return (await import(pathToFileURL(program).href)).default;
 }

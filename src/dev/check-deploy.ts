@@ -53,6 +53,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   BUCKET: "bucket",
   JOBS: "queue",
   BULK_JOBS: "queue",
+  WAVEFORMS: "queue",
   WEBHOOKS: "object",
   RECOVERY: "queue",
   DEAD_LETTERS: "queue",
@@ -131,8 +132,9 @@ export function findConfigProblems(config: DeployConfig): string[] {
     const isSame = vars.DEAD_LETTER_QUEUE === deadLetters;
     check(isSame, `DEAD_LETTER_QUEUE must be "${deadLetters}", the dead_letter_queue of "${jobs}".`);
   }
-  const recovery = queueOf("RECOVERY");
-  if (recovery) check(Boolean(consumer(recovery)), `The queue "${recovery}" needs a consumer.`);
+  for (const queue of [queueOf("WAVEFORMS"), queueOf("RECOVERY")]) {
+    if (queue) check(Boolean(consumer(queue)), `The queue "${queue}" needs a consumer.`);
+  }
   const classes = config.migrations.flatMap(({ new_sqlite_classes: names = [] }) => names);
   for (const { class_name: name } of config.durable_objects.bindings) {
     check(classes.includes(name), `[[migrations]] must create the class ${name} by new_sqlite_classes.`);

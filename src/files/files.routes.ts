@@ -97,7 +97,7 @@ export const fileRecord = describeRecord({
     peaks: field(
       nullable(
         z.array(z.int().min(0).max(MAX_SHOWN_PEAK)).length(SHOWN_PEAKS),
-        `The waveform as ${SHOWN_PEAKS} bars of 0 to ${MAX_SHOWN_PEAK}. Null until a waveform is set.`,
+        `The waveform as ${SHOWN_PEAKS} bars of 0 to ${MAX_SHOWN_PEAK}. Null as long as there is no waveform.`,
       ),
       Array.from({ length: SHOWN_PEAKS }, (_, i) => Math.round(MAX_SHOWN_PEAK * Math.abs(Math.sin(i / 4)))),
       (file) => file.peaks,
@@ -162,7 +162,7 @@ const metadataRecord = describeRecord({
       (file) => file.audio,
     ),
     hasWaveform: metadataField(
-      z.boolean().meta({ description: "Whether a waveform has been set." }),
+      z.boolean().meta({ description: "Whether there is a waveform: measured by the service, or set by a client." }),
       false,
       (file) => file.hasWaveform,
     ),

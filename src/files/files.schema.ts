@@ -163,8 +163,15 @@ export const waveforms = sqliteTable(
     peaks: blob({ mode: "buffer" }),
     /** When the last write that may still be in progress began. Null if there is none. */
     writingSince: integer("writing_since"),
+    /** How often the service began to measure it. Null once a client has set it: then the service never does. */
+    attempts: integer().default(0),
+    /** When the recovery job sends the message of the next attempt. Null if there is none to make. */
+    dueAt: integer("due_at"),
   },
-  (t) => [primaryKey({ columns: [t.teamId, t.fileId] })],
+  (t) => [
+    primaryKey({ columns: [t.teamId, t.fileId] }),
+    index("waveforms_due").on(t.dueAt).where(sql`due_at is not null`),
+  ],
 );
 
 /** The files of each tag. Only triggers write it. */

@@ -22,6 +22,7 @@ import {
   MAX_PENDING_MILLISECONDS,
   ofKnownFile,
 } from "./files.ts";
+import { enqueueMeasurements, planMeasurement } from "./measuring.ts";
 import { type FileOf, isFile, objectKey, searchPatch } from "./names.ts";
 
 /** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
@@ -263,8 +264,13 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
   const event = fileEvent(deps, `file.${outcome}`, SYSTEM, file);
   const columns = "failureCode" in findings ? failed(findings, now) : completed(file, findings, now);
   const end = deps.db.update(files).set(columns).where(isHeld(file)).returning({ id: files.id });
-  const [rows] = await writeWithEvent(deps, event, [end], { isIdempotent: false });
-  if (rows.length > 0) return outcome;
+  const audio = "failureCode" in findings || findings.audio === null ? null : (JSON.parse(findings.audio) as Audio);
+  const measurement = planMeasurement(deps, file, audio);
+  const [rows, planned = []] = await writeWithEvent(deps, event, [end, ...measurement], { isIdempotent: false });
+  if (rows.length > 0) {
+    enqueueMeasurements(deps, planned);
+    return outcome;
+  }
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.
   const [[row]] = await read(deps, [deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`)]);
   if (!row?.id) await deps.bytes.remove([objectKey(file)]);

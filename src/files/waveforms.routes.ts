@@ -39,7 +39,9 @@ export const get = readOperation(
   {
     tag: "Files",
     summary: "Get a file's waveform",
-    description: "Returns the peaks as they were sent, each rounded to the precision of a byte.",
+    description:
+      "Returns the peaks that the service has measured, or those that a client has set, each rounded to the precision of a byte. " +
+      "The service measures MP3, FLAC, Vorbis, Opus, WAV and AIFF soon after the file is `completed`.",
     success: {
       description: "The waveform.",
       message: "Waveform found.",
@@ -56,9 +58,10 @@ export const set = writeOperation(
     tag: "Files",
     summary: "Set a file's waveform",
     description:
+      "For a format that the service does not decode, such as AAC, or for other peaks than its own, which never replace them. " +
       `Takes one or two channels of ${MIN_PEAKS} to ${MAX_PEAKS} peaks from -1 to 1, from any client that has decoded the ` +
       "audio, and replaces the previous waveform. Each peak is stored as a byte, with an error of at most 0.0045; -1, 0, and 1 " +
-      `are exact. The file's \`peaks\` show it in small; \`__v\` and the events stay as they are. Deleting the file deletes the waveform. The body may have ${MAX_WAVEFORM_BYTES / 1024} KiB.`,
+      `are exact. The file's \`peaks\` show it in small, and the event is \`file.updated\` with the field \`waveform\`. Deleting the file deletes the waveform. The body may have ${MAX_WAVEFORM_BYTES / 1024} KiB.`,
     body: waveformSchema,
     maxBodyBytes: MAX_WAVEFORM_BYTES,
     bodyExample: {

@@ -1,12 +1,15 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, exists, isNotNull, isNull, lt, or, sql } from "drizzle-orm";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { filesOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
+import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { write } from "../platform/db.ts";
+import { MINUTE } from "../platform/system.ts";
+import { fileEvent } from "./file-events.ts";
 import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
-import { ofKnownFile } from "./files.ts";
-import { type FileKey, isFile, waveformKey, waveformOf } from "./names.ts";
+import { changed, ofKnownFile } from "./files.ts";
+import { type FileKey, type FileOf, isFile, waveformKey, waveformOf } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
 export type Channels = number[][];
@@ -71,40 +74,88 @@ export async function readWaveform(deps: Deps, file: FileKey & { hasWaveform: 0 
   return bytes && unpack(bytes);
 }
 
+/** A write takes milliseconds. After this time, its Worker has died. */
+const MAX_WRITING_MILLISECONDS = MINUTE;
+
+/** What a measurement may replace: the object that was there before it, by its etag, or none. */
+interface Measured {
+  previousEtag: string | null;
+}
+
 /**
  * Stores a waveform in place of the one before: first that a write began, then the object, then that it is stored. So a file
  * has a waveform only once its object is in R2. A deletion knows of a write in progress: the recovery job deletes the object
- * again that a dead Worker wrote.
- * @returns the stored waveform
- * @throws `not_found`
+ * again that a dead Worker wrote. A measured waveform never replaces one that a client has set, or sets at the same time.
+ * @returns the stored waveform; null if the file is gone, or a client's waveform stays
  */
-export async function setWaveform(deps: Deps, actor: TeamActor, id: string, channels: Channels): Promise<Channels> {
-  const file = { ...actor, id };
+async function storeWaveform(
+  deps: Deps,
+  initiator: Initiator,
+  file: FileOf,
+  channels: Channels,
+  measured?: Measured,
+): Promise<Channels | null> {
   const isListedFile = and(isFile(file), isListed);
-  const writingSince = deps.system.now();
-  const begin = deps.db
-    .insert(waveforms)
-    .select(sql`select ${teamOfFile}, ${files.id}, null, ${writingSince} from ${files} where ${isListedFile}`)
-    .onConflictDoUpdate({ target: [waveforms.teamId, waveforms.fileId], set: { writingSince } })
-    .returning({ fileId: waveforms.fileId });
+  const isWaveform = and(eq(waveforms.teamId, file.teamId), eq(waveforms.fileId, file.id));
+  const now = deps.system.now();
+  const writingSince = now;
+  const isUnset = isNotNull(waveforms.attempts);
+  const isIdle = or(isNull(waveforms.writingSince), lt(waveforms.writingSince, now - MAX_WRITING_MILLISECONDS));
+  const begin = measured
+    ? deps.db
+        .update(waveforms)
+        .set({ writingSince })
+        .where(and(isWaveform, isUnset, isIdle, exists(deps.db.select().from(files).where(isListedFile))))
+        .returning({ fileId: waveforms.fileId })
+    : deps.db
+        .insert(waveforms)
+        .select(
+          sql`select ${teamOfFile}, ${files.id}, null, ${writingSince}, 0, null from ${files} where ${isListedFile}`,
+        )
+        .onConflictDoUpdate({ target: [waveforms.teamId, waveforms.fileId], set: { writingSince } })
+        .returning({ fileId: waveforms.fileId });
   const [begun] = await write(deps, [begin], { isIdempotent: true });
-  if (begun.length === 0) throw new AppError("not_found");
+  if (begun.length === 0) return null;
   const bytes = pack(channels);
-  await deps.bytes.replace(waveformKey(file), bytes);
-  // A later write that has begun stays in progress.
+  const isStored = await deps.bytes.replace(waveformKey(file), bytes, measured?.previousEtag);
+  if (!isStored) return null;
+  // A later write that has begun stays in progress. It will have the event.
+  const isLast = and(isWaveform, eq(waveforms.writingSince, writingSince), measured && isUnset);
+  const note = deps.db
+    .update(files)
+    .set(changed(now))
+    .where(and(isListedFile, exists(deps.db.select().from(waveforms).where(isLast))));
   const finish = deps.db
     .update(waveforms)
     .set({
       peaks: shownPeaks(channels),
       writingSince: sql`nullif(${waveforms.writingSince}, ${writingSince})`,
+      ...(!measured && { attempts: null }),
+      dueAt: null,
     })
-    .where(and(eq(waveforms.teamId, actor.teamId), eq(waveforms.fileId, id)));
+    .where(measured ? isLast : isWaveform)
+    .returning({ fileId: waveforms.fileId });
   const kept = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
-  const [, [row]] = await write(deps, [finish, kept], { isIdempotent: true });
+  const event = fileEvent(deps, "file.updated", initiator, file, { fields: ["waveform"] });
+  const [, finished, [row]] = await writeWithEvent(deps, event, [note, finish, kept], { isIdempotent: true });
   if (!row?.id) {
     // The file was deleted in the meantime.
     await deps.bytes.remove([waveformKey(file)]);
-    throw new AppError("not_found");
+    return null;
   }
-  return unpack(bytes);
+  return finished.length > 0 ? unpack(bytes) : null;
 }
+
+/**
+ * @returns the stored waveform
+ * @throws `not_found`
+ */
+export async function setWaveform(deps: Deps, actor: TeamActor, id: string, channels: Channels): Promise<Channels> {
+  const stored = await storeWaveform(deps, actor, { ...actor, id }, channels);
+  if (!stored) throw new AppError("not_found");
+  return stored;
+}
+
+/** @returns whether it is stored, and no client's waveform stays */
+export const setMeasuredWaveform = async (deps: Deps, file: FileOf, channels: Channels, measured: Measured) =>
+  (await storeWaveform(deps, SYSTEM, file, channels, measured)) !== null;

@@ -72,10 +72,19 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       return found?.etag === md5 ? md5 : null;
     },
 
-    /** Stores a small object. Replaces the previous object under this key. */
-    async replace(key: string, bytes: Uint8Array): Promise<void> {
+    /**
+     * Stores a small object. Replaces the previous object under this key, but if its etag is given, or null for none, no other.
+     * @returns whether it is stored
+     */
+    async replace(key: string, bytes: Uint8Array, previousEtag?: string | null): Promise<boolean> {
       const md5 = createHash(R2_CHECKSUM).update(bytes).digest();
-      await retrying(system, () => bucket.put(key, bytes, { md5 }));
+      const onlyIf =
+        previousEtag === null ? new Headers({ "If-None-Match": "*" }) : { etagMatches: previousEtag ?? "" };
+      const options = { md5, ...(previousEtag !== undefined && { onlyIf }) };
+      if (await retrying(system, () => bucket.put(key, bytes, options))) return true;
+      // An earlier try may have stored it.
+      const found = await retrying(system, () => bucket.head(key));
+      return found?.etag === md5.toString("hex");
     },
 
     /** Creates a multipart upload. @returns its id in R2 */

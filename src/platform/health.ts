@@ -44,6 +44,7 @@ interface Parts {
   bytes: Pick<ByteStore, "head">;
   jobs: Pick<Jobs<never>, "check">;
   bulkJobs: Pick<Jobs<never>, "check">;
+  waveformJobs: Pick<Jobs<never>, "check">;
   recoveryJobs: Pick<Jobs<never>, "check">;
 }
 
@@ -63,7 +64,7 @@ async function stateOf({ db, system }: { db: Db; system: System }): Promise<Data
 export const sizeOf = async (database: { db: Db; system: System }): Promise<number> => (await stateOf(database)).bytes;
 
 /** Each isolate has one, which remembers the last result. */
-export function createHealth({ system, databases, bytes, jobs, bulkJobs, recoveryJobs }: Parts): Health {
+export function createHealth({ system, databases, bytes, jobs, bulkJobs, waveformJobs, recoveryJobs }: Parts): Health {
   const nameOf = (number: number) => (databases.size === 1 ? "database" : `database ${number}`);
   const nameOfRecovery = (number: number) => (databases.size === 1 ? "recovery" : `recovery of database ${number}`);
   const states = new Map<number, DatabaseState>();
@@ -73,6 +74,7 @@ export function createHealth({ system, databases, bytes, jobs, bulkJobs, recover
     bucket: () => bytes.head(NO_KEY),
     queue: () => jobs.check(),
     "bulk queue": () => bulkJobs.check(),
+    "waveform queue": () => waveformJobs.check(),
     "recovery queue": () => recoveryJobs.check(),
   };
   let last: (Checked & { checkedAt: number }) | undefined;

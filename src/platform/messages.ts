@@ -6,14 +6,17 @@ import type { Messages } from "./jobs.ts";
 const id = z.string().regex(/^[0-9a-f]{24}$/);
 /** A file may have work to do. */
 const fileJobSchema = z.strictObject({ teamId: id, fileId: id });
+/** The waveform of a file may have to be measured. Only one message begins each attempt. */
+const waveformJobSchema = z.strictObject({ teamId: id, fileId: id, attempt: z.int() });
 /** The recovery job of a database should run. */
 const recoveryJobSchema = z.strictObject({ database: z.int() });
 
 export type FileJob = z.infer<typeof fileJobSchema>;
+export type WaveformJob = z.infer<typeof waveformJobSchema>;
 export type RecoveryJob = z.infer<typeof recoveryJobSchema>;
-export type Job = FileJob | RecoveryJob;
+export type Job = FileJob | WaveformJob | RecoveryJob;
 
 export const jobMessages: Messages<Job> = {
-  schema: z.union([fileJobSchema, recoveryJobSchema]),
+  schema: z.union([fileJobSchema, waveformJobSchema, recoveryJobSchema]),
   subjectOf: (job) => ("database" in job ? { database: job.database } : { fileId: job.fileId }),
 };

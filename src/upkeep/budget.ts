@@ -39,11 +39,11 @@ export class Budget {
   constructor(deps: Deps, limits: RunLimits) {
     this.#limits = limits;
     this.#endsAt = deps.system.now() + limits.milliseconds;
-    const { bytes, jobs, bulkJobs, outboxes } = deps;
+    const { bytes, jobs, bulkJobs, waveformJobs, outboxes } = deps;
     const count = (calls: number) => {
       this.#spent.calls += calls;
     };
-    const countMessages = (queue: typeof jobs) => ({
+    const countMessages = (queue: typeof jobs | typeof waveformJobs) => ({
       ...queue,
       sendAll(messages: never[], delaySeconds?: number) {
         count(Math.ceil(messages.length / SENT_MESSAGES));
@@ -71,6 +71,7 @@ export class Budget {
       },
       jobs: countMessages(jobs) as typeof jobs,
       bulkJobs: countMessages(bulkJobs) as typeof bulkJobs,
+      waveformJobs: countMessages(waveformJobs) as typeof waveformJobs,
       outboxes(key) {
         count(1);
         return outboxes(key);

@@ -1,5 +1,6 @@
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import type { Deps } from "../deps.ts";
+import { measureWaveform } from "../files/measuring.ts";
 import { failExhaustedFile, processFile } from "../files/processing.ts";
 import type { JobOutcome } from "../platform/jobs.ts";
 import type { FileJob, Job } from "../platform/messages.ts";
@@ -12,7 +13,8 @@ export async function handleJob(given: Deps, queue: string, job: Job): Promise<J
   const deps = inDatabase(given, number);
   // It was removed after the message was sent.
   if (!deps) return "database_not_bound";
-  return "database" in job ? runRecovery(deps) : handleFileJob(deps, queue, job);
+  if ("database" in job) return runRecovery(deps);
+  return "attempt" in job ? measureWaveform(deps, job) : handleFileJob(deps, queue, job);
 }
 
 async function handleFileJob(deps: Deps, queue: string, job: FileJob): Promise<JobOutcome> {

@@ -1,5 +1,6 @@
 import { ACCOUNT_STEPS } from "../accounts/keys.ts";
 import type { Deps } from "../deps.ts";
+import { DUE_WAVEFORM_ROWS, resendMeasurements } from "../files/measuring.ts";
 import { continueFolderChanges } from "../folders/folder-changes.ts";
 import { EXPIRED_LINK_ROWS, purgeLinks } from "../links/links.ts";
 import { sizeOf } from "../platform/health.ts";
@@ -20,6 +21,8 @@ export const NOTHING_RECOVERED = {
   sent: 0,
   /** Complete uploads that a consumer was asked to assemble. */
   assemblies: 0,
+  /** Waveforms that a consumer was asked to measure again. */
+  waveforms: 0,
   /** Webhooks that had not read the latest events, and were woken. */
   webhooks: 0,
   /** Incomplete uploads that expired, or whose Worker died. */
@@ -58,6 +61,7 @@ const STEPS: RecoveryStep<keyof Recovered>[] = [
   ...EXPIRY_STEPS,
   ...FILE_STEPS,
   newStep("folders", "folderSteps", 1, continueFolderChanges),
+  newStep("waveforms", "waveforms", DUE_WAVEFORM_ROWS, resendMeasurements),
   newStep("links", "linksRemoved", EXPIRED_LINK_ROWS, purgeLinks),
   ...ACCOUNT_STEPS,
   ...EVENT_STEPS,

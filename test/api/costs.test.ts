@@ -76,6 +76,7 @@ async function watched<T>(work: Work<T>, change: Partial<Env> = {}, prepare?: Wo
     HEAVY_LIMIT,
     JOBS: sink,
     BULK_JOBS: sink,
+    WAVEFORMS: sink,
     WEBHOOKS: objects,
     ...change,
   });
@@ -382,7 +383,7 @@ describe("The rows written", () => {
     expect(inTotal.rowsWritten + job.inTotal.rowsWritten).toBeLessThanOrEqual(14);
   });
 
-  test("audio with a title or an artist writes one row more, which processing adds to the index that a search reads", async () => {
+  test("audio writes two rows more than text, for its waveform, and with a title or an artist another one, which processing adds to the index that a search reads", async () => {
     const rowsOf = async (name: string) => {
       const body = new FormData();
       body.append("file", new File([sample(name).bytes], name));
@@ -391,7 +392,7 @@ describe("The rows written", () => {
       const job = await runJobs([_id]);
       return sent.inTotal.rowsWritten + job.inTotal.rowsWritten;
     };
-    expect([await rowsOf("tone.wav"), await rowsOf("tone.flac")]).toEqual([13, 14]);
+    expect([await rowsOf("tone.wav"), await rowsOf("tone.flac")]).toEqual([15, 16]);
   });
 
   test("an upload by a user writes two rows more, three in a folder, and one by an upload token", async () => {
@@ -436,7 +437,7 @@ describe("The rows written", () => {
     }
   });
 
-  test("a waveform writes two rows, and a deletion writes one more with one than without", async () => {
+  test("a waveform writes four rows, of which one is its event, and a deletion writes one more with one than without", async () => {
     const [name, reading] = ["PUT /docs/v1/uploads/{id}/waveform", "GET /docs/v1/uploads/{id}/waveform"];
     const deletion = "DELETE /docs/v1/uploads/{id}";
     const [{ id }, { id: bare }] = [await put(), await put()];
@@ -444,7 +445,7 @@ describe("The rows written", () => {
     const path = `/docs/v1/uploads/${id}/waveform`;
     for (const isNew of [true, false]) {
       const { inTotal } = await send(name, path, { ...requestFor(routeNamed(name)), token });
-      expect(inTotal.rowsWritten).toBe(2);
+      expect(inTotal.rowsWritten).toBe(4);
       expect(inTotal.rowsRead, isNew ? "new" : "replacement").toBeLessThanOrEqual(CREDENTIAL_ROWS + 5);
     }
     expect((await send(reading, path, { token })).inTotal.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 3);

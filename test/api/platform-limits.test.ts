@@ -23,7 +23,7 @@ const MAX_DELETED_KEYS = 1000;
 
 const bindings = new ProxiedBindings();
 const { queries, messages, deletedKeys } = bindings;
-const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
+const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink, WAVEFORMS: sink });
 const worker = startWorker((deps) => withBindings(deps, bound));
 let recovered: Record<string, number>;
 

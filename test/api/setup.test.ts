@@ -23,6 +23,7 @@ const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN" | "DEAD_LETTERS"> | "S3
     BUCKET: true,
     JOBS: true,
     BULK_JOBS: true,
+    WAVEFORMS: true,
     WEBHOOKS: true,
     PAGES: true,
     LIGHT_LIMIT: true,
@@ -129,7 +130,10 @@ describe("GET /health", () => {
     expect(await healthWith(null)).toEqual([200, "Database, bucket and queues respond."]);
     expect(await healthWith("D1")).toEqual([503, "Not responding: database 0, database 1, database 2."]);
     expect(await healthWith("R2")).toEqual([503, "Not responding: bucket."]);
-    expect(await healthWith("Queue")).toEqual([503, "Not responding: queue, bulk queue, recovery queue."]);
+    expect(await healthWith("Queue")).toEqual([
+      503,
+      "Not responding: queue, bulk queue, waveform queue, recovery queue.",
+    ]);
   });
 
   test("reports a binding that hangs, and a database without tables", async () => {
@@ -144,6 +148,7 @@ describe("GET /health", () => {
       bytes: hanging,
       jobs: works,
       bulkJobs: works,
+      waveformJobs: works,
       recoveryJobs: works,
     });
     expect((await health.check()).failing).toEqual(["database", "bucket"]);
@@ -162,12 +167,12 @@ describe("GET /health", () => {
     await worker.call("GET", "/health");
     expect(bindings.calls.toSorted()).toEqual([
       ...Array(3).fill("D1 batch"),
-      ...Array(3).fill("Queue metrics"),
+      ...Array(4).fill("Queue metrics"),
       "R2 head",
     ]);
     now += HEALTH_CACHE_MILLISECONDS;
     await worker.call("GET", "/health");
-    expect(bindings.calls).toHaveLength(14);
+    expect(bindings.calls).toHaveLength(16);
   });
 });
 

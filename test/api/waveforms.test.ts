@@ -97,18 +97,20 @@ describe("A waveform", () => {
     expect(answers.map(({ body }) => body.data)).toContainEqual((await get(team, id)).body.data);
   });
 
-  test("appears in the metadata and, in small, in the list, but not in the usage or the events", async () => {
+  test("appears in the metadata, in small in the list, and as an event, but not in the usage", async () => {
     const { team, id } = await newFile();
-    const others = () => Promise.all(["/docs/v1/usage", "/auth/v1/events"].map((path) => read(team, path)));
-    const [file, before] = [await metadataOf(team, id), await others()];
+    const usage = () => read(team, "/docs/v1/usage");
+    const [file, before] = [await metadataOf(team, id), await usage()];
     expect([file.hasWaveform, file.peaks]).toEqual([false, null]);
     await put(team, id, [wave(16)]);
-    const { peaks } = await metadataOf(team, id);
-    expect(peaks).toHaveLength(56);
-    expect(await metadataOf(team, id)).toEqual({ ...file, hasWaveform: true, peaks });
+    const { peaks, __v, updatedAt } = await metadataOf(team, id);
+    expect([peaks.length, __v]).toEqual([56, file.__v + 1]);
+    expect(await metadataOf(team, id)).toEqual({ ...file, hasWaveform: true, peaks, __v, updatedAt });
+    const [event] = await read(team, "/auth/v1/events?type=file.updated");
+    expect(event).toMatchObject({ subject: { id, version: __v }, data: { fields: ["waveform"], __v } });
     expect((await read(team, "/docs/v1/uploads"))[0].peaks).toEqual(peaks);
     expect((await read(team, "/docs/v1/uploads?search=a&sort=name"))[0].peaks).toEqual(peaks);
-    expect(await others()).toEqual(before);
+    expect(await usage()).toEqual({ ...before, events: before.events + 1 });
   });
 
   test.each([

@@ -543,26 +543,17 @@ describe("Player", () => {
     await screenshot(page, "player");
   });
 
-  exhaustive("draws and stores the waveform of a file that was uploaded without one", async ({ at }) => {
-    const { page, team, id } = await at("/files/:id", { files: ["minute.wav"] });
+  exhaustive("draws the waveform once the service has measured it, without downloading the file", async ({ at }) => {
+    const { page, id } = await at("/files/:id", { files: ["minute.wav"] });
+    const requests: string[] = [];
+    page.on("request", (request) => requests.push(request.url()));
     await expect.poll(async () => (await drawn(page)).highest).toBeGreaterThan(20);
-    await expect.poll(() => team.stowage.files.waveform(id)).not.toBeNull();
+    expect(requests.filter((url) => url.includes("/cdn-cgi/") && !url.includes(id))).toEqual([]);
   });
 
-  exhaustive("says that a file is too long for a waveform, and offers to download a large one", async ({ at }) => {
-    const { page, team, id } = await at("/files", { files: { "tone.mp3": sample("tone-cbr.mp3") } });
-    const file = await team.stowage.files.get(id);
-    const pretend = async (changes: object) => {
-      await page.unroute(`**/${id}/metadata`);
-      await page.route(`**/${id}/metadata`, (route) => respond(route, { data: { ...file, ...changes } }));
-      await page.getByRole("link", { name: "tone.mp3" }).click();
-    };
-    await pretend({ mimeType: "audio/flac", audio: { ...file.audio, durationSeconds: 7200 } });
-    await expect(page.getByText("This file is too long to draw a waveform in the browser.")).toBeVisible();
-    await page.goBack();
-    await pretend({ size: 100_000_000 });
-    await page.getByRole("button", { name: "Draw waveform (downloads 100 MB)" }).click();
-    await expect.poll(async () => (await drawn(page)).highest).toBeGreaterThan(20);
+  exhaustive("says that a format has no waveform", async ({ at }) => {
+    const { page } = await at("/files/:id", { files: { "tone.wma": sample("tone.wma") } });
+    await expect(page.getByText("No waveform for this format.")).toBeVisible();
   });
 
   exhaustive("renews an expired URL, and continues at the same position", async ({ at, problems }) => {

@@ -20,7 +20,7 @@ import {
   formatPercent,
   formatRemaining,
 } from "../../src/console/parts/format.ts";
-import { findPeaks, joinPeaks, measurability } from "../../src/console/sound/peaks.ts";
+import { findPeaks, isForBrowser } from "../../src/console/sound/peaks.ts";
 import { rulerTicks, spread } from "../../src/console/sound/waveforms.ts";
 import { describe as describeUpload, isSettled, selectShown, summarize } from "../../src/console/uploads/summary.ts";
 
@@ -239,22 +239,16 @@ describe("Peaks", () => {
     expect(findPeaks([0.1, -0.5, 0.25, 0.2, 2, 0], 3)).toEqual([-0.5, 0.25, 1]);
   });
 
-  test("joins slices in proportion to their lengths", () => {
-    const slice = (length: number, peak: number) => ({ length, channels: [Array(100).fill(peak)] });
-    const [joined = []] = joinPeaks([slice(3000, 0.5), slice(1000, 1)], 100);
-    expect([joined.length, joined.filter((peak) => peak === 0.5).length]).toEqual([100, 75]);
-  });
-
   test.for([
-    ["audio/flac", 500, 10_000_000, "unasked"],
-    ["audio/flac", 500, 100_000_000, "asked"],
-    ["audio/flac", 7200, 10_000_000, "too long"],
-    ["audio/mpeg", 7200, 100_000_000, "asked"],
-    ["audio/mpeg", 7200, 300_000_000, "too long"],
+    ["M4A/isom", "MPEG-4/AAC", 500, 10_000_000, true],
+    ["M4A/isom", "MPEG-4/AAC", 7200, 10_000_000, false],
+    ["M4A/isom", "MPEG-4/AAC", 500, 300_000_000, false],
+    ["FLAC", "FLAC", 500, 10_000_000, false],
   ] as const)(
-    "a recording as %s of %d s and %d bytes is measured: %s",
-    ([mimeType, durationSeconds, size, expected]) => {
-      expect(measurability({ mimeType, durationSeconds, sampleRate: 44_100, channels: 2 }, size)).toBe(expected);
+    "the browser measures %s with %s of %d s and %d bytes: %s",
+    ([container, codec, seconds, size, expected]) => {
+      const facts = { sampleRate: 44_100, channels: 2, bitrate: null, lossless: null, tags: {} };
+      expect(isForBrowser({ container, codec, durationSeconds: seconds, ...facts }, size)).toBe(expected);
     },
   );
 });

@@ -64,7 +64,7 @@ describe("A deployment with the real wrangler", () => {
       uuid: string;
     };
     api.call("POST /r2/buckets", { name: "stowage-files" });
-    for (const name of ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery"])
+    for (const name of ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery", "stowage-waveforms"])
       api.call("POST /queues", { queue_name: name });
     const entered = { MASTER_KEY: "entered", OPERATOR_TOKEN: "entered" };
     api.secrets = entered;
@@ -79,7 +79,7 @@ describe("A deployment with the real wrangler", () => {
     await deploy({ root: project, home, env: ofBuild, wrangler, fetch, sleep, print }, {});
     expect(lines).toContain('Database "sound": kept');
     expect([...api.databases.keys(), ...api.buckets]).toEqual(["sound", "stowage-files"]);
-    const queues = ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery"];
+    const queues = ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery", "stowage-waveforms"];
     expect([...api.queues.keys()].sort()).toEqual(queues);
     expect([...api.consumers.keys()].sort()).toEqual([...api.queues.values()].sort());
     const { sql } = api.databases.get("sound") ?? {};

@@ -236,7 +236,7 @@ describe("A new environment", () => {
 const COMPLETE = {
   databases: ["stowage"],
   buckets: ["stowage-files"],
-  queues: ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery"],
+  queues: ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-recovery", "stowage-waveforms"],
   teams: [1],
   isMigrated: true,
   secrets: ["MASTER_KEY", "OPERATOR_TOKEN"],

@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
+import type { WaveformJob } from "../../src/platform/messages.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
@@ -10,7 +11,7 @@ import { ALL_DATABASES, DB } from "../support/databases.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
 import { included, type Place, type Run, runEveryFault, type Scenario } from "../support/faults.ts";
 import { worldTest as test } from "../support/fixtures.ts";
-import { newSession, snapshot } from "../support/harness.ts";
+import { metadataOf, newSession, snapshot } from "../support/harness.ts";
 import { newEmail, PASSWORD } from "../support/routes.ts";
 import { streamOf } from "../support/streams.ts";
 import { DAY, MINUTE } from "../support/time.ts";
@@ -283,6 +284,40 @@ const deleting: Scenario<string, Seen> = {
     verifyDeletion(rows, run.result.outcome, run);
     expect(run.result.found, "the waveform exists while the file is listed").toBe(listed(run).length > 0 ? 200 : 404);
   },
+};
+
+/** A completed file whose waveform is to be measured. Its message is not delivered. */
+async function unmeasured({ world, team }: Place): Promise<WaveformJob> {
+  const fileId = await world.store(team, "tone.mp3", sample("tone-vbr.mp3").bytes);
+  await world.drain();
+  const job = world.waveformMessages.find((message) => message.fileId === fileId);
+  world.waveformMessages = world.waveformMessages.filter((message) => message !== job);
+  return job as WaveformJob;
+}
+
+/** It is measured, whatever dies: at once, or by the recovery job. The file is completed all the while. */
+const measuring: Scenario<WaveformJob, unknown> = {
+  prepare: unmeasured,
+  async act(job, bindings, { world }) {
+    if (typeof (await world.deliverWaveform(job, bindings)) === "number") world.waveformMessages.push(job);
+  },
+  async verify(rows, { state: { fileId }, team, rows: before }) {
+    expect([...before, ...rows].map((row) => row.status)).toEqual(["completed", "completed"]);
+    const { hasWaveform, peaks } = await metadataOf(team, fileId);
+    expect([hasWaveform, peaks.length]).toEqual([true, 56]);
+    expect((await team.call("GET", waveformOf(fileId))).body.data.channels).toMatchObject([{ length: 1000 }]);
+  },
+};
+
+const resendingMeasurements: Scenario<WaveformJob, unknown> = {
+  ...measuring,
+  isRecovery: true,
+  async prepare(place) {
+    const job = await unmeasured(place);
+    place.world.aheadMilliseconds += DAY;
+    return job;
+  },
+  act: (_, bindings, { world }) => world.recover(bindings),
 };
 
 /** A file with a waveform, in a service with a trash. */
@@ -658,6 +693,8 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["a delete that fails while the upload is still receiving", deletingWhileReceiving("delete")],
   ["an upload that fails and is deleted while it is still receiving", deletingWhileReceiving("upload")],
   ["the replacement of a waveform", settingWaveform],
+  ["measuring a waveform", { ...measuring, isRepresentative: true }],
+  ["the recovery job with a waveform to measure", resendingMeasurements],
   ["reprocessing", reprocessing],
   ["a batch that tags files, and its retry", tagging],
   ["a batch that deletes files", deletingMany],

@@ -20,7 +20,10 @@ function newIsolate(): Change {
   const checks = new Map<string, number>();
   return (deps) => {
     const queues = { jobs: { ...deps.jobs, check }, bulkJobs: { ...deps.bulkJobs, check } };
-    const others = { recoveryJobs: { ...deps.recoveryJobs, check } };
+    const others = {
+      waveformJobs: { ...deps.waveformJobs, check },
+      recoveryJobs: { ...deps.recoveryJobs, check },
+    };
     const system = { ...deps.system, sleep: () => new Promise<never>(() => undefined) };
     const watching = { ...deps, ...queues, ...others, system, recoveryChecks: checks };
     return { ...watching, health: createHealth(watching) };

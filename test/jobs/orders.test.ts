@@ -1,6 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, inject, test } from "vitest";
+import type { WaveformJob } from "../../src/platform/messages.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
+import { sample } from "../audio/samples.ts";
 import { patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer, CallOptions } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
@@ -152,6 +154,16 @@ const trashed = async (place: Place) => {
   const id = await fileOf(place);
   await given(place, "DELETE", `${FILES}/${id}`);
   return id;
+};
+/** A completed file whose waveform is to be measured. */
+async function unmeasured({ world, team }: Place): Promise<WaveformJob> {
+  const fileId = await world.store(team, "tone.wav", sample("tone.wav").bytes);
+  await world.drain();
+  return { teamId: team.teamId, fileId, attempt: 0 };
+}
+const measuring: Act<WaveformJob> = async (job, bindings, { world }) => {
+  const again = await must(world.deliverWaveform(job, bindings));
+  return again === null ? "done" : "again";
 };
 const waveform = (peak: number) => ({ json: { channels: [Array(16).fill(peak)] } });
 const revoke = (id: string): Request => ["DELETE", `${KEYS}/${id}`];
@@ -647,6 +659,30 @@ const races: Record<string, Race<any>> = {
     prepare: fileOf,
     acts: [1, -1].map((peak) => request((id) => ["PUT", `${FILES}/${id}/waveform`, waveform(peak)])),
     outcomes: ["200 200"],
+  },
+  "a waveform that is measured, and one that a client sets": {
+    prepare: unmeasured,
+    acts: [measuring, request(({ fileId }) => ["PUT", `${FILES}/${fileId}/waveform`, waveform(1)])],
+    outcomes: ["done 200"],
+    async verify({ team, state: { fileId } }) {
+      const { channels } = (await team.call("GET", `${FILES}/${fileId}/waveform`)).body.data;
+      expect(channels, "that of the client").toEqual([Array(16).fill(1)]);
+    },
+  },
+  "two messages to measure a waveform": {
+    prepare: unmeasured,
+    acts: [measuring, measuring],
+    outcomes: ["done done"],
+    async verify({ state: { fileId } }) {
+      const row = await DB.prepare("select attempts, due_at from waveforms where file_id = ?").bind(fileId).first();
+      expect(row).toEqual({ attempts: 1, due_at: null });
+    },
+  },
+  "a waveform that is measured, and the deletion of its file": {
+    prepare: unmeasured,
+    acts: [measuring, request(({ fileId }) => ["DELETE", `${FILES}/${fileId}`])],
+    outcomes: ["done 200"],
+    verifySettled: expectFileIf(),
   },
   "a waveform of a file and its deletion": {
     prepare: fileOf,

@@ -30,7 +30,7 @@ type State = "receiving" | "pending" | "processing" | "deleting";
 const STATES: State[] = ["receiving", "pending", "processing", "deleting"];
 const COUNTS =
   "sent assemblies webhooks uploadsExpired uploadsRemoved filesDeleted teamFilesRemoved teamsDeleted sessionsRemoved";
-const MORE_COUNTS = "folderSteps keysRemoved linksRemoved purged reencrypted filesAged filesExpired";
+const MORE_COUNTS = "waveforms folderSteps keysRemoved linksRemoved purged reencrypted filesAged filesExpired";
 const NOTHING = Object.fromEntries(`${COUNTS} ${MORE_COUNTS}`.split(" ").map((name) => [name, 0]));
 
 afterEach(emptyStores);

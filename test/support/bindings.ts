@@ -76,6 +76,7 @@ interface Bindings {
   BUCKET: R2Bucket;
   JOBS: Queue;
   BULK_JOBS?: Queue;
+  WAVEFORMS?: Queue | undefined;
   RECOVERY?: Queue | undefined;
   WEBHOOKS?: DurableObjectNamespace | undefined;
 }
@@ -195,12 +196,13 @@ export class ProxiedBindings {
 
   /** Returns the environment with its bindings behind this proxy. */
   wrap<E extends Bindings>(env: E): E {
-    const { BUCKET, JOBS, BULK_JOBS, RECOVERY, WEBHOOKS } = env;
+    const { BUCKET, JOBS, BULK_JOBS, WAVEFORMS, RECOVERY, WEBHOOKS } = env;
     return {
       ...env,
       ...Object.fromEntries(databasesIn(env).map(([name, database]) => [name, this.database(database)])),
       ...{ BUCKET: this.bucket(BUCKET), JOBS: this.queue(JOBS) },
       ...(BULK_JOBS && { BULK_JOBS: this.queue(BULK_JOBS) }),
+      ...(WAVEFORMS && { WAVEFORMS: this.queue(WAVEFORMS) }),
       ...(RECOVERY && { RECOVERY: this.queue(RECOVERY) }),
       ...(WEBHOOKS && { WEBHOOKS: this.#namespace(WEBHOOKS) }),
     };

@@ -32,6 +32,7 @@ export const compose =
 /** With the databases `DB`, `DB_1`, … */
 type TestBindings = Pick<Env, "DB" | "BUCKET" | "JOBS"> & {
   BULK_JOBS?: Queue | undefined;
+  WAVEFORMS?: Queue | undefined;
   RECOVERY?: Queue | undefined;
 };
 
@@ -58,12 +59,13 @@ export const UNWATCHED: Deps["recoveryChecks"] = { get: () => Number.POSITIVE_IN
 
 /** Replaces D1, R2 and the queues of the dependencies. */
 export function withBindings(deps: Deps, bindings: TestBindings): Deps {
-  const { BUCKET, JOBS, BULK_JOBS = JOBS, RECOVERY = sink } = bindings;
+  const { BUCKET, JOBS, BULK_JOBS = JOBS, WAVEFORMS = sink, RECOVERY = sink } = bindings;
   const parts = {
     databases: createDatabases(bindings),
     bytes: createByteStore(BUCKET, deps.system),
     jobs: createJobs(JOBS as never),
     bulkJobs: createJobs(BULK_JOBS as never),
+    waveformJobs: createJobs(WAVEFORMS as never),
     recoveryJobs: createJobs(RECOVERY as never),
   };
   const health = createHealth({ ...deps, ...parts });
@@ -107,7 +109,15 @@ export const sink = { send: async () => {}, sendBatch: async () => {}, metrics: 
 const nowhere = { send: async () => {}, sendAll: async () => {}, check: async () => {} };
 /** Discards messages, webhook requests and emails, for tests that need no processing. */
 export const withoutJobs: Change = (deps) =>
-  withOutboxes({ ...deps, jobs: nowhere, bulkJobs: nowhere, recoveryJobs: nowhere, sender, mailer });
+  withOutboxes({
+    ...deps,
+    jobs: nowhere,
+    bulkJobs: nowhere,
+    waveformJobs: nowhere,
+    recoveryJobs: nowhere,
+    sender,
+    mailer,
+  });
 
 /** The password hashes of the real Worker. */
 export const withRealHashing: Change = (deps) => ({

@@ -5,7 +5,13 @@ import { createApp } from "../../src/app.ts";
 import { createDb, NO_DB } from "../../src/platform/db.ts";
 import { receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
-import { type FileJob, type Job, jobMessages, type RecoveryJob } from "../../src/platform/messages.ts";
+import {
+  type FileJob,
+  type Job,
+  jobMessages,
+  type RecoveryJob,
+  type WaveformJob,
+} from "../../src/platform/messages.ts";
 import type { Secrets } from "../../src/platform/secrets.ts";
 import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem, type System } from "../../src/platform/system.ts";
@@ -135,6 +141,8 @@ export class World {
   readonly multiparts: Multipart[] = [];
   /** The objects of webhooks that were called. */
   readonly objects = new Map<string, WebhookObject>();
+  /** The messages in the queue of waveforms. */
+  waveformMessages: WaveformJob[] = [];
   /** The messages in the queue of the recovery job. */
   recoveryMessages: RecoveryJob[] = [];
   /** The requests to webhook endpoints, and the response to each. */
@@ -167,6 +175,12 @@ export class World {
     },
   } as unknown as Queue<FileJob>;
 
+  readonly waveformQueue = {
+    sendBatch: async (batch: Iterable<MessageSendRequest<WaveformJob>>) => {
+      for (const { body } of batch) this.waveformMessages.push(body);
+    },
+  } as unknown as Queue;
+
   readonly recoveryQueue = {
     sendBatch: async (batch: Iterable<MessageSendRequest<RecoveryJob>>) => {
       for (const { body } of batch) this.recoveryMessages.push(body);
@@ -183,6 +197,8 @@ export class World {
       settings: { ...read.settings, ...this.settings },
       ...(this.secrets && { secrets: this.secrets }),
       system: this.system,
+      // An invocation that dies takes its isolate with it.
+      decoding: { endsAt: 0 },
       log: (level, event, fields) => {
         // A dead invocation logs nothing.
         if (!bindings.isDead) this.lines.push({ level, event, ...fields });
@@ -195,7 +211,7 @@ export class World {
         return { ...ACCEPTED_REPLY, ...(await this.answer(post)) };
       },
     };
-    const queues = { JOBS: this.queue as Queue, RECOVERY: this.recoveryQueue };
+    const queues = { JOBS: this.queue as Queue, WAVEFORMS: this.waveformQueue, RECOVERY: this.recoveryQueue };
     const bound = withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues }));
     return {
       ...bound,
@@ -377,6 +393,11 @@ export class World {
     return this.#handle({ fileId, teamId: this.#teams.get(fileId) ?? "" }, queue, bindings);
   }
 
+  /** Delivers one message of a waveform, with the same result. */
+  deliverWaveform(job: WaveformJob, bindings?: ProxiedBindings): Promise<Outcome<number | null>> {
+    return this.#handle(job, "stowage-waveforms", bindings);
+  }
+
   async #handle(body: Job, queue: string, bindings = new ProxiedBindings()): Promise<Outcome<number | null>> {
     let retrySeconds: number | null = null;
     const message = {
@@ -404,6 +425,13 @@ export class World {
         this.aheadMilliseconds += retrySeconds * 1000;
         this.messages.push(next);
       }
+    }
+  }
+
+  /** Delivers the messages of waveforms. */
+  async drainWaveforms(): Promise<void> {
+    for (let next = this.waveformMessages.shift(); next; next = this.waveformMessages.shift()) {
+      if (typeof (await this.deliverWaveform(next)) === "number") this.waveformMessages.push(next);
     }
   }
 
@@ -435,15 +463,19 @@ export class World {
     );
   }
 
+  async drainAll(): Promise<void> {
+    await this.drain();
+    await this.drainWaveforms();
+    await this.runAlarms();
+  }
+
   /** Lets days pass without faults, and runs the recovery job until nothing is unfinished. */
   async recoverAll(teamIds: string[]): Promise<void> {
     for (let day = 0; day < 10; day++) {
       this.aheadMilliseconds += 25 * 60 * 60 * 1000;
-      await this.drain();
-      await this.runAlarms();
+      await this.drainAll();
       await this.recover();
-      await this.drain();
-      await this.runAlarms();
+      await this.drainAll();
       if (!(await hasUnfinished(teamIds))) return;
     }
   }
@@ -506,6 +538,7 @@ async function hasUnfinished(teamIds: string[]): Promise<boolean> {
       `select 1 from files where ${teams} and status in ('${UNFINISHED_STATES.join("','")}')
        union all select 1 from removed where ${teams} and hold is null
        union all select 1 from uploads where ${teams}
+       union all select 1 from waveforms where ${teams} and due_at is not null
        union all select 1 from teams where ${teams.replace("team_id", "id")} and status = 'deleting' limit 1`,
     )
       .bind(...batch)

@@ -1,7 +1,15 @@
 import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import { type ErrorCode, type FileProperties, isServerError, type StoredFile, StowageError } from "../stowage.ts";
+import {
+  type ErrorCode,
+  type FileMetadata,
+  type FileProperties,
+  isMeasured,
+  isServerError,
+  type StoredFile,
+  StowageError,
+} from "../stowage.ts";
 import { collectList, confirmDeletion, type Define, parseFolder, parseObject, parseParallel } from "./command.ts";
 import { STATE_VARIABLE, stateFolder } from "./config.ts";
 import type { Context } from "./context.ts";
@@ -242,13 +250,14 @@ async function report(
   isWaiting = false,
 ): Promise<Failure | null> {
   const { context, stored } = run;
-  const problem = isWaiting ? await findProblem(run, id) : null;
+  const { problem = null, audio = null } = isWaiting ? await waitFor(run, id) : {};
   const failure = problem?.message ?? null;
   // Whoever wants no notices of a sync wants to see its changes.
   const isUnchanged = stored !== undefined && isSkipped && !problem && notApplied.length === 0;
   if (isUnchanged && context.options.quiet && !context.results.isJson) return null;
   const remarks = [
     ...(failure === null ? (isSkipped ? ["already sent"] : []) : [`processing failed: ${failure}`]),
+    ...(audio && !isMeasured(audio) ? [`no waveform: the service can't decode ${audio.codec ?? "this format"}`] : []),
     ...(notApplied.length > 0 ? [`not applied: ${notApplied.join(", ")} (${CHANGE_HINT})`] : []),
   ];
   const row = { path, id, size, sha256, skipped: isSkipped, notApplied, failure };
@@ -256,16 +265,20 @@ async function report(
   return problem;
 }
 
-/** Waits until a file is processed. @returns why processing failed, if it did */
-async function findProblem({ context, signal }: Reporting, id: string): Promise<Failure | null> {
+/** Waits until a file is processed. @returns why processing failed, if it did, and what its audio is */
+async function waitFor(
+  { context, signal }: Reporting,
+  id: string,
+): Promise<{ problem?: Failure; audio?: FileMetadata["audio"] }> {
   try {
     const stored = await context.stowage.files.waitUntilProcessed(id, { signal });
-    if (!stored.failure) return null;
-    return new Failure(isAltered(stored) ? "altered" : "failed", stored.failure.message);
+    const { failure, audio, hasWaveform } = stored;
+    if (!failure) return { audio: hasWaveform ? null : audio };
+    return { problem: new Failure(isAltered(stored) ? "altered" : "failed", failure.message) };
   } catch (error) {
     if (!isForbidden(error)) throw error;
     context.notify(`${id}: stored. This key can't read whether it was processed.`);
-    return null;
+    return {};
   }
 }
 

@@ -1,13 +1,9 @@
 import { useSignal } from "@preact/signals";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
+import { isMeasured } from "../../client/measured.ts";
 import type { FileMetadata } from "../../client/stowage.ts";
-import { Failure } from "../parts/failure.tsx";
-import { formatBytes } from "../parts/format.ts";
 import { addShortcuts } from "../parts/keys.ts";
-import { useTask } from "../parts/task.ts";
 import { href, query } from "../router.ts";
-import { can, client, noteFailure } from "../session.ts";
-import { UserError } from "../user-error.ts";
 import {
   copyMoment,
   formatClip,
@@ -21,7 +17,6 @@ import {
   Times,
   usePlace,
 } from "./controls.tsx";
-import { measurability, measurePeaks } from "./peaks.ts";
 import {
   BACK_SECONDS,
   clip,
@@ -37,9 +32,8 @@ import {
   type Track,
   track,
 } from "./playback.ts";
-import { signedUrl } from "./signed-playback.ts";
 import { loadWaveform } from "./waveform-loading.ts";
-import { rememberWaveform, waveformOf } from "./waveforms.ts";
+import { waveformOf } from "./waveforms.ts";
 
 /** Before the end of a file, the player names the next one. */
 const UP_NEXT_SECONDS = 5;
@@ -149,51 +143,12 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
   );
 }
 
-/** The stored waveform of a file. If there is none, measures it, or says why that is not possible. */
-function useWaveform(file: FileMetadata) {
-  const { _id, audio, mimeType, size } = file;
+/** The waveform of a file once there is one, and a note if there won't be any. */
+function useWaveform({ _id, audio, hasWaveform, status }: FileMetadata) {
   const channels = waveformOf(_id).value;
-  const [isUndecodable, setUndecodable] = useState(false);
-  const { run, isRunning, error } = useTask();
   useEffect(() => {
-    if (file.hasWaveform) void loadWaveform(_id);
-  }, [_id, file.hasWaveform]);
-  // Only who may store the result measures it: otherwise each visit would download the file.
-  const measurable = !file.hasWaveform && !channels && audio && measurability({ ...audio, mimeType }, size);
-  const isUnasked = measurable === "unasked" && file.status === "completed" && can("files:write");
-  const measure = () =>
-    run(async () => {
-      if (!audio) return;
-      const caller = client.peek();
-      const response = await fetch(await signedUrl(_id)).catch(() => null);
-      if (!response?.ok) throw new UserError("Couldn't download the file to draw its waveform.");
-      const peaks = await measurePeaks(await response.blob(), { ...audio, mimeType });
-      setUndecodable(!peaks);
-      if (!peaks) return;
-      rememberWaveform(_id, peaks);
-      if (can("files:write"))
-        await caller.files.setWaveform(_id, peaks).catch((failure) => noteFailure(failure, caller));
-    });
-  useEffect(() => {
-    if (isUnasked) void measure();
-  }, [_id, isUnasked]);
-  if (channels || !measurable) return { channels, note: null };
-  if (error) return { channels, note: <Failure error={error} onRetry={measure} /> };
-  const text = isUndecodable
-    ? "This browser can't decode this format to draw a waveform."
-    : isRunning
-      ? "Drawing the waveform…"
-      : measurable === "too long" && "This file is too long to draw a waveform in the browser.";
-  const note = text ? (
-    <p class="quiet" role="status">
-      {text}
-    </p>
-  ) : (
-    !isUnasked && (
-      <button type="button" class="button" onClick={measure}>
-        Draw waveform (downloads {formatBytes(size)})
-      </button>
-    )
-  );
-  return { channels, note };
+    if (hasWaveform) void loadWaveform(_id);
+  }, [_id, hasWaveform]);
+  const hasNone = status === "completed" && !hasWaveform && !channels && audio !== null && !isMeasured(audio);
+  return { channels, note: hasNone && <p class="quiet">No waveform for this format.</p> };
 }

@@ -2,7 +2,7 @@ import { effect } from "@preact/signals";
 import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { canFollow, isLive, onEvent } from "../live.ts";
 import { can, client, noteFailure } from "../session.ts";
-import { type AudioFacts, measurePeaks } from "../sound/peaks.ts";
+import { isForBrowser, measurePeaks } from "../sound/peaks.ts";
 import { rememberWaveform } from "../sound/waveforms.ts";
 import { isProcessing } from "./summary.ts";
 import { change, dismiss, findByFileId, type Upload, uploads } from "./upload.ts";
@@ -23,20 +23,20 @@ export async function fetchProcessing(upload: Upload): Promise<void> {
   }
 }
 
-type Processed = Pick<FileEvent["data"], "_id" | "status" | "failure" | "audio" | "mimeType" | "fileType">;
+type Processed = Pick<FileEvent["data"], "_id" | "status" | "failure" | "audio" | "fileType">;
 
-function update(upload: Upload, { _id, status, failure, audio, mimeType, fileType }: Processed): void {
+function update(upload: Upload, { _id, status, failure, audio, fileType }: Processed): void {
   change(upload, { file: { _id, status, failure, fileType } });
   if (status !== "completed" && status !== "failed") return;
   const { file } = upload;
   upload.file = undefined;
-  if (file && audio && can("files:write")) void storePeaks(_id, file, { ...audio, mimeType });
+  if (file && audio && isForBrowser(audio, file.size) && can("files:write")) void storePeaks(_id, file);
 }
 
-/** Stores the waveform while the bytes are at hand, so that no page has to download and decode the file. */
-async function storePeaks(id: string, file: File, audio: AudioFacts): Promise<void> {
+/** Stores the waveform that the service can't measure, while the bytes are at hand. */
+async function storePeaks(id: string, file: File): Promise<void> {
   const caller = client.peek();
-  const peaks = await measurePeaks(file, audio);
+  const peaks = await measurePeaks(file);
   if (!peaks) return;
   rememberWaveform(id, peaks);
   try {

@@ -10,13 +10,14 @@ import { measureMemory } from "./memory.ts";
 import { compare, overheadComparisons } from "./overhead.ts";
 import { type Scope, startServer } from "./server.ts";
 import { printTable } from "./table.ts";
+import { measureWaveforms } from "./waveforms.ts";
 import { measureWebhooks } from "./webhooks.ts";
 
 /* `npm run bench` compares the service with the bare platform: speed, memory and cost. */
 
 const { values: options } = parseArgs({ options: { quick: { type: "boolean" }, only: { type: "string" } } });
 const parts = options.only?.split(",") ?? [
-  ...["memory", "overhead", "client", "cost", "webhooks", "fairness", "databases"],
+  ...["memory", "overhead", "client", "cost", "waveforms", "webhooks", "fairness", "databases"],
 ];
 const startedAt = Date.now();
 const scope: Scope = {
@@ -90,6 +91,20 @@ if (parts.includes("cost")) {
       ...lines.map(({ item, usage, dollars }) => [item, format(usage), format(dollars, 2)]),
       ["total", "", format(total, 2)],
     ],
+  );
+}
+
+if (parts.includes("waveforms")) {
+  const { costs, waits } = await measureWaveforms(scope);
+  printTable(
+    "Waveforms: CPU for an hour of stereo, and dollars for a million hours",
+    ["format", "outcome", "CPU s *", "dollars"],
+    costs.map(({ name, outcome, cpuSeconds, dollars }) => [name, `${outcome}`, format(cpuSeconds, 1), format(dollars)]),
+  );
+  printTable(
+    "Waveforms: milliseconds from the start of an upload until its file is completed",
+    ["", "median", "longest"],
+    waits.map(({ name, median, longest }) => [name, format(median), format(longest)]),
   );
 }
 

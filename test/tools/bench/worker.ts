@@ -1,5 +1,8 @@
 import { createHash } from "node:crypto";
+import { readDeps } from "../../../src/deps.ts";
 import service from "../../../src/index.ts";
+import type { WaveformJob } from "../../../src/platform/messages.ts";
+import { handleJob } from "../../../src/upkeep/consumer.ts";
 import { type Effects, ProxiedBindings } from "../../support/bindings.ts";
 import { spread } from "./spreading.ts";
 
@@ -118,9 +121,11 @@ const bare: Record<string, Bare> = {
   },
 };
 
+/** Without it, the messages of waveforms go to a queue that nothing consumes. */
+let isMeasuring = true;
 let watched: { env: BenchEnv; effects: Effects } | undefined;
 
-/** Lets the bench count calls, with proxies around the bindings, add events, and make many files pending. */
+/** Lets the bench count calls, with proxies around the bindings, add events, measure waveforms, and make many files pending. */
 const control: Record<string, Bare> = {
   watch: async (_, env) => {
     const bindings = new ProxiedBindings();
@@ -143,6 +148,15 @@ const control: Record<string, Bare> = {
       .bind(teamId, count)
       .run();
     return Response.json({});
+  },
+  measuring: async (request) => {
+    isMeasuring = await request.json<boolean>();
+    return Response.json({});
+  },
+  /** Measures a waveform. @returns the outcome */
+  waveform: async (request, env) => {
+    const deps = readDeps(env, { waitUntil: () => {} });
+    return Response.json(await handleJob(deps, "stowage-waveforms", await request.json<WaveformJob>()));
   },
   spread: async (request, env) => Response.json(await spread(env as never, await request.json())),
   /** Makes all files of a team pending, and runs the recovery job, which sends their messages. */
@@ -222,6 +236,12 @@ function environment({ headers }: Request, env: BenchEnv): BenchEnv {
   return known;
 }
 
+function unmeasured(env: BenchEnv): BenchEnv {
+  const known = environments.get("unmeasured") ?? { ...env, WAVEFORMS: env.JOBS_IDLE };
+  environments.set("unmeasured", known);
+  return known;
+}
+
 export default {
   fetch(request, env, ctx) {
     const url = new URL(request.url);
@@ -229,5 +249,5 @@ export default {
     const handler = group === "bare" ? bare[name] : group === "control" ? control[name] : undefined;
     return handler ? handler(request, env, url) : service.fetch(request, environment(request, env), ctx);
   },
-  queue: (batch, env, ctx) => service.queue(batch, watched?.env ?? env, ctx),
+  queue: (batch, env, ctx) => service.queue(batch, watched?.env ?? (isMeasuring ? env : unmeasured(env)), ctx),
 } satisfies ExportedHandler<BenchEnv>;

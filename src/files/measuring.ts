@@ -1,0 +1,152 @@
+import { and, eq, exists, isNotNull, lte, sql } from "drizzle-orm";
+import { isMeasurable, measurePeaks } from "../audio/decoders/measure.ts";
+import type { Audio } from "../audio/inspect.ts";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { write } from "../platform/db.ts";
+import type { JobOutcome } from "../platform/jobs.ts";
+import type { WaveformJob } from "../platform/messages.ts";
+import { HOUR, MINUTE } from "../platform/system.ts";
+import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
+import { type FileOf, isFile, objectKey, waveformKey } from "./names.ts";
+import { setMeasuredWaveform } from "./waveforms.ts";
+
+/*
+ * The service measures the waveforms of files that it can decode, in a queue after that of processing. A file whose waveform
+ * can't be measured is as good as any other.
+ */
+
+/** A file that kills its consumer each time, which leaves no error, is given up. */
+export const MAX_ATTEMPTS = 3;
+/** After this, the recovery job sends a message again: it may be lost, or the attempt failed. */
+const RESEND_MILLISECONDS = HOUR;
+/** No consumer runs longer (Cloudflare's limit), so one that holds the isolate for longer has died. */
+const MAX_DECODING_MILLISECONDS = 15 * MINUTE;
+/** How long a message waits if its isolate decodes another file. */
+const BUSY_SECONDS = 15;
+/** Rows of one batch. */
+export const DUE_WAVEFORM_ROWS = 500;
+
+/** A file whose waveform is due to be measured. */
+const MEASUREMENT = {
+  teamId: waveforms.teamId,
+  fileId: waveforms.fileId,
+  attempt: sql<number>`${waveforms.attempts}`.as("attempt"),
+};
+
+/**
+ * Part of the batch that completes a file, behind the update: its waveform is due to be measured, unless a client has set it.
+ * Reprocessing measures it again.
+ */
+export function planMeasurement(
+  deps: Deps,
+  file: FileOf & { claim: number; sizeBytes: number | null },
+  audio: Audio | null,
+) {
+  if (!audio || !isMeasurable(audio, file.sizeBytes ?? 0)) return [] as const;
+  const dueAt = deps.system.now() + RESEND_MILLISECONDS;
+  const isCompleted = and(isFile(file), eq(files.claim, file.claim), eq(files.status, "completed"));
+  const plan = deps.db
+    .insert(waveforms)
+    .select(sql`select ${teamOfFile}, ${files.id}, null, null, 0, ${dueAt} from ${files} where ${isCompleted}`)
+    .onConflictDoUpdate({
+      target: [waveforms.teamId, waveforms.fileId],
+      set: { attempts: 0, dueAt },
+      setWhere: isNotNull(waveforms.attempts),
+    })
+    .returning(MEASUREMENT);
+  return [plan] as const;
+}
+
+/** Nothing waits for the queue. If a message is lost, the recovery job sends it. */
+export function enqueueMeasurements(deps: Deps, jobs: WaveformJob[]): void {
+  if (jobs.length === 0) return;
+  const sent = deps.waveformJobs.sendAll(jobs).catch((cause) => {
+    for (const { fileId } of jobs) deps.log("warn", "waveform_message_failed", { fileId, cause });
+  });
+  deps.after(sent);
+}
+
+/** Sends the messages of waveforms that are overdue. @returns how many */
+export async function resendMeasurements(deps: Deps): Promise<number> {
+  const now = deps.system.now();
+  const due = deps.db
+    .select({ teamId: waveforms.teamId, fileId: waveforms.fileId })
+    .from(waveforms)
+    .where(lte(waveforms.dueAt, now))
+    .orderBy(waveforms.dueAt)
+    .limit(DUE_WAVEFORM_ROWS);
+  const postpone = deps.db
+    .update(waveforms)
+    .set({ dueAt: now + RESEND_MILLISECONDS })
+    .where(sql`(${waveforms.teamId}, ${waveforms.fileId}) in ${due}`)
+    .returning(MEASUREMENT);
+  const [jobs] = await write(deps, [postpone], { isIdempotent: true });
+  if (jobs.length > 0) await deps.waveformJobs.sendAll(jobs);
+  return jobs.length;
+}
+
+/** A file, as its measurement needs it. */
+type Claimed = FileOf & { originalName: string; sizeBytes: number | null; audio: string | null };
+
+/**
+ * Runs one job: measures the waveform of a file, and stores it unless a client has set one. The attempt is counted before it
+ * begins, because decoding too much kills the consumer without an error. A duplicate or late message finds another count.
+ */
+export async function measureWaveform(deps: Deps, job: WaveformJob): Promise<JobOutcome> {
+  // Not awaited: whoever waits for the work of another invocation waits for ever if that is canceled.
+  if (deps.decoding.endsAt > deps.system.now()) return { retryAfterSeconds: BUSY_SECONDS };
+  deps.decoding.endsAt = deps.system.now() + MAX_DECODING_MILLISECONDS;
+  try {
+    const file = await claim(deps, job);
+    return file ? await measure(deps, file, job.attempt + 1) : "not_claimed";
+  } finally {
+    deps.decoding.endsAt = 0;
+  }
+}
+
+const waveformOfFile = ({ teamId, id }: FileOf) => and(eq(waveforms.teamId, teamId), eq(waveforms.fileId, id));
+
+/** Begins an attempt. If it fails, the recovery job sends the message of the next one. */
+async function claim(deps: Deps, { teamId, fileId, attempt }: WaveformJob): Promise<Claimed | null> {
+  const key = { teamId, id: fileId, ownerId: null };
+  const isListedFile = and(isFile(key), isListed);
+  const dueAt = attempt + 1 < MAX_ATTEMPTS ? deps.system.now() + RESEND_MILLISECONDS : null;
+  const isDue = and(waveformOfFile(key), eq(waveforms.attempts, attempt), isNotNull(waveforms.dueAt));
+  const begin = deps.db
+    .update(waveforms)
+    .set({ attempts: attempt + 1, dueAt })
+    .where(and(isDue, exists(deps.db.select().from(files).where(isListedFile))))
+    .returning({ fileId: waveforms.fileId });
+  const { originalName, sizeBytes, audio } = files;
+  const select = deps.db.select({ originalName, sizeBytes, audio }).from(files).where(isListedFile);
+  const [[begun], [file]] = await write(deps, [begin, select], { isIdempotent: false });
+  return begun && file ? { ...key, ...file } : null;
+}
+
+async function measure(deps: Deps, file: Claimed, attempts: number): Promise<string> {
+  try {
+    const previous = await deps.bytes.head(waveformKey(file));
+    const read = async (offset: number, length: number) => {
+      const bytes = await deps.bytes.read(objectKey(file), offset, length);
+      if (!bytes) throw new AppError("unavailable", { cause: new Error("The object disappeared while it was read.") });
+      return bytes;
+    };
+    // While it is processed again it has no audio, and then a new attempt follows.
+    const audio: Audio | null = file.audio === null ? null : JSON.parse(file.audio);
+    const channels = audio && (await measurePeaks(read, file.sizeBytes ?? 0, audio));
+    if (channels) {
+      const isStored = await setMeasuredWaveform(deps, file, channels, { previousEtag: previous?.etag ?? null });
+      return isStored ? "measured" : "superseded";
+    }
+    const giveUp = deps.db
+      .update(waveforms)
+      .set({ dueAt: null })
+      .where(and(waveformOfFile(file), eq(waveforms.attempts, attempts)));
+    await write(deps, [giveUp], { isIdempotent: true });
+    return "unmeasurable";
+  } catch (cause) {
+    deps.log("warn", "waveform_postponed", { fileId: file.id, teamId: file.teamId, attempts, cause });
+    return "postponed";
+  }
+}
