@@ -175,6 +175,17 @@ CREATE TABLE `waveforms` (
 	PRIMARY KEY(`team_id`, `file_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE TABLE `transcripts` (
+	`team_id` text NOT NULL,
+	`file_id` text NOT NULL,
+	`language` text,
+	`size_bytes` integer,
+	`updated_at` integer,
+	`writing_since` integer,
+	`version` integer NOT NULL,
+	PRIMARY KEY(`team_id`, `file_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
 CREATE TABLE `folder_changes` (
 	`team_id` text NOT NULL,
 	`id` text NOT NULL,
@@ -418,4 +429,8 @@ END;
 --> statement-breakpoint
 CREATE TRIGGER files_waveforms AFTER DELETE ON files BEGIN
 	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER files_transcripts AFTER DELETE ON files BEGIN
+	DELETE FROM transcripts WHERE team_id = old.team_id AND file_id = old.id;
 END;

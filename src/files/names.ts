@@ -3,6 +3,7 @@ import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 import { files, teamOfFile, waveforms } from "./files.schema.ts";
+import { transcripts } from "./transcripts.schema.ts";
 
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const MAX_NAME_BYTES = 200;
@@ -108,8 +109,25 @@ const isWaveformOfFile = sql`${eq(waveforms.teamId, teamOfFile)} and ${eq(wavefo
 /** A column of a file's waveform. Null if none was ever written. */
 export const waveformOf = <T>(column: SQL) => sql<T>`(select ${column} from ${waveforms} where ${isWaveformOfFile})`;
 
+/** The key of a file's transcript in R2. */
+export const transcriptKey = ({ teamId, id }: FileKey): string => `${teamId}/${id}/transcript`;
+
+const isTranscriptOfFile = sql`${eq(transcripts.teamId, teamOfFile)} and ${eq(transcripts.fileId, files.id)}`;
+/** A column of a file's transcript. Null if none was ever written. */
+export const transcriptOf = <T>(column: SQL) =>
+  sql<T>`(select ${column} from ${transcripts} where ${isTranscriptOfFile})`;
+
+/** When the last write of the file's waveform or transcript began that may still be in progress. Null if there is none. */
+export const writingSince = (() => {
+  const [waveform, transcript] = [
+    waveformOf(sql`${waveforms.writingSince}`),
+    transcriptOf(sql`${transcripts.writingSince}`),
+  ];
+  return sql<number | null>`nullif(max(coalesce(${waveform}, 0), coalesce(${transcript}, 0)), 0)`;
+})();
+
 /** The keys of all objects that a stored file can have, so that a deletion need not know which it has. */
-export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file)];
+export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file), transcriptKey(file)];
 
 /** The prefix of all chunks, which hold bytes of a file while it is received. No other key starts with it. */
 export const chunkPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;

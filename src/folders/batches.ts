@@ -15,7 +15,7 @@ import {
   checkErasure,
   deletionRefusal,
   fileDeletion,
-  isWritingWaveform,
+  isWritingBeside,
   keptFiles,
   removeRows,
 } from "../trash/deletion.ts";
@@ -96,7 +96,7 @@ function propertiesOf(action: BatchAction): FileChanges {
 
 /**
  * Hides all files in one transaction, and deletes the bytes of those that the trash does not keep with one call for 1,000
- * objects. The recovery job cleans up files whose upload or waveform may still be writing.
+ * objects. The recovery job cleans up files whose upload, waveform or transcript may still be writing.
  */
 async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPermanent: boolean): Promise<BatchResult[]> {
   if (isPermanent) checkErasure(actor);
@@ -113,7 +113,7 @@ async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[], isPerman
   // A form upload that is still sending the bytes cleans up itself.
   const stored = deleted.filter(({ row, upload }) => row.sizeBytes !== null || upload);
   await deps.bytes.remove(stored.flatMap(({ row }) => storedKeys(row)));
-  const finished = stored.filter(({ row, upload }) => !isWritingWaveform(deps, row) && (!upload || isClean(upload)));
+  const finished = stored.filter(({ row, upload }) => !isWritingBeside(deps, row) && (!upload || isClean(upload)));
   const uploads = finished.flatMap(({ upload }) => upload?.fileId ?? []);
   const removed = removeRows(
     deps,

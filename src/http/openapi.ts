@@ -98,6 +98,10 @@ function failuresOf(codes: Code[]): Json {
   return Object.fromEntries(responses);
 }
 
+/** The description of a body that is not JSON. */
+const bytesOf = (example: unknown): Json =>
+  example === undefined ? { schema: { type: "string", format: "binary" } } : { schema: { type: "string" }, example };
+
 function requestOf(operation: Operation, components: Json): Json {
   if (operation.takesFile) {
     const file = { type: "string", format: "binary", minLength: 1 };
@@ -106,8 +110,9 @@ function requestOf(operation: Operation, components: Json): Json {
     return { requestBody: { required: true, content: { "multipart/form-data": { schema } } } };
   }
   if (operation.takesBytes) {
-    const schema = { type: "string", format: "binary" };
-    return { requestBody: { required: !operation.isBodyOptional, content: { [operation.takesBytes]: { schema } } } };
+    const example = operation.textExample;
+    const content = { [operation.takesBytes]: bytesOf(example) };
+    return { requestBody: { required: !operation.isBodyOptional, content } };
   }
   if (!operation.body) return {};
   const schema = schemaOf(operation.body, "input", components);
@@ -159,8 +164,8 @@ function describe(operation: Operation, route: SplitRoute, operationId: string, 
     { description: text, schema: { type: "string" } },
   ]);
   const { schema, example } = describeBody(success);
-  const content = success.isFile
-    ? { "*/*": { schema: { type: "string", format: "binary" } } }
+  const content = success.mediaType
+    ? { [success.mediaType]: bytesOf(success.example) }
     : schema && { "application/json": { schema: schemaOf(schema, "output", components), example } };
   const answerOf = (status: number) => ({
     description: success.description,

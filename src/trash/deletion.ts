@@ -14,7 +14,7 @@ import {
   type ResumableRow,
 } from "../files/ending.ts";
 import { fileEvent, fileEvents } from "../files/file-events.ts";
-import { files, isHeld, isKept, isListed, isTrashed, teamOfFile, waveforms } from "../files/files.schema.ts";
+import { files, isHeld, isKept, isListed, isTrashed, teamOfFile } from "../files/files.schema.ts";
 import { changed, type TrashedColumn, trashedValues } from "../files/files.ts";
 import {
   type FileKey,
@@ -24,7 +24,7 @@ import {
   keyColumns,
   type Named,
   storedKeys,
-  waveformOf,
+  writingSince,
 } from "../files/names.ts";
 import { firstOf, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
@@ -105,8 +105,8 @@ const unlessSending = (dueAt: SQL | number) =>
 type FileSelection = (columns: SQL) => SQL;
 
 /**
- * Part of a batch: ends the uploads of at most `MAX_DELETED_FILES` files, and hides the files. A file whose upload or waveform
- * is being written is due later.
+ * Part of a batch: ends the uploads of at most `MAX_DELETED_FILES` files, and hides the files. A file whose upload, waveform
+ * or transcript is being written is due later.
  */
 function hideMany(deps: Deps, selected: FileSelection, isTrashing: boolean) {
   const now = deps.system.now();
@@ -116,7 +116,7 @@ function hideMany(deps: Deps, selected: FileSelection, isTrashing: boolean) {
     .update(uploads)
     .set(ended(now))
     .where(and(sql`${uploads.fileId} in ${selected(sql`${files.id}`)}`, isOpen));
-  const isWriting = sql`${waveformOf(sql`${waveforms.writingSince}`)} > ${deadWriteAt(deps)}`;
+  const isWriting = sql`${writingSince} > ${deadWriteAt(deps)}`;
   const dueAt = unlessSending(sql`iif(${isWriting}, ${now + MAX_DELETING_MILLISECONDS}, ${now})`);
   const isHidable = isTrashing ? ne(files.status, "deleting") : or(ne(files.status, "deleting"), isTrashed);
   const hide = deps.db
@@ -142,14 +142,12 @@ export function manyDeletions(
   return { event, queries: hideMany(deps, selected, isTrashing) };
 }
 
-/** A waveform write that began by then is not running. A write takes milliseconds; after a minute its Worker has died. */
+/** A write of a waveform or a transcript that began by then is not running. It takes milliseconds; after a minute its Worker has died. */
 const deadWriteAt = ({ system }: Deps): number => system.now() - MAX_DELETING_MILLISECONDS;
 
-/** Whether a waveform write may still be running. */
-export const isWritingWaveform = (
-  deps: Deps,
-  { waveformWritingSince }: { waveformWritingSince: number | null },
-): boolean => (waveformWritingSince ?? 0) > deadWriteAt(deps);
+/** Whether a waveform or a transcript may still be being written. */
+export const isWritingBeside = (deps: Deps, { writingSince }: { writingSince: number | null }): boolean =>
+  (writingSince ?? 0) > deadWriteAt(deps);
 
 /** A file as its deletion needs it. */
 export const ERASABLE_COLUMNS = {
@@ -157,7 +155,7 @@ export const ERASABLE_COLUMNS = {
   teamId: teamOfFile,
   originalName: files.originalName,
   sizeBytes: files.sizeBytes,
-  waveformWritingSince: waveformOf<number | null>(sql`${waveforms.writingSince}`).as("waveformWritingSince"),
+  writingSince: writingSince.as("writingSince"),
 };
 
 interface DeletionOptions {
@@ -262,7 +260,7 @@ export async function deleteFile(
   if (upload) await eraseResumable(deps, row, upload);
   await deps.bytes.remove(storedKeys(row));
   // Bytes that are still being written may arrive after this. Then the recovery job removes them, with the rows.
-  if (isWritingWaveform(deps, row) || upload?.isWriting) return;
+  if (isWritingBeside(deps, row) || upload?.isWriting) return;
   // The caller need not wait for this: the file is hidden and its bytes are deleted.
   const removed = removeRows(deps, [row], upload ? [id] : []);
   deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));

@@ -32,7 +32,7 @@ const ofDeletedTeams = (columns: SQL, table: SQLiteTable, teamId: SQLiteColumn, 
   sql`select ${columns} from ${teams} cross join ${table} on ${teamId} = ${teams.id}
     where ${teams.status} = 'deleting' and ${isSelected}`;
 
-/** Files that a form upload or a waveform write may still be storing stay out until they are due. */
+/** Files that a form upload, or a write of a waveform or transcript, may still be storing stay out until they are due. */
 const nextFiles = (columns: SQL, now: number) =>
   sql`(${ofDeletedTeams(
     columns,

@@ -1,0 +1,104 @@
+import type { Context } from "hono";
+import * as z from "zod";
+import { AppError } from "../errors.ts";
+import type { AppEnv } from "../http/app-env.ts";
+import { withBody } from "../http/body-reader.ts";
+import { readOperation, writeOperation } from "../http/operation.ts";
+import { transcriptRecord, VTT, VTT_EXAMPLE } from "./files.routes.ts";
+import { deleteTranscript, fetchTranscript, MAX_TRANSCRIPT_BYTES, setTranscript } from "./transcripts.ts";
+import { checkWebVtt } from "./webvtt.ts";
+
+/** The longest tags that RFC 5646 (section 4.4.1) expects. */
+const MAX_LANGUAGE_LENGTH = 35;
+const language = z
+  .string()
+  .regex(/^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$/, "Must be a BCP 47 tag, such as `en` or `de-CH`.")
+  .max(MAX_LANGUAGE_LENGTH, `Must have at most ${MAX_LANGUAGE_LENGTH} characters.`)
+  .meta({ description: "The language as a BCP 47 tag, such as `en` or `de-CH`." });
+
+/** Reads a body of WebVTT. @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `unavailable`, `invalid_input` */
+async function readVtt(c: Context<AppEnv>): Promise<Uint8Array> {
+  const [type, ...parameters] = (c.req.header("Content-Type") ?? "")
+    .toLowerCase()
+    .split(";")
+    .map((part) => part.trim());
+  if (type !== VTT || !parameters.every((one) => /^(|charset="?utf-8"?)$/.test(one))) {
+    throw new AppError("unsupported_media_type", { message: `Send the body with Content-Type: ${VTT}.` });
+  }
+  const bytes = await withBody(c, async (chunks) => {
+    const parts: Uint8Array[] = [];
+    let sizeBytes = 0;
+    for await (const chunk of chunks) {
+      sizeBytes += chunk.length;
+      if (sizeBytes > MAX_TRANSCRIPT_BYTES) {
+        throw new AppError("body_too_large", {
+          message: `A transcript can have at most ${MAX_TRANSCRIPT_BYTES} bytes.`,
+        });
+      }
+      // The next chunk reuses the memory.
+      parts.push(Uint8Array.from(chunk));
+    }
+    return Buffer.concat(parts);
+  });
+  checkWebVtt(bytes);
+  return bytes;
+}
+
+export const get = readOperation(
+  "files:read",
+  {
+    tag: "Files",
+    summary: "Get a file's transcript",
+    description: "Returns the WebVTT as it was sent.",
+    success: {
+      description: "The transcript.",
+      mediaType: VTT,
+      schema: z.string(),
+      example: VTT_EXAMPLE,
+      headers: { "Content-Language": "The language, if it was given." },
+    },
+  },
+  async ({ c, deps, credential, id }) => {
+    const transcript = await fetchTranscript(deps, credential, id);
+    if (transcript.language !== null) c.header("Content-Language", transcript.language);
+    return c.body(transcript.text, 200, { "Content-Type": `${VTT}; charset=utf-8` });
+  },
+);
+
+export const set = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Set a file's transcript",
+    description:
+      `Takes WebVTT in UTF-8, at most ${MAX_TRANSCRIPT_BYTES / 1024 / 1024} MiB, and replaces the previous transcript. Cues must be in the ` +
+      "order of their start; an error names the first line that is wrong. Links of the file show the transcript. Its bytes " +
+      "count against the storage quota. Deleting the file deletes it.",
+    query: z.object({ language: language.optional() }),
+    takesBytes: VTT,
+    textExample: VTT_EXAMPLE,
+    success: {
+      description: "The stored transcript.",
+      message: "Transcript set.",
+      schema: transcriptRecord.schema,
+      example: transcriptRecord.example,
+    },
+    errorCodes: ["unsupported_media_type", "body_too_large", "upload_timeout", "quota_exceeded", "conflict"],
+  },
+  async ({ c, deps, presentActor, id, query }) => {
+    const bytes = await readVtt(c);
+    const actor = await presentActor();
+    return transcriptRecord.render(await setTranscript(deps, actor, id, { bytes, language: query.language ?? null }));
+  },
+);
+
+export const remove = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Delete a file's transcript",
+    success: { description: "The transcript was deleted.", message: "Transcript deleted." },
+    errorCodes: ["conflict"],
+  },
+  ({ deps, actor, id }) => deleteTranscript(deps, actor, id),
+);
