@@ -12,6 +12,7 @@ type Absent =
   | "uploadedBy"
   | "path"
   | "hasWaveform"
+  | "transcript"
   | "audio"
   | "title"
   | "artist"

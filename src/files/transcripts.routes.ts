@@ -16,32 +16,41 @@ const language = z
   .max(MAX_LANGUAGE_LENGTH, `Must have at most ${MAX_LANGUAGE_LENGTH} characters.`)
   .meta({ description: "The language as a BCP 47 tag, such as `en` or `de-CH`." });
 
-/** Reads a body of WebVTT. @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `unavailable`, `invalid_input` */
-async function readVtt(c: Context<AppEnv>): Promise<Uint8Array> {
-  const [type, ...parameters] = (c.req.header("Content-Type") ?? "")
-    .toLowerCase()
-    .split(";")
-    .map((part) => part.trim());
-  if (type !== VTT || !parameters.every((one) => /^(|charset="?utf-8"?)$/.test(one))) {
-    throw new AppError("unsupported_media_type", { message: `Send the body with Content-Type: ${VTT}.` });
-  }
-  const bytes = await withBody(c, async (chunks) => {
-    const parts: Uint8Array[] = [];
-    let sizeBytes = 0;
-    for await (const chunk of chunks) {
-      sizeBytes += chunk.length;
-      if (sizeBytes > MAX_TRANSCRIPT_BYTES) {
-        throw new AppError("body_too_large", {
-          message: `A transcript can have at most ${MAX_TRANSCRIPT_BYTES} bytes.`,
-        });
+function checkType(c: Context<AppEnv>): void {
+  const [type, ...parameters] = (c.req.header("Content-Type") ?? "").toLowerCase().split(";");
+  const isUtf8 = parameters.every((one) => /^(charset="?utf-8"?)?$/.test(one.trim()));
+  if (type?.trim() === VTT && isUtf8) return;
+  throw new AppError("unsupported_media_type", { message: `Send the body with Content-Type: ${VTT}.` });
+}
+
+/**
+ * Passes a body of WebVTT to `take`. Its memory counts against that of the isolate: many clients may send at once, and slowly.
+ * @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `unavailable`, `invalid_input`
+ */
+async function withVtt<T>(c: Context<AppEnv>, take: (bytes: Uint8Array) => Promise<T>): Promise<T> {
+  checkType(c);
+  const { bytes: store } = c.var.deps;
+  const statedBytes = Number(c.req.header("Content-Length") ?? MAX_TRANSCRIPT_BYTES);
+  return withBody(c, async (chunks) => {
+    const tooLarge = () =>
+      new AppError("body_too_large", { message: `A transcript can have at most ${MAX_TRANSCRIPT_BYTES} bytes.` });
+    if (statedBytes > MAX_TRANSCRIPT_BYTES) throw tooLarge();
+    const memory = store.allocate(statedBytes);
+    if (!memory) throw new AppError("unavailable");
+    try {
+      let sizeBytes = 0;
+      for await (const chunk of chunks) {
+        if (sizeBytes + chunk.length > memory.length) throw tooLarge();
+        memory.set(chunk, sizeBytes);
+        sizeBytes += chunk.length;
       }
-      // The next chunk reuses the memory.
-      parts.push(Uint8Array.from(chunk));
+      const bytes = memory.subarray(0, sizeBytes);
+      checkWebVtt(bytes);
+      return await take(bytes);
+    } finally {
+      store.free(memory);
     }
-    return Buffer.concat(parts);
   });
-  checkWebVtt(bytes);
-  return bytes;
 }
 
 export const get = readOperation(
@@ -86,9 +95,9 @@ export const set = writeOperation(
     errorCodes: ["unsupported_media_type", "body_too_large", "upload_timeout", "quota_exceeded", "conflict"],
   },
   async ({ c, deps, presentActor, id, query }) => {
-    const bytes = await readVtt(c);
-    const actor = await presentActor();
-    return transcriptRecord.render(await setTranscript(deps, actor, id, { bytes, language: query.language ?? null }));
+    const language = query.language ?? null;
+    const set = async (bytes: Uint8Array) => setTranscript(deps, await presentActor(), id, { bytes, language });
+    return transcriptRecord.render(await withVtt(c, set));
   },
 );
 

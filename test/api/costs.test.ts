@@ -230,6 +230,10 @@ describe("Until its response", () => {
     "GET /docs/v1/uploads/{id}/waveform": { r2: ["get"] },
     // Before the object is stored, a row says that it may be written.
     "PUT /docs/v1/uploads/{id}/waveform": { trips: 3, r2: ["put"] },
+    "GET /docs/v1/uploads/{id}/transcript": { r2: ["get"] },
+    // As for a waveform.
+    "PUT /docs/v1/uploads/{id}/transcript": { trips: 3, r2: ["put"] },
+    "DELETE /docs/v1/uploads/{id}/transcript": { trips: 3, r2: ["delete"] },
     // Stores nothing.
     "POST /docs/v1/uploadtokens": { trips: 1 },
     // Records that it shows the token.
@@ -453,6 +457,31 @@ describe("The rows written", () => {
     ];
     expect(withOne.rowsWritten).toBe(without.rowsWritten + 1);
     expect({ ...withOne, rowsWritten: 0, rowsRead: 0 }).toEqual({ ...without, rowsWritten: 0, rowsRead: 0 });
+  });
+});
+
+describe("The rows written for a transcript", () => {
+  const [setting, getting] = ["PUT /docs/v1/uploads/{id}/transcript", "GET /docs/v1/uploads/{id}/transcript"];
+  const set = (id: string) =>
+    send(setting, pathTo(routeNamed(setting), id), { ...requestFor(routeNamed(setting)), token: team.token });
+
+  test("are those of the file, its team and the transcript, twice, and of the event, and only one read finds it", async () => {
+    const { id } = await put();
+    const [first, second] = [(await set(id)).inTotal, (await set(id)).inTotal];
+    // The second one needs no more space.
+    expect([first.rowsWritten, second.rowsWritten]).toEqual([8, 6]);
+    expect((await send(getting, pathTo(routeNamed(getting), id), { token: team.token })).inTotal.rowsRead).toBe(
+      CREDENTIAL_ROWS + 2,
+    );
+  });
+
+  test("are one more in the deletion of its file", async () => {
+    const deletion = "DELETE /docs/v1/uploads/{id}";
+    const [{ id }, { id: bare }] = [await put(), await put()];
+    await set(id);
+    const written = async (file: string) =>
+      (await send(deletion, `/docs/v1/uploads/${file}`, { token: team.token })).inTotal.rowsWritten;
+    expect([(await written(id)) - (await written(bare))]).toEqual([1]);
   });
 });
 

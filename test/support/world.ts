@@ -387,6 +387,7 @@ export interface Row {
   trashed_values: string | null;
   hold: string | null;
   has_waveform: 0 | 1;
+  has_transcript: 0 | 1;
   version: number;
 }
 
@@ -447,7 +448,8 @@ export async function expectSound(
   const of = (sql: string) => DB.prepare(sql).bind(teamId);
   const [rows, uploads, parts, [usage], ...eventLog] = (
     await DB.batch<Record<string, unknown>>([
-      of(`select *, exists (select 1 from waveforms where team_id = files.team_id and file_id = id) as has_waveform
+      of(`select *, exists (select 1 from waveforms where team_id = files.team_id and file_id = id) as has_waveform,
+        exists (select 1 from transcripts where team_id = files.team_id and file_id = id) as has_transcript
         from files where team_id = ? order by id`),
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
       // A part has no team, but its upload has one.
@@ -461,8 +463,11 @@ export async function expectSound(
   expect(parts, "parts without an upload").toEqual([]);
   if (!hasUploads) expect(uploads, "remaining uploads").toEqual([]);
   const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;
-  const withWaveform = rows.filter((row) => row.has_waveform === 1);
-  const keys = new Set([...rows.map(keyOf), ...withWaveform.map(({ id }) => `${teamId}/${id}/waveform`)]);
+  const besides = rows.flatMap((row) => [
+    ...(row.has_waveform ? [`${teamId}/${row.id}/waveform`] : []),
+    ...(row.has_transcript ? [`${teamId}/${row.id}/transcript`] : []),
+  ]);
+  const keys = new Set([...rows.map(keyOf), ...besides]);
   const chunkPrefixes = uploads.map((upload) => `${teamId}/${upload.file_id}.`);
   expect(
     objects.filter(({ key }) => !keys.has(key) && !chunkPrefixes.some((prefix) => key.startsWith(prefix))),
@@ -525,7 +530,7 @@ export async function expectSettled(
 /** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
 export async function expectErased(teamId: string, world: World): Promise<void> {
   const tables =
-    "api_keys deliveries events file_tags files folder_changes folders links uploads users waveforms webhooks".split(
+    "api_keys deliveries events file_tags files folder_changes folders links transcripts uploads users waveforms webhooks".split(
       " ",
     );
   const [team, parts, ...others] = await DB.batch([
