@@ -309,14 +309,15 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
   });
 
   test("lists every status it can return", () => {
-    const { body, takesFile } = operation;
+    const { body, takesBytes, takesFile } = operation;
     const wanted = [
       ...["200", "400", "429", "500", "503"],
       ...(route === "POST /auth/v1/password/forgot" ? [] : ["401"]),
       ...(/forgot|describe|accept/.test(route) ? [] : ["403"]),
       ...(/forgot|invitations$/.test(route) ? ["501"] : []),
       ...(path.includes("{") || /^(POST|GET) .*apikeys$|^GET .*events$/.test(route) ? ["404"] : []),
-      ...(body ? ["408", "413", "415"] : []),
+      ...(body || takesBytes ? ["408", "413", "415"] : []),
+      ...(/^(PUT|DELETE) .*transcript$/.test(route) ? ["409"] : []),
       ...(route === "POST /auth/v1/sessions" ? ["413"] : []),
       ...(/^(POST|PATCH) .*folders/.test(route) ? ["409"] : []),
       ...(/^((POST|PATCH|DELETE) .*users(\/\{id\})?|PATCH .*teams.*)$/.test(route) ? ["409"] : []),
@@ -335,6 +336,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     const headers = Object.keys(responses[200]?.headers ?? {});
     if ((PARAMETERS[route] ?? []).includes("cursor")) expect(headers).toEqual(["Link"]);
     else if (operation.takesFile) expect(headers).toEqual(["Location"]);
+    else if (/^GET .*transcript$/.test(route)) expect(headers).toEqual(["Content-Language"]);
     else if (/users(\/\{id\})?$/.test(path) && routeNamed(route).method !== "DELETE") expect(headers).toEqual(["ETag"]);
     else if (route === "PATCH /docs/v1/uploads/{id}" || path.endsWith("/metadata")) expect(headers).toEqual(["ETag"]);
     else expect(headers).toEqual([]);

@@ -95,16 +95,13 @@ describe("A transcript", () => {
     expect(headers.get("Content-Security-Policy")).toContain("default-src 'none'");
   });
 
-  test.each(["en", "de-CH", "zh-Hant-TW", "gsw"])(
-    "has the language %s",
-    async (language) => {
-      const { team, id } = await newFile();
-      expect(await dataOf(put(team, id, SAID, `?language=${language}`))).toMatchObject({ language });
-      expect((await get(team, id)).headers.get("Content-Language")).toBe(language);
-      // Without one, the new text has none.
-      expect(await dataOf(put(team, id, SAID))).toMatchObject({ language: null });
-    },
-  );
+  test.each(["en", "de-CH", "zh-Hant-TW", "gsw"])("has the language %s", async (language) => {
+    const { team, id } = await newFile();
+    expect(await dataOf(put(team, id, SAID, `?language=${language}`))).toMatchObject({ language });
+    expect((await get(team, id)).headers.get("Content-Language")).toBe(language);
+    // Without one, the new text has none.
+    expect(await dataOf(put(team, id, SAID))).toMatchObject({ language: null });
+  });
 
   test.each([
     "",
@@ -281,7 +278,10 @@ describe("An invalid transcript", () => {
     const { team, id } = await newFile();
     const [most, more] = [ofBytes(MAX_BYTES), ofBytes(MAX_BYTES + 1)];
     for (const headers of [{}, { "Content-Length": String(MAX_BYTES) }]) {
-      const sent = { body: streamOf(new TextEncoder().encode(most)), headers: { "Content-Type": "text/vtt", ...headers } };
+      const sent = {
+        body: streamOf(new TextEncoder().encode(most)),
+        headers: { "Content-Type": "text/vtt", ...headers },
+      };
       expect((await team.call("PUT", pathOf(id), sent)).status).toBe(200);
     }
     expect((await get(team, id)).text).toBe(most);
