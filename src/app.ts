@@ -21,7 +21,7 @@ import type { OperationId } from "./http/client-samples.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
 import { health } from "./http/health.ts";
 import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
-import { serveDescription } from "./http/openapi.ts";
+import { mountDescriptions } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
 import { isLinkPath, LINK_PATHS } from "./http/paths.ts";
@@ -168,7 +168,7 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);
   mount(app, api);
-  app.get("/openapi.json", serveDescription(api, messages));
+  mountDescriptions(app, api, messages);
   app.get("/health", health);
   app.notFound((c) => renderError(c, new AppError("route_not_found")));
   app.onError((error, c) => renderError(c, error));

@@ -88,7 +88,9 @@ describe("The transcript on the page of a link", () => {
     await page.evaluate(() => {
       const changed = new Set<Node>();
       Reflect.set(window, "changed", changed);
-      const observer = new MutationObserver((records) => records.forEach(({ target }) => changed.add(target)));
+      const observer = new MutationObserver((records) => {
+        for (const { target } of records) changed.add(target);
+      });
       const list = document.querySelector(".transcript-cues") as Element;
       observer.observe(list, { subtree: true, childList: true, attributes: true, characterData: true });
     });

@@ -147,6 +147,9 @@ export function requestFor({ name, operation }: Route): CallOptions {
 /** Routes of the Worker that are not API operations: the OpenAPI document, the health check, and the pages. */
 export const PAGES = [
   "GET /openapi.json",
+  "GET /llms.txt",
+  "GET /reference.md",
+  "GET /reference/{page}{\\w+\\.md}",
   "GET /health",
   "GET /",
   "GET /console/*",

@@ -29,6 +29,7 @@ export function Transcript({ file, vtt, language }: TranscriptProps) {
   const texts = useMemo(() => cues.map(({ text }) => folded(text)), [cues]);
   const [query, setQuery] = useState("");
   const found = useMemo(() => findCues(texts, query), [texts, query]);
+  const isFound = useMemo(() => new Set(found), [found]);
   const [match, setMatch] = useState(0);
   const list = useRef<CueListHandle | null>(null);
   const go = (to: number) => {
@@ -74,7 +75,8 @@ export function Transcript({ file, vtt, language }: TranscriptProps) {
       <CueList
         key={vtt}
         {...{ file, cues, language, handle: list }}
-        query={found.length > 0 ? query : ""}
+        found={isFound}
+        query={query}
         match={found[match]}
       />
     </section>
@@ -90,13 +92,14 @@ interface CueListProps {
   file: Track;
   cues: Cue[];
   language: string | null;
-  /** Its words are marked. */
+  /** The cues in which the words of the query are marked. */
+  found: ReadonlySet<number>;
   query: string;
   match: number | undefined;
   handle: { current: CueListHandle | null };
 }
 
-function CueList({ file, cues, language, query, match, handle }: CueListProps) {
+function CueList({ file, cues, language, found, query, match, handle }: CueListProps) {
   const scroller = useRef<HTMLOListElement>(null);
   const blocks = Math.ceil(cues.length / BLOCK_CUES);
   const [shown, setShown] = useState<ReadonlySet<number>>(new Set([0]));
@@ -191,7 +194,7 @@ function CueList({ file, cues, language, query, match, handle }: CueListProps) {
         return (
           <Block
             key={block}
-            {...{ block, from, part, query }}
+            {...{ block, from, part, found, query }}
             isShown={shown.has(block)}
             stop={stop >= from && stop < from + BLOCK_CUES ? stop : undefined}
             match={match !== undefined && match >= from && match < from + BLOCK_CUES ? match : undefined}
@@ -207,6 +210,7 @@ interface BlockProps {
   block: number;
   from: number;
   part: Cue[];
+  found: ReadonlySet<number>;
   query: string;
   isShown: boolean;
   stop: number | undefined;
@@ -214,7 +218,7 @@ interface BlockProps {
   spoken: number;
 }
 
-function Block({ block, from, part, query, isShown, stop, match, spoken }: BlockProps) {
+function Block({ block, from, part, found, query, isShown, stop, match, spoken }: BlockProps) {
   if (!isShown) return <li data-block={block} style={{ blockSize: `${part.length * CUE_REMS}rem` }} />;
   return (
     <li data-block={block}>
@@ -231,7 +235,7 @@ function Block({ block, from, part, query, isShown, stop, match, spoken }: Block
                 aria-current={spoken === at ? "true" : undefined}
               >
                 <span class="quiet number">{formatDuration(Math.floor(start))}</span>{" "}
-                <span dir="auto">{query ? <Marked text={text} query={query} /> : text}</span>
+                <span dir="auto">{found.has(at) ? <Marked text={text} query={query} /> : text}</span>
               </button>
             </li>
           );
