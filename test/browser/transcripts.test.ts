@@ -81,24 +81,27 @@ describe("The transcript on the page of a link", () => {
     expect(await cues.count()).toBeLessThan(2 * most);
   });
 
-  exhaustive("of 10,000 cues changes no cue but two while the recording moves on", async ({ openPage }) => {
-    const { pathname } = await recordingOf(await newTeam(), LONG);
-    const page = await openPage({ path: `${pathname}#t=0.012` });
-    await expect(spoken(page)).toHaveText(/number 2\.$/);
-    await page.evaluate(() => {
-      const changed = new Set<Node>();
-      Reflect.set(window, "changed", changed);
-      const observer = new MutationObserver((records) => {
-        for (const { target } of records) changed.add(target);
+  exhaustive(
+    "of 10,000 cues changes three at most when the recording moves: the spoken ones, and the one for the Tab key",
+    async ({ openPage }) => {
+      const { pathname } = await recordingOf(await newTeam(), LONG);
+      const page = await openPage({ path: `${pathname}#t=0.012` });
+      await expect(spoken(page)).toHaveText(/number 2\.$/);
+      await page.evaluate(() => {
+        const changed = new Set<Node>();
+        Reflect.set(window, "changed", changed);
+        const observer = new MutationObserver((records) => {
+          for (const { target } of records) changed.add(target);
+        });
+        const list = document.querySelector(".transcript-cues") as Element;
+        observer.observe(list, { subtree: true, childList: true, attributes: true, characterData: true });
       });
-      const list = document.querySelector(".transcript-cues") as Element;
-      observer.observe(list, { subtree: true, childList: true, attributes: true, characterData: true });
-    });
-    await cue(page, "Sentence number 20.").click();
-    await expect(spoken(page)).toHaveText(/number 20\.$/);
-    const changed = await page.evaluate(() => (Reflect.get(window, "changed") as Set<Element>).size);
-    expect(changed).toBeLessThanOrEqual(2);
-  });
+      await cue(page, "Sentence number 20.").click();
+      await expect(spoken(page)).toHaveText(/number 20\.$/);
+      const changed = await page.evaluate(() => (Reflect.get(window, "changed") as Set<Element>).size);
+      expect(changed).toBeLessThanOrEqual(3);
+    },
+  );
 
   exhaustive(
     "follows the recording, unless the reader has scrolled away, and never scrolls the page",

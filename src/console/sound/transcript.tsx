@@ -105,31 +105,45 @@ function CueList({ file, cues, language, found, query, match, handle }: CueListP
   const [shown, setShown] = useState<ReadonlySet<number>>(new Set([0]));
   /** The cue that the keyboard reaches by Tab. */
   const [stop, setStop] = useState(0);
-  /** What to do with a cue once its block is in the page. */
-  const pending = useRef<{ at: number; isFocused: boolean } | null>(null);
+  /** The cue to keep visible until the reader scrolls: blocks that come into the page move it. */
+  const target = useRef({ at: -1, isFocused: false });
+  /** Whether the list follows the recording: not once the reader has scrolled away. */
+  const isFollowing = useRef(true);
   const spoken = useComputed(() => (track.value?._id === file._id ? cueAt(cues, position.value) : -1));
 
   const elementOf = (at: number) => scroller.current?.querySelector<HTMLElement>(`[data-cue="${at}"]`) ?? null;
+  const isVisible = (box: HTMLElement, { offsetTop, offsetHeight }: HTMLElement) =>
+    offsetTop >= box.scrollTop && offsetTop + offsetHeight <= box.scrollTop + box.clientHeight;
   const add = (added: number[]) =>
     setShown((before) => (added.every((block) => before.has(block)) ? before : new Set([...before, ...added])));
-  const reach = (at: number, isFocused = false) => {
-    pending.current = { at, isFocused };
-    const block = Math.floor(at / BLOCK_CUES);
-    if (shown.has(block)) settle();
-    else add([block]);
-  };
   const settle = () => {
-    const [box, { at = -1, isFocused = false } = {}] = [scroller.current, pending.current ?? {}];
+    const [box, { at, isFocused }] = [scroller.current, target.current];
     const cue = elementOf(at);
     if (!box || !cue) return;
-    pending.current = null;
+    target.current.isFocused = false;
     if (isFocused) cue.focus({ preventScroll: true });
     // Only the list scrolls, and not the page.
-    const [top, bottom] = [cue.offsetTop, cue.offsetTop + cue.offsetHeight];
-    const isVisible = top >= box.scrollTop && bottom <= box.scrollTop + box.clientHeight;
-    if (!isVisible) box.scrollTop = top - box.clientHeight / 3;
+    if (!isVisible(box, cue)) box.scrollTop = cue.offsetTop - box.clientHeight / 3;
   };
-  handle.current = { show: reach };
+  const reach = (at: number, isFocused = false) => {
+    target.current = { at, isFocused };
+    add([Math.floor(at / BLOCK_CUES)]);
+    settle();
+  };
+  const leave = () => {
+    isFollowing.current = false;
+    target.current.at = -1;
+  };
+  const onScroll = () => {
+    const [box, cue] = [scroller.current, elementOf(spoken.peek())];
+    if (box && cue && isVisible(box, cue)) isFollowing.current = true;
+  };
+  handle.current = {
+    show(at) {
+      isFollowing.current = false;
+      reach(at);
+    },
+  };
   useLayoutEffect(settle, [shown]);
 
   useEffect(() => {
@@ -146,28 +160,19 @@ function CueList({ file, cues, language, found, query, match, handle }: CueListP
     );
     for (const block of box.children) observer.observe(block);
     return () => observer.disconnect();
-  }, [cues]);
+  }, []);
 
-  // Changed by hand, so that no cue renders again while the recording plays.
+  // Changed by hand, so that no cue renders again while the recording plays. The list has another key for other cues.
   useEffect(() => {
     let last = -1;
     return effect(() => {
       const at = spoken.value;
-      const [box, before] = [scroller.current, elementOf(last)];
-      // The list follows the recording, unless the user has scrolled away.
-      const isFollowing =
-        last < 0 ||
-        (box &&
-          before &&
-          before.offsetTop + before.offsetHeight > box.scrollTop &&
-          before.offsetTop < box.scrollTop + box.clientHeight);
-      before?.removeAttribute("aria-current");
-      last = at < 0 ? last : at;
-      if (at < 0) return;
+      elementOf(last)?.removeAttribute("aria-current");
       elementOf(at)?.setAttribute("aria-current", "true");
-      if (isFollowing) reach(at);
+      last = at;
+      if (at >= 0 && isFollowing.current) reach(at);
     });
-  });
+  }, []);
 
   const onKeyDown = (event: KeyboardEvent) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -177,6 +182,7 @@ function CueList({ file, cues, language, found, query, match, handle }: CueListP
     event.preventDefault();
     const at = Math.min(Math.max(to, 0), last);
     setStop(at);
+    isFollowing.current = false;
     reach(at, true);
   };
   const onClick = ({ target }: MouseEvent) => {
@@ -184,10 +190,22 @@ function CueList({ file, cues, language, found, query, match, handle }: CueListP
     if (!cue) return;
     const at = Number(cue.dataset.cue);
     setStop(at);
+    isFollowing.current = true;
     seek(file, cues[at]?.start ?? 0);
   };
   return (
-    <ol ref={scroller} class="transcript-cues" lang={language ?? undefined} onKeyDown={onKeyDown} onClick={onClick}>
+    <ol
+      ref={scroller}
+      class="transcript-cues"
+      lang={language ?? undefined}
+      onKeyDown={onKeyDown}
+      onClick={onClick}
+      onScroll={onScroll}
+      onWheel={leave}
+      onTouchMove={leave}
+      // The scrollbar.
+      onPointerDown={({ target, currentTarget }) => target === currentTarget && leave()}
+    >
       {Array.from({ length: blocks }, (_, block) => {
         const from = block * BLOCK_CUES;
         const part = cues.slice(from, from + BLOCK_CUES);
