@@ -173,6 +173,17 @@ CREATE TABLE `waveforms` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `waveforms_due` ON `waveforms` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
+CREATE TABLE `transcripts` (
+	`team_id` text NOT NULL,
+	`file_id` text NOT NULL,
+	`language` text,
+	`size_bytes` integer,
+	`updated_at` integer,
+	`writing_since` integer,
+	`version` integer NOT NULL,
+	PRIMARY KEY(`team_id`, `file_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
 CREATE TABLE `folder_changes` (
 	`team_id` text NOT NULL,
 	`id` text NOT NULL,
@@ -372,7 +383,7 @@ CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new
 END;
 --> statement-breakpoint
 -- No bug can delete a held file. The queries have this condition, too, so that they can say why. A file that leaves keeps its
--- waveform until its row in removed is deleted.
+-- waveform and transcript until its row in removed is deleted.
 CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
 	SELECT RAISE(ABORT, 'The file is held.') WHERE old.hold IS NOT NULL;
 	UPDATE teams SET
@@ -383,6 +394,8 @@ CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
 	DELETE FROM links WHERE team_id = old.team_id AND file_id = old.id;
 	DELETE FROM file_tags WHERE team_id = old.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = old.id;
 	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id
+		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
+	DELETE FROM transcripts WHERE team_id = old.team_id AND file_id = old.id
 		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
 END;
 --> statement-breakpoint
@@ -395,7 +408,7 @@ CREATE TRIGGER removed_erased AFTER UPDATE OF trashed_at ON removed WHEN new.tra
 	UPDATE teams SET trash_files = trash_files - 1, trash_bytes = trash_bytes - old.reserved_bytes WHERE id = old.team_id;
 END;
 --> statement-breakpoint
--- A file that is restored keeps its waveform. Otherwise, nothing of the file is left.
+-- A file that is restored keeps its waveform and transcript. Otherwise, nothing of the file is left.
 CREATE TRIGGER removed_gone AFTER DELETE ON removed BEGIN
 	SELECT RAISE(ABORT, 'The file is held.')
 	WHERE old.hold IS NOT NULL AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
@@ -409,5 +422,7 @@ CREATE TRIGGER removed_gone AFTER DELETE ON removed BEGIN
 		public_bytes = public_bytes - iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
 	WHERE id = old.team_id AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id
+		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
+	DELETE FROM transcripts WHERE team_id = old.team_id AND file_id = old.id
 		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
 END;

@@ -12,6 +12,7 @@ import { readDeps } from "./deps.ts";
 import { AppError } from "./errors.ts";
 import * as events from "./events/events.routes.ts";
 import * as files from "./files/files.routes.ts";
+import * as transcripts from "./files/transcripts.routes.ts";
 import * as waveforms from "./files/waveforms.routes.ts";
 import * as batches from "./folders/batches.routes.ts";
 import * as folders from "./folders/folders.routes.ts";
@@ -20,7 +21,7 @@ import type { OperationId } from "./http/client-samples.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
 import { health } from "./http/health.ts";
 import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
-import { serveDescription } from "./http/openapi.ts";
+import { mountDescriptions } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
 import { isLinkPath, LINK_PATHS } from "./http/paths.ts";
@@ -101,6 +102,9 @@ export const api = {
   reprocessFile: ["POST /docs/v1/uploads/{id}/reprocess", files.reprocess],
   getWaveform: ["GET /docs/v1/uploads/{id}/waveform", waveforms.get],
   setWaveform: ["PUT /docs/v1/uploads/{id}/waveform", waveforms.set],
+  getTranscript: ["GET /docs/v1/uploads/{id}/transcript", transcripts.get],
+  setTranscript: ["PUT /docs/v1/uploads/{id}/transcript", transcripts.set],
+  deleteTranscript: ["DELETE /docs/v1/uploads/{id}/transcript", transcripts.remove],
   holdFile: ["PUT /docs/v1/uploads/{id}/hold", trash.hold],
   releaseFile: ["DELETE /docs/v1/uploads/{id}/hold", trash.release],
 
@@ -114,6 +118,7 @@ export const api = {
   revokeLink: ["DELETE /docs/v1/links/{id}", links.revoke],
   describeLink: ["GET /docs/v1/links/{id}.{secret}", links.describe],
   openLink: ["GET /docs/v1/links/{link}/{name}", links.open],
+  openTranscript: ["GET /docs/v1/links/{link}/transcript/{name}", links.openTranscript],
 
   describeResumableUploads: ["OPTIONS /docs/v1/uploads/resumable", resumable.options],
   createResumableUpload: ["POST /docs/v1/uploads/resumable", resumable.create],
@@ -163,7 +168,7 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);
   mount(app, api);
-  app.get("/openapi.json", serveDescription(api, messages));
+  mountDescriptions(app, api, messages);
   app.get("/health", health);
   app.notFound((c) => renderError(c, new AppError("route_not_found")));
   app.onError((error, c) => renderError(c, error));

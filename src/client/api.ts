@@ -384,10 +384,19 @@ export interface FileMetadata extends FileStatus {
   audio: AudioMetadata | null;
   /** Whether there is a waveform: measured by the service, or set by a client. */
   hasWaveform: boolean;
+  /** Null until a transcript is set. */
+  transcript: Transcript | null;
   /** Your own fields. */
   metadata: Record<string, unknown>;
   /** Why the file can't be deleted. Null if it can. */
   hold: Hold | null;
+}
+export interface Transcript {
+  /** A BCP 47 tag. Null if it was not given. */
+  language: string | null;
+  /** Bytes. */
+  size: number;
+  updatedAt: string;
 }
 export interface Hold {
   reason: string;
@@ -444,6 +453,8 @@ export interface SharedFile {
   expiresAt: string | null;
   /** Peaks per channel from -1 to 1, if they are set. */
   waveform: Array<Array<number>> | null;
+  /** The transcript as WebVTT. Null if there is none. */
+  transcriptUrl: string | null;
   /** The bytes. */
   url: string;
 }
@@ -502,6 +513,7 @@ export interface Schemas {
   File: StoredFile;
   UnfinishedUpload: UnfinishedUpload;
   FileMetadata: FileMetadata;
+  Transcript: Transcript;
   Hold: Hold;
   ProcessingStatus: FileStatus;
   Waveform: Waveform;
@@ -1002,6 +1014,19 @@ export interface Api {
     query: undefined;
     body: Waveform;
     response: Data<Waveform>;
+  };
+  "PUT /docs/v1/uploads/{id}/transcript": {
+    query: {
+      /** The language as a BCP 47 tag, such as `en` or `de-CH`. */
+      language?: string | undefined;
+    };
+    body: undefined;
+    response: Data<Transcript>;
+  };
+  "DELETE /docs/v1/uploads/{id}/transcript": {
+    query: undefined;
+    body: undefined;
+    response: Message;
   };
   "PUT /docs/v1/uploads/{id}/hold": {
     query: undefined;

@@ -19,6 +19,7 @@ type Absent =
   | "uploadedBy"
   | "path"
   | "hasWaveform"
+  | "transcript"
   | "audio"
   | "title"
   | "artist"

@@ -29,6 +29,12 @@ export type BatchResult = Api["POST /docs/v1/uploads/batch"]["response"]["data"]
 export type FolderChange = Api["PATCH /docs/v1/folders"]["response"]["data"];
 export type FolderDeletion = Api["POST /docs/v1/folders/delete"]["response"]["data"];
 
+const transcriptPath = (id: string): string => {
+  // An empty ID would call another route.
+  if (!id) throw new TypeError(`The ID is "${id}".`);
+  return `/docs/v1/uploads/${encodeURIComponent(id)}/transcript`;
+};
+
 export class Files {
   readonly #connection: Connection;
 
@@ -151,6 +157,36 @@ export class Files {
   setWaveform(id: string, channels: number[][], options?: CallOptions): Call<number[][]> {
     const input = { id, body: { channels }, ...options };
     return this.#connection.call("PUT /docs/v1/uploads/{id}/waveform", input, ({ data }) => data.channels);
+  }
+
+  /**
+   * Sets the transcript.
+   * @param vtt WebVTT, with its cues in the order of their start
+   */
+  setTranscript(
+    id: string,
+    vtt: string,
+    { language }: { language?: string | undefined } = {},
+    options?: CallOptions,
+  ): Promise<Schemas["Transcript"]> {
+    const path = `${transcriptPath(id)}${language === undefined ? "" : `?language=${encodeURIComponent(language)}`}`;
+    const headers = { "Content-Type": "text/vtt", ...options?.headers };
+    const sent = { ...options, method: "PUT", body: vtt, headers, isTransfer: true };
+    return this.#connection.send(path, sent, async (response) => (await response.json()).data);
+  }
+
+  /** Returns the transcript as WebVTT; null if the file has none. */
+  async getTranscript(id: string, options?: CallOptions): Promise<string | null> {
+    try {
+      return await this.#connection.send(transcriptPath(id), { ...options }, (response) => response.text());
+    } catch (error) {
+      if (error instanceof StowageError && error.code === "not_found") return null;
+      throw error;
+    }
+  }
+
+  deleteTranscript(id: string, options?: CallOptions): Call<void> {
+    return this.#connection.run("DELETE /docs/v1/uploads/{id}/transcript", { id, ...options });
   }
 
   /** Deletes a file: moves it to the trash, if the service has one. With `permanent`, erases it, also from the trash. */

@@ -20,6 +20,7 @@ import {
   Times,
 } from "./sound/controls.tsx";
 import { clip, openOnPage, startPlayback, type Track } from "./sound/playback.ts";
+import { Transcript } from "./sound/transcript.tsx";
 import { rememberWaveform, waveformOf } from "./sound/waveforms.ts";
 import { UserError } from "./user-error.ts";
 
@@ -32,6 +33,8 @@ const isEmbedded = kind === "embed";
 const PAGE = `/share/${token}`;
 
 const file = signal<SharedFile | null>(null);
+/** Null until it is loaded. */
+const transcript = signal<{ vtt: string; language: string | null } | null>(null);
 const problem = signal<unknown>(null);
 
 async function fetchFile(): Promise<SharedFile> {
@@ -53,9 +56,17 @@ async function load(): Promise<void> {
     if (loaded.waveform) rememberWaveform(token, loaded.waveform);
     document.title = loaded.name;
     file.value = loaded;
+    if (loaded.transcriptUrl && !isEmbedded) void loadTranscript(loaded.transcriptUrl);
   } catch (error) {
     problem.value = error;
   }
+}
+
+/** Without it, the page still plays the recording. */
+async function loadTranscript(url: string): Promise<void> {
+  const response = await fetch(url).catch(() => null);
+  if (!response?.ok) return;
+  transcript.value = { vtt: await response.text(), language: response.headers.get("Content-Language") };
 }
 
 const trackOf = ({ name, mimeType, durationSeconds }: SharedFile): Track => ({
@@ -79,11 +90,17 @@ function useShared(shared: SharedFile) {
   return { file, channels: waveformOf(token).value };
 }
 
-const SharedPlayer = ({ shared }: { shared: SharedFile }) => (
-  <Player {...useShared(shared)} onCopyMoment={copySharedMoment}>
-    {clip.value && <p class="quiet">Plays {formatClip(clip.value)}</p>}
-  </Player>
-);
+function SharedPlayer({ shared }: { shared: SharedFile }) {
+  const { file, channels } = useShared(shared);
+  return (
+    <div class="with-transcript">
+      <Player file={file} channels={channels} onCopyMoment={copySharedMoment}>
+        {clip.value && <p class="quiet">Plays {formatClip(clip.value)}</p>}
+      </Player>
+      {transcript.value && <Transcript file={file} {...transcript.value} />}
+    </div>
+  );
+}
 
 const Download = ({ url }: { url: string }) => (
   <a class="button" href={url} download>

@@ -25,6 +25,7 @@ import {
   type Hold,
   LISTED_STATES,
   type StoredFile,
+  type Transcript,
 } from "./files.ts";
 import { examinesFiles, FILE_ORDERS, listFiles, MAX_SEARCHED_WORDS, SEARCHED_NAMES, wordsIn } from "./lists.ts";
 import { reprocessFile } from "./processing.ts";
@@ -127,6 +128,34 @@ const exampleAudio = {
   tags: { title: "Interview" },
 };
 
+/** A transcript, and how it is described beside its file. */
+export const VTT = "text/vtt";
+export const VTT_EXAMPLE = `WEBVTT
+
+00:00.000 --> 00:02.500
+Good evening, and welcome to the night shift.
+
+00:02.500 --> 00:06.000
+The lock opens at half past four.
+`;
+const transcriptField = fieldOf<Transcript>();
+export const transcriptRecord = describeRecord({
+  id: "Transcript",
+  fields: {
+    language: transcriptField(
+      nullable(z.string(), "A BCP 47 tag. Null if it was not given."),
+      "en",
+      (one) => one.language,
+    ),
+    size: transcriptField(
+      z.int().nonnegative().meta({ description: "Bytes." }),
+      VTT_EXAMPLE.length,
+      (one) => one.sizeBytes,
+    ),
+    updatedAt: transcriptField(timestamp, "2026-11-20T09:35:00.000Z", (one) => iso(one.updatedAt)),
+  },
+});
+
 export const holdSchema = z
   .strictObject({ reason: z.string(), createdAt: timestamp, createdBy: creator })
   .meta({ id: "Hold" });
@@ -165,6 +194,11 @@ const metadataRecord = describeRecord({
       z.boolean().meta({ description: "Whether there is a waveform: measured by the service, or set by a client." }),
       false,
       (file) => file.hasWaveform,
+    ),
+    transcript: metadataField(
+      nullable(transcriptRecord.schema, "Null until a transcript is set."),
+      null,
+      (file) => file.transcript && transcriptRecord.render(file.transcript),
     ),
     metadata: metadataField(
       z.record(z.string(), z.unknown()).meta({ description: "Your own fields." }),

@@ -12,7 +12,8 @@ import { type Db, type Param, preparedQuery } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
 import { isTrashed, removed } from "../trash/trash.schema.ts";
 import { files, isListed, isUnprocessed, teamOfFile, waveforms } from "./files.schema.ts";
-import { type FileKey, type FileOf, isFile, isRemoved, objectKey, waveformOf } from "./names.ts";
+import { type FileKey, type FileOf, isFile, isRemoved, objectKey, transcriptOf, waveformOf } from "./names.ts";
+import { transcripts } from "./transcripts.schema.ts";
 
 /*
  * The life of a file:
@@ -98,6 +99,7 @@ export interface FileMetadata extends StoredFile {
   failure: { code: FailureCode; message: string } | null;
   audio: Audio | null;
   hasWaveform: boolean;
+  transcript: Transcript | null;
   /** The metadata that the team has set. */
   metadata: Record<string, unknown>;
   hold: Hold | null;
@@ -109,6 +111,21 @@ export interface Hold {
   createdAt: number;
   createdBy: { keyId: string; userId: string | null };
 }
+
+export interface Transcript {
+  /** A BCP 47 tag. */
+  language: string | null;
+  sizeBytes: number;
+  updatedAt: number;
+}
+
+/** The transcript of a file, as JSON; null if it has none. */
+export const TRANSCRIPT = transcriptOf<string | null>(
+  sql`iif(${transcripts.sizeBytes} is null, null, json_object('language', ${transcripts.language},
+    'sizeBytes', ${transcripts.sizeBytes}, 'updatedAt', ${transcripts.updatedAt}, 'version', ${transcripts.version}))`,
+);
+export const parseTranscript = (json: string | null): (Transcript & { version: number }) | null =>
+  json === null ? null : JSON.parse(json);
 
 export const toStoredFile = (deps: Deps, row: ListedRow) => ({
   ...row,
@@ -193,7 +210,7 @@ const metadataById = preparedQuery((db, param: Param<IdValues>) => {
   const columns = { sha256, processedAt, failureCode, failureMessage, audio, metadata, hold };
   const uploaderName = nameOfActor({ ...files, teamId: teamOfFile }).as("uploader_name");
   return db
-    .select({ ...LISTED_COLUMNS, ...columns, uploaderName })
+    .select({ ...LISTED_COLUMNS, ...columns, uploaderName, transcript: TRANSCRIPT.as("transcript") })
     .from(files)
     .where(isListedFile(db, param));
 });
@@ -215,6 +232,7 @@ export async function fetchMetadata(
     failure: failureOf(row),
     audio: row.audio === null ? null : JSON.parse(row.audio),
     hasWaveform: row.peaks !== null,
+    transcript: parseTranscript(row.transcript),
     metadata: JSON.parse(row.metadata),
     hold: row.hold === null ? null : JSON.parse(row.hold),
   };

@@ -1,9 +1,10 @@
-import { and, eq, type SQL, sql } from "drizzle-orm";
+import { and, eq, type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
 import { removed, teamOfRemoved } from "../trash/trash.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 import { files, teamOfFile, waveforms } from "./files.schema.ts";
+import { transcripts } from "./transcripts.schema.ts";
 
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const MAX_NAME_BYTES = 200;
@@ -113,8 +114,25 @@ const isWaveformOfFile = sql`${eq(waveforms.teamId, teamOfFile)} and ${eq(wavefo
 /** A column of a file's waveform. Null if none was ever written. */
 export const waveformOf = <T>(column: SQL) => sql<T>`(select ${column} from ${waveforms} where ${isWaveformOfFile})`;
 
+/** The key of a file's transcript in R2. */
+export const transcriptKey = ({ teamId, id }: FileKey): string => `${teamId}/${id}/transcript`;
+
+const isTranscriptOfFile = sql`${eq(transcripts.teamId, teamOfFile)} and ${eq(transcripts.fileId, files.id)}`;
+/** A column of a file's transcript. Null if none was ever written. */
+export const transcriptOf = <T>(column: SQL) =>
+  sql<T>`(select ${column} from ${transcripts} where ${isTranscriptOfFile})`;
+
+/** When the last write of a file's waveform or transcript began that may still be in progress. Null if there is none. */
+export function writingSinceOf(teamId: SQLWrapper, fileId: SQLWrapper) {
+  const [waveform, transcript] = [waveforms, transcripts].map(
+    (table) =>
+      sql`coalesce((select ${table.writingSince} from ${table} where ${eq(table.teamId, teamId)} and ${eq(table.fileId, fileId)}), 0)`,
+  );
+  return sql<number | null>`nullif(max(${waveform}, ${transcript}), 0)`;
+}
+
 /** The keys of all objects that a stored file can have, so that a deletion need not know which it has. */
-export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file)];
+export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file), transcriptKey(file)];
 
 /** The prefix of all chunks, which hold bytes of a file while it is received. No other key starts with it. */
 export const chunkPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;

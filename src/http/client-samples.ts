@@ -5,7 +5,8 @@ type WithoutSample =
   | "getResumableUpload"
   | "overrideResumableUpload"
   | "describeLink"
-  | "openLink";
+  | "openLink"
+  | "openTranscript";
 
 /** How the typed client does what an operation does, by its id. Tests hold them against the client. */
 export const SAMPLES = {
@@ -66,6 +67,9 @@ export const SAMPLES = {
   reprocessFile: "await stowage.files.reprocess(id);",
   getWaveform: "const channels = await stowage.files.waveform(id);",
   setWaveform: "await stowage.files.setWaveform(id, channels);",
+  getTranscript: "const vtt = await stowage.files.getTranscript(id);",
+  setTranscript: 'await stowage.files.setTranscript(id, vtt, { language: "en" });',
+  deleteTranscript: "await stowage.files.deleteTranscript(id);",
   holdFile: 'await stowage.files.hold(id, "A claim about the interview");',
   releaseFile: "await stowage.files.release(id);",
   listTrash: "for await (const file of stowage.trash.list()) console.log(file.name, file.trashedAt);",

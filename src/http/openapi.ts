@@ -1,13 +1,14 @@
 import { createHash } from "node:crypto";
-import type { Handler } from "hono";
+import type { Handler, Hono } from "hono";
 import * as z from "zod";
 import { scopeOf } from "../access/authorization.ts";
 import type { Code } from "../errors.ts";
-import { MESSAGES } from "../errors.ts";
+import { AppError, MESSAGES } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { codeSamplesOf } from "./client-samples.ts";
 import { errorSchema, STATUS } from "./failures.ts";
 import { describeAccess, describeService, securityOf, securitySchemes, type Tag, TITLE, tags } from "./introduction.ts";
+import { type Document, renderIndex, renderPage } from "./markdown.ts";
 import { type Api, describeBody, type Operation, splitRoute } from "./operation.ts";
 
 type Json = Record<string, unknown>;
@@ -98,6 +99,10 @@ function failuresOf(codes: Code[]): Json {
   return Object.fromEntries(responses);
 }
 
+/** The description of a body that is not JSON. */
+const bytesOf = (example: unknown): Json =>
+  example === undefined ? { schema: { type: "string", format: "binary" } } : { schema: { type: "string" }, example };
+
 function requestOf(operation: Operation, components: Json): Json {
   if (operation.takesFile) {
     const file = { type: "string", format: "binary", minLength: 1 };
@@ -106,8 +111,9 @@ function requestOf(operation: Operation, components: Json): Json {
     return { requestBody: { required: true, content: { "multipart/form-data": { schema } } } };
   }
   if (operation.takesBytes) {
-    const schema = { type: "string", format: "binary" };
-    return { requestBody: { required: !operation.isBodyOptional, content: { [operation.takesBytes]: { schema } } } };
+    const example = operation.textExample;
+    const content = { [operation.takesBytes]: bytesOf(example) };
+    return { requestBody: { required: !operation.isBodyOptional, content } };
   }
   if (!operation.body) return {};
   const schema = schemaOf(operation.body, "input", components);
@@ -159,8 +165,8 @@ function describe(operation: Operation, route: SplitRoute, operationId: string, 
     { description: text, schema: { type: "string" } },
   ]);
   const { schema, example } = describeBody(success);
-  const content = success.isFile
-    ? { "*/*": { schema: { type: "string", format: "binary" } } }
+  const content = success.mediaType
+    ? { [success.mediaType]: bytesOf(success.example) }
     : schema && { "application/json": { schema: schemaOf(schema, "output", components), example } };
   const answerOf = (status: number) => ({
     description: success.description,
@@ -253,19 +259,42 @@ export function describeApi(api: Api, messages: Messages): Json {
   };
 }
 
-/** Serves the document. Its text is built once per isolate, so that a request costs no more than sending it. */
-export function serveDescription(api: Api, messages: Messages): Handler<AppEnv> {
-  let built: { text: string; etag: string } | undefined;
+/** Serves texts, each of which is built once per isolate, so that a request costs no more than sending it. */
+function serveTexts(contentType: string, build: (path: string) => string | undefined): Handler<AppEnv> {
+  const built = new Map<string, { text: string; etag: string }>();
   return (c) => {
-    if (!built) {
-      const text = JSON.stringify(describeApi(api, messages));
-      built = { text, etag: `"${createHash("sha256").update(text).digest("hex").slice(0, 32)}"` };
+    const { path } = c.req;
+    let found = built.get(path);
+    if (!found) {
+      const text = build(path);
+      if (text === undefined) throw new AppError("route_not_found");
+      found = { text, etag: `"${createHash("sha256").update(text).digest("hex").slice(0, 32)}"` };
+      built.set(path, found);
     }
-    const { text, etag } = built;
+    const { text, etag } = found;
     c.header("ETag", etag);
     c.header("Cache-Control", "no-cache");
     // Weak comparison (RFC 9110, section 13.1.2).
     if (c.req.header("If-None-Match")?.includes(etag)) return c.body(null, 304);
-    return c.body(text, 200, { "Content-Type": "application/json" });
+    return c.body(text, 200, { "Content-Type": contentType });
   };
+}
+
+/** Mounts the document, `/llms.txt`, and the pages of the reference as Markdown. */
+export function mountDescriptions(app: Hono<AppEnv>, api: Api, messages: Messages): void {
+  let described: Json | undefined;
+  const describe = () => {
+    described ??= describeApi(api, messages);
+    return described;
+  };
+  app.get(
+    "/openapi.json",
+    serveTexts("application/json", () => JSON.stringify(describe())),
+  );
+  app.get(
+    "/llms.txt",
+    serveTexts("text/plain; charset=utf-8", () => renderIndex(api)),
+  );
+  const page = (path: string) => renderPage(describe() as unknown as Document, api, path);
+  app.on("GET", ["/reference.md", "/reference/:page{\\w+\\.md}"], serveTexts("text/markdown; charset=utf-8", page));
 }

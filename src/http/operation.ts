@@ -46,8 +46,8 @@ interface Success<S extends z.ZodType> {
   /** The schema of the data, or of the whole body if there is no message. */
   schema?: S;
   example?: z.input<S>;
-  /** The body is the bytes of a file. */
-  isFile?: true;
+  /** The body is not JSON, but this. `example` may be one of its text. */
+  mediaType?: string;
   /** Response headers besides the common ones. */
   headers?: Record<string, string>;
 }
@@ -70,6 +70,8 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   takesFile?: true;
   /** The body is bytes of this type; the operation reads it as a stream. */
   takesBytes?: string;
+  /** An example of such bytes that are text. */
+  textExample?: string;
   /** How long a public key may still run the operation after its expiry. */
   graceMilliseconds?: number;
   /** Replaces 429 and 503, after which tus clients would upload the file again from the start. */

@@ -53,7 +53,7 @@ const embedHeaders = secureHeaders({
 });
 
 /** Errors of these are in the shape of every error, also in a browser. */
-const API_PATHS = /^\/(auth|docs|health|openapi\.json)(\/|$)/;
+const API_PATHS = /^\/(auth|docs|health|openapi\.json|llms\.txt|reference\.md|reference\/\w+\.md)(\/|$)/;
 
 /**
  * The web pages, built by src/console/build.js: each route serves one static file. Requests for their scripts and styles

@@ -3,6 +3,7 @@ import type { Context } from "hono";
 import * as z from "zod";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
+import { VTT, VTT_EXAMPLE } from "../files/files.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { countOpening, limitFailures } from "../http/authentication.ts";
 import { countOf, type Operation, readOperation, writeOperation } from "../http/operation.ts";
@@ -20,7 +21,9 @@ import {
   MAX_TEAM_LINKS,
   type OpenableLink,
   openLink,
+  openLinkedTranscript,
   revokeLink,
+  transcriptName,
 } from "./links.ts";
 import { describeLink, type SharedFile } from "./sharing.ts";
 
@@ -71,7 +74,7 @@ const newLinkRecord = describeRecord({
   },
 });
 
-const sharedField = fieldOf<SharedFile & { url: string }>();
+const sharedField = fieldOf<SharedFile & { url: string; transcriptUrl: string | null }>();
 
 const sharedFileRecord = describeRecord({
   id: "SharedFile",
@@ -108,6 +111,11 @@ const sharedFileRecord = describeRecord({
       z.array(z.array(z.number())).nullable().meta({ description: "Peaks per channel from -1 to 1, if they are set." }),
       [[0.12, -0.4, 0.31]],
       (file) => file.waveform,
+    ),
+    transcriptUrl: sharedField(
+      z.url().nullable().meta({ description: "The transcript as WebVTT. Null if there is none." }),
+      `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/transcript/interview.vtt`,
+      (file) => file.transcriptUrl,
     ),
     url: sharedField(
       z.url().meta({ description: "The bytes." }),
@@ -213,16 +221,21 @@ function parseRange(header: string | undefined, sizeBytes: number): ByteRange | 
 /** Returns true if a list of entity tags is `*` or contains the tag (strong comparison, RFC 9110, section 8.8.3.2). */
 const includesTag = (list: string, tag: string) => list.split(",").some((one) => ["*", tag].includes(one.trim()));
 
+/** Whether the client has this version. `If-None-Match` compares weakly: the prefix of weak tags doesn't count. */
+function isKnown(c: Context<AppEnv>, tag: string): boolean {
+  const known = c.req.header("If-None-Match");
+  return known !== undefined && includesTag(known.replaceAll("W/", ""), tag);
+}
+
 async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
   const { fileId, sizeBytes, sha256 } = file;
   // The bytes of a file never change, so its id is a strong validator.
   const tag = `"${fileId}"`;
   c.header("ETag", tag);
   c.header("Accept-Ranges", "bytes");
-  const [ifMatch, ifNoneMatch, ifRange] = ["If-Match", "If-None-Match", "If-Range"].map((name) => c.req.header(name));
+  const [ifMatch, ifRange] = ["If-Match", "If-Range"].map((name) => c.req.header(name));
   if (ifMatch !== undefined && !includesTag(ifMatch, tag)) throw new AppError("version_mismatch");
-  // If-None-Match compares weakly: the prefix of weak tags doesn't count.
-  if (ifNoneMatch !== undefined && includesTag(ifNoneMatch.replaceAll("W/", ""), tag)) return c.body(null, 304);
+  if (isKnown(c, tag)) return c.body(null, 304);
   const isGet = c.req.method === "GET";
   // For the 416 that parseRange may throw.
   c.header("Content-Range", `bytes */${sizeBytes}`);
@@ -280,8 +293,11 @@ export const describe: Operation = {
   answer: async (c) => {
     readQuery(c, undefined);
     const file = await openCounted(c, describeLink);
-    const url = linkUrl(c, { token: c.req.param("link") ?? "", fileName: file.name });
-    return c.json({ message: "Shared file.", data: sharedFileRecord.render({ ...file, url }) });
+    const token = c.req.param("link") ?? "";
+    const url = linkUrl(c, { token, fileName: file.name });
+    const path = `${LINKS}/${token}/transcript/${encodeURIComponent(transcriptName(file.name))}`;
+    const transcriptUrl = file.hasTranscript ? onLinkHost(c, path) : null;
+    return c.json({ message: "Shared file.", data: sharedFileRecord.render({ ...file, url, transcriptUrl }) });
   },
 };
 
@@ -301,7 +317,7 @@ export const open: Operation = {
   success: {
     statuses: [200, 206, 304],
     description: "The bytes.",
-    isFile: true,
+    mediaType: "*/*",
     headers: {
       "Accept-Ranges": "`bytes`",
       "Content-Range": "With 206: the range and the size.",
@@ -312,4 +328,31 @@ export const open: Operation = {
   },
   errorCodes: ["not_found", "version_mismatch", "range_not_satisfiable", "rate_limited"],
   answer: async (c) => serve(c, await openCounted(c, openLink)),
+};
+
+export const openTranscript: Operation = {
+  access: "public",
+  tag: "Links",
+  summary: "Download a transcript by the link of its file",
+  description:
+    "Needs no token. The same 404 as downloading by the link, also if the file has no transcript. The name is not checked.",
+  success: {
+    statuses: [200, 304],
+    description: "The transcript as WebVTT.",
+    mediaType: VTT,
+    example: VTT_EXAMPLE,
+    headers: { ETag: "A validator.", "Content-Language": "The language, if it was given." },
+  },
+  errorCodes: ["not_found", "rate_limited"],
+  answer: async (c) => {
+    const { fileId, version, language, ...file } = await openCounted(c, openLinkedTranscript);
+    const tag = `"${fileId}.${version}"`;
+    c.header("ETag", tag);
+    if (isKnown(c, tag)) return c.body(null, 304);
+    const text = await file.read();
+    if (!text) throw new AppError("not_found");
+    if (language !== null) c.header("Content-Language", language);
+    c.header("Content-Disposition", file.contentDisposition);
+    return c.body(text, 200, { "Content-Type": `${VTT}; charset=utf-8` });
+  },
 };

@@ -17,7 +17,9 @@ import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
 import { files, isListed, teamOfFile } from "../files/files.schema.ts";
+import { parseTranscript, TRANSCRIPT } from "../files/files.ts";
 import { cleanName, type FileKey, type FileOf, isFile, objectKey } from "../files/names.ts";
+import { openTranscript } from "../files/transcripts.ts";
 import { hasWaveform } from "../files/waveforms.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
@@ -227,6 +229,7 @@ const SERVED_COLUMNS = {
   title: sql<string | null>`json_extract(${files.audio}, '$.tags.title')`.as("title"),
   artist: sql<string | null>`json_extract(${files.audio}, '$.tags.artist')`.as("artist"),
   hasWaveform,
+  transcript: TRANSCRIPT.as("transcript"),
 };
 type OpenValues = SecretUrlValues & { now: number };
 /** The active team of each row. As a subquery, because its columns have the names of the file's. */
@@ -306,6 +309,22 @@ export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
     isStored: async () => (await deps.bytes.head(objectKey(file))) !== null,
   };
 }
+
+/** @throws as `findLinked`, also if the file has no transcript */
+export async function openLinkedTranscript(deps: Deps, token: string) {
+  const { file, name } = await findLinked(deps, token);
+  const transcript = parseTranscript(file.transcript);
+  if (!transcript) throw new AppError("not_found");
+  return {
+    ...transcript,
+    fileId: file.id,
+    contentDisposition: contentDisposition("attachment", transcriptName(name)),
+    read: () => openTranscript(deps, file),
+  };
+}
+
+/** The download name of the transcript of a file. */
+export const transcriptName = (name: string): string => `${name.replace(/(?<=.)\.[^.]*$/, "")}.vtt`;
 
 /** Deletes a batch of expired links. @returns how many */
 export async function purgeLinks(deps: Deps): Promise<number> {

@@ -15,6 +15,7 @@ export interface SharedFile {
   /** Of the link, in milliseconds since the epoch. Null: never. */
   expiresAt: number | null;
   waveform: Channels | null;
+  hasTranscript: boolean;
 }
 
 /** @throws as `findLinked` */
@@ -22,5 +23,11 @@ export async function describeLink(deps: Deps, token: string): Promise<SharedFil
   const { name, link, file, teamName } = await findLinked(deps, token);
   const { sizeBytes, mimeType, durationSeconds, title, artist } = file;
   const facts = { mimeType, durationSeconds, title, artist, teamName, expiresAt: link.expiresAt };
-  return { name, sizeBytes: sizeBytes ?? 0, ...facts, waveform: await readWaveform(deps, file) };
+  return {
+    name,
+    sizeBytes: sizeBytes ?? 0,
+    ...facts,
+    waveform: await readWaveform(deps, file),
+    hasTranscript: file.transcript !== null,
+  };
 }

@@ -55,6 +55,10 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
     /** Starts the first part of an upload. */
     newPart: (spec: PartSpec, sha256?: Hash) => new Part(context, spec, sha256),
 
+    /** Memory for a body that is needed as a whole; undefined if that of the isolate is used up. */
+    allocate: (bytes: number) => budget.allocate(bytes),
+    free: (memory: Uint8Array) => budget.free(memory),
+
     /**
      * Stores a part as a complete object. R2 checks it against `sha256` or the MD5. Never replaces another object.
      * @returns the etag; null if the key has other bytes

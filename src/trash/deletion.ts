@@ -17,9 +17,17 @@ import {
   type ResumableRow,
 } from "../files/ending.ts";
 import { fileEvents } from "../files/file-events.ts";
-import { files, isListed, teamOfFile, waveforms } from "../files/files.schema.ts";
+import { files, isListed, teamOfFile } from "../files/files.schema.ts";
 import { keptValues, trashedFiles } from "../files/files.ts";
-import { type FileKey, fileKey, isRemoved, keyColumns, type Named, storedKeys, waveformOf } from "../files/names.ts";
+import {
+  type FileKey,
+  fileKey,
+  isRemoved,
+  keyColumns,
+  type Named,
+  storedKeys,
+  writingSinceOf,
+} from "../files/names.ts";
 import { hasRow, insertWhere, isOneOf, type Query, read, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
@@ -103,8 +111,8 @@ const unlessSending = (dueAt: SQL | number) =>
 type FileSelection = (columns: SQL) => SQL;
 
 /**
- * Part of a batch: moves at most `MAX_DELETED_FILES` files to `removed`, and ends their uploads. A file whose upload or waveform
- * is being written is due later.
+ * Part of a batch: moves at most `MAX_DELETED_FILES` files to `removed`, and ends their uploads. A file whose upload, waveform
+ * or transcript is being written is due later.
  */
 export function leaveMany(deps: Deps, selected: FileSelection, isTrashing = false) {
   const now = deps.system.now();
@@ -114,7 +122,7 @@ export function leaveMany(deps: Deps, selected: FileSelection, isTrashing = fals
     .update(uploads)
     .set(ended(now))
     .where(and(sql`${uploads.fileId} in ${selected(sql`${files.id}`)}`, isOpen));
-  const isWriting = sql`${waveformOf(sql`${waveforms.writingSince}`)} > ${deadWriteAt(deps)}`;
+  const isWriting = sql`${writingSinceOf(teamOfFile, files.id)} > ${deadWriteAt(deps)}`;
   const dueAt = unlessSending(sql`iif(${isWriting}, ${now + MAX_DELETING_MILLISECONDS}, ${now})`);
   const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
   return [endUploads, ...leave(deps, sql`${fileKey} in ${selected(keyColumns)}`, { dueAt, trash })] as const;
@@ -127,16 +135,13 @@ export function manyDeletions(deps: Deps, initiator: Initiator | SQL, teamId: st
   return { event, queries: leaveMany(deps, selected, isTrashing) };
 }
 
-/** A waveform write that began by then is not running. A write takes milliseconds; after a minute its Worker has died. */
+/** A write of a waveform or a transcript that began by then is not running. It takes milliseconds; after a minute its Worker has died. */
 const deadWriteAt = ({ system }: Deps): number => system.now() - MAX_DELETING_MILLISECONDS;
 
-/** Whether a waveform write may still be running. */
-export const isWritingWaveform = (
-  deps: Deps,
-  { waveformWritingSince }: { waveformWritingSince: number | null },
-): boolean => (waveformWritingSince ?? 0) > deadWriteAt(deps);
+/** Whether a waveform or a transcript may still be being written. */
+export const isWritingBeside = (deps: Deps, { writingSince }: { writingSince: number | null }): boolean =>
+  (writingSince ?? 0) > deadWriteAt(deps);
 
-const isWaveformOfRemoved = sql`${eq(waveforms.teamId, teamOfRemoved)} and ${eq(waveforms.fileId, removed.id)}`;
 /** A removed file as its erasure needs it. */
 export const ERASABLE_COLUMNS = {
   id: removed.id,
@@ -145,9 +150,7 @@ export const ERASABLE_COLUMNS = {
   sizeBytes: removed.sizeBytes,
   reservedBytes: removed.reservedBytes,
   trashedAt: removed.trashedAt,
-  waveformWritingSince: sql<
-    number | null
-  >`(select ${waveforms.writingSince} from ${waveforms} where ${isWaveformOfRemoved})`.as("waveformWritingSince"),
+  writingSince: writingSinceOf(teamOfRemoved, removed.id).as("writingSince"),
 };
 
 interface DeletionOptions {
@@ -270,7 +273,7 @@ export async function deleteFiles(
   await deps.bytes.remove(waiting.flatMap(storedKeys));
   const gone = waiting.filter((row) => {
     const upload = uploadOf.get(row.id);
-    return !isWritingWaveform(deps, row) && (!upload || (isErasing ? !upload.isWriting : isClean(upload)));
+    return !isWritingBeside(deps, row) && (!upload || (isErasing ? !upload.isWriting : isClean(upload)));
   });
   const ending = removeRows(
     deps,

@@ -18,7 +18,7 @@ import { isTrashed, removed, teamOfRemoved } from "../trash/trash.schema.ts";
 const PAGE_OBJECTS = 500;
 /** Younger bytes may belong to a request that is not done. */
 const MIN_AGE_MILLISECONDS = DAY;
-/** The keys of a file's bytes, waveform and chunks. */
+/** The keys of a file's bytes, waveform, transcript and chunks. */
 const OBJECT_KEY = /^(([0-9a-f]{24})\/[0-9a-f]{24})[-./]/;
 /** Sorts after all keys of a file that begin with the preceding text. */
 const AFTER_FILE = "0";

@@ -377,9 +377,10 @@ const NEEDED_SCOPES = Object.fromEntries(
     "files:upload":
       "uploadFile createUploadToken createResumableUpload getResumableUpload appendToResumableUpload deleteResumableUpload",
     "files:read":
-      "listFiles getFileMetadata getFileStatus getWaveform getTeam getUsage listUnfinishedUploads listFolders",
+      "listFiles getFileMetadata getFileStatus getWaveform getTranscript getTeam getUsage listUnfinishedUploads listFolders",
     "files:download": "signFile createLink listLinks revokeLink",
-    "files:write": "reprocessFile setWaveform updateFile changeFiles createFolder moveFolder",
+    "files:write":
+      "reprocessFile setWaveform setTranscript deleteTranscript updateFile changeFiles createFolder moveFolder",
     "files:delete": "deleteFile deleteFolder holdFile releaseFile listTrash restoreFile eraseFile setRetention",
     "users:read": "listUsers getUser exportUser",
     "users:write": "createUser updateUser deleteUser inviteUser",
@@ -407,7 +408,7 @@ const WITHOUT_SCOPE = [
     "getMe",
     "changePassword",
   ],
-  ...["openLink", "describeLink", "describeResumableUploads", "overrideResumableUpload"],
+  ...["openLink", "openTranscript", "describeLink", "describeResumableUploads", "overrideResumableUpload"],
 ];
 
 /** A further scope that the operation needs, or its input, such as the scopes of a new key. */

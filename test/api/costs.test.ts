@@ -217,6 +217,11 @@ async function sendLinkOf(fileId: string, isPage = false) {
   if (isPage) return send("GET /docs/v1/links/{id}.{secret}", pathname.split("/").slice(0, -1).join("/"), {});
   return send("GET /docs/v1/links/{link}/{name}", pathname, { headers: { Range: "bytes=0-0" } });
 }
+async function sendTranscriptOf(fileId: string) {
+  const { body } = await team.call("POST", `/docs/v1/uploads/${fileId}/links`, { json: {} });
+  const link = new URL(body.data.url).pathname.split("/").slice(0, -1).join("/");
+  return send("GET /docs/v1/links/{link}/transcript/{name}", `${link}/transcript/a.vtt`, {});
+}
 
 beforeAll(async () => {
   team = await newTeam();
@@ -232,6 +237,10 @@ describe("Until its response", () => {
     "GET /docs/v1/uploads/{id}/waveform": { r2: ["get"] },
     // Before the object is stored, a row says that it may be written.
     "PUT /docs/v1/uploads/{id}/waveform": { trips: 3, r2: ["put"] },
+    "GET /docs/v1/uploads/{id}/transcript": { r2: ["get"] },
+    // As for a waveform.
+    "PUT /docs/v1/uploads/{id}/transcript": { trips: 3, r2: ["put"] },
+    "DELETE /docs/v1/uploads/{id}/transcript": { trips: 3, r2: ["delete"] },
     // Stores nothing.
     "POST /docs/v1/uploadtokens": { trips: 1 },
     // Records that it shows the token.
@@ -437,6 +446,13 @@ describe("The rows written", () => {
     }
   });
 
+  test("a transcript by a link reads four rows, and R2", async () => {
+    const [{ id }, route] = [await put(), routeNamed("PUT /docs/v1/uploads/{id}/transcript")];
+    await send(route.name, pathTo(route, id), { ...requestFor(route), token: team.token });
+    const { inTotal } = await sendTranscriptOf(id);
+    expect(inTotal).toMatchObject({ trips: 1, rowsRead: 4, rowsWritten: 0, r2: ["get"] });
+  });
+
   test("a waveform writes four rows, of which one is its event, and a deletion writes one more with one than without", async () => {
     const [name, reading] = ["PUT /docs/v1/uploads/{id}/waveform", "GET /docs/v1/uploads/{id}/waveform"];
     const deletion = "DELETE /docs/v1/uploads/{id}";
@@ -455,6 +471,31 @@ describe("The rows written", () => {
     ];
     expect(withOne.rowsWritten).toBe(without.rowsWritten + 1);
     expect({ ...withOne, rowsWritten: 0, rowsRead: 0 }).toEqual({ ...without, rowsWritten: 0, rowsRead: 0 });
+  });
+});
+
+describe("The rows written for a transcript", () => {
+  const [setting, getting] = ["PUT /docs/v1/uploads/{id}/transcript", "GET /docs/v1/uploads/{id}/transcript"];
+  const set = (id: string) =>
+    send(setting, pathTo(routeNamed(setting), id), { ...requestFor(routeNamed(setting)), token: team.token });
+
+  test("are those of the file and the transcript, and of the event, and a read adds one", async () => {
+    const { id } = await put();
+    const [first, second] = [(await set(id)).inTotal, (await set(id)).inTotal];
+    // The second one needs no more space.
+    expect([first.rowsWritten, second.rowsWritten]).toEqual([6, 4]);
+    expect((await send(getting, pathTo(routeNamed(getting), id), { token: team.token })).inTotal.rowsRead).toBe(
+      CREDENTIAL_ROWS + 3,
+    );
+  });
+
+  test("are one more in the deletion of its file", async () => {
+    const deletion = "DELETE /docs/v1/uploads/{id}";
+    const [{ id }, { id: bare }] = [await put(), await put()];
+    await set(id);
+    const written = async (file: string) =>
+      (await send(deletion, `/docs/v1/uploads/${file}`, { token: team.token })).inTotal.rowsWritten;
+    expect([(await written(id)) - (await written(bare))]).toEqual([1]);
   });
 });
 
@@ -1006,7 +1047,9 @@ describe("Every query of the service", () => {
     const { body } = await team.call("POST", `/docs/v1/uploads/${(await put()).id}/links`, { json: {}, token: ofTeam });
     const { pathname } = new URL(body.data.url);
     await sendOne("GET /docs/v1/links/{link}/{name}", pathname, { token });
-    await sendOne("GET /docs/v1/links/{id}.{secret}", pathname.split("/").slice(0, -1).join("/"), { token });
+    const link = pathname.split("/").slice(0, -1).join("/");
+    await sendOne("GET /docs/v1/links/{id}.{secret}", link, { token });
+    await sendOne("GET /docs/v1/links/{link}/transcript/{name}", `${link}/transcript/a.vtt`, { token });
     for (const [route, , { trips }] of RESUMABLE) {
       const isCreation = trips === 0 || route === "POST /docs/v1/uploads/resumable";
       const created = isCreation
@@ -1078,7 +1121,7 @@ describe("Every query of the service", () => {
     const triggers = env.DB.prepare("select sql from sqlite_schema where type = 'trigger'");
     const { results } = await triggers.all<{ sql: string }>();
     const bodies = results.flatMap(({ sql }) => /BEGIN(.*)END/s.exec(sql)?.[1]?.split(";").slice(0, -1) ?? []);
-    expect(bodies).toHaveLength(29);
+    expect(bodies).toHaveLength(31);
     // RAISE reads nothing, and is allowed only in a trigger.
     for (const sql of bodies.filter((body) => !body.includes("RAISE"))) {
       const plan = await explain(sql.replaceAll(/\b(old|new)\.\w+/g, "'1'"), []);

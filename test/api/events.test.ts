@@ -244,7 +244,7 @@ describe("The events of a file", () => {
     expect(uploaded?.actor).toMatchObject({ kind: "secret", keyId: team.keyId });
     expect(completed?.actor).toEqual({ kind: "system", keyId: null, userId: null, name: null, requestId: null });
     expect(completed?.subject).toEqual({ kind: "file", id, version: metadata.__v });
-    const { path: _, hasWaveform: __, audio, ...all } = metadata;
+    const { path: _, hasWaveform: __, transcript: _____, audio, ...all } = metadata;
     // The only property that the team sets and the event contains is the reference.
     const { name, folder, tags, title, artist, peaks, deleteAfter, hold, metadata: ____, uploadedBy, ...known } = all;
     const { name: uploader, ...ids } = uploadedBy;

@@ -45,6 +45,7 @@ const METADATA_FIELDS = [
   "audio",
   "failure",
   "hasWaveform",
+  "transcript",
   "hold",
   "metadata",
   "processedAt",

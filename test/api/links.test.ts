@@ -316,10 +316,10 @@ describe("The description of a link", () => {
       url: link.url,
       ...shared,
     };
-    expect(await description()).toEqual({ ...plain, waveform: null });
+    expect(await description()).toEqual({ ...plain, waveform: null, transcriptUrl: null });
     const channels = [Array(16).fill(1), Array(16).fill(-1)];
     await team.call("PUT", `/docs/v1/uploads/${id}/waveform`, { json: { channels } });
-    expect(await description()).toEqual({ ...plain, waveform: channels });
+    expect(await description()).toEqual({ ...plain, waveform: channels, transcriptUrl: null });
     const { headers } = await call("GET", describedAt(link));
     expect(headers.get("Cache-Control")).toBe("no-store, no-transform");
     expect((await call("GET", `${describedAt(link)}?x=1`)).code).toBe("invalid_input");

@@ -77,6 +77,7 @@ const PARAMETERS: Record<string, string[]> = {
     ...["limit", "page", "cursor", "status", "fileType", "name", "createdAfter", "createdBefore"],
     ...["folder", "under", "tag", "reference", "uploadedBy", "search", "sort"],
   ],
+  "PUT /docs/v1/uploads/{id}/transcript": ["language"],
   "GET /docs/v1/folders": ["limit", "cursor", "under"],
   "PATCH /docs/v1/uploads/{id}": ["If-Match"],
   "POST /docs/v1/uploads": ["limit", "Content-Digest", "Repr-Digest", "Idempotency-Key"],
@@ -283,6 +284,9 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
       const { schema, example } = requestBody?.content["application/json"] ?? {};
       expect(compile(schema!).safeParse(example).error).toBeUndefined();
       expect(compile(schema!).safeParse({ ...(example as object), unknown: 1 }).success).toBe(false);
+    } else if (operation.takesBytes) {
+      const { schema, example } = requestBody?.content[operation.takesBytes] ?? {};
+      expect([schema, example]).toEqual([{ type: "string" }, operation.textExample]);
     } else {
       expect(requestBody).toBeUndefined();
     }
@@ -291,7 +295,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
   test("describes one success, and the error shape for everything else, with valid examples", () => {
     for (const [status, { description, content }] of Object.entries(responses)) {
       expect(description, status).not.toBe("");
-      const { schema, example, examples } = content["application/json"] ?? {};
+      const { schema, example, examples } = content["application/json"] ?? content["text/vtt"] ?? {};
       const values = examples ? Object.values(examples).map(({ value }) => value) : [example];
       expect(values).not.toEqual([]);
       for (const value of values) expect(compile(schema!).safeParse(value).error?.issues, status).toBeUndefined();
@@ -305,14 +309,15 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
   });
 
   test("lists every status it can return", () => {
-    const { body, takesFile } = operation;
+    const { body, takesBytes, takesFile } = operation;
     const wanted = [
       ...["200", "400", "429", "500", "503"],
       ...(route === "POST /auth/v1/password/forgot" ? [] : ["401"]),
       ...(/forgot|describe|accept/.test(route) ? [] : ["403"]),
       ...(/forgot|invitations$/.test(route) ? ["501"] : []),
       ...(path.includes("{") || /^(POST|GET) .*apikeys$|^GET .*events$/.test(route) ? ["404"] : []),
-      ...(body ? ["408", "413", "415"] : []),
+      ...(body || takesBytes ? ["408", "413", "415"] : []),
+      ...(/^(PUT|DELETE) .*transcript$/.test(route) ? ["409"] : []),
       ...(route === "POST /auth/v1/sessions" ? ["413"] : []),
       ...(/^(POST|PATCH) .*folders/.test(route) ? ["409"] : []),
       ...(/^((POST|PATCH|DELETE) .*users(\/\{id\})?|PATCH .*teams.*)$/.test(route) ? ["409"] : []),
@@ -331,6 +336,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     const headers = Object.keys(responses[200]?.headers ?? {});
     if ((PARAMETERS[route] ?? []).includes("cursor")) expect(headers).toEqual(["Link"]);
     else if (operation.takesFile) expect(headers).toEqual(["Location"]);
+    else if (/^GET .*transcript$/.test(route)) expect(headers).toEqual(["Content-Language"]);
     else if (/users(\/\{id\})?$/.test(path) && routeNamed(route).method !== "DELETE") expect(headers).toEqual(["ETag"]);
     else if (route === "PATCH /docs/v1/uploads/{id}" || path.endsWith("/metadata")) expect(headers).toEqual(["ETag"]);
     else expect(headers).toEqual([]);

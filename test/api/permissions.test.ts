@@ -49,6 +49,7 @@ const operations: Operation[] = [
   of("POST", `${FILE}/links`, "files:download", { target: "file", json: {} }),
   of("PATCH", FILE, "files:write", { target: "file", json: { tags: ["a"] } }),
   of("PUT", `${FILE}/waveform`, "files:write", { target: "file", json: { channels: [Array(16).fill(1)] } }),
+  of("DELETE", `${FILE}/transcript`, "files:write", { target: "file" }),
   of("DELETE", FILE, "files:delete", { target: "file" }),
   of("DELETE", `${FILE}?permanent=true`, "files:delete", { target: "file", only: "no contributor" }),
   of("PUT", `${FILE}/hold`, "files:delete", { target: "file", only: "no contributor", json: { reason: "r" } }),

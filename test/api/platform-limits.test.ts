@@ -64,6 +64,12 @@ async function sendLargestRequests(team: Team): Promise<void> {
       await team.call("DELETE", pathTo(route, file.id));
       continue;
     }
+    if (method === "PUT" && path.endsWith("/transcript")) {
+      const body = "WEBVTT\n\nNOTE ".padEnd(2 * 1024 * 1024, "x");
+      const target = `${pathTo(route, file.id)}?language=en${"-abcdefgh".repeat(3)}`;
+      expect((await team.call(method, target, { body, headers: { "Content-Type": "text/vtt" } })).status).toBe(200);
+      continue;
+    }
     if (method === "PUT") {
       const channels = Array(2).fill(Array(2000).fill(-1));
       expect((await team.call(method, pathTo(route, file.id), { json: { channels } })).status).toBe(200);

@@ -87,7 +87,7 @@ describe("Deletion with a trash", () => {
       expect(await read(team, `${UPLOADS}?${query}`), query).toEqual([]);
     }
     expect(await read(team, "/docs/v1/folders")).toEqual([]);
-    for (const path of ["/metadata", "/status", "/waveform", "/links", ""]) {
+    for (const path of ["/metadata", "/status", "/waveform", "/transcript", "/links", ""]) {
       await rejected(team, 404, "not_found", () => team.call("GET", `${UPLOADS}/${id}${path}`));
     }
     const changes = [
@@ -196,6 +196,8 @@ describe("A restored file", () => {
   test("has everything that it had, except for links and deleteAfter", async ({ team }) => {
     const id = await put(team, { ...PROPERTIES, deleteAfter: "2999-01-01T00:00:00.000Z" });
     await team.call("PUT", `${UPLOADS}/${id}/waveform`, { json: PEAKS });
+    const vtt = { body: "WEBVTT\n", headers: { "Content-Type": "text/vtt" } };
+    await team.call("PUT", `${UPLOADS}/${id}/transcript`, vtt);
     const link = (await dataOf(team.call("POST", `${UPLOADS}/${id}/links`, { json: {} }))).url;
     const { signedUrl } = (await team.call("GET", `${UPLOADS}/${id}`)).body;
     const before = await metadataOf(team, id);
@@ -208,6 +210,7 @@ describe("A restored file", () => {
     expect(after).toEqual({ ...before, deleteAfter: null, __v: before.__v + 2, updatedAt: after.updatedAt });
     expect(after).toMatchObject(restored);
     expect(await read(team, `${UPLOADS}/${id}/waveform`)).toEqual(PEAKS);
+    expect((await team.call("GET", `${UPLOADS}/${id}/transcript`)).text).toBe(vtt.body);
     for (const query of ["", "name=I", "folder=podcast/2026", "tag=ada", "reference=episode-12", "search=view"]) {
       expect(idsIn(await read(team, `${UPLOADS}?${query}`)), query).toEqual([id]);
     }
@@ -218,7 +221,7 @@ describe("A restored file", () => {
     const url = (await team.call("GET", `${UPLOADS}/${id}`)).body.signedUrl;
     expect(await openedBy(team, url)).toBe("to be kept");
     expect(await openedBy(team, url.replace(/\.1\./, ".2."))).toBe(404);
-    expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.trashed", "file.restored"]);
+    expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.updated", "file.trashed", "file.restored"]);
   });
 
   test("keeps the results of its processing", async () => {

@@ -246,9 +246,13 @@ function deletingWhileReceiving(whose: "upload" | "delete"): Scenario<null, { up
 
 const waveformOf = (id: string) => `/docs/v1/uploads/${id}/waveform`;
 const peaks = (peak: number) => ({ json: { channels: [Array(16).fill(peak)] } });
+const transcriptOf = (id: string) => `/docs/v1/uploads/${id}/transcript`;
+const transcript = (text: string) => ({ body: `WEBVTT - ${text}`, headers: { "Content-Type": "text/vtt" } });
+/** It also has a transcript. */
 async function withWaveform({ world, team }: Place): Promise<string> {
   const id = await world.store(team, "tone.m4a", tone);
   expect((await team.call("PUT", waveformOf(id), peaks(1))).status).toBe(200);
+  expect((await team.call("PUT", `${transcriptOf(id)}?language=aa`, transcript("old"))).status).toBe(200);
   await world.drain();
   return id;
 }
@@ -265,6 +269,54 @@ const settingWaveform: Scenario<string, Seen> = {
     expect(rows).toHaveLength(1);
     expectResponse(outcome, 200, run);
     expect(status(outcome) === 200 ? [-1] : [1, -1]).toContain(found);
+  },
+};
+
+/** What a file's transcript is, by a read and by the metadata. */
+async function seenTranscript({ team }: Pick<Place, "team">, id: string) {
+  const { status, text } = await team.call("GET", transcriptOf(id));
+  const { data } = (await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body;
+  return { text: status === 200 ? text : null, language: data.transcript?.language ?? null };
+}
+type SeenTranscript = { outcome: Response; found: Awaited<ReturnType<typeof seenTranscript>> };
+
+/** After 200 the new transcript is returned, with its language. Otherwise the old or the new text is. */
+const settingTranscript: Scenario<string, SeenTranscript> = {
+  prepare: withWaveform,
+  async act(id, bindings, place) {
+    const outcome = await ask(place, "PUT", `${transcriptOf(id)}?language=bb`, transcript("new one"), bindings);
+    return { outcome, found: await seenTranscript(place, id) };
+  },
+  async verify(rows, run) {
+    const { outcome, found } = run.result;
+    expect(rows).toHaveLength(1);
+    expectResponse(outcome, 200, run);
+    if (status(outcome) === 200) expect(found).toEqual({ text: "WEBVTT - new one", language: "bb" });
+    else expect(["WEBVTT - old", "WEBVTT - new one"]).toContain(found.text);
+    // The next write leaves no trace of one that died.
+    expect((await run.team.call("PUT", transcriptOf(run.state), transcript("last"))).status).toBe(200);
+    expect(await seenTranscript(run, run.state)).toEqual({ text: "WEBVTT - last", language: null });
+    expect((await rowsOf(run.team.teamId))[0]?.reserved_bytes).toBe(tone.length + "WEBVTT - last".length);
+  },
+};
+
+/** After 200 there is none. Otherwise a retry deletes it. */
+const deletingTranscript: Scenario<string, SeenTranscript> = {
+  prepare: withWaveform,
+  async act(id, bindings, place) {
+    const outcome = await ask(place, "DELETE", transcriptOf(id), {}, bindings);
+    return { outcome, found: await seenTranscript(place, id) };
+  },
+  async verify(rows, run) {
+    const { outcome, found } = run.result;
+    expect(rows).toHaveLength(1);
+    expectResponse(outcome, 200, run);
+    if (status(outcome) === 200) expect(found).toEqual({ text: null, language: null });
+    else expect(["WEBVTT - old", null]).toContain(found.text);
+    expect([200, 404]).toContain((await run.team.call("DELETE", transcriptOf(run.state))).status);
+    expect(await seenTranscript(run, run.state)).toEqual({ text: null, language: null });
+    expect(await env.BUCKET.head(`${run.team.teamId}/${run.state}/transcript`)).toBeNull();
+    expect((await rowsOf(run.team.teamId))[0]?.reserved_bytes).toBe(tone.length);
   },
 };
 
@@ -695,6 +747,8 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["the replacement of a waveform", settingWaveform],
   ["measuring a waveform", { ...measuring, isRepresentative: true }],
   ["the recovery job with a waveform to measure", resendingMeasurements],
+  ["the replacement of a transcript", { ...settingTranscript, isRepresentative: true }],
+  ["the deletion of a transcript", deletingTranscript],
   ["reprocessing", reprocessing],
   ["a batch that tags files, and its retry", tagging],
   ["a batch that deletes files", deletingMany],

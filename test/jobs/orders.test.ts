@@ -1,8 +1,10 @@
+import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, inject, test } from "vitest";
 import type { WaveformJob } from "../../src/platform/messages.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { sample } from "../audio/samples.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
 import { patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer, CallOptions } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
@@ -166,6 +168,23 @@ const measuring: Act<WaveformJob> = async (job, bindings, { world }) => {
   return again === null ? "done" : "again";
 };
 const waveform = (peak: number) => ({ json: { channels: [Array(16).fill(peak)] } });
+/** Sets a transcript whose text is its language. */
+const settingTranscript = (language: string): Act<string> =>
+  request((id) => [
+    "PUT",
+    `${FILES}/${id}/transcript?language=${language}`,
+    { body: `WEBVTT ${language}`, headers: { "Content-Type": "text/vtt" } },
+  ]);
+/** The stored text is the one that the row describes, or there is neither, and the quota counts it. */
+async function expectOneTranscript({ team, state }: { team: Place["team"]; state: string }): Promise<void> {
+  const answer = await team.call("GET", `${FILES}/${state}/transcript`);
+  const object = await env.BUCKET.get(`${team.teamId}/${state}/transcript`);
+  const text = (await object?.text()) ?? null;
+  expect(answer.status).toBe(text === null ? 404 : 200);
+  if (text !== null) expect(text).toBe(`WEBVTT ${answer.headers.get("Content-Language")}`);
+  const row = await DB.prepare("select reserved_bytes from files where id = ?").bind(state).first();
+  expect(row).toEqual({ reserved_bytes: "note".length + (text?.length ?? 0) });
+}
 const revoke = (id: string): Request => ["DELETE", `${KEYS}/${id}`];
 const rotate = (id: string): Request => ["POST", `${KEYS}/${id}/rotate`, { json: {} }];
 const newKey = (place: Place, json: object = {}): Promise<{ id: string; key: string }> =>
@@ -693,6 +712,28 @@ const races: Record<string, Race<any>> = {
     outcomes: ["200 200", "not_found 200"],
     verifySettled: expectFileIf(),
   },
+  "two transcripts of a file": {
+    prepare: fileOf,
+    acts: ["aa", "bb"].map(settingTranscript),
+    outcomes: ["200 200"],
+    verify: expectOneTranscript,
+  },
+  "a transcript of a file and the deletion of one": {
+    async prepare(place) {
+      const id = await fileOf(place);
+      await settingTranscript("aa")(id, new ProxiedBindings(), place);
+      return id;
+    },
+    acts: [settingTranscript("bb"), request((id) => ["DELETE", `${FILES}/${id}/transcript`])],
+    outcomes: ["200 200"],
+    verify: expectOneTranscript,
+  },
+  "a transcript of a file and its deletion": {
+    prepare: fileOf,
+    acts: [settingTranscript("aa"), request((id) => ["DELETE", `${FILES}/${id}`])],
+    outcomes: ["200 200", "not_found 200"],
+    verifySettled: expectFileIf(),
+  },
 };
 
 /** Sets of acts on the same record. A random part of a set happens at once. */
@@ -712,6 +753,8 @@ const crowds: Record<string, { prepare: Race<any>["prepare"]; acts: Record<strin
       restore: request((id) => ["POST", `/docs/v1/trash/${id}/restore`]),
       "erase it from the trash": request((id) => ["DELETE", `/docs/v1/trash/${id}`]),
       share: request((id) => ["POST", `${FILES}/${id}/links`, { json: {} }]),
+      "set the transcript": settingTranscript("aa"),
+      "delete the transcript": request((id) => ["DELETE", `${FILES}/${id}/transcript`]),
       "set the waveform": request((id) => ["PUT", `${FILES}/${id}/waveform`, waveform(1)]),
       reprocess: request((id) => ["POST", `${FILES}/${id}/reprocess`]),
       process: async (id, bindings, { world }) => `${await must(world.deliver(id, bindings))}`,

@@ -89,8 +89,10 @@ const makers: Record<Noun, (team: Team) => Promise<string>> = {
   events: async (team) => (await team.call("GET", "/auth/v1/events?limit=1")).body.data[0]._id,
   uploads: async (team) => {
     const { id } = await team.call("POST", "/docs/v1/uploads", { body: form("record.txt", "record") });
-    const route = routeNamed("PUT /docs/v1/uploads/{id}/waveform");
-    await team.call(route.method, pathTo(route, id), requestFor(route));
+    for (const kind of ["waveform", "transcript"]) {
+      const route = routeNamed(`PUT /docs/v1/uploads/{id}/${kind}`);
+      await team.call(route.method, pathTo(route, id), requestFor(route));
+    }
     return id;
   },
   webhooks: someWebhook,
@@ -136,6 +138,8 @@ export async function newRecords(team: Team): Promise<Records> {
 /** A valid request except for token and id, with a new email each time. */
 export function requestFor({ name, operation }: Route): CallOptions {
   if (operation.takesFile) return { body: form("sent.txt", "sent") };
+  const { takesBytes, textExample } = operation;
+  if (takesBytes && textExample) return { body: textExample, headers: { "Content-Type": takesBytes } };
   if (name === "POST /auth/v1/users") return { json: { email: newEmail(), password: PASSWORD } };
   return operation.bodyExample === undefined ? {} : { json: operation.bodyExample };
 }
@@ -143,6 +147,9 @@ export function requestFor({ name, operation }: Route): CallOptions {
 /** Routes of the Worker that are not API operations: the OpenAPI document, the health check, and the pages. */
 export const PAGES = [
   "GET /openapi.json",
+  "GET /llms.txt",
+  "GET /reference.md",
+  "GET /reference/{page}{\\w+\\.md}",
   "GET /health",
   "GET /",
   "GET /console/*",

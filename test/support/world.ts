@@ -502,6 +502,7 @@ export interface Row {
   file: string | null;
   hold: string | null;
   has_waveform: 0 | 1;
+  has_transcript: 0 | 1;
   version: number;
 }
 
@@ -511,7 +512,8 @@ const UNFINISHED_STATES = ["receiving", "pending", "processing"];
 const fileQueries = (teamId: string): D1PreparedStatement[] =>
   ["files", "removed"].map((table) =>
     DB.prepare(
-      `select *, exists (select 1 from waveforms w where w.team_id = ${table}.team_id and file_id = id) as has_waveform
+      `select *, exists (select 1 from waveforms w where w.team_id = ${table}.team_id and file_id = id) as has_waveform,
+         exists (select 1 from transcripts t where t.team_id = ${table}.team_id and file_id = id) as has_transcript
        from ${table} where team_id = ? order by id`,
     ).bind(teamId),
   );
@@ -595,8 +597,11 @@ export async function expectSound(
   expect(parts, "parts without an upload").toEqual([]);
   if (!hasUploads) expect(uploads, "remaining uploads").toEqual([]);
   const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;
-  const withWaveform = rows.filter((row) => row.has_waveform === 1);
-  const keys = new Set([...rows.map(keyOf), ...withWaveform.map(({ id }) => `${teamId}/${id}/waveform`)]);
+  const besides = rows.flatMap((row) => [
+    ...(row.has_waveform ? [`${teamId}/${row.id}/waveform`] : []),
+    ...(row.has_transcript ? [`${teamId}/${row.id}/transcript`] : []),
+  ]);
+  const keys = new Set([...rows.map(keyOf), ...besides]);
   const chunkPrefixes = uploads.map((upload) => `${teamId}/${upload.file_id}.`);
   expect(
     objects.filter(({ key }) => !keys.has(key) && !chunkPrefixes.some((prefix) => key.startsWith(prefix))),
@@ -672,7 +677,9 @@ export async function expectSettled(
 /** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
 export async function expectErased(teamId: string, world: World): Promise<void> {
   const tables =
-    "api_keys events file_tags files folder_changes folders links removed uploads users waveforms webhooks".split(" ");
+    "api_keys events file_tags files folder_changes folders links removed transcripts uploads users waveforms webhooks".split(
+      " ",
+    );
   const [team, parts, ...others] = await DB.batch([
     DB.prepare("select * from teams where id = ?").bind(teamId),
     DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),

@@ -15,6 +15,7 @@ import { addOrganizingCommands } from "./organizing.ts";
 import { plain } from "./output.ts";
 import { addTeamCommands } from "./teams.ts";
 import { addTokenCommands } from "./tokens.ts";
+import { addTranscriptCommands } from "./transcripts.ts";
 import { addUnfinishedCommands } from "./unfinished.ts";
 import { addUploadCommands } from "./upload.ts";
 import { addUsageCommands } from "./usage.ts";
@@ -96,7 +97,14 @@ export async function run(argv: string[], io: Io): Promise<number> {
     })
     .addHelpText("after", FOOTER);
   const groups = {
-    "Files:": [addUploadCommands, addGetCommand, addFileCommands, addOrganizingCommands, addFolderCommands],
+    "Files:": [
+      addUploadCommands,
+      addGetCommand,
+      addFileCommands,
+      addOrganizingCommands,
+      addFolderCommands,
+      addTranscriptCommands,
+    ],
     "Uploads in progress:": [addUnfinishedCommands],
     "Sharing:": [addLinkCommands, addTokenCommands],
     "Team:": [addUsageCommands, addAccountCommands, addEventCommands, addWebhookCommands],

@@ -19,6 +19,7 @@ import { href, lastList, navigate } from "../router.ts";
 import { can, client, seesOwnFilesOnly, trashDays } from "../session.ts";
 import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
+import { Transcript } from "../sound/transcript.tsx";
 import { refreshAll, useData, useList } from "../store.ts";
 import { DeleteFiles } from "./delete-files.tsx";
 import { downloadFiles, trashFiles } from "./file-changes.ts";
@@ -194,7 +195,7 @@ function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
         </div>
       )}
       <MissingScopes scopes={["files:download", "files:write", "files:delete"]} />
-      {canOpen && !failure && (isVideo || !isPlayable(file) ? <Preview file={file} /> : <FilePlayer file={file} />)}
+      {canOpen && !failure && (isVideo || !isPlayable(file) ? <Preview file={file} /> : <Recording file={file} />)}
       <div class="file-columns">
         <FactCard
           title="Details"
@@ -232,6 +233,36 @@ function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
         {can("events:read") && <Activity id={file._id} />}
       </div>
     </>
+  );
+}
+
+/** The player, with the transcript beside it. */
+function Recording({ file }: { file: FileMetadata }) {
+  return (
+    <div class="with-transcript">
+      <FilePlayer file={file} />
+      {file.transcript && <FileTranscript file={file} transcript={file.transcript} />}
+    </div>
+  );
+}
+
+function FileTranscript({
+  file,
+  transcript,
+}: {
+  file: FileMetadata;
+  transcript: NonNullable<FileMetadata["transcript"]>;
+}) {
+  const { _id } = file;
+  const { value, error, reload } = useData(`transcript ${_id} ${transcript.updatedAt}`, (signal) =>
+    client.value.files.getTranscript(_id, { signal }),
+  );
+  if (error) return <Failure error={error} onRetry={reload} />;
+  if (!value) return null;
+  return (
+    <div class="card">
+      <Transcript file={file} vtt={value} language={transcript.language} />
+    </div>
   );
 }
 

@@ -165,7 +165,7 @@ function Json({ title, value }: { title: string; value: unknown }) {
     <figure>
       <figcaption>{title}</figcaption>
       <pre>
-        <code>{formatJson(value)}</code>
+        <code>{typeof value === "string" ? value : formatJson(value)}</code>
       </pre>
     </figure>
   );
@@ -380,6 +380,7 @@ export function renderReference(document: OpenApi): string {
     <html lang="en">
       <head>
         <meta name="description" content="Every operation of the Stowage API, with samples and a form to try it." />
+        <link rel="alternate" type="text/markdown" href="/reference.md" />
         <title>{info.title} API reference</title>
       </head>
       <body>
@@ -394,6 +395,7 @@ export function renderReference(document: OpenApi): string {
             <nav aria-label="Site">
               <a href="/console">Console</a>
               <a href="/openapi.json">OpenAPI</a>
+              <a href="/reference.md">Markdown</a>
             </nav>
             <search id="search" />
           </header>

@@ -1,0 +1,53 @@
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import type { Command } from "commander";
+import { addGroup, type Define, FILE, FILES } from "./command.ts";
+import { Failure, failureAbout } from "./failures.ts";
+import { findAll, findFile } from "./organizing.ts";
+
+export function addTranscriptCommands(program: Command, define: Define): void {
+  const group = addGroup(program, "transcript", "Set, get and delete transcripts (WebVTT).", [
+    "stowage transcript put interview.vtt podcast/interview.mp3 --language en",
+  ]);
+  define<{ language?: string }>(
+    group
+      .command("put")
+      .argument("<vtt>", "local WebVTT file")
+      .argument(...FILE)
+      .option("--language <tag>", "BCP 47 tag, such as en or de-CH"),
+    { summary: "Set the transcript of a file", examples: ["stowage transcript put a.vtt 0193477c0a5e2b7f4d1c8e90"] },
+    async (context, [vtt = "", given = ""], { language }) => {
+      const { stowage, call, io, results } = context;
+      const text = await readFile(resolve(io.cwd, vtt), "utf8").catch((cause: NodeJS.ErrnoException) => {
+        throw new Failure("failed", `${vtt}: ${cause.code === "ENOENT" ? "Not found." : cause.message}`, { cause });
+      });
+      const { id, label } = await findFile(context, given);
+      const stored = await stowage.files.setTranscript(id, text, { language }, call).catch(failureAbout(vtt));
+      results.print({ id, ...stored }, [label, "transcript set"]);
+    },
+  );
+  define(
+    group.command("get").argument(...FILE),
+    { summary: "Write the transcript of a file to stdout", examples: ["stowage transcript get podcast/a.mp3 > a.vtt"] },
+    async (context, [given = ""]) => {
+      const { id, label } = await findFile(context, given);
+      const text = await context.stowage.files.getTranscript(id, context.call).catch(failureAbout(label));
+      if (text === null) throw new Failure("not_found", `${label}: No transcript.`);
+      context.io.stdout.write(text);
+    },
+  );
+  define(
+    group.command("rm").argument(...FILES),
+    { ids: "files", summary: "Delete the transcripts of files", examples: ["stowage transcript rm podcast/a.mp3"] },
+    async (context, given) => {
+      for (const { id, label } of await findAll(context, given)) {
+        try {
+          await context.stowage.files.deleteTranscript(id, context.call);
+          context.results.print({ id, transcript: null }, [label, "transcript deleted"]);
+        } catch (error) {
+          await context.continueAfter(error, label);
+        }
+      }
+    },
+  );
+}

@@ -1,0 +1,113 @@
+import type { Context } from "hono";
+import * as z from "zod";
+import { AppError } from "../errors.ts";
+import type { AppEnv } from "../http/app-env.ts";
+import { withBody } from "../http/body-reader.ts";
+import { readOperation, writeOperation } from "../http/operation.ts";
+import { transcriptRecord, VTT, VTT_EXAMPLE } from "./files.routes.ts";
+import { deleteTranscript, fetchTranscript, MAX_TRANSCRIPT_BYTES, setTranscript } from "./transcripts.ts";
+import { checkWebVtt } from "./webvtt.ts";
+
+/** The longest tags that RFC 5646 (section 4.4.1) expects. */
+const MAX_LANGUAGE_LENGTH = 35;
+const language = z
+  .string()
+  .regex(/^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$/, "Must be a BCP 47 tag, such as `en` or `de-CH`.")
+  .max(MAX_LANGUAGE_LENGTH, `Must have at most ${MAX_LANGUAGE_LENGTH} characters.`)
+  .meta({ description: "The language as a BCP 47 tag, such as `en` or `de-CH`." });
+
+function checkType(c: Context<AppEnv>): void {
+  const [type, ...parameters] = (c.req.header("Content-Type") ?? "").toLowerCase().split(";");
+  const isUtf8 = parameters.every((one) => /^(charset="?utf-8"?)?$/.test(one.trim()));
+  if (type?.trim() === VTT && isUtf8) return;
+  throw new AppError("unsupported_media_type", { message: `Send the body with Content-Type: ${VTT}.` });
+}
+
+/**
+ * Passes a body of WebVTT to `take`. Its memory counts against that of the isolate: many clients may send at once, and slowly.
+ * @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `unavailable`, `invalid_input`
+ */
+async function withVtt<T>(c: Context<AppEnv>, take: (bytes: Uint8Array) => Promise<T>): Promise<T> {
+  checkType(c);
+  const { bytes: store } = c.var.deps;
+  const statedBytes = Number(c.req.header("Content-Length") ?? MAX_TRANSCRIPT_BYTES);
+  return withBody(c, async (chunks) => {
+    const tooLarge = () =>
+      new AppError("body_too_large", { message: `A transcript can have at most ${MAX_TRANSCRIPT_BYTES} bytes.` });
+    if (statedBytes > MAX_TRANSCRIPT_BYTES) throw tooLarge();
+    const memory = store.allocate(statedBytes);
+    if (!memory) throw new AppError("unavailable");
+    try {
+      let sizeBytes = 0;
+      for await (const chunk of chunks) {
+        if (sizeBytes + chunk.length > memory.length) throw tooLarge();
+        memory.set(chunk, sizeBytes);
+        sizeBytes += chunk.length;
+      }
+      const bytes = memory.subarray(0, sizeBytes);
+      checkWebVtt(bytes);
+      return await take(bytes);
+    } finally {
+      store.free(memory);
+    }
+  });
+}
+
+export const get = readOperation(
+  "files:read",
+  {
+    tag: "Files",
+    summary: "Get a file's transcript",
+    description: "Returns the WebVTT as it was sent.",
+    success: {
+      description: "The transcript.",
+      mediaType: VTT,
+      schema: z.string(),
+      example: VTT_EXAMPLE,
+      headers: { "Content-Language": "The language, if it was given." },
+    },
+  },
+  async ({ c, deps, credential, id }) => {
+    const transcript = await fetchTranscript(deps, credential, id);
+    if (transcript.language !== null) c.header("Content-Language", transcript.language);
+    return c.body(transcript.text, 200, { "Content-Type": `${VTT}; charset=utf-8` });
+  },
+);
+
+export const set = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Set a file's transcript",
+    description:
+      `Takes WebVTT in UTF-8, at most ${MAX_TRANSCRIPT_BYTES / 1024 / 1024} MiB, and replaces the previous transcript. Cues must be in the ` +
+      "order of their start; an error names the first line that is wrong. Links of the file show the transcript. Its bytes " +
+      "count against the storage quota. Deleting the file deletes it.",
+    query: z.object({ language: language.optional() }),
+    takesBytes: VTT,
+    textExample: VTT_EXAMPLE,
+    success: {
+      description: "The stored transcript.",
+      message: "Transcript set.",
+      schema: transcriptRecord.schema,
+      example: transcriptRecord.example,
+    },
+    errorCodes: ["unsupported_media_type", "body_too_large", "upload_timeout", "quota_exceeded", "conflict"],
+  },
+  async ({ c, deps, presentActor, id, query }) => {
+    const language = query.language ?? null;
+    const set = async (bytes: Uint8Array) => setTranscript(deps, await presentActor(), id, { bytes, language });
+    return transcriptRecord.render(await withVtt(c, set));
+  },
+);
+
+export const remove = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Delete a file's transcript",
+    success: { description: "The transcript was deleted.", message: "Transcript deleted." },
+    errorCodes: ["conflict"],
+  },
+  ({ deps, actor, id }) => deleteTranscript(deps, actor, id),
+);

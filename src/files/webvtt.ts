@@ -1,0 +1,81 @@
+import { invalidField } from "../errors.ts";
+
+/* Checks that a text is WebVTT (https://www.w3.org/TR/webvtt1/), without keeping its cues. What a cue contains is not checked. */
+
+const TIMESTAMP = String.raw`(?:(\d{2,6}):)?([0-5]\d):([0-5]\d)\.(\d{3})`;
+/** Settings follow the times, such as `align:start`. */
+const TIMING = new RegExp(String.raw`^${TIMESTAMP}[ \t]+-->[ \t]+${TIMESTAMP}(?:[ \t]+[^\s:]+:\S+)*[ \t]*$`);
+const EXAMPLE = "00:01.000 --> 00:04.000";
+
+function millisecondsOf([hours = "0", minutes, seconds, milliseconds]: string[]): number {
+  return ((Number(hours) * 60 + Number(minutes)) * 60 + Number(seconds)) * 1000 + Number(milliseconds);
+}
+
+const [LINE_FEED, CARRIAGE_RETURN] = [10, 13];
+
+/**
+ * Yields each line with its number, and of successive empty lines only the first: a text may have two million. Reads the
+ * characters itself, because regular expressions and arrays of lines take many times as long, and as much memory.
+ */
+function* linesOf(text: string): Generator<[line: string, number: number]> {
+  let [start, number, wasEmpty] = [0, 1, false];
+  for (let at = 0; at <= text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code !== LINE_FEED && code !== CARRIAGE_RETURN && at < text.length) continue;
+    if (at > start || !wasEmpty) yield [text.slice(start, at), number];
+    wasEmpty = at === start;
+    if (code === CARRIAGE_RETURN && text.charCodeAt(at + 1) === LINE_FEED) at++;
+    start = at + 1;
+    number++;
+  }
+}
+
+/** Takes the place of bytes that are not UTF-8. */
+const REPLACED = "\ufffd";
+
+/** Both decoders remove a byte order mark. */
+function decode(bytes: Uint8Array): { text: string; isUtf8: boolean } {
+  try {
+    return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes), isUtf8: true };
+  } catch {
+    return { text: new TextDecoder().decode(bytes), isUtf8: false };
+  }
+}
+
+const isComment = (line: string) => /^NOTE(?:[ \t]|$)/.test(line);
+const isStyle = (line: string) => /^(?:STYLE|REGION)[ \t]*$/.test(line);
+
+/** @throws `invalid_input`, which names the first line that is wrong */
+export function checkWebVtt(bytes: Uint8Array): void {
+  const { text, isUtf8 } = decode(bytes);
+  let current = 0;
+  const fail = (problem: string) => invalidField("", `Line ${current}: ${problem}`);
+  /** Between blocks, after the name of a cue, which its times must follow, or in a block until an empty line. */
+  let place: "between" | "named" | "in a block" = "in a block";
+  let lastStart = -1;
+  for (const [line, number] of linesOf(text)) {
+    current = number;
+    if (!isUtf8 && line.includes(REPLACED)) throw fail("Must be UTF-8.");
+    const hasArrow = line.includes("-->");
+    if (number === 1) {
+      if (hasArrow || !/^WEBVTT(?:[ \t].*)?$/s.test(line)) throw fail("Must begin with `WEBVTT`.");
+    } else if (line === "") {
+      if (place === "named") throw fail(`Must be the times of a cue, such as \`${EXAMPLE}\`.`);
+      place = "between";
+    } else if (place === "in a block") {
+      if (hasArrow) throw fail("Must have an empty line before the cue.");
+    } else if (hasArrow) {
+      const times = TIMING.exec(line);
+      if (!times) throw fail(`Must be the times of a cue, such as \`${EXAMPLE}\`.`);
+      const [start, end] = [millisecondsOf(times.slice(1, 5)), millisecondsOf(times.slice(5, 9))];
+      if (end <= start) throw fail("Must end after it starts.");
+      if (start < lastStart) throw fail("Must not start before the previous cue.");
+      lastStart = start;
+      place = "in a block";
+    } else {
+      if (place === "named") throw fail(`Must be the times of a cue, such as \`${EXAMPLE}\`.`);
+      place = isComment(line) || (isStyle(line) && lastStart < 0) ? "in a block" : "named";
+    }
+  }
+  if (place === "named") throw fail("Must be followed by the times of a cue.");
+}

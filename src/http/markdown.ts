@@ -1,0 +1,142 @@
+import { describeAccess, TITLE, tags } from "./introduction.ts";
+import { type Api, splitRoute } from "./operation.ts";
+
+/* The API as text for programs that read: `/llms.txt` (llmstxt.org), and each page of the reference as Markdown. */
+
+/** The parts of the OpenAPI document that the pages show. */
+interface Schema {
+  $ref?: string;
+  type?: string | string[];
+  format?: string;
+  description?: string;
+  enum?: unknown[];
+  const?: unknown;
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+  items?: Schema;
+  properties?: Record<string, Schema>;
+  required?: string[];
+}
+type Content = Record<string, { schema: Schema; example?: unknown }>;
+interface Described {
+  operationId: string;
+  summary: string;
+  description: string;
+  parameters: { name: string; in: string; required: boolean; description?: string; schema: Schema }[];
+  requestBody?: { required: boolean; content: Content };
+  responses: Record<string, { description: string; content?: Content }>;
+  "x-codeSamples"?: { source: string }[];
+}
+export interface Document {
+  info: { title: string; description: string };
+  paths: Record<string, Record<string, Described>>;
+  components: { schemas: Record<string, Schema> };
+}
+
+const PAGES = "/reference";
+const pageOf = (operationId: string) => `${PAGES}/${operationId}.md`;
+
+/** What the service is, where its documents are, and each operation on a line. */
+export function renderIndex(api: Api): string {
+  const operations = Object.entries(api).map(([id, [route, operation]]) => ({ id, route, ...operation }));
+  const groups = tags.flatMap(({ name, description }) => {
+    const lines = operations
+      .filter(({ tag }) => tag === name)
+      .map(({ id, route, summary, access }) => `- [${route}](${pageOf(id)}): ${summary}. ${describeAccess(access)}`);
+    return lines.length > 0 ? [`## ${name}\n\n${description}\n\n${lines.join("\n")}`] : [];
+  });
+  return `${[
+    `# ${TITLE}`,
+    "> An HTTP service for accounts, API keys and audio files: uploads, metadata, transcripts, links and webhooks.",
+    "Send a token with every request, as `Authorization: Bearer <token>`, unless the operation needs none. Requests and responses are JSON, except file contents. Every operation below links to a page with its parameters, body, response and errors.",
+    `## Documents\n\n- [Introduction](${PAGES}.md): quickstart, authentication, scopes, errors, lists, retries and rate limits\n- [OpenAPI 3.1](/openapi.json): every operation and schema, for generators of clients\n- [Reference](${PAGES}): the same for people, with forms to try it`,
+    ...groups,
+  ].join("\n\n")}\n`;
+}
+
+const nameOf = (ref: string) => ref.split("/").at(-1) ?? "";
+
+/** The type of a value in a few words. */
+function typeOf(schema: Schema): string {
+  if (schema.$ref) return nameOf(schema.$ref);
+  if (schema.const !== undefined) return JSON.stringify(schema.const);
+  if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" or ");
+  const union = schema.anyOf ?? schema.oneOf;
+  if (union) return [...new Set(union.map(typeOf))].join(" or ");
+  if (schema.items) return `array of ${typeOf(schema.items)}`;
+  return [schema.type ?? "any"].flat().join(" or ") + (schema.format ? `, ${schema.format}` : "");
+}
+
+const lineOf = (name: string, facts: string[], description = "") =>
+  `- \`${name}\` (${facts.join(", ")})${description ? `: ${description.replaceAll(/\s+/g, " ")}` : ""}`;
+
+/** Deeper fields are in the example. */
+const MAX_DEPTH = 4;
+
+/** The fields of an object, with those of objects in it. */
+function fieldsOf(schema: Schema, document: Document, isRequest: boolean, depth = 0): string[] {
+  const resolved = schema.$ref ? (document.components.schemas[nameOf(schema.$ref)] ?? {}) : schema;
+  const inner = resolved.items ?? (resolved.anyOf ?? resolved.oneOf)?.find((one) => one.$ref || one.properties);
+  if (depth > MAX_DEPTH) return [];
+  if (inner) return fieldsOf(inner, document, isRequest, depth);
+  return Object.entries(resolved.properties ?? {}).flatMap(([name, field]) => {
+    const isRequired = resolved.required?.includes(name) ?? false;
+    const marks = isRequired === isRequest ? [isRequired ? "required" : "optional"] : [];
+    const line = lineOf(name, [typeOf(field), ...marks], field.description);
+    return [line, ...fieldsOf(field, document, isRequest, depth + 1)].map((one) => (depth > 0 ? `  ${one}` : one));
+  });
+}
+
+const fence = (text: string, language = "") => `\`\`\`${language}\n${text.trimEnd()}\n\`\`\``;
+const exampleOf = (example: unknown) =>
+  typeof example === "string" ? fence(example) : fence(JSON.stringify(example, null, 2), "json");
+
+function renderContent(content: Content | undefined, document: Document, isRequest: boolean): string[] {
+  return Object.entries(content ?? {}).flatMap(([type, { schema, example }]) => [
+    `Type: \`${type}\``,
+    ...[fieldsOf(schema, document, isRequest).join("\n")].filter(Boolean),
+    ...(example === undefined ? [] : [exampleOf(example)]),
+  ]);
+}
+
+function renderOperation(document: Document, method: string, path: string, described: Described): string {
+  const { summary, description, parameters, requestBody, responses, "x-codeSamples": samples = [] } = described;
+  const isError = ([status]: [string, unknown]) => Number(status) >= 400;
+  const successes = Object.entries(responses).filter((one) => !isError(one));
+  const errors = Object.entries(responses)
+    .filter(isError)
+    .flatMap(([status, { description }]) => description.split("\n").map((line) => `- ${status} ${line}`));
+  const section = (title: string, parts: string[]) => (parts.length > 0 ? [`## ${title}`, ...parts] : []);
+  const inList = parameters.map(({ name, in: where, required, description, schema }) =>
+    lineOf(name, [where, typeOf(schema), ...(required ? ["required"] : [])], description ?? schema.description),
+  );
+  return `${[
+    `# ${summary}`,
+    `\`${method.toUpperCase()} ${path}\``,
+    description,
+    ...section("Parameters", inList.length > 0 ? [inList.join("\n")] : []),
+    ...section("Body", renderContent(requestBody?.content, document, true)),
+    ...successes.flatMap(([status, { description, content }]) =>
+      section(`Response ${status}`, [description, ...renderContent(content, document, false)]),
+    ),
+    ...section("Errors", [errors.join("\n")]),
+    ...section(
+      "Client",
+      samples.map(({ source }) => fence(source, "js")),
+    ),
+    `[Introduction](${PAGES}.md) · [All operations](/llms.txt)`,
+  ].join("\n\n")}\n`;
+}
+
+/** Returns the page at this path; undefined if there is none. */
+export function renderPage(document: Document, api: Api, path: string): string | undefined {
+  if (path === `${PAGES}.md`) {
+    return `# ${document.info.title} API\n\n${document.info.description}\n\n[All operations](/llms.txt)\n`;
+  }
+  const [, id = ""] = /^\/reference\/(\w+)\.md$/.exec(path) ?? [];
+  const [route] = (Object.hasOwn(api, id) && api[id]) || [];
+  if (!route) return undefined;
+  const { method, path: template } = splitRoute(route);
+  const described = document.paths[template]?.[method.toLowerCase()];
+  return described && renderOperation(document, method, template, described);
+}

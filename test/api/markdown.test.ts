@@ -1,0 +1,92 @@
+import { describe, expect, test } from "vitest";
+import { api } from "../../src/app.ts";
+import { splitRoute } from "../../src/http/operation.ts";
+import { call } from "../support/harness.ts";
+
+/* /llms.txt, and the reference as Markdown. They are made from the table of operations, and so are these tests. */
+
+const operations = Object.entries(api).map(([id, [route, { summary, tag }]]) => ({ id, route, summary, tag }));
+const index = await call("GET", "/llms.txt");
+
+describe("GET /llms.txt", () => {
+  test("is text without a token, and has one line for each operation: route, page and summary", () => {
+    expect([index.status, index.headers.get("Content-Type")]).toEqual([200, "text/plain; charset=utf-8"]);
+    const lines = index.text.split("\n").filter((line) => /^- \[[A-Z]+ \//.test(line));
+    expect(lines.map((line) => line.slice(0, line.indexOf(". "))).sort()).toEqual(
+      operations.map(({ id, route, summary }) => `- [${route}](/reference/${id}.md): ${summary}`).sort(),
+    );
+  });
+
+  test("begins with what the service is, and names the other documents, which exist", async () => {
+    expect(index.text).toMatch(/^# Stowage\n\n> An HTTP service for .+\n\n/);
+    const documents = /## Documents\n\n((?:- .+\n)+)/.exec(index.text)?.[1] ?? "";
+    const paths = [...documents.matchAll(/\]\(([^)]+)\)/g)].map(([, path = ""]) => path);
+    expect(paths).toEqual(["/reference.md", "/openapi.json", "/reference"]);
+    for (const path of ["/reference.md", "/openapi.json"]) expect((await call("GET", path)).status).toBe(200);
+  });
+
+  test("groups the operations as the reference does, in its order", () => {
+    const headings = [...index.text.matchAll(/^## (.+)$/gm)].map(([, heading]) => heading);
+    const used = new Set(operations.map(({ tag }) => tag as string));
+    expect(new Set(headings.slice(1))).toEqual(used);
+  });
+
+  test.each(["/llms.txt", "/reference.md", "/reference/listFiles.md"])(
+    "%s has an ETag, and is not built again",
+    async (path) => {
+      const { headers, text } = await call("GET", path);
+      const etag = headers.get("ETag") ?? "";
+      expect(etag).toMatch(/^"[0-9a-f]{32}"$/);
+      expect(headers.get("Cache-Control")).toBe("no-cache, no-transform");
+      const again = await call("GET", path, { headers: { "If-None-Match": `W/${etag}` } });
+      expect([again.status, again.text]).toEqual([304, ""]);
+      expect((await call("GET", path)).text).toBe(text);
+    },
+  );
+});
+
+describe("The reference as Markdown", () => {
+  test("introduces the API as the document does", async () => {
+    const { text, headers } = await call("GET", "/reference.md");
+    expect(headers.get("Content-Type")).toBe("text/markdown; charset=utf-8");
+    expect(text).toContain((await call("GET", "/openapi.json")).body.info.description);
+  });
+
+  test.each(operations)(
+    "has a page of $id, with its route, parameters, responses and errors",
+    async ({ id, route, summary }) => {
+      const { status, text } = await call("GET", `/reference/${id}.md`);
+      expect(status).toBe(200);
+      expect(text).toMatch(new RegExp(`^# .+\n\n\`${route.replaceAll(/[{}.]/g, "\\$&")}\`\n\n`));
+      expect(text.split("\n")[0]).toBe(`# ${summary}`);
+      const { method, path } = splitRoute(route);
+      const described = (await call("GET", "/openapi.json")).body.paths[path][method.toLowerCase()];
+      for (const { name } of described.parameters) expect(text).toContain(`\n- \`${name}\` (`);
+      for (const code of Object.keys(described.responses)) {
+        expect(text).toContain(Number(code) < 400 ? `## Response ${code}\n` : `\n- ${code} \``);
+      }
+      expect(text).not.toMatch(/undefined|\[object/);
+    },
+  );
+
+  test("names the fields of a body and of a response, with examples", async () => {
+    const { text } = await call("GET", "/reference/setTranscript.md");
+    expect(text).toContain("Type: `text/vtt`\n\n```\nWEBVTT\n");
+    expect(text).toContain("- `data` (Transcript)\n  - `language` (string or null): A BCP 47 tag.");
+    const created = (await call("GET", "/reference/createLink.md")).text;
+    expect(created).toMatch(/## Body\n\nType: `application\/json`\n\n- `expiresAt` \(/);
+  });
+
+  test.each(["/reference/unknown.md", "/reference/constructor.md", "/reference/listFiles", "/llms.md"])(
+    "%s does not exist",
+    async (path) => {
+      expect(await call("GET", path)).toMatchObject({ status: 404, code: "route_not_found" });
+    },
+  );
+
+  test("is shown by a browser, too", async () => {
+    const headers = { "Sec-Fetch-Mode": "navigate", Accept: "text/html" };
+    for (const path of ["/llms.txt", "/reference.md", "/reference/listFiles.md"])
+      expect((await call("GET", path, { headers })).status, path).toBe(200);
+  });
+});

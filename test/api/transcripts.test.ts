@@ -1,0 +1,489 @@
+import { env } from "cloudflare:workers";
+import { describe, expect } from "vitest";
+import { deathAt, outageOf, ProxiedBindings } from "../support/bindings.ts";
+import { DB } from "../support/databases.ts";
+import { worldTest as test } from "../support/fixtures.ts";
+import {
+  atOnce,
+  dataOf,
+  metadataOf,
+  newTeam,
+  OPERATOR,
+  read,
+  rejected,
+  startWorker,
+  streamOf,
+  type Team,
+  upload,
+} from "../support/harness.ts";
+import { expectSettled, expectSound } from "../support/world.ts";
+
+const MAX_BYTES = 2 * 1024 * 1024;
+const UPLOADS = "/docs/v1/uploads";
+const pathOf = (id: string) => `${UPLOADS}/${id}/transcript`;
+const get = (team: Team, id: string) => team.call("GET", pathOf(id));
+const vtt = (body: string | Uint8Array, type = "text/vtt") => ({
+  body: body as BodyInit,
+  headers: { "Content-Type": type },
+});
+const put = (team: Team, id: string, body: string | Uint8Array, query = "") =>
+  team.call("PUT", pathOf(id) + query, vtt(body));
+const remove = (team: Team, id: string) => team.call("DELETE", pathOf(id));
+const usedBytes = async (team: Team): Promise<number> => (await read(team, "/docs/v1/usage")).bytes;
+const objectOf = ({ teamId }: Team, id: string) => env.BUCKET.get(`${teamId}/${id}/transcript`);
+
+const cueOf = (text: string, at = 0) => `00:00:0${at}.000 --> 00:00:0${at + 1}.000\n${text}\n`;
+const transcriptOf = (...cues: string[]) => ["WEBVTT\n", ...cues].join("\n");
+const SAID = transcriptOf(cueOf("Good evening."));
+/** Of exactly this size. */
+const ofBytes = (size: number) => `${SAID}\nNOTE `.padEnd(size, "x");
+
+async function newFile(): Promise<{ team: Team; id: string }> {
+  const team = await newTeam();
+  return { team, id: await upload(team, "a.txt", "hello") };
+}
+
+describe("A transcript", () => {
+  test.each<[string, string]>([
+    ["a cue", SAID],
+    ["no cue", "WEBVTT"],
+    ["a byte order mark, a title and a header", `\ufeffWEBVTT - Night shift\nKind: captions\n\n${cueOf("Hm.")}`],
+    ["lines that end in CR LF", SAID.replaceAll("\n", "\r\n")],
+    ["lines that end in CR", SAID.replaceAll("\n", "\r")],
+    [
+      "names of cues, notes, styles and regions",
+      transcriptOf("STYLE\n::cue { color: red }\n", "REGION\nid:a\n", "NOTE a\nb\n", `1 - intro\n${cueOf("a")}`),
+    ],
+    ["settings", transcriptOf("00:00.000 --> 00:01.000  align:start line:0%\tposition:10%,line-left\na")],
+    [
+      "overlapping cues that start at the same time",
+      transcriptOf("00:01.000 --> 00:09.000\na\n", "00:01.000 --> 00:02.000\nb\n"),
+    ],
+    [
+      "cues without text, and empty lines between",
+      transcriptOf("00:00.000 --> 00:01.000", "\n\n", "123456:00:00.000 --> 123456:00:00.001"),
+    ],
+    [
+      "HTML, unknown tags and entities",
+      transcriptOf(cueOf('<script>alert(1)</script><img src=x onerror="a()"> & &lt;')),
+    ],
+    ["other alphabets", transcriptOf(cueOf("こんばんは 🎙 e\u0301 \u202e"))],
+    ["a replacement character", transcriptOf(cueOf("\ufffd"))],
+    ["a text called NOTE, and a name that begins with it", transcriptOf(`NOTES\n${cueOf("NOTE")}`)],
+  ])("with %s is returned as it was sent", async (_, text) => {
+    const { team, id } = await newFile();
+    const size = Buffer.byteLength(text);
+    const { data } = (await put(team, id, text)).body;
+    expect(data).toEqual({ language: null, size, updatedAt: expect.any(String) });
+    const answer = await get(team, id);
+    expect([answer.status, answer.headers.get("Content-Type"), answer.headers.get("Content-Language")]).toEqual([
+      200,
+      "text/vtt; charset=utf-8",
+      null,
+    ]);
+    expect(Buffer.from(await (await objectOf(team, id))!.arrayBuffer()).toString()).toBe(text);
+    // The client of the tests removes a byte order mark.
+    expect(answer.text).toBe(text.replace("\ufeff", ""));
+    expect((await metadataOf(team, id)).transcript).toEqual(data);
+  });
+
+  test("is never shown as a page", async () => {
+    const { team, id } = await newFile();
+    await put(team, id, transcriptOf(cueOf("<script>alert(1)</script>")));
+    const { headers } = await get(team, id);
+    expect(headers.get("X-Content-Type-Options")).toBe("nosniff");
+    expect(headers.get("Content-Security-Policy")).toContain("default-src 'none'");
+  });
+
+  test.each(["en", "de-CH", "zh-Hant-TW", "gsw"])("has the language %s", async (language) => {
+    const { team, id } = await newFile();
+    expect(await dataOf(put(team, id, SAID, `?language=${language}`))).toMatchObject({ language });
+    expect((await get(team, id)).headers.get("Content-Language")).toBe(language);
+    // Without one, the new text has none.
+    expect(await dataOf(put(team, id, SAID))).toMatchObject({ language: null });
+  });
+
+  test.each([
+    "",
+    "e",
+    "en_US",
+    "en-",
+    "-en",
+    "1a",
+    "en-toolongtag",
+    "a".repeat(9),
+    `en${"-abcdefgh".repeat(4)}`,
+    "en\n",
+  ])("with the language %j is rejected", async (language) => {
+    const { team, id } = await newFile();
+    const query = `?language=${encodeURIComponent(language)}`;
+    await rejected(team, 400, "invalid_input", () => put(team, id, SAID, query), ["language"]);
+  });
+
+  test("replaces the one before, and each change is a version and an event with the field `transcript`", async () => {
+    const { team, id } = await newFile();
+    const versions = [(await metadataOf(team, id)).__v];
+    await put(team, id, SAID, "?language=en");
+    await put(team, id, transcriptOf(cueOf("Other.")));
+    const { transcript, __v } = await metadataOf(team, id);
+    expect([(await get(team, id)).text, transcript.language]).toEqual([transcriptOf(cueOf("Other.")), null]);
+    await remove(team, id);
+    const last = await metadataOf(team, id);
+    expect([last.transcript, __v - versions[0], last.__v - __v]).toEqual([null, 2, 1]);
+    const events = await read(team, `/auth/v1/events?subject=${id}&type=file.updated`);
+    expect(
+      events.map(({ data, subject }: { data: { fields: string[]; __v: number }; subject: { version: number } }) => [
+        data.fields,
+        data.__v,
+        subject.version,
+      ]),
+    ).toEqual([2, 1, 0].map((ago) => last.__v - 2 + ago).map((version) => [["transcript"], version, version]));
+  });
+
+  test("is one of those set at once, with its own language, and the others answer 200 or 409", async () => {
+    const { team, id } = await newFile();
+    const languages = ["aa", "bb", "cc", "dd", "ee", "ff"];
+    const answers = await atOnce(6, (i) =>
+      put(team, id, transcriptOf(cueOf(`${languages[i]}`)), `?language=${languages[i]}`),
+    );
+    for (const { status } of answers) expect([200, 409]).toContain(status);
+    expect(answers.map(({ status }) => status)).toContain(200);
+    const found = await get(team, id);
+    expect(found.text).toContain(`\n${found.headers.get("Content-Language")}\n`);
+    await expectSound(team.teamId);
+  });
+
+  test.each(["pending", "processing", "completed", "failed"])("may be set for a %s file", async (status) => {
+    const { team, id } = await newFile();
+    await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
+    expect((await put(team, id, SAID)).status).toBe(200);
+    expect((await get(team, id)).status).toBe(200);
+  });
+
+  test("outlives the reprocessing of its file", async () => {
+    const { team, id } = await newFile();
+    await put(team, id, SAID);
+    await DB.prepare("update files set status = 'completed' where id = ?").bind(id).run();
+    await team.call("POST", `${UPLOADS}/${id}/reprocess`);
+    expect((await get(team, id)).text).toBe(SAID);
+  });
+
+  test("leaves the one before if R2 fails to store it", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "hello");
+    const fail = () =>
+      world.ask(
+        "PUT",
+        pathOf(id),
+        { token: team.token, ...vtt(ofBytes(1000)) },
+        { bindings: new ProxiedBindings(outageOf("R2")) },
+      );
+    expect(await fail()).toMatchObject({ status: 503 });
+    expect([(await get(team, id)).status, (await metadataOf(team, id)).transcript]).toEqual([404, null]);
+    await put(team, id, SAID, "?language=en");
+    const before = (await metadataOf(team, id)).transcript;
+    expect(await fail()).toMatchObject({ status: 503 });
+    expect([(await get(team, id)).text, (await metadataOf(team, id)).transcript]).toEqual([SAID, before]);
+  });
+});
+
+describe("A missing transcript", () => {
+  test("responds 404 to a read and to a deletion", async () => {
+    const { team, id } = await newFile();
+    await rejected(team, 404, "not_found", () => get(team, id));
+    await rejected(team, 404, "not_found", () => remove(team, id));
+    await put(team, id, SAID);
+    expect((await remove(team, id)).body).toEqual({ message: "Transcript deleted." });
+    expect(await objectOf(team, id)).toBeNull();
+    await rejected(team, 404, "not_found", () => get(team, id));
+    await rejected(team, 404, "not_found", () => remove(team, id));
+  });
+
+  test.each(["receiving", "deleting"])("responds 404 for a file that is %s", async (status) => {
+    const { team, id } = await newFile();
+    await put(team, id, SAID);
+    await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
+    for (const act of [get, remove, (...of: [Team, string]) => put(...of, SAID)]) {
+      await rejected(team, 404, "not_found", () => act(team, id));
+    }
+  });
+});
+
+describe("An invalid transcript", () => {
+  const TIMES = "Must be the times of a cue, such as `00:01.000 --> 00:04.000`.";
+  test.each<[string, string | Uint8Array, string]>([
+    ["nothing", "", "Line 1: Must begin with `WEBVTT`."],
+    ["another first line", "WEBVTTX\n", "Line 1: Must begin with `WEBVTT`."],
+    ["SubRip", "1\n00:00:00,000 --> 00:00:01,000\na\n", "Line 1: Must begin with `WEBVTT`."],
+    ["a page", "<!doctype html>", "Line 1: Must begin with `WEBVTT`."],
+    ["a comma in a time", "WEBVTT\n\n00:00,000 --> 00:01.000\na", `Line 3: ${TIMES}`],
+    ["61 seconds", "WEBVTT\n\n00:00.000 --> 00:61.000\na", `Line 3: ${TIMES}`],
+    ["no space around the arrow", "WEBVTT\n\n00:00.000-->00:01.000\na", `Line 3: ${TIMES}`],
+    ["a setting without a value", "WEBVTT\n\n00:00.000 --> 00:01.000 align\na", `Line 3: ${TIMES}`],
+    [
+      "a cue right after the first line",
+      "WEBVTT\n00:00.000 --> 00:01.000\na",
+      "Line 2: Must have an empty line before the cue.",
+    ],
+    [
+      "two cues without an empty line",
+      `${SAID}00:02.000 --> 00:03.000\nb`,
+      "Line 5: Must have an empty line before the cue.",
+    ],
+    ["an arrow in a text", `${SAID}a --> b`, "Line 5: Must have an empty line before the cue."],
+    ["a name without times", "WEBVTT\n\none\ntwo\n", `Line 4: ${TIMES}`],
+    ["a name before an empty line", "WEBVTT\n\none\n\n", `Line 4: ${TIMES}`],
+    ["a name at the end", "WEBVTT\n\none", "Line 3: Must be followed by the times of a cue."],
+    ["an end before the start", "WEBVTT\n\n00:02.000 --> 00:01.999\na", "Line 3: Must end after it starts."],
+    ["no duration", "WEBVTT\n\n00:02.000 --> 00:02.000\na", "Line 3: Must end after it starts."],
+    [
+      "cues in another order",
+      transcriptOf(cueOf("b", 1), cueOf("a")),
+      "Line 6: Must not start before the previous cue.",
+    ],
+    ["a style after a cue", transcriptOf(cueOf("a"), "STYLE\n::cue {}\n"), `Line 7: ${TIMES}`],
+    [
+      "bytes that are not UTF-8",
+      Buffer.concat([Buffer.from(SAID), Buffer.from([0xe9, 0x0a])]),
+      "Line 5: Must be UTF-8.",
+    ],
+    ["UTF-16", Buffer.from(`\ufeff${SAID}`, "utf16le"), "Line 1: Must be UTF-8."],
+  ])("with %s is rejected, names the line, and leaves the one before", async (_, text, message) => {
+    const { team, id } = await newFile();
+    await put(team, id, SAID);
+    const { body } = await rejected(team, 400, "invalid_input", () => put(team, id, text), [""]);
+    expect(body.errors[0].message).toBe(message);
+    expect((await get(team, id)).text).toBe(SAID);
+  });
+
+  test.each([undefined, "", "application/json", "text/plain", "text/vtt-x", "text/vtt; charset=latin1"])(
+    "of the type %s is rejected",
+    async (type) => {
+      const { team, id } = await newFile();
+      const body = new TextEncoder().encode(SAID);
+      const send = () =>
+        team.call("PUT", pathOf(id), { body, headers: type === undefined ? {} : { "Content-Type": type } });
+      await rejected(team, 415, "unsupported_media_type", send);
+    },
+  );
+
+  test.each(["text/vtt; charset=utf-8", 'Text/VTT;charset="UTF-8"', "text/vtt ;"])(
+    "of the type %s is accepted",
+    async (type) => {
+      const { team, id } = await newFile();
+      expect((await team.call("PUT", pathOf(id), vtt(SAID, type))).status).toBe(200);
+    },
+  );
+
+  test("can have 2 MiB, with and without Content-Length", async () => {
+    const { team, id } = await newFile();
+    const [most, more] = [ofBytes(MAX_BYTES), ofBytes(MAX_BYTES + 1)];
+    for (const headers of [{}, { "Content-Length": String(MAX_BYTES) }]) {
+      const sent = {
+        body: streamOf(new TextEncoder().encode(most)),
+        headers: { "Content-Type": "text/vtt", ...headers },
+      };
+      expect((await team.call("PUT", pathOf(id), sent)).status).toBe(200);
+    }
+    expect((await get(team, id)).text).toBe(most);
+    await rejected(team, 413, "body_too_large", () => put(team, id, more));
+    const stated = { body: SAID, headers: { "Content-Type": "text/vtt", "Content-Length": String(MAX_BYTES + 1) } };
+    await rejected(team, 413, "body_too_large", () => team.call("PUT", pathOf(id), stated));
+  });
+
+  test.each([
+    ["two million empty lines", "WEBVTT".padEnd(MAX_BYTES, "\n")],
+    ["two million line ends of CR", "WEBVTT".padEnd(MAX_BYTES, "\r")],
+    ["80,000 cues", `WEBVTT\n\n${"00:00.000 --> 00:00.001\n\n".repeat(80_000)}`],
+    ["a cue of 2 MB", `WEBVTT\n\n00:00.000 --> 00:00.001\n${"<b>".repeat(690_000)}`],
+  ])("of %s is valid", async (_, text) => {
+    const { team, id } = await newFile();
+    expect((await put(team, id, text)).status).toBe(200);
+  });
+
+  test.each([
+    ["settings", `WEBVTT\n\n00:00.000 --> 00:00.001${" a:b".repeat(500_000)} c`],
+    ["spaces", `WEBVTT\n\n00:00.000 --> 00:00.001${" ".repeat(2_000_000)}x`],
+    ["arrows", `WEBVTT\n\n${"-->".repeat(690_000)}`],
+    [
+      "replacement characters and wrong bytes",
+      Buffer.concat([Buffer.from(`WEBVTT\n\nNOTE\n${"\ufffd\n".repeat(500_000)}`), Buffer.from([0xff])]),
+    ],
+  ])("of a megabyte of %s is rejected", async (_, text) => {
+    const { team, id } = await newFile();
+    await rejected(team, 400, "invalid_input", () => put(team, id, text), [""]);
+  });
+});
+
+describe("The quota", () => {
+  test("counts transcripts, and is exact after each change", async () => {
+    const { team, id } = await newFile();
+    const sizes = [await usedBytes(team)];
+    for (const size of [1000, 5000, 200]) {
+      await put(team, id, ofBytes(size));
+      sizes.push(await usedBytes(team));
+    }
+    await remove(team, id);
+    sizes.push(await usedBytes(team));
+    await put(team, id, ofBytes(700));
+    await team.call("DELETE", `${UPLOADS}/${id}`);
+    sizes.push(await usedBytes(team));
+    expect(sizes).toEqual([5, 1005, 5005, 205, 5, 0]);
+    await expectSound(team.teamId);
+  });
+
+  test("refuses a transcript that does not fit, also of those set at once, and never a smaller one", async () => {
+    const team = await newTeam();
+    const ids = await Promise.all(["a", "b", "c", "d"].map((name) => upload(team, `${name}.txt`, "hello")));
+    const [id = ""] = ids;
+    await put(team, id, ofBytes(900));
+    const limit = (maxBytes: number) =>
+      startWorker().call("PATCH", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR, json: { maxBytes } });
+    expect((await limit(1920)).status).toBe(200);
+    await rejected(team, 413, "quota_exceeded", () => put(team, id, ofBytes(1901)));
+    expect((await get(team, id)).text).toBe(ofBytes(900));
+    const answers = await atOnce(3, (i) => put(team, ids[i + 1] ?? "", ofBytes(600)));
+    expect(answers.map(({ code = "ok" }) => code).sort()).toEqual(["ok", "quota_exceeded", "quota_exceeded"]);
+    expect(await usedBytes(team)).toBe(1520);
+    await limit(100);
+    expect((await put(team, id, ofBytes(899))).status).toBe(200);
+    await expectSound(team.teamId);
+  });
+
+  test("counts a transcript whose write died until the next one, or the deletion of its file", async ({
+    world,
+    team,
+  }) => {
+    const id = await world.store(team, "a.txt", "hello");
+    const die = (bindings: ProxiedBindings) =>
+      world.ask("PUT", pathOf(id), { token: team.token, ...vtt(ofBytes(1000)) }, { bindings });
+    expect(await die(deathAt("R2", "put", "after"))).toBe("dead");
+    expect([await usedBytes(team), (await get(team, id)).status]).toEqual([1005, 404]);
+    // What may be stored can be deleted.
+    expect((await remove(team, id)).status).toBe(200);
+    expect([await usedBytes(team), await objectOf(team, id)]).toEqual([5, null]);
+  });
+});
+
+describe("Deleting a file", () => {
+  test("removes its transcript, and no other", async () => {
+    const { team, id } = await newFile();
+    const other = await upload(team, "b.txt", "world");
+    for (const one of [id, other]) await put(team, one, SAID);
+    await team.call("DELETE", `${UPLOADS}/${id}`);
+    expect([(await get(team, id)).status, (await get(team, other)).status]).toEqual([404, 200]);
+    expect([await objectOf(team, id), (await objectOf(team, other))?.size]).toEqual([null, SAID.length]);
+    const rows = await DB.prepare("select file_id from transcripts where team_id = ?").bind(team.teamId).all();
+    expect(rows.results).toEqual([{ file_id: other }]);
+  });
+
+  test("in a batch removes its transcript", async () => {
+    const { team, id } = await newFile();
+    await put(team, id, SAID);
+    await team.call("POST", `${UPLOADS}/batch`, { json: { action: "delete", ids: [id] } });
+    expect(await objectOf(team, id)).toBeNull();
+    await expectSound(team.teamId);
+  });
+
+  test("leaves no transcript that was set at the same time", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "hello");
+    const answers = await atOnce(12, (i) => (i === 6 ? team.call("DELETE", `${UPLOADS}/${id}`) : put(team, id, SAID)));
+    for (const { status } of answers) expect([200, 404, 409]).toContain(status);
+    await world.recoverAll([team.teamId]);
+    expect(await expectSettled(team.teamId)).toEqual([]);
+    expect(await objectOf(team, id)).toBeNull();
+  });
+
+  test("leaves no transcript whose Worker died while it was written", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "hello");
+    const reached = Promise.withResolvers<void>();
+    const gate = Promise.withResolvers<void>();
+    const bindings = deathAt("R2", "put", "after");
+    const bucket = bindings.bucket.bind(bindings);
+    // The write reaches R2 only after the deletion has ended.
+    bindings.bucket = (real) => {
+      const proxied = bucket(real);
+      const late: R2Bucket["put"] = async (...given: Parameters<R2Bucket["put"]>) => {
+        reached.resolve();
+        await gate.promise;
+        return proxied.put(...given);
+      };
+      return new Proxy(proxied, { get: (target, name) => (name === "put" ? late : Reflect.get(target, name)) });
+    };
+    const writing = world.ask("PUT", pathOf(id), { token: team.token, ...vtt(SAID) }, { bindings });
+    await reached.promise;
+    expect((await team.call("DELETE", `${UPLOADS}/${id}`)).status).toBe(200);
+    gate.resolve();
+    expect(await writing).toBe("dead");
+    expect(await objectOf(team, id)).not.toBeNull();
+    await world.recoverAll([team.teamId]);
+    expect(await objectOf(team, id)).toBeNull();
+    expect(await expectSettled(team.teamId)).toEqual([]);
+  });
+});
+
+describe("By a link", () => {
+  async function shared() {
+    const { team, id } = await newFile();
+    await team.call("PATCH", `${UPLOADS}/${id}`, { json: { name: "Näh. 1.mp3" } });
+    const link = await dataOf(team.call("POST", `${UPLOADS}/${id}/links`, { json: {} }));
+    const [, token = ""] = /links\/([^/]+)\//.exec(link.url) ?? [];
+    const describeLink = async () => (await startWorker().call("GET", `/docs/v1/links/${token}`)).body.data;
+    const open = (path: string, headers = {}) => startWorker().call("GET", path, { headers });
+    return { team, id, link, describeLink, open };
+  }
+
+  test("the transcript is described, and read without a token, with a validator that changes with it", async () => {
+    const { team, id, describeLink, open } = await shared();
+    expect((await describeLink()).transcriptUrl).toBeNull();
+    await put(team, id, SAID, "?language=en");
+    const { pathname } = new URL((await describeLink()).transcriptUrl);
+    expect(decodeURIComponent(pathname)).toMatch(/^\/docs\/v1\/links\/[^/]+\/transcript\/Näh. 1.vtt$/);
+    const answer = await open(pathname);
+    expect([answer.status, answer.text]).toEqual([200, SAID]);
+    expect(Object.fromEntries(answer.headers)).toMatchObject({
+      "content-type": "text/vtt; charset=utf-8",
+      "content-language": "en",
+      "content-disposition": `attachment; filename="N_h. 1.vtt"; filename*=UTF-8''N%C3%A4h.%201.vtt`,
+      "cache-control": "private, no-cache, no-transform",
+      "x-content-type-options": "nosniff",
+      "access-control-allow-origin": "*",
+      "cross-origin-resource-policy": "cross-origin",
+    });
+    expect(answer.headers.get("Content-Security-Policy")).toContain("sandbox");
+    const etag = answer.headers.get("ETag") ?? "";
+    const again = await open(pathname, { "If-None-Match": etag });
+    expect([again.status, again.text]).toEqual([304, ""]);
+    await put(team, id, transcriptOf(cueOf("New.")));
+    expect((await open(pathname, { "If-None-Match": etag })).status).toBe(200);
+    // The file whose name is "transcript" has its own bytes.
+    expect((await open(pathname.replace(/\/[^/]+$/, ""))).text).toBe("hello");
+  });
+
+  test("a missing transcript, a revoked link, a wrong secret and a deleted file get the same 404", async () => {
+    const { team, id, link, describeLink, open } = await shared();
+    await put(team, id, SAID);
+    const { pathname } = new URL((await describeLink()).transcriptUrl);
+    const missing = async (path = pathname) => {
+      const { status, code, headers } = await open(path);
+      expect([status, code, headers.get("Cache-Control")]).toEqual([404, "not_found", "no-store, no-transform"]);
+    };
+    await missing(pathname.replace(/\.[0-9a-f]{32}/, `.${"0".repeat(32)}`));
+    await missing(pathname.replace(/links\/[^/]+/, "links/x"));
+    await remove(team, id);
+    await missing();
+    await put(team, id, SAID);
+    expect((await open(pathname)).status).toBe(200);
+    await team.call("DELETE", `/docs/v1/links/${link._id}`);
+    await missing();
+  });
+});
+
+test("the file of another team has no transcript", async () => {
+  const { team, id } = await newFile();
+  await put(team, id, SAID);
+  const other = await newTeam();
+  for (const act of [get, remove, (...of: [Team, string]) => put(...of, SAID)]) {
+    await rejected(other, 404, "not_found", () => act(other, id));
+  }
+  expect((await get(team, id)).text).toBe(SAID);
+});

@@ -1,0 +1,186 @@
+import type { Page } from "@playwright/test";
+import { describe } from "vitest";
+import { newTeam, type Team, upload } from "../support/team.ts";
+import { expectGoodLooks } from "./appearance.ts";
+import { exhaustive as exhaustiveInConsole } from "./console.ts";
+import { position } from "./locators.ts";
+import { silence } from "./sounds.ts";
+import { exhaustive, expect, test } from "./support.ts";
+
+/* The transcript beside the player, on the page of a link and of a file. */
+
+const timeOf = (seconds: number) =>
+  `00:${String(Math.floor(seconds / 60)).padStart(2, "0")}:${(seconds % 60).toFixed(3).padStart(6, "0")}`;
+const cueOf = (start: number, end: number, text: string) => `${timeOf(start)} --> ${timeOf(end)}\n${text}\n`;
+const vttOf = (...cues: string[]) => ["WEBVTT\n", ...cues].join("\n");
+
+const SAID = vttOf(
+  cueOf(0, 10, "<v Ada>Good evening, and welcome."),
+  cueOf(10, 20, "The lock opens at half past four."),
+  cueOf(20, 30, "<script>alert(1)</script> &lt;b&gt;"),
+  cueOf(30, 40, "Until then, the café is open."),
+);
+/** Many cues of a recording of a minute. */
+const LONG = vttOf(
+  ...Array.from({ length: 10_000 }, (_, at) => cueOf(at * 0.006, at * 0.006 + 0.006, `Sentence number ${at}.`)),
+);
+
+async function recordingOf(team: Team, vtt: string) {
+  const id = await upload(team, "night shift.wav", silence(65));
+  await team.stowage.files.setTranscript(id, vtt, { language: "en" });
+  const { pathname } = new URL((await team.stowage.links.create(id)).pageUrl);
+  return { id, pathname };
+}
+
+const transcript = (page: Page) => page.getByRole("region", { name: "Transcript" });
+const cue = (page: Page, text: string | RegExp) => transcript(page).getByRole("button", { name: text });
+const spoken = (page: Page) => transcript(page).locator("[aria-current=true]");
+const place = (page: Page) => position(page);
+
+describe("The transcript on the page of a link", () => {
+  test("marks the spoken cue, seeks by a click, and finds words", async ({ openPage }) => {
+    const { pathname } = await recordingOf(await newTeam(), SAID);
+    const page = await openPage({ path: `${pathname}#t=12` });
+    await expect(spoken(page)).toHaveText("0:10 The lock opens at half past four.");
+    // Markup that is not of WebVTT is text.
+    await expect(cue(page, "<script>alert(1)</script> <b>")).toBeVisible();
+    await expect(cue(page, "Ada: Good evening, and welcome.")).toBeVisible();
+    await cue(page, /café/).click();
+    await expect(place(page)).toHaveAttribute("aria-valuetext", "0:30 of 1:05");
+    await expect(spoken(page)).toHaveText("0:30 Until then, the café is open.");
+    const find = page.getByLabel("Find in transcript");
+    await find.fill("CAFE open");
+    await expect(transcript(page).getByRole("status")).toHaveText("1 of 1");
+    await expect(transcript(page).locator("mark")).toHaveText(["open"]);
+    await find.fill("nobody said this");
+    await expect(transcript(page).getByRole("status")).toHaveText("No matches");
+    await expectGoodLooks(page, "share-transcript");
+  });
+
+  exhaustive("of 10,000 cues has only those near the visible part in the page", async ({ openPage }) => {
+    const { pathname } = await recordingOf(await newTeam(), LONG);
+    const page = await openPage({ path: pathname });
+    await expect(cue(page, "Sentence number 0.")).toBeVisible();
+    const cues = transcript(page).locator("[data-cue]");
+    const most = 1000;
+    expect(await cues.count()).toBeLessThan(most);
+    // A moment near the end, a search, and the keyboard reach cues that were not in the page.
+    await place(page).focus();
+    await page.keyboard.press("End");
+    await expect(spoken(page)).toHaveCount(0);
+    await page.keyboard.press("PageDown");
+    await page.keyboard.press("ArrowRight");
+    await expect(spoken(page)).toBeInViewport();
+    await page.getByLabel("Find in transcript").fill("number 4321.");
+    await expect(cue(page, "Sentence number 4321.")).toBeInViewport();
+    await cue(page, "Sentence number 4321.").click();
+    await expect(spoken(page)).toHaveText(/Sentence number 4321\.$/);
+    await page.keyboard.press("End");
+    await expect(cue(page, "Sentence number 9999.")).toBeFocused();
+    await expect(cue(page, "Sentence number 9999.")).toBeInViewport();
+    expect(await cues.count()).toBeLessThan(2 * most);
+  });
+
+  exhaustive(
+    "of 10,000 cues changes three at most when the recording moves: the spoken ones, and the one for the Tab key",
+    async ({ openPage }) => {
+      const { pathname } = await recordingOf(await newTeam(), LONG);
+      const page = await openPage({ path: `${pathname}#t=0.012` });
+      await expect(spoken(page)).toHaveText(/number 2\.$/);
+      await page.evaluate(() => {
+        const changed = new Set<Node>();
+        Reflect.set(window, "changed", changed);
+        const observer = new MutationObserver((records) => {
+          for (const { target } of records) changed.add(target);
+        });
+        const list = document.querySelector(".transcript-cues") as Element;
+        observer.observe(list, { subtree: true, childList: true, attributes: true, characterData: true });
+      });
+      await cue(page, "Sentence number 20.").click();
+      await expect(spoken(page)).toHaveText(/number 20\.$/);
+      const changed = await page.evaluate(() => (Reflect.get(window, "changed") as Set<Element>).size);
+      expect(changed).toBeLessThanOrEqual(3);
+    },
+  );
+
+  exhaustive(
+    "follows the recording, unless the reader has scrolled away, and never scrolls the page",
+    async ({ openPage }) => {
+      const { pathname } = await recordingOf(await newTeam(), LONG);
+      const page = await openPage({ path: pathname, width: 390, height: 700 });
+      const list = page.locator(".transcript-cues");
+      const scrolled = () => list.evaluate(({ scrollTop }) => scrollTop);
+      await expect(cue(page, "Sentence number 0.")).toBeVisible();
+      const forward = page.getByRole("button", { name: "Forward 30 seconds" });
+      await page.getByRole("button", { name: /^Play / }).click();
+      await expect.poll(scrolled).toBeGreaterThan(0);
+      await page.getByRole("button", { name: /^Pause / }).click();
+      await list.evaluate((box) => box.scrollTo(0, 0));
+      await forward.click();
+      await expect(spoken(page)).toHaveCount(0);
+      expect(await scrolled()).toBe(0);
+      expect(await page.evaluate(() => scrollY)).toBe(0);
+    },
+  );
+
+  exhaustive("is below the player on a phone, and beside it on a desktop", async ({ openPage }) => {
+    const { pathname } = await recordingOf(await newTeam(), SAID);
+    for (const width of [390, 1280]) {
+      const page = await openPage({ path: pathname, width });
+      await expect(transcript(page)).toBeVisible();
+      const [player, text] = [
+        await page.getByRole("region", { name: "Player" }).boundingBox(),
+        await transcript(page).boundingBox(),
+      ];
+      if (!player || !text) throw new Error("There is no player, or no transcript.");
+      if (width === 390) expect(text.y).toBeGreaterThanOrEqual(player.y + player.height);
+      else expect(text.x).toBeGreaterThanOrEqual(player.x + player.width);
+      await expectGoodLooks(page, "share-transcript");
+    }
+  });
+
+  exhaustive("is one stop of the Tab key, with arrows between cues and Enter to seek", async ({ openPage }) => {
+    const { pathname } = await recordingOf(await newTeam(), SAID);
+    const page = await openPage({ path: pathname });
+    await page.getByLabel("Find in transcript").focus();
+    await page.keyboard.press("Tab");
+    await expect(cue(page, /Good evening/)).toBeFocused();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await expect(place(page)).toHaveAttribute("aria-valuetext", "0:10 of 1:05");
+    await page.keyboard.press("End");
+    await expect(cue(page, /café/)).toBeFocused();
+    await page.keyboard.press("Home");
+    await expect(cue(page, /Good evening/)).toBeFocused();
+    await page.keyboard.press("Tab");
+    await expect(page.getByRole("link", { name: "Download" })).toBeFocused();
+  });
+
+  exhaustive("is absent in a frame, and if there is none", async ({ openPage }) => {
+    const team = await newTeam();
+    const { pathname, id } = await recordingOf(team, SAID);
+    const framed = await openPage({ path: pathname.replace("/share/", "/embed/") });
+    await expect(place(framed)).toBeVisible();
+    await expect(transcript(framed)).toHaveCount(0);
+    await team.stowage.files.deleteTranscript(id);
+    const page = await openPage({ path: pathname });
+    await expect(place(page)).toBeVisible();
+    await expect(transcript(page)).toHaveCount(0);
+  });
+});
+
+describe("The transcript on the page of a file", () => {
+  exhaustiveInConsole("is beside the player, and follows changes by others", async ({ at }) => {
+    const team = await newTeam();
+    const { id } = await recordingOf(team, SAID);
+    const { page } = await at(`/files/${id}`, { team });
+    await cue(page, /The lock opens/).click();
+    await expect(place(page)).toHaveAttribute("aria-valuetext", "0:10 of 1:05");
+    await expectGoodLooks(page, "file-transcript");
+    await team.stowage.files.setTranscript(id, vttOf(cueOf(0, 60, "Corrected.")));
+    await expect(cue(page, "Corrected.")).toBeVisible();
+    await team.stowage.files.deleteTranscript(id);
+    await expect(transcript(page)).toHaveCount(0);
+    await expect(place(page)).toBeVisible();
+  });
+});
