@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { and, eq, isNull, lt, not, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, lt, not, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
@@ -341,7 +341,7 @@ async function rollBack(
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     // If the commit took effect, a repetition with the same key may have been answered with this file. Then it stays.
-    const isRevocable = or(eq(files.status, "receiving"), isNull(files.idempotencyKey));
+    const isRevocable = sql`(${files.status} = 'receiving' or ${files.idempotencyKey} is null)`;
     const hide = deps.db
       .update(files)
       .set({ ...hidden(dueAt), sizeBytes: null })
@@ -349,7 +349,7 @@ async function rollBack(
     const kept = deps.db
       .select({ id: files.id })
       .from(files)
-      .where(and(isFile(upload), or(isHeld, not(isRevocable as SQL))));
+      .where(and(isFile(upload), or(isHeld, not(isRevocable))));
     const event = fileEvent(deps, "file.deleted", actor, upload, { condition: isRevocable });
     const [, [isKept]] = await writeWithEvent(deps, event, [hide, kept], { isIdempotent: true });
     if (isKept) return;

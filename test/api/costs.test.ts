@@ -41,7 +41,7 @@ import { issueToken, newUploadToken } from "../support/visitors.ts";
 
 /** Reading the credential and its team to authenticate the caller, and the credential for the WHERE of the other query. */
 const CREDENTIAL_ROWS = 3;
-/** The round trips of a write, and of a list of own files: it authorizes the caller before. */
+/** The round trips of a write, a heavy read, and a list of own files: it authorizes the caller before. */
 const AUTHORIZED_FIRST = 2;
 /** A write that waits for a hash authorizes the caller once more. */
 const AUTHORIZED_AGAIN = 3;
@@ -247,8 +247,8 @@ describe("Until its response", () => {
     "POST /docs/v1/uploads/{id}/reprocess": { messages: 1 },
   };
   // The operator's token needs no database.
-  const tripsOf = ({ method, operation: { access } }: Route) =>
-    method === "GET" || access === "operator" ? 1 : AUTHORIZED_FIRST;
+  const tripsOf = ({ method, operation: { access, isHeavy } }: Route) =>
+    (method === "GET" && isHeavy !== true) || access === "operator" ? 1 : AUTHORIZED_FIRST;
   test.each(
     exampleRoutes.map((route): [string, Cost] => [route.name, { trips: tripsOf(route), ...COSTS[route.name] }]),
   )("%s costs exactly %j", async (name, { trips, r2 = [], messages = 0 }) => {
@@ -612,7 +612,7 @@ describe("An event", () => {
       const path = `/auth/v1/webhooks/${_id}/deliveries?limit=100${query}`;
       const { response, inTotal } = await send("GET /auth/v1/webhooks/{id}/deliveries", path, { token: team.token });
       expect(((await response.json()) as { data: unknown[] }).data).toHaveLength(count);
-      expect(inTotal).toMatchObject({ trips: 1 });
+      expect(inTotal).toMatchObject({ trips: query === "" ? 1 : AUTHORIZED_FIRST });
       expect(inTotal.rowsRead).toBeLessThanOrEqual(rows);
     },
   );
@@ -926,6 +926,67 @@ describe("With 100,000 files, users and events in a team", () => {
     expect(users).toHaveLength(MAX_LISTED_USERS);
     expect((await list(500, MAX_LISTED_USERS + 1)).status).toBe(400);
   });
+
+  test("a session reads as many rows with 3,000 expired sessions of its key as with none, and a list at most 1,000", async () => {
+    const crowd = await newTeam(undefined, 0);
+    const route = "/auth/v1/sessions";
+    const create = () => send(`POST ${route}`, route, { token: crowd.token });
+    const [first, second] = [await create(), await create()];
+    // It counts one live session more.
+    const rows = (after: number) =>
+      second.byResponse.rowsRead + after * (second.byResponse.rowsRead - first.byResponse.rowsRead);
+    await DB.prepare(
+      `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, created_by_key_id, lifetime_milliseconds, created_at, expires_at)
+       with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000)
+       select printf('f%020x000', i), ?1, 'u', 'a', 'session', 2, ?1 || i, ?2, 1, 1, 1 from n`,
+    )
+      .bind(crowd.teamId, crowd.keyId)
+      .run();
+    expect((await create()).byResponse.rowsRead).toBeLessThanOrEqual(rows(1));
+    const listed: unknown[][] = [];
+    for (let path = route; path !== ""; ) {
+      const { response, byResponse } = await send(`GET ${route}`, path, { token: crowd.token });
+      expect(byResponse.rowsRead).toBeLessThanOrEqual(1000);
+      listed.push(((await response.json()) as { data: unknown[] }).data);
+      path = /<(.*)>/.exec(response.headers.get("Link") ?? "")?.[1] ?? "";
+    }
+    expect(listed.map(({ length }) => length)).toEqual([0, 0, 0, 0, 0, 0, 3]);
+  });
+
+  test("the usage of a contributor reads at most 25,000 rows, of the newest 10,000 files and as many in the trash", async () => {
+    const crowd = await newTeam(undefined, 0);
+    const contributor = await dataOf(
+      crowd.call("POST", "/auth/v1/users", { json: { ...account(), role: "contributor" } }),
+    );
+    await DB.batch([
+      insertFiles(crowd, 15_000),
+      insertHiddenFiles(crowd, 36_000),
+      DB.prepare("update files set user_id = ? where team_id = ?").bind(contributor._id, crowd.teamId),
+    ]);
+    const token = await newSession(crowd, contributor._id);
+    const { response, byResponse } = await send("GET /docs/v1/usage", "/docs/v1/usage", { token });
+    expect(await response.json()).toMatchObject({ data: { files: 20_000, bytes: 20_000, trashFiles: 10_000 } });
+    expect(byResponse.rowsRead).toBeLessThanOrEqual(25_000);
+  });
+
+  test.each([
+    [ROWS - 10, 1],
+    [10, 0],
+  ])(
+    "the export of user %i examines the team's latest 8,000 events, and reads at most 25,000 rows",
+    async (row, count) => {
+      const path = `/auth/v1/users/${idAt(row)}/export`;
+      const { result, inTotal } = await watched(async (bindings, ctx) => {
+        const { body } = await worker.fetch(buildRequest("GET", path, { token: large.token }), bindings, ctx);
+        return JSON.parse(await new Response(body).text());
+      });
+      expect(result.data).toMatchObject({
+        events: Array(count).fill({ actor: { userId: idAt(row) } }),
+        hasOlderEvents: true,
+      });
+      expect(inTotal.rowsRead).toBeLessThanOrEqual(25_000);
+    },
+  );
 
   test("a key in a team with 1,000 keys reads few of them, whether these are live or expired", async () => {
     const crowd = await newTeam();

@@ -5,6 +5,7 @@ import { DATABASES } from "../support/databases.ts";
 import { type Deps, readDeps, sink, withBindings } from "../support/deps.ts";
 import {
   type Answer,
+  atOnce,
   type CallOptions,
   call,
   fieldsOf,
@@ -17,6 +18,7 @@ import {
   rejected,
   startWorker,
   type Team,
+  tally,
   upload,
 } from "../support/harness.ts";
 import { startLimited } from "../support/limits.ts";
@@ -287,6 +289,22 @@ describe("Rate limits", () => {
     expect((await ask(one.token, "/docs/v1/usage")).status).toBe(200);
     expectLimited(await ask(one.token, "/docs/v1/usage"), "contributor-heavy", 30);
     for (const { token } of [another, team]) expect((await ask(token)).status).toBe(200);
+  });
+
+    const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
+    const bindings = new ProxiedBindings();
+    const bound = bindings.wrap({ ...DATABASES });
+    const limits = { HEAVY_LIMIT: 20, CONTRIBUTOR_HEAVY_LIMIT: 5 };
+    const { call } = startLimited(limits, (deps) => withBindings(deps, bound));
+    const contributor = await newMember(team, "contributor");
+    for (const [token, query, index, granted] of [
+      [team.token, "search=a", "files_name", 20],
+      [contributor.token, "tag=a", "files_owner", 5],
+    ] as const) {
+      const answers = await atOnce(500, () => call("GET", `/docs/v1/uploads?${query}`, { token }));
+      expect(tally(answers)).toEqual({ 200: granted, rate_limited: 500 - granted });
+      expect(bindings.queries.filter(({ sql }) => sql.includes(index))).toHaveLength(granted);
+    }
   });
 
   test("count each request of the operator once, also the first in an isolate", async () => {
