@@ -2,7 +2,7 @@ import { and, getTableColumns, inArray, sql } from "drizzle-orm";
 import type { Credential } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
-import { eventsNaming, startOfExport } from "../events/event-log.ts";
+import { eventsNaming, findExportStarts } from "../events/event-log.ts";
 import type { Event } from "../events/events.ts";
 import { read } from "../platform/db.ts";
 import { apiKeys } from "./keys.schema.ts";
@@ -29,13 +29,13 @@ const FURTHER_SCOPES = SCOPES["events:read"] | SCOPES["keys:read"];
 /** @throws `not_found`, `insufficient_scope` */
 export async function exportUser(deps: Deps, credential: Credential<"users:read">, id: string): Promise<UserExport> {
   const user = await fetchUser(deps, credential, id, FURTHER_SCOPES);
-  const start = await startOfExport(deps, user);
+  const starts = await findExportStarts(deps, user);
   return {
     user,
     sessions: rowsOf(deps, user, ["session"]),
     keys: keysOf(deps, user),
-    events: eventsNaming(deps, user, start),
-    hasOlderEvents: start !== null,
+    events: eventsNaming(deps, user, starts),
+    hasOlderEvents: starts.first !== null,
   };
 }
 

@@ -178,10 +178,10 @@ export async function fetchEvent(
   return renderLogged(row);
 }
 
-/** The latest events of a team that an export examines. It reads each three times: 24,000 rows. */
-export const EXPORTED_EVENTS = 8000;
-/** Events that one batch examines, in some 10 ms of the database. */
+/** Events that one batch of an export examines, in some 10 ms of the database. */
 const EXAMINED_EVENTS = 4000;
+/** The latest events of a team that an export examines, in two batches: 20,000 rows with those that find where these begin. */
+export const EXPORTED_EVENTS = 2 * EXAMINED_EVENTS;
 
 interface Named {
   id: string;
@@ -189,43 +189,46 @@ interface Named {
   createdAt: number;
 }
 
-/** Where the last events that an export examines begin: the number of the event before them. Null if the user has no earlier ones. */
-export async function startOfExport(deps: Deps, { teamId, createdAt }: Named): Promise<number | null> {
-  const [[before]] = await read(deps, [
+/** Where the batches of an export begin: after the events with these numbers. Null if the user has no event before. */
+interface ExportStarts {
+  first: number | null;
+  second: number | null;
+}
+
+export async function findExportStarts(deps: Deps, { teamId, createdAt }: Named): Promise<ExportStarts> {
+  const beforeLast = (count: number) =>
     deps.db
       .select({ seq: events.seq })
       .from(events)
       .where(and(eq(events.teamId, teamId), gt(events.seq, createdAt * 1000 - 1)))
       .orderBy(desc(events.seq))
       .limit(1)
-      .offset(EXPORTED_EVENTS),
-  ]);
-  return before?.seq ?? null;
+      .offset(count);
+  const [[first], [second]] = await read(deps, [beforeLast(EXPORTED_EVENTS), beforeLast(EXAMINED_EVENTS)]);
+  return { first: first?.seq ?? null, second: second?.seq ?? null };
 }
 
 /**
- * The events by a user, or about the user's record, oldest first, after `start` of the team's events. Without the names of actors,
- * because the person who gets them may not know those of others.
+ * The events by a user, or about the user's record, oldest first. Without the names of actors, because the person who gets them
+ * may not know those of others.
  */
 export async function* eventsNaming(
   deps: Deps,
   { id, teamId, createdAt }: Named,
-  start: number | null,
+  { first, second }: ExportStarts,
 ): AsyncGenerator<Event> {
   const isNamed = or(eq(events.subjectId, id), sql`${idsOfActor(events.actor).userId} = ${id}`);
-  for (let after: number | undefined = start ?? createdAt * 1000 - 1; after !== undefined; ) {
-    const rest = and(eq(events.teamId, teamId), gt(events.seq, after));
-    const end = deps.db
-      .select({ seq: events.seq })
-      .from(events)
-      .where(rest)
-      .orderBy(asc(events.seq))
-      .limit(1)
-      .offset(EXAMINED_EVENTS - 1);
-    const isExamined = and(rest, lte(events.seq, sql`coalesce(${end}, ${ABOVE_ALL})`));
-    const named = deps.db.select().from(events).where(and(isExamined, isNamed)).orderBy(asc(events.seq));
-    const [[last], rows]: readonly [{ seq: number }[], EventRow[]] = await read(deps, [end, named]);
+  const start = first ?? createdAt * 1000 - 1;
+  for (const [after, last] of second === null
+    ? [[start, ABOVE_ALL]]
+    : ([
+        [start, second],
+        [second, ABOVE_ALL],
+      ] as const)) {
+    const isExamined = and(eq(events.teamId, teamId), gt(events.seq, after), lte(events.seq, last));
+    const [rows]: readonly [EventRow[]] = await read(deps, [
+      deps.db.select().from(events).where(and(isExamined, isNamed)).orderBy(asc(events.seq)),
+    ]);
     yield* rows.map(renderEvent);
-    after = last?.seq;
   }
 }

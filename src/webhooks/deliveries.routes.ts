@@ -79,7 +79,8 @@ export const list = listOperation(
             "Only deliveries in this state. `failing`: the latest attempt failed, and another follows (`pending`) or not (`failed`). `waiting`: `pending`, and not `failing`.",
         }),
       }),
-    isHeavy: ({ status }) => status !== undefined,
+    // An index serves `failing`.
+    isHeavy: ({ status }) => status !== undefined && status !== "failing",
     success: {
       description: "A page of deliveries.",
       noun: "Deliveries",

@@ -295,6 +295,7 @@ describe("A heavy request", () => {
     [`POST ${HOOK}/test`, "heavy"],
     [`DELETE ${HOOK}`, "heavy"],
     [`GET ${HOOK}/deliveries`, "light"],
+    [`GET ${HOOK}/deliveries?status=failing`, "light"],
     [`GET ${HOOK}/deliveries?status=failed`, "heavy"],
     ["POST /auth/v1/deliveries/0193477c0a5e2b7f4d1c8e90/redeliver", "heavy"],
     ["POST /auth/v1/users", "light"],

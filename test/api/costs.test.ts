@@ -225,6 +225,8 @@ describe("Until its response", () => {
   type Cost = { trips?: number; r2?: string[]; messages?: number };
   /** The routes that cost more than one round trip to D1, or two for a write. */
   const COSTS: Record<string, Cost> = {
+    // Finds where its events begin.
+    "GET /auth/v1/users/{id}/export": { trips: 3 },
     "POST /auth/v1/webhooks/{id}/secret": { trips: 3, messages: 1 },
     "POST /auth/v1/deliveries/{id}/redeliver": { messages: 1 },
     "GET /docs/v1/uploads/{id}/waveform": { r2: ["get"] },
@@ -247,8 +249,11 @@ describe("Until its response", () => {
     "POST /docs/v1/uploads/{id}/reprocess": { messages: 1 },
   };
   // The operator's token needs no database.
-  const tripsOf = ({ method, operation: { access, isHeavy } }: Route) =>
-    (method === "GET" && isHeavy !== true) || access === "operator" ? 1 : AUTHORIZED_FIRST;
+  const tripsOf = (route: Route) => {
+    const { method, operation } = route;
+    const isLightRead = method === "GET" && operation.isHeavy !== true;
+    return isLightRead || tokenFor(route, team) === OPERATOR ? 1 : AUTHORIZED_FIRST;
+  };
   test.each(
     exampleRoutes.map((route): [string, Cost] => [route.name, { trips: tripsOf(route), ...COSTS[route.name] }]),
   )("%s costs exactly %j", async (name, { trips, r2 = [], messages = 0 }) => {
@@ -612,7 +617,7 @@ describe("An event", () => {
       const path = `/auth/v1/webhooks/${_id}/deliveries?limit=100${query}`;
       const { response, inTotal } = await send("GET /auth/v1/webhooks/{id}/deliveries", path, { token: team.token });
       expect(((await response.json()) as { data: unknown[] }).data).toHaveLength(count);
-      expect(inTotal).toMatchObject({ trips: query === "" ? 1 : AUTHORIZED_FIRST });
+      expect(inTotal).toMatchObject({ trips: /^$|failing/.test(query) ? 1 : AUTHORIZED_FIRST });
       expect(inTotal.rowsRead).toBeLessThanOrEqual(rows);
     },
   );
@@ -709,13 +714,14 @@ describe("With 100,000 files, users and events in a team", () => {
   });
 
   /** Requests one page of a list. @returns its number of items, its cost and its next page */
-  const pageAt = async (path: string, trips = 1) => {
+  const pageAt = async (path: string) => {
     const { token } = large;
     const { response, byResponse } = await send(`GET ${path.replace(/^https:..[^/]+/, "").split("?")[0]}`, path, {
       token,
     });
     expect(response.status).toBe(200);
-    expect(byResponse.trips).toBe(trips);
+    const isHeavy = response.headers.get("RateLimit-Policy")?.includes("heavy");
+    expect(byResponse.trips).toBe(isHeavy ? AUTHORIZED_FIRST : 1);
     const body = (await response.json()) as { data: unknown[] } | unknown[];
     const count = (Array.isArray(body) ? body : body.data).length;
     return {
@@ -783,7 +789,7 @@ describe("With 100,000 files, users and events in a team", () => {
         const { data } = (await response.json()) as { data: unknown[] };
         expect(data).toHaveLength(count);
         // Its index depends on the caller, so the list follows the authorization.
-        expect(inTotal.trips).toBe(AUTHORIZED_FIRST);
+        expect(inTotal.trips).toBe(query.includes("search") ? AUTHORIZED_AGAIN : AUTHORIZED_FIRST);
         // The credential of a session includes its user.
         expect(inTotal.rowsRead).toBeLessThanOrEqual(rows + 3 * SCAN_CREDENTIAL_ROWS);
       },
@@ -942,7 +948,9 @@ describe("With 100,000 files, users and events in a team", () => {
     )
       .bind(crowd.teamId, crowd.keyId)
       .run();
-    expect((await create()).byResponse.rowsRead).toBeLessThanOrEqual(rows(1));
+    const third = await create();
+    console.log("ROWS", first.byResponse.rowsRead, second.byResponse.rowsRead, third.byResponse.rowsRead);
+    expect(third.byResponse.rowsRead).toBeLessThanOrEqual(rows(1));
     const listed: unknown[][] = [];
     for (let path = route; path !== ""; ) {
       const { response, byResponse } = await send(`GET ${route}`, path, { token: crowd.token });
@@ -1009,7 +1017,8 @@ describe("With 100,000 files, users and events in a team", () => {
     ["GET /docs/v1/uploads/{id}", 2],
     ["GET /auth/v1/users/{id}", 1],
     ["GET /docs/v1/uploads/{id}/metadata", 2],
-    ["GET /docs/v1/usage", 3],
+    // It is authorized before.
+    ["GET /docs/v1/usage", 3 + AUTHORIZATION_ROWS],
     ["DELETE /docs/v1/uploads/{id}", 12],
     // They read the row for the refusal, too, and an update reads the caller again.
     ["PATCH /auth/v1/users/{id}", 10],
@@ -1248,10 +1257,10 @@ describe("Every query of the service", () => {
 const isBoundedSort = (step: string, plan: string[]) =>
   step === "USE TEMP B-TREE FOR ORDER BY" && plan.includes("SCAN sorted");
 
-// A LIMIT bounds the rows of `examined`, `matching` and `last`, which are parts of a list with filters. `page` is the one row
+// A LIMIT bounds the rows of `examined`, `matching` and `last`, which are parts of a list with filters, and of `newest`. `page` is the one row
 // of a purge's aggregate. `oldest` are the rows that it checks, which a LIMIT bounds as well.
 const isExpensive = (step: string) =>
-  /^SCAN (?!CONSTANT ROW|json_each|one$|page$|oldest$|examined|found$|\(subquery-\d+\)$|sorted$|tagged$|team$|child$|matching|last)|USE TEMP B-TREE/.test(
+  /^SCAN (?!CONSTANT ROW|json_each|one$|page$|oldest$|examined|newest$|found$|\(subquery-\d+\)$|sorted$|tagged$|team$|child$|matching|last)|USE TEMP B-TREE/.test(
     step,
   );
 

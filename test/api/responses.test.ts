@@ -291,9 +291,9 @@ describe("Rate limits", () => {
     for (const { token } of [another, team]) expect((await ask(token)).status).toBe(200);
   });
 
-    const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
+  test("let no query of a heavy read run beyond them, however many requests arrive at once", async () => {
     const bindings = new ProxiedBindings();
-    const bound = bindings.wrap({ ...DATABASES });
+    const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
     const limits = { HEAVY_LIMIT: 20, CONTRIBUTOR_HEAVY_LIMIT: 5 };
     const { call } = startLimited(limits, (deps) => withBindings(deps, bound));
     const contributor = await newMember(team, "contributor");
@@ -301,9 +301,11 @@ describe("Rate limits", () => {
       [team.token, "search=a", "files_name", 20],
       [contributor.token, "tag=a", "files_owner", 5],
     ] as const) {
-      const answers = await atOnce(500, () => call("GET", `/docs/v1/uploads?${query}`, { token }));
-      expect(tally(answers)).toEqual({ 200: granted, rate_limited: 500 - granted });
-      expect(bindings.queries.filter(({ sql }) => sql.includes(index))).toHaveLength(granted);
+      const answers = await atOnce(200, () => call("GET", `/docs/v1/uploads?${query}`, { token }));
+      expect(tally(answers)).toEqual({ 200: granted, rate_limited: 200 - granted });
+      expect(
+        bindings.queries.filter(({ sql, parameters }) => parameters.length > 0 && sql.includes(index)),
+      ).toHaveLength(granted);
     }
   });
 
