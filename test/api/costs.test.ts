@@ -225,6 +225,8 @@ describe("Until its response", () => {
   type Cost = { trips?: number; r2?: string[]; messages?: number };
   /** The routes that cost more than one round trip to D1, or two for a write. */
   const COSTS: Record<string, Cost> = {
+    // Sent by the operator, whose token needs no database.
+    "GET /auth/v1/teams/{id}": { trips: 1 },
     // Finds where its events begin.
     "GET /auth/v1/users/{id}/export": { trips: 3 },
     "POST /auth/v1/webhooks/{id}/secret": { trips: 3, messages: 1 },
@@ -249,11 +251,8 @@ describe("Until its response", () => {
     "POST /docs/v1/uploads/{id}/reprocess": { messages: 1 },
   };
   // The operator's token needs no database.
-  const tripsOf = (route: Route) => {
-    const { method, operation } = route;
-    const isLightRead = method === "GET" && operation.isHeavy !== true;
-    return isLightRead || tokenFor(route, team) === OPERATOR ? 1 : AUTHORIZED_FIRST;
-  };
+  const tripsOf = ({ method, operation: { access, isHeavy } }: Route) =>
+    (method === "GET" && isHeavy !== true) || access === "operator" ? 1 : AUTHORIZED_FIRST;
   test.each(
     exampleRoutes.map((route): [string, Cost] => [route.name, { trips: tripsOf(route), ...COSTS[route.name] }]),
   )("%s costs exactly %j", async (name, { trips, r2 = [], messages = 0 }) => {
@@ -934,13 +933,8 @@ describe("With 100,000 files, users and events in a team", () => {
   });
 
   test("a session reads as many rows with 3,000 expired sessions of its key as with none, and a list at most 1,000", async () => {
-    const crowd = await newTeam(undefined, 0);
+    const [crowd, other] = [await newTeam(undefined, 0), await newTeam(undefined, 0)];
     const route = "/auth/v1/sessions";
-    const create = () => send(`POST ${route}`, route, { token: crowd.token });
-    const [first, second] = [await create(), await create()];
-    // It counts one live session more.
-    const rows = (after: number) =>
-      second.byResponse.rowsRead + after * (second.byResponse.rowsRead - first.byResponse.rowsRead);
     await DB.prepare(
       `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, created_by_key_id, lifetime_milliseconds, created_at, expires_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < 3000)
@@ -948,9 +942,12 @@ describe("With 100,000 files, users and events in a team", () => {
     )
       .bind(crowd.teamId, crowd.keyId)
       .run();
-    const third = await create();
-    console.log("ROWS", first.byResponse.rowsRead, second.byResponse.rowsRead, third.byResponse.rowsRead);
-    expect(third.byResponse.rowsRead).toBeLessThanOrEqual(rows(1));
+    for (let i = 0; i < 3; i++) {
+      const { byResponse: withExpired } = await send(`POST ${route}`, route, { token: crowd.token });
+      const { byResponse: without } = await send(`POST ${route}`, route, { token: other.token });
+      // Two counts end at the first row of the next key.
+      expect(withExpired.rowsRead).toBeLessThanOrEqual(without.rowsRead + 2);
+    }
     const listed: unknown[][] = [];
     for (let path = route; path !== ""; ) {
       const { response, byResponse } = await send(`GET ${route}`, path, { token: crowd.token });
