@@ -38,6 +38,8 @@ export const MIN_SESSION_SECONDS = (5 * MINUTE) / SECOND;
 export const MAX_SESSION_SECONDS = (30 * DAY) / SECOND;
 /** Each is a person at a browser. Without a limit, a key could fill the database with sessions. */
 export const MAX_KEY_SESSIONS = 100;
+/** Sessions that a page of the list examines. It may read each twice: with the caller, less than 1,000 rows. */
+const EXAMINED_SESSIONS = 490;
 
 export type Session = Pick<KeyRow, "id" | "userId" | "createdByKeyId" | "createdAt" | "expiresAt" | "lastUsedAt">;
 
@@ -190,7 +192,7 @@ export async function listSessions(
       .where(and(eq(apiKeys.teamId, team), isSession, page.where))
       .orderBy(...page.orderBy)
       .$dynamic();
-    return scan(deps.db, sessions, ({ expiresAt }) => gt(expiresAt, deps.system.now()), page);
+    return scan(deps.db, sessions, ({ expiresAt }) => gt(expiresAt, deps.system.now()), page, EXAMINED_SESSIONS);
   });
   return cutScan("sessions", request, rows);
 }
