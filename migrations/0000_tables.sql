@@ -26,7 +26,7 @@ CREATE INDEX `api_keys_user` ON `api_keys` (`user_id`) WHERE user_id is not null
 CREATE INDEX `api_keys_team_expiry` ON `api_keys` (`team_id`,`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_expiry` ON `api_keys` (`expires_at`) WHERE kind = 'session';--> statement-breakpoint
-CREATE INDEX `api_keys_session_creator` ON `api_keys` (`created_by_key_id`) WHERE kind = 'session' and created_by_key_id is not null;--> statement-breakpoint
+CREATE INDEX `api_keys_session_creator` ON `api_keys` (`created_by_key_id`,`expires_at`) WHERE kind = 'session' and created_by_key_id is not null;--> statement-breakpoint
 CREATE TABLE `teams` (
 	`id` text PRIMARY KEY NOT NULL,
 	`name` text NOT NULL,

@@ -85,12 +85,14 @@ export interface Deps {
   requestId: string | null;
   /** Called once the caller of a request is authenticated, even if access is denied: for the log and the rate limits. */
   noteCaller(actor: Actor): void;
+  /** Waits until the request is counted for its caller. @throws `rate_limited` */
+  checkCounted(): Promise<void>;
   /** Keeps the invocation alive until the work settles, even after the response or a disconnect. */
   after(work: Promise<unknown>): void;
 }
 
 /** The dependencies that all invocations of an isolate share. */
-type IsolateDeps = Omit<Deps, "after" | "requestId" | "noteCaller">;
+type IsolateDeps = Omit<Deps, "after" | "requestId" | "noteCaller" | "checkCounted">;
 
 /** About 1 MB. A forgotten use only costs a round trip that no request waits for. */
 const MAX_NOTED_USES = 5000;
@@ -272,7 +274,8 @@ function isolateDeps(env: Env): IsolateDeps {
  */
 export function readDeps(env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps {
   try {
-    return { ...isolateDeps(env), requestId: null, noteCaller: () => {}, after: (work) => ctx.waitUntil(work) };
+    const outsideRequests = { requestId: null, noteCaller: () => {}, checkCounted: async () => {} };
+    return { ...isolateDeps(env), ...outsideRequests, after: (work) => ctx.waitUntil(work) };
   } catch (cause) {
     throw new AppError("unavailable", { cause });
   }

@@ -8,16 +8,7 @@ import { type BoundQuery, type Db, hasRow, type Param, preparedQuery, type Query
 import { fingerprint, sameSecret } from "../platform/secrets.ts";
 import { databaseOf, isTokenShaped } from "../platform/system.ts";
 import type { Actor, Operator, TeamActor, UploadToken } from "./actor.ts";
-import {
-  ALL_SCOPES,
-  lacking,
-  maskOfRole,
-  OWN_FILES_ROLE,
-  OWN_FILES_SCOPES,
-  PUBLIC_SCOPES,
-  SCOPES,
-  type Scope,
-} from "./scopes.ts";
+import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
 import { openUploadToken } from "./upload-tokens.ts";
 
 /*
@@ -117,15 +108,14 @@ const isOfContributor = hasRow(users, and(isUserOfKey, eq(users.role, OWN_FILES_
 
 /**
  * The scopes of a row of `api_keys`: its own, or those that the user's role has now. A contributor's key has at most those of the
- * role, also if the user had another role when it was created: the other scopes show what belongs to all of the team.
+ * role, also if the user had another role when it was created (`narrowKeys`): the other scopes show what belongs to all of the team.
  */
 export const presentScopes = (db: Db) => {
   const ofRole = db
     .select({ scopes: maskOfRole(users.role) })
     .from(users)
     .where(isUserOfKey);
-  const own = sql`iif(${isOfContributor}, ${apiKeys.scopes} & ${OWN_FILES_SCOPES}, ${apiKeys.scopes})`;
-  return sql<number>`iif(${apiKeys.scopes} is null, coalesce(${ofRole}, 0), ${own})`;
+  return sql<number>`coalesce(${apiKeys.scopes}, ${ofRole}, 0)`;
 };
 
 /** The owner of the files that a row of `api_keys` sees: its user, if that is a contributor. Null if it sees all of its team. */
@@ -226,7 +216,7 @@ export type Viewer = Pick<TeamActor, "ownerId"> & { teamId: string | SQL<string 
 
 /**
  * Like `authorizeRead`, for rows of which some callers see only their own. These take a second round trip: their rows are found
- * by another index, so the query depends on the caller.
+ * by another index, so the query depends on the caller. For the same reason their request may be heavy, so it is counted before.
  */
 export async function authorizeOwnRead<A extends Access, T>(
   deps: Deps,
@@ -239,6 +229,7 @@ export async function authorizeOwnRead<A extends Access, T>(
   const { actor, rows } = await authorizeRead(deps, credential, teamRows, namedTeam);
   const caller: Actor = actor;
   if (caller.kind === "operator" || caller.ownerId === null) return { actor, rows };
+  await deps.checkCounted();
   const [own] = await read(deps, [ownRows(caller, tokenValues(deps, credential)) as BoundQuery<T>]);
   return { actor, rows: own };
 }

@@ -77,10 +77,10 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
     isBlocked: (clientIp: string, tokenHash: string) =>
       clientIps.isBlocked(clientIp) && authenticated.get(tokenHash) === undefined,
     /** Which limit the token has used up, as far as this isolate knows. A rejection then costs no database. */
-    exceededBy(tokenHash: string, isHeavy: boolean): RequestLimit | null {
+    exceededBy(tokenHash: string, isHeavy: (isContributor: boolean) => boolean): RequestLimit | null {
       const sharers = authenticated.get(tokenHash);
       if (!sharers) return null;
-      const name = limitOf(sharers, isHeavy);
+      const name = limitOf(sharers, isHeavy(sharers.isContributor));
       return requests[name].isBlocked(sharers.counter) ? name : null;
     },
     /** `sharers` is null for the secret of a link or an invitation, whose requests count for their client IP. */

@@ -2,7 +2,7 @@ import { and, getTableColumns, inArray, sql } from "drizzle-orm";
 import type { Credential } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
-import { eventsNaming } from "../events/event-log.ts";
+import { eventsNaming, findExportStarts } from "../events/event-log.ts";
 import type { Event } from "../events/events.ts";
 import { read } from "../platform/db.ts";
 import { apiKeys } from "./keys.schema.ts";
@@ -19,6 +19,8 @@ export interface UserExport {
   sessions: AsyncIterable<Session>;
   keys: AsyncIterable<ApiKey>;
   events: AsyncIterable<Event>;
+  /** Whether the team has older events since the user was created, which an export doesn't examine. */
+  hasOlderEvents: boolean;
 }
 
 /** An export shows what otherwise needs these. */
@@ -27,11 +29,13 @@ const FURTHER_SCOPES = SCOPES["events:read"] | SCOPES["keys:read"];
 /** @throws `not_found`, `insufficient_scope` */
 export async function exportUser(deps: Deps, credential: Credential<"users:read">, id: string): Promise<UserExport> {
   const user = await fetchUser(deps, credential, id, FURTHER_SCOPES);
+  const starts = await findExportStarts(deps, user);
   return {
     user,
     sessions: rowsOf(deps, user, ["session"]),
     keys: keysOf(deps, user),
-    events: eventsNaming(deps, user),
+    events: eventsNaming(deps, user, starts),
+    hasOlderEvents: starts.first !== null,
   };
 }
 

@@ -46,8 +46,9 @@ export const apiKeys = sqliteTable(
     index("api_keys_team_expiry").on(t.teamId, t.expiresAt).where(isApiKey),
     index("api_keys_expiry").on(t.expiresAt).where(isApiKey),
     index("api_keys_session_expiry").on(t.expiresAt).where(isSession),
+    // The live sessions of a key are counted without reading the expired ones.
     index("api_keys_session_creator")
-      .on(t.createdByKeyId)
+      .on(t.createdByKeyId, t.expiresAt)
       .where(sql`kind = 'session' and created_by_key_id is not null`),
   ],
 );

@@ -112,7 +112,8 @@ export const list = listOperation(
   {
     tag: "Sessions",
     summary: "List sessions",
-    description: "Newest first, without expired ones.",
+    description:
+      "Newest first, without expired ones. If many have expired in the last day, a page can be short or empty and still have a `Link`.",
     query: pageQuery("sessions"),
     success: {
       description: "A page of sessions, without their tokens.",

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { DEFAULT_ROLE, ROLE_NAMES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
+import { EXPORTED_EVENTS } from "../events/event-log.ts";
 import { recordedExample, recordedSchema } from "../events/events.routes.ts";
-import { checkCounted } from "../http/authentication.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
 import { describeRecord, fieldOf } from "../http/record.ts";
 import {
@@ -170,7 +170,7 @@ export const update = writeOperation(
     tag: "Users",
     summary: "Update a user",
     description:
-      "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and have at most the scopes of the role. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
+      "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and lose the scopes that the role lacks, also if it changes again. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
     body: atLeastOneField(
       z.strictObject({
         firstname: name(0),
@@ -223,7 +223,7 @@ export const remove = writeOperation(
     tag: "Users",
     summary: "Delete a user",
     description:
-      "Also ends the user's sessions, and revokes the API keys created with them, whatever their scopes, unless `keepKeys` is true. Cancels the unfinished uploads of both. Disables the webhooks that the user created, unless `keepKeys` is true. Deletes the folders that the user created as a contributor, but not the files in them. Download links that the user created stay until they expire or are revoked. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
+      "Also ends the user's sessions, and revokes the API keys created with them, whatever their scopes, unless `keepKeys` is true. A kept key belongs to nobody, and sees all files of the team. Cancels the unfinished uploads of both. Disables the webhooks that the user created, unless `keepKeys` is true. Deletes the folders that the user created as a contributor, but not the files in them. Download links that the user created stay until they expire or are revoked. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
     query: z.object({
       keepKeys: z
         .enum(["true", "false"])
@@ -246,7 +246,13 @@ const exportSchema = z
     user: schema.omit({ password: true }).meta({ id: "ExportedUser" }),
     sessions: z.array(sessionSchema),
     keys: z.array(keyRecord.schema).meta({ description: "The API keys that the user created, with masked tokens." }),
-    events: z.array(recordedSchema).meta({ description: "Events by the user or about the user, oldest first." }),
+    events: z.array(recordedSchema).meta({
+      description: `Those by the user or about the user, oldest first, among the latest ${EXPORTED_EVENTS.toLocaleString("en")} of the team.`,
+    }),
+    hasOlderEvents: z.boolean().meta({
+      description:
+        "The team has older events. The list of events finds those of the user, by `actor` and by `subject`.",
+    }),
   })
   .meta({ id: "UserExport" });
 
@@ -267,23 +273,23 @@ export const exportData = readOperation(
         sessions: [sessionExample],
         keys: [{ ...keyRecord.example, key: "stow_sk_4fTq…Qx9Z" }],
         events: [recordedExample],
+        hasOlderEvents: false,
       },
     },
     isHeavy: true,
   },
   async ({ c, deps, credential, id }) => {
     const exported = await exportUser(deps, credential, id);
-    await checkCounted(c);
     return c.body(streamOf(deps, exportedJson(exported)), 200, { "Content-Type": "application/json" });
   },
 );
 
-async function* exportedJson({ user, sessions, keys, events }: UserExport): AsyncGenerator<string> {
+async function* exportedJson({ user, sessions, keys, events, hasOlderEvents }: UserExport): AsyncGenerator<string> {
   yield `{"message":"User exported.","data":{"user":${JSON.stringify(withoutPassword(render(user)))}`;
   yield* jsonList("sessions", sessions, renderSession);
   yield* jsonList("keys", keys, keyRecord.render);
   yield* jsonList("events", events, (event) => event);
-  yield "}}";
+  yield `,"hasOlderEvents":${hasOlderEvents}}}`;
 }
 
 async function* jsonList<T>(name: string, items: AsyncIterable<T>, render: (item: T) => object) {

@@ -13,7 +13,15 @@ import {
   teamOf,
 } from "../access/authorization.ts";
 import { hashPassword } from "../access/passwords.ts";
-import { DEFAULT_ROLE, maskOf, maskOfRole, ROLES, type Role } from "../access/scopes.ts";
+import {
+  DEFAULT_ROLE,
+  maskOf,
+  maskOfRole,
+  OWN_FILES_ROLE,
+  OWN_FILES_SCOPES,
+  ROLES,
+  type Role,
+} from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import {
@@ -227,7 +235,7 @@ function changeError(actor: TeamActor, found: { refusal: string | null; role: Ro
 
 /**
  * A new password ends the user's sessions and cancels their unfinished uploads. Another email, role or password ends the
- * user's invitation.
+ * user's invitation. If the user becomes a contributor, their keys keep only the scopes of that role, also if it changes again.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the old and the new role, `last_admin`,
  *   `version_mismatch`, `email_taken`, `rate_limited`, `token_invalid` if the caller has lost its access in the meantime
  */
@@ -271,6 +279,7 @@ export async function updateUser(
       .where(and(isUser(target), isNull(refusal)))
       .returning(),
     ...(hash === undefined ? [] : endSessions(deps, target, hash)),
+    ...(role === OWN_FILES_ROLE ? [narrowKeys(deps, target)] : []),
   ] as const;
   const changed = fieldsOf({ ...fields, password });
   const event = { ...newEvent(deps, "user.updated", actor, target, { fields: changed }), position: 2 };
@@ -279,6 +288,19 @@ export async function updateUser(
   });
   if (!user) throw changeError(actor, found);
   return user;
+}
+
+/**
+ * Takes from the keys of a contributor, and from the sessions of these, the scopes that the role lacks, after an update of the role
+ * in the same batch. Nobody who lacks a scope can give it back, by another role or by deleting the user.
+ */
+function narrowKeys({ db }: Deps, user: UserKey): Query {
+  const isContributor = hasRow(users, and(isUser(user), eq(users.role, OWN_FILES_ROLE)));
+  const isWider = sql`(${apiKeys.scopes} & ~${OWN_FILES_SCOPES}) <> 0`;
+  return db
+    .update(apiKeys)
+    .set({ scopes: sql`${apiKeys.scopes} & ${OWN_FILES_SCOPES}` })
+    .where(and(isKeyOfUser(user), isWider, isContributor));
 }
 
 /** Replaces the password only if it is still the verified one. */

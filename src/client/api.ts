@@ -190,8 +190,10 @@ export interface UserExport {
   sessions: Array<Session>;
   /** The API keys that the user created, with masked tokens. */
   keys: Array<ApiKey>;
-  /** Events by the user or about the user, oldest first. */
+  /** Those by the user or about the user, oldest first, among the latest 8,000 of the team. */
   events: Array<RecordedEvent>;
+  /** The team has older events. The list of events finds those of the user, by `actor` and by `subject`. */
+  hasOlderEvents: boolean;
 }
 export interface ExportedUser {
   _id: string;

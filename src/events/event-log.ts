@@ -162,31 +162,57 @@ export async function fetchEvent(
   return renderLogged(row);
 }
 
-/** Events that one batch examines, in some 10 ms of the database. */
-const EXAMINED_EVENTS = 5000;
+/** Events that one batch of an export examines, in some 10 ms of the database. */
+const EXAMINED_EVENTS = 4000;
+/** The latest events of a team that an export examines, in two batches: 20,000 rows with those that find where these begin. */
+export const EXPORTED_EVENTS = 2 * EXAMINED_EVENTS;
+
+interface Named {
+  id: string;
+  teamId: string;
+  createdAt: number;
+}
+
+/** Where the batches of an export begin: after the events with these numbers. Null if the user has no event before. */
+interface ExportStarts {
+  first: number | null;
+  second: number | null;
+}
+
+export async function findExportStarts(deps: Deps, { teamId, createdAt }: Named): Promise<ExportStarts> {
+  const beforeLast = (count: number) =>
+    deps.db
+      .select({ seq: events.seq })
+      .from(events)
+      .where(and(eq(events.teamId, teamId), gt(events.seq, createdAt * 1000 - 1)))
+      .orderBy(desc(events.seq))
+      .limit(1)
+      .offset(count);
+  const [[first], [second]] = await read(deps, [beforeLast(EXPORTED_EVENTS), beforeLast(EXAMINED_EVENTS)]);
+  return { first: first?.seq ?? null, second: second?.seq ?? null };
+}
 
 /**
- * The events by a user, or about the user's record, oldest first. Reads all of the team since the user was created. Without the
- * names of actors, because the person who gets them may not know those of others.
+ * The events by a user, or about the user's record, oldest first. Without the names of actors, because the person who gets them
+ * may not know those of others.
  */
 export async function* eventsNaming(
   deps: Deps,
-  { id, teamId, createdAt }: { id: string; teamId: string; createdAt: number },
+  { id, teamId, createdAt }: Named,
+  { first, second }: ExportStarts,
 ): AsyncGenerator<Event> {
   const isNamed = or(eq(events.subjectId, id), sql`${idsOfActor(events.actor).userId} = ${id}`);
-  for (let after: number | undefined = createdAt * 1000 - 1; after !== undefined; ) {
-    const rest = and(eq(events.teamId, teamId), gt(events.seq, after));
-    const end = deps.db
-      .select({ seq: events.seq })
-      .from(events)
-      .where(rest)
-      .orderBy(asc(events.seq))
-      .limit(1)
-      .offset(EXAMINED_EVENTS - 1);
-    const isExamined = and(rest, lte(events.seq, sql`coalesce(${end}, ${ABOVE_ALL})`));
-    const named = deps.db.select().from(events).where(and(isExamined, isNamed)).orderBy(asc(events.seq));
-    const [[last], rows]: readonly [{ seq: number }[], EventRow[]] = await read(deps, [end, named]);
+  const start = first ?? createdAt * 1000 - 1;
+  for (const [after, last] of second === null
+    ? [[start, ABOVE_ALL]]
+    : ([
+        [start, second],
+        [second, ABOVE_ALL],
+      ] as const)) {
+    const isExamined = and(eq(events.teamId, teamId), gt(events.seq, after), lte(events.seq, last));
+    const [rows]: readonly [EventRow[]] = await read(deps, [
+      deps.db.select().from(events).where(and(isExamined, isNamed)).orderBy(asc(events.seq)),
+    ]);
     yield* rows.map(renderEvent);
-    after = last?.seq;
   }
 }

@@ -313,7 +313,7 @@ export const list = listOperation(
   {
     tag: "Files",
     summary: "List files",
-    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and the request is heavy. So is a search, which may also return such a page; it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and the request is heavy. For a contributor, one filter other than \`folder\` and \`name\` is enough. So is a search, which may also return such a page; it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
     query: pageQuery("files").extend({
       status: z.enum(LISTED_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
@@ -338,7 +338,7 @@ export const list = listOperation(
         }),
       sort: z.enum(FILE_ORDERS).optional().meta({ description: "`-`: descending." }),
     }),
-    isHeavy: (query) => query.search !== undefined || examinesFiles(query),
+    isHeavy: (query, isContributor) => query.search !== undefined || examinesFiles(query, isContributor),
     success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },
   },
   ({ deps, credential, query }) => listFiles(deps, credential, query, pageRequest(query)),

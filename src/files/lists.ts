@@ -8,9 +8,7 @@ import { type Param, preparedQuery, type Query } from "../platform/db.ts";
 import {
   ABOVE_ALL_IDS,
   AFTER_ALL_NAMES,
-  cutPage,
-  encodeCursor,
-  invalidPage,
+  cutScan,
   type KeysetValues,
   keysetValues,
   listName,
@@ -22,7 +20,6 @@ import {
   pageById,
   pageByName,
   scan,
-  splitScan,
 } from "../platform/paging.ts";
 import { idBound } from "../platform/system.ts";
 import {
@@ -206,9 +203,9 @@ function planOf({ sort, ...query }: FileQuery): Plan {
   return { filters, index, isDescending: order.startsWith("-"), unserved, isSearch };
 }
 
-/** Whether a page examines files one by one. A search of only names has a separate limit. */
-export function examinesFiles(query: FileQuery): boolean {
-  const { unserved, isSearch } = planOf(query);
+/** Whether a page examines files one by one. A search of only names has a separate limit. A contributor lists only the own files. */
+export function examinesFiles(query: FileQuery, isContributor: boolean): boolean {
+  const { unserved, isSearch } = planOf(isContributor ? { ...query, uploadedBy: query.uploadedBy ?? "" } : query);
   return unserved.length > 0 && !isSearch;
 }
 
@@ -327,16 +324,6 @@ export async function listFiles(
     const page = pageOf(plan, list, request);
     return plan.unserved.length === 0 ? servedFiles(deps, plan, viewer, page) : examinedFiles(deps, plan, viewer, page);
   });
-  /** `end` is the last examined row, if there are more. */
-  const { matching, end } = splitScan(rows);
-  if (end && matching.length === 0 && request.page > 1) {
-    throw invalidPage(
-      "With these filters, this page can't be requested by number. Follow the Link header from an earlier page.",
-    );
-  }
-  const { items, next } = cutPage(list, request, matching, nameOf);
-  return {
-    items: items.map((row) => toStoredFile(deps, row)),
-    next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null),
-  };
+  const { items, next } = cutScan(list, request, rows, nameOf);
+  return { items: items.map((row) => toStoredFile(deps, row)), next };
 }

@@ -7,7 +7,10 @@ import { AppError, type Code } from "../errors.ts";
 import { watchRecovery } from "../upkeep/heartbeat.ts";
 import type { AppEnv } from "./app-env.ts";
 
-/** Waits until the request of an authorized caller is counted. A write does so before it changes anything. @throws `rate_limited` */
+/**
+ * Waits until the request of an authorized caller is counted. A write does so before it changes anything, and a heavy read before it
+ * reads. @throws `rate_limited`
+ */
 export async function checkCounted(c: Context<AppEnv>): Promise<void> {
   const exceeded = await c.var.exceededLimit;
   if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
@@ -37,6 +40,9 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
 
 const blocked = () => new AppError("rate_limited", { limit: "client-ip" });
 
+/** Whether a request counts as heavy, if a contributor sends it, or another caller. */
+export type Weigh = (isContributor: boolean) => boolean;
+
 /**
  * Reads the token without a database, sets `deps.db` to the token's database, and calls `run`, which authorizes it. From then on,
  * the request is being counted for its caller. A request with a missing or invalid token counts for its client IP.
@@ -47,8 +53,8 @@ export async function withCredential<A extends Access, T>(
   {
     access,
     graceMilliseconds,
-    isHeavy = false,
-  }: { access: A; graceMilliseconds?: number | undefined; isHeavy?: boolean | undefined },
+    isHeavy = () => false,
+  }: { access: A; graceMilliseconds?: number | undefined; isHeavy?: Weigh | undefined },
   run: (credential: Credential<A>) => Promise<T>,
 ): Promise<T> {
   const { limiter } = c.var.deps;
@@ -59,17 +65,18 @@ export async function withCredential<A extends Access, T>(
     const tokenHash = credential.tokenHash ?? OPERATOR_HASH;
     const noteCaller = (actor: Actor) => {
       const sharers = sharersOf(actor);
-      const name = limitOf(sharers, isHeavy);
+      const isHeavyOfCaller = isHeavy(sharers.isContributor);
+      const name = limitOf(sharers, isHeavyOfCaller);
       limiter.noteAuthenticated(tokenHash, sharers);
       // A write that arrives slowly authorizes its caller again.
       if (!c.var.actor) {
-        const count = async () => ((await limiter.countRequest(sharers, isHeavy)) ? null : name);
+        const count = async () => ((await limiter.countRequest(sharers, isHeavyOfCaller)) ? null : name);
         c.set("limit", name);
         c.set("exceededLimit", count());
       }
       c.set("actor", actor);
     };
-    c.set("deps", { ...inDatabaseOfToken(c.var.deps, credential), noteCaller });
+    c.set("deps", { ...inDatabaseOfToken(c.var.deps, credential), noteCaller, checkCounted: () => checkCounted(c) });
     if (limiter.isBlocked(clientIp, tokenHash)) throw blocked();
     const exceeded = limiter.exceededBy(tokenHash, isHeavy);
     if (exceeded) throw new AppError("rate_limited", { limit: exceeded });

@@ -92,7 +92,7 @@ Above a limit of a minute, the response is 429. \`Retry-After\` gives the second
 interface Named {
   operationId: string;
   access: Access | "public";
-  isHeavy?: true | ((query: never) => boolean);
+  isHeavy?: true | ((query: never, isContributor: boolean) => boolean);
 }
 
 /** A sentence that names the heavy requests. */

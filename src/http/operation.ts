@@ -7,7 +7,7 @@ import type { Deps } from "../deps.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { Page } from "../platform/paging.ts";
 import type { AppEnv } from "./app-env.ts";
-import { checkCounted, withCredential } from "./authentication.ts";
+import { checkCounted, type Weigh, withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import type { Tag } from "./introduction.ts";
 import {
@@ -81,9 +81,9 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   requestHeaders?: Record<string, HeaderContract>;
   /**
    * The request counts as heavy, because it reads or writes many rows, or sends an email or a request to a URL. Whether that of a
-   * list does depends on its query.
+   * list does depends on its query, and may depend on the caller: other indexes serve the lists of a contributor.
    */
-  isHeavy?: true | ((query: Output<Q>) => boolean);
+  isHeavy?: true | ((query: Output<Q>, isContributor: boolean) => boolean);
   success: Success<S>;
   /** Error codes besides those that follow from the other properties. */
   errorCodes?: Code[];
@@ -139,22 +139,23 @@ const teamIn = (fields: unknown) => (fields as { teamId?: string } | undefined)?
 const REQUEST_ERRORS: Code[] = ["invalid_input", "unsupported_version", "not_found"];
 
 /** Whether a request counts as heavy. One with an invalid query is light: it is rejected. */
-function isHeavyRequest<Q extends QuerySchema>(
+function weigh<Q extends QuerySchema>(
   c: Context<AppEnv>,
   { isHeavy = () => false, query }: Pick<Contract<Q, undefined, z.ZodType>, "isHeavy" | "query">,
-): boolean {
-  if (isHeavy === true || query === undefined) return isHeavy === true;
+): Weigh {
+  if (isHeavy === true || query === undefined) return () => isHeavy === true;
   try {
     const given = readQuery(c, query as Q);
-    return isHeavy(given) || isDeepPage(given ?? {});
+    return (isContributor) => isHeavy(given, isContributor) || isDeepPage(given ?? {});
   } catch {
-    return false;
+    return () => false;
   }
 }
 
 /**
  * An operation that only reads. The domain authorizes the caller in the same round trip as it reads, so `handle` gets a
- * credential and not an actor. Only an authorized caller gets the errors of an invalid request.
+ * credential and not an actor. Only an authorized caller gets the errors of an invalid request. A heavy request is authorized and
+ * counted before, so that requests which arrive at once can't read more than the limit allows.
  */
 export function readOperation<A extends Access, S extends z.ZodType, Q extends QuerySchema = undefined>(
   access: A,
@@ -164,9 +165,11 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
   const operation = {
     ...contract,
     access,
-    answer: (c: Context<AppEnv>) =>
-      withCredential(c, { ...contract, access, isHeavy: isHeavyRequest(c, contract) }, async (credential) => {
+    answer: (c: Context<AppEnv>) => {
+      const isHeavy = weigh(c, contract);
+      return withCredential(c, { ...contract, access, isHeavy }, async (credential) => {
         try {
+          if (isHeavy(false)) await authorizeCounted(c, credential);
           const query = readQuery(c, contract.query as Q);
           const answer = handle({ ...requestOf<Q, undefined>(c, query, undefined, credential), credential });
           return await respond(c, contract.success, answer);
@@ -175,7 +178,8 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
           if (isRequestError && !c.var.actor) await authorize(c.var.deps, credential);
           throw error;
         }
-      }),
+      });
+    },
   };
   return operation as Operation;
 }
@@ -223,19 +227,28 @@ export function listOperation<A extends Access, S extends z.ZodType, Q extends Q
   });
 }
 
+/** Authorizes the caller, and counts its request. @throws `rate_limited`, and the errors of `authorize` */
+async function authorizeCounted<A extends Access>(
+  c: Context<AppEnv>,
+  credential: Credential<A>,
+): Promise<ActorWith<A>> {
+  const actor = await authorize(c.var.deps, credential);
+  await checkCounted(c);
+  return actor;
+}
+
 /** Longer than the body of a usual client takes to arrive. */
 const MAX_AUTHORIZED_MILLISECONDS = 1000;
 
 /**
  * Authorizes the caller, and counts its request.
- * @throws `rate_limited`, and the errors of `authorize`
+ * @throws as `authorizeCounted` does
  * @returns the present caller: authorizes again if a second has passed. A body may take half a minute to arrive, in which the
  *   caller's token can be revoked, its user demoted, or its team suspended
  */
 async function authorizeUntilNow<A extends Access>(c: Context<AppEnv>, credential: Credential<A>) {
   const { deps } = c.var;
-  let actor = await authorize(deps, credential);
-  await checkCounted(c);
+  let actor = await authorizeCounted(c, credential);
   let authorizedAt = deps.system.now();
   return async (): Promise<ActorWith<A>> => {
     if (deps.system.now() - authorizedAt > MAX_AUTHORIZED_MILLISECONDS) {
@@ -268,7 +281,7 @@ export function writeOperation<
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
-      withCredential(c, { ...contract, access, isHeavy: contract.isHeavy === true }, async (credential) => {
+      withCredential(c, { ...contract, access, isHeavy: () => contract.isHeavy === true }, async (credential) => {
         const presentActor = await authorizeUntilNow(c, credential);
         const query = readQuery(c, contract.query as Q);
         const body = await readBody(c, contract.body as B, contract);

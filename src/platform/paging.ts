@@ -80,7 +80,7 @@ function pageValues(request: PageRequest): { limit: number; offset: number } {
   return { limit: request.limit + 1, offset: (request.page - 1) * request.limit };
 }
 
-export const invalidPage = (message: string) => invalidField("page", message);
+const invalidPage = (message: string) => invalidField("page", message);
 
 /** Every id is less than this text, and greater than "". */
 export const ABOVE_ALL_IDS = "g";
@@ -138,6 +138,25 @@ export function cutPage<Row extends { id: string }>(
   const items = rows.slice(0, limit);
   const last = rows.length > limit ? items.at(-1) : undefined;
   return { items, next: last ? encodeCursor(list, last.id, nameOf?.(last)) : null };
+}
+
+/**
+ * Makes a page from the rows of a scan. It can be short or empty and still have a next page.
+ * @throws `invalid_input` for a page number beyond what the scan has examined
+ */
+export function cutScan<Row extends { id: string } & MayBeEnd>(
+  list: string,
+  request: PageRequest,
+  rows: Row[],
+  nameOf?: (row: Row) => string,
+): Page<Row> {
+  /** `end` is the last examined row, if there are more. */
+  const { matching, end } = splitScan(rows);
+  if (end && matching.length === 0 && request.page > 1) {
+    throw invalidPage("This page can't be requested by number. Follow the Link header from an earlier page.");
+  }
+  const { items, next } = cutPage(list, request, matching, nameOf);
+  return { items, next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null) };
 }
 
 const DIGEST_CHARACTERS = 12;

@@ -43,15 +43,17 @@ const eventCount = (() => {
   return sql<number | null>`${last} - ${before}`;
 })();
 
-/**
- * The storage that the files of an owner take. Uploads in progress do not count. Reads every file of the owner.
- */
+/** Files that the usage of an owner counts, and as many in the trash: a row of an index each. */
+export const MAX_COUNTED_FILES = 10_000;
+
+/** The storage that the newest files of an owner take. Uploads in progress do not count. */
 export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
-  const countIn = (source: SQL, condition: SQL | undefined) =>
-    deps.db
+  const countIn = (source: SQL, condition: SQL | undefined) => {
+    const newest = sql`(select size_bytes from ${source} where ${condition} order by id desc limit ${MAX_COUNTED_FILES}) newest`;
+    return deps.db
       .select({ files: sql<number>`count(*)`, bytes: sql<number>`coalesce(sum(size_bytes), 0)` })
-      .from(source)
-      .where(condition);
+      .from(newest);
+  };
   const none = { files: 0, bytes: 0 };
   const [[listed = none], [trashed = none]] = await read(deps, [
     countIn(sql`${files} indexed by files_owner`, and(filesOf(whose), isOwned)),

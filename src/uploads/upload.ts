@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { and, eq, isNull, lt, not, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, lt, not, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
@@ -341,12 +341,12 @@ async function rollBack(
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     // If the commit took effect, a repetition with the same key may have been answered with this file. Then it stays.
-    const isRevocable = or(eq(files.status, "receiving"), isNull(files.idempotencyKey));
+    const isRevocable = sql`(${files.status} = 'receiving' or ${files.idempotencyKey} is null)`;
     const leaving = leave(deps, and(isFile(upload), isRevocable), { dueAt, isUnstored: true });
     const kept = deps.db
       .select({ id: files.id })
       .from(files)
-      .where(and(isFile(upload), or(isHeld, not(isRevocable as SQL))));
+      .where(and(isFile(upload), or(isHeld, not(isRevocable))));
     const isListedFile = and(isFile(upload), isListed, isNull(files.hold), isRevocable);
     const event = fileEvents(deps, "file.deleted", actor, teamId, isListedFile);
     const [, , [isKept]] = await writeWithEvent(deps, event, [...leaving, kept], { isIdempotent: true });

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { readOperation } from "../http/operation.ts";
-import { fetchUsage } from "./quota.ts";
+import { fetchUsage, MAX_COUNTED_FILES } from "./quota.ts";
 
 /** The part of the usage that the trash takes. */
 export const trashUsage = {
@@ -13,8 +13,7 @@ export const get = readOperation(
   {
     tag: "Files",
     summary: "Get the team's usage",
-    description:
-      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. `events` are those of files and links: the oldest above `maxEvents` are deleted within minutes. A contributor gets what their own files take, without uploads in progress and events.",
+    description: `The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. \`events\` are those of files and links: the oldest above \`maxEvents\` are deleted within minutes. A contributor gets what their own files take, without uploads in progress and events: of the newest ${MAX_COUNTED_FILES.toLocaleString("en")} files, and of as many in the trash.`,
     isHeavy: true,
     success: {
       description: "The usage.",

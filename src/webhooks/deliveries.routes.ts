@@ -79,6 +79,8 @@ export const list = listOperation(
             "Only deliveries in this state. `failing`: the latest attempt failed, and another follows (`pending`) or not (`failed`). `waiting`: `pending`, and not `failing`.",
         }),
       }),
+    // An index serves `failing`.
+    isHeavy: ({ status }) => status !== undefined && status !== "failing",
     success: {
       description: "A page of deliveries.",
       noun: "Deliveries",
@@ -126,6 +128,7 @@ export const redeliver = writeOperation(
     tag: "Webhooks",
     summary: "Redeliver an event",
     description: "Makes one more attempt, with the same message id.",
+    isHeavy: true,
     success: {
       description: "The delivery.",
       message: "Delivery due.",

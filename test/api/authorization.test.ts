@@ -299,6 +299,10 @@ describe("A heavy request", () => {
     [`POST ${HOOK}/replay`, "heavy"],
     [`POST ${HOOK}/test`, "heavy"],
     [`DELETE ${HOOK}`, "heavy"],
+    [`GET ${HOOK}/deliveries`, "light"],
+    [`GET ${HOOK}/deliveries?status=failing`, "light"],
+    [`GET ${HOOK}/deliveries?status=failed`, "heavy"],
+    ["POST /auth/v1/deliveries/0193477c0a5e2b7f4d1c8e90/redeliver", "heavy"],
     ["POST /auth/v1/users", "light"],
   ] as const)("counts once, and no other does, whatever the response: %s is %s", async (request, limit) => {
     const [method = "", path = ""] = request.split(" ");
@@ -308,6 +312,25 @@ describe("A heavy request", () => {
     expect(status).not.toBe(405);
     expect(spent).toEqual({ ...NOTHING_SPENT, [limit]: 1 });
   });
+
+  // The index of a contributor's files serves no other filter.
+  test.each([
+    ["tag=a", "heavy"],
+    ["reference=a", "heavy"],
+    ["status=completed", "heavy"],
+    ["fileType=audio+file", "heavy"],
+    ["name=a", "light"],
+    ["folder=a", "light"],
+    ["limit=100", "light"],
+  ] as const)(
+    "is the list of a contributor that examines files, also if the team's is not: ?%s is %s",
+    async (query, limit) => {
+      spent = { ...NOTHING_SPENT };
+      const token = tokens["a contributor of the team"];
+      expect((await worker.call("GET", `/docs/v1/uploads?${query}`, { token })).status).toBe(200);
+      expect(spent).toEqual({ ...NOTHING_SPENT, [limit]: 1 });
+    },
+  );
 });
 
 /** The parts of an upload's URL that a caller knows. */

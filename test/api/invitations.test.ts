@@ -553,7 +553,7 @@ describe("The export of a user", () => {
     await call("POST", "/auth/v1/webhooks", { token: ada.token, json: { url: "https://hooks.canary.example/" } });
     const answer = await exportOf(team, ada.id);
     expect(answer.headers.get("Content-Type")).toBe("application/json");
-    const { user, sessions, keys: exported, events } = await dataOf(Promise.resolve(answer));
+    const { user, sessions, keys: exported, events, hasOlderEvents } = await dataOf(Promise.resolve(answer));
     const { password, ...record } = await read(team, userPath(ada.id));
     expect(user, "no hash").toEqual(record);
     expect(sessions).toMatchObject([{ userId: ada.id, createdBy: null }]);
@@ -564,12 +564,15 @@ describe("The export of a user", () => {
       "user.updated",
       "webhook.created",
     ]);
+    expect(hasOlderEvents).toBe(false);
     for (const { actor } of events) expect(actor, "a name may be that of another").not.toHaveProperty("name");
     expect(answer.text).not.toContain(grace.id);
     expect(answer.text).not.toContain("grace@example.com");
   });
 
-  test("continues after 5,000 events and 500 sessions", async ({ team }) => {
+  test("continues after 4,000 events and 500 sessions, and examines the team's latest 8,000 events", async ({
+    team,
+  }) => {
     const { id } = await newMember(team, "viewer");
     const start = Date.now() * 1000 + 60_000_000;
     await insertMany(
@@ -588,10 +591,10 @@ describe("The export of a user", () => {
       team.teamId,
       id,
     );
-    const { sessions, events } = await dataOf(exportOf(team, id));
+    const { sessions, events, hasOlderEvents } = await dataOf(exportOf(team, id));
     expect(sessions).toHaveLength(1001);
-    const seqs = events.slice(1).map(({ _id }: { _id: string }) => Number.parseInt(_id.slice(0, 14), 16));
-    expect(seqs).toEqual([1, 2501, 5001, 7501, 10_001].map((i) => start + i));
+    const seqs = events.map(({ _id }: { _id: string }) => Number.parseInt(_id.slice(0, 14), 16));
+    expect([seqs, hasOlderEvents]).toEqual([[2501, 5001, 7501, 10_001].map((i) => start + i), true]);
   });
 
   test("needs events:read and keys:read too, because it shows both", async ({ team }) => {

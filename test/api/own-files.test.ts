@@ -313,11 +313,12 @@ describe("The role contributor", () => {
 describe("A key of a contributor", () => {
   const scopes = ["files:upload", "files:read", "files:download", "files:write", "files:delete"];
 
-  test("has at most the scopes of the role from the next request, and its own again after another role", async () => {
+  const shown = async (token: string) => (await dataOf(call("GET", "/auth/v1/me", { token }))).scopes;
+
+  test("has at most the scopes of the role from the next request, also after another role", async () => {
     const team = await newTeam();
     const { key: token, userId } = await newKeyOfContributor(team);
-    const shown = async () => (await dataOf(team.call("GET", "/auth/v1/me", { token }))).scopes;
-    expect(await shown()).toEqual(scopes);
+    expect(await shown(token)).toEqual(scopes);
     for (const [method, path, json] of [
       ["GET", "/auth/v1/events"],
       ["GET", "/auth/v1/apikeys"],
@@ -329,7 +330,36 @@ describe("A key of a contributor", () => {
       await rejected(team, 403, "insufficient_scope", ask);
     }
     await setRole(team, userId, "admin");
-    expect(await shown()).toEqual((await dataOf(team.call("GET", "/auth/v1/me"))).scopes);
+    expect(await shown(token)).toEqual(scopes);
+  });
+
+  test("gains no scope that the caller lacks, by another role or by a deletion with keepKeys, and nor does its session", async () => {
+    const team = await newTeam();
+    const { key: caller } = await newKey(team, { scopes: ["users:write", ...scopes, "events:read"] });
+    const ends = [
+      (id: string) => call("PATCH", `/auth/v1/users/${id}`, { token: caller, json: { role: "member" } }),
+      (id: string) => call("DELETE", `/auth/v1/users/${id}?keepKeys=true`, { token: caller }),
+    ];
+    for (const end of ends) {
+      const { id, token } = await newMember(team, "admin");
+      const key = await dataOf(team.call("POST", "/auth/v1/apikeys", { json: { name: "a" }, token }));
+      const { key: session } = await openSession(key.key);
+      await setRole(team, id, "contributor");
+      expect((await end(id)).status).toBe(200);
+      expect(await shown(key.key)).toEqual(scopes);
+      if (end === ends[0]) expect(await shown(session)).toEqual(scopes);
+    }
+  });
+
+  test("keeps its scopes if the change of the role is refused", async () => {
+    const team = await newTeam();
+    const { id, token } = await newMember(team, "admin");
+    const key = await dataOf(team.call("POST", "/auth/v1/apikeys", { json: { name: "a" }, token }));
+    const before = await shown(key.key);
+    const json = { role: "contributor" };
+    const stale = { json, headers: { "If-Match": '"9"' } };
+    await rejected(team, 412, "version_mismatch", () => team.call("PATCH", `/auth/v1/users/${id}`, stale));
+    expect(await shown(key.key)).toEqual(before);
   });
 
   test("sees the files of its user in every session, and its successor does after a rotation", async () => {

@@ -4,11 +4,14 @@ import { inDatabaseOf } from "../../src/access/databases.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { recover } from "../../src/upkeep/recovery.ts";
+import { sample } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { joinBytes } from "../support/bytes.ts";
 import { DATABASES, DB } from "../support/databases.ts";
 import { readDeps, sink, withBindings } from "../support/deps.ts";
-import { form, newTeam, PASSWORD, startWorker, type Team } from "../support/harness.ts";
+import { form, newKey, newTeam, PASSWORD, startWorker, type Team } from "../support/harness.ts";
 import { deletionsLast, newRecords, nounOf, pathTo } from "../support/routes.ts";
+import { must, World } from "../support/world.ts";
 
 /*
  * Limits that Cloudflare enforces in production, and the local runtime may not. Every operation gets its largest input,
@@ -168,4 +171,65 @@ describe("The calls to the bindings", () => {
   test("delete at most 1,000 keys per call to R2", () => {
     for (const keys of deletedKeys) expect(keys.length).toBeLessThanOrEqual(MAX_DELETED_KEYS);
   });
+});
+
+describe("The row of a file", () => {
+  /** An ID3 2.4 tag with these text frames. */
+  function id3Of(frames: Record<string, string>): Uint8Array {
+    const sizeOf = (bytes: number) => [21, 14, 7, 0].map((shift) => (bytes >> shift) & 0x7f);
+    const all = Object.entries(frames).map(([id, value]) => {
+      const content = Buffer.from(`\x03${value}`);
+      return joinBytes(id, Uint8Array.from([...sizeOf(content.length), 0, 0]), content);
+    });
+    const content = joinBytes(...all);
+    return joinBytes("ID3", Uint8Array.from([4, 0, 0, ...sizeOf(content.length)]), content);
+  }
+
+  const NUMBERS = 9;
+  const bytesOf = (value: unknown): number =>
+    value === null
+      ? 0
+      : typeof value === "number"
+        ? NUMBERS
+        : typeof value === "string"
+          ? Buffer.byteLength(value)
+          : (value as number[]).length;
+
+  test.each(["tags", "metadata", "folder"])(
+    "takes at most 8 KiB of D1 if a visitor sends the longest names, tags of the audio, and properties, most of them as %s",
+    async (property) => {
+      const world = new World();
+      const team = await world.newTeam();
+      const { key: token } = await newKey(team, { isPublic: true });
+      const text = (characters: number, end = "") => `${"早".repeat(characters)}${end}`;
+      const properties = {
+        tags: { tags: Array.from({ length: 5 }, (_, i) => text(63 - (i === 4 ? 3 : 0), `${i}`)) },
+        metadata: { metadata: { a: text(330) } },
+        folder: { folder: text(160), name: text(66), reference: text(84) },
+      }[property];
+      const body = new FormData();
+      const json = JSON.stringify(properties);
+      expect(Buffer.byteLength(json)).toBeGreaterThan(900);
+      body.append("properties", json);
+      const frames = ["TIT2", "TPE1", "TALB", "TCON", "TPE2", "TCOM", "TPUB", "TCOP", "TENC", "TSRC"];
+      const bytes = joinBytes(
+        id3Of(Object.fromEntries(frames.map((id) => [id, text(256)]))),
+        sample("tone-cbr.mp3").bytes,
+      );
+      body.append("file", new File([bytes], `${text(300)}.mp3`));
+      const headers = { "Idempotency-Key": "k".repeat(255) };
+      const { id } = await must(world.ask("POST", "/docs/v1/uploads", { token, body, headers }));
+      await world.drain();
+      await team.call("PUT", `/docs/v1/uploads/${id}/waveform`, { json: { channels: [Array(2000).fill(-1)] } });
+      const row = await DB.prepare("select * from files where id = ?").bind(id).first<Record<string, unknown>>();
+      expect(row).toMatchObject({ status: "completed" });
+      const columns = await DB.prepare("select name from pragma_table_xinfo('files') where hidden = 0 and ?1 = ?1")
+        .bind(id)
+        .all<{ name: string }>();
+      const sizes = columns.results.map(({ name }) => bytesOf(row?.[name]));
+      expect(bytesOf(row?.audio)).toBeGreaterThan(1500);
+      // A row has two bytes before each value, at most.
+      expect(sizes.reduce((sum, bytes) => sum + bytes + 2, 0)).toBeLessThanOrEqual(8 * 1024);
+    },
+  );
 });

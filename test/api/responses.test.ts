@@ -5,6 +5,7 @@ import { DATABASES } from "../support/databases.ts";
 import { type Deps, readDeps, sink, withBindings } from "../support/deps.ts";
 import {
   type Answer,
+  atOnce,
   type CallOptions,
   call,
   fieldsOf,
@@ -17,6 +18,7 @@ import {
   rejected,
   startWorker,
   type Team,
+  tally,
   upload,
 } from "../support/harness.ts";
 import { startLimited } from "../support/limits.ts";
@@ -287,6 +289,24 @@ describe("Rate limits", () => {
     expect((await ask(one.token, "/docs/v1/usage")).status).toBe(200);
     expectLimited(await ask(one.token, "/docs/v1/usage"), "contributor-heavy", 30);
     for (const { token } of [another, team]) expect((await ask(token)).status).toBe(200);
+  });
+
+  test("let no query of a heavy read run beyond them, however many requests arrive at once", async () => {
+    const bindings = new ProxiedBindings();
+    const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
+    const limits = { HEAVY_LIMIT: 20, CONTRIBUTOR_HEAVY_LIMIT: 5 };
+    const { call } = startLimited(limits, (deps) => withBindings(deps, bound));
+    const contributor = await newMember(team, "contributor");
+    for (const [token, query, index, granted] of [
+      [team.token, "search=a", "files_name", 20],
+      [contributor.token, "tag=a", "files_owner", 5],
+    ] as const) {
+      const answers = await atOnce(200, () => call("GET", `/docs/v1/uploads?${query}`, { token }));
+      expect(tally(answers)).toEqual({ 200: granted, rate_limited: 200 - granted });
+      expect(
+        bindings.queries.filter(({ sql, parameters }) => parameters.length > 0 && sql.includes(index)),
+      ).toHaveLength(granted);
+    }
   });
 
   test("count each request of the operator once, also the first in an isolate", async () => {

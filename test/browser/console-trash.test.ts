@@ -32,6 +32,20 @@ const exhaustive = test.runIf(isExhaustive);
 const namesIn = async ({ stowage }: Team) => (await collect(stowage.files.list())).map(({ name }) => name);
 const namesInTrash = async ({ stowage }: Team) => (await collect(stowage.trash.list())).map(({ name }) => name);
 
+describe("Files that the service itself sends", () => {
+  // A service without signed URLs of the storage has the same links.
+  exhaustive("are saved, several at once", async ({ atTrash }) => {
+    const team = await newTrashTeam();
+    await uploadNamed(team, "2.txt", "1.txt");
+    const { page } = await atTrash("/files", { team });
+    const saved: string[] = [];
+    page.on("download", (download) => saved.push(download.suggestedFilename()));
+    await page.getByRole("checkbox", { name: "Select all" }).check();
+    await page.getByRole("region", { name: "Selected files" }).getByRole("button", { name: "Download" }).click();
+    await expect.poll(() => saved.toSorted()).toEqual(["1.txt", "2.txt"]);
+  });
+});
+
 describe("Trash page", () => {
   test("lists deleted files, restores and erases them, and says how long files are kept", async ({ atTrash }) => {
     const team = await newTrashTeam();

@@ -127,6 +127,22 @@ describe("The smoke test", () => {
     },
   );
 
+  test("asks for the offset once more if the service learns of the cut after it has stated it", async ({
+    onTestFinished,
+  }) => {
+    let stated = 0;
+    const stateEarly: Break = async (request, forward) => {
+      const reply = await forward();
+      const offset = Number(reply.headers.get("Upload-Offset") ?? 0);
+      if (request.method !== "HEAD" || offset === 0 || stated++ > 0) return reply;
+      const early = new Response(null, reply);
+      early.headers.set("Upload-Offset", `${offset - 1}`);
+      return early;
+    };
+    const { isFine, lines } = await smoke(await newTeam(), await startProxy(stateEarly, onTestFinished));
+    expect([isFine, stated], lines.join("\n")).toEqual([true, 2]);
+  });
+
   test("rejects a URL without https:// or http://", () => {
     const smoke = join(import.meta.dirname, "../../src/dev/smoke.ts");
     const { status, stderr } = spawnSync(process.execPath, [smoke, "localhost:8787"], { env: { STOWAGE_KEY: "key" } });

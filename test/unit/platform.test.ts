@@ -246,9 +246,9 @@ test("a rejected subject is rejected without asking the binding until the minute
 test("a token is rejected without a database once its team has used up the limit, until the token is rejected", async () => {
   limiter.noteAuthenticated("token", TEAM);
   limiter.noteAuthenticated("contributor", { counter: "user", isContributor: true });
-  expect(limiter.exceededBy("token", false)).toBe(null);
+  expect(limiter.exceededBy("token", () => false)).toBe(null);
   await granted(1000);
-  const exceeded = (token: string, isHeavy = false) => limiter.exceededBy(token, isHeavy);
+  const exceeded = (token: string, isHeavy = false) => limiter.exceededBy(token, () => isHeavy);
   expect([exceeded("token"), exceeded("token", true), exceeded("contributor")]).toEqual(["light", null, null]);
   expect(exceeded("not authenticated yet")).toBe(null);
   limiter.noteRejected("token");
