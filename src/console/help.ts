@@ -1,6 +1,6 @@
 import { fileActions } from "./pages/file-actions.tsx";
 import type { FileRow } from "./pages/file-rows.ts";
-import type { Actions } from "./parts/action.tsx";
+import { type Actions, allowed } from "./parts/action.tsx";
 import { uploadFiles } from "./uploads/drop-zone.tsx";
 
 /** The pages by the key that follows G. */
@@ -18,10 +18,8 @@ const ANY_FILE = {} as FileRow;
 /** The keys of actions with their labels: "E or F2" for "Rename". */
 const keysOf = (actions: Actions): Record<string, string> =>
   Object.fromEntries(
-    actions.flatMap((action) =>
-      action?.keys
-        ? [[action.keys.join(" or ").replace(/^[a-z]/, (key) => key.toUpperCase()), action.label.replace("…", "")]]
-        : [],
+    allowed(actions).flatMap(({ keys, label }) =>
+      keys ? [[keys.join(" or ").replace(/^[a-z]/, (key) => key.toUpperCase()), label.replace("…", "")]] : [],
     ),
   );
 

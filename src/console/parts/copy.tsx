@@ -14,7 +14,7 @@ export async function copy(text: string, label: string): Promise<boolean> {
     announce(`Copied ${label}`);
     return true;
   } catch {
-    announce(`Couldn't copy the ${label}. Your browser denies it.`);
+    announce(`Couldn't copy ${label}. Your browser denies it.`);
     return false;
   }
 }
