@@ -169,7 +169,7 @@ describe("Palette", () => {
     await expect(field).toBeFocused();
     await page.keyboard.type("webh");
     await expect(field).toHaveValue("webh");
-    await expect(results).toHaveText(["WebhooksPage"]);
+    await expect(results).toHaveText(["WebhooksPage", "Create webhookAction"]);
     await page.keyboard.press("Enter");
     await expect(heading(page, "Webhooks")).toBeVisible();
     await page.keyboard.press("?");

@@ -111,7 +111,7 @@ export function Files() {
         <SelectionBar
           chosen={chosen}
           selected={list.selected}
-          actions={fileActions(chosen)}
+          actions={fileActions(chosen).filter((action) => action && action.icon !== "link")}
           isPartial={more !== undefined && chosen.length === rows?.length}
         />
       )}

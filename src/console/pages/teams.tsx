@@ -3,7 +3,7 @@ import { type Action, ActionButton } from "../parts/action.tsx";
 import { Copyable } from "../parts/copy.tsx";
 import { ask, confirm } from "../parts/dialog.tsx";
 import { Choice, Filters, SearchField } from "../parts/filters.tsx";
-import { changesOf, TextField, textOf } from "../parts/form.tsx";
+import { saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount } from "../parts/format.ts";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
@@ -185,7 +185,7 @@ const editTeam = (team: Team) =>
     title: "Edit team",
     action: "Save",
     text: <TeamFields team={team} />,
-    run: (form) => client.value.teams.update(team._id, changesOf(team, fieldsOf(form))),
+    run: (form) => saveChanges(team, fieldsOf(form), (changes) => client.value.teams.update(team._id, changes)),
     done: "Team updated",
   });
 

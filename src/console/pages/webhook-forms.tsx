@@ -4,7 +4,7 @@ import type { Action } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { ask, confirm, open, TaskDialog } from "../parts/dialog.tsx";
 import { EVENT_LABELS, EVENT_TYPES, type EventType } from "../parts/event-types.ts";
-import { changesOf, TextField, textOf } from "../parts/form.tsx";
+import { saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { showSecret } from "../parts/secret.tsx";
 import { href, navigate } from "../router.ts";
 import { client } from "../session.ts";
@@ -41,7 +41,7 @@ export const editWebhook = (webhook: Webhook) =>
       action="Save"
       webhook={webhook}
       onSave={async (fields) => {
-        await client.value.webhooks.update(webhook._id, changesOf(webhook, fields));
+        await saveChanges<Fields>(webhook, fields, (changes) => client.value.webhooks.update(webhook._id, changes));
         close();
         announce("Webhook updated");
       }}
