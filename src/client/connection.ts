@@ -32,6 +32,8 @@ export interface StowageOptions {
   fetch?: FetchFunction;
   /** Called before each retry, with the error and the number of earlier retries. */
   onRetry?: (error: StowageError, attempt: number) => void;
+  /** Called after each call that succeeded, with its route, such as `DELETE /auth/v1/users/{id}`. Uploads have no route. */
+  onSuccess?: (route: string) => void;
 }
 
 /** Options of every call. They replace those of the client for this call. */
@@ -301,7 +303,9 @@ export class Connection {
       },
       body: body === undefined ? undefined : JSON.stringify(body),
     };
-    return this.send(target, sent, read);
+    const result = await this.send(target, sent, read);
+    this.#options.onSuccess?.(route);
+    return result;
   }
 }
 

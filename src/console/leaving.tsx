@@ -1,6 +1,6 @@
 import { effect } from "@preact/signals";
 import { announce } from "./parts/announce.tsx";
-import { confirmFirst } from "./parts/dialog.tsx";
+import { confirm } from "./parts/dialog.tsx";
 import { messageOf } from "./parts/failure.tsx";
 import { countOf } from "./parts/format.ts";
 import { href } from "./router.ts";
@@ -43,7 +43,7 @@ export function announceSignOut(): void {
 export function leave(question?: { title: string; text: string; action: string }): void {
   const count = unfinishedUploads().length;
   if (count === 0 && !question) return void signOutAndReload();
-  confirmFirst({
+  void confirm({
     title: "Sign out with unfinished uploads?",
     action: "Sign out",
     isDangerous: question !== undefined,
@@ -65,7 +65,7 @@ export function leave(question?: { title: string; text: string; action: string }
         )}
       </>
     ),
-    onConfirm: (form) => {
+    run: (form) => {
       if (!new FormData(form).has("keep")) discardUnfinished();
       return signOutAndReload();
     },

@@ -4,7 +4,7 @@ import { followFocus } from "./parts/focus.ts";
 import { followLinks } from "./router.ts";
 import { adoptSession, client, isExpired, noteFailure, refreshMe, session } from "./session.ts";
 import { Shell } from "./shell.tsx";
-import { followShortcuts } from "./shortcuts.ts";
+import { followShortcuts } from "./shortcuts.tsx";
 import { startSignedPlayback } from "./sound/signed-playback.ts";
 import { followStore } from "./store.ts";
 import { reloadOnReturn, shareSession } from "./token.ts";

@@ -1,15 +1,21 @@
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { help } from "./help.ts";
 import { leave } from "./leaving.tsx";
 import { pathOf, recordingOf } from "./pages/file-rows.ts";
-import { announce } from "./parts/announce.tsx";
-import { Dialog } from "./parts/dialog.tsx";
+import { newFolder } from "./pages/folders.tsx";
+import { createKey } from "./pages/key-forms.tsx";
+import { inviteUser } from "./pages/users.tsx";
+import { createWebhook } from "./pages/webhook-forms.tsx";
+import { type Actions, allowed, perform } from "./parts/action.tsx";
+import { copy } from "./parts/copy.tsx";
+import { Dialog, open } from "./parts/dialog.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
 import { hasWords, Marked } from "./parts/values.tsx";
-import { href, navigate, steps } from "./router.ts";
+import { href, navigate } from "./router.ts";
 import { visibleSections } from "./sections.ts";
 import { can, client, session } from "./session.ts";
-import { askFor, HELP, overlay } from "./shortcuts.ts";
 import { useList } from "./store.ts";
+import { uploadFiles } from "./uploads/drop-zone.tsx";
 
 /* The palette that ⌘K opens, and the sheet of shortcuts. */
 
@@ -28,56 +34,35 @@ interface Result {
   run: () => void;
 }
 
-const close = () => {
-  overlay.value = null;
-};
-
 /** Pages and actions, which need no request. */
 function commands(): Result[] {
-  const go = (url: string) => () => navigate(url);
-  const create = (page: string, form: Parameters<typeof askFor>[0]) => () => {
-    navigate(href(page));
-    askFor(form);
-  };
   const team = session.value?.team;
-  const pages = visibleSections().map(([step, { label, icon }]) => ({
-    key: step,
+  const page = (label: string, icon: IconName, url: string) => ({
+    key: url,
     label,
     note: "Page",
     icon,
-    run: go(href(`/${step}`)),
-  }));
-  const copyId = () => navigator.clipboard.writeText(team?.id ?? "").then(() => announce("Copied team ID"));
-  const actions: (Result | false | null | undefined)[] = [
-    can("files:upload") &&
-      team && {
-        key: "upload",
-        label: "Upload files",
-        note: "Action",
-        icon: "upload",
-        run: () => {
-          navigate(href("/files"));
-          requestAnimationFrame(() => document.querySelector<HTMLElement>("[data-upload=files]")?.click());
-        },
-      },
-    can("files:write") &&
-      team && {
-        key: "folder",
-        label: "New folder",
-        note: "Action",
-        icon: "folder-plus",
-        // In the open folder, if there is one.
-        run: () => {
-          if (steps.peek().join("/") !== "files") navigate(href("/files"));
-          askFor("folder");
-        },
-      },
-    can("keys:write") &&
-      team && { key: "new key", label: "Create key", note: "Action", icon: "key", run: create("/keys", "key") },
-    can("users:write") &&
-      team && { key: "new user", label: "Invite user", note: "Action", icon: "users", run: create("/users", "user") },
-    team && { key: "session", label: "Your session", note: "Page", icon: "users", run: go(href("/session")) },
-    team && { key: "team", label: "Copy team ID", note: "Action", icon: "copy", run: () => void copyId() },
+    run: () => navigate(url),
+  });
+  const pages = visibleSections().map(([step, { label, icon }]) => page(label, icon, href(`/${step}`)));
+  const actions: Actions = [
+    team && uploadFiles,
+    team && newFolder,
+    team && createKey(),
+    team && inviteUser,
+    team && createWebhook,
+    team && { label: "Copy team ID", icon: "copy", run: () => copy(team.id, "team ID") },
+  ];
+  return [
+    ...pages,
+    ...(team ? [page("Your session", "users", href("/session"))] : []),
+    ...allowed(actions).map((action) => ({
+      key: action.label,
+      label: action.label,
+      note: "Action",
+      icon: action.icon ?? "menu",
+      run: () => void perform(action),
+    })),
     {
       key: "reference",
       label: "API reference",
@@ -90,19 +75,18 @@ function commands(): Result[] {
       label: "Keyboard shortcuts",
       note: "?",
       icon: "menu",
-      run: () => {
-        overlay.value = "help";
-      },
+      run: () => void open((close) => <ShortcutHelp onClose={() => close()} />),
     },
     { key: "leave", label: "Sign out", note: "Action", icon: "back", run: () => leave() },
   ];
-  return [...pages, ...actions.filter((action) => action !== false && action !== null && action !== undefined)];
 }
 
 /** Folders at the top and files that match; without a search, the newest files. */
 function useMatches(search: string): Result[] {
   const isUsed = can("files:read") && session.value?.team != null;
-  const folders = useList("folders ", isUsed ? (signal) => client.value.files.folders({}, { signal }) : null);
+  const folders = useList("folders ", isUsed ? (signal) => client.value.files.folders({}, { signal }) : null, {
+    of: ["file"],
+  });
   const files = useList(
     `palette ${search}`,
     isUsed
@@ -135,7 +119,7 @@ function useMatches(search: string): Result[] {
 }
 
 /** Finds files, folders, pages, and actions by typing. */
-export function Palette() {
+export function Palette({ onClose }: { onClose: () => void }) {
   const id = useId();
   const [typed, setTyped] = useState("");
   const [search, setSearch] = useState("");
@@ -151,7 +135,7 @@ export function Palette() {
   const at = Math.max(0, Math.min(place, results.length - 1));
   const choose = (result: Result | undefined) => {
     if (!result) return;
-    close();
+    onClose();
     result.run();
   };
   const onKeyDown = (event: KeyboardEvent) => {
@@ -175,7 +159,7 @@ export function Palette() {
   };
   useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
   return (
-    <Dialog title="Find or do something" class="palette" isTitleHidden onClose={close}>
+    <Dialog title="Find or do something" class="palette" isTitleHidden onClose={onClose}>
       <input
         type="search"
         placeholder={`${LABEL}…`}
@@ -216,10 +200,10 @@ export function Palette() {
 }
 
 /** The sheet that `?` opens. */
-export const ShortcutHelp = () => (
-  <Dialog title="Keyboard shortcuts" class="wide" onClose={close}>
+export const ShortcutHelp = ({ onClose }: { onClose: () => void }) => (
+  <Dialog title="Keyboard shortcuts" class="wide" onClose={onClose}>
     <div class="columns">
-      {Object.entries(HELP).map(([title, keys]) => (
+      {Object.entries(help()).map(([title, keys]) => (
         <section key={title} class="stack">
           <h3>{title}</h3>
           <dl class="shortcuts">
@@ -236,7 +220,7 @@ export const ShortcutHelp = () => (
       ))}
     </div>
     <div class="actions">
-      <button type="button" class="button primary" onClick={close}>
+      <button type="button" class="button primary" onClick={onClose}>
         Close
       </button>
     </div>

@@ -28,6 +28,8 @@ const MAX_TIMER_MILLISECONDS = 2 ** 31 - 1;
 
 /** Until when the service rejects requests because there were too many, as a time. The client repeats them then. */
 export const limitedUntil = signal(0);
+/** The route of the latest call that succeeded, such as `DELETE /auth/v1/users/{id}`, in an object of its own. */
+export const latestCall = signal({ route: "" });
 
 const clientFor = (key: string | null = null) =>
   new Stowage({
@@ -35,6 +37,9 @@ const clientFor = (key: string | null = null) =>
     key,
     onRetry: ({ status, retryAfterSeconds = 0 }) => {
       if (status === 429) limitedUntil.value = Date.now() + retryAfterSeconds * 1000;
+    },
+    onSuccess: (route) => {
+      latestCall.value = { route };
     },
   });
 

@@ -1,4 +1,4 @@
-import type { ComponentChildren, ComponentType } from "preact";
+import type { ComponentChildren } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { announceSignOut, leave } from "./leaving.tsx";
 import { canFollow, isLive, isLost } from "./live.ts";
@@ -7,12 +7,12 @@ import { NotFound } from "./pages/not-found.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
 import { MissingScopes, ROLE_LABELS } from "./parts/access.tsx";
 import { Announcements } from "./parts/announce.tsx";
-import { ConfirmDialog } from "./parts/dialog.tsx";
+import { Dialogs } from "./parts/dialog.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { Icon } from "./parts/icon.tsx";
-import { lazy, preloadPages } from "./parts/lazy.tsx";
-import { Popover } from "./parts/menu.tsx";
+import { lazy, preloadPages, type View } from "./parts/lazy.tsx";
 import { Entrance, Page } from "./parts/page.tsx";
+import { Popover } from "./parts/popover.tsx";
 import { href, navigate, steps } from "./router.ts";
 import { allSections, type Section, visibleSections } from "./sections.ts";
 import {
@@ -30,32 +30,29 @@ import {
   session,
   trashDays,
 } from "./session.ts";
-import { overlay, shared } from "./shortcuts.ts";
+import { togglePalette } from "./shortcuts.tsx";
 import { PlayerBar } from "./sound/player.tsx";
 import { useData } from "./store.ts";
 import type { SavedSession } from "./token.ts";
 import { UploadCard } from "./uploads/card.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
 
-const AcceptInvitation = lazy(() => import("./pages/invitation.tsx"), "AcceptInvitation");
-const Account = lazy(() => import("./pages/account.tsx"), "Account");
-const FilePage = lazy(() => import("./pages/file.tsx"), "FilePage");
-const Keys = lazy(() => import("./pages/keys.tsx"), "Keys");
-const Users = lazy(() => import("./pages/users.tsx"), "Users");
-const Events = lazy(() => import("./pages/events.tsx"), "Events");
-const EventPage = lazy(() => import("./pages/event.tsx"), "EventPage");
-const Webhooks = lazy(() => import("./pages/webhooks.tsx"), "Webhooks");
-const WebhookPage = lazy(() => import("./pages/webhook.tsx"), "WebhookPage");
-const Teams = lazy(() => import("./pages/teams.tsx"), "Teams");
-const TeamPage = lazy(() => import("./pages/team.tsx"), "TeamPage");
-const Trash = lazy(() => import("./pages/trash.tsx"), "Trash");
-const Usage = lazy(() => import("./pages/usage.tsx"), "Usage");
-const ShareDialog = lazy(() => import("./pages/sharing.tsx"), "ShareDialog");
-const Palette = lazy(() => import("./palette.tsx"), "Palette");
-const ShortcutHelp = lazy(() => import("./palette.tsx"), "ShortcutHelp");
+const AcceptInvitation = lazy(() => import("./pages/invitation.tsx").then(({ AcceptInvitation }) => AcceptInvitation));
+const Account = lazy(() => import("./pages/account.tsx").then(({ Account }) => Account));
+const FilePage = lazy(() => import("./pages/file.tsx").then(({ FilePage }) => FilePage));
+const Keys = lazy(() => import("./pages/keys.tsx").then(({ Keys }) => Keys));
+const Users = lazy(() => import("./pages/users.tsx").then(({ Users }) => Users));
+const Events = lazy(() => import("./pages/events.tsx").then(({ Events }) => Events));
+const EventPage = lazy(() => import("./pages/event.tsx").then(({ EventPage }) => EventPage));
+const Webhooks = lazy(() => import("./pages/webhooks.tsx").then(({ Webhooks }) => Webhooks));
+const WebhookPage = lazy(() => import("./pages/webhook.tsx").then(({ WebhookPage }) => WebhookPage));
+const Teams = lazy(() => import("./pages/teams.tsx").then(({ Teams }) => Teams));
+const TeamPage = lazy(() => import("./pages/team.tsx").then(({ TeamPage }) => TeamPage));
+const Trash = lazy(() => import("./pages/trash.tsx").then(({ Trash }) => Trash));
+const Usage = lazy(() => import("./pages/usage.tsx").then(({ Usage }) => Usage));
 
 /** The pages by the first segment of the path, and the number of further ones: the list, and one of its records. */
-const PAGES: Record<string, ComponentType<{ id: string }>[]> = {
+const PAGES: Record<string, View<{ id: string }>[]> = {
   files: [Files, FilePage],
   usage: [Usage],
   trash: [Trash],
@@ -85,7 +82,7 @@ export function Shell() {
         Skip to content
       </a>
       {steps.value[0] === "invitation" ? (
-        <AcceptInvitation id="" />
+        <AcceptInvitation />
       ) : isSignedIn ? (
         <Workspace team={current.team} />
       ) : isLeaving.value ? (
@@ -95,7 +92,7 @@ export function Shell() {
       ) : (
         !isAsking.value && <SignIn />
       )}
-      <ConfirmDialog />
+      <Dialogs />
       <Announcements />
     </>
   );
@@ -166,9 +163,6 @@ function Workspace({ team }: { team: SavedSession | null }) {
       {team && <UploadCard />}
       {team && <PlayerBar />}
       {team && can("files:upload") && <DropZone />}
-      {shared.value && <ShareDialog id="" />}
-      {overlay.value === "palette" && <Palette id="" />}
-      {overlay.value === "help" && <ShortcutHelp id="" />}
     </div>
   );
 }
@@ -203,13 +197,7 @@ function Bar({ sections, first, team }: BarProps) {
         <img src="/assets/icon.svg" alt="" width="28" height="28" />
         {team ? <TeamName team={team} /> : <strong>Stowage</strong>}
       </a>
-      <button
-        type="button"
-        class="button palette-button"
-        onClick={() => {
-          overlay.value = "palette";
-        }}
-      >
+      <button type="button" class="button palette-button" onClick={() => void togglePalette()}>
         <Icon name="search" />
         <span>Find…</span>
         <kbd>{/Mac|iP/.test(navigator.platform) ? "⌘K" : "Ctrl K"}</kbd>
@@ -260,7 +248,7 @@ function Bar({ sections, first, team }: BarProps) {
 /** The name of the team above that of the product. */
 function TeamName({ team }: { team: SavedSession }) {
   const { value } = useData(`team ${team.id}`, (signal) => client.value.teams.get(team.id, { signal }), {
-    on: ({ type }) => type === "team.updated",
+    of: ["team"],
   });
   useEffect(() => {
     trashDays.value = value?.trashDays;

@@ -1,11 +1,15 @@
-import { effect, type Signal, signal } from "@preact/signals";
+import { effect, type Signal, signal, untracked } from "@preact/signals";
 import { useCallback, useEffect, useRef } from "preact/hooks";
 import type { Event, List } from "../client/stowage.ts";
 import { canFollow, gaps, onEvent, reconnects, waitForPosition } from "./live.ts";
-import { client, noteFailure, session } from "./session.ts";
+import { client, latestCall, noteFailure, session } from "./session.ts";
+
+/** The kind of record that data consist of. */
+type Noun = Event["subject"]["kind"];
 
 /*
- * The data of the pages, by key. Components with the same key share one load, and a page that is opened again shows
+ * The data of the pages, by key. Each says of which nouns they are: an event of one of them, and a write of this tab, loads
+ * them again. Components with the same key share one load, and a page that is opened again shows
  * what it had while it loads. A load finishes before the next one starts, so changes that arrive faster than loads never
  * starve them. Signing out reloads the page, which empties the store.
  */
@@ -23,6 +27,8 @@ interface Entry<T> {
   load: (signal: AbortSignal, before: T | undefined) => Promise<T>;
   /** The minimum milliseconds between the starts of two loads that the user did not ask for. */
   interval: (value: T | undefined) => number;
+  /** A write to one of these changes it. */
+  of: Noun[];
   /** Whether it changes without an event. */
   isPolled: boolean;
   users: number;
@@ -52,6 +58,7 @@ function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
     const state = signal<State<T>>({ value: undefined, error: null, isLoading: true });
     const interval = () => MIN_INTERVAL_MILLISECONDS;
     const idle = {
+      of: [],
       isPolled: false,
       users: 0,
       isPaused: false,
@@ -75,10 +82,37 @@ function forgetUnused(): void {
     if (isPaused || place < unused.length - MAX_UNUSED) entries.delete(key);
 }
 
-/** Loads again what the user has changed: now if a page shows it, otherwise when one is opened. */
-export function refreshAll(prefix: string): void {
+/** The noun of a route, by the last of its words that has one. Waveforms are no part of lists. */
+const NOUNS: Record<string, Noun | null> = {
+  apikeys: "apikey",
+  sessions: "session",
+  password: "session",
+  users: "user",
+  teams: "team",
+  webhooks: "webhook",
+  deliveries: "webhook",
+  uploads: "file",
+  folders: "file",
+  trash: "file",
+  links: "link",
+  waveform: null,
+};
+
+function nounOf(route: string): Noun | null | undefined {
+  if (route.startsWith("GET ")) return null;
+  const word = route.match(/[a-z]+/g)?.findLast((word) => word in NOUNS);
+  return word === undefined ? null : NOUNS[word];
+}
+
+/** Loads again what has changed: now if a page shows it, otherwise when one is opened. */
+export const touch = (noun: Noun): void => reloadIf(({ of }) => of.includes(noun));
+
+/** Loads a record again that has changed without a write or an event. */
+export const reloadRecord = (key: string): void => reloadIf((_, one) => one === key);
+
+function reloadIf(matches: (entry: Entry<unknown>, key: string) => boolean): void {
   for (const [key, entry] of entries) {
-    if (!key.startsWith(prefix)) continue;
+    if (!matches(entry, key)) continue;
     if (entry.users === 0) entries.delete(key);
     else refresh(entry, "now");
   }
@@ -167,6 +201,10 @@ export function followStore(): void {
     for (const entry of entries.values())
       if (isStale || (isBack && entry.state.peek().error !== null)) refresh(entry, "now");
   });
+  effect(() => {
+    const noun = nounOf(latestCall.value.route);
+    if (noun) untracked(() => touch(noun));
+  });
   setInterval(() => {
     if (document.hidden) return;
     for (const entry of entries.values()) if (entry.isPolled || !canFollow.peek()) refresh(entry, "soon");
@@ -174,14 +212,16 @@ export function followStore(): void {
 }
 
 export interface Loaded<T> extends State<T> {
-  /** Loads it again, because the user asked for it or changed something. */
+  /** Loads it again, because the user asked for it. */
   reload(): void;
   /** Updates the value in place, without a request. */
   change(update: (value: T) => T): void;
 }
 
 interface DataOptions<T> {
-  /** The events after which it is loaded again. */
+  /** The kinds of record that it consists of. */
+  of?: Noun[];
+  /** The events after which it is loaded again, if those are not all of its records. */
   on?: (event: Event) => boolean;
   interval?: Entry<T>["interval"];
   isPolled?: boolean;
@@ -191,14 +231,15 @@ interface DataOptions<T> {
 export function useData<T>(
   key: string,
   load: Entry<T>["load"],
-  { on, interval, isPolled }: DataOptions<T> = {},
+  { of = [], on = ({ subject }) => of.includes(subject.kind), interval, isPolled }: DataOptions<T> = {},
 ): Loaded<T> {
   const entry = entryOf(key, load);
   entry.load = load;
+  entry.of = of;
   if (interval) entry.interval = interval;
   if (isPolled) entry.isPolled = true;
   useEffect(() => addUser(entry), [entry]);
-  useEvents(on ?? never, () => refresh(entry, "soon"));
+  useEvents(on, () => refresh(entry, "soon"));
   const state = entry.state.value;
   const shown = useRef(state.value);
   if (state.value !== undefined) shown.current = state.value;
@@ -213,8 +254,6 @@ export function useData<T>(
   );
   return { ...state, value: state.value ?? shown.current, reload, change };
 }
-
-const never = () => false;
 
 /** Calls `handle` at most once per frame, with all events that arrived since the last call and that match. */
 export function useEvents(matches: (event: Event) => boolean, handle: (events: Event[]) => void): void {
@@ -254,7 +293,7 @@ export interface Listing<T> extends Omit<Loaded<T[]>, "value"> {
   more: (() => Promise<void>) | undefined;
 }
 
-interface ListOptions extends Pick<DataOptions<unknown>, "on" | "isPolled"> {
+interface ListOptions extends Pick<DataOptions<unknown>, "of" | "on" | "isPolled"> {
   /** How many pages to load at first. */
   pages?: number;
   /** The rows of a full page, if filters can make pages shorter. */

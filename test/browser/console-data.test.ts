@@ -150,6 +150,28 @@ exhaustive("times are English in any browser, because the words are, and grow wh
   await expect(row(page, "test").getByRole("time").first()).toHaveText(/1[5-7] minutes ago/);
 });
 
+describe("Action", () => {
+  test("says above the page why it failed, until the user dismisses it", async ({ at, problems }) => {
+    problems.allow(/status of 403/);
+    const { page } = await at("/files/:id", { files: ["song.txt"] });
+    await page.route(/\/reprocess$/, (route) => respond(route, { code: "forbidden", message: "Not yours." }));
+    await chooseAction(page, "Actions for this file", "Reprocess");
+    await expect(page.getByRole("alert")).toContainText("Not yours.");
+    await button(page, "Dismiss").click();
+    await expect(page.getByRole("alert")).toHaveCount(0);
+  });
+
+  test("asks in a dialog, which closes with its page", async ({ at }) => {
+    const { page } = await at("/usage");
+    await link(page, "Keys").click();
+    await chooseAction(page, "Actions for test", "Edit");
+    await expect(page.getByRole("dialog")).toBeVisible();
+    await page.goBack();
+    await expect(heading(page, "Usage")).toBeVisible();
+    await expect(page.getByRole("dialog")).toHaveCount(0);
+  });
+});
+
 describe("Palette", () => {
   test("finds pages, folders, and files by keyboard, and opens them", async ({ at }) => {
     const team = await newTeam();
@@ -169,7 +191,7 @@ describe("Palette", () => {
     await expect(field).toBeFocused();
     await page.keyboard.type("webh");
     await expect(field).toHaveValue("webh");
-    await expect(results).toHaveText(["WebhooksPage"]);
+    await expect(results).toHaveText(["WebhooksPage", "Create webhookAction"]);
     await page.keyboard.press("Enter");
     await expect(heading(page, "Webhooks")).toBeVisible();
     await page.keyboard.press("?");

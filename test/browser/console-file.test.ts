@@ -154,7 +154,7 @@ describe("File page", () => {
     await expect(listed).toHaveText(/Plays in the browser · expires in 7 days/);
     await expect(listed).not.toContainText("Copied just now");
     expect(await copyBy(copy, pageUrl)).toBe(pageUrl);
-    await expectAnnounced(page, "Link copied");
+    await expectAnnounced(page, "Copied link");
     await expect(listed).toContainText("Copied just now");
     const created = async () => collect(team.stowage.links.list(id));
     const lifetime = ({ expiresAt }: { expiresAt: string | null }) => Date.parse(expiresAt ?? "") - Date.now();

@@ -853,6 +853,15 @@ describe("after a transient error", () => {
     expect(onRetry).toHaveBeenCalledOnce();
   });
 
+  test("reports the route of each call that succeeds", async () => {
+    const service = await scripted(json(200, { message: "", data: { _id: "1" } }), refusal(403, "forbidden"));
+    const onSuccess = vi.fn();
+    const { users } = new Stowage({ url: service.url, key: null, onSuccess });
+    await users.create(USER);
+    await expect(users.create(USER)).rejects.toMatchObject({ code: "forbidden" });
+    expect(onSuccess.mock.calls).toEqual([["POST /auth/v1/users"]]);
+  });
+
   test.each([
     ["a page", (_: unknown, response: ServerResponse) => void response.end("<html>")],
     ["nothing", json(200, null)],

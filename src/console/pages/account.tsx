@@ -1,16 +1,15 @@
-import { useState } from "preact/hooks";
 import type { Session } from "../../client/stowage.ts";
 import { leave } from "../leaving.tsx";
 import { MissingScopes, ROLE_LABELS, SCOPES, scopeLabel } from "../parts/access.tsx";
-import { announce } from "../parts/announce.tsx";
-import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
+import { ActionButton } from "../parts/action.tsx";
+import { Copyable } from "../parts/copy.tsx";
+import { ask, confirm } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { TextField } from "../parts/form.tsx";
-import { ListTable } from "../parts/list-table.tsx";
-import { Menu } from "../parts/menu.tsx";
+import { ListTable } from "../parts/list-page.tsx";
 import { Page } from "../parts/page.tsx";
-import { Copyable, Time } from "../parts/values.tsx";
+import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
 import { useList } from "../store.ts";
@@ -21,7 +20,6 @@ export const signInUrl = (teamId: string) => location.origin + href("/sign-in", 
 /** The owner and the scopes of this session, and the other sessions of the team. */
 export function Account() {
   const team = session.value?.team;
-  const [isChanging, setChanging] = useState(false);
   const role = me.value?.role;
   if (!team) return null;
   return (
@@ -30,14 +28,8 @@ export function Account() {
       call={{ path: "/auth/v1/me" }}
       actions={
         <>
-          {role && (
-            <button type="button" class="button" onClick={() => setChanging(true)}>
-              Change password
-            </button>
-          )}
-          <button type="button" class="button" onClick={() => leave()}>
-            Sign out
-          </button>
+          {role && <ActionButton action={{ label: "Change password", run: changePassword }} />}
+          <ActionButton action={{ label: "Sign out", run: () => leave() }} />
         </>
       }
     >
@@ -52,59 +44,62 @@ export function Account() {
         }}
       />
       {can("keys:read") ? <Sessions /> : <MissingScopes scopes={["keys:read"]} />}
-      {isChanging && <ChangePassword onClose={() => setChanging(false)} />}
     </Page>
   );
 }
 
-function ChangePassword({ onClose }: { onClose: () => void }) {
-  const change = async (form: HTMLFormElement) => {
-    const { currentPassword, newPassword } = Object.fromEntries(new FormData(form)) as Record<string, string>;
-    await client.value.changePassword({ currentPassword: currentPassword ?? "", newPassword: newPassword ?? "" });
-    announce("Password changed. Your other sessions have ended.");
-    onClose();
-  };
-  return (
-    <TaskDialog title="Change password" action="Change password" onRun={change} onClose={onClose}>
-      <TextField
-        label="Current password"
-        name="currentPassword"
-        type="password"
-        autocomplete="current-password"
-        required
-      />
-      <TextField
-        label="New password"
-        name="newPassword"
-        type="password"
-        autocomplete="new-password"
-        required
-        hint="At least 8 characters."
-      />
-    </TaskDialog>
-  );
-}
+const changePassword = () =>
+  ask({
+    title: "Change password",
+    action: "Change password",
+    text: (
+      <>
+        <TextField
+          label="Current password"
+          name="currentPassword"
+          type="password"
+          autocomplete="current-password"
+          required
+        />
+        <TextField
+          label="New password"
+          name="newPassword"
+          type="password"
+          autocomplete="new-password"
+          required
+          hint="At least 8 characters."
+        />
+      </>
+    ),
+    run: (form) => {
+      const { currentPassword = "", newPassword = "" } = Object.fromEntries(new FormData(form)) as Record<
+        string,
+        string
+      >;
+      return client.value.changePassword({ currentPassword, newPassword });
+    },
+    done: "Password changed. Your other sessions have ended.",
+  });
+
+const endSession = ({ _id }: Session) => {
+  const labels = { title: "Sign out this session?", action: "Sign out" };
+  if (_id === session.peek()?.team?.keyId)
+    return leave({ ...labels, text: "This is your session. You'll be signed out." });
+  return confirm({
+    ...labels,
+    text: "It stops working immediately, and its unfinished uploads are canceled.",
+    run: () => client.value.sessions.delete(_id),
+    done: "Session signed out",
+  });
+};
 
 /** The sessions of the team, with a button that ends each. */
 function Sessions() {
   const sessions = useList("sessions", (signal) => client.value.sessions.list({}, { signal }), {
+    of: ["session"],
     on: ({ subject, type }) => subject.kind === "session" || type === "user.logged_in",
   });
   useNames();
-  const end = ({ _id }: Session) => {
-    const labels = { title: "Sign out this session?", action: "Sign out" };
-    if (_id === session.peek()?.team?.keyId)
-      return leave({ ...labels, text: "This is your session. You'll be signed out." });
-    confirmFirst({
-      ...labels,
-      text: "It stops working immediately, and its unfinished uploads are canceled.",
-      onConfirm: async () => {
-        await client.value.sessions.delete(_id);
-        announce("Session signed out");
-        sessions.reload();
-      },
-    });
-  };
   return (
     <section class="stack" aria-labelledby="sessions">
       <h2 id="sessions">Sessions</h2>
@@ -143,14 +138,10 @@ function Sessions() {
             cell: ({ expiresAt }) => <Time at={expiresAt} isRelative />,
           },
         ]}
-        menu={(one) =>
-          can("keys:write") && (
-            <Menu
-              label="Actions for this session"
-              items={[{ label: "Sign out", isDangerous: true, onSelect: () => end(one) }]}
-            />
-          )
-        }
+        nameOf={() => "this session"}
+        actions={([one]) => [
+          one && { label: "Sign out", scope: "keys:write", isDangerous: true, run: () => endSession(one) },
+        ]}
       />
     </section>
   );

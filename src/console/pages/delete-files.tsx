@@ -1,7 +1,7 @@
 import { useRef, useState } from "preact/hooks";
 import { MAX_BATCH_FILES } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
-import { TaskDialog } from "../parts/dialog.tsx";
+import { open, TaskDialog } from "../parts/dialog.tsx";
 import { countOf, formatCount } from "../parts/format.ts";
 import { deleteFiles, describeDeletion } from "./file-changes.ts";
 
@@ -31,13 +31,13 @@ interface DeleteFilesProps {
   isErasure?: boolean;
   /** To empty the trash: lists its next files, called again once those are erased. An empty list ends it. */
   next?: () => Promise<NamedFile[]>;
-  /** Called after each request with the ids of the deleted files. */
-  onDeleted: (ids: string[]) => void;
-  onClose: () => void;
 }
 
 /** Confirms and deletes the files, in as many requests as needed. It can be stopped, and continued after a failure. */
-export function DeleteFiles({ files, isErasure = false, next, onDeleted, onClose }: DeleteFilesProps) {
+export const askToDelete = (props: DeleteFilesProps): Promise<void> =>
+  open((close) => <DeleteFiles {...props} onClose={() => close()} />);
+
+function DeleteFiles({ files, isErasure = false, next, onClose }: DeleteFilesProps & { onClose: () => void }) {
   const [progress, setProgress] = useState({ left: files, done: 0, held: 0 });
   const isStopped = useRef(false);
   const verb = isErasure ? "Erase" : "Delete";
@@ -50,11 +50,11 @@ export function DeleteFiles({ files, isErasure = false, next, onDeleted, onClose
       const ids = left.slice(0, MAX_BATCH_FILES).map(({ _id }) => _id);
       if (ids.length === 0) {
         const count = done - held;
-        announce(describeDeletion(`${verb}d ${countOf(count, "file")}`, count, held));
-        return onClose();
+        onClose();
+        return announce(describeDeletion(`${verb}d ${countOf(count, "file")}`, count, held));
       }
       if (isStopped.current) return;
-      const kept = await deleteFiles(ids, onDeleted, { permanent: isErasure });
+      const kept = await deleteFiles(ids, { permanent: isErasure });
       left = left.slice(ids.length);
       done += ids.length;
       held += kept.length;

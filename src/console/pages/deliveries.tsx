@@ -1,8 +1,9 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Delivery, RecordedEvent, Webhook } from "../../client/stowage.ts";
 import { isLive } from "../live.ts";
+import { ActionButton } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
-import { TaskDialog } from "../parts/dialog.tsx";
+import { open, TaskDialog } from "../parts/dialog.tsx";
 import { Subject, titleOf, useNames } from "../parts/event.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
@@ -10,11 +11,10 @@ import { TextField, textOf } from "../parts/form.tsx";
 import { countOf, formatCount, localMinute } from "../parts/format.ts";
 import { More } from "../parts/more.tsx";
 import { Empty } from "../parts/page.tsx";
-import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { can, client } from "../session.ts";
-import { useList } from "../store.ts";
+import { reloadRecord, useList } from "../store.ts";
 import {
   type Attempt,
   DayCounts,
@@ -81,15 +81,8 @@ function DeliveryRequest({ event, attempt }: { event: RecordedEvent; attempt: At
   );
 }
 
-interface DeliveriesProps {
-  webhook: Webhook;
-  onChanged: () => void;
-  replay: ReplayKind | null;
-  onReplay: (kind: ReplayKind | null) => void;
-}
-
 /** The health of a webhook, and its delivery log, newest first: a list, and the delivery that was chosen from it. */
-export function Deliveries({ webhook, onChanged, replay, onReplay }: DeliveriesProps) {
+export function Deliveries({ webhook }: { webhook: Webhook }) {
   const { _id: id } = webhook;
   const [chosenTab, setTab] = useState<Tab | null>(null);
   const tab = chosenTab ?? (webhook.health === "failing" ? "failing" : "all");
@@ -97,12 +90,16 @@ export function Deliveries({ webhook, onChanged, replay, onReplay }: DeliveriesP
   const deliveries = useList(
     `deliveries ${id} ${tab}`,
     (signal) => client.value.webhooks.deliveries(id, filters, { signal }),
-    { on: () => true, isPolled: true, rows: tab === "succeeded" || tab === "waiting" ? PAGE_DELIVERIES : 0 },
+    {
+      of: ["webhook"],
+      on: () => true,
+      isPolled: true,
+      rows: tab === "succeeded" || tab === "waiting" ? PAGE_DELIVERIES : 0,
+    },
   );
   useNames();
   const { items = [], isLoading, reload, more } = deliveries;
   const [chosenId, setChosenId] = useState<string | null>(null);
-  const { run, isRunning, error } = useTask();
   const next = items.flatMap(({ nextAttemptAt }) => nextAttemptAt ?? []).sort()[0];
   useEffect(() => {
     if (isLoading || !isLive.value || !next) return;
@@ -113,35 +110,24 @@ export function Deliveries({ webhook, onChanged, replay, onReplay }: DeliveriesP
   // Attempts are not events, so the record is read again with the log.
   const shownItems = useRef(deliveries.items);
   useEffect(() => {
-    if (shownItems.current && deliveries.items !== shownItems.current) onChanged();
+    if (shownItems.current && deliveries.items !== shownItems.current) reloadRecord(`webhook ${id}`);
     shownItems.current = deliveries.items;
   }, [deliveries.items]);
-  const resend = (find: () => Promise<Delivery | undefined>) =>
-    run(async () => {
-      const delivery = await find();
-      if (delivery) {
-        await client.value.webhooks.redeliver(delivery._id);
-        announce("Queued for sending");
-      }
-      reload();
-    });
-  const findFailing = async () =>
-    (await client.value.webhooks.deliveries(id, { status: "failing", limit: 1 }).page()).items[0];
+  const tryNow = async () => {
+    const { items } = await client.value.webhooks.deliveries(id, { status: "failing", limit: 1 }).page();
+    if (items[0]) await resend(items[0]);
+    else reload();
+  };
   const chosen = items.find(({ _id }) => _id === chosenId) ?? items[0];
-  const canResend = can("webhooks:write");
   return (
     <>
       {webhook.health === "failing" && (
         <div class="failure" role="status">
           <FailingSince webhook={webhook} next={next} />
-          {canResend && (
+          {can("webhooks:write") && (
             <div class="actions">
-              <button type="button" class="button" aria-disabled={isRunning} onClick={() => resend(findFailing)}>
-                Try now
-              </button>
-              <button type="button" class="button" onClick={() => onReplay("failed")}>
-                Resend everything that failed
-              </button>
+              <ActionButton action={{ label: "Try now", run: tryNow }} />
+              <ActionButton action={{ label: "Resend everything that failed", run: () => replay(webhook, "failed") }} />
             </div>
           )}
         </div>
@@ -153,7 +139,6 @@ export function Deliveries({ webhook, onChanged, replay, onReplay }: DeliveriesP
         </header>
         <DayCounts webhook={webhook} />
         <Failure error={deliveries.error} onRetry={reload} />
-        <Failure error={error} />
         {tab === "all" && deliveries.items?.length === 0 ? (
           <Empty title="No deliveries yet">
             <p>Each event sent to this endpoint appears here with every attempt and response.</p>
@@ -192,18 +177,18 @@ export function Deliveries({ webhook, onChanged, replay, onReplay }: DeliveriesP
                 </li>
               ))}
             </ul>
-            <DeliveryDetails
-              delivery={chosen}
-              isRunning={isRunning}
-              onResend={canResend ? () => resend(async () => chosen) : undefined}
-            />
+            <DeliveryDetails delivery={chosen} />
           </div>
         )}
         <More of={deliveries} />
-        {replay && <Replay webhook={webhook} kind={replay} onReplayed={reload} onClose={() => onReplay(null)} />}
       </section>
     </>
   );
+}
+
+async function resend({ _id }: Delivery): Promise<void> {
+  await client.value.webhooks.redeliver(_id);
+  announce("Queued for sending");
 }
 
 const labelOf = ({ event, type }: Delivery) => (event ? titleOf(event) : (EVENT_LABELS[type] ?? type));
@@ -236,32 +221,18 @@ function Summary({ delivery }: { delivery: Delivery }) {
   );
 }
 
-interface DetailsProps {
-  delivery: Delivery;
-  isRunning: boolean;
-  onResend: (() => void) | undefined;
-}
-
 /** One delivery: the responses, the latest first, and the request folded. */
-function DeliveryDetails({ delivery, isRunning, onResend }: DetailsProps) {
+function DeliveryDetails({ delivery }: { delivery: Delivery }) {
   const { eventId, event, attempts } = delivery;
   const wasSent = attempts.length > 0;
   return (
     <section id="delivery" class="card stack" aria-label="Delivery">
       <header class="page-header">
         <h3>{labelOf(delivery)}</h3>
-        {onResend && (
-          <div class="actions">
-            <button
-              type="button"
-              class={`button ${wasSent ? "primary" : ""}`}
-              aria-disabled={isRunning}
-              onClick={onResend}
-            >
-              {wasSent ? "Resend" : "Send now"}
-            </button>
-          </div>
-        )}
+        <ActionButton
+          action={{ label: wasSent ? "Resend" : "Send now", scope: "webhooks:write", run: () => resend(delivery) }}
+          class={wasSent ? "primary" : ""}
+        />
       </header>
       {!wasSent && <p class="quiet">Not sent yet</p>}
       {[...attempts].reverse().map((attempt) => (
@@ -291,19 +262,21 @@ function DeliveryDetails({ delivery, isRunning, onResend }: DetailsProps) {
 }
 
 /** Resends what failed, or what happened since a moment. */
-export type ReplayKind = "failed" | "since";
+type ReplayKind = "failed" | "since";
 
 const dayAgo = () => new Date(Date.now() - DAY_MILLISECONDS).toISOString();
+
+export const replay = (webhook: Webhook, kind: ReplayKind) =>
+  open((close) => <Replay webhook={webhook} kind={kind} onClose={() => close()} />);
 
 interface ReplayProps {
   webhook: Webhook;
   kind: ReplayKind;
-  onReplayed: () => void;
   onClose: () => void;
 }
 
 /** Resends events, in as many requests as the API needs. After a failure it continues. */
-function Replay({ webhook: { _id, failingSince }, kind, onReplayed, onClose }: ReplayProps) {
+function Replay({ webhook: { _id, failingSince }, kind, onClose }: ReplayProps) {
   /** The last event that was resent, or the moment to begin at. Null until the form says it. */
   const [{ after, count }, setProgress] = useState({ after: kind === "failed" ? START_OF_LOG : null, count: 0 });
   const replay = async (form: HTMLFormElement) => {
@@ -316,9 +289,8 @@ function Replay({ webhook: { _id, failingSince }, kind, onReplayed, onClose }: R
       from = step.next;
       setProgress({ after: from, count: sent });
     }
-    announce(`${countOf(sent, "event")} queued for resending`);
-    onReplayed();
     onClose();
+    announce(`${countOf(sent, "event")} queued for resending`);
   };
   const [title, action] =
     kind === "failed" ? ["Resend everything that failed?", "Resend"] : ["Replay events", "Replay"];

@@ -1,8 +1,8 @@
+import { Copyable } from "../parts/copy.tsx";
 import { EventDetails, Sentence, titleOf, useNames } from "../parts/event.tsx";
 import { FactCard } from "../parts/facts.tsx";
-import { Breadcrumbs, Page } from "../parts/page.tsx";
-import { Unloaded } from "../parts/unloaded.tsx";
-import { Copyable, Time } from "../parts/values.tsx";
+import { RecordPage } from "../parts/record-page.tsx";
+import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { client } from "../session.ts";
 import { useData } from "../store.ts";
@@ -10,16 +10,15 @@ import { useData } from "../store.ts";
 export function EventPage({ id }: { id: string }) {
   const loaded = useData(`event ${id}`, (signal) => client.value.events.get(id, {}, { signal }));
   useNames();
-  const event = loaded.value;
-  if (!event) return <Unloaded noun="Event" of={loaded} back={<a href={href("/events")}>Back to events</a>} />;
-  const { type, subject, createdAt } = event;
   return (
-    <Page
-      title={titleOf(event)}
-      subtitle={<Sentence event={event} />}
-      back={<Breadcrumbs links={[{ href: href("/events"), label: "Events" }]} />}
+    <RecordPage
+      noun="Event"
+      list={{ href: href("/events"), label: "Events" }}
+      of={loaded}
+      titleOf={titleOf}
+      subtitle={(event) => <Sentence event={event} />}
       call={{ path: `/auth/v1/events/${id}` }}
-      actions={
+      links={
         <>
           <a class="button" href={href("/events", { before: id })}>
             ← Older
@@ -30,15 +29,19 @@ export function EventPage({ id }: { id: string }) {
         </>
       }
     >
-      <FactCard
-        title="Details"
-        facts={{
-          "Resource ID": <Copyable text={subject.id} label="resource ID" />,
-          Time: <Time at={createdAt} />,
-          Type: <code>{type}</code>,
-        }}
-      />
-      <EventDetails event={event} />
-    </Page>
+      {(event) => (
+        <>
+          <FactCard
+            title="Details"
+            facts={{
+              "Resource ID": <Copyable text={event.subject.id} label="resource ID" />,
+              Time: <Time at={event.createdAt} />,
+              Type: <code>{event.type}</code>,
+            }}
+          />
+          <EventDetails event={event} />
+        </>
+      )}
+    </RecordPage>
   );
 }

@@ -1,15 +1,16 @@
 import { type BatchResult, MAX_BATCH_FILES, type StoredFile, type Stowage } from "../../client/stowage.ts";
+import { perform } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
-import { messageOf } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
-import { client, noteFailure } from "../session.ts";
+import { lastList, navigate, path } from "../router.ts";
+import { client } from "../session.ts";
 import { forgetSignedUrl } from "../sound/signed-playback.ts";
-import { refreshAll, whilePaused } from "../store.ts";
+import { whilePaused } from "../store.ts";
 
 /* Changes of many files. Each announces its result, and all but an erasure and a restoration can be undone. */
 
 /** Browsers may ask before a page saves several files. More than this is a task for the API. */
-export const MAX_DOWNLOADS = 20;
+const MAX_DOWNLOADS = 20;
 
 type Change = Parameters<Stowage["files"]["batch"]>[0];
 /** An action with its parameters: `Omit` of each member of the union, because `Omit` of the union loses the parameters. */
@@ -17,7 +18,7 @@ type Action = Change extends infer C ? (C extends unknown ? Omit<C, "ids"> : nev
 /** A file before the change, to which undoing returns it. */
 type Original = Pick<StoredFile, "_id" | "folder" | "tags">;
 
-type OnDone = (ids: string[]) => void;
+type OnDone = (ids: string[]) => unknown;
 
 /**
  * Applies an action to files, in as many requests as needed, and calls `onDone` with the changed ids of each.
@@ -37,27 +38,18 @@ async function changeFiles(action: Action, ids: string[], onDone: OnDone = () =>
   return failed;
 }
 
-/** Loads the changed files and folders again. */
-export function refreshFiles(): void {
-  refreshAll("file");
-  refreshAll("folders ");
-}
-
 /** Announces a change with a button that undoes it. */
-function announceChange(text: string, undo: () => Promise<unknown>): void {
-  const caller = client.peek();
-  const undoAndAnnounce = () =>
-    undo()
-      .then(
-        () => announce("Change undone"),
-        (error) => {
-          noteFailure(error, caller);
-          announce(`Couldn't undo the change: ${messageOf(error)}`);
+const announceChange = (text: string, undo: () => Promise<unknown>): void =>
+  announce(
+    text,
+    () =>
+      void perform({
+        run: async () => {
+          await undo();
+          announce("Change undone");
         },
-      )
-      .finally(refreshFiles);
-  announce(text, undoAndAnnounce);
-}
+      }),
+  );
 
 const idsOf = (files: Pick<StoredFile, "_id">[]) => files.map(({ _id }) => _id);
 const notChanged = ({ length }: string[]) => (length > 0 ? `. ${countOf(length, "file")} couldn't be changed.` : "");
@@ -84,7 +76,6 @@ export async function moveFiles(files: Original[], folder: string): Promise<void
     };
     if (count > 0) announceChange(text + notChanged(failed), undo);
     else if (failed.length > 0) announce(`Couldn't move ${countOf(failed.length, "file")}`);
-    refreshFiles();
   }
 }
 
@@ -116,16 +107,26 @@ export async function tagFiles(files: Original[], added: string[], removed: stri
     };
     if (changed.size > 0) announceChange(text, undo);
     else if (failed.size > 0) announce(`Couldn't change the tags of ${countOf(failed.size, "file")}`);
-    refreshFiles();
   }
 }
 
 /**
- * Deletes files, or erases those in the trash. Files that are already gone count as deleted.
+ * Deletes files, or erases those in the trash, and leaves the page of one. Files that are already gone count as deleted.
  * @returns the ids of the held ones, which stay
  */
-export const deleteFiles = (ids: string[], onDeleted: OnDone, { permanent = false } = {}): Promise<string[]> =>
-  whilePaused(ids, () => changeFiles({ action: "delete", permanent }, ids, onDeleted));
+export const deleteFiles = (
+  ids: string[],
+  { permanent = false, onDone = (_: string[]): unknown => undefined } = {},
+): Promise<string[]> =>
+  whilePaused(ids, () =>
+    changeFiles({ action: "delete", permanent }, ids, (done) => {
+      onDone(done);
+      forgetSignedUrl(done);
+      if (!done.some((id) => path.peek() === `/files/${id}`)) return;
+      lastList.id = "";
+      navigate(lastList.url);
+    }),
+  );
 
 /** The result of a deletion: "Deleted 2 files. 1 held file can't be deleted". */
 export function describeDeletion(text: string, deleted: number, held: number): string {
@@ -134,15 +135,11 @@ export function describeDeletion(text: string, deleted: number, held: number): s
 }
 
 /** Moves files to the trash. What was moved before a failure can be undone, too. */
-export async function trashFiles(files: Pick<StoredFile, "_id">[], onTrashed: OnDone): Promise<void> {
+export async function trashFiles(files: Pick<StoredFile, "_id">[]): Promise<void> {
   const trashed: string[] = [];
   let held: string[] = [];
   try {
-    held = await deleteFiles(idsOf(files), (done) => {
-      trashed.push(...done);
-      forgetSignedUrl(done);
-      onTrashed(done);
-    });
+    held = await deleteFiles(idsOf(files), { onDone: (done) => trashed.push(...done) });
   } finally {
     const { length } = trashed;
     const text = describeDeletion(`Moved ${countOf(length, "file")} to the trash`, length, held.length);
@@ -152,16 +149,17 @@ export async function trashFiles(files: Pick<StoredFile, "_id">[], onTrashed: On
 }
 
 /** Restores files from the trash. */
-export async function restoreFiles(ids: string[]): Promise<void> {
-  const failed = await changeFiles({ action: "restore" }, ids);
-  announce(`Restored ${countOf(ids.length - failed.length, "file")}${notChanged(failed)}`);
+export async function restoreFiles(files: Pick<StoredFile, "_id">[]): Promise<void> {
+  const failed = await changeFiles({ action: "restore" }, idsOf(files));
+  announce(`Restored ${countOf(files.length - failed.length, "file")}${notChanged(failed)}`);
 }
 
 /** Saves files on the reader's device, one after the other. */
 export async function downloadFiles(files: Pick<StoredFile, "_id">[]): Promise<void> {
+  if (files.length > MAX_DOWNLOADS) return announce(`Select at most ${MAX_DOWNLOADS} files to download them at once.`);
   // Their downloads have begun by now.
   for (const frame of document.querySelectorAll("[data-download]")) frame.remove();
-  for (const { _id } of files.slice(0, MAX_DOWNLOADS)) {
+  for (const { _id } of files) {
     // The file is sent as an attachment with its name. Each has a frame: in the window itself, the navigation to one would
     // cancel that to another, and a running upload would ask whether to leave the page.
     const frame = document.createElement("iframe");

@@ -1,13 +1,10 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 import { type Event, type FileEvent, isFileEvent } from "../../client/stowage.ts";
-import { canFollow } from "../live.ts";
 import { lastList, query } from "../router.ts";
 import { client } from "../session.ts";
 import { isPlayable, type Track } from "../sound/playback.ts";
 import { useEvents, useList } from "../store.ts";
-import { isProcessing } from "../uploads/summary.ts";
-import { revision, stateOf, uploads } from "../uploads/upload.ts";
 import { applyEvents, type FileRow, type FileView, isRemoval, viewFrom } from "./file-rows.ts";
 
 export const PAGE_FILES = 100;
@@ -29,24 +26,12 @@ export interface FileList {
   isLoading: boolean;
   error: unknown;
   reload: () => void;
-  /** Removes deleted files without a request. */
-  remove: (ids: string[]) => void;
   moreFolders: ReturnType<typeof useList<string>>;
   selected: Signal<ReadonlySet<string>>;
   chosen: FileRow[];
-  /** The row that the arrow keys have reached. */
-  active: Signal<string | null>;
   tracks: () => Track[];
   /** How many pages the URL asks for. */
   pages: number;
-}
-
-/** How many uploads of this tab have reached their end. Without events, the list changes by nothing else. */
-function useEndedUploads(): number {
-  revision.value;
-  return canFollow.value
-    ? 0
-    : uploads.value.filter((upload) => stateOf(upload) === "stored" && !isProcessing(upload.progress.peek())).length;
 }
 
 /** The state of the page of files: the list of the URL, changed by events, with its selection. */
@@ -59,6 +44,7 @@ export function useFileList(): FileList {
     `files ${key}`,
     (signal) => client.value.files.list({ ...view.filters, limit: PAGE_FILES }, { signal }),
     {
+      of: ["file"],
       on: isChange,
       pages: Math.min(Math.max(pages, 1), MAX_FIRST_PAGES),
       rows: view.isFiltered ? PAGE_FILES : 0,
@@ -68,7 +54,7 @@ export function useFileList(): FileList {
   const folders = useList(
     `folders ${folder}`,
     (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }),
-    { on: isFileEvent },
+    { of: ["file"] },
   );
   useEvents(isFileEvent, (events) => files.change((rows) => applyEvents(rows, events as FileEvent[])));
   const isLoading = files.isLoading || folders.isLoading;
@@ -80,11 +66,9 @@ export function useFileList(): FileList {
   if (!isLoading || isReload) shown.current = latest;
   const { rows } = shown.current;
   const selected = useSignal<ReadonlySet<string>>(new Set());
-  const active = useSignal<string | null>(null);
   // A file that was moved is not selected in its new folder.
   useEffect(() => {
     selected.value = new Set();
-    active.value = null;
   }, [key]);
   const chosen = rows?.filter(({ _id }) => selected.value.has(_id)) ?? [];
   // A file that returns to the list, such as by "Undo", is not selected.
@@ -96,10 +80,6 @@ export function useFileList(): FileList {
     files.reload();
     folders.reload();
   }, [files.reload, folders.reload]);
-  const ended = useEndedUploads();
-  useEffect(() => {
-    if (ended > 0) reload();
-  }, [ended]);
   useEffect(() => {
     lastList.url = location.pathname + location.search;
   });
@@ -110,11 +90,9 @@ export function useFileList(): FileList {
     isLoading,
     error: files.error ?? folders.error,
     reload,
-    remove: (ids) => files.change((before) => before.filter(({ _id }) => !ids.includes(_id))),
     moreFolders: folders,
     selected,
     chosen,
-    active,
     tracks,
     pages,
   };

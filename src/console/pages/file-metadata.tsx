@@ -2,7 +2,7 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
-import { TaskDialog } from "../parts/dialog.tsx";
+import { open, TaskDialog } from "../parts/dialog.tsx";
 import { Facts } from "../parts/facts.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { localMinute } from "../parts/format.ts";
@@ -26,11 +26,10 @@ const isEmpty = ({ reference, metadata, deleteAfter }: FileMetadata) =>
 
 interface MetadataProps {
   file: FileMetadata;
-  onChanged: () => void;
 }
 
 /** The reference and the metadata that apps have set, which can be edited, as can the time of the deletion. */
-export function Metadata({ file, onChanged }: MetadataProps) {
+export function Metadata({ file }: MetadataProps) {
   if (isEmpty(file)) return null;
   const { reference, deleteAfter } = file;
   const metadata: Record<string, unknown> = file.metadata;
@@ -38,7 +37,7 @@ export function Metadata({ file, onChanged }: MetadataProps) {
     <section class="card stack" aria-labelledby="metadata">
       <header class="page-header">
         <h2 id="metadata">Metadata</h2>
-        <EditButton file={file} onChanged={onChanged}>
+        <EditButton file={file}>
           Edit<span class="visually-hidden"> metadata</span>
         </EditButton>
       </header>
@@ -61,27 +60,22 @@ export function Metadata({ file, onChanged }: MetadataProps) {
 export const AddFields = (props: MetadataProps) =>
   isEmpty(props.file) ? <EditButton {...props}>Add fields</EditButton> : null;
 
-function EditButton({ file, onChanged, children }: MetadataProps & { children: ComponentChildren }) {
-  const [isEditing, setEditing] = useState(false);
-  if (!can("files:write")) return null;
-  return (
-    <>
-      <button type="button" class="button ghost link start" onClick={() => setEditing(true)}>
-        {children}
-      </button>
-      {isEditing && <MetadataForm file={file} onSaved={onChanged} onClose={() => setEditing(false)} />}
-    </>
-  );
-}
-
-interface FormProps {
-  file: FileMetadata;
-  onSaved: () => void;
-  onClose: () => void;
-}
+const EditButton = ({ file, children }: MetadataProps & { children: ComponentChildren }) =>
+  can("files:write") ? (
+    <button
+      type="button"
+      class="button ghost link start"
+      onClick={() => open((close) => <MetadataForm file={file} onClose={() => close()} />)}
+    >
+      {children}
+    </button>
+  ) : null;
 
 /** Edits the reference, the time of the deletion, and a field in each row. A row without a name is removed. */
-function MetadataForm({ file: { _id, reference, deleteAfter, metadata }, onSaved, onClose }: FormProps) {
+function MetadataForm({
+  file: { _id, reference, deleteAfter, metadata },
+  onClose,
+}: MetadataProps & { onClose: () => void }) {
   const before = Object.entries(metadata as Record<string, unknown>).map(([name, value]) => ({
     name,
     text: shown(value),
@@ -103,9 +97,8 @@ function MetadataForm({ file: { _id, reference, deleteAfter, metadata }, onSaved
       reference: textOf(form, "reference") || null,
       ...(Object.keys(changes).length > 0 && { metadata: changes }),
     });
-    announce("Metadata saved");
-    onSaved();
     onClose();
+    announce("Metadata saved");
   };
   const change = (place: number, row: Partial<(typeof rows)[number]>) =>
     setRows(rows.map((one, at) => (at === place ? { ...one, ...row } : one)));

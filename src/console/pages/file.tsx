@@ -1,35 +1,36 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { FileMetadata, Hold } from "../../client/stowage.ts";
 import { MissingScopes } from "../parts/access.tsx";
+import { ActionButton, type Actions, allowed, perform, shortcutsOf } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
-import { confirmFirst } from "../parts/dialog.tsx";
+import { Copyable, copy } from "../parts/copy.tsx";
+import { ask } from "../parts/dialog.tsx";
 import { Actor, NameOf, titleOf, useNames } from "../parts/event.tsx";
 import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
-import { addShortcuts, takeKey } from "../parts/keys.ts";
+import { addShortcuts } from "../parts/keys.ts";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Page, Skeleton } from "../parts/page.tsx";
-import { useTask } from "../parts/task.ts";
-import { isMissing, Unloaded } from "../parts/unloaded.tsx";
-import { Copyable, StatusBadge, Time } from "../parts/values.tsx";
-import { href, lastList, navigate } from "../router.ts";
-import { can, client, seesOwnFilesOnly, trashDays } from "../session.ts";
+import { isMissing, Missing } from "../parts/record-page.tsx";
+import { StatusBadge, Time } from "../parts/values.tsx";
+import { href, lastList } from "../router.ts";
+import { can, client, seesOwnFilesOnly } from "../session.ts";
 import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
 import { Transcript } from "../sound/transcript.tsx";
-import { refreshAll, useData, useList } from "../store.ts";
-import { DeleteFiles } from "./delete-files.tsx";
-import { downloadFiles, trashFiles } from "./file-changes.ts";
+import { useData, useList } from "../store.ts";
+import { fileActions } from "./file-actions.tsx";
+import { downloadFiles } from "./file-changes.ts";
 import { AddFields, Metadata } from "./file-metadata.tsx";
 import { Preview } from "./file-preview.tsx";
 import { lacksAudio } from "./file-rows.ts";
-import { FileCrumbs, MoveDialog } from "./folders.tsx";
-import { Rename } from "./rename.tsx";
-import { goToShare, Sharing, SignedUrl } from "./sharing.tsx";
-import { TagDialog, Tags } from "./tags.tsx";
+import { FileCrumbs } from "./folders.tsx";
+import { Rename, renaming } from "./rename.tsx";
+import { Sharing, SignedUrl } from "./sharing.tsx";
+import { Tags } from "./tags.tsx";
 
 /** The API explains these to developers; users need to know what to do. */
 const FAILURES: Record<NonNullable<FileMetadata["failure"]>["code"], string> = {
@@ -41,8 +42,6 @@ const FAILURES: Record<NonNullable<FileMetadata["failure"]>["code"], string> = {
   type_not_allowed: "The key that uploaded this file isn't allowed to upload files of this type.",
 };
 const CHANNELS: Record<number, string> = { 1: "Mono", 2: "Stereo" };
-
-type Action = "rename" | "move" | "tag" | "delete";
 
 /** The kind of the file and the encoding of its audio, in one line. */
 function formatOf({ fileType, audio, size }: FileMetadata): string {
@@ -60,119 +59,86 @@ function formatOf({ fileType, audio, size }: FileMetadata): string {
 
 export function FilePage({ id }: { id: string }) {
   const loaded = useData(`file ${id}`, (signal) => client.value.files.get(id, { signal }), {
+    of: ["file"],
     on: ({ subject }) => subject.id === id,
   });
   const { value: file, error, reload } = loaded;
-  const [action, setAction] = useState<Action | null>(null);
-  const close = () => setAction(null);
-  const rename = file && can("files:write") ? () => setAction("rename") : undefined;
-  const canShare = can("files:download");
-  useEffect(() => (file && canShare ? addShortcuts({ s: takeKey(goToShare) }) : undefined), [file?._id, canShare]);
+  const latest = useRef(file);
+  latest.current = file;
+  useEffect(() => addShortcuts(() => shortcutsOf(latest.current ? pageActions(latest.current) : [])), []);
   useEffect(
-    () => (rename ? addShortcuts({ e: takeKey(rename), F2: takeKey(rename) }) : undefined),
-    [rename === undefined],
+    () => () => {
+      renaming.value = "";
+    },
+    [],
   );
-  const leave = () => {
-    lastList.id = "";
-    refreshAll("files ");
-    navigate(lastList.url);
-  };
-  const back = <FileCrumbs folder={file?.folder ?? ""} listUrl={lastList.url} />;
-  if (isMissing(error)) return <Unloaded noun="File" of={loaded} back={<a href={lastList.url}>Back to files</a>} />;
+  if (isMissing(error)) return <Missing noun="File" list={{ href: lastList.url, label: "Files" }} />;
+  const rename = file && allowed(pageActions(file)).find(({ label }) => label === "Rename");
   return (
     <Page
       title={file?.name ?? "File"}
-      onEdit={rename}
-      heading={action === "rename" && file && <Rename file={file} onRenamed={reload} onClose={close} />}
-      back={back}
+      onEdit={rename && (() => void perform(rename))}
+      heading={file && renaming.value === file._id && <Rename file={file} />}
+      back={<FileCrumbs folder={file?.folder ?? ""} listUrl={lastList.url} />}
       subtitle={file && <Summary file={file} />}
-      actions={file && <Actions file={file} onAction={setAction} onTrashed={leave} />}
+      actions={
+        file && (
+          <>
+            <ActionButton action={{ label: "Download", scope: "files:download", run: () => downloadFiles([file]) }} />
+            <Menu label="Actions for this file" items={pageActions(file)} />
+          </>
+        )
+      }
       call={{ path: `/docs/v1/uploads/${id}/metadata` }}
     >
       <Failure error={error} onRetry={reload} />
-      {file ? <Details file={file} onChanged={reload} /> : !error && <Skeleton rows={4} />}
-      {file && action === "move" && <MoveDialog files={[file]} onClose={close} />}
-      {file && action === "tag" && <TagDialog files={[file]} onClose={close} />}
-      {file && action === "delete" && <DeleteFiles files={[file]} onDeleted={leave} onClose={close} />}
+      {file ? <Details file={file} /> : !error && <Skeleton rows={4} />}
     </Page>
   );
 }
 
-interface ActionsProps {
-  file: FileMetadata;
-  onAction: (action: Action) => void;
-  onTrashed: () => void;
-}
+const holdFile = ({ _id, name, hold }: FileMetadata) =>
+  ask({
+    title: `Hold “${name}”`,
+    text: (
+      <>
+        <p>The file can't be deleted until an admin, or an app with a secret key, releases it.</p>
+        <TextField label="Reason" name="reason" required maxLength={200} defaultValue={hold?.reason ?? ""} />
+      </>
+    ),
+    action: "Hold file",
+    run: (form) => client.value.files.hold(_id, textOf(form, "reason")),
+    done: "File held",
+  });
 
-function Actions({ file, onAction, onTrashed }: ActionsProps) {
-  const { run, isRunning, error } = useTask();
-  const isSettled = file.status === "completed" || file.status === "failed";
-  const reprocess = () =>
-    run(async () => {
-      await client.value.files.reprocess(file._id);
-      announce("Reprocessing started");
-    });
-  const copyId = () =>
-    navigator.clipboard.writeText(file._id).then(
-      () => announce("Copied ID"),
-      () => announce("Couldn't copy the ID"),
-    );
-  const hold = () =>
-    confirmFirst({
-      title: `Hold “${file.name}”`,
-      text: (
-        <>
-          <p>The file can't be deleted until an admin, or an app with a secret key, releases it.</p>
-          <TextField label="Reason" name="reason" required maxLength={200} defaultValue={file.hold?.reason ?? ""} />
-        </>
-      ),
-      action: "Hold file",
-      isDangerous: false,
-      onConfirm: async (form) => {
-        await client.value.files.hold(file._id, textOf(form, "reason"));
-        refreshAll(`file ${file._id}`);
-        announce("File held");
+/** The actions of files, except the one with a button of its own, and those that only this page has. */
+function pageActions(file: FileMetadata): Actions {
+  const { _id, status, hold, audio } = file;
+  const row = { ...file, durationSeconds: audio?.durationSeconds ?? null };
+  const common = fileActions([row]).filter((action) => action && action.label !== "Download");
+  return [
+    ...common,
+    {
+      label: "Reprocess",
+      icon: "refresh",
+      scope: "files:write",
+      isDisabled: status !== "completed" && status !== "failed",
+      run: async () => {
+        await client.value.files.reprocess(_id);
+        announce("Reprocessing started");
       },
-    });
-  const canWrite = can("files:write");
-  const canDelete = can("files:delete");
-  return (
-    <>
-      {can("files:download") && (
-        <button type="button" class="button" aria-disabled={isRunning} onClick={() => run(() => downloadFiles([file]))}>
-          Download
-        </button>
-      )}
-      <Menu
-        label="Actions for this file"
-        items={[
-          can("files:download") && { label: "Share…", icon: "link", onSelect: goToShare },
-          canWrite && { label: "Rename", icon: "edit", onSelect: () => onAction("rename") },
-          canWrite && { label: "Move", icon: "move", onSelect: () => onAction("move") },
-          canWrite && { label: "Edit tags", icon: "tag", onSelect: () => onAction("tag") },
-          canWrite && {
-            label: "Reprocess",
-            icon: "refresh",
-            isDisabled: isRunning || !isSettled,
-            onSelect: () => void reprocess(),
-          },
-          { label: "Copy ID", icon: "copy", onSelect: () => void copyId() },
-          canDelete && !seesOwnFilesOnly() && { label: file.hold ? "Edit hold" : "Hold", icon: "lock", onSelect: hold },
-          canDelete && {
-            label: file.hold ? "Delete (the file is held)" : "Delete",
-            icon: "trash",
-            isDangerous: true,
-            isDisabled: isRunning || file.hold !== null,
-            onSelect: () => (trashDays.value ? void run(() => trashFiles([file], onTrashed)) : onAction("delete")),
-          },
-        ]}
-      />
-      <Failure error={error} />
-    </>
-  );
+    },
+    { label: "Copy ID", icon: "copy", run: () => copy(_id, "ID") },
+    !seesOwnFilesOnly() && {
+      label: hold ? "Edit hold" : "Hold",
+      icon: "lock",
+      scope: "files:delete",
+      run: () => holdFile(file),
+    },
+  ];
 }
 
-function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => void }) {
+function Details({ file }: { file: FileMetadata }) {
   const { audio, failure, processedAt, sha256, size } = file;
   const canOpen = can("files:download");
   const isVideo = file.mimeType.startsWith("video/");
@@ -205,9 +171,9 @@ function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
             ...tagFacts(audio?.tags ?? {}),
           }}
         >
-          <AddFields file={file} onChanged={onChanged} />
+          <AddFields file={file} />
         </FactCard>
-        <Metadata file={file} onChanged={onChanged} />
+        <Metadata file={file} />
         {canOpen && <Sharing file={file} />}
         <details class="card">
           <summary>Technical details</summary>

@@ -1,82 +1,48 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { MissingScopes } from "../parts/access.tsx";
-import { announce } from "../parts/announce.tsx";
+import { ActionButton, allowed, shortcutsOf } from "../parts/action.tsx";
 import { Code, uploadCommand } from "../parts/connect.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Choice, ClearFilters, DateFilter, Filters, SearchField, setQuery } from "../parts/filters.tsx";
-import { focusRow } from "../parts/focus.ts";
 import { countOf, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { addShortcuts } from "../parts/keys.ts";
-import { Menu, type MenuItem } from "../parts/menu.tsx";
+import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { useTask } from "../parts/task.ts";
 import { UserChoice } from "../parts/user-choice.tsx";
 import { href, query } from "../router.ts";
-import { can, client, seesOwnFilesOnly, trashDays } from "../session.ts";
-import { useAskedForm } from "../shortcuts.ts";
+import { can, client, seesOwnFilesOnly } from "../session.ts";
 import { playFrom, type Track } from "../sound/playback.ts";
 import { useList } from "../store.ts";
-import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
-import { DeleteFiles } from "./delete-files.tsx";
-import { downloadFiles, MAX_DOWNLOADS, trashFiles } from "./file-changes.ts";
+import { uploadFiles, uploadFolder } from "../uploads/drop-zone.tsx";
+import { fileActions } from "./file-actions.tsx";
 import { type FileList, useFileList } from "./file-list.ts";
-import { type FileRow, pathOf } from "./file-rows.ts";
+import { pathOf } from "./file-rows.ts";
 import { FileTable } from "./file-table.tsx";
-import { FolderList, FolderPath, folderActions, MoveDialog, MoveFolder, NewFolder, startDrag } from "./folders.tsx";
+import { FolderList, FolderPath, folderActions, newFolder, startDrag } from "./folders.tsx";
 import { describeFiles, SelectionBar } from "./selection.tsx";
-import { rememberTags, TagDialog, tagChoices } from "./tags.tsx";
+import { rememberTags, tagChoices } from "./tags.tsx";
 
 const FILTERS = ["type", "status", "from", "until", "tag", "user"];
 
 const ORDERS = { date: "Newest first", oldest: "Oldest first", name: "Name, A to Z", "-name": "Name, Z to A" };
-
-type Action = "move" | "tag" | "rename" | "delete" | "folder";
 
 export function Files() {
   const list = useFileList();
   const { view, shown, chosen, reload } = list;
   const { folder } = view;
   const { rows, more } = shown;
-  const [action, setAction] = useState<{ type: Action; files: FileRow[] } | null>(null);
-  const close = () => setAction(null);
-  const act = (type: Action, files: FileRow[]) => setAction({ type, files });
-  const { run, error } = useTask();
-  useAskedForm("folder", () => act("folder", []));
-  const download = (files: FileRow[]) =>
-    files.length > MAX_DOWNLOADS
-      ? announce(`Select at most ${MAX_DOWNLOADS} files to download them at once.`)
-      : void run(() => downloadFiles(files));
-  const remove = (files: FileRow[]) =>
-    trashDays.value ? void run(() => trashFiles(files, list.remove)) : act("delete", files);
   useEffect(() => {
     if (rows) rememberTags(rows);
   }, [rows]);
-  useEffect(() => addShortcuts({ u: () => document.querySelector<HTMLElement>("[data-upload]")?.click() }), []);
+  useEffect(() => addShortcuts(() => shortcutsOf([uploadFiles])), []);
   const words = view.search.toLowerCase().split(/\s+/).filter(Boolean);
   const isFound = (path: string) => words.every((word) => path.slice(folder.length).toLowerCase().includes(word));
   const childFolders = shown.folders.filter((path) => !shown.isFiltered || (words.length > 0 && isFound(path)));
   const isEmptyOfFiles = rows?.length === 0;
   const isEmpty = isEmptyOfFiles && childFolders.length === 0;
-  const actionsOf = (files: FileRow[]): MenuItem[] => [
-    ...(can("files:download")
-      ? [{ label: "Download", icon: "download" as const, onSelect: () => download(files) }]
-      : []),
-    ...(can("files:write")
-      ? [
-          ...(files.length === 1
-            ? [{ label: "Rename", icon: "edit" as const, onSelect: () => act("rename", files) }]
-            : []),
-          { label: "Move", icon: "move" as const, onSelect: () => act("move", files) },
-          { label: "Edit tags", icon: "tag" as const, onSelect: () => act("tag", files) },
-        ]
-      : []),
-    ...(can("files:delete")
-      ? [{ label: "Delete", icon: "trash" as const, isDangerous: true, onSelect: () => remove(files) }]
-      : []),
-  ];
   const showMore = async () => {
     const url = location.href;
     await more?.();
@@ -95,7 +61,7 @@ export function Files() {
       actions={
         <>
           {isWholeFolder && <PlayAll tracks={list.tracks()} />}
-          <PageActions folder={folder} onNewFolder={() => act("folder", [])} />
+          <PageActions folder={folder} />
         </>
       }
     >
@@ -125,22 +91,12 @@ export function Files() {
         </Filters>
       )}
       <Failure error={list.error} onRetry={reload} />
-      <Failure error={error} />
       {childFolders.length > 0 && <FolderList key={folder} folders={childFolders} isShort={!isEmptyOfFiles} />}
       {list.moreFolders.more && !shown.isFiltered && <More of={list.moreFolders} label="Load more folders" />}
       {rows && rows.length > 0 ? (
         <FileTable
           list={list}
-          isSelectable={actionsOf([]).length > 0}
-          renaming={action?.type === "rename" ? action.files[0]?._id : undefined}
-          onRename={(file) => act("rename", [file])}
-          onRenameClosed={() => {
-            const id = action?.files[0]?._id;
-            close();
-            setTimeout(() => focusRow(document.querySelector(`a[href="${href(`/files/${id}`)}"]`)?.closest("tr")));
-          }}
-          menuOf={(file) => actionsOf([file])}
-          onDelete={remove}
+          isSelectable={allowed(fileActions([])).length > 0}
           onDragStart={(event, dragged) => startDrag(event, dragged, chosen)}
         />
       ) : (
@@ -155,15 +111,10 @@ export function Files() {
         <SelectionBar
           chosen={chosen}
           selected={list.selected}
-          actions={actionsOf(chosen)}
+          actions={fileActions(chosen).filter((action) => action && action.icon !== "link")}
           isPartial={more !== undefined && chosen.length === rows?.length}
         />
       )}
-      {action?.type === "folder" && <NewFolder parent={folder} onClose={close} />}
-      <MoveFolder />
-      {action?.type === "move" && <MoveDialog files={action.files} onClose={close} />}
-      {action?.type === "tag" && <TagDialog files={action.files} onClose={close} />}
-      {action?.type === "delete" && <DeleteFiles files={action.files} onDeleted={list.remove} onClose={close} />}
     </Page>
   );
 }
@@ -173,39 +124,25 @@ function TagChoice() {
   return Object.keys(tags).length > 0 ? <Choice name="tag" label="Tag" all="All tags" options={tags} /> : null;
 }
 
-interface PageActionsProps {
-  folder: string;
-  onNewFolder: () => void;
-}
-
 /** The ways to add something; on a phone behind one button. */
-function PageActions({ folder, onNewFolder }: PageActionsProps) {
-  const click = (name: string) => document.querySelector<HTMLElement>(`[data-upload="${name}"]`)?.click();
-  const more = folderActions(folder).filter((item) => item && item.label !== "Open");
+function PageActions({ folder }: { folder: string }) {
+  const more = folderActions(folder).filter((action) => action && action.label !== "Open");
   return (
     <>
       {folder && <Menu label="Actions for this folder" items={more} />}
       {can("files:upload") && (
         <>
           <div class="actions wide-only">
-            {can("files:write") && (
-              <button type="button" class="button" onClick={onNewFolder}>
-                New folder
-              </button>
-            )}
-            <UploadFolderButton />
-            <UploadFilesButton />
+            <ActionButton action={newFolder} />
+            <ActionButton action={uploadFolder} />
+            <ActionButton action={uploadFiles} class="primary" />
           </div>
           <div class="narrow-only">
             <Menu
               label="Add"
               class="primary"
               button={<Icon name="plus" size={20} />}
-              items={[
-                { label: "Upload files", icon: "upload", onSelect: () => click("files") },
-                { label: "Upload folder", icon: "folder", onSelect: () => click("folder") },
-                can("files:write") && { label: "New folder", icon: "folder-plus", onSelect: onNewFolder },
-              ]}
+              items={[uploadFiles, uploadFolder, newFolder]}
             />
           </div>
         </>
@@ -258,7 +195,7 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
         {can("files:upload") && (
           <>
             <p class="drop-hint">Drop recordings or folders anywhere on this page.</p>
-            <UploadFilesButton />
+            <ActionButton action={uploadFiles} class="primary" />
             <p class="quiet">Any audio or other file, up to 5 GB each. Interrupted uploads resume by themselves.</p>
           </>
         )}

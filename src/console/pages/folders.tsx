@@ -1,17 +1,18 @@
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { type Action, type Actions, perform } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
-import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
-import { messageOf } from "../parts/failure.tsx";
+import { copy } from "../parts/copy.tsx";
+import { ask, confirm, open, TaskDialog } from "../parts/dialog.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
-import { Menu, type MenuItems } from "../parts/menu.tsx";
+import { Menu } from "../parts/menu.tsx";
 import { Breadcrumbs } from "../parts/page.tsx";
-import { href, navigate, query } from "../router.ts";
-import { can, client, noteFailure, trashDays } from "../session.ts";
+import { href, navigate, path, query } from "../router.ts";
+import { client, trashDays } from "../session.ts";
 import { useList } from "../store.ts";
-import { moveFiles, refreshFiles } from "./file-changes.ts";
+import { moveFiles } from "./file-changes.ts";
 import { type FileRow, pathOf } from "./file-rows.ts";
 
 /* Folders: the way to the open one, the ones in it, their changes, and moving files. */
@@ -47,15 +48,6 @@ function useDropTarget(folder: string) {
     event.preventDefault();
     setOver(true);
   };
-  const move = async () => {
-    const caller = client.peek();
-    try {
-      await moveFiles(dragged.value, folder);
-    } catch (error) {
-      noteFailure(error, caller);
-      announce(`Couldn't move the files: ${messageOf(error)}`);
-    }
-  };
   return {
     "data-over": isOver,
     onDragEnter: accept,
@@ -65,7 +57,7 @@ function useDropTarget(folder: string) {
       setOver(false);
       if (!event.dataTransfer?.types.includes(DRAG_TYPE)) return;
       event.preventDefault();
-      void move();
+      void perform({ run: () => moveFiles(dragged.value, folder) });
     },
   };
 }
@@ -104,22 +96,11 @@ function FolderLink({ folder, label }: { folder: string; label: string }) {
   );
 }
 
-async function copyFolderLink(folder: string): Promise<void> {
-  await navigator.clipboard.writeText(location.origin + folderUrl(folder)).then(
-    () => announce("Copied link to the folder"),
-    () => announce("Couldn't copy the link"),
-  );
-}
-
-/** The folder that a dialog moves. */
-const moving = signal<string | null>(null);
-
 /** Announces the result for a folder. If the folder is open, navigates to its new or former place. */
 function finishChange(folder: string, place: string, text: string, isComplete: boolean): void {
   announce(isComplete ? text : `${text}. The rest follows within minutes.`);
   const open = query.peek().get("folder") ?? "";
   if (open === folder) navigate(folderUrl(place), { replace: true });
-  refreshFiles();
 }
 
 async function changePath(folder: string, to: string): Promise<void> {
@@ -131,18 +112,17 @@ async function changePath(folder: string, to: string): Promise<void> {
 }
 
 const renameFolder = (folder: string) =>
-  confirmFirst({
+  ask({
     title: `Rename “${nameOf(folder)}”`,
     action: "Rename",
-    isDangerous: false,
     text: (
       <NameField name="to" value={nameOf(folder)} hint="If there is a folder with this name, the two are merged." />
     ),
-    onConfirm: (form) => changePath(folder, join(parentOf(folder), textOf(form, "to"))),
+    run: (form) => changePath(folder, join(parentOf(folder), textOf(form, "to"))),
   });
 
 const deleteFolder = (folder: string) =>
-  confirmFirst({
+  confirm({
     title: `Delete “${nameOf(folder)}”?`,
     text: `${
       trashDays.value
@@ -150,7 +130,7 @@ const deleteFolder = (folder: string) =>
         : "The files and folders in it are deleted, and share links to them stop working. This can't be undone."
     } Held files stay.`,
     action: "Delete folder",
-    onConfirm: async () => {
+    run: async () => {
       const { isComplete, held } = await client.value.files.deleteFolder(folder);
       const kept = held > 0 ? `, except for ${countOf(held, "held file")}` : "";
       finishChange(folder, parentOf(folder), `Deleted ${nameOf(folder)}${kept}`, isComplete);
@@ -158,35 +138,24 @@ const deleteFolder = (folder: string) =>
   });
 
 /** The actions of a folder. */
-export function folderActions(folder: string): MenuItems {
-  const move = () => {
-    moving.value = folder;
-  };
-  return [
-    { label: "Open", icon: "folder", onSelect: () => navigate(folderUrl(folder)) },
-    { label: "Copy link", icon: "link", onSelect: () => void copyFolderLink(folder) },
-    can("files:write") && { label: "Rename", icon: "edit", onSelect: () => renameFolder(folder) },
-    can("files:write") && { label: "Move", icon: "move", onSelect: move },
-    can("files:delete") && { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => deleteFolder(folder) },
-  ];
-}
+export const folderActions = (folder: string): Actions => [
+  { label: "Open", icon: "folder", run: () => navigate(folderUrl(folder)) },
+  { label: "Copy link", icon: "link", run: () => copy(location.origin + folderUrl(folder), "link to the folder") },
+  { label: "Rename", icon: "edit", scope: "files:write", run: () => renameFolder(folder) },
+  { label: "Move", icon: "move", scope: "files:write", run: () => moveFolder(folder) },
+  { label: "Delete", icon: "trash", scope: "files:delete", isDangerous: true, run: () => deleteFolder(folder) },
+];
 
-/** The dialog of the action "Move" of a folder. */
-export function MoveFolder() {
-  const folder = moving.value;
-  if (folder === null) return null;
-  return (
+const moveFolder = (folder: string) =>
+  open((close) => (
     <FolderDialog
       title={`Move “${nameOf(folder)}”`}
       current={parentOf(folder)}
       hidden={folder}
       onPick={(parent) => changePath(folder, join(parent, nameOf(folder)))}
-      onClose={() => {
-        moving.value = null;
-      }}
+      onClose={() => close()}
     />
-  );
-}
+  ));
 
 /** How many folders fit in two rows of a grid. Where they are one row that scrolls, all do. */
 function useTwoRows() {
@@ -266,37 +235,40 @@ const NameField = ({ name, value = "", hint }: NameFieldProps) => (
   />
 );
 
-/** Creates an empty folder, and opens it. */
-export function NewFolder({ parent, onClose }: { parent: string; onClose: () => void }) {
-  const create = async (form: HTMLFormElement) => {
-    const { folder } = await client.value.files.createFolder(join(parent, textOf(form, "folder")));
-    onClose();
-    navigate(folderUrl(folder));
-  };
-  return (
-    <TaskDialog title="New folder" action="Create folder" onRun={create} onClose={onClose}>
-      <NameField name="folder" />
-    </TaskDialog>
-  );
-}
+/** Creates an empty folder in the open one, and opens it. */
+export const newFolder: Action = {
+  label: "New folder",
+  icon: "folder-plus",
+  scope: "files:write",
+  run: async () => {
+    const parent = path.peek() === "/files" ? (query.peek().get("folder") ?? "") : "";
+    const created = await ask({
+      title: "New folder",
+      action: "Create folder",
+      text: <NameField name="folder" />,
+      run: (form) => client.value.files.createFolder(join(parent, textOf(form, "folder"))),
+    });
+    if (created) navigate(folderUrl(created.folder));
+  },
+};
 
 /** The folders that files were moved to last, the latest first. */
 const recent = signal<string[]>([]);
 const MAX_RECENT = 3;
 
-interface MoveDialogProps {
-  files: FileRow[];
-  onClose: () => void;
-}
-
 /** Moves files into a folder. */
-export function MoveDialog({ files, onClose }: MoveDialogProps) {
+export function askToMove(files: FileRow[]): Promise<void> {
   const [first] = files;
   const common = files.every(({ folder }) => folder === first?.folder) ? first?.folder : undefined;
   const title = files.length === 1 ? `Move “${first?.name}”` : `Move ${countOf(files.length, "file")}`;
-  return (
-    <FolderDialog title={title} current={common} onPick={(folder) => moveFiles(files, folder)} onClose={onClose} />
-  );
+  return open((close) => (
+    <FolderDialog
+      title={title}
+      current={common}
+      onPick={(folder) => moveFiles(files, folder)}
+      onClose={() => close()}
+    />
+  ));
 }
 
 interface FolderDialogProps {
@@ -392,4 +364,6 @@ function splitPath(path: string): [string, string] {
 }
 
 const useFolders = (folder: string) =>
-  useList(`folders ${folder}`, (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }));
+  useList(`folders ${folder}`, (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }), {
+    of: ["file"],
+  });

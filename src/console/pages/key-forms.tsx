@@ -1,14 +1,14 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
 import { SCOPES, scopeLabel, shortScopeLabel } from "../parts/access.tsx";
-import { announce } from "../parts/announce.tsx";
-import { TaskDialog } from "../parts/dialog.tsx";
+import type { Action } from "../parts/action.tsx";
+import { ask, open, TaskDialog } from "../parts/dialog.tsx";
 import { SelectField, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, TYPE_LABELS } from "../parts/format.ts";
-import { Secret } from "../parts/secret.tsx";
+import { showSecret } from "../parts/secret.tsx";
 import { Time } from "../parts/values.tsx";
 import { linkedTeam } from "../router.ts";
-import { can, client, type Scope } from "../session.ts";
+import { can, client, type Scope, session } from "../session.ts";
 import { UserError } from "../user-error.ts";
 
 /* The forms that create, edit, and rotate API keys. */
@@ -112,19 +112,36 @@ function chosenLimits(form: HTMLFormElement): ApiKey["limits"] | undefined {
   return Object.keys(limits).length > 0 ? limits : undefined;
 }
 
+/** Creates a key of the team, or, for the operator, of another one. */
+export const createKey = (teamId?: string): Action => ({
+  label: "Create key",
+  icon: "key",
+  scope: "keys:write",
+  run: async () => {
+    const isOperator = session.peek()?.team === null;
+    const created = await open<ApiKey>((close) => <NewKey teamId={teamId} isOperator={isOperator} onClose={close} />);
+    if (!created) return;
+    const { name, key, teamId: owner } = created;
+    const text = isOperator && (
+      <p>
+        Team ID: <code>{owner}</code>
+      </p>
+    );
+    return showSecret({ title: `Key “${name}”`, noun: "key", secret: key, apiKey: created, text });
+  },
+});
+
 interface NewKeyProps {
   teamId: string | undefined;
   isOperator: boolean;
-  onCreated: () => void;
-  onClose: () => void;
+  onClose: (created?: ApiKey) => void;
 }
 
-export function NewKey({ teamId, isOperator, onCreated, onClose }: NewKeyProps) {
+function NewKey({ teamId, isOperator, onClose }: NewKeyProps) {
   // The operator's key may be the first of a new team, which creates its others.
   const [type, setType] = useState<keyof typeof TYPES>(
     isOperator ? "full" : PRESETS.files.every(can) ? "files" : "custom",
   );
-  const [created, setCreatedKey] = useState<ApiKey | null>(null);
   // A malicious link could make the operator create a key for the wrong team.
   const isLinked = teamId !== undefined && teamId === linkedTeam;
   const create = async (form: HTMLFormElement) => {
@@ -138,22 +155,10 @@ export function NewKey({ teamId, isOperator, onCreated, onClose }: NewKeyProps) 
       expiresAt: new Date(Date.now() + days * DAY_MILLISECONDS - 60_000).toISOString(),
       teamId: isOperator ? textOf(form, "teamId") || undefined : undefined,
     });
-    setCreatedKey(key);
-    onCreated();
+    onClose(key);
   };
-  if (created) {
-    return (
-      <Secret title={`Key “${created.name}”`} noun="key" secret={created.key} apiKey={created} onClose={onClose}>
-        {isOperator && (
-          <p>
-            Team ID: <code>{created.teamId}</code>
-          </p>
-        )}
-      </Secret>
-    );
-  }
   return (
-    <TaskDialog title="Create key" action="Create key" onRun={create} onClose={onClose}>
+    <TaskDialog title="Create key" action="Create key" onRun={create} onClose={() => onClose()}>
       <TextField label="Name" name="name" required maxLength={100} hint="For example, “Web player”" />
       <SelectField
         label="Type"
@@ -194,66 +199,56 @@ export function NewKey({ teamId, isOperator, onCreated, onClose }: NewKeyProps) 
   );
 }
 
-interface ExistingKeyProps {
-  apiKey: ApiKey;
-  onChanged: () => void;
-  onClose: () => void;
-}
-
 /** Renames a key, and removes permissions from it. */
-export function EditKey({ apiKey, onChanged, onClose }: ExistingKeyProps) {
-  const { id, isPublic, name, scopes } = apiKey;
-  const save = async (form: HTMLFormElement) => {
-    await client.value.keys.update(id, {
-      name: textOf(form, "name"),
-      ...(!isPublic && { scopes: chosenScopes(form) }),
-    });
-    announce("Key updated");
-    onChanged();
-    onClose();
-  };
-  return (
-    <TaskDialog title="Edit key" action="Save" onRun={save} onClose={onClose}>
-      <TextField label="Name" name="name" required maxLength={100} defaultValue={name} />
-      {!isPublic && (
-        <>
-          <ScopeBoxes scopes={scopes} checked={scopes} />
-          <p class="quiet">You can remove permissions. To add some, create another key.</p>
-        </>
-      )}
-    </TaskDialog>
-  );
-}
+export const editKey = ({ id, isPublic, name, scopes }: ApiKey) =>
+  ask({
+    title: "Edit key",
+    action: "Save",
+    text: (
+      <>
+        <TextField label="Name" name="name" required maxLength={100} defaultValue={name} />
+        {!isPublic && (
+          <>
+            <ScopeBoxes scopes={scopes} checked={scopes} />
+            <p class="quiet">You can remove permissions. To add some, create another key.</p>
+          </>
+        )}
+      </>
+    ),
+    run: (form) =>
+      client.value.keys.update(id, { name: textOf(form, "name"), ...(!isPublic && { scopes: chosenScopes(form) }) }),
+    done: "Key updated",
+  });
 
 /** Replaces a key with a new one. Both work until the old one expires. */
-export function RotateKey({ apiKey, onChanged, onClose }: ExistingKeyProps) {
-  const [rotated, setRotated] = useState<{ key: string; oldExpiresAt: string } | null>(null);
-  const rotate = async (form: HTMLFormElement) => {
-    const overlapSeconds = Number(textOf(form, "overlap"));
-    const end = new Date(Date.now() + overlapSeconds * 1000).toISOString();
-    const { key } = await client.value.keys.rotate(apiKey.id, { overlapSeconds });
-    setRotated({ key, oldExpiresAt: end < apiKey.expiresAt ? end : apiKey.expiresAt });
-    onChanged();
-  };
-  if (rotated) {
-    return (
-      <Secret title={`New key “${apiKey.name}”`} noun="key" secret={rotated.key} onClose={onClose}>
-        <p>
-          The old key works until <Time at={rotated.oldExpiresAt} />. Update your apps before then.
-        </p>
-      </Secret>
-    );
-  }
-  return (
-    <TaskDialog title={`Rotate “${apiKey.name}”?`} action="Rotate key" onRun={rotate} onClose={onClose}>
-      <p>Creates a new key with the same name, permissions, and limits.</p>
-      <SelectField label="The old key stops working" name="overlap">
-        {Object.entries(OVERLAPS).map(([seconds, label]) => (
-          <option key={seconds} value={seconds} selected={seconds === DEFAULT_OVERLAP}>
-            {label}
-          </option>
-        ))}
-      </SelectField>
-    </TaskDialog>
+export async function rotateKey({ id, name, expiresAt }: ApiKey): Promise<void> {
+  const rotated = await ask({
+    title: `Rotate “${name}”?`,
+    action: "Rotate key",
+    text: (
+      <>
+        <p>Creates a new key with the same name, permissions, and limits.</p>
+        <SelectField label="The old key stops working" name="overlap">
+          {Object.entries(OVERLAPS).map(([seconds, label]) => (
+            <option key={seconds} value={seconds} selected={seconds === DEFAULT_OVERLAP}>
+              {label}
+            </option>
+          ))}
+        </SelectField>
+      </>
+    ),
+    run: async (form) => {
+      const overlapSeconds = Number(textOf(form, "overlap"));
+      const end = new Date(Date.now() + overlapSeconds * 1000).toISOString();
+      const { key } = await client.value.keys.rotate(id, { overlapSeconds });
+      return { key, oldExpiresAt: end < expiresAt ? end : expiresAt };
+    },
+  });
+  if (!rotated) return;
+  const text = (
+    <p>
+      The old key works until <Time at={rotated.oldExpiresAt} />. Update your apps before then.
+    </p>
   );
+  await showSecret({ title: `New key “${name}”`, noun: "key", secret: rotated.key, text });
 }

@@ -1,21 +1,18 @@
-import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
 import { MissingScopes, scopeLabel } from "../parts/access.tsx";
-import { announce } from "../parts/announce.tsx";
-import { confirmFirst } from "../parts/dialog.tsx";
+import { ActionButton, type Actions } from "../parts/action.tsx";
+import { confirm } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { mask } from "../parts/format.ts";
-import { ListTable } from "../parts/list-table.tsx";
-import { Menu } from "../parts/menu.tsx";
+import { ListTable } from "../parts/list-page.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
-import { can, client, session } from "../session.ts";
-import { useAskedForm } from "../shortcuts.ts";
+import { client, session } from "../session.ts";
 import { useList } from "../store.ts";
-import { accessOf, EditKey, NewKey, RotateKey } from "./key-forms.tsx";
+import { accessOf, createKey, editKey, rotateKey } from "./key-forms.tsx";
 
 const SOON_MILLISECONDS = 7 * 86_400_000;
 
@@ -23,106 +20,75 @@ const SOON_MILLISECONDS = 7 * 86_400_000;
 export function Keys() {
   const isOperator = session.value?.team === null;
   const teamId = (isOperator && query.value.get("team")) || undefined;
-  const [isCreating, setCreating] = useState(false);
-  useAskedForm("key", () => setCreating(true));
-  const create = can("keys:write") && (
-    <button type="button" class="button primary" onClick={() => setCreating(true)}>
-      Create key
-    </button>
-  );
   return (
-    <Page title="Keys" actions={create} call={{ path: "/auth/v1/apikeys", query: { teamId } }}>
+    <Page
+      title="Keys"
+      actions={<ActionButton action={createKey(teamId)} class="primary" />}
+      call={{ path: "/auth/v1/apikeys", query: { teamId } }}
+    >
       <MissingScopes scopes={["keys:write"]} />
       {isOperator && <Filters names={["team"]} search={<SearchField name="team" label="Team ID" />} />}
       {isOperator && !teamId ? (
-        <>
-          <Empty title="Choose a team">
-            <p>Enter a team ID to see its keys, or open the team.</p>
-          </Empty>
-          {isCreating && (
-            <NewKey
-              teamId={undefined}
-              isOperator={true}
-              onCreated={() => undefined}
-              onClose={() => setCreating(false)}
-            />
-          )}
-        </>
+        <Empty title="Choose a team">
+          <p>Enter a team ID to see its keys, or open the team.</p>
+        </Empty>
       ) : (
-        <KeyList teamId={teamId} isCreating={isCreating} onCreate={setCreating} />
+        <KeyList teamId={teamId} />
       )}
     </Page>
   );
 }
 
-interface KeyListProps {
-  teamId: string | undefined;
-  isCreating: boolean;
-  onCreate: (isCreating: boolean) => void;
-}
-
-/** The keys of a team with their actions, and the form for a new one. */
-export function KeyList({ teamId, isCreating, onCreate }: KeyListProps) {
-  const isOperator = session.value?.team === null;
-  const keys = useList(`keys ${teamId}`, (signal) => client.value.keys.list({ teamId }, { signal }), {
-    on: ({ subject }) => subject.kind === "apikey",
+const revoke = ({ id, name }: ApiKey) =>
+  confirm({
+    title: `Revoke “${name}”?`,
+    text: "Apps and sessions using this key stop working immediately, and their unfinished uploads are canceled. This can't be undone.",
+    action: "Revoke key",
+    run: () => client.value.keys.delete(id),
+    done: `Revoked “${name}”`,
   });
-  const [changed, setChanged] = useState<{ type: "edit" | "rotate"; apiKey: ApiKey } | null>(null);
+
+const actionsOf = ([key]: ApiKey[]): Actions =>
+  key
+    ? [
+        { label: "Edit", icon: "edit", scope: "keys:write", run: () => editKey(key) },
+        { label: "Rotate", icon: "refresh", scope: "keys:write", run: () => rotateKey(key) },
+        { label: "Revoke", icon: "trash", scope: "keys:write", isDangerous: true, run: () => revoke(key) },
+      ]
+    : [];
+
+/** The keys of a team, those that expire soon last, and the expired ones folded. */
+export function KeyList({ teamId }: { teamId: string | undefined }) {
+  const keys = useList(`keys ${teamId}`, (signal) => client.value.keys.list({ teamId }, { signal }), {
+    of: ["apikey"],
+  });
   useNames();
-  const columns = columnsFor(isOperator);
-  const keyOf = ({ id }: ApiKey) => id;
+  const table = {
+    keyOf: ({ id }: ApiKey) => id,
+    nameOf: ({ name }: ApiKey) => name,
+    columns: columnsFor(session.value?.team === null),
+    actions: actionsOf,
+  };
   const live = keys.items?.filter((key) => leftOf(key) > 0);
   const expired = keys.items?.filter((key) => leftOf(key) <= 0) ?? [];
-  const byEnd = live && [...live].sort((a, b) => Number(isSoon(a)) - Number(isSoon(b)));
-  const close = () => {
-    setChanged(null);
-    onCreate(false);
-  };
-  const revoke = ({ id, name }: ApiKey) =>
-    confirmFirst({
-      title: `Revoke “${name}”?`,
-      text: "Apps and sessions using this key stop working immediately, and their unfinished uploads are canceled. This can't be undone.",
-      action: "Revoke key",
-      onConfirm: async () => {
-        await client.value.keys.delete(id);
-        announce(`Revoked “${name}”`);
-        keys.reload();
-      },
-    });
-  const menu = (apiKey: ApiKey) =>
-    can("keys:write") && (
-      <Menu
-        label={`Actions for ${apiKey.name}`}
-        items={[
-          { label: "Edit", icon: "edit", onSelect: () => setChanged({ type: "edit", apiKey }) },
-          { label: "Rotate", icon: "refresh", onSelect: () => setChanged({ type: "rotate", apiKey }) },
-          { label: "Revoke", icon: "trash", isDangerous: true, onSelect: () => revoke(apiKey) },
-        ]}
-      />
-    );
   return (
     <>
       <ListTable
-        of={{ ...keys, items: byEnd }}
+        of={{ ...keys, items: live?.sort((a, b) => Number(isSoon(a)) - Number(isSoon(b))) }}
         empty={
           <Empty title="No keys">
             <p>Secret keys act for your team. Public keys can only upload and are safe in browser code.</p>
           </Empty>
         }
         label="Keys"
-        keyOf={keyOf}
-        columns={columns}
-        menu={menu}
+        {...table}
       />
       {expired.length > 0 && (
         <details>
           <summary>Expired ({expired.length})</summary>
-          <Table rows={expired} label="Expired keys" keyOf={keyOf} columns={columns} menu={menu} />
+          <Table rows={expired} label="Expired keys" {...table} />
         </details>
       )}
-      {isCreating && <NewKey teamId={teamId} isOperator={isOperator} onCreated={keys.reload} onClose={close} />}
-      {changed?.type === "edit" && <EditKey apiKey={changed.apiKey} onChanged={keys.reload} onClose={close} />}
-      {changed?.type === "rotate" && <RotateKey apiKey={changed.apiKey} onChanged={keys.reload} onClose={close} />}
     </>
   );
 }

@@ -1,19 +1,23 @@
+import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { StoredFile } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
+import { focusRow } from "../parts/focus.ts";
 import { Form, TextField, textOf } from "../parts/form.tsx";
 import { useTask } from "../parts/task.ts";
 import { client } from "../session.ts";
 
-interface RenameProps {
-  file: Pick<StoredFile, "_id" | "name">;
-  onRenamed: () => void;
-  onClose: () => void;
-}
+/** The file whose name is being edited. */
+export const renaming = signal("");
 
 /** Edits the name of a file in its place. Enter saves, and Escape cancels. */
-export function Rename({ file: { _id, name }, onRenamed, onClose }: RenameProps) {
+export function Rename({ file: { _id, name } }: { file: Pick<StoredFile, "_id" | "name"> }) {
   const { run, isRunning, error } = useTask();
+  const close = () => {
+    renaming.value = "";
+    const row = container.current?.closest("tr");
+    if (row) setTimeout(() => focusRow(row));
+  };
   const container = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const input = container.current?.querySelector("input");
@@ -27,9 +31,8 @@ export function Rename({ file: { _id, name }, onRenamed, onClose }: RenameProps)
       if (changed !== name) {
         await client.value.files.update(_id, { name: changed });
         announce(`Renamed to ${changed}`);
-        onRenamed();
       }
-      onClose();
+      close();
     });
   return (
     <div ref={container} class="rename">
@@ -42,7 +45,7 @@ export function Rename({ file: { _id, name }, onRenamed, onClose }: RenameProps)
             <button type="submit" class="button" aria-disabled={isRunning}>
               Save
             </button>
-            <button type="button" class="button ghost" onClick={onClose}>
+            <button type="button" class="button ghost" onClick={close}>
               Cancel
             </button>
           </>
@@ -54,7 +57,7 @@ export function Rename({ file: { _id, name }, onRenamed, onClose }: RenameProps)
           defaultValue={name}
           required
           spellcheck={false}
-          onKeyDown={(event) => event.key === "Escape" && onClose()}
+          onKeyDown={(event) => event.key === "Escape" && close()}
         />
       </Form>
     </div>

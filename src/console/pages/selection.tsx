@@ -1,23 +1,14 @@
-import type { Signal } from "@preact/signals";
+import { type Actions, allowed, perform } from "../parts/action.tsx";
 import { countOf, formatBytes, formatHours } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
-import type { MenuItem } from "../parts/menu.tsx";
+import type { Selection } from "../parts/table.tsx";
 
-/* The selected rows of a list of files, as the set of their ids, and the bar with the actions for them. */
+/* The bar with the actions for the selected rows of a list of files. */
 
 interface Row {
   _id: string;
   size: number;
   durationSeconds: number | null;
-}
-
-type Selection = Signal<ReadonlySet<string>>;
-
-/** Adds a row to the selection, or removes it. */
-export function toggleRow(selected: Selection, { _id }: Pick<Row, "_id">): void {
-  const ids = new Set(selected.value);
-  if (!ids.delete(_id)) ids.add(_id);
-  selected.value = ids;
 }
 
 /** The count of files, as the caller words it, with their duration and size in one line. */
@@ -27,31 +18,10 @@ export function describeFiles(files: Row[], count: string): string {
   return [count, seconds > 0 && formatHours(seconds), formatBytes(bytes)].filter(Boolean).join(" · ");
 }
 
-interface SelectionProps {
-  rows: Pick<Row, "_id">[];
-  selected: Selection;
-}
-
-export function SelectAll({ rows, selected }: SelectionProps) {
-  const count = rows.filter(({ _id }) => selected.value.has(_id)).length;
-  const isAll = count === rows.length;
-  return (
-    <input
-      type="checkbox"
-      aria-label="Select all"
-      checked={isAll}
-      indeterminate={count > 0 && !isAll}
-      onChange={() => {
-        selected.value = new Set(isAll ? [] : rows.map(({ _id }) => _id));
-      }}
-    />
-  );
-}
-
 interface SelectionBarProps {
   chosen: Row[];
   selected: Selection;
-  actions: MenuItem[];
+  actions: Actions;
   /** Whether all loaded files are selected, and there are others. */
   isPartial: boolean;
 }
@@ -66,10 +36,15 @@ export function SelectionBar({ chosen, selected, actions, isPartial }: Selection
         {number} <span>{facts.join(" ")}</span>
         {isPartial && <span> · More files aren't loaded</span>}
       </p>
-      {actions.map(({ label, icon, isDangerous, onSelect }) => (
-        <button key={label} type="button" class={`button ${isDangerous ? "danger" : ""}`} onClick={onSelect}>
-          {icon && <Icon name={icon} />}
-          <span>{isDangerous ? `${label} ${count}` : label}</span>
+      {allowed(actions).map((action) => (
+        <button
+          key={action.label}
+          type="button"
+          class={`button ${action.isDangerous ? "danger" : ""}`}
+          onClick={() => void perform(action)}
+        >
+          {action.icon && <Icon name={action.icon} />}
+          <span>{action.isDangerous ? `${action.label} ${count}` : action.label}</span>
         </button>
       ))}
       <button

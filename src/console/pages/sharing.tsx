@@ -1,17 +1,15 @@
 import { useEffect, useState } from "preact/hooks";
 import type { FileMetadata, Link, NewLink } from "../../client/stowage.ts";
-import { announce } from "../parts/announce.tsx";
-import { confirmFirst, Dialog } from "../parts/dialog.tsx";
+import { Copyable, copy } from "../parts/copy.tsx";
+import { confirm, Dialog } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { formatDuration } from "../parts/format.ts";
 import { Menu } from "../parts/menu.tsx";
 import { useTask } from "../parts/task.ts";
-import { Copyable, Time } from "../parts/values.tsx";
-import { path } from "../router.ts";
+import { Time } from "../parts/values.tsx";
 import { client } from "../session.ts";
-import { shared } from "../shortcuts.ts";
 import { formatClip, usePlace } from "../sound/controls.tsx";
 import { type Clip, clip, pageTrack, type Track } from "../sound/playback.ts";
 import { useData } from "../store.ts";
@@ -36,15 +34,6 @@ const options = (labels: Record<string, string>) =>
     </option>
   ));
 
-const SHARE_PANEL = "share-panel";
-
-/** Leads to the panel of the page of a file, which shares what the dialog would. */
-export function goToShare(): void {
-  const panel = document.getElementById(SHARE_PANEL);
-  panel?.scrollIntoView({ block: "nearest" });
-  panel?.querySelector<HTMLElement>("[type=submit]")?.focus();
-}
-
 /** A link that this page has created. Nothing else knows its URL. */
 type Created = { link: NewLink; lifetime: string } | null;
 
@@ -52,52 +41,36 @@ type Created = { link: NewLink; lifetime: string } | null;
 export function Sharing({ file }: { file: FileMetadata }) {
   const { _id: id } = file;
   const links = useData(`links ${id}`, (signal) => client.value.links.list(id, { signal }).toArray(), {
+    of: ["link"],
     on: ({ type, data }) => type === "link.created" && data.fileId === id,
   });
   const [created, setCreated] = useState<Created>(null);
   const [copiedId, setCopiedId] = useState("");
   return (
-    <section class="card stack sharing" id={SHARE_PANEL} aria-labelledby="sharing">
+    <section class="card stack sharing" id="share-panel" aria-labelledby="sharing">
       <h2 id="sharing">Share</h2>
-      <LinkForm
-        file={file}
-        created={created}
-        onCreated={(next) => {
-          setCreated(next);
-          links.reload();
-        }}
-        onCopied={setCopiedId}
-      />
+      <LinkForm file={file} created={created} onCreated={setCreated} onCopied={setCopiedId} />
       <Failure error={links.error} onRetry={links.reload} />
       {links.value && links.value.length > 0 && (
         <Links
           links={links.value}
           copiedId={copiedId}
-          onRevoked={(linkId) => {
-            if (created?.link._id === linkId) setCreated(null);
-            links.change((before) => before.filter(({ _id }) => _id !== linkId));
-          }}
+          onRevoked={(linkId) => created?.link._id === linkId && setCreated(null)}
         />
       )}
     </section>
   );
 }
 
-/** The dialog of `openShare`. */
-export function ShareDialog(_: { id: string }) {
-  const file = shared.value;
+/** The dialog of `shareFile`. */
+export function ShareDialog({ file, onClose }: { file: Track; onClose: () => void }) {
   const [created, setCreated] = useState<Created>(null);
-  const close = () => {
-    shared.value = null;
-  };
-  useEffect(() => close, [path.value]);
-  if (!file) return null;
   return (
-    <Dialog title={`Share ${file.name}`} onClose={close}>
+    <Dialog title={`Share ${file.name}`} onClose={onClose}>
       <div class="stack">
         <LinkForm file={file} created={created} onCreated={setCreated} />
         <div class="actions">
-          <button type="button" class="button" onClick={close}>
+          <button type="button" class="button" onClick={onClose}>
             Done
           </button>
         </div>
@@ -144,23 +117,17 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
   };
   const label = TYPES[type];
   const isClip = isAudio && isPage && chosen?.to !== undefined;
-  const copy = () =>
+  const copyLink = () =>
     run(async () => {
       const expiresAt = lifetime === "" ? null : expiryIn(Number(lifetime));
       const next = link ?? (await client.value.links.create(file._id, { expiresAt, disposition }));
       if (!link) onCreated({ link: next, lifetime });
-      await navigator.clipboard.writeText(urlOf(next)).then(
-        () => {
-          announce(`${label} copied`);
-          onCopied?.(next._id);
-        },
-        () => {},
-      );
+      if (await copy(urlOf(next), label.toLowerCase())) onCopied?.(next._id);
     });
   return (
     <Form
       error={error}
-      onSubmit={copy}
+      onSubmit={copyLink}
       end={
         <>
           <button type="submit" class="button primary start" aria-disabled={isRunning}>
@@ -224,10 +191,7 @@ export function SignedUrl({ id }: { id: string }) {
       const expiresAt = expiryIn(expiresIn);
       const url = await client.value.files.createSignedUrl(id, { expiresIn });
       setCreated({ url, expiresAt });
-      await navigator.clipboard.writeText(url).then(
-        () => announce("URL copied"),
-        () => {},
-      );
+      await copy(url, "URL");
     });
   return (
     <section class="stack" aria-labelledby="signed-url">
@@ -284,15 +248,15 @@ const ID_CHARACTERS = 4;
 function Links({ links, copiedId, onRevoked }: LinksProps) {
   useNames();
   const revoke = (id: string) =>
-    confirmFirst({
+    confirm({
       title: "Revoke link?",
       text: "The link stops working immediately. This can't be undone.",
       action: "Revoke link",
-      onConfirm: async () => {
+      run: async () => {
         await client.value.links.delete(id);
-        announce("Link revoked");
         onRevoked(id);
       },
+      done: "Link revoked",
     });
   return (
     <ul class="links" aria-label="Links">
@@ -321,7 +285,7 @@ function Links({ links, copiedId, onRevoked }: LinksProps) {
           </div>
           <Menu
             label="Actions for this link"
-            items={[{ label: "Revoke link", icon: "trash", isDangerous: true, onSelect: () => revoke(_id) }]}
+            items={[{ label: "Revoke link", icon: "trash", isDangerous: true, run: () => revoke(_id) }]}
           />
         </li>
       ))}

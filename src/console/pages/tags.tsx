@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import { TaskDialog } from "../parts/dialog.tsx";
+import { open, TaskDialog } from "../parts/dialog.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { href } from "../router.ts";
 import { tagFiles } from "./file-changes.ts";
@@ -57,13 +57,13 @@ export const Tags = ({ tags, inRow = false, tabIndex = 0 }: TagsProps) => (
   </ul>
 );
 
-interface TagDialogProps {
-  files: Pick<FileRow, "_id" | "name" | "folder" | "tags">[];
-  onClose: () => void;
-}
+type Tagged = Pick<FileRow, "_id" | "name" | "folder" | "tags">;
+
+export const editTags = (files: Tagged[]): Promise<void> =>
+  open((close) => <TagDialog files={files} onClose={() => close()} />);
 
 /** Adds and removes tags of files. Tags that only some of the files have stay as they are unless their box is clicked. */
-export function TagDialog({ files, onClose }: TagDialogProps) {
+function TagDialog({ files, onClose }: { files: Tagged[]; onClose: () => void }) {
   const own = new Set(files.flatMap(({ tags }) => tags));
   const [choices] = useState(() => [...own, ...[...knownTags.peek()].filter((tag) => !own.has(tag))]);
   const [changes, setChanges] = useState<ReadonlyMap<string, boolean>>(new Map());

@@ -1,74 +1,52 @@
-import { useState } from "preact/hooks";
+import { Copyable } from "../parts/copy.tsx";
 import { Sentence } from "../parts/event.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatCount } from "../parts/format.ts";
-import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
-import { Breadcrumbs, Page } from "../parts/page.tsx";
-import { isMissing, Unloaded } from "../parts/unloaded.tsx";
-import { Copyable, Time } from "../parts/values.tsx";
+import { RecordPage } from "../parts/record-page.tsx";
+import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { client } from "../session.ts";
 import { useData, useList } from "../store.ts";
+import { createKey } from "./key-forms.tsx";
 import { KeyList } from "./keys.tsx";
-import { TeamForm, TeamStatus, teamActions, Used } from "./teams.tsx";
+import { TeamStatus, teamActions, Used } from "./teams.tsx";
 
 const LATEST_EVENTS = 20;
 
 /** A team with its usage, keys, and latest events, for the operator. */
 export function TeamPage({ id }: { id: string }) {
-  const loaded = useData(`team ${id}`, (signal) => client.value.teams.get(id, { signal }));
-  const { value: team, error, reload } = loaded;
-  const [dialog, setDialog] = useState<"edit" | "key" | null>(null);
-  if (!team || isMissing(error))
-    return <Unloaded noun="Team" of={loaded} back={<a href={href("/teams")}>Back to teams</a>} />;
-  const { name, status, usage, maxBytes, maxFiles, database, createdAt } = team;
+  const loaded = useData(`team ${id}`, (signal) => client.value.teams.get(id, { signal }), { of: ["team"] });
   return (
-    <Page
-      title={name}
-      back={<Breadcrumbs links={[{ href: href("/teams"), label: "Teams" }]} />}
+    <RecordPage
+      noun="Team"
+      list={{ href: href("/teams"), label: "Teams" }}
+      of={loaded}
+      titleOf={({ name }) => name}
       call={{ path: `/auth/v1/teams/${id}` }}
-      actions={
-        status !== "deleting" && (
-          <>
-            <Menu label={`Actions for ${name}`} items={teamActions(team, reload)} />
-            <button type="button" class="button" onClick={() => setDialog("edit")}>
-              Edit
-            </button>
-            <button type="button" class="button primary" onClick={() => setDialog("key")}>
-              Create key
-            </button>
-          </>
-        )
-      }
+      actions={(team) => team.status !== "deleting" && teamActions(team)}
+      main={(team) => team.status !== "deleting" && createKey(id)}
     >
-      <Failure error={error} onRetry={reload} />
-      <FactCard
-        title="Team"
-        facts={{
-          Status: <TeamStatus status={status} />,
-          Storage: <Used used={usage.bytes} limit={maxBytes} format={formatBytes} />,
-          Files: <Used used={usage.files} limit={maxFiles} format={formatCount} />,
-          Database: String(database),
-          "Team ID": <Copyable text={id} label="team ID" />,
-          Created: <Time at={createdAt} />,
-        }}
-      />
-      <h2>Keys</h2>
-      <KeyList teamId={id} isCreating={dialog === "key"} onCreate={() => setDialog(null)} />
-      <TeamEvents teamId={id} />
-      {dialog === "edit" && (
-        <TeamForm
-          team={team}
-          onSaved={() => {
-            setDialog(null);
-            reload();
-          }}
-          onClose={() => setDialog(null)}
-        />
+      {({ status, usage, maxBytes, maxFiles, database, createdAt }) => (
+        <>
+          <FactCard
+            title="Team"
+            facts={{
+              Status: <TeamStatus status={status} />,
+              Storage: <Used used={usage.bytes} limit={maxBytes} format={formatBytes} />,
+              Files: <Used used={usage.files} limit={maxFiles} format={formatCount} />,
+              Database: String(database),
+              "Team ID": <Copyable text={id} label="team ID" />,
+              Created: <Time at={createdAt} />,
+            }}
+          />
+          <h2>Keys</h2>
+          <KeyList teamId={id} />
+          <TeamEvents teamId={id} />
+        </>
       )}
-    </Page>
+    </RecordPage>
   );
 }
 

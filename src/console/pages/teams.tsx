@@ -1,15 +1,14 @@
-import { useState } from "preact/hooks";
-import type { ApiKey, Team } from "../../client/stowage.ts";
-import { announce } from "../parts/announce.tsx";
-import { confirmFirst, RecordDialog } from "../parts/dialog.tsx";
+import type { Team } from "../../client/stowage.ts";
+import { type Action, ActionButton } from "../parts/action.tsx";
+import { Copyable } from "../parts/copy.tsx";
+import { ask, confirm } from "../parts/dialog.tsx";
 import { Choice, Filters, SearchField } from "../parts/filters.tsx";
-import { TextField, textOf } from "../parts/form.tsx";
+import { saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount } from "../parts/format.ts";
-import { ListTable } from "../parts/list-table.tsx";
-import { Menu, type MenuItem } from "../parts/menu.tsx";
-import { Empty, Page } from "../parts/page.tsx";
-import { Secret } from "../parts/secret.tsx";
-import { Copyable, Time } from "../parts/values.tsx";
+import { ListPage } from "../parts/list-page.tsx";
+import { Empty } from "../parts/page.tsx";
+import { showSecret } from "../parts/secret.tsx";
+import { Time } from "../parts/values.tsx";
 import { href, query } from "../router.ts";
 import { client } from "../session.ts";
 import { useList } from "../store.ts";
@@ -47,130 +46,87 @@ export const Used = ({
 export function Teams() {
   const name = query.value.get("name") || undefined;
   const status = (query.value.get("status") as Status | null) || undefined;
-  const teams = useList(`teams ${name} ${status}`, (signal) => client.value.teams.list({ name, status }, { signal }));
-  /** The team in the dialog: null for a new one, undefined if the dialog is closed. */
-  const [edited, setEdited] = useState<Team | null | undefined>();
-  const [created, setCreated] = useState<ApiKey | null>(null);
-  const create = (
-    <button type="button" class="button primary" onClick={() => setEdited(null)}>
-      Create team
-    </button>
-  );
+  const teams = useList(`teams ${name} ${status}`, (signal) => client.value.teams.list({ name, status }, { signal }), {
+    of: ["team"],
+  });
   const isFirst = teams.items?.length === 0 && !name && !status;
   return (
-    <Page
+    <ListPage
       title="Teams"
-      actions={isFirst ? undefined : create}
+      main={!isFirst && createTeam}
       call={{ path: "/auth/v1/teams", query: { name, status } }}
-    >
-      <Filters names={["name", "status"]} search={<SearchField name="name" label="Name starts with" />}>
-        <Choice
-          name="status"
-          label="Status"
-          all="All statuses"
-          options={Object.fromEntries(Object.entries(STATUSES).map(([value, { label }]) => [value, label]))}
-        />
-      </Filters>
-      <ListTable
-        of={teams}
-        empty={
-          <Empty title={isFirst ? "Create the first team" : "No matching teams"}>
-            <p>A team has its own files, users, and keys. Its first key is created with it.</p>
-            {isFirst && create}
-          </Empty>
-        }
-        label="Teams"
-        keyOf={({ _id }) => _id}
-        columns={[
-          {
-            id: "name",
-            label: "Name",
-            width: "minmax(0, 3fr)",
-            cell: ({ _id, name }) => (
-              <a href={href(`/teams/${_id}`)} title={name}>
-                <bdi>{name}</bdi>
-              </a>
-            ),
-          },
-          { id: "status", label: "Status", width: "minmax(0, 1.2fr)", cell: (team) => <TeamStatus {...team} /> },
-          {
-            id: "storage",
-            label: "Storage",
-            width: "minmax(0, 2fr)",
-            cell: ({ usage, maxBytes }) => <Used used={usage.bytes} limit={maxBytes} format={formatBytes} />,
-          },
-          {
-            id: "files",
-            label: "Files",
-            width: "minmax(0, 1.4fr)",
-            cell: ({ usage, maxFiles }) => <Used used={usage.files} limit={maxFiles} format={formatCount} />,
-          },
-          {
-            id: "created",
-            label: "Created",
-            width: "minmax(0, 1.2fr)",
-            cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
-          },
-        ]}
-        menu={(team) =>
-          team.status !== "deleting" && (
-            <Menu
-              label={`Actions for ${team.name}`}
-              items={[
-                { label: "Edit", icon: "edit", onSelect: () => setEdited(team) },
-                ...teamActions(team, teams.reload),
-              ]}
-            />
-          )
-        }
-      />
-      {edited !== undefined && (
-        <TeamForm
-          team={edited}
-          onSaved={(apiKey) => {
-            setEdited(undefined);
-            setCreated(apiKey);
-            teams.reload();
-          }}
-          onClose={() => setEdited(undefined)}
-        />
-      )}
-      {created && (
-        <Secret
-          title={`First key of “${created.name}”`}
-          noun="key"
-          secret={created.key}
-          apiKey={created}
-          onClose={() => setCreated(null)}
-        >
-          <p>
-            Team ID: <Copyable text={created.teamId} label="team ID" />
-          </p>
-        </Secret>
-      )}
-    </Page>
+      filters={
+        <Filters names={["name", "status"]} search={<SearchField name="name" label="Name starts with" />}>
+          <Choice
+            name="status"
+            label="Status"
+            all="All statuses"
+            options={Object.fromEntries(Object.entries(STATUSES).map(([value, { label }]) => [value, label]))}
+          />
+        </Filters>
+      }
+      of={teams}
+      empty={
+        <Empty title={isFirst ? "Create the first team" : "No matching teams"}>
+          <p>A team has its own files, users, and keys. Its first key is created with it.</p>
+          {isFirst && <ActionButton action={createTeam} class="primary" />}
+        </Empty>
+      }
+      keyOf={({ _id }) => _id}
+      nameOf={({ name }) => name}
+      actions={([team]) => (team && team.status !== "deleting" ? teamActions(team) : [])}
+      columns={[
+        {
+          id: "name",
+          label: "Name",
+          width: "minmax(0, 3fr)",
+          cell: ({ _id, name }) => (
+            <a href={href(`/teams/${_id}`)} title={name}>
+              <bdi>{name}</bdi>
+            </a>
+          ),
+        },
+        { id: "status", label: "Status", width: "minmax(0, 1.2fr)", cell: (team) => <TeamStatus {...team} /> },
+        {
+          id: "storage",
+          label: "Storage",
+          width: "minmax(0, 2fr)",
+          cell: ({ usage, maxBytes }) => <Used used={usage.bytes} limit={maxBytes} format={formatBytes} />,
+        },
+        {
+          id: "files",
+          label: "Files",
+          width: "minmax(0, 1.4fr)",
+          cell: ({ usage, maxFiles }) => <Used used={usage.files} limit={maxFiles} format={formatCount} />,
+        },
+        {
+          id: "created",
+          label: "Created",
+          width: "minmax(0, 1.2fr)",
+          cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+        },
+      ]}
+    />
   );
 }
 
 /** Suspends, resumes, or deletes a team, after a confirmation. */
-export function teamActions({ _id, name, status }: Team, onChanged: () => void): MenuItem[] {
+export function teamActions(team: Team): Action[] {
+  const { _id, name, status } = team;
   const isSuspended = status === "suspended";
   const toggle = () =>
-    confirmFirst({
+    confirm({
       title: isSuspended ? `Resume “${name}”?` : `Suspend “${name}”?`,
       text: isSuspended
         ? "The team's keys, sessions, and links work again."
         : "The team's keys, sessions, and links stop working immediately, until you resume the team. Nothing is deleted.",
       action: isSuspended ? "Resume team" : "Suspend team",
       isDangerous: !isSuspended,
-      onConfirm: async () => {
-        await client.value.teams.update(_id, { status: isSuspended ? "active" : "suspended" });
-        announce(isSuspended ? `Resumed “${name}”` : `Suspended “${name}”`);
-        onChanged();
-      },
+      run: () => client.value.teams.update(_id, { status: isSuspended ? "active" : "suspended" }),
+      done: isSuspended ? `Resumed “${name}”` : `Suspended “${name}”`,
     });
   const remove = () =>
-    confirmFirst({
+    confirm({
       title: `Delete “${name}”?`,
       text: (
         <>
@@ -179,58 +135,76 @@ export function teamActions({ _id, name, status }: Team, onChanged: () => void):
         </>
       ),
       action: "Delete team",
-      onConfirm: async (form) => {
+      run: async (form) => {
         if (textOf(form, "confirmation") !== name) throw new UserError("That isn't the name of the team.");
         await client.value.teams.delete(_id);
-        announce(`Deleting “${name}”`);
-        onChanged();
       },
+      done: `Deleting “${name}”`,
     });
   return [
-    { label: isSuspended ? "Resume" : "Suspend", onSelect: toggle },
-    { label: "Delete", icon: "trash", isDangerous: true, onSelect: remove },
+    { label: "Edit", icon: "edit", run: () => editTeam(team) },
+    { label: isSuspended ? "Resume" : "Suspend", run: toggle },
+    { label: "Delete", icon: "trash", isDangerous: true, run: remove },
   ];
 }
 
-interface TeamFormProps {
-  team: Team | null;
-  /** Called with the first key of a new team, or null. */
-  onSaved: (apiKey: ApiKey | null) => void;
-  onClose: () => void;
+const TeamFields = ({ team }: { team?: Team }) => (
+  <>
+    <TextField label="Name" name="name" required maxLength={100} defaultValue={team?.name ?? ""} />
+    <TextField
+      label="Storage limit in GB"
+      name="maxBytes"
+      type="number"
+      min={0}
+      step="any"
+      defaultValue={team?.maxBytes == null ? "" : String(team.maxBytes / GIGABYTE)}
+      hint="Leave blank for the default of the service."
+    />
+    <TextField
+      label="File limit"
+      name="maxFiles"
+      type="number"
+      min={0}
+      defaultValue={team?.maxFiles == null ? "" : String(team.maxFiles)}
+      hint="Leave blank for the default of the service."
+    />
+  </>
+);
+
+function fieldsOf(form: HTMLFormElement) {
+  const [name, gigabytes, files] = [textOf(form, "name"), textOf(form, "maxBytes"), textOf(form, "maxFiles")];
+  return {
+    name,
+    maxBytes: gigabytes === "" ? null : Math.round(Number(gigabytes) * GIGABYTE),
+    maxFiles: files === "" ? null : Number(files),
+  };
 }
 
-export function TeamForm({ team, onSaved, onClose }: TeamFormProps) {
-  const save = async (form: HTMLFormElement) => {
-    const [name, gigabytes, files] = [textOf(form, "name"), textOf(form, "maxBytes"), textOf(form, "maxFiles")];
-    const limits = {
-      maxBytes: gigabytes === "" ? null : Math.round(Number(gigabytes) * GIGABYTE),
-      maxFiles: files === "" ? null : Number(files),
-    };
-    if (team) await client.value.teams.update(team._id, { name, ...limits });
-    const apiKey = team ? null : (await client.value.teams.create({ name, ...limits })).apiKey;
-    if (team) announce("Team updated");
-    onSaved(apiKey);
-  };
-  return (
-    <RecordDialog noun="team" isNew={!team} onRun={save} onClose={onClose}>
-      <TextField label="Name" name="name" required maxLength={100} defaultValue={team?.name ?? ""} />
-      <TextField
-        label="Storage limit in GB"
-        name="maxBytes"
-        type="number"
-        min={0}
-        step="any"
-        defaultValue={team?.maxBytes == null ? "" : String(team.maxBytes / GIGABYTE)}
-        hint="Leave blank for the default of the service."
-      />
-      <TextField
-        label="File limit"
-        name="maxFiles"
-        type="number"
-        min={0}
-        defaultValue={team?.maxFiles == null ? "" : String(team.maxFiles)}
-        hint="Leave blank for the default of the service."
-      />
-    </RecordDialog>
-  );
-}
+const editTeam = (team: Team) =>
+  ask({
+    title: "Edit team",
+    action: "Save",
+    text: <TeamFields team={team} />,
+    run: (form) => saveChanges(team, fieldsOf(form), (changes) => client.value.teams.update(team._id, changes)),
+    done: "Team updated",
+  });
+
+const createTeam: Action = {
+  label: "Create team",
+  run: async () => {
+    const created = await ask({
+      title: "Create team",
+      action: "Create team",
+      text: <TeamFields />,
+      run: async (form) => (await client.value.teams.create(fieldsOf(form))).apiKey,
+    });
+    if (!created) return;
+    const { name, key, teamId } = created;
+    const text = (
+      <p>
+        Team ID: <Copyable text={teamId} label="team ID" />
+      </p>
+    );
+    await showSecret({ title: `First key of “${name}”`, noun: "key", secret: key, apiKey: created, text });
+  },
+};

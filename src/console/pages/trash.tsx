@@ -1,22 +1,19 @@
 import { useSignal } from "@preact/signals";
-import { useState } from "preact/hooks";
 import type { TrashedFile } from "../../client/stowage.ts";
-import { Failure } from "../parts/failure.tsx";
+import type { Action, Actions } from "../parts/action.tsx";
 import { countOf, formatBytes } from "../parts/format.ts";
-import { ListTable } from "../parts/list-table.tsx";
-import { Menu, type MenuItem } from "../parts/menu.tsx";
-import { Breadcrumbs, Empty, Page } from "../parts/page.tsx";
+import { ListPage } from "../parts/list-page.tsx";
+import { Breadcrumbs, Empty } from "../parts/page.tsx";
 import type { Column } from "../parts/table.tsx";
-import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { client, seesOwnFilesOnly, trashDays } from "../session.ts";
 import { useEvents, useList } from "../store.ts";
-import { DeleteFiles } from "./delete-files.tsx";
+import { askToDelete } from "./delete-files.tsx";
 import { restoreFiles } from "./file-changes.ts";
 import { PAGE_FILES } from "./file-list.ts";
 import { NotFound } from "./not-found.tsx";
-import { SelectAll, SelectionBar, toggleRow } from "./selection.tsx";
+import { SelectionBar } from "./selection.tsx";
 
 const listTrash = (signal?: AbortSignal) =>
   client.value.trash.list({ limit: PAGE_FILES }, { ...(signal && { signal }) });
@@ -37,54 +34,41 @@ function trashPages(): () => Promise<TrashedFile[]> {
   };
 }
 
+/** Whoever sees only its own files can't erase them. */
+const canErase = () => !seesOwnFilesOnly();
+
+const actionsOf = (files: TrashedFile[]): Actions => [
+  { label: "Restore", icon: "refresh", run: () => restoreFiles(files) },
+  canErase() && {
+    label: "Erase",
+    icon: "trash",
+    isDangerous: true,
+    run: () => askToDelete({ files, isErasure: true }),
+  },
+];
+
+const emptyTrash: Action = {
+  label: "Empty trash",
+  isDangerous: true,
+  run: () => askToDelete({ files: [], isErasure: true, next: trashPages() }),
+};
+
 /** The deleted files that can be restored. */
 export function Trash() {
   const days = trashDays.value;
-  const trash = useList("trash", listTrash, { on: ({ type }) => type === "file.trashed" });
-  const remove = (ids: string[]) => trash.change((rows) => rows.filter(({ _id }) => !ids.includes(_id)));
+  const trash = useList("trash", listTrash, { of: ["file"], on: ({ type }) => type === "file.trashed" });
   useEvents(
     ({ type }) => type === "file.restored" || type === "file.deleted",
-    (events) => remove(events.map(({ subject }) => subject.id)),
+    (events) => {
+      const gone = new Set(events.map(({ subject }) => subject.id));
+      trash.change((rows) => rows.filter(({ _id }) => !gone.has(_id)));
+    },
   );
   const selected = useSignal<ReadonlySet<string>>(new Set());
-  const [erasing, setErasing] = useState<{ files: TrashedFile[]; next?: () => Promise<TrashedFile[]> } | null>(null);
-  const { run, error } = useTask();
   if (days === 0) return <NotFound />;
   const rows = trash.items ?? [];
   const chosen = rows.filter(({ _id }) => selected.value.has(_id));
-  const restore = async (files: TrashedFile[]) => {
-    await restoreFiles(files.map(({ _id }) => _id));
-    trash.reload();
-  };
-  const close = () => {
-    setErasing(null);
-    // Files of further pages take the place of the erased ones.
-    trash.reload();
-  };
-  // Whoever sees only its own files can't erase them.
-  const canErase = !seesOwnFilesOnly();
-  const actionsOf = (files: TrashedFile[]): MenuItem[] => [
-    { label: "Restore", icon: "refresh", onSelect: () => void run(() => restore(files)) },
-    ...(canErase
-      ? [{ label: "Erase", icon: "trash" as const, isDangerous: true, onSelect: () => setErasing({ files }) }]
-      : []),
-  ];
   const columns: Column<TrashedFile>[] = [
-    {
-      id: "choice",
-      label: "Selected",
-      width: "1rem",
-      card: "bare",
-      head: <SelectAll rows={rows} selected={selected} />,
-      cell: (file) => (
-        <input
-          type="checkbox"
-          aria-label={`Select ${file.name}`}
-          checked={selected.value.has(file._id)}
-          onClick={() => toggleRow(selected, file)}
-        />
-      ),
-    },
     {
       id: "name",
       label: "Name",
@@ -119,52 +103,30 @@ export function Trash() {
     },
   ];
   return (
-    <Page
+    <ListPage
       title="Trash"
       back={<Breadcrumbs links={[{ href: href("/files"), label: "Files" }]} />}
       subtitle={rows.length > 0 && "Files in the trash count toward the storage."}
       call={{ path: "/docs/v1/trash" }}
-      actions={
-        canErase &&
-        rows.length > 0 && (
-          <button type="button" class="button danger" onClick={() => setErasing({ files: [], next: trashPages() })}>
-            Empty trash
-          </button>
+      main={canErase() && rows.length > 0 && emptyTrash}
+      filters={seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
+      of={trash}
+      empty={
+        // The shown files may be erased before the next page is loaded.
+        !trash.more && (
+          <Empty title="The trash is empty">
+            {days !== undefined && <p>Deleted files stay here for {countOf(days, "day")}, and can be restored.</p>}
+          </Empty>
         )
       }
+      class="files"
+      keyOf={({ _id }) => _id}
+      nameOf={({ name }) => name}
+      columns={columns}
+      actions={actionsOf}
+      selected={selected}
+      isBusy={trash.isLoading}
     >
-      {seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
-      <Failure error={error} />
-      <ListTable
-        of={trash}
-        empty={
-          // The shown files may be erased before the next page is loaded.
-          !trash.more && (
-            <Empty title="The trash is empty">
-              {days !== undefined && <p>Deleted files stay here for {countOf(days, "day")}, and can be restored.</p>}
-            </Empty>
-          )
-        }
-        class="files"
-        label="Trash"
-        keyOf={({ _id }) => _id}
-        columns={columns}
-        menu={(file) => (
-          <Menu
-            label={`Actions for ${file.name}`}
-            items={[
-              ...actionsOf([file]),
-              { label: "Select", icon: "check", onSelect: () => toggleRow(selected, file) },
-            ]}
-          />
-        )}
-        isBusy={trash.isLoading}
-        rowProps={(file) => ({
-          onClick: ({ target }: MouseEvent) => {
-            if (!(target as Element).closest("button, input, [popover]")) toggleRow(selected, file);
-          },
-        })}
-      />
       {chosen.length > 0 && (
         <SelectionBar
           chosen={chosen}
@@ -173,7 +135,6 @@ export function Trash() {
           isPartial={trash.more !== undefined && chosen.length === rows.length}
         />
       )}
-      {erasing && <DeleteFiles {...erasing} isErasure onDeleted={remove} onClose={close} />}
-    </Page>
+    </ListPage>
   );
 }

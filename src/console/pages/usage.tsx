@@ -1,12 +1,10 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import { StowageError, type UnfinishedUpload, type Usage as UsageRecord } from "../../client/stowage.ts";
-import { announce } from "../parts/announce.tsx";
-import { confirmFirst } from "../parts/dialog.tsx";
+import { confirm } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes, formatCount, formatPercent } from "../parts/format.ts";
-import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
@@ -14,7 +12,7 @@ import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { hasTrash } from "../sections.ts";
 import { can, client, seesOwnFilesOnly } from "../session.ts";
-import { useData, useList } from "../store.ts";
+import { touch, useData, useList } from "../store.ts";
 import { revision, unfinishedUploads } from "../uploads/upload.ts";
 import { UsageChart } from "./usage-chart.tsx";
 
@@ -23,7 +21,7 @@ const MAX_UNFINISHED = 100;
 
 export function Usage() {
   const loaded = useData("usage", (signal) => client.value.usage({ signal }), {
-    on: ({ subject }) => subject.kind === "file",
+    of: ["file"],
   });
   const { value: usage, error, reload } = loaded;
   return (
@@ -46,7 +44,7 @@ export function Usage() {
         </div>
       )}
       {can("events:read") && <UsageChart />}
-      <UnfinishedUploads onCanceled={reload} />
+      <UnfinishedUploads />
     </Page>
   );
 }
@@ -82,37 +80,38 @@ function InTrash({ trashFiles, trashBytes }: Pick<UsageRecord, "trashFiles" | "t
   return <p class="quiet">Includes {hasTrash() ? <a href={href("/trash")}>{part}</a> : part}</p>;
 }
 
+const cancelUpload = ({ _id, name }: UnfinishedUpload) =>
+  confirm({
+    title: `Cancel the upload of “${name}”?`,
+    text: "The part that is already stored is deleted. An app that is still sending the file may start over.",
+    action: "Cancel upload",
+    run: () =>
+      client.value.unfinishedUploads.cancel(_id).then(
+        () => true,
+        (error) => {
+          if (error instanceof StowageError && error.code === "forbidden") return false;
+          throw error;
+        },
+      ),
+    done: (isCanceled) => {
+      touch("file");
+      return isCanceled ? `Canceled the upload of “${name}”` : `“${name}” had already finished uploading`;
+    },
+  });
+
 /** The team's unfinished uploads, except those of this tab, which are canceled in their card. */
-function UnfinishedUploads({ onCanceled }: { onCanceled: () => void }) {
+function UnfinishedUploads() {
   const uploads = useList(
     "unfinished",
     (signal) => client.value.unfinishedUploads.list({ limit: MAX_UNFINISHED }, { signal }),
     {
-      on: ({ subject }) => subject.kind === "file" || subject.kind === "apikey",
+      of: ["file", "apikey"],
     },
   );
   useNames();
   revision.value;
   const own = unfinishedUploads();
   const others = uploads.items?.filter(({ _id }) => !own.some(({ saved }) => saved?.url?.includes(`/${_id}.`)));
-  const cancel = ({ _id, name }: UnfinishedUpload) =>
-    confirmFirst({
-      title: `Cancel the upload of “${name}”?`,
-      text: "The part that is already stored is deleted. An app that is still sending the file may start over.",
-      action: "Cancel upload",
-      onConfirm: async () => {
-        const isCanceled = await client.value.unfinishedUploads.cancel(_id).then(
-          () => true,
-          (error) => {
-            if (error instanceof StowageError && error.code === "forbidden") return false;
-            throw error;
-          },
-        );
-        announce(isCanceled ? `Canceled the upload of “${name}”` : `“${name}” had already finished uploading`);
-        uploads.reload();
-        onCanceled();
-      },
-    });
   return (
     <>
       <Failure error={uploads.error} onRetry={uploads.reload} />
@@ -155,14 +154,16 @@ function UnfinishedUploads({ onCanceled }: { onCanceled: () => void }) {
                 cell: ({ expiresAt }) => <Time at={expiresAt} isRelative />,
               },
             ]}
-            menu={(upload) =>
-              can("files:delete") && (
-                <Menu
-                  label={`Actions for ${upload.name}`}
-                  items={[{ label: "Cancel upload", icon: "close", isDangerous: true, onSelect: () => cancel(upload) }]}
-                />
-              )
-            }
+            nameOf={({ name }) => name}
+            actions={([upload]) => [
+              upload && {
+                label: "Cancel upload",
+                icon: "close",
+                scope: "files:delete",
+                isDangerous: true,
+                run: () => cancelUpload(upload),
+              },
+            ]}
           />
         </>
       )}

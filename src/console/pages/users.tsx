@@ -1,20 +1,20 @@
 import { useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
-import { MissingScopes, ROLE_LABELS, type Role } from "../parts/access.tsx";
+import { ROLE_LABELS, type Role } from "../parts/access.tsx";
+import { type Action, ActionButton, type Actions } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
-import { confirmFirst, Dialog, TaskDialog } from "../parts/dialog.tsx";
+import { CopyButton, copy } from "../parts/copy.tsx";
+import { ask, confirm, Dialog, open, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { passwordOf, SelectField, TextField, textOf } from "../parts/form.tsx";
-import { ListTable } from "../parts/list-table.tsx";
-import { Menu } from "../parts/menu.tsx";
-import { Empty, Page } from "../parts/page.tsx";
+import { ListPage } from "../parts/list-page.tsx";
+import { Empty } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { nameOfUser, useUsers } from "../parts/user-choice.tsx";
-import { CopyButton, Time } from "../parts/values.tsx";
+import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
-import { can, client, sendsEmail, session } from "../session.ts";
-import { useAskedForm } from "../shortcuts.ts";
+import { client, sendsEmail, session } from "../session.ts";
 import { signInUrl } from "./account.tsx";
 
 const ROLES: Record<Role, string> = {
@@ -34,150 +34,131 @@ function newPassword(): string {
   return (text.match(/.{5}/g) ?? []).join("-");
 }
 
+const removeUser = (user: User) =>
+  confirm({
+    title: `Delete ${nameOfUser(user)}?`,
+    text: (
+      <>
+        <p>
+          They're signed out immediately. The API keys they created are revoked, and their unfinished uploads are
+          canceled.
+        </p>
+        <label>
+          <input type="checkbox" name="keepKeys" /> Keep the API keys they created
+        </label>
+      </>
+    ),
+    action: "Delete user",
+    run: (form) => client.value.users.delete(user._id, { keepKeys: new FormData(form).has("keepKeys") }),
+    done: `Deleted ${nameOfUser(user)}`,
+  });
+
+const invite = (user: User | null) => open((close) => <Invite user={user} onClose={() => close()} />);
+
+export const inviteUser: Action = {
+  label: "Invite user",
+  icon: "users",
+  scope: "users:write",
+  run: () => invite(null),
+};
+
+const actionsOf = ([user]: User[]): Actions =>
+  user
+    ? [
+        { label: "Edit", icon: "edit", scope: "users:write", run: () => editUser(user) },
+        {
+          label: user.hasPassword ? "Reset password" : "Invite again",
+          icon: "link",
+          scope: "users:write",
+          run: () => invite(user),
+        },
+        { label: "Delete", icon: "trash", scope: "users:write", isDangerous: true, run: () => removeUser(user) },
+      ]
+    : [];
+
 export function Users() {
   const search = query.value.get("search") ?? "";
   const users = useUsers(search);
-  const [edited, setEdited] = useState<User | null>(null);
-  /** The user in the dialog of invitations: null for a new one, undefined if it is closed. */
-  const [invited, setInvited] = useState<User | null | undefined>();
-  useAskedForm("user", () => setInvited(null));
-  const remove = (user: User) =>
-    confirmFirst({
-      title: `Delete ${nameOfUser(user)}?`,
-      text: (
-        <>
-          <p>
-            They're signed out immediately. The API keys they created are revoked, and their unfinished uploads are
-            canceled.
-          </p>
-          <label>
-            <input type="checkbox" name="keepKeys" /> Keep the API keys they created
-          </label>
-        </>
-      ),
-      action: "Delete user",
-      onConfirm: async (form) => {
-        await client.value.users.delete(user._id, { keepKeys: new FormData(form).has("keepKeys") });
-        announce(`Deleted ${nameOfUser(user)}`);
-        users.reload();
-      },
-    });
-  const invite = can("users:write") && (
-    <button type="button" class="button primary" onClick={() => setInvited(null)}>
-      Invite user
-    </button>
-  );
   return (
-    <Page title="Users" actions={invite} call={{ path: "/auth/v1/users" }}>
-      <MissingScopes scopes={["users:write"]} />
-      <Filters names={["search"]} search={<SearchField name="search" label="Search users" />} />
-      <ListTable
-        of={users}
-        empty={
-          search ? (
-            <Empty title="No matching users">
-              <p>{users.hint}</p>
-            </Empty>
-          ) : (
-            <Empty title="No users yet">
-              <p>Add people who can sign in with an email and password.</p>
-              {invite}
-            </Empty>
-          )
-        }
-        label="Users"
-        keyOf={({ _id }) => _id}
-        columns={[
-          {
-            id: "name",
-            label: "User",
-            width: "minmax(0, 3fr)",
-            cell: (user) => (
-              <div class="two-lines">
-                <bdi title={nameOfUser(user)}>{nameOfUser(user)}</bdi>
-                {nameOfUser(user) !== user.email && (
-                  <span class="quiet">
-                    <bdi title={user.email}>{user.email}</bdi>
-                  </span>
-                )}
-              </div>
-            ),
-          },
-          {
-            id: "role",
-            label: "Role",
-            width: "minmax(0, 1.5fr)",
-            card: "end",
-            cell: ({ role, hasPassword }) => (
-              <>
-                {ROLE_LABELS[role]} {!hasPassword && <span class="badge busy">Invited</span>}
-              </>
-            ),
-          },
-          {
-            id: "created",
-            label: "Created",
-            width: "minmax(0, 1fr)",
-            card: "hidden",
-            cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
-          },
-        ]}
-        menu={(user) =>
-          can("users:write") && (
-            <Menu
-              label={`Actions for ${nameOfUser(user)}`}
-              items={[
-                { label: "Edit", icon: "edit", onSelect: () => setEdited(user) },
-                {
-                  label: user.hasPassword ? "Reset password" : "Invite again",
-                  icon: "link",
-                  onSelect: () => setInvited(user),
-                },
-                { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(user) },
-              ]}
-            />
-          )
-        }
-      />
-      {edited && (
-        <UserForm
-          user={edited}
-          onSaved={() => {
-            users.reload();
-            setEdited(null);
-          }}
-          onClose={() => setEdited(null)}
-        />
-      )}
-      {invited !== undefined && (
-        <Invite user={invited} onCreated={users.reload} onClose={() => setInvited(undefined)} />
-      )}
-    </Page>
+    <ListPage
+      title="Users"
+      main={inviteUser}
+      call={{ path: "/auth/v1/users" }}
+      scopes={["users:write"]}
+      filters={<Filters names={["search"]} search={<SearchField name="search" label="Search users" />} />}
+      of={users}
+      empty={
+        search ? (
+          <Empty title="No matching users">
+            <p>{users.hint}</p>
+          </Empty>
+        ) : (
+          <Empty title="No users yet">
+            <p>Add people who can sign in with an email and password.</p>
+            <ActionButton action={inviteUser} class="primary" />
+          </Empty>
+        )
+      }
+      keyOf={({ _id }) => _id}
+      nameOf={nameOfUser}
+      actions={actionsOf}
+      columns={[
+        {
+          id: "name",
+          label: "User",
+          width: "minmax(0, 3fr)",
+          cell: (user) => (
+            <div class="two-lines">
+              <bdi title={nameOfUser(user)}>{nameOfUser(user)}</bdi>
+              {nameOfUser(user) !== user.email && (
+                <span class="quiet">
+                  <bdi title={user.email}>{user.email}</bdi>
+                </span>
+              )}
+            </div>
+          ),
+        },
+        {
+          id: "role",
+          label: "Role",
+          width: "minmax(0, 1.5fr)",
+          card: "end",
+          cell: ({ role, hasPassword }) => (
+            <>
+              {ROLE_LABELS[role]} {!hasPassword && <span class="badge busy">Invited</span>}
+            </>
+          ),
+        },
+        {
+          id: "created",
+          label: "Created",
+          width: "minmax(0, 1fr)",
+          card: "hidden",
+          cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+        },
+      ]}
+    />
   );
-}
-
-interface UserFormProps {
-  user: User;
-  onSaved: () => void;
-  onClose: () => void;
 }
 
 /** Edits a user. Never overwrites another person's edit. */
-function UserForm({ user, onSaved, onClose }: UserFormProps) {
-  const save = async (form: HTMLFormElement) => {
-    const password = passwordOf(form);
-    const changes = { ...fieldsOf(form), ...(password && { password }) };
-    await client.value.users.update(user._id, changes, { version: user.__v });
-    announce("User updated");
-    onSaved();
-  };
-  return (
-    <TaskDialog title="Edit user" action="Save" onRun={save} onClose={onClose}>
-      <UserFields user={user} />
-      <PasswordField label="New password" hint="Leave blank to keep the current password." />
-    </TaskDialog>
-  );
-}
+const editUser = (user: User) =>
+  ask({
+    title: "Edit user",
+    action: "Save",
+    text: (
+      <>
+        <UserFields user={user} />
+        <PasswordField label="New password" hint="Leave blank to keep the current password." />
+      </>
+    ),
+    run: (form) => {
+      const password = passwordOf(form);
+      const changes = { ...fieldsOf(form), ...(password && { password }) };
+      return client.value.users.update(user._id, changes, { version: user.__v });
+    },
+    done: "User updated",
+  });
 
 const fieldsOf = (form: HTMLFormElement) => ({
   firstName: textOf(form, "firstName"),
@@ -225,12 +206,11 @@ function PasswordField({ label, hint, required }: { label: string; hint: string;
 interface InviteProps {
   /** Null to create the user first. */
   user: User | null;
-  onCreated: () => void;
   onClose: () => void;
 }
 
 /** Gets a new user signed in, or lets a user choose another password: with a link, or with a password that an admin sets. */
-function Invite({ user: existing, onCreated, onClose }: InviteProps) {
+function Invite({ user: existing, onClose }: InviteProps) {
   // A new user is kept if only the link fails, so that the next attempt creates only the link.
   const [user, setUser] = useState<Pick<User, "_id" | "firstName" | "lastName" | "email"> | null>(existing);
   const [hasPassword, setHasPassword] = useState(false);
@@ -242,7 +222,6 @@ function Invite({ user: existing, onCreated, onClose }: InviteProps) {
   const create = async (form: HTMLFormElement) => {
     const password = passwordOf(form) || undefined;
     const invited = user ?? (await client.value.users.create({ ...fieldsOf(form), password }));
-    if (!user) onCreated();
     const email = `Email: ${invited.email}`;
     if (password) {
       setUser(invited);
@@ -254,12 +233,7 @@ function Invite({ user: existing, onCreated, onClose }: InviteProps) {
     const later = `Sign in later: ${signInUrl(session.value?.team?.id ?? "")}`;
     const text = `${isReset ? "Reset your password" : "Choose a password"}: ${url}\n${email}\n${later}`;
     setMessage({ text, expiresAt });
-    try {
-      await navigator.clipboard.writeText(text);
-      announce("Copied invitation");
-    } catch {
-      // The next step has a button that copies it.
-    }
+    await copy(text, "invitation");
   };
   const send = () =>
     sending.run(async () => {

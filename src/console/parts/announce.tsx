@@ -1,9 +1,10 @@
 import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { Icon } from "./icon.tsx";
 
 interface Announcement {
   id: number;
-  text: string;
+  content: ComponentChildren;
   undo?: (() => void) | undefined;
 }
 
@@ -19,14 +20,23 @@ const dismiss = (id: number) => {
   announcements.value = announcements.value.filter((announcement) => announcement.id !== id);
 };
 
+function show(content: ComponentChildren, undo?: () => void): number {
+  announcements.value = [...announcements.value, { id: ++latestId, content, undo }];
+  return latestId;
+}
+
 /**
- * Shows the result of an action briefly, and reads it to screen readers. Errors use `Failure` instead.
+ * Shows the result of an action briefly, and reads it to screen readers.
  * @param undo adds a button that undoes the action
  */
 export function announce(text: string, undo?: () => void): void {
-  const id = ++latestId;
-  announcements.value = [...announcements.value, { id, text, undo }];
+  const id = show(<span>{text}</span>, undo);
   setTimeout(() => dismiss(id), undo ? UNDO_MILLISECONDS : SHOWN_MILLISECONDS);
+}
+
+/** Shows why an action failed, until the user dismisses it. Forms and pages show their errors themselves. */
+export function showFailure(failure: ComponentChildren): void {
+  show(failure);
 }
 
 /**
@@ -38,9 +48,9 @@ export function Announcements({ inDialog = false }: { inDialog?: boolean }) {
   return (
     <div class="announcements" role="status">
       {isUsed &&
-        announcements.value.map(({ id, text, undo }) => (
-          <p key={id} data-undo={undo !== undefined}>
-            <span>{text}</span>
+        announcements.value.map(({ id, content, undo }) => (
+          <div key={id} data-undo={undo !== undefined}>
+            {content}
             {undo && (
               <button
                 type="button"
@@ -56,7 +66,7 @@ export function Announcements({ inDialog = false }: { inDialog?: boolean }) {
             <button type="button" class="button ghost" aria-label="Dismiss" onClick={() => dismiss(id)}>
               <Icon name="close" />
             </button>
-          </p>
+          </div>
         ))}
     </div>
   );

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
-import { CopyButton } from "./values.tsx";
+import { CopyButton } from "./copy.tsx";
 
 export const uploadCommand = (key: string, url: string): string =>
   `curl -H "Authorization: Bearer ${key}" \\\n  -F "file=@recording.mp3" \\\n  ${url}/docs/v1/uploads`;

@@ -1,5 +1,5 @@
+import { CopyButton } from "./copy.tsx";
 import { Icon } from "./icon.tsx";
-import { CopyButton } from "./values.tsx";
 
 export interface Call {
   /** The path of the API, such as `/docs/v1/uploads`. */

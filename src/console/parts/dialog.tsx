@@ -1,9 +1,9 @@
-import { signal } from "@preact/signals";
-import type { ComponentChildren } from "preact";
+import { effect, signal } from "@preact/signals";
+import { type ComponentChildren, Fragment } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
 import { path } from "../router.ts";
 import { isExpired, session } from "../session.ts";
-import { Announcements, openDialogs } from "./announce.tsx";
+import { Announcements, announce, openDialogs } from "./announce.tsx";
 import { Form } from "./form.tsx";
 import { useTask } from "./task.ts";
 
@@ -112,45 +112,72 @@ export function TaskDialog(props: TaskDialogProps) {
   );
 }
 
-interface RecordDialogProps extends Omit<TaskDialogProps, "title" | "action"> {
-  /** The kind of record, such as "webhook". */
-  noun: string;
-  isNew: boolean;
+/** The dialogs that are open, the latest last. */
+const stack = signal<{ id: number; content: ComponentChildren; close: () => void }[]>([]);
+let latestId = 0;
+
+/**
+ * Opens a dialog above the page, and above other dialogs. It closes if the page or the session changes.
+ * @param render gets the function that closes it with a result
+ * @returns the result; undefined if the user dismisses it
+ */
+export function open<Result = void>(
+  render: (close: (result?: Result) => void) => ComponentChildren,
+): Promise<Result | undefined> {
+  return new Promise((resolve) => {
+    const id = ++latestId;
+    const close = (result?: Result) => {
+      stack.value = stack.peek().filter((one) => one.id !== id);
+      resolve(result);
+    };
+    stack.value = [...stack.peek(), { id, content: render(close), close }];
+  });
 }
 
-/** The form of a record that is created or edited. */
-export const RecordDialog = ({ noun, isNew, ...props }: RecordDialogProps) => (
-  <TaskDialog title={`${isNew ? "Create" : "Edit"} ${noun}`} action={isNew ? `Create ${noun}` : "Save"} {...props} />
-);
-
-interface Confirmation extends Pick<TaskDialogProps, "title" | "action" | "isDangerous"> {
-  /** The consequences, in full sentences. */
-  text: ComponentChildren;
-  onConfirm: (form: HTMLFormElement) => Promise<void> | void;
-}
-
-const confirmation = signal<Confirmation | null>(null);
-const dismiss = () => {
-  confirmation.value = null;
-};
-
-/** Asks for confirmation before an action that can't be undone. */
-export function confirmFirst(asked: Confirmation): void {
-  confirmation.value = asked;
-}
-
-/** The dialog of `confirmFirst`. It closes if the page or the session changes. */
-export function ConfirmDialog() {
-  useEffect(dismiss, [path.value, session.value, isExpired.value]);
-  if (!confirmation.value) return null;
-  const { text, onConfirm, isDangerous = true, ...labels } = confirmation.value;
-  const confirm = async (form: HTMLFormElement) => {
-    await onConfirm(form);
-    dismiss();
-  };
+/** The place of all dialogs. */
+export function Dialogs() {
+  useEffect(
+    () =>
+      effect(() => {
+        [path.value, session.value, isExpired.value];
+        for (const { close } of stack.peek()) close();
+      }),
+    [],
+  );
   return (
-    <TaskDialog key={labels.title} {...labels} isDangerous={isDangerous} onRun={confirm} onClose={dismiss}>
-      {typeof text === "string" ? <p>{text}</p> : text}
-    </TaskDialog>
+    <>
+      {stack.value.map(({ id, content }) => (
+        <Fragment key={id}>{content}</Fragment>
+      ))}
+    </>
   );
 }
+
+interface Question<Result> extends Pick<TaskDialogProps, "title" | "action" | "isDangerous"> {
+  /** The consequences in full sentences, or the fields of a form. */
+  text: ComponentChildren;
+  /** What the button does. If it throws, the dialog stays open and shows the error. */
+  run: (form: HTMLFormElement) => Promise<Result> | Result;
+  /** What is announced then. */
+  done?: string | ((result: Result) => string);
+}
+
+/** Asks before an action, or for what it needs. @returns its result; undefined if the user cancels it */
+export const ask = <Result,>({ text, run, done, ...labels }: Question<Result>): Promise<Result | undefined> =>
+  open<Result>((close) => (
+    <TaskDialog
+      {...labels}
+      onRun={async (form) => {
+        const result = await run(form);
+        close(result);
+        if (done) announce(typeof done === "string" ? done : done(result));
+      }}
+      onClose={close}
+    >
+      {typeof text === "string" ? <p>{text}</p> : text}
+    </TaskDialog>
+  ));
+
+/** Asks before an action that can't be undone. */
+export const confirm = <Result,>(question: Question<Result>): Promise<Result | undefined> =>
+  ask({ isDangerous: true, ...question });

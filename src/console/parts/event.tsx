@@ -4,10 +4,10 @@ import { type Event, isFileEvent, type List, type RecordedEvent } from "../../cl
 import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
 import { useData } from "../store.ts";
+import { CopyButton } from "./copy.tsx";
 import { EVENT_LABELS, type EventType } from "./event-types.ts";
 import { RequestId } from "./failure.tsx";
 import { nameOfUser } from "./user-choice.tsx";
-import { CopyButton } from "./values.tsx";
 
 interface Name {
   name: string;

@@ -1,6 +1,6 @@
 import { StowageError } from "../../client/stowage.ts";
 import { UserError } from "../user-error.ts";
-import { CopyButton } from "./values.tsx";
+import { CopyButton } from "./copy.tsx";
 
 const DEFECT_MESSAGE = "Something went wrong on this page. Reload it and try again.";
 /** Messages for errors that the console can explain better than the API. */

@@ -3,7 +3,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { href, navigate, path, query } from "../router.ts";
 import { countOf } from "./format.ts";
 import { Icon } from "./icon.tsx";
-import { Popover } from "./menu.tsx";
+import { Popover } from "./popover.tsx";
 
 /* The filters of a list. The URL holds their values, so that a filtered list can be linked to. They apply at once. */
 

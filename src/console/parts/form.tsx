@@ -9,6 +9,18 @@ export const textOf = (form: HTMLFormElement, name: string): string =>
 /** The password of a form, as it was typed: spaces around it belong to it. Empty if the form has none. */
 export const passwordOf = (form: HTMLFormElement): string => String(new FormData(form).get("password") ?? "");
 
+/** Saves the fields that the user has changed, so that others' changes of the rest stay. Without a change, nothing. */
+export async function saveChanges<Fields extends object>(
+  before: Fields,
+  fields: Fields,
+  save: (changes: Partial<Fields>) => Promise<unknown>,
+): Promise<void> {
+  const isChanged = ([name, value]: [string, unknown]) =>
+    JSON.stringify(value) !== JSON.stringify(before[name as keyof Fields]);
+  const changes = Object.entries(fields).filter(isChanged);
+  if (changes.length > 0) await save(Object.fromEntries(changes) as Partial<Fields>);
+}
+
 type Submit = (form: HTMLFormElement, submitter: HTMLElement | null) => void;
 
 const submitHandler = (submit: Submit) => (event: SubmitEvent) => {

@@ -1,4 +1,4 @@
-import type { ComponentType } from "preact";
+import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Failure } from "./failure.tsx";
 import { Skeleton } from "./page.tsx";
@@ -6,19 +6,19 @@ import { Skeleton } from "./page.tsx";
 /** The lazy pages are loaded early, because after a deployment the server may no longer have their scripts. */
 const PRELOAD_DELAY_MILLISECONDS = 1000;
 
+/** A component that is a function. */
+export type View<Props> = (props: Props) => ComponentChildren;
+
 const loaders: (() => Promise<unknown>)[] = [];
 
 /** A component whose script is loaded when it is first shown, so that the first page loads fast. */
-export function lazy<Name extends string>(
-  load: () => Promise<Record<Name, ComponentType<{ id: string }>>>,
-  name: Name,
-): ComponentType<{ id: string }> {
-  let Loaded: ComponentType<{ id: string }> | undefined;
+export function lazy<Props extends object>(load: () => Promise<View<Props>>): View<Props> {
+  let Loaded: View<Props> | undefined;
   const loadPage = async () => {
-    Loaded ??= (await load())[name];
+    Loaded ??= await load();
   };
   loaders.push(loadPage);
-  return function Lazy(props) {
+  return function Lazy(props: Props) {
     const [error, setError] = useState<unknown>(null);
     const [, redraw] = useState({});
     useEffect(() => {

@@ -2,8 +2,8 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
 import { Connect } from "./connect.tsx";
-import { Dialog } from "./dialog.tsx";
-import { CopyButton } from "./values.tsx";
+import { CopyButton } from "./copy.tsx";
+import { Dialog, open } from "./dialog.tsx";
 
 interface SecretProps {
   title: string;
@@ -12,12 +12,13 @@ interface SecretProps {
   secret: string;
   /** If the secret is a key: shows how to use it. */
   apiKey?: Pick<ApiKey, "key" | "isPublic">;
-  onClose: () => void;
-  children?: ComponentChildren;
+  text?: ComponentChildren;
 }
 
 /** Shows a new secret, which the console doesn't show again. */
-export function Secret({ title, noun, secret, apiKey, onClose, children }: SecretProps) {
+export const showSecret = (props: SecretProps): Promise<void> => open((close) => <Secret {...props} onClose={close} />);
+
+function Secret({ title, noun, secret, apiKey, text, onClose }: SecretProps & { onClose: () => void }) {
   const [isCopied, setCopied] = useState(false);
   const onCopied = () => setCopied(true);
   return (
@@ -28,7 +29,7 @@ export function Secret({ title, noun, secret, apiKey, onClose, children }: Secre
           <code>{secret}</code>
           <CopyButton text={secret} label={noun} class={isCopied ? "" : "primary"} onCopied={onCopied} />
         </p>
-        {children}
+        {text}
         {apiKey && <Connect apiKey={apiKey} onCopied={onCopied} />}
         <div class="actions">
           <button type="button" class={`button ${isCopied ? "primary" : ""}`} onClick={onClose}>

@@ -1,5 +1,10 @@
-import type { ComponentChildren, ComponentProps } from "preact";
-import { type Inputs, useMemo } from "preact/hooks";
+import { type Signal, useComputed, useSignal } from "@preact/signals";
+import { type ComponentChildren, type ComponentProps, createContext } from "preact";
+import { type Inputs, useContext, useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { type Actions, allowed, shortcutsOf } from "./action.tsx";
+import { focusRow } from "./focus.ts";
+import { addShortcuts } from "./keys.ts";
+import { Menu } from "./menu.tsx";
 
 export interface Column<Row> {
   /** Names the column in styles: `[data-column="name"]`. */
@@ -21,28 +26,112 @@ export interface Column<Row> {
   isHeader?: boolean;
 }
 
+/** The keys of the selected rows. */
+export type Selection = Signal<ReadonlySet<string>>;
+
 export interface TableProps<Row> {
   class?: string;
   /** Names the table to screen readers. */
   label: string;
   rows: Row[];
   keyOf: (row: Row) => string;
+  /** Names a row in the labels of its controls. */
+  nameOf?: (row: Row) => string;
   columns: Column<Row>[];
-  /** The menu at the end of a row. */
-  menu?: ((row: Row) => ComponentChildren) | undefined;
+  /** The actions for rows: those of one in its menu, and by their keys those of the focused or the selected ones. */
+  actions?: (rows: Row[]) => Actions;
+  /** Rows can be selected. Their controls are then one stop of the Tab key: the arrow keys move between rows. */
+  selected?: Selection | undefined;
+  /** What the space bar does on the link of a row. */
+  onSpace?: (row: Row) => void;
   /** Attributes of the element of a row. */
   rowProps?: (row: Row) => ComponentProps<"tr">;
-  /** The content that is unfolded below a row. */
-  detail?: (row: Row) => ComponentChildren;
   /** The values that cells depend on besides their row. Rows render again only if one of them changes. */
   inputs?: Inputs;
   isBusy?: boolean;
 }
 
+const TabStop = createContext<{ value: number }>({ value: 0 });
+/** The tab index for the controls of a row. */
+export const useTabIndex = (): number => useContext(TabStop).value;
+
+/** Selects a row, or the range from the row before, or undoes that. */
+export function toggleRow(selected: Selection, key: string, range: string[] = []): void {
+  const keys = new Set(selected.value);
+  if (range.length > 0) for (const one of range) keys.add(one);
+  else if (!keys.delete(key)) keys.add(key);
+  selected.value = keys;
+}
+
 /** A table whose cells have one line each. If its place is narrow, each row is a card of its header and a few lines. */
 export function Table<Row>(props: TableProps<Row>) {
-  const { class: className = "", label, rows, keyOf, columns, menu, isBusy } = props;
-  const tracks = [...columns.map(({ width }) => width), ...(menu ? ["2rem"] : [])].join(" ");
+  const { class: className = "", label, rows, keyOf, actions, selected, isBusy } = props;
+  const keys = rows.map(keyOf);
+  const body = useRef<HTMLTableSectionElement>(null);
+  /** The row that the keys have reached. */
+  const active = useSignal(keys[0] ?? "");
+  const anchor = useRef("");
+  // Rows are drawn again only if they change, so their handlers read the latest properties.
+  const latest = useRef({ ...props, keys });
+  latest.current = { ...props, keys };
+  useLayoutEffect(() => {
+    if (!keys.includes(active.peek())) active.value = keys[0] ?? "";
+  });
+  const select = (key: string, isRange: boolean) => {
+    const { keys } = latest.current;
+    const [from, to] = [keys.indexOf(anchor.current), keys.indexOf(key)];
+    anchor.current = key;
+    if (selected)
+      toggleRow(selected, key, isRange && from >= 0 ? keys.slice(Math.min(from, to), Math.max(from, to) + 1) : []);
+  };
+  useEffect(() => {
+    if (!selected) return;
+    return addShortcuts(() => {
+      const { rows, keys, keyOf, actions, onSpace } = latest.current;
+      const index = keys.indexOf(active.peek());
+      const [element, row] = [body.current?.children[index], rows[index]];
+      const isInside = element?.contains(document.activeElement);
+      const move = (step: number) => (event: KeyboardEvent) => {
+        const next = body.current?.children[isInside ? index + step : index];
+        if (!next) return false;
+        event.preventDefault();
+        // At once, because the next press starts from the focus.
+        focusRow(next);
+      };
+      const moves = { ArrowDown: move(1), ArrowUp: move(-1), j: move(1), k: move(-1) };
+      const clear = () => {
+        selected.value = new Set();
+      };
+      if (!row || !isInside) return { ...moves, Escape: clear };
+      const chosen = rows.filter((one) => selected.peek().has(keyOf(one)));
+      const space = (event: KeyboardEvent) => {
+        if (!onSpace || document.activeElement !== element?.querySelector("a")) return false;
+        event.preventDefault();
+        onSpace(row);
+      };
+      return {
+        ...shortcutsOf(actions?.([row]) ?? []),
+        ...(chosen.includes(row) && shortcutsOf(actions?.(chosen) ?? [])),
+        ...moves,
+        x: () => select(keyOf(row), false),
+        " ": space,
+        Escape: clear,
+      };
+    });
+  }, [selected]);
+  const choice: Column<Row> = {
+    id: "choice",
+    label: "Selected",
+    width: "1rem",
+    card: "bare",
+    head: selected && <SelectAll keys={keys} selected={selected} />,
+    cell: (row) =>
+      selected && <Choice row={row} keyOf={keyOf} nameOf={props.nameOf} selected={selected} onSelect={select} />,
+  };
+  const columns = selected ? [choice, ...props.columns] : props.columns;
+  const hasMenu =
+    selected !== undefined || (actions !== undefined && rows.some((row) => allowed(actions([row])).length > 0));
+  const tracks = [...columns.map(({ width }) => width), ...(hasMenu ? ["2rem"] : [])].join(" ");
   return (
     <div class="table-place">
       <table class={`table ${className}`} aria-label={label} aria-busy={isBusy} style={{ "--columns": tracks }}>
@@ -53,16 +142,24 @@ export function Table<Row>(props: TableProps<Row>) {
                 {head ?? label}
               </th>
             ))}
-            {menu && (
+            {hasMenu && (
               <th scope="col" data-column="menu">
                 <span class="visually-hidden">Actions</span>
               </th>
             )}
           </tr>
         </thead>
-        <tbody>
+        <tbody ref={body}>
           {rows.map((row) => (
-            <TableRow key={keyOf(row)} row={row} {...props} />
+            <TableRow
+              key={keyOf(row)}
+              row={row}
+              {...props}
+              columns={columns}
+              hasMenu={hasMenu}
+              active={active}
+              onSelect={select}
+            />
           ))}
         </tbody>
       </table>
@@ -70,13 +167,29 @@ export function Table<Row>(props: TableProps<Row>) {
   );
 }
 
-function TableRow<Row>({ row, columns, menu, rowProps, detail, inputs }: TableProps<Row> & { row: Row }) {
+interface RowProps<Row> extends TableProps<Row> {
+  row: Row;
+  hasMenu: boolean;
+  active: Signal<string>;
+  onSelect: (key: string, isRange: boolean) => void;
+}
+
+function TableRow<Row>(props: RowProps<Row>) {
+  const { row, keyOf, nameOf, columns, actions, hasMenu, selected, active, onSelect, rowProps, inputs } = props;
+  const key = keyOf(row);
+  const tabIndex = useComputed(() => (selected && active.value !== key ? -1 : 0));
   return useMemo(() => {
     const header = columns.find(({ isHeader }) => isHeader) ?? columns[0];
-    const unfolded = detail?.(row);
+    const select = () => onSelect(key, false);
     return (
-      <>
-        <tr {...rowProps?.(row)}>
+      <TabStop.Provider value={tabIndex}>
+        <tr
+          onFocusIn={() => {
+            active.value = key;
+          }}
+          {...(selected && clicksOf(select))}
+          {...rowProps?.(row)}
+        >
           {columns.map((column) => {
             const { id, label, cell, isNumber, card } = column;
             const attributes = { "data-column": id, class: isNumber ? "number" : "", "data-card": card };
@@ -90,14 +203,74 @@ function TableRow<Row>({ row, columns, menu, rowProps, detail, inputs }: TablePr
               </td>
             );
           })}
-          {menu && <td data-column="menu">{menu(row)}</td>}
+          {hasMenu && (
+            <td data-column="menu">
+              <RowMenu
+                label={`Actions for ${nameOf?.(row) ?? "this row"}`}
+                items={[...(actions?.([row]) ?? []), selected && { label: "Select", icon: "check", run: select }]}
+              />
+            </td>
+          )}
         </tr>
-        {unfolded && (
-          <tr class="table-detail">
-            <td colSpan={columns.length + (menu ? 1 : 0)}>{unfolded}</td>
-          </tr>
-        )}
-      </>
+      </TabStop.Provider>
     );
   }, [row, ...(inputs ?? [{}])]);
+}
+
+/** A click beside the controls of a row follows its link, or selects a row without one, as does a long press. */
+const clicksOf = (select: () => void): ComponentProps<"tr"> => ({
+  onContextMenu: (event) => {
+    if ((event as unknown as PointerEvent).pointerType !== "touch") return;
+    event.preventDefault();
+    select();
+  },
+  onClick: (event) => {
+    const target = event.target as Element;
+    if (target.closest("a, button, input, .row-wave, [popover]") || getSelection()?.type === "Range") return;
+    const link = target.closest("tr")?.querySelector("a");
+    if (link) link.dispatchEvent(new MouseEvent("click", event));
+    else select();
+  },
+});
+
+const RowMenu = (props: { label: string; items: Actions }) => <Menu tabIndex={useTabIndex()} {...props} />;
+
+interface ChoiceProps<Row> extends Pick<TableProps<Row>, "keyOf"> {
+  row: Row;
+  nameOf: TableProps<Row>["nameOf"] | undefined;
+  selected: Selection;
+  onSelect: (key: string, isRange: boolean) => void;
+}
+
+function Choice<Row>({ row, keyOf, nameOf, selected, onSelect }: ChoiceProps<Row>) {
+  const key = keyOf(row);
+  return (
+    <input
+      type="checkbox"
+      aria-label={`Select ${nameOf?.(row)}`}
+      tabIndex={useTabIndex()}
+      checked={useComputed(() => selected.value.has(key)).value}
+      onClick={(event) => {
+        onSelect(key, event.shiftKey);
+        // The browser has toggled the box. If the row was and is selected, nothing would draw it again.
+        event.currentTarget.checked = selected.peek().has(key);
+      }}
+    />
+  );
+}
+
+function SelectAll({ keys, selected }: { keys: string[]; selected: Selection }) {
+  const count = keys.filter((key) => selected.value.has(key)).length;
+  const isAll = count === keys.length;
+  return (
+    <input
+      type="checkbox"
+      aria-label="Select all"
+      checked={isAll}
+      indeterminate={count > 0 && !isAll}
+      onChange={() => {
+        selected.value = new Set(isAll ? [] : keys);
+      }}
+    />
+  );
 }

@@ -4,7 +4,7 @@ import { query } from "../router.ts";
 import { can, client, me } from "../session.ts";
 import { useData, useList } from "../store.ts";
 import { SearchInput, setQuery } from "./filters.tsx";
-import { Popover } from "./menu.tsx";
+import { Popover } from "./popover.tsx";
 
 const MAX_SHOWN = 20;
 /** The API rejects other texts as an email, such as one that is still being typed. */
@@ -20,7 +20,7 @@ export const nameOfUser = ({ firstName, lastName, email }: Pick<User, "firstName
 export function useUsers(search: string) {
   const isAllowed = can("users:read");
   const all = useList("users", isAllowed ? (signal) => client.value.users.list({}, { signal }) : null, {
-    on: ({ subject }) => subject.kind === "user",
+    of: ["user"],
   });
   const isComplete = all.items !== undefined && !all.more;
   const isEmail = search.includes("@");
@@ -29,6 +29,7 @@ export function useUsers(search: string) {
   const found = useList(
     `users ${JSON.stringify(filters)}`,
     isAllowed && filters ? (signal) => client.value.users.list(filters, { signal }) : null,
+    { of: ["user"] },
   );
   const users = filters ? found : all;
   const wanted = search.toLowerCase();

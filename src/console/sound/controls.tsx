@@ -1,11 +1,11 @@
 import { effect, useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { announce } from "../parts/announce.tsx";
+import { copy } from "../parts/copy.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatDuration } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
-import { Popover } from "../parts/menu.tsx";
+import { Popover } from "../parts/popover.tsx";
 import {
   BACK_SECONDS,
   type Clip,
@@ -248,20 +248,11 @@ export const SpeedSelect = () => (
   </select>
 );
 
-/** Copies a URL that starts at the present second of a file. @param text what is announced, before the time */
-export async function copyMoment(
-  file: Track,
-  urlAt: (seconds: number) => string,
-  text = "Copied link to",
-): Promise<void> {
+/** Copies a URL that starts at the present second of a file. @param label what is copied */
+export const copyMoment = (file: Track, urlAt: (seconds: number) => string, label = "link to"): Promise<boolean> => {
   const seconds = Math.floor(momentOf(file));
-  try {
-    await navigator.clipboard.writeText(urlAt(seconds));
-    announce(`${text} ${formatDuration(seconds)}`);
-  } catch {
-    announce("Couldn't copy the link");
-  }
-}
+  return copy(urlAt(seconds), `${label} ${formatDuration(seconds)}`);
+};
 
 /** Speed, volume, and a link to the present moment, which the caller copies. */
 export function Settings({ onCopyMoment }: { onCopyMoment: () => void }) {

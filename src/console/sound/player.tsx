@@ -43,7 +43,7 @@ const copyFileMoment = (file: Track) =>
   copyMoment(
     file,
     (seconds) => location.origin + href(`/files/${file._id}`, { t: String(seconds) }),
-    "Copied a link for your team, at",
+    "a link for your team, at",
   );
 
 /** The player at the bottom of every page while a file is open in it, except on the page of that file. */

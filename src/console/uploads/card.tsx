@@ -5,7 +5,7 @@ import { messageOf, RequestId } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { href } from "../router.ts";
-import { FileInput } from "./drop-zone.tsx";
+import { chooseFiles } from "./drop-zone.tsx";
 import { cancel, resume, retry, retryAll } from "./queue.ts";
 import { describe, isSettled, selectShown, summarize, waitsForConnection } from "./summary.ts";
 import { dismiss, revision, stateOf, type Upload, uploads } from "./upload.ts";
@@ -122,15 +122,19 @@ function Row({ upload }: { upload: Upload }) {
           </button>
         )}
         {state === "interrupted" && (
-          <FileInput
-            label="Select file to resume"
-            of={path}
-            onFiles={([chosen], button) => {
-              if (!chosen) return;
-              resume(upload, chosen);
-              if (stateOf(upload) !== "interrupted") focusNext(button);
-            }}
-          />
+          <button
+            type="button"
+            class="button"
+            onClick={({ currentTarget }) =>
+              chooseFiles({}, ([chosen]) => {
+                if (!chosen) return;
+                resume(upload, chosen);
+                if (stateOf(upload) !== "interrupted") focusNext(currentTarget);
+              })
+            }
+          >
+            Select file to resume<span class="visually-hidden"> {path}</span>
+          </button>
         )}
         {state !== "stored" && (
           <button

@@ -1,8 +1,9 @@
 import { signal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
+import type { Action } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { countOf } from "../parts/format.ts";
-import { path, query } from "../router.ts";
+import { href, navigate, path, query } from "../router.ts";
 import { addFiles, type ChosenFile } from "./queue.ts";
 
 interface Collected {
@@ -93,64 +94,40 @@ function addChosen(chosen: File[]): void {
   addCollected({ files, hidden: chosen.length - files.length, emptyFolders: 0, unreadable: 0 });
 }
 
-interface FileInputProps {
-  label: string;
-  /** Completes the label for screen readers. */
-  of?: string;
-  class?: string;
-  folder?: boolean;
-  /** Finds the button from menus and shortcuts. */
-  upload?: string;
-  multiple?: boolean;
-  onFiles: (files: File[], button: HTMLButtonElement) => void;
+/** Kept, because a browser may forget an input that is not on the page before the user has chosen. */
+let chooser: HTMLInputElement | undefined;
+
+/** Opens the file chooser. Nothing happens if the user closes it. */
+export function chooseFiles(
+  options: { multiple?: boolean; webkitdirectory?: boolean },
+  onFiles: (files: File[]) => void,
+) {
+  const input = Object.assign(document.createElement("input"), { type: "file", ...options });
+  input.addEventListener("change", () => onFiles([...(input.files ?? [])]));
+  chooser = input;
+  chooser.click();
 }
 
-/** A button that opens the file chooser. */
-export function FileInput({
-  label,
-  of,
-  class: className = "",
-  folder = false,
-  multiple = false,
-  upload,
-  onFiles,
-}: FileInputProps) {
-  const button = useRef<HTMLButtonElement>(null);
-  const input = useRef<HTMLInputElement>(null);
-  return (
-    <>
-      <input
-        ref={input}
-        type="file"
-        hidden
-        multiple={multiple}
-        {...(folder && { webkitdirectory: true })}
-        onChange={({ currentTarget }) => {
-          const files = [...(currentTarget.files ?? [])];
-          // Cleared, so that the same file can be chosen again.
-          currentTarget.value = "";
-          if (button.current) onFiles(files, button.current);
-        }}
-      />
-      <button
-        ref={button}
-        type="button"
-        class={`button ${className}`}
-        data-upload={upload}
-        onClick={() => input.current?.click()}
-      >
-        {label}
-        {of && <span class="visually-hidden"> {of}</span>}
-      </button>
-    </>
-  );
-}
+/** Files go to the open folder. */
+const goToFiles = () => path.peek() !== "/files" && navigate(href("/files"));
 
-export const UploadFilesButton = () => (
-  <FileInput label="Upload files" class="primary" upload="files" multiple onFiles={addChosen} />
-);
+export const uploadFiles: Action = {
+  label: "Upload files",
+  icon: "upload",
+  scope: "files:upload",
+  keys: ["u"],
+  run: () => {
+    goToFiles();
+    chooseFiles({ multiple: true }, addChosen);
+  },
+};
 
-export const UploadFolderButton = () => <FileInput label="Upload folder" upload="folder" folder onFiles={addChosen} />;
+export const uploadFolder: Action = {
+  label: "Upload folder",
+  icon: "folder",
+  scope: "files:upload",
+  run: () => chooseFiles({ webkitdirectory: true }, addChosen),
+};
 
 const isOver = signal(false);
 

@@ -4,6 +4,7 @@ import { canFollow, isLive, onEvent } from "../live.ts";
 import { can, client, noteFailure } from "../session.ts";
 import { isForBrowser, measurePeaks } from "../sound/peaks.ts";
 import { rememberWaveform } from "../sound/waveforms.ts";
+import { touch } from "../store.ts";
 import { isProcessing } from "./summary.ts";
 import { change, dismiss, findByFileId, type Upload, uploads } from "./upload.ts";
 
@@ -28,6 +29,8 @@ type Processed = Pick<FileEvent["data"], "_id" | "status" | "failure" | "audio" 
 function update(upload: Upload, { _id, status, failure, audio, fileType }: Processed): void {
   change(upload, { file: { _id, status, failure, fileType } });
   if (status !== "completed" && status !== "failed") return;
+  // Nothing else tells the list.
+  if (!canFollow.peek()) touch("file");
   const { file } = upload;
   upload.file = undefined;
   if (file && audio && isForBrowser(audio, file.size) && can("files:write")) void storePeaks(_id, file);

@@ -1,0 +1,47 @@
+import type { FileMetadata } from "../../client/stowage.ts";
+import type { Actions } from "../parts/action.tsx";
+import { open } from "../parts/dialog.tsx";
+import { lazy } from "../parts/lazy.tsx";
+import { trashDays } from "../session.ts";
+import type { Track } from "../sound/playback.ts";
+import { askToDelete } from "./delete-files.tsx";
+import { downloadFiles, trashFiles } from "./file-changes.ts";
+import type { FileRow } from "./file-rows.ts";
+import { askToMove } from "./folders.tsx";
+import { renaming } from "./rename.tsx";
+import { editTags } from "./tags.tsx";
+
+const ShareDialog = lazy(() => import("./sharing.tsx").then(({ ShareDialog }) => ShareDialog));
+
+/** Shares a file by the panel of its page, or by a dialog. */
+function shareFile(file: Track): unknown {
+  const panel = document.getElementById("share-panel");
+  if (!panel) return open((close) => <ShareDialog file={file} onClose={() => close()} />);
+  panel.scrollIntoView({ block: "nearest" });
+  return panel.querySelector<HTMLElement>("[type=submit]")?.focus();
+}
+
+const rename = ({ _id }: FileRow) => {
+  renaming.value = _id;
+};
+
+/** What can be done with files: in the menu of a row, for the selected rows, and on the page of a file. */
+export function fileActions(files: (FileRow & Partial<Pick<FileMetadata, "hold">>)[]): Actions {
+  const [file] = files.length === 1 ? files : [];
+  return [
+    file && { label: "Share…", icon: "link", scope: "files:download", keys: ["s"], run: () => shareFile(file) },
+    { label: "Download", icon: "download", scope: "files:download", run: () => downloadFiles(files) },
+    file && { label: "Rename", icon: "edit", scope: "files:write", keys: ["e", "F2"], run: () => rename(file) },
+    { label: "Move", icon: "move", scope: "files:write", run: () => askToMove(files) },
+    { label: "Edit tags", icon: "tag", scope: "files:write", run: () => editTags(files) },
+    {
+      label: file?.hold ? "Delete (the file is held)" : "Delete",
+      icon: "trash",
+      scope: "files:delete",
+      keys: ["Delete"],
+      isDangerous: true,
+      isDisabled: Boolean(file?.hold),
+      run: () => (trashDays.value ? trashFiles(files) : askToDelete({ files })),
+    },
+  ];
+}

@@ -1,0 +1,131 @@
+import { useState } from "preact/hooks";
+import type { Webhook } from "../../client/stowage.ts";
+import type { Action } from "../parts/action.tsx";
+import { announce } from "../parts/announce.tsx";
+import { ask, confirm, open, TaskDialog } from "../parts/dialog.tsx";
+import { EVENT_LABELS, EVENT_TYPES, type EventType } from "../parts/event-types.ts";
+import { saveChanges, TextField, textOf } from "../parts/form.tsx";
+import { showSecret } from "../parts/secret.tsx";
+import { href, navigate } from "../router.ts";
+import { client } from "../session.ts";
+import { whilePaused } from "../store.ts";
+import { UserError } from "../user-error.ts";
+
+/* The dialogs that change webhooks. */
+
+type Fields = Pick<Webhook, "url" | "types" | "description">;
+
+export const createWebhook: Action = {
+  label: "Create webhook",
+  icon: "webhook",
+  scope: "webhooks:write",
+  run: async () => {
+    const created = await open<{ secret: string }>((close) => (
+      <WebhookForm
+        title="Create webhook"
+        action="Create webhook"
+        onSave={async (fields) => close(await client.value.webhooks.create(fields))}
+        onClose={() => close()}
+      />
+    ));
+    if (!created) return;
+    const text = <p>Use this signing secret to verify that requests come from Stowage.</p>;
+    await showSecret({ title: "Webhook created", noun: "secret", secret: created.secret, text });
+  },
+};
+
+export const editWebhook = (webhook: Webhook) =>
+  open((close) => (
+    <WebhookForm
+      title="Edit webhook"
+      action="Save"
+      webhook={webhook}
+      onSave={async (fields) => {
+        await saveChanges<Fields>(webhook, fields, (changes) => client.value.webhooks.update(webhook._id, changes));
+        close();
+        announce("Webhook updated");
+      }}
+      onClose={() => close()}
+    />
+  ));
+
+export async function rotateSecret({ _id }: Webhook): Promise<void> {
+  const secret = await ask({
+    title: "Rotate signing secret?",
+    text: (
+      <>
+        <p>Both secrets stay valid for 24 hours so you can update your server.</p>
+        <label>
+          <input type="checkbox" name="revokeOld" /> Revoke the old secret immediately
+        </label>
+      </>
+    ),
+    action: "Rotate secret",
+    run: async (form) => {
+      const revokeOld = new FormData(form).has("revokeOld");
+      return (await client.value.webhooks.rotateSecret(_id, { revokeOld })).secret;
+    },
+  });
+  if (!secret) return;
+  const text = <p>Use this signing secret to verify that requests come from Stowage. Update your server now.</p>;
+  await showSecret({ title: "New signing secret", noun: "secret", secret, text });
+}
+
+export const deleteWebhook = ({ _id, url }: Webhook) =>
+  confirm({
+    title: "Delete this webhook?",
+    text: `${url} will stop receiving events, and its delivery log will be deleted.`,
+    action: "Delete webhook",
+    run: async () => {
+      await whilePaused([_id], async () => {
+        await client.value.webhooks.delete(_id);
+        return [];
+      });
+      navigate(href("/webhooks"));
+    },
+    done: "Webhook deleted",
+  });
+
+interface WebhookFormProps {
+  title: string;
+  action: string;
+  webhook?: Webhook;
+  onSave: (fields: Fields) => Promise<void>;
+  onClose: () => void;
+}
+
+function WebhookForm({ webhook, onSave, onClose, ...labels }: WebhookFormProps) {
+  const [isAll, setAll] = useState(!webhook?.types);
+  const save = (form: HTMLFormElement) => {
+    const types = new FormData(form).getAll("type") as EventType[];
+    if (!isAll && types.length === 0) throw new UserError("Select at least one event.");
+    return onSave({ url: textOf(form, "url"), description: textOf(form, "description"), types: isAll ? null : types });
+  };
+  return (
+    <TaskDialog {...labels} onRun={save} onClose={onClose}>
+      <TextField
+        label="Endpoint URL"
+        name="url"
+        type="url"
+        required
+        defaultValue={webhook?.url ?? ""}
+        hint="For example, https://example.com/webhooks/stowage"
+      />
+      <TextField label="Description" name="description" maxLength={200} defaultValue={webhook?.description ?? ""} />
+      <fieldset class="choices">
+        <legend>Events</legend>
+        <label>
+          <input type="checkbox" checked={isAll} onChange={(event) => setAll(event.currentTarget.checked)} /> All
+          events, including new ones added later
+        </label>
+        {!isAll &&
+          EVENT_TYPES.map((type) => (
+            <label key={type}>
+              <input type="checkbox" name="type" value={type} defaultChecked={webhook?.types?.includes(type)} />{" "}
+              {EVENT_LABELS[type]}
+            </label>
+          ))}
+      </fieldset>
+    </TaskDialog>
+  );
+}

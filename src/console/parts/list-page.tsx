@@ -1,0 +1,62 @@
+import type { ComponentChildren } from "preact";
+import type { Scope } from "../session.ts";
+import type { Listing } from "../store.ts";
+import { MissingScopes } from "./access.tsx";
+import { type Action, ActionButton } from "./action.tsx";
+import type { Call } from "./curl.tsx";
+import { Failure } from "./failure.tsx";
+import { More } from "./more.tsx";
+import { Page } from "./page.tsx";
+import { Table, type TableProps } from "./table.tsx";
+
+interface ListTableProps<Row> extends Omit<TableProps<Row>, "rows"> {
+  of: Listing<Row>;
+  /** Stands in place of the table if the list is empty. */
+  empty?: ComponentChildren;
+}
+
+/** A list as a table, with its error and the button for more rows. */
+export function ListTable<Row>({ of, empty, ...table }: ListTableProps<Row>) {
+  const { items = [], error, reload } = of;
+  return (
+    <>
+      <Failure error={error} onRetry={reload} />
+      {of.items?.length === 0 && empty}
+      {items.length > 0 && <Table rows={items} {...table} />}
+      <More of={of} />
+    </>
+  );
+}
+
+interface ListPageProps<Row> extends Omit<ListTableProps<Row>, "label"> {
+  title: string;
+  back?: ComponentChildren;
+  subtitle?: ComponentChildren;
+  call: Call;
+  /** The button at the top. */
+  main?: Action | false | undefined;
+  /** The scopes that the page tells the user to lack. */
+  scopes?: Scope[];
+  filters?: ComponentChildren;
+  /** Shown below the table. */
+  children?: ComponentChildren;
+}
+
+/** The page of all records of a kind. */
+export function ListPage<Row>(props: ListPageProps<Row>) {
+  const { title, back, subtitle, call, main, scopes = [], filters, children, ...table } = props;
+  return (
+    <Page
+      title={title}
+      back={back}
+      subtitle={subtitle}
+      call={call}
+      actions={main && <ActionButton action={main} class={main.isDangerous ? "danger" : "primary"} />}
+    >
+      <MissingScopes scopes={scopes} />
+      {filters}
+      <ListTable label={title} {...table} />
+      {children}
+    </Page>
+  );
+}

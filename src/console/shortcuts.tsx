@@ -1,0 +1,60 @@
+import { computed } from "@preact/signals";
+import { DESTINATIONS } from "./help.ts";
+import { open } from "./parts/dialog.tsx";
+import { addShortcuts, runShortcut } from "./parts/keys.ts";
+import { lazy } from "./parts/lazy.tsx";
+import { href, navigate } from "./router.ts";
+import { isExpired, session } from "./session.ts";
+
+/* The keys of every page of the console. A page adds its own with `addShortcuts`. */
+
+const SEQUENCE_MILLISECONDS = 1000;
+const Palette = lazy(() => import("./palette.tsx").then(({ Palette }) => Palette));
+const ShortcutHelp = lazy(() => import("./palette.tsx").then(({ ShortcutHelp }) => ShortcutHelp));
+
+let closePalette: (() => void) | undefined;
+
+/** Opens the palette, or closes it. */
+export async function togglePalette(): Promise<void> {
+  if (closePalette) return closePalette();
+  await open((close) => {
+    closePalette = () => close();
+    return <Palette onClose={() => close()} />;
+  });
+  closePalette = undefined;
+}
+
+export function followShortcuts(): void {
+  let prefixAt = 0;
+  addShortcuts({
+    "/": (event) => {
+      const field = document.querySelector<HTMLInputElement>("main input[type=search]");
+      if (!field) return;
+      event.preventDefault();
+      field.focus();
+      field.select();
+    },
+    "?": () => void open((close) => <ShortcutHelp onClose={() => close()} />),
+    g: () => {
+      prefixAt = Date.now();
+    },
+  });
+  const goTo = (page: string) => {
+    if (Date.now() - prefixAt >= SEQUENCE_MILLISECONDS) return false;
+    prefixAt = 0;
+    navigate(href(page));
+  };
+  // Above the sign-in, an overlay would be invisible until a session begins.
+  const hasPage = computed(() => session.value !== null && !isExpired.value);
+  const destinations = Object.fromEntries(Object.entries(DESTINATIONS).map(([key, page]) => [key, () => goTo(page)]));
+  addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || !hasPage.peek()) return;
+    const { key, metaKey, ctrlKey, altKey } = event;
+    if (key.toLowerCase() === "k" && (metaKey || ctrlKey) && !altKey) {
+      event.preventDefault();
+      void togglePalette();
+      return;
+    }
+    runShortcut(event, destinations);
+  });
+}
