@@ -20,7 +20,6 @@ CREATE TABLE `api_keys` (
 CREATE UNIQUE INDEX `api_keys_token_hash` ON `api_keys` (`token_hash`);--> statement-breakpoint
 CREATE INDEX `api_keys_team` ON `api_keys` (`team_id`,`id`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_team_sessions` ON `api_keys` (`team_id`,`id`) WHERE kind = 'session';--> statement-breakpoint
-CREATE INDEX `api_keys_id` ON `api_keys` (`id`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_encrypted_with` ON `api_keys` (`encrypted_with`) WHERE encrypted_with is not null;--> statement-breakpoint
 CREATE INDEX `api_keys_user` ON `api_keys` (`user_id`) WHERE user_id is not null;--> statement-breakpoint
 CREATE INDEX `api_keys_team_expiry` ON `api_keys` (`team_id`,`expires_at`) WHERE kind <> 'session';--> statement-breakpoint

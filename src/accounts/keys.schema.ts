@@ -40,7 +40,6 @@ export const apiKeys = sqliteTable(
     // Each list skips the rows of the other without reading them.
     index("api_keys_team").on(t.teamId, t.id).where(isApiKey),
     index("api_keys_team_sessions").on(t.teamId, t.id).where(isSession),
-    index("api_keys_id").on(t.id).where(isApiKey),
     index("api_keys_encrypted_with").on(t.encryptedWith).where(sql`encrypted_with is not null`),
     index("api_keys_user").on(t.userId).where(sql`user_id is not null`),
     index("api_keys_team_expiry").on(t.teamId, t.expiresAt).where(isApiKey),

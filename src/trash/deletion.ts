@@ -36,7 +36,7 @@ import { isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 /*
  * Deletion: one batch moves the row of a file from `files` to `removed`, then its bytes are deleted, then its row. If there is a
  * trash, the file stays in `removed` with all that it had, until it is restored or erased (trash.ts). A held file is never
- * deleted.
+ * deleted. The other way around, a file whose Worker dies in between would be listed without bytes.
  */
 
 /**

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { and, eq, isNull, lt, not, or, sql } from "drizzle-orm";
+import { and, eq, isNull, lt, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
@@ -9,7 +9,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
 import { fileEvent, fileEvents } from "../files/file-events.ts";
-import { files, isHeld, isListed, teamOfFile } from "../files/files.schema.ts";
+import { files, isListed, teamOfFile } from "../files/files.schema.ts";
 import {
   deleteAfterRetention,
   enqueue,
@@ -343,10 +343,8 @@ async function rollBack(
     // If the commit took effect, a repetition with the same key may have been answered with this file. Then it stays.
     const isRevocable = sql`(${files.status} = 'receiving' or ${files.idempotencyKey} is null)`;
     const leaving = leave(deps, and(isFile(upload), isRevocable), { dueAt, isUnstored: true });
-    const kept = deps.db
-      .select({ id: files.id })
-      .from(files)
-      .where(and(isFile(upload), or(isHeld, not(isRevocable))));
+    // A full database keeps it, too, until the recovery job ends it.
+    const kept = deps.db.select({ id: files.id }).from(files).where(isFile(upload));
     const isListedFile = and(isFile(upload), isListed, isNull(files.hold), isRevocable);
     const event = fileEvents(deps, "file.deleted", actor, teamId, isListedFile);
     const [, , [isKept]] = await writeWithEvent(deps, event, [...leaving, kept], { isIdempotent: true });

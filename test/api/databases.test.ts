@@ -294,12 +294,12 @@ describe("While one database fails", () => {
 
 describe("A full database", () => {
   /** D1 refuses each batch that would insert a row. */
-  const full = () =>
+  const full = (settings: Partial<Settings> = {}) =>
     workerWith(async (statements, number) => {
       const texts = statements.map((statement) => (statement as unknown as { statement: string }).statement);
       if (texts.some((text) => /^\s*insert/i.test(text))) throw new Error("D1_ERROR: Exceeded maximum DB size");
       return send(statements, number);
-    });
+    }, settings);
 
   test("refuses what needs room with 507, and stores nothing of it", async ({ team }) => {
     const worker = full();
@@ -358,7 +358,33 @@ describe("A full database", () => {
     expect(body.data).toEqual([{ _id: files[1], ok: true }]);
     expect(await eventsOf(team)).toEqual(before);
     expect(idsIn((await read(team, "/docs/v1/uploads")) as { _id: string }[])).toEqual([files[2]]);
+    expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toHaveLength(1);
+    expect(await read(team, "/docs/v1/usage")).toMatchObject({ files: 1, bytes: 1 });
     expect((await team.call("GET", "/auth/v1/users")).body).toEqual([]);
     expect((await asOperator(worker).call("DELETE", `${TEAMS}/${team.teamId}`)).body.data.status).toBe("deleting");
+  });
+
+  test("moves no file to the trash, but erases one, except a held one", async ({ team }) => {
+    const { token } = team;
+    const [id, held] = [await upload(team, "a.txt", "a"), await upload(team, "b.txt", "b")];
+    await dataOf(team.call("PUT", `/docs/v1/uploads/${held}/hold`, { json: { reason: "r" } }));
+    const worker = full({ trashDays: 30 });
+    const remove = async (path: string) => (await worker.call("DELETE", `/docs/v1/uploads/${path}`, { token })).status;
+    const json = { action: "delete", ids: [id] };
+    expect(await remove(id)).toBe(507);
+    expect((await worker.call("POST", "/docs/v1/uploads/batch", { token, json })).status).toBe(507);
+    expect(idsIn((await read(team, "/docs/v1/uploads")) as { _id: string }[])).toEqual([held, id]);
+    expect([await remove(`${id}?permanent=true`), await remove(`${held}?permanent=true`)]).toEqual([200, 409]);
+    expect(idsIn((await read(team, "/docs/v1/uploads")) as { _id: string }[])).toEqual([held]);
+    expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toHaveLength(1);
+  });
+
+  test("has room for no canceled upload, which can be canceled later", async ({ team }) => {
+    const { token } = team;
+    const url = locationOf(await create(team.call, 10));
+    const headers = { "Tus-Resumable": "1.0.0" };
+    expect((await full().call("DELETE", url, { token, headers })).status).toBe(507);
+    expect((await team.call("DELETE", url, { headers })).status).toBe(204);
+    expect(await read(team, "/docs/v1/usage")).toMatchObject({ files: 0, bytes: 0 });
   });
 });
