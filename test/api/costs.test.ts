@@ -466,7 +466,7 @@ describe("The rows written", () => {
     for (const isNew of [true, false]) {
       const { inTotal } = await send(name, path, { ...requestFor(routeNamed(name)), token });
       expect(inTotal.rowsWritten).toBe(4);
-      expect(inTotal.rowsRead, isNew ? "new" : "replacement").toBeLessThanOrEqual(CREDENTIAL_ROWS + 5);
+      expect(inTotal.rowsRead, isNew ? "new" : "replacement").toBeLessThanOrEqual(CREDENTIAL_ROWS + 14);
     }
     expect((await send(reading, path, { token })).inTotal.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 3);
     const [withOne, without] = [

@@ -29,7 +29,7 @@ import { Progress } from "../../src/client/command/progress.ts";
 import { verifyMessage } from "../../src/client/signatures.ts";
 import { RESUMABLE_BYTES, Stowage, type WebhookMessage } from "../../src/client/stowage.ts";
 import { MEBIBYTE, sha256 } from "../support/bytes.ts";
-import { bytesOf, collect, newTeam, type Team, upload, url } from "../support/team.ts";
+import { bytesOf, collect, newTeam, sample, type Team, upload, url } from "../support/team.ts";
 import { expectFailure, linesOf, Machine, newMachine } from "./command-line.ts";
 import { hangUp, json, openLine, refusal, type Step, scripted } from "./support.ts";
 
@@ -769,6 +769,16 @@ describe("stowage upload", () => {
     const { machine } = await receiving(() => ({ sha256: null, failure, status: "failed" }));
     const stdout = `1\t${name}\tprocessing failed: ${failure.message}\n`;
     expect(await machine.run(`upload ${name} --wait`)).toMatchObject({ code: expected, stdout });
+  });
+
+  test("names the files that will have no waveform with --wait", async () => {
+    const { machine } = await newMachine();
+    machine.write("a.m4a", sample("tone.m4a"));
+    machine.write("b.mp3", sample("tone-vbr.mp3"));
+    machine.write("c.txt", "text");
+    const { stdout } = await machine.run("upload a.m4a b.mp3 c.txt --wait --parallel 1");
+    const lines = linesOf(stdout).map((line) => line.split("\t").slice(1));
+    expect(lines).toEqual([["a.m4a", "no waveform: the service can't decode MPEG-4/AAC"], ["b.mp3"], ["c.txt"]]);
   });
 
   test("stores small files once that three runs send at the same time", async () => {

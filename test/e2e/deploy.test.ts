@@ -186,7 +186,7 @@ describe("A new environment", () => {
     expect(staging.vars).not.toHaveProperty("LINK_HOST");
     expect(Object.keys(staging.vars)).toHaveLength(Object.keys(first.vars).length - 1);
     expect(staging.queues.consumers?.map(({ queue }) => queue).sort()).toEqual(
-      ["bulk", "jobs", "jobs-dead", "recovery"].map((name) => `stowage-staging-${name}`),
+      ["bulk", "jobs", "jobs-dead", "recovery", "waveforms"].map((name) => `stowage-staging-${name}`),
     );
     const counters = [...first.ratelimits, ...staging.ratelimits].map(({ namespace_id }) => namespace_id);
     expect(new Set(counters).size).toBe(2 * first.ratelimits.length);
@@ -396,7 +396,7 @@ describe("A deployment", () => {
     await deploy(machine, { isDryRun: true });
     expect(machine.lines.filter((line) => /^(Database|Bucket|Queue)/.test(line))).toEqual([
       ...['Database "stowage": exists', 'Bucket "stowage-files": exists'],
-      ...["jobs", "bulk", "recovery", "jobs-dead"].map((name) => `Queue "stowage-${name}": exists`),
+      ...["jobs", "bulk", "waveforms", "recovery", "jobs-dead"].map((name) => `Queue "stowage-${name}": exists`),
     ]);
     expect(machine.lines).toContain("Secrets: kept, as the Worker has them");
   });

@@ -54,7 +54,7 @@ const FORMATS: Format[] = [
 export async function measureWaveforms({ isQuick, log }: Scope) {
   const server = await startServer();
   /** As many samples as so many seconds at the rate of music have. */
-  const seconds = isQuick ? 120 : 600;
+  const seconds = isQuick ? 120 : 480;
   const soundOf = ({ file, repeat, ...format }: Format) => {
     const bytes = readFileSync(join(ROOT, "test/audio/notes", file));
     return repeat(bytes, Math.ceil((seconds * format.hourSampleRate) / format.sampleRate / format.seconds));
