@@ -80,39 +80,42 @@ describe("Signing in", () => {
     await expect(heading(page, "Usage")).toBeVisible();
   });
 
-  test("asks for a password if the URL names the team, and explains a wrong one", async ({ openPage, problems }) => {
-    const team = await newTeam();
-    const email = "Ada@example.com";
-    await team.stowage.users.create({ firstName: "Ada", lastName: "L", email, password: PASSWORD, role: "admin" });
-    problems.allow(/status of 401/);
-    const page = await openPage({ path: `/console/users?team=${team.teamId}` });
-    await expect(page.getByLabel("Team ID")).toHaveValue(team.teamId);
-    await page.getByRole("textbox", { name: "Email" }).fill(email);
-    await page.getByLabel("Password", { exact: true }).fill("wrong horse");
-    await button(page, "Sign in").click();
-    await expect(page.getByRole("alert")).toHaveText(/Incorrect team ID, email or password\.$/);
-    // The form keeps its values.
-    await expect(page.getByRole("textbox", { name: "Email" })).toHaveValue(email);
-    await expect(page.getByLabel("Team ID")).toHaveValue(team.teamId);
-    await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
-    await button(page, "Sign in").click();
-    await expect(row(page, email)).toBeVisible();
-    expect(await readStorage(page)).not.toContain(PASSWORD);
+  exhaustive(
+    "asks for a password if the URL names the team, and explains a wrong one",
+    async ({ openPage, problems }) => {
+      const team = await newTeam();
+      const email = "Ada@example.com";
+      await team.stowage.users.create({ firstName: "Ada", lastName: "L", email, password: PASSWORD, role: "admin" });
+      problems.allow(/status of 401/);
+      const page = await openPage({ path: `/console/users?team=${team.teamId}` });
+      await expect(page.getByLabel("Team ID")).toHaveValue(team.teamId);
+      await page.getByRole("textbox", { name: "Email" }).fill(email);
+      await page.getByLabel("Password", { exact: true }).fill("wrong horse");
+      await button(page, "Sign in").click();
+      await expect(page.getByRole("alert")).toHaveText(/Incorrect team ID, email or password\.$/);
+      // The form keeps its values.
+      await expect(page.getByRole("textbox", { name: "Email" })).toHaveValue(email);
+      await expect(page.getByLabel("Team ID")).toHaveValue(team.teamId);
+      await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
+      await button(page, "Sign in").click();
+      await expect(row(page, email)).toBeVisible();
+      expect(await readStorage(page)).not.toContain(PASSWORD);
 
-    // On this device, the team's name then takes the place of its ID.
-    await expect.poll(() => readStorage(page)).toMatch(/stowage\.team.*name[\\":]*test/);
-    await button(page, "Sign out").click();
-    await expect(page.getByText("Team: test")).toBeVisible();
-    await expect(page.getByLabel("Team ID")).toHaveCount(0);
-    await expectAccessible(page);
-    await page.getByRole("textbox", { name: "Email" }).fill(email);
-    await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
-    await button(page, "Sign in").click();
-    await button(page, "Sign out").click();
-    await button(page, "Change").click();
-    await expect(page.getByLabel("Team ID")).toBeFocused();
-    await expect(page.getByLabel("Team ID")).toHaveValue("");
-  });
+      // On this device, the team's name then takes the place of its ID.
+      await expect.poll(() => readStorage(page)).toMatch(/stowage\.team.*name[\\":]*test/);
+      await button(page, "Sign out").click();
+      await expect(page.getByText("Team: test")).toBeVisible();
+      await expect(page.getByLabel("Team ID")).toHaveCount(0);
+      await expectAccessible(page);
+      await page.getByRole("textbox", { name: "Email" }).fill(email);
+      await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
+      await button(page, "Sign in").click();
+      await button(page, "Sign out").click();
+      await button(page, "Change").click();
+      await expect(page.getByLabel("Team ID")).toBeFocused();
+      await expect(page.getByLabel("Team ID")).toHaveValue("");
+    },
+  );
 
   exhaustive("sends a link to reset a password, or says that it can't", async ({ openPage, problems }) => {
     const team = await newTeam();

@@ -266,7 +266,7 @@ describe("File page", () => {
     await expect(team.stowage.files.get(id)).rejects.toMatchObject({ code: "not_found" });
   });
 
-  test("leads back to the list if the file does not exist", async ({ at, problems }) => {
+  exhaustive("leads back to the list if the file does not exist", async ({ at, problems }) => {
     problems.allow(/404/);
     const { page, team, id } = await at("/files/0123456789abcdef01234567", { files: { "goes.txt": "goes" } });
     await expect(page.getByRole("heading", { name: "File not found" })).toBeVisible();
@@ -617,7 +617,7 @@ describe("Player", () => {
     expect(await page.locator("audio").evaluate(({ paused }: HTMLAudioElement) => paused)).toBe(true);
   });
 
-  test("explains that the browser can't play a format", async ({ at }) => {
+  exhaustive("explains that the browser can't play a format", async ({ at }) => {
     const { page, team, id } = await at("/files/:id", { files: { "tone.wma": sample("tone.wma") } });
     const { mimeType } = await team.stowage.files.get(id);
     await page.getByRole("button", { name: "Play" }).click();

@@ -124,7 +124,7 @@ describe("File list", () => {
     await expect(player(page)).toHaveCount(0);
   });
 
-  test("shows a new team its first steps, which tick themselves", async ({ at }) => {
+  exhaustive("shows a new team its first steps, which tick themselves", async ({ at }) => {
     const { page, team } = await at("/files");
     await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
     await expect(page.getByRole("main").getByRole("button", { name: "Upload files" })).toHaveCount(2);

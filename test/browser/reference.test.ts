@@ -112,7 +112,7 @@ describe("Reference", () => {
     expect(await stowage.files.get(data._id)).toMatchObject({ folder: "podcast/2026", tags: ["interview"] });
   });
 
-  test("finds operations by words of their name, route, fields and error codes", async ({ openPage }) => {
+  exhaustive("finds operations by words of their name, route, fields and error codes", async ({ openPage }) => {
     const page = await openPage({ path: "/reference" });
     const search = page.getByRole("searchbox");
     const found = () => page.locator("main .operation:visible").evaluateAll((all) => all.map(({ id }) => id));

@@ -589,56 +589,56 @@ describe("A recording", () => {
     expect(await idsOf(element)).toEqual([file?._id]);
   });
 
-  test("waits for a token that can't be sent or is rejected, and tries again by itself", async ({
-    openPage,
-    problems,
-  }) => {
-    problems.allow(/status of 401/);
-    const { team, element, key, button, record } = await openRecorder({ openPage, problems });
-    const events = await recordEvents(element.page());
-    await element.evaluate((one, token) => {
-      one.removeAttribute("token");
-      // A page in place of a token, as a proxy sends it, and a token that has expired.
-      const tokens = ["<!doctype html>\n<p>Bad gateway", `${token.slice(0, -4)}0000`, `${token.slice(0, -4)}0000`];
-      (one as StowageUpload).getToken = async () => tokens.shift() ?? token;
-    }, key);
-    await record();
-    await button("Send").click();
-    await stateOf(element, "completed");
-    const name = (await stored(team))[0]?.originalName;
-    expect(await events()).toEqual(
-      expect.arrayContaining([`upload-waiting token_missing ${name}`, `upload-waiting token_invalid ${name}`]),
-    );
-    expect((await events()).join()).not.toContain("upload-failed");
-  });
+  exhaustive(
+    "waits for a token that can't be sent or is rejected, and tries again by itself",
+    async ({ openPage, problems }) => {
+      problems.allow(/status of 401/);
+      const { team, element, key, button, record } = await openRecorder({ openPage, problems });
+      const events = await recordEvents(element.page());
+      await element.evaluate((one, token) => {
+        one.removeAttribute("token");
+        // A page in place of a token, as a proxy sends it, and a token that has expired.
+        const tokens = ["<!doctype html>\n<p>Bad gateway", `${token.slice(0, -4)}0000`, `${token.slice(0, -4)}0000`];
+        (one as StowageUpload).getToken = async () => tokens.shift() ?? token;
+      }, key);
+      await record();
+      await button("Send").click();
+      await stateOf(element, "completed");
+      const name = (await stored(team))[0]?.originalName;
+      expect(await events()).toEqual(
+        expect.arrayContaining([`upload-waiting token_missing ${name}`, `upload-waiting token_invalid ${name}`]),
+      );
+      expect((await events()).join()).not.toContain("upload-failed");
+    },
+  );
 
-  test("that was stopped and not sent is offered again in a new tab, until it is sent or canceled", async ({
-    openPage,
-    problems,
-  }) => {
-    const { page, team, record } = await openRecorder({ openPage, problems });
-    await record();
-    const address = page.url();
-    const tab = await page.context().newPage();
-    await tab.goto(address);
-    // Another tab still has it.
-    await stateOf(tab.locator("stowage-upload"), "empty");
-    await page.close();
-    await stateOf(tab.locator("stowage-upload"), "recorded");
-    await expect(tab.getByText("This recording was not sent. Send or cancel it.")).toBeVisible();
-    await tab.reload();
-    await stateOf(tab.locator("stowage-upload"), "recorded");
-    await tab.getByRole("button", { name: "Send", exact: true }).click();
-    await stateOf(tab.locator("stowage-upload"), "completed");
-    expect(await stored(team)).toMatchObject([{ fileType: "audio file", status: "completed" }]);
-    await tab.getByRole("button", { name: "Record", exact: true }).click();
-    await expect(tab.getByRole("timer")).toHaveText("0:01");
-    await tab.getByRole("button", { name: "Stop", exact: true }).click();
-    await stateOf(tab.locator("stowage-upload"), "recorded");
-    await tab.getByRole("button", { name: "Cancel", exact: true }).click();
-    await tab.reload();
-    await stateOf(tab.locator("stowage-upload"), "completed");
-  });
+  exhaustive(
+    "that was stopped and not sent is offered again in a new tab, until it is sent or canceled",
+    async ({ openPage, problems }) => {
+      const { page, team, record } = await openRecorder({ openPage, problems });
+      await record();
+      const address = page.url();
+      const tab = await page.context().newPage();
+      await tab.goto(address);
+      // Another tab still has it.
+      await stateOf(tab.locator("stowage-upload"), "empty");
+      await page.close();
+      await stateOf(tab.locator("stowage-upload"), "recorded");
+      await expect(tab.getByText("This recording was not sent. Send or cancel it.")).toBeVisible();
+      await tab.reload();
+      await stateOf(tab.locator("stowage-upload"), "recorded");
+      await tab.getByRole("button", { name: "Send", exact: true }).click();
+      await stateOf(tab.locator("stowage-upload"), "completed");
+      expect(await stored(team)).toMatchObject([{ fileType: "audio file", status: "completed" }]);
+      await tab.getByRole("button", { name: "Record", exact: true }).click();
+      await expect(tab.getByRole("timer")).toHaveText("0:01");
+      await tab.getByRole("button", { name: "Stop", exact: true }).click();
+      await stateOf(tab.locator("stowage-upload"), "recorded");
+      await tab.getByRole("button", { name: "Cancel", exact: true }).click();
+      await tab.reload();
+      await stateOf(tab.locator("stowage-upload"), "completed");
+    },
+  );
 
   test("of a tab that is killed while it records is offered again, up to the last ten seconds", async ({
     openPage,
@@ -705,22 +705,25 @@ describe("The upload element, over a bad connection,", () => {
     ]);
   });
 
-  test("continues by itself when the network is back, however long it was away", async ({ openPage, problems }) => {
-    problems.allow(/ERR_/);
-    const { page, team, element, input } = await openForm({ openPage, problems });
-    await page.clock.install();
-    const reconnect = await failRequests(page, /\/docs\/v1\//);
-    await input.setInputFiles(SOUND);
-    await stateOf(element, "waiting");
-    await expect(element.getByRole("listitem")).toContainText("No connection.");
-    for (let minute = 0; minute < 10; minute++) await page.clock.runFor(60_000);
-    await stateOf(element, "waiting");
-    await reconnect();
-    await page.clock.runFor(60_000);
-    await page.clock.resume();
-    await stateOf(element, "completed");
-    expect(await stored(team)).toHaveLength(1);
-  });
+  exhaustive(
+    "continues by itself when the network is back, however long it was away",
+    async ({ openPage, problems }) => {
+      problems.allow(/ERR_/);
+      const { page, team, element, input } = await openForm({ openPage, problems });
+      await page.clock.install();
+      const reconnect = await failRequests(page, /\/docs\/v1\//);
+      await input.setInputFiles(SOUND);
+      await stateOf(element, "waiting");
+      await expect(element.getByRole("listitem")).toContainText("No connection.");
+      for (let minute = 0; minute < 10; minute++) await page.clock.runFor(60_000);
+      await stateOf(element, "waiting");
+      await reconnect();
+      await page.clock.runFor(60_000);
+      await page.clock.resume();
+      await stateOf(element, "completed");
+      expect(await stored(team)).toHaveLength(1);
+    },
+  );
 });
 
 describe("The form of an upload element", () => {
@@ -741,23 +744,26 @@ describe("The form of an upload element", () => {
     expect(await stored(team)).toHaveLength(2);
   });
 
-  test("retries a failed file that is chosen again, instead of adding it twice", async ({ openPage, problems }) => {
-    problems.allow(/status of 401/);
-    const { page, team, element, key } = await openForm({ openPage, problems });
-    await element.evaluate((one) => one.setAttribute("token", "wrong"));
-    const choose = () =>
-      element.evaluate((one) => (one as StowageUpload).add([new File(["A"], "a.txt", { lastModified: 1 })]));
-    await choose();
-    await stateOf(element, "failed");
-    await element.evaluate((one, token) => one.setAttribute("token", token), key);
-    await choose();
-    await stateOf(element, "completed");
-    await expect(element.getByRole("listitem")).toHaveCount(1);
-    expect(await isValid(element)).toBe(true);
-    await page.reload();
-    await stateOf(element, "completed");
-    expect(await stored(team)).toHaveLength(1);
-  });
+  exhaustive(
+    "retries a failed file that is chosen again, instead of adding it twice",
+    async ({ openPage, problems }) => {
+      problems.allow(/status of 401/);
+      const { page, team, element, key } = await openForm({ openPage, problems });
+      await element.evaluate((one) => one.setAttribute("token", "wrong"));
+      const choose = () =>
+        element.evaluate((one) => (one as StowageUpload).add([new File(["A"], "a.txt", { lastModified: 1 })]));
+      await choose();
+      await stateOf(element, "failed");
+      await element.evaluate((one, token) => one.setAttribute("token", token), key);
+      await choose();
+      await stateOf(element, "completed");
+      await expect(element.getByRole("listitem")).toHaveCount(1);
+      expect(await isValid(element)).toBe(true);
+      await page.reload();
+      await stateOf(element, "completed");
+      expect(await stored(team)).toHaveLength(1);
+    },
+  );
 
   test("learns the result of the processing of a file after the element was removed and has returned", async ({
     openPage,

@@ -444,6 +444,9 @@ describe("every command", () => {
     const shown = await machine.json(`users show ${user._id}`);
     expect(shown).toMatchObject({ email: "ada@example.com" });
     expect(shown.password).toBeUndefined();
+    const exported = await team.stowage.users.export(user._id);
+    expect(await machine.json(`users export ${user._id}`)).toEqual(exported);
+    expect(JSON.parse((await machine.run(`users export ${user._id}`)).stdout)).toEqual(exported);
     const key = await machine.json("keys create Player");
     expect((await machine.json(`keys show ${key.id}`)).key).toBeUndefined();
     expect(await collect(team.stowage.events.list({ type: "apikey.revealed" }))).toEqual([]);
@@ -1621,6 +1624,10 @@ describe("stowage login", () => {
     const run = await user.run(`${login} --team ${team.teamId} --email ${email}`, { input: `${password}\n` });
     expect(run).toEqual({ code: 0, stderr: "", stdout: expect.not.stringContaining("horse") });
     expect(await user.run("ls")).toMatchObject({ code: 0, stdout: "" });
+    const input = `${password}\n${password}!\n`;
+    expect(await user.run("password", { input })).toEqual({ code: 0, stderr: "", stdout: "Changed your password.\n" });
+    await expect(team.stowage.logIn({ teamId: team.teamId, email, password: `${password}!` })).resolves.toBeTruthy();
+    expectFailure(await user.run("password", { input: "wrong password\nanother password\n" }), 1);
   });
 
   test.each(["null", "[]", '{"url":5}', '{"url": "https://stowage.example", "key": "stow_sk_secret"'])(

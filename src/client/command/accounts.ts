@@ -235,6 +235,18 @@ function addUserCommands(program: Command, define: Define): void {
       context.results.printRecord(user);
     },
   );
+  define(
+    users.command("export").argument("<id>", "ID of the user"),
+    {
+      ids: "users",
+      summary: "Print everything that is stored about a user, as JSON",
+      examples: ["stowage users export 0193477be8a01f9c3ad5e7b2 > ada.json"],
+    },
+    async (context, [id = ""]) => {
+      const exported = await context.stowage.users.export(id, context.call);
+      context.results.print(exported, [JSON.stringify(exported)]);
+    },
+  );
   define<UserOptions & { send?: boolean }>(
     users
       .command("invite")

@@ -57,6 +57,19 @@ async function logOut({ io, signal, results, options }: Context): Promise<void> 
   results.print({ url, file, revoked: sessionId !== undefined }, [`Deleted URL and key from ${file}`]);
 }
 
+/** Changes the password of the user who is logged in. The user's other sessions end. */
+async function changePassword({ io, stowage, results, call }: Context): Promise<void> {
+  const questions = new Questions(io);
+  try {
+    const currentPassword = await questions.ask("Current password", { isSecret: true });
+    const newPassword = await questions.ask("New password", { isSecret: true });
+    await stowage.changePassword({ currentPassword, newPassword }, call);
+    results.print({ changed: true }, ["Changed your password."]);
+  } finally {
+    questions.close();
+  }
+}
+
 async function showIdentity(context: Context): Promise<void> {
   const { kind, teamId, role, scopes, expiresAt } = await context.stowage.me(context.call);
   context.results.printRecord({ url: context.stowage.url, kind, teamId, role, scopes, expiresAt });
@@ -82,6 +95,14 @@ export function addLoginCommands(program: Command, define: Define): void {
     program.command("logout"),
     { summary: "Delete your URL and key from this machine", examples: ["stowage logout --profile staging"] },
     logOut,
+  );
+  define(
+    program.command("password"),
+    {
+      summary: "Change your password, after a login with --email; prompts for both, or reads them from stdin",
+      examples: ["stowage password", "stowage password < passwords.txt"],
+    },
+    changePassword,
   );
   define(
     program.command("profiles"),
