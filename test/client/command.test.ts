@@ -468,7 +468,7 @@ describe("every command", () => {
     expect((await machine.run("transcript put a.vtt a.txt --language en")).stdout).toBe("a.txt\ttranscript set\n");
     expect(await machine.run(`transcript get ${id}`)).toMatchObject({ code: 0, stdout: vtt });
     expect((await team.stowage.files.get(id)).transcript).toMatchObject({ language: "en", size: vtt.length });
-    expectFailure(await machine.run("transcript put a.srt a.txt"), 1, "Line 1: Must begin with `WEBVTT`.");
+    expectFailure(await machine.run("transcript put a.srt a.txt"), 1, "a.srt: Line 1: Must begin with `WEBVTT`.");
     expectFailure(await machine.run("transcript put none.vtt a.txt"), 1, "none.vtt: Not found.");
     expect(await machine.json("transcript rm a.txt")).toEqual({ id, transcript: null });
     expectFailure(await machine.run("transcript rm a.txt"), 4);
