@@ -163,7 +163,7 @@ export class Files {
    * Sets the transcript.
    * @param vtt WebVTT, with its cues in the order of their start
    */
-  setTranscript(
+  async setTranscript(
     id: string,
     vtt: string,
     { language }: { language?: string | undefined } = {},

@@ -458,6 +458,23 @@ describe("every command", () => {
     expect((await machine.run("whoami --json", { env })).code).toBe(0);
   });
 
+  test("for transcripts sets, gets and deletes them", async () => {
+    const { team, machine } = await newMachine();
+    const id = await upload(team, "a.txt", "text");
+    const vtt = "WEBVTT\n\n00:00.000 --> 00:01.000\nGood evening.\n";
+    machine.write("a.vtt", Buffer.from(vtt));
+    machine.write("a.srt", Buffer.from("1\n00:00:00,000 --> 00:00:01,000\na\n"));
+    expectFailure(await machine.run("transcript get a.txt"), 4, "a.txt: No transcript.");
+    expect((await machine.run("transcript put a.vtt a.txt --language en")).stdout).toBe("a.txt\ttranscript set\n");
+    expect(await machine.run(`transcript get ${id}`)).toMatchObject({ code: 0, stdout: vtt });
+    expect((await team.stowage.files.get(id)).transcript).toMatchObject({ language: "en", size: vtt.length });
+    expectFailure(await machine.run("transcript put a.srt a.txt"), 1, "a.srt: Line 1: Must begin with `WEBVTT`.");
+    expectFailure(await machine.run("transcript put none.vtt a.txt"), 1, "none.vtt: Not found.");
+    expect(await machine.json("transcript rm a.txt")).toEqual({ id, transcript: null });
+    expectFailure(await machine.run("transcript rm a.txt"), 4);
+    expect((await team.stowage.files.get(id)).transcript).toBeNull();
+  });
+
   test("is in a group of the overview", async () => {
     const { stdout } = await new Machine().run("--help");
     for (const heading of ["Files:", "Sharing:", "Team:", "Operator:", "This machine:"])

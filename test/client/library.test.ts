@@ -86,6 +86,25 @@ describe("files", () => {
     await expect(wrong.files.waveform(id)).rejects.toMatchObject({ code: "token_invalid" });
   });
 
+  test("a transcript is null until it is set, is returned as it was sent, and can be deleted", async () => {
+    const { stowage } = await newTeam();
+    const { id } = await stowage.files.upload(new File(["text"], "a.txt"));
+    expect(await stowage.files.getTranscript(id)).toBeNull();
+    const vtt = "WEBVTT\n\n00:00.000 --> 00:01.000\nGrüezi 🎙\n";
+    const size = Buffer.byteLength(vtt);
+    const stored = await stowage.files.setTranscript(id, vtt, { language: "gsw" });
+    expect(stored).toMatchObject({ language: "gsw", size });
+    expect(await stowage.files.getTranscript(id)).toBe(vtt);
+    expect((await stowage.files.get(id)).transcript).toEqual(stored);
+    const wrong = stowage.files.setTranscript(id, "WEBVTT\n00:00.000 --> 00:01.000");
+    await expect(wrong).rejects.toMatchObject({ code: "invalid_input", message: expect.stringContaining("Line 2") });
+    await stowage.files.deleteTranscript(id);
+    expect(await stowage.files.getTranscript(id)).toBeNull();
+    await expect(stowage.files.setTranscript("", vtt)).rejects.toThrow('The ID is ""');
+    const other = new Stowage({ url, key: "stow_sk_wrong" });
+    await expect(other.files.getTranscript(id)).rejects.toMatchObject({ code: "token_invalid" });
+  });
+
   test.each(["completed", "failed"])("waitUntilProcessed resolves when the file is %s", async (status) => {
     const statuses = ["pending", "processing", status].map((status) => json(200, { data: { status } }));
     const { stowage, requests } = await scripted(...statuses);

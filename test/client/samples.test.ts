@@ -21,13 +21,14 @@ test("the client samples of the OpenAPI document call existing methods", async (
   };
   const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
   const samples = operations.flatMap((described) => described["x-codeSamples"] ?? []);
-  // The client calls three operations by itself, and the two of an open link need no client.
+  // The client calls three operations by itself, and those of an open link need no client.
   const withoutSample = operations.filter((described) => !described["x-codeSamples"]).map((one) => one.operationId);
   expect(withoutSample.sort()).toEqual([
     "describeLink",
     "describeResumableUploads",
     "getResumableUpload",
     "openLink",
+    "openTranscript",
     "overrideResumableUpload",
     "reconcile",
   ]);

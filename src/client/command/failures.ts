@@ -63,6 +63,8 @@ const FIELD_NAMES: Record<string, string> = {
 
 /** Turns `expiresAt` and "Must be in the future." into "The expiry date must be in the future." */
 function sentenceOf({ path, message }: StowageError["errors"][number]): string {
+  // The whole body is wrong.
+  if (path === "") return message;
   // A list's items have numbers.
   const field = path.split(".").findLast((part) => !/^\d+$/.test(part)) ?? path;
   const name = FIELD_NAMES[field] ?? field.replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
