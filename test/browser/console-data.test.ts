@@ -1,9 +1,9 @@
 import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
-import { exhaustive, PASSWORD, test } from "./console.ts";
+import { chooseAction, exhaustive, PASSWORD, test } from "./console.ts";
 import { hold, respond } from "./fakes.ts";
-import { dialog, heading, link, row } from "./locators.ts";
+import { button, dialog, heading, link, row } from "./locators.ts";
 import { expect, expectAnnounced } from "./support.ts";
 
 /* How the console loads, shares, and forgets data. */

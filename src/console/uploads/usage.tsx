@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import { StowageError, type UnfinishedUpload, type Usage as UsageRecord } from "../../client/stowage.ts";
+import { NameOf, useNames } from "../events/sentence.tsx";
 import { confirm } from "../parts/dialog.tsx";
-import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes, formatCount, formatPercent } from "../parts/format.ts";
 import { More } from "../parts/more.tsx";
@@ -13,7 +13,7 @@ import { href } from "../router.ts";
 import { hasTrash } from "../sections.ts";
 import { can, client, seesOwnFilesOnly } from "../session.ts";
 import { touch, useData, useList } from "../store.ts";
-import { revision, unfinishedUploads } from "../uploads/upload.ts";
+import { revision, unfinishedUploads } from "./upload.ts";
 import { UsageChart } from "./usage-chart.tsx";
 
 /** A team has at most 100 unfinished uploads, so one page has all of them. */
