@@ -1,9 +1,10 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { folderUrl } from "../folders/folders.tsx";
+import { useTabIndex } from "../parts/choice.tsx";
 import { setQuery } from "../parts/filters.tsx";
 import { formatBytes, formatDuration } from "../parts/format.ts";
 import { Icon, type IconName } from "../parts/icon.tsx";
-import { type Column, Table, useTabIndex } from "../parts/table.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import { Marked, Time } from "../parts/values.tsx";
 import { href, lastList } from "../router.ts";
 import { can } from "../session.ts";

@@ -5,9 +5,8 @@ import { NameOf, useNames } from "../events/sentence.tsx";
 import { confirm } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes, formatCount, formatPercent } from "../parts/format.ts";
-import { More } from "../parts/more.tsx";
+import { ListTable } from "../parts/list-page.tsx";
 import { Page } from "../parts/page.tsx";
-import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { hasTrash } from "../sections.ts";
@@ -114,60 +113,54 @@ function UnfinishedUploads() {
   const others = uploads.items?.filter(({ _id }) => !own.some(({ saved }) => saved?.url?.includes(`/${_id}.`)));
   return (
     <>
-      <Failure error={uploads.error} onRetry={uploads.reload} />
-      {others && others.length > 0 && (
-        <>
-          <h2>Unfinished uploads</h2>
-          <Table
-            label="Unfinished uploads"
-            rows={others}
-            keyOf={({ _id }) => _id}
-            columns={[
-              {
-                id: "name",
-                label: "Name",
-                width: "minmax(0, 3fr)",
-                cell: ({ name }) => <bdi title={name}>{name}</bdi>,
-              },
-              {
-                id: "stored",
-                label: "Stored",
-                width: "minmax(0, 2fr)",
-                cell: ({ offset, size }) => `${formatBytes(offset)} of ${formatBytes(size)}`,
-              },
-              {
-                id: "key",
-                label: "Key",
-                width: "minmax(0, 2fr)",
-                cell: ({ keyId }) => <NameOf keyId={keyId} userId={null} isFirst />,
-              },
-              {
-                id: "started",
-                label: "Started",
-                width: "minmax(0, 1.5fr)",
-                cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
-              },
-              {
-                id: "expires",
-                label: "Expires",
-                width: "minmax(0, 1.5fr)",
-                cell: ({ expiresAt }) => <Time at={expiresAt} isRelative />,
-              },
-            ]}
-            nameOf={({ name }) => name}
-            actions={([upload]) => [
-              upload && {
-                label: "Cancel upload",
-                icon: "close",
-                scope: "files:delete",
-                isDangerous: true,
-                run: () => cancelUpload(upload),
-              },
-            ]}
-          />
-        </>
-      )}
-      <More of={uploads} />
+      {others && others.length > 0 && <h2>Unfinished uploads</h2>}
+      <ListTable
+        of={{ ...uploads, items: others }}
+        label="Unfinished uploads"
+        keyOf={({ _id }) => _id}
+        columns={[
+          {
+            id: "name",
+            label: "Name",
+            width: "minmax(0, 3fr)",
+            cell: ({ name }) => <bdi title={name}>{name}</bdi>,
+          },
+          {
+            id: "stored",
+            label: "Stored",
+            width: "minmax(0, 2fr)",
+            cell: ({ offset, size }) => `${formatBytes(offset)} of ${formatBytes(size)}`,
+          },
+          {
+            id: "key",
+            label: "Key",
+            width: "minmax(0, 2fr)",
+            cell: ({ keyId }) => <NameOf keyId={keyId} userId={null} isFirst />,
+          },
+          {
+            id: "started",
+            label: "Started",
+            width: "minmax(0, 1.5fr)",
+            cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+          },
+          {
+            id: "expires",
+            label: "Expires",
+            width: "minmax(0, 1.5fr)",
+            cell: ({ expiresAt }) => <Time at={expiresAt} isRelative />,
+          },
+        ]}
+        nameOf={({ name }) => name}
+        actions={([upload]) => [
+          upload && {
+            label: "Cancel upload",
+            icon: "close",
+            scope: "files:delete",
+            isDangerous: true,
+            run: () => cancelUpload(upload),
+          },
+        ]}
+      />
     </>
   );
 }
