@@ -160,7 +160,7 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
     }
     await next();
   };
-  mountPages(app, provideDeps, links.isOpenable);
+  mountPages(app, provideDeps, links.findPreview);
   app.use(except(LINK_PATHS, apiSecureHeaders, apiHeaders));
   app.use(LINK_PATHS, linkHeaders);
   app.use(preflight);

@@ -1,5 +1,5 @@
-import { fileActions } from "./pages/file-actions.tsx";
-import type { FileRow } from "./pages/file-rows.ts";
+import { fileActions } from "./files/file-actions.tsx";
+import type { FileRow } from "./files/file-rows.ts";
 import { type Actions, allowed } from "./parts/action.tsx";
 import { uploadFiles } from "./uploads/drop-zone.tsx";
 

@@ -1,11 +1,10 @@
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { createKey } from "./accounts/key-forms.tsx";
+import { inviteUser } from "./accounts/users.tsx";
+import { pathOf, recordingOf } from "./files/file-rows.ts";
+import { newFolder } from "./folders/folders.tsx";
 import { help } from "./help.ts";
 import { leave } from "./leaving.tsx";
-import { pathOf, recordingOf } from "./pages/file-rows.ts";
-import { newFolder } from "./pages/folders.tsx";
-import { createKey } from "./pages/key-forms.tsx";
-import { inviteUser } from "./pages/users.tsx";
-import { createWebhook } from "./pages/webhook-forms.tsx";
 import { type Actions, allowed, perform } from "./parts/action.tsx";
 import { copy } from "./parts/copy.tsx";
 import { Dialog, open } from "./parts/dialog.tsx";
@@ -16,6 +15,7 @@ import { visibleSections } from "./sections.ts";
 import { can, client, session } from "./session.ts";
 import { useList } from "./store.ts";
 import { uploadFiles } from "./uploads/drop-zone.tsx";
+import { createWebhook } from "./webhooks/webhook-forms.tsx";
 
 /* The palette that ⌘K opens, and the sheet of shortcuts. */
 

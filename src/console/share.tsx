@@ -2,12 +2,12 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import type { Schemas } from "../client/api.ts";
+import { isVisual, Picture } from "./files/picture.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { formatBytes, formatDuration } from "./parts/format.ts";
 import { Icon } from "./parts/icon.tsx";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
-import { isVisual, Picture } from "./parts/picture.tsx";
 import { Time } from "./parts/values.tsx";
 import {
   copyMoment,

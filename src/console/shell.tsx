@@ -1,16 +1,16 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
+import { MissingScopes, ROLE_LABELS } from "./accounts/access.tsx";
+import { SignIn } from "./accounts/sign-in.tsx";
+import { Files } from "./files/files.tsx";
 import { announceSignOut, leave } from "./leaving.tsx";
 import { canFollow, isLive, isLost } from "./live.ts";
-import { Files } from "./pages/files.tsx";
-import { NotFound } from "./pages/not-found.tsx";
-import { SignIn } from "./pages/sign-in.tsx";
-import { MissingScopes, ROLE_LABELS } from "./parts/access.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { Dialogs } from "./parts/dialog.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { Icon } from "./parts/icon.tsx";
 import { lazy, preloadPages, type View } from "./parts/lazy.tsx";
+import { NotFound } from "./parts/not-found.tsx";
 import { Entrance, Page } from "./parts/page.tsx";
 import { Popover } from "./parts/popover.tsx";
 import { href, navigate, steps } from "./router.ts";
@@ -37,19 +37,21 @@ import type { SavedSession } from "./token.ts";
 import { UploadCard } from "./uploads/card.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
 
-const AcceptInvitation = lazy(() => import("./pages/invitation.tsx").then(({ AcceptInvitation }) => AcceptInvitation));
-const Account = lazy(() => import("./pages/account.tsx").then(({ Account }) => Account));
-const FilePage = lazy(() => import("./pages/file.tsx").then(({ FilePage }) => FilePage));
-const Keys = lazy(() => import("./pages/keys.tsx").then(({ Keys }) => Keys));
-const Users = lazy(() => import("./pages/users.tsx").then(({ Users }) => Users));
-const Events = lazy(() => import("./pages/events.tsx").then(({ Events }) => Events));
-const EventPage = lazy(() => import("./pages/event.tsx").then(({ EventPage }) => EventPage));
-const Webhooks = lazy(() => import("./pages/webhooks.tsx").then(({ Webhooks }) => Webhooks));
-const WebhookPage = lazy(() => import("./pages/webhook.tsx").then(({ WebhookPage }) => WebhookPage));
-const Teams = lazy(() => import("./pages/teams.tsx").then(({ Teams }) => Teams));
-const TeamPage = lazy(() => import("./pages/team.tsx").then(({ TeamPage }) => TeamPage));
-const Trash = lazy(() => import("./pages/trash.tsx").then(({ Trash }) => Trash));
-const Usage = lazy(() => import("./pages/usage.tsx").then(({ Usage }) => Usage));
+const AcceptInvitation = lazy(() =>
+  import("./accounts/invitation.tsx").then(({ AcceptInvitation }) => AcceptInvitation),
+);
+const Account = lazy(() => import("./accounts/account.tsx").then(({ Account }) => Account));
+const FilePage = lazy(() => import("./files/file.tsx").then(({ FilePage }) => FilePage));
+const Keys = lazy(() => import("./accounts/keys.tsx").then(({ Keys }) => Keys));
+const Users = lazy(() => import("./accounts/users.tsx").then(({ Users }) => Users));
+const Events = lazy(() => import("./events/events.tsx").then(({ Events }) => Events));
+const EventPage = lazy(() => import("./events/event.tsx").then(({ EventPage }) => EventPage));
+const Webhooks = lazy(() => import("./webhooks/webhooks.tsx").then(({ Webhooks }) => Webhooks));
+const WebhookPage = lazy(() => import("./webhooks/webhook.tsx").then(({ WebhookPage }) => WebhookPage));
+const Teams = lazy(() => import("./accounts/teams.tsx").then(({ Teams }) => Teams));
+const TeamPage = lazy(() => import("./accounts/team.tsx").then(({ TeamPage }) => TeamPage));
+const Trash = lazy(() => import("./trash/trash.tsx").then(({ Trash }) => Trash));
+const Usage = lazy(() => import("./uploads/usage.tsx").then(({ Usage }) => Usage));
 
 /** The pages by the first segment of the path, and the number of further ones: the list, and one of its records. */
 const PAGES: Record<string, View<{ id: string }>[]> = {

@@ -52,17 +52,31 @@ const embedHeaders = secureHeaders({
   crossOriginResourcePolicy: "cross-origin",
 });
 
+/** What chats and mail programs show of a link. */
+export interface Preview {
+  title: string;
+  description: string;
+}
+
+const escapeHtml = (text: string) => text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
+
+/** The service has no pictures of files. */
+const previewTags = (preview: Preview): string =>
+  Object.entries({ site_name: "Stowage", type: "website", ...preview })
+    .map(([name, content]) => `<meta property="og:${name}" content="${escapeHtml(content)}">`)
+    .join("");
+
 /** Errors of these are in the shape of every error, also in a browser. */
 const API_PATHS = /^\/(auth|docs|health|openapi\.json|llms\.txt|reference\.md|reference\/\w+\.md)(\/|$)/;
 
 /**
  * The web pages, built by src/console/build.js: each route serves one static file. Requests for their scripts and styles
- * under /assets never reach the Worker. `isOpenable` returns whether the link of a request exists.
+ * under /assets never reach the Worker. `findPreview` returns what a preview of the link of a request says, or null.
  */
 export function mountPages(
   app: Hono<AppEnv>,
   provideDeps: MiddlewareHandler<AppEnv>,
-  isOpenable: (c: Context<AppEnv>) => Promise<boolean>,
+  findPreview: (c: Context<AppEnv>) => Promise<Preview | null>,
 ): void {
   const servePage = (file: string) => async (c: Context<AppEnv>) => {
     const { body, status, headers } = await c.var.deps.pages.fetch(new URL(file, c.req.url), c.req.raw);
@@ -72,14 +86,16 @@ export function mountPages(
   };
   /** Its status is that of the link, so it is not stored: a revoked link ends with the next request. */
   const serveLinkPage = async (c: Context<AppEnv>) => {
-    const isFound = await isOpenable(c);
-    const { body } = await c.var.deps.pages.fetch(new URL(isFound ? "/share.html" : "/gone.html", c.req.url));
+    const preview = await findPreview(c);
+    const page = await c.var.deps.pages.fetch(new URL(preview ? "/share.html" : "/gone.html", c.req.url));
+    const html = await page.text();
+    const body = preview ? html.replace("</head>", () => `${previewTags(preview)}</head>`) : html;
     const headers = {
       "Cache-Control": "no-store",
       "Content-Type": "text/html; charset=utf-8",
       "X-Robots-Tag": "noindex",
     };
-    return new Response(body, { status: isFound ? 200 : 404, headers });
+    return new Response(body, { status: preview ? 200 : 404, headers });
   };
   const serveNotFound = async (c: Context<AppEnv>) => {
     const { body } = await c.var.deps.pages.fetch(new URL("/not-found.html", c.req.url));

@@ -7,6 +7,7 @@ import { VTT, VTT_EXAMPLE } from "../files/files.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { countOpening, limitFailures } from "../http/authentication.ts";
 import { countOf, type Operation, readOperation, writeOperation } from "../http/operation.ts";
+import type { Preview } from "../http/pages.ts";
 import { LINKS } from "../http/paths.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { id, iso, isoOrNull, readQuery, text, timestamp } from "../http/validation.ts";
@@ -267,13 +268,14 @@ async function openCounted<T>(c: Context<AppEnv>, open: (deps: Deps, token: stri
   });
 }
 
-/** @returns whether the link of the request exists @throws `rate_limited` */
-export async function isOpenable(c: Context<AppEnv>): Promise<boolean> {
+/** @returns what a preview of the link of the request says; null if there is no such link @throws `rate_limited` */
+export async function findPreview(c: Context<AppEnv>): Promise<Preview | null> {
   try {
-    await openCounted(c, findLinked);
-    return true;
+    const { name, file, teamName } = await openCounted(c, findLinked);
+    const title = [file.title ?? name, file.artist].filter(Boolean).join(" – ");
+    return { title, description: `Shared by ${teamName}` };
   } catch (error) {
-    if (error instanceof AppError && error.code === "not_found") return false;
+    if (error instanceof AppError && error.code === "not_found") return null;
     throw error;
   }
 }

@@ -375,6 +375,18 @@ describe("The page of a link", () => {
     }
   });
 
+  test("names the file and the team for previews, as text", async ({ team }) => {
+    const worker = startWorker((deps) => ({
+      ...deps,
+      pages: { fetch: async () => new Response("<head></head>") } as unknown as Fetcher,
+    }));
+    const { pageUrl } = await createLink(team, await upload(team, "a.txt", "a"), { name: `"><script>$'&.txt` });
+    const { text } = await open(worker, pageUrl);
+    expect(text).toContain(`<meta property="og:title" content="&#34;&#62;&#60;script&#62;$'&#38;.txt">`);
+    expect(text).toContain(`<meta property="og:description" content="Shared by test">`);
+    expect((await open(worker, withWrongSecret(pageUrl))).text).toBe("<head></head>");
+  });
+
   test("ends with the next request once the link is revoked", async ({ team }) => {
     const worker = startWithPages();
     const { _id, pageUrl } = await createLink(team, await upload(team, "a.txt", "a"));

@@ -1,9 +1,9 @@
 import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
-import { exhaustive, PASSWORD, test } from "./console.ts";
+import { chooseAction, exhaustive, PASSWORD, test } from "./console.ts";
 import { hold, respond } from "./fakes.ts";
-import { dialog, heading, link, row } from "./locators.ts";
+import { button, dialog, heading, link, row } from "./locators.ts";
 import { expect, expectAnnounced } from "./support.ts";
 
 /* How the console loads, shares, and forgets data. */
@@ -253,7 +253,7 @@ describe("Palette", () => {
     await expect(options.filter({ hasText: "harbor" })).toHaveCount(1);
   });
 
-  exhaustive("opens the forms for a key, a user, and a folder", async ({ at }) => {
+  exhaustive("opens the forms for a key, a user, and a folder above the page", async ({ at }) => {
     const { page } = await at("/usage");
     for (const [typed, title] of [
       ["create key", "Create key"],
@@ -268,7 +268,7 @@ describe("Palette", () => {
       await page.keyboard.press("Escape");
       await expect(dialog(page)).toHaveCount(0);
     }
-    await expect(page).toHaveURL(/\/console\/files$/);
+    await expect(page).toHaveURL(/\/console\/usage$/);
   });
 });
 

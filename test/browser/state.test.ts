@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { FileMetadata } from "../../src/client/stowage.ts";
-import { dailyTotals } from "../../src/console/pages/daily-totals.ts";
-import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/pages/event-list.ts";
+import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/events/event-list.ts";
 import {
   applyEvents,
   type FileRow,
@@ -9,7 +8,7 @@ import {
   pathOf,
   splitName,
   viewFrom,
-} from "../../src/console/pages/file-rows.ts";
+} from "../../src/console/files/file-rows.ts";
 import { curlFor } from "../../src/console/parts/curl.tsx";
 import {
   countOf,
@@ -22,6 +21,7 @@ import {
 } from "../../src/console/parts/format.ts";
 import { findPeaks, isForBrowser } from "../../src/console/sound/peaks.ts";
 import { rulerTicks, spread } from "../../src/console/sound/waveforms.ts";
+import { dailyTotals } from "../../src/console/uploads/daily-totals.ts";
 import { describe as describeUpload, isSettled, selectShown, summarize } from "../../src/console/uploads/summary.ts";
 
 /* The console's logic that needs no browser. */

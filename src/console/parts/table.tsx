@@ -1,7 +1,8 @@
 import { type Signal, useComputed, useSignal } from "@preact/signals";
-import { type ComponentChildren, type ComponentProps, createContext } from "preact";
-import { type Inputs, useContext, useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import type { ComponentChildren, ComponentProps } from "preact";
+import { type Inputs, useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { type Actions, allowed, shortcutsOf } from "./action.tsx";
+import { Choice, SelectAll, type Selection, TabStop, toggleRow, useTabIndex } from "./choice.tsx";
 import { focusRow } from "./focus.ts";
 import { addShortcuts } from "./keys.ts";
 import { Menu } from "./menu.tsx";
@@ -26,9 +27,6 @@ export interface Column<Row> {
   isHeader?: boolean;
 }
 
-/** The keys of the selected rows. */
-export type Selection = Signal<ReadonlySet<string>>;
-
 export interface TableProps<Row> {
   class?: string;
   /** Names the table to screen readers. */
@@ -49,18 +47,6 @@ export interface TableProps<Row> {
   /** The values that cells depend on besides their row. Rows render again only if one of them changes. */
   inputs?: Inputs;
   isBusy?: boolean;
-}
-
-const TabStop = createContext<{ value: number }>({ value: 0 });
-/** The tab index for the controls of a row. */
-export const useTabIndex = (): number => useContext(TabStop).value;
-
-/** Selects a row, or the range from the row before, or undoes that. */
-export function toggleRow(selected: Selection, key: string, range: string[] = []): void {
-  const keys = new Set(selected.value);
-  if (range.length > 0) for (const one of range) keys.add(one);
-  else if (!keys.delete(key)) keys.add(key);
-  selected.value = keys;
 }
 
 /** A table whose cells have one line each. If its place is narrow, each row is a card of its header and a few lines. */
@@ -126,7 +112,7 @@ export function Table<Row>(props: TableProps<Row>) {
     card: "bare",
     head: selected && <SelectAll keys={keys} selected={selected} />,
     cell: (row) =>
-      selected && <Choice row={row} keyOf={keyOf} nameOf={props.nameOf} selected={selected} onSelect={select} />,
+      selected && <Choice of={keyOf(row)} name={props.nameOf?.(row)} selected={selected} onSelect={select} />,
   };
   const columns = selected ? [choice, ...props.columns] : props.columns;
   const hasMenu =
@@ -234,43 +220,3 @@ const clicksOf = (select: () => void): ComponentProps<"tr"> => ({
 });
 
 const RowMenu = (props: { label: string; items: Actions }) => <Menu tabIndex={useTabIndex()} {...props} />;
-
-interface ChoiceProps<Row> extends Pick<TableProps<Row>, "keyOf"> {
-  row: Row;
-  nameOf: TableProps<Row>["nameOf"] | undefined;
-  selected: Selection;
-  onSelect: (key: string, isRange: boolean) => void;
-}
-
-function Choice<Row>({ row, keyOf, nameOf, selected, onSelect }: ChoiceProps<Row>) {
-  const key = keyOf(row);
-  return (
-    <input
-      type="checkbox"
-      aria-label={`Select ${nameOf?.(row)}`}
-      tabIndex={useTabIndex()}
-      checked={useComputed(() => selected.value.has(key)).value}
-      onClick={(event) => {
-        onSelect(key, event.shiftKey);
-        // The browser has toggled the box. If the row was and is selected, nothing would draw it again.
-        event.currentTarget.checked = selected.peek().has(key);
-      }}
-    />
-  );
-}
-
-function SelectAll({ keys, selected }: { keys: string[]; selected: Selection }) {
-  const count = keys.filter((key) => selected.value.has(key)).length;
-  const isAll = count === keys.length;
-  return (
-    <input
-      type="checkbox"
-      aria-label="Select all"
-      checked={isAll}
-      indeterminate={count > 0 && !isAll}
-      onChange={() => {
-        selected.value = new Set(isAll ? [] : keys);
-      }}
-    />
-  );
-}

@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
-import { FileStatus } from "../pages/file-status.tsx";
+import { FileStatus } from "../files/file-status.tsx";
 import { messageOf, RequestId } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";

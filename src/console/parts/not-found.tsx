@@ -1,5 +1,5 @@
-import { Empty, Page } from "../parts/page.tsx";
 import { href } from "../router.ts";
+import { Empty, Page } from "./page.tsx";
 
 export function NotFound() {
   return (

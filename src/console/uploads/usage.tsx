@@ -1,19 +1,18 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import { StowageError, type UnfinishedUpload, type Usage as UsageRecord } from "../../client/stowage.ts";
+import { NameOf, useNames } from "../events/sentence.tsx";
 import { confirm } from "../parts/dialog.tsx";
-import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes, formatCount, formatPercent } from "../parts/format.ts";
-import { More } from "../parts/more.tsx";
+import { ListTable } from "../parts/list-page.tsx";
 import { Page } from "../parts/page.tsx";
-import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { hasTrash } from "../sections.ts";
 import { can, client, seesOwnFilesOnly } from "../session.ts";
 import { touch, useData, useList } from "../store.ts";
-import { revision, unfinishedUploads } from "../uploads/upload.ts";
+import { revision, unfinishedUploads } from "./upload.ts";
 import { UsageChart } from "./usage-chart.tsx";
 
 /** A team has at most 100 unfinished uploads, so one page has all of them. */
@@ -114,60 +113,54 @@ function UnfinishedUploads() {
   const others = uploads.items?.filter(({ _id }) => !own.some(({ saved }) => saved?.url?.includes(`/${_id}.`)));
   return (
     <>
-      <Failure error={uploads.error} onRetry={uploads.reload} />
-      {others && others.length > 0 && (
-        <>
-          <h2>Unfinished uploads</h2>
-          <Table
-            label="Unfinished uploads"
-            rows={others}
-            keyOf={({ _id }) => _id}
-            columns={[
-              {
-                id: "name",
-                label: "Name",
-                width: "minmax(0, 3fr)",
-                cell: ({ name }) => <bdi title={name}>{name}</bdi>,
-              },
-              {
-                id: "stored",
-                label: "Stored",
-                width: "minmax(0, 2fr)",
-                cell: ({ offset, size }) => `${formatBytes(offset)} of ${formatBytes(size)}`,
-              },
-              {
-                id: "key",
-                label: "Key",
-                width: "minmax(0, 2fr)",
-                cell: ({ keyId }) => <NameOf keyId={keyId} userId={null} isFirst />,
-              },
-              {
-                id: "started",
-                label: "Started",
-                width: "minmax(0, 1.5fr)",
-                cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
-              },
-              {
-                id: "expires",
-                label: "Expires",
-                width: "minmax(0, 1.5fr)",
-                cell: ({ expiresAt }) => <Time at={expiresAt} isRelative />,
-              },
-            ]}
-            nameOf={({ name }) => name}
-            actions={([upload]) => [
-              upload && {
-                label: "Cancel upload",
-                icon: "close",
-                scope: "files:delete",
-                isDangerous: true,
-                run: () => cancelUpload(upload),
-              },
-            ]}
-          />
-        </>
-      )}
-      <More of={uploads} />
+      {others && others.length > 0 && <h2>Unfinished uploads</h2>}
+      <ListTable
+        of={{ ...uploads, items: others }}
+        label="Unfinished uploads"
+        keyOf={({ _id }) => _id}
+        columns={[
+          {
+            id: "name",
+            label: "Name",
+            width: "minmax(0, 3fr)",
+            cell: ({ name }) => <bdi title={name}>{name}</bdi>,
+          },
+          {
+            id: "stored",
+            label: "Stored",
+            width: "minmax(0, 2fr)",
+            cell: ({ offset, size }) => `${formatBytes(offset)} of ${formatBytes(size)}`,
+          },
+          {
+            id: "key",
+            label: "Key",
+            width: "minmax(0, 2fr)",
+            cell: ({ keyId }) => <NameOf keyId={keyId} userId={null} isFirst />,
+          },
+          {
+            id: "started",
+            label: "Started",
+            width: "minmax(0, 1.5fr)",
+            cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+          },
+          {
+            id: "expires",
+            label: "Expires",
+            width: "minmax(0, 1.5fr)",
+            cell: ({ expiresAt }) => <Time at={expiresAt} isRelative />,
+          },
+        ]}
+        nameOf={({ name }) => name}
+        actions={([upload]) => [
+          upload && {
+            label: "Cancel upload",
+            icon: "close",
+            scope: "files:delete",
+            isDangerous: true,
+            run: () => cancelUpload(upload),
+          },
+        ]}
+      />
     </>
   );
 }

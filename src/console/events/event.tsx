@@ -1,11 +1,11 @@
 import { Copyable } from "../parts/copy.tsx";
-import { EventDetails, Sentence, titleOf, useNames } from "../parts/event.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { RecordPage } from "../parts/record-page.tsx";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { client } from "../session.ts";
 import { useData } from "../store.ts";
+import { EventDetails, Sentence, titleOf, useNames } from "./sentence.tsx";
 
 export function EventPage({ id }: { id: string }) {
   const loaded = useData(`event ${id}`, (signal) => client.value.events.get(id, {}, { signal }));

@@ -1,9 +1,9 @@
 import { useState } from "preact/hooks";
 import type { Webhook } from "../../client/stowage.ts";
+import { EVENT_LABELS, EVENT_TYPES, type EventType } from "../events/event-types.ts";
 import type { Action } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { ask, confirm, open, TaskDialog } from "../parts/dialog.tsx";
-import { EVENT_LABELS, EVENT_TYPES, type EventType } from "../parts/event-types.ts";
 import { saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { showSecret } from "../parts/secret.tsx";
 import { href, navigate } from "../router.ts";

@@ -1,8 +1,12 @@
 import { useSignal } from "@preact/signals";
 import type { TrashedFile } from "../../client/stowage.ts";
+import { restoreFiles } from "../files/file-changes.ts";
+import { PAGE_FILES } from "../files/file-list.ts";
+import { SelectionBar } from "../files/selection.tsx";
 import type { Action, Actions } from "../parts/action.tsx";
 import { countOf, formatBytes } from "../parts/format.ts";
 import { ListPage } from "../parts/list-page.tsx";
+import { NotFound } from "../parts/not-found.tsx";
 import { Breadcrumbs, Empty } from "../parts/page.tsx";
 import type { Column } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
@@ -10,10 +14,6 @@ import { href } from "../router.ts";
 import { client, seesOwnFilesOnly, trashDays } from "../session.ts";
 import { useEvents, useList } from "../store.ts";
 import { askToDelete } from "./delete-files.tsx";
-import { restoreFiles } from "./file-changes.ts";
-import { PAGE_FILES } from "./file-list.ts";
-import { NotFound } from "./not-found.tsx";
-import { SelectionBar } from "./selection.tsx";
 
 const listTrash = (signal?: AbortSignal) =>
   client.value.trash.list({ limit: PAGE_FILES }, { ...(signal && { signal }) });

@@ -1,8 +1,8 @@
 import type { FileMetadata } from "../../client/stowage.ts";
 import { Failure } from "../parts/failure.tsx";
-import { isVisual, Picture } from "../parts/picture.tsx";
 import { signedUrl } from "../sound/signed-playback.ts";
 import { useData } from "../store.ts";
+import { isVisual, Picture } from "./picture.tsx";
 
 /** As much of a text as a glance needs. */
 const MAX_TEXT_BYTES = 4000;

@@ -1,5 +1,5 @@
+import { Sentence } from "../events/sentence.tsx";
 import { Copyable } from "../parts/copy.tsx";
-import { Sentence } from "../parts/event.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatCount } from "../parts/format.ts";

@@ -1,17 +1,17 @@
 import type { FileMetadata } from "../../client/stowage.ts";
+import { askToMove } from "../folders/folders.tsx";
 import type { Actions } from "../parts/action.tsx";
 import { open } from "../parts/dialog.tsx";
 import { lazy } from "../parts/lazy.tsx";
 import { trashDays } from "../session.ts";
 import type { Track } from "../sound/playback.ts";
-import { askToDelete } from "./delete-files.tsx";
+import { askToDelete } from "../trash/delete-files.tsx";
 import { downloadFiles, trashFiles } from "./file-changes.ts";
 import type { FileRow } from "./file-rows.ts";
-import { askToMove } from "./folders.tsx";
 import { renaming } from "./rename.tsx";
 import { editTags } from "./tags.tsx";
 
-const ShareDialog = lazy(() => import("./sharing.tsx").then(({ ShareDialog }) => ShareDialog));
+const ShareDialog = lazy(() => import("../links/sharing.tsx").then(({ ShareDialog }) => ShareDialog));
 
 /** Shares a file by the panel of its page, or by a dialog. */
 function shareFile(file: Track): unknown {

@@ -1,11 +1,11 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Delivery, RecordedEvent, Webhook } from "../../client/stowage.ts";
+import { EVENT_LABELS } from "../events/event-types.ts";
+import { Subject, titleOf, useNames } from "../events/sentence.tsx";
 import { isLive } from "../live.ts";
 import { ActionButton } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { open, TaskDialog } from "../parts/dialog.tsx";
-import { Subject, titleOf, useNames } from "../parts/event.tsx";
-import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf, formatCount, localMinute } from "../parts/format.ts";

@@ -1,19 +1,19 @@
 import { useRef, useState } from "preact/hooks";
 import type { Event, EventFilters } from "../../client/stowage.ts";
-import { EventDetails, isSignIn, Sentence, Subject, titleOf, useNames } from "../parts/event.tsx";
-import { EVENT_LABELS, EVENT_TYPES } from "../parts/event-types.ts";
+import { UserChoice } from "../accounts/user-choice.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Choice, DateFilter, Filters, setQuery } from "../parts/filters.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon, type IconName } from "../parts/icon.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { UserChoice } from "../parts/user-choice.tsx";
 import { Day, Time } from "../parts/values.tsx";
 import { href, query } from "../router.ts";
 import { client } from "../session.ts";
 import { useEvents, useList } from "../store.ts";
 import { DELETED, filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "./event-list.ts";
+import { EVENT_LABELS, EVENT_TYPES } from "./event-types.ts";
+import { EventDetails, isSignIn, Sentence, Subject, titleOf, useNames } from "./sentence.tsx";
 
 const PAGE_EVENTS = 50;
 const KINDS: Record<Event["subject"]["kind"], { label: string; icon: IconName }> = {

@@ -1,6 +1,5 @@
 import { useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
-import { ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { type Action, ActionButton, type Actions } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { CopyButton, copy } from "../parts/copy.tsx";
@@ -11,11 +10,12 @@ import { passwordOf, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
-import { nameOfUser, useUsers } from "../parts/user-choice.tsx";
 import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { client, sendsEmail, session } from "../session.ts";
+import { ROLE_LABELS, type Role } from "./access.tsx";
 import { signInUrl } from "./account.tsx";
+import { nameOfUser, useUsers } from "./user-choice.tsx";
 
 const ROLES: Record<Role, string> = {
   admin: "Admin – everything, including users and keys",

@@ -1,5 +1,7 @@
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { moveFiles } from "../files/file-changes.ts";
+import { type FileRow, pathOf } from "../files/file-rows.ts";
 import { type Action, type Actions, perform } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { copy } from "../parts/copy.tsx";
@@ -12,8 +14,6 @@ import { Breadcrumbs } from "../parts/page.tsx";
 import { href, navigate, path, query } from "../router.ts";
 import { client, trashDays } from "../session.ts";
 import { useList } from "../store.ts";
-import { moveFiles } from "./file-changes.ts";
-import { type FileRow, pathOf } from "./file-rows.ts";
 
 /* Folders: the way to the open one, the ones in it, their changes, and moving files. */
 

@@ -1,10 +1,10 @@
 import { useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
+import { SearchInput, setQuery } from "../parts/filters.tsx";
+import { Popover } from "../parts/popover.tsx";
 import { query } from "../router.ts";
 import { can, client, me } from "../session.ts";
 import { useData, useList } from "../store.ts";
-import { SearchInput, setQuery } from "./filters.tsx";
-import { Popover } from "./popover.tsx";
 
 const MAX_SHOWN = 20;
 /** The API rejects other texts as an email, such as one that is still being typed. */

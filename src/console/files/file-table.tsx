@@ -1,8 +1,10 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
+import { folderUrl } from "../folders/folders.tsx";
+import { useTabIndex } from "../parts/choice.tsx";
 import { setQuery } from "../parts/filters.tsx";
 import { formatBytes, formatDuration } from "../parts/format.ts";
 import { Icon, type IconName } from "../parts/icon.tsx";
-import { type Column, Table, useTabIndex } from "../parts/table.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import { Marked, Time } from "../parts/values.tsx";
 import { href, lastList } from "../router.ts";
 import { can } from "../session.ts";
@@ -13,7 +15,6 @@ import { fileActions } from "./file-actions.tsx";
 import type { FileList } from "./file-list.ts";
 import { type FileRow, type FileView, lacksAudio, recordingOf, SORTS, splitName } from "./file-rows.ts";
 import { FileStatus } from "./file-status.tsx";
-import { folderUrl } from "./folders.tsx";
 import { Rename, renaming } from "./rename.tsx";
 import { Tags } from "./tags.tsx";
 

@@ -1,6 +1,6 @@
 import type { Webhook } from "../../client/stowage.ts";
+import { EVENT_LABELS } from "../events/event-types.ts";
 import { Code } from "../parts/connect.tsx";
-import { EVENT_LABELS } from "../parts/event-types.ts";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { href } from "../router.ts";

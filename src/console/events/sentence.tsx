@@ -1,13 +1,13 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { type Event, isFileEvent, type List, type RecordedEvent } from "../../client/stowage.ts";
+import { nameOfUser } from "../accounts/user-choice.tsx";
+import { CopyButton } from "../parts/copy.tsx";
+import { RequestId } from "../parts/failure.tsx";
 import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
 import { useData } from "../store.ts";
-import { CopyButton } from "./copy.tsx";
 import { EVENT_LABELS, type EventType } from "./event-types.ts";
-import { RequestId } from "./failure.tsx";
-import { nameOfUser } from "./user-choice.tsx";
 
 interface Name {
   name: string;

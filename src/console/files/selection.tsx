@@ -1,7 +1,7 @@
 import { type Actions, allowed, perform } from "../parts/action.tsx";
+import type { Selection } from "../parts/choice.tsx";
 import { countOf, formatBytes, formatHours } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
-import type { Selection } from "../parts/table.tsx";
 
 /* The bar with the actions for the selected rows of a list of files. */
 

@@ -1,6 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import { MissingScopes } from "../parts/access.tsx";
+import { MissingScopes } from "../accounts/access.tsx";
+import { UserChoice } from "../accounts/user-choice.tsx";
+import { FolderList, FolderPath, folderActions, newFolder, startDrag } from "../folders/folders.tsx";
 import { ActionButton, allowed, shortcutsOf } from "../parts/action.tsx";
 import { Code, uploadCommand } from "../parts/connect.tsx";
 import { Failure } from "../parts/failure.tsx";
@@ -11,7 +13,6 @@ import { addShortcuts } from "../parts/keys.ts";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { UserChoice } from "../parts/user-choice.tsx";
 import { href, query } from "../router.ts";
 import { can, client, seesOwnFilesOnly } from "../session.ts";
 import { playFrom, type Track } from "../sound/playback.ts";
@@ -21,7 +22,6 @@ import { fileActions } from "./file-actions.tsx";
 import { type FileList, useFileList } from "./file-list.ts";
 import { pathOf } from "./file-rows.ts";
 import { FileTable } from "./file-table.tsx";
-import { FolderList, FolderPath, folderActions, newFolder, startDrag } from "./folders.tsx";
 import { describeFiles, SelectionBar } from "./selection.tsx";
 import { rememberTags, tagChoices } from "./tags.tsx";
 

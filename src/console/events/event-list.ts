@@ -1,5 +1,5 @@
 import type { Event, EventFilters } from "../../client/stowage.ts";
-import { startOfDay } from "./file-rows.ts";
+import { startOfDay } from "../files/file-rows.ts";
 
 /** The choice that finds files that were moved to the trash, and erased ones. The API has no filter for both. */
 export const DELETED = "deleted";

@@ -1,8 +1,8 @@
 import { useEffect, useState } from "preact/hooks";
 import type { FileMetadata, Link, NewLink } from "../../client/stowage.ts";
+import { NameOf, useNames } from "../events/sentence.tsx";
 import { Copyable, copy } from "../parts/copy.tsx";
 import { confirm, Dialog } from "../parts/dialog.tsx";
-import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { formatDuration } from "../parts/format.ts";

@@ -1,11 +1,13 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { FileMetadata, Hold } from "../../client/stowage.ts";
-import { MissingScopes } from "../parts/access.tsx";
+import { MissingScopes } from "../accounts/access.tsx";
+import { Actor, NameOf, titleOf, useNames } from "../events/sentence.tsx";
+import { FileCrumbs } from "../folders/folders.tsx";
+import { Sharing, SignedUrl } from "../links/sharing.tsx";
 import { ActionButton, type Actions, allowed, perform, shortcutsOf } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { Copyable, copy } from "../parts/copy.tsx";
 import { ask } from "../parts/dialog.tsx";
-import { Actor, NameOf, titleOf, useNames } from "../parts/event.tsx";
 import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
@@ -27,9 +29,7 @@ import { downloadFiles } from "./file-changes.ts";
 import { AddFields, Metadata } from "./file-metadata.tsx";
 import { Preview } from "./file-preview.tsx";
 import { lacksAudio } from "./file-rows.ts";
-import { FileCrumbs } from "./folders.tsx";
 import { Rename, renaming } from "./rename.tsx";
-import { Sharing, SignedUrl } from "./sharing.tsx";
 import { Tags } from "./tags.tsx";
 
 /** The API explains these to developers; users need to know what to do. */

@@ -1,9 +1,9 @@
 import { useRef, useState } from "preact/hooks";
 import { MAX_BATCH_FILES } from "../../client/stowage.ts";
+import { deleteFiles, describeDeletion } from "../files/file-changes.ts";
 import { announce } from "../parts/announce.tsx";
 import { open, TaskDialog } from "../parts/dialog.tsx";
 import { countOf, formatCount } from "../parts/format.ts";
-import { deleteFiles, describeDeletion } from "./file-changes.ts";
 
 interface NamedFile {
   _id: string;

@@ -1,8 +1,7 @@
 import type { ApiKey } from "../../client/stowage.ts";
-import { MissingScopes, scopeLabel } from "../parts/access.tsx";
+import { NameOf, useNames } from "../events/sentence.tsx";
 import { ActionButton, type Actions } from "../parts/action.tsx";
 import { confirm } from "../parts/dialog.tsx";
-import { NameOf, useNames } from "../parts/event.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { mask } from "../parts/format.ts";
 import { ListTable } from "../parts/list-page.tsx";
@@ -12,6 +11,7 @@ import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { client, session } from "../session.ts";
 import { useList } from "../store.ts";
+import { MissingScopes, scopeLabel } from "./access.tsx";
 import { accessOf, createKey, editKey, rotateKey } from "./key-forms.tsx";
 
 const SOON_MILLISECONDS = 7 * 86_400_000;
