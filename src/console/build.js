@@ -37,7 +37,7 @@ const oneFirstChunk = {
 const ENTRIES = {
   home: { entryPoints: ["styles/home.css"] },
   console: { entryPoints: ["main.tsx"], format: "esm", splitting: true, plugins: [oneFirstChunk] },
-  share: { entryPoints: ["share.tsx", "styles/share.css"], format: "esm" },
+  share: { entryPoints: ["share.tsx", "styles/share.css"], format: "esm", splitting: true },
   reference: { entryPoints: ["reference/script.ts", "styles/reference.css"], format: "esm" },
 };
 

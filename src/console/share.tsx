@@ -20,7 +20,6 @@ import {
   Times,
 } from "./sound/controls.tsx";
 import { clip, openOnPage, startPlayback, type Track } from "./sound/playback.ts";
-import { Transcript } from "./sound/transcript.tsx";
 import { rememberWaveform, waveformOf } from "./sound/waveforms.ts";
 import { UserError } from "./user-error.ts";
 
@@ -34,7 +33,11 @@ const PAGE = `/share/${token}`;
 
 const file = signal<SharedFile | null>(null);
 /** Null until it is loaded. */
-const transcript = signal<{ vtt: string; language: string | null } | null>(null);
+const transcript = signal<{
+  vtt: string;
+  language: string | null;
+  Transcript: typeof import("./sound/transcript.tsx").Transcript;
+} | null>(null);
 const problem = signal<unknown>(null);
 
 async function fetchFile(): Promise<SharedFile> {
@@ -64,9 +67,11 @@ async function load(): Promise<void> {
 
 /** Without it, the page still plays the recording. */
 async function loadTranscript(url: string): Promise<void> {
-  const response = await fetch(url).catch(() => null);
-  if (!response?.ok) return;
-  transcript.value = { vtt: await response.text(), language: response.headers.get("Content-Language") };
+  // Most files have none, so its code is loaded with it.
+  const loaded = await Promise.all([fetch(url), import("./sound/transcript.tsx")]).catch(() => null);
+  if (!loaded?.[0].ok) return;
+  const [{ headers }, { Transcript }] = loaded;
+  transcript.value = { vtt: await loaded[0].text(), language: headers.get("Content-Language"), Transcript };
 }
 
 const trackOf = ({ name, mimeType, durationSeconds }: SharedFile): Track => ({
@@ -97,7 +102,7 @@ function SharedPlayer({ shared }: { shared: SharedFile }) {
       <Player file={file} channels={channels} onCopyMoment={copySharedMoment}>
         {clip.value && <p class="quiet">Plays {formatClip(clip.value)}</p>}
       </Player>
-      {transcript.value && <Transcript file={file} {...transcript.value} />}
+      {transcript.value && <transcript.value.Transcript file={file} {...transcript.value} />}
     </div>
   );
 }
