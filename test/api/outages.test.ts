@@ -125,8 +125,8 @@ describe.each(routes)("$name", (route) => {
       for (const moment of MOMENTS) {
         for (const failure of ["permanent", "outage"] as const) {
           const sent = send(at(i + 1, moment, failure));
-          // Streamed: its body ends early.
-          if (route.name === "GET /auth/v1/users/{id}/export" && i > 0) {
+          // Streamed after three round trips: its body ends early.
+          if (route.name === "GET /auth/v1/users/{id}/export" && i > 2) {
             await expect(sent).rejects.toThrow();
             continue;
           }

@@ -615,7 +615,7 @@ describe("The last use of a session or key", () => {
     const { BUCKET, JOBS } = env;
     const wrapped = failing.wrap({ ...DATABASES, BUCKET, JOBS });
     const { call } = startWorker((deps) => withBindings({ ...deps, notedUses: new Lru<number>(2) }, wrapped));
-    expect((await call("GET", "/docs/v1/usage", { token })).status).toBe(200);
+    expect((await call("GET", "/docs/v1/uploads", { token })).status).toBe(200);
     expect(failing.isBroken).toBe(true);
     expect((await lastUses(team)).session).toBeNull();
   });

@@ -221,7 +221,8 @@ describe("A restored file", () => {
     const url = (await team.call("GET", `${UPLOADS}/${id}`)).body.signedUrl;
     expect(await openedBy(team, url)).toBe("to be kept");
     expect(await openedBy(team, url.replace(/\.1\./, ".2."))).toBe(404);
-    expect(await typesOf(team, id)).toEqual(["file.uploaded", "file.updated", "file.trashed", "file.restored"]);
+    const updates = ["file.updated", "file.updated"];
+    expect(await typesOf(team, id)).toEqual(["file.uploaded", ...updates, "file.trashed", "file.restored"]);
   });
 
   test("keeps the results of its processing", async () => {
