@@ -62,6 +62,9 @@ type Input<R extends Route> = VersionOptions & {
   id?: string;
   /** Whether the request may run twice. By default the method decides. */
   isIdempotent?: boolean;
+  isTransfer?: boolean | undefined;
+  /** A body of WebVTT. All others are JSON. */
+  text?: string;
 } & (Api[R]["query"] extends undefined ? { query?: undefined } : { query?: Api[R]["query"] }) &
   (Api[R]["body"] extends undefined ? { body?: undefined } : { body: Api[R]["body"] });
 
@@ -100,7 +103,7 @@ export interface Sent extends CallOptions {
   /** Whether the request may run twice. By default the method decides. */
   isIdempotent?: boolean | undefined;
   /** The bytes of a file, in either direction, may take as long as they move. */
-  isTransfer?: boolean;
+  isTransfer?: boolean | undefined;
   /** Receives the number of bytes sent so far. */
   onProgress?: ((sentBytes: number) => void) | undefined;
 }
@@ -154,6 +157,11 @@ export class Connection {
   /** Calls a route whose response has nothing to return. */
   run<R extends Route>(route: R, input: Input<R>): Call<void> {
     return this.call(route, input, () => {});
+  }
+
+  /** Calls a route that responds with a text, which is not among those of JSON. */
+  text(route: `GET ${string}`, input: CallOptions & { id: string }): Promise<string> {
+    return this.#request(route as Route, input as Input<Route>, (response) => response.text());
   }
 
   list<R extends ListRoute>(route: R, input: Input<R>): List<Item<R>> {
@@ -282,7 +290,7 @@ export class Connection {
 
   async #request<R extends Route, T>(
     route: R,
-    { id, query, body, version, headers, ...options }: Input<R>,
+    { id, query, body, text, version, headers, ...options }: Input<R>,
     read: (response: Response) => Promise<T>,
   ): Promise<T> {
     options.signal?.throwIfAborted();
@@ -298,10 +306,11 @@ export class Connection {
       ...options,
       headers: {
         ...(body !== undefined && { "Content-Type": "application/json" }),
+        ...(text !== undefined && { "Content-Type": "text/vtt" }),
         ...(version !== undefined && { "If-Match": `"${version}"` }),
         ...headers,
       },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined ? text : JSON.stringify(body),
     };
     const result = await this.send(target, sent, read);
     this.#options.onSuccess?.(route);

@@ -29,11 +29,11 @@ export type BatchResult = Api["POST /docs/v1/uploads/batch"]["response"]["data"]
 export type FolderChange = Api["PATCH /docs/v1/folders"]["response"]["data"];
 export type FolderDeletion = Api["POST /docs/v1/folders/delete"]["response"]["data"];
 
-const transcriptPath = (id: string): string => {
-  // An empty ID would call another route.
-  if (!id) throw new TypeError(`The ID is "${id}".`);
-  return `/docs/v1/uploads/${encodeURIComponent(id)}/transcript`;
-};
+const orNull = <T>(found: Promise<T>): Promise<T | null> =>
+  found.catch((error) => {
+    if (error instanceof StowageError && error.code === "not_found") return null;
+    throw error;
+  });
 
 export class Files {
   readonly #connection: Connection;
@@ -140,13 +140,9 @@ export class Files {
   }
 
   /** Returns the peaks of each channel, from -1 to 1; null if the file has no waveform. */
-  async waveform(id: string, options?: CallOptions): Promise<number[][] | null> {
-    try {
-      return (await this.#connection.data("GET /docs/v1/uploads/{id}/waveform", { id, ...options })).channels;
-    } catch (error) {
-      if (error instanceof StowageError && error.code === "not_found") return null;
-      throw error;
-    }
+  waveform(id: string, options?: CallOptions): Promise<number[][] | null> {
+    const found = this.#connection.data("GET /docs/v1/uploads/{id}/waveform", { id, ...options });
+    return orNull(found.then(({ channels }) => channels));
   }
 
   /**
@@ -163,28 +159,21 @@ export class Files {
    * Sets the transcript.
    * @param vtt WebVTT, with its cues in the order of their start
    */
-  async setTranscript(
+  setTranscript(
     id: string,
     vtt: string,
-    { language }: { language?: string | undefined } = {},
-    options?: CallOptions,
-  ): Promise<Schemas["Transcript"]> {
-    const path = `${transcriptPath(id)}${language === undefined ? "" : `?language=${encodeURIComponent(language)}`}`;
-    const headers = { "Content-Type": "text/vtt", ...options?.headers };
-    const sent = { ...options, method: "PUT", body: vtt, headers, isTransfer: true };
-    return this.#connection.send(path, sent, async (response) => (await response.json()).data);
+    { language, ...options }: CallOptions & { language?: string | undefined } = {},
+  ): Call<Schemas["Transcript"]> {
+    const input = { id, query: { language }, text: vtt, isTransfer: true, ...options };
+    return this.#connection.data("PUT /docs/v1/uploads/{id}/transcript", input);
   }
 
   /** Returns the transcript as WebVTT; null if the file has none. */
-  async getTranscript(id: string, options?: CallOptions): Promise<string | null> {
-    try {
-      return await this.#connection.send(transcriptPath(id), { ...options }, (response) => response.text());
-    } catch (error) {
-      if (error instanceof StowageError && error.code === "not_found") return null;
-      throw error;
-    }
+  getTranscript(id: string, options?: CallOptions): Promise<string | null> {
+    return orNull(this.#connection.text("GET /docs/v1/uploads/{id}/transcript", { id, ...options }));
   }
 
+  /** Deletes the transcript. */
   deleteTranscript(id: string, options?: CallOptions): Call<void> {
     return this.#connection.run("DELETE /docs/v1/uploads/{id}/transcript", { id, ...options });
   }

@@ -22,7 +22,7 @@ export function addTranscriptCommands(program: Command, define: Define): void {
         throw new Failure("failed", `${vtt}: ${cause.code === "ENOENT" ? "Not found." : cause.message}`, { cause });
       });
       const { id, label } = await findFile(context, given);
-      const stored = await stowage.files.setTranscript(id, text, { language }, call).catch(failureAbout(vtt));
+      const stored = await stowage.files.setTranscript(id, text, { language, ...call }).catch(failureAbout(vtt));
       results.print({ id, ...stored }, [label, "transcript set"]);
     },
   );
