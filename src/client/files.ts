@@ -188,7 +188,7 @@ export class Files {
     return this.#connection.run("DELETE /docs/v1/uploads/{id}", { id, query, ...options });
   }
 
-  /** Forbids the deletion of a file until a secret key releases it. */
+  /** Forbids the deletion of a file until a secret key or an admin releases it. */
   hold(id: string, reason: string, options?: CallOptions): Call<Schemas["Hold"]> {
     return this.#connection.data("PUT /docs/v1/uploads/{id}/hold", { id, body: { reason }, ...options });
   }

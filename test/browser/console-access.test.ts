@@ -60,6 +60,10 @@ describe("Contributor", () => {
     await expect(heading(page, "mine.txt")).toBeVisible();
     await expect(button(page, "Copy link")).toBeVisible();
     await expect(page.getByRole("region", { name: "Activity" })).toHaveCount(0);
+    await button(page, "Actions for this file").click();
+    await expect(page.getByRole("menuitem", { name: "Reprocess" })).toBeVisible();
+    await expect(page.getByRole("menuitem", { name: "Hold" })).toHaveCount(0);
+    await page.keyboard.press("Escape");
     problems.allow(/status of 404/);
     await page.goto(`/console/files/${id}`);
     await expect(page.getByText("It may have been deleted, or it isn't yours.")).toBeVisible();

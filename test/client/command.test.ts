@@ -432,6 +432,7 @@ describe("every command", () => {
     expect(await team.stowage.files.get(id)).toMatchObject({ folder: "archive" });
     expect((await machine.run("hold archive/a.txt --reason Case")).stdout).toBe("archive/a.txt\theld\n");
     expectFailure(await machine.run("rm archive/a.txt --yes"), 1, "archive/a.txt: A hold forbids the deletion.");
+    expect((await machine.run("folders rm archive --yes")).stdout).toBe("archive\tdeleted, except 1 held file\n");
     expect((await machine.run("release archive/a.txt")).stdout).toBe("archive/a.txt\treleased\n");
     expect((await machine.run("folders rm archive --yes")).stdout).toBe("archive\tdeleted\n");
     expect(await stored(team)).toEqual([]);

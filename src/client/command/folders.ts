@@ -4,9 +4,16 @@ import type { Context } from "./context.ts";
 
 const FOLDER = ["<folder>", "such as podcast/2026", parseFolder] as const;
 
-/** Prints a folder that is being changed. A large one takes minutes. */
-function printChange({ results }: Context, change: { folder: string; isComplete: boolean }, word: string): void {
-  results.print(change, [change.folder, change.isComplete ? word : `${word} in part, the rest follows within minutes`]);
+/** Prints a folder that is being changed. A large one takes minutes. A deletion keeps held files. */
+function printChange(
+  { results }: Context,
+  change: { folder: string; isComplete: boolean; held?: number },
+  word: string,
+): void {
+  const { held = 0 } = change;
+  const kept = held > 0 ? `, except ${held} held ${held === 1 ? "file" : "files"}` : "";
+  const changed = change.isComplete ? word : `${word} in part, the rest follows within minutes`;
+  results.print(change, [change.folder, changed + kept]);
 }
 
 export function addFolderCommands(program: Command, define: Define): void {

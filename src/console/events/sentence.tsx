@@ -200,15 +200,17 @@ export function Actor({ event: { actor }, isFirst = false }: { event: Event; isF
 interface NameOfProps {
   keyId: string | null;
   userId: string | null;
+  /** The name, if the API has given it. */
+  name?: string | null;
   /** Whether it begins a sentence or a cell. */
   isFirst?: boolean;
 }
 
 /** The user if there is one, otherwise the key. */
-export function NameOf({ keyId, userId, isFirst = false }: NameOfProps) {
+export function NameOf({ keyId, userId, name: given, isFirst = false }: NameOfProps) {
   const id = userId ?? keyId ?? "";
   const own = userId && userId === me.value?.userId ? session.value?.team?.name : undefined;
-  const name = names.value.get(id)?.name ?? own;
+  const name = given ?? names.value.get(id)?.name ?? own;
   return name ? (
     <bdi title={name}>{name}</bdi>
   ) : (

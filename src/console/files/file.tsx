@@ -1,6 +1,6 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { FileMetadata, Hold } from "../../client/stowage.ts";
-import { MissingScopes } from "../accounts/access.tsx";
+import { MissingScopes, SCOPES } from "../accounts/access.tsx";
 import { Actor, NameOf, titleOf, useNames } from "../events/sentence.tsx";
 import { FileCrumbs } from "../folders/folders.tsx";
 import { Sharing, SignedUrl } from "../links/sharing.tsx";
@@ -135,6 +135,17 @@ function pageActions(file: FileMetadata): Actions {
       scope: "files:delete",
       run: () => holdFile(file),
     },
+    // As the API, which releases for a secret key or an admin.
+    hold !== null &&
+      !seesOwnFilesOnly() &&
+      SCOPES.every(can) && {
+        label: "Release hold",
+        icon: "lock",
+        run: async () => {
+          await client.value.files.release(_id);
+          announce("Hold released");
+        },
+      },
   ];
 }
 
@@ -232,7 +243,7 @@ function FileTranscript({
   );
 }
 
-/** Why a file can't be deleted. No session can release it. */
+/** Why a file can't be deleted. */
 function Held({ hold: { reason, createdAt, createdBy } }: { hold: Hold }) {
   useNames();
   return (
@@ -240,8 +251,8 @@ function Held({ hold: { reason, createdAt, createdBy } }: { hold: Hold }) {
       <bdi>{reason}</bdi>
       <br />
       <span class="quiet">
-        Held by <NameOf {...createdBy} />, <Time at={createdAt} isRelative />. Only an app with a secret key can release
-        it.
+        Held by <NameOf {...createdBy} />, <Time at={createdAt} isRelative />. Only an admin, or an app with a secret
+        key, can release it.
       </span>
     </>
   );
@@ -274,7 +285,6 @@ function Summary({ file }: { file: FileMetadata }) {
 
 /** The user who uploaded a file, which leads to all files of this user, or the key. */
 function Uploader({ file: { uploadedBy } }: { file: FileMetadata }) {
-  useNames();
   const { userId } = uploadedBy;
   return userId ? (
     <a href={href("/files", { user: userId })}>
