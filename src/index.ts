@@ -35,7 +35,7 @@ export class WebhookObject extends DurableObject<Env> implements Outbox {
   replay(request: ReplayRequest) {
     return this.#outbox.replay(request);
   }
-  /** Never throws, because the platform gives up on an alarm after six errors. */
+  /** Never throws, because the platform drops an alarm after six errors. */
   override async alarm() {
     try {
       await this.#outbox.run();

@@ -108,7 +108,7 @@ export default defineConfig(async ({ mode }) => {
             retry,
             name: "browser",
             include: ["test/browser/**/*.test.ts"],
-            // The servers start beside the browser, which must be there before the first page.
+            // The servers start in parallel with the browser, which must be there before the first page.
             globalSetup: [support("shared-servers.ts"), support("shared-browser.ts")],
             setupFiles: [support("await-servers.ts")],
           },

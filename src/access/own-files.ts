@@ -16,7 +16,7 @@ export type FilesOf = Pick<Viewer, "teamId" | "ownerId">;
 export const filesOf = ({ teamId, ownerId }: FilesOf) =>
   and(eq(teamOfFile, teamId as TeamOfFile | SQL), ownerId === null ? undefined : eq(files.userId, ownerId));
 
-/** Those of the caller's files that are in the trash, or wait for their bytes to be deleted. */
+/** The caller's files that are in the trash, or wait for their bytes to be deleted. */
 export const removedOf = ({ teamId, ownerId }: FilesOf) =>
   and(eq(teamOfRemoved, teamId as TeamOfFile | SQL), ownerId === null ? undefined : eq(removed.userId, ownerId));
 

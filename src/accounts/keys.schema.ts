@@ -30,7 +30,7 @@ export const apiKeys = sqliteTable(
     lastUsedAt: integer("last_used_at"),
     /** JSON: the limits of a public key. Null if there are none. */
     limits: text(),
-    /** What it was created for. `expires_at` may be shortened later. */
+    /** The lifetime at its creation. `expires_at` may be shortened later. */
     lifetimeMilliseconds: integer("lifetime_milliseconds").notNull(),
     createdAt: integer("created_at").notNull(),
     expiresAt: integer("expires_at").notNull(),

@@ -150,7 +150,7 @@ export const update = writeOperation(
     tag: "Teams",
     summary: "Update or suspend a team",
     description:
-      "From the next request on, every token of a suspended team gets 403 `team_suspended`, and the team's links get 404. An upload request that is in progress finishes. Signed URLs work until they expire. Files are processed as before. Its webhooks wait: set `status` to `active` to resume the team, and they are sent what has happened.",
+      "From the next request on, every token of a suspended team gets 403 `team_suspended`, and the team's links get 404. An upload request that is in progress finishes. Signed URLs work until they expire. Files are processed as before. Its webhooks wait: set `status` to `active` to resume the team, and they are sent the events in between.",
     body: atLeastOneField(
       z.strictObject({ name: name(1), status: z.enum(["active", "suspended"]), maxBytes, maxFiles, retentionDays }),
     ),

@@ -84,7 +84,7 @@ export async function readWav(source: RangeSource): Promise<Reading> {
 
 const SAMPLE_BYTES = { signed: [2, 3, 4], unsigned: [1], float: [4, 8], alaw: [1], mulaw: [1] };
 
-/** @returns undefined if the samples are no numbers, or of another size */
+/** @returns undefined if the samples aren't numbers, or have another size */
 function waveEncoding(codec: number, sampleBytes: number): Pick<Pcm, "encoding" | "sampleBytes"> | undefined {
   const integer = sampleBytes === 1 ? ("unsigned" as const) : ("signed" as const);
   const encoding = ({ 1: integer, 3: "float", 6: "alaw", 7: "mulaw" } as const)[codec];
@@ -148,7 +148,7 @@ export async function readAiff(source: RangeSource): Promise<Reading> {
 
 const AIFC_ENCODINGS = { ulaw: "mulaw", alaw: "alaw", fl32: "float", fl64: "float", "raw ": "unsigned" } as const;
 
-/** @returns undefined if the samples are no numbers, or of a size that they never have */
+/** @returns undefined if the samples aren't numbers, or have an impossible size */
 function aiffPcm(codec: string, sampleBytes: number, sound: { start: number; bytes: number }): Pcm | undefined {
   const other = AIFC_ENCODINGS[codec.toLowerCase() as keyof typeof AIFC_ENCODINGS];
   // AIFF has signed bytes, WAV has not.

@@ -34,7 +34,7 @@ export interface Reading {
 export interface Pcm {
   start: number;
   end: number;
-  /** Of one sample of one channel. */
+  /** The size of one sample of one channel. */
   sampleBytes: number;
   encoding: "signed" | "unsigned" | "float" | "alaw" | "mulaw";
   isLittleEndian: boolean;

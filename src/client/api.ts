@@ -425,7 +425,7 @@ export interface NewLink extends Link {
   url: string;
   /** A page with a player, for people. */
   pageUrl: string;
-  /** The player alone, for an `iframe` of any site. */
+  /** Only the player, for an `iframe` of any site. */
   embedUrl: string;
 }
 export interface Link {

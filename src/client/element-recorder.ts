@@ -180,7 +180,7 @@ export class Recorder {
     this.#recording?.stop();
   }
 
-  /** Ends what is shown, and shows the next recording, or the button Record. @returns the shown recording */
+  /** Ends the shown recording, and shows the next one, or the button Record. @returns the ended recording */
   #leave(): Take | undefined {
     const recording = this.#recording;
     const hasFocus = this.elements.some((element) => element.contains(this.#focused));

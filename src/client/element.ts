@@ -452,7 +452,7 @@ export class StowageUpload extends Base {
         item.saved = resume;
         void savedUploads.update([key], { saved: resume, at: Date.now() });
       },
-      // What becomes of it depends on the result, below.
+      // The result decides below.
       delete: () => {},
     };
     const onProgress = (sentBytes: number) => {

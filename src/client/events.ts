@@ -63,7 +63,7 @@ type WithData<R, T extends string> = T extends unknown
   ? Omit<R, "type" | "data"> & { type: T; data: DataOf<T> }
   : never;
 
-/** What happened in a team. `type` determines `data`. */
+/** An event of a team. `type` determines `data`. */
 export type Event = WithData<AnyEvent, EventType>;
 /** An event without the name of its actor, as in a webhook message. */
 export type RecordedEvent = WithData<AnyRecord, EventType>;

@@ -79,7 +79,7 @@ function linkScript(script) {
     .map(({ path }) => `<link rel="modulepreload" href="/assets/${basename(path)}">`);
   return [`<script type="module" src="/assets/${script}"></script>`, ...imports].join("");
 }
-/** What the heads of all pages have in common. The pages of what is not found look like that of a link. */
+/** The common head of all pages. Not-found pages have the style of a link's page. */
 function headOf(page) {
   const script = nameOf(page, ".js");
   return `<meta charset="utf-8">

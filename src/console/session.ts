@@ -28,7 +28,7 @@ const MAX_TIMER_MILLISECONDS = 2 ** 31 - 1;
 
 /** Until when the service rejects requests because there were too many, as a time. The client repeats them then. */
 export const limitedUntil = signal(0);
-/** The route of the latest call that succeeded, such as `DELETE /auth/v1/users/{id}`, in an object of its own. */
+/** The route of the latest call that succeeded, such as `DELETE /auth/v1/users/{id}`. A new object for each call. */
 export const latestCall = signal({ route: "" });
 
 const clientFor = (key: string | null = null) =>

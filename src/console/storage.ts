@@ -1,4 +1,4 @@
-/* What a page stores on the device. A browser may deny it: then nothing is stored, and the page works until it is closed. */
+/* Storage of a page on the device. A browser may deny it: then nothing is stored, and the page works until it is closed. */
 
 type Place = "localStorage" | "sessionStorage";
 

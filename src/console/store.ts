@@ -82,7 +82,7 @@ function forgetUnused(): void {
     if (isPaused || place < unused.length - MAX_UNUSED) entries.delete(key);
 }
 
-/** The noun of a route, by the last of its words that has one. Waveforms are no part of lists. */
+/** The noun of a route, by the last of its words that has one. Waveforms aren't part of lists. */
 const NOUNS: Record<string, Noun | null> = {
   apikeys: "apikey",
   sessions: "session",
@@ -104,7 +104,7 @@ function nounOf(route: string): Noun | null | undefined {
   return word === undefined ? null : NOUNS[word];
 }
 
-/** Loads again what has changed: now if a page shows it, otherwise when one is opened. */
+/** Reloads the entries with this noun: now if a page shows them, otherwise when one opens. */
 export const touch = (noun: Noun): void => reloadIf(({ of }) => of.includes(noun));
 
 /** Loads a record again that has changed without a write or an event. */
@@ -119,8 +119,8 @@ function reloadIf(matches: (entry: Entry<unknown>, key: string) => boolean): voi
 }
 
 /**
- * Deletes records by `work`, which returns the ids of those that were kept. Meanwhile, loads of what has their id in its key
- * are paused: the event of the deletion may arrive before its response does, and they would fail.
+ * Deletes records by `work`, which returns the ids of those that were kept. Meanwhile, entries with their id in the key don't
+ * load: the event of the deletion may arrive before its response does, and the loads would fail.
  */
 export async function whilePaused(ids: string[], work: () => Promise<string[]>): Promise<string[]> {
   const paused = [...entries].filter(([key]) => ids.some((id) => key.includes(id)));

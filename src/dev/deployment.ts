@@ -292,7 +292,7 @@ const inAccount =
 const NO_LOGIN =
   "Not logged in, so nothing was changed. Run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN to a token with the permissions in src/OPERATIONS.md.";
 
-/** @returns null if nobody is logged in */
+/** @returns null if not logged in */
 async function findAccount({ env, wrangler }: Machine, config: DeployConfig): Promise<Account | null> {
   const known = env.CLOUDFLARE_ACCOUNT_ID || config.account_id;
   if (known && env.CLOUDFLARE_API_TOKEN) return { id: known };

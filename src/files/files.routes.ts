@@ -128,7 +128,6 @@ const exampleAudio = {
   tags: { title: "Interview" },
 };
 
-/** A transcript, and how it is described beside its file. */
 export const VTT = "text/vtt";
 export const VTT_EXAMPLE = `WEBVTT
 

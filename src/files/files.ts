@@ -21,7 +21,7 @@ import { transcripts } from "./transcripts.schema.ts";
  *   receiving (not listed) -> pending -> processing -> completed | failed
  *
  * Each arrow is one conditional update. If a file stays in a state until `due_at`, the recovery job continues. From any state,
- * a file may move to the table `removed`, where its bytes are deleted, or where it is in the trash (trash/deletion.ts).
+ * a file may move to the table `removed`, to have its bytes deleted or to stay in the trash (trash/deletion.ts).
  */
 
 /** How long a state can last before the recovery job continues. */
@@ -91,7 +91,7 @@ export type ListedRow = {
 export type StoredFile = ReturnType<typeof toStoredFile>;
 
 export interface FileMetadata extends StoredFile {
-  /** Of the user who uploaded it, or of the key. Null once that is deleted. */
+  /** The name of the user who uploaded it, or of the key. Null once that is deleted. */
   uploaderName: string | null;
   /** Null for a resumable upload until its bytes are read back. */
   sha256: string | null;

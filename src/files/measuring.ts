@@ -16,7 +16,7 @@ import { setMeasuredWaveform } from "./waveforms.ts";
  * can't be measured is as good as any other.
  */
 
-/** A file that kills its consumer each time, which leaves no error, is given up. */
+/** A bound for files that kill their consumer each time, which leaves no error. */
 export const MAX_ATTEMPTS = 3;
 /** After this, the recovery job sends a message again: it may be lost, or the attempt failed. */
 const RESEND_MILLISECONDS = HOUR;
@@ -94,7 +94,7 @@ type Claimed = FileOf & { originalName: string; sizeBytes: number | null; audio:
  * begins, because decoding too much kills the consumer without an error. A duplicate or late message finds another count.
  */
 export async function measureWaveform(deps: Deps, job: WaveformJob): Promise<JobOutcome> {
-  // Not awaited: whoever waits for the work of another invocation waits for ever if that is canceled.
+  // Not awaited: if the other invocation is canceled, its promise never settles.
   if (deps.decoding.endsAt > deps.system.now()) return { retryAfterSeconds: BUSY_SECONDS };
   deps.decoding.endsAt = deps.system.now() + MAX_DECODING_MILLISECONDS;
   try {
@@ -139,11 +139,11 @@ async function measure(deps: Deps, file: Claimed, attempts: number): Promise<str
       const isStored = await setMeasuredWaveform(deps, file, channels, { previousEtag: previous?.etag ?? null });
       return isStored ? "measured" : "superseded";
     }
-    const giveUp = deps.db
+    const endAttempts = deps.db
       .update(waveforms)
       .set({ dueAt: null })
       .where(and(waveformOfFile(file), eq(waveforms.attempts, attempts)));
-    await write(deps, [giveUp], { isIdempotent: true });
+    await write(deps, [endAttempts], { isIdempotent: true });
     return "unmeasurable";
   } catch (cause) {
     deps.log("warn", "waveform_postponed", { fileId: file.id, teamId: file.teamId, attempts, cause });

@@ -129,7 +129,7 @@ async function endWrite(deps: Deps, actor: TeamActor, id: string, version: numbe
 /**
  * Stores a transcript in place of the one before.
  * @param bytes WebVTT
- * @throws `not_found`, `quota_exceeded`; `conflict` if other writes overtook this one again and again
+ * @throws `not_found`, `quota_exceeded`; `conflict` if other writes kept overtaking this one
  */
 export async function setTranscript(
   deps: Deps,

@@ -77,7 +77,7 @@ export async function readWaveform(deps: Deps, file: FileKey & { hasWaveform: 0 
 /** A write takes milliseconds. After this time, its Worker has died. */
 const MAX_WRITING_MILLISECONDS = MINUTE;
 
-/** What a measurement may replace: the object that was there before it, by its etag, or none. */
+/** The object that a measurement may replace, by its etag. Null if there was none before it. */
 interface Measured {
   previousEtag: string | null;
 }

@@ -18,7 +18,7 @@ import { folderChanges, folders } from "./folders.schema.ts";
 import { AFTER_SEPARATOR, foldersOf } from "./folders.ts";
 
 /*
- * Moves and deletes folders with everything in them. A row of `folder_changes` says how far a change has come. It advances in
+ * Moves and deletes folders with everything in them. A row of `folder_changes` records the progress of a change. It advances in
  * steps, each of which is one batch:
  *
  *   1. select   the next files of the folder, in the order of their index

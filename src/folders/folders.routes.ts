@@ -59,7 +59,7 @@ export const create = writeOperation(
 
 const FOLDER_CHANGE =
   "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). It ends as it is if your token is revoked, or your team suspended. " +
-  "A file that comes into the folder after the request stays where it was put. Each file has its event, as in a batch. " +
+  "A file that comes into the folder after the request stays in it. Each file has its event, as in a batch. " +
   "A contributor changes only the own files, independently of the others.";
 const folderChange = z.strictObject({
   folder: z.string().meta({ description: "Where the folder is, or was." }),

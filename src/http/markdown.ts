@@ -36,7 +36,7 @@ export interface Document {
 const PAGES = "/reference";
 const pageOf = (operationId: string) => `${PAGES}/${operationId}.md`;
 
-/** What the service is, where its documents are, and each operation on a line. */
+/** A description of the service, links to its documents, and each operation on a line. */
 export function renderIndex(api: Api): string {
   const operations = Object.entries(api).map(([id, [route, operation]]) => ({ id, route, ...operation }));
   const groups = tags.flatMap(({ name, description }) => {

@@ -91,9 +91,9 @@ export async function readMultipartFile<T>(
   }
 }
 
-/** Text of a form. What follows the file is there once the bytes of the file have ended. */
+/** Text of a form. Parts after the file are missing until the bytes of the file have ended. */
 export interface FormText {
-  /** Of the part `properties`. */
+  /** The text of the part `properties`. */
   readonly properties: string | undefined;
 }
 

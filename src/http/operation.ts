@@ -259,7 +259,6 @@ async function authorizeUntilNow<A extends Access>(c: Context<AppEnv>, credentia
   };
 }
 
-/** What a write gets besides the request. */
 interface Caller<A extends Access> {
   actor: ActorWith<A>;
   /** For an operation that reads its body itself: the caller, authorized again if it took long. */

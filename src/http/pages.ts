@@ -52,7 +52,7 @@ const embedHeaders = secureHeaders({
   crossOriginResourcePolicy: "cross-origin",
 });
 
-/** What chats and mail programs show of a link. */
+/** The preview of a link in chats and mail programs. */
 export interface Preview {
   title: string;
   description: string;

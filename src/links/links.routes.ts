@@ -68,7 +68,7 @@ const newLinkRecord = describeRecord({
       (link) => link.pageUrl,
     ),
     embedUrl: fieldOf<{ embedUrl: string }>()(
-      z.url().meta({ description: "The player alone, for an `iframe` of any site." }),
+      z.url().meta({ description: "Only the player, for an `iframe` of any site." }),
       "https://stowage.example.com/embed/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567",
       (link) => link.embedUrl,
     ),

@@ -8,11 +8,11 @@ export interface SharedFile {
   sizeBytes: number;
   mimeType: string;
   durationSeconds: number | null;
-  /** Of its audio tags. */
+  /** From its audio tags. */
   title: string | null;
   artist: string | null;
   teamName: string;
-  /** Of the link, in milliseconds since the epoch. Null: never. */
+  /** When the link expires, in milliseconds since the epoch. Null: never. */
   expiresAt: number | null;
   waveform: Channels | null;
   hasTranscript: boolean;

@@ -125,8 +125,8 @@ class Spill {
  */
 const SECOND_BYTES = 1024 * 1024;
 /**
- * Saving rewrites the last chunk together with new bytes if both have at most this many bytes. It then rewrites at most
- * this much, however few bytes a request has, and a part of 5 MiB has at most 80 chunks.
+ * Saving rewrites the last chunk together with new bytes if both have at most this many bytes. This bounds what
+ * it rewrites, however few bytes a request has, and a part of 5 MiB has at most 80 chunks.
  */
 export const MERGED_BYTES = 128 * 1024;
 

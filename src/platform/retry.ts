@@ -62,7 +62,7 @@ function reportUnknown(text: string, cause: unknown): void {
 const isMistake = (error: unknown): boolean =>
   error instanceof TypeError || error instanceof RangeError || error instanceof ReferenceError;
 
-/** What the caller gets for an error of a binding. A bug stays as it is, and becomes `internal`. */
+/** The caller's error for an error of a binding. A bug stays as it is, and becomes `internal`. */
 function translate(error: unknown): unknown {
   const text = reason(error);
   if (error instanceof AppError) return error;

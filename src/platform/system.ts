@@ -68,7 +68,7 @@ export function newUuid(system: System): string {
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const TOKEN_START = "stow_";
 const TOKEN = /^stow_(sk|pk|ss)_[0-9A-Za-z]{40}$/;
-/** Scanners for secrets tell the token of a person from that of a backend. */
+/** Secret scanners can distinguish the tokens of people and backends. */
 const TOKEN_STARTS = { secret: "stow_sk_", public: "stow_pk_", session: "stow_ss_" };
 const TOKEN_SECRET_CHARACTERS = 32; // 190 bits
 const TOKEN_DATABASE_CHARACTERS = 2; // 62^2 > 1,000 databases

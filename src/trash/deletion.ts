@@ -35,7 +35,7 @@ import { isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 
 /*
  * Deletion: one batch moves the row of a file from `files` to `removed`, then its bytes are deleted, then its row. If there is a
- * trash, the file stays in `removed` with all that it had, until it is restored or erased (trash.ts). A held file is never
+ * trash, the file stays in `removed` with all its data, until it is restored or erased (trash.ts). A held file is never
  * deleted. The other way around, a file whose Worker dies in between would be listed without bytes.
  */
 
@@ -162,7 +162,7 @@ interface DeletionOptions {
   isPermanent?: boolean;
 }
 
-/** Why a file was not deleted. A full database has no room for its row in `removed`. */
+/** Why a file was not deleted. A full database can't store its row in `removed`. */
 type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found" | "storage_full";
 
 /**
@@ -233,8 +233,8 @@ export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
 }
 
 /**
- * Erases files that a full database has no room to move: first their bytes, then their rows. If it stops in between, the file is
- * listed without bytes until the deletion is repeated. Nobody can hold it meanwhile, because the event of a hold needs space, too.
+ * Erases files that a full database can't move: first their bytes, then their rows. If it stops in between, the file is listed
+ * without bytes until the deletion is repeated. Until then it can't be held, because the event of a hold needs space, too.
  */
 async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<void> {
   const isErased = and(filesOf(whose), isOneOf(files.id, ids), isListed, isNull(files.hold));
@@ -248,7 +248,7 @@ async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<
  * Deletes files in one transaction, and then the bytes of those that the trash does not keep. It can be repeated.
  * @returns why each was not deleted, or null if it was, in the order of the ids
  * @throws `forbidden` as `checkErasure` does; `unavailable` if the bytes could not be deleted yet; `storage_full` if the database
- *   has no room to move a file to the trash, or to cancel an upload
+ *   is too full to move a file to the trash, or to cancel an upload
  */
 export async function deleteFiles(
   deps: Deps,

@@ -75,7 +75,7 @@ export interface IncomingFile {
   /** In hex. The client may repeat an upload with the digest instead of the bytes, to learn whether it was stored. */
   statedSha256?: string | null;
   properties?: FileProperties | undefined;
-  /** Those that followed the bytes. Called once, when the bytes have ended. */
+  /** Returns the properties that followed the bytes. Called once, when the bytes have ended. */
   lateProperties?: () => FileProperties | undefined;
 }
 
@@ -340,7 +340,7 @@ async function rollBack(
   const isRejection = failure instanceof AppError && failure.code !== "unavailable";
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
-    // If the commit took effect, a repetition with the same key may have been answered with this file. Then it stays.
+    // If the commit took effect, a repetition with the same key may have returned this file. Then it stays.
     const isRevocable = sql`(${files.status} = 'receiving' or ${files.idempotencyKey} is null)`;
     const leaving = leave(deps, and(isFile(upload), isRevocable), { dueAt, isUnstored: true });
     // A full database keeps it, too, until the recovery job ends it.

@@ -8,7 +8,7 @@ import { type Batch, newStep, type RecoveryStep } from "../platform/recovery-ste
 import { reencryptSecrets } from "./signing.ts";
 import { webhooks } from "./webhooks.schema.ts";
 
-/** Webhooks that one batch looks at, and wakes at most. */
+/** Webhooks that one batch checks. It may wake each of them. */
 const PAGE_WEBHOOKS = 100;
 
 /**

@@ -2,7 +2,7 @@ import { type Attempt, KEPT_ATTEMPTS } from "./attempts.ts";
 import type { DeliveryFilter, DeliveryStatus, StoredDelivery, WebhookHealth } from "./outboxes.ts";
 
 /*
- * What the object of a webhook stores, in its own SQLite: the deliveries of the last weeks, each with its event, and one row of
+ * The storage of a webhook's object, in its own SQLite: the deliveries of the last weeks, each with its event, and one row of
  * state. Every method is synchronous, so nothing else runs in between. `transaction` makes several writes one.
  */
 
@@ -75,7 +75,7 @@ const FILTERS: Record<DeliveryFilter, string> = {
 const WITH_ATTEMPT = `json_insert(json_replace(
   iif(json_array_length(attempts) < ${KEPT_ATTEMPTS}, attempts, json_remove(attempts, '$[0]')), '$[#-1].responseBody', ''), '$[#]', json(?))`;
 
-/** What follows from an attempt: the status of its delivery, and when the next one is due. */
+/** The outcome of an attempt: the status of its delivery, and when the next attempt is due. */
 export interface Outcome {
   status: DeliveryStatus;
   dueAt: number | null;
@@ -207,7 +207,7 @@ export class OutboxStore {
     return this.#read<{ seq: number }>(query, after, limit).map(({ seq }) => seq);
   }
 
-  /** Deletes what has ended and is older, and the oldest above `MAX_KEPT_DELIVERIES`. */
+  /** Deletes ended deliveries that are older, and the oldest above `MAX_KEPT_DELIVERIES`. */
   purge(before: number): void {
     const oldest = "(select seq from deliveries order by seq desc limit 1 offset ?)";
     this.#write(

@@ -170,7 +170,7 @@ export class WebhookOutbox implements Outbox {
     for (;;) {
       const source = await this.#takeEvents();
       if (!source) {
-        // What they store must not outlive the webhook.
+        // The results that they store must not outlive the webhook.
         await Promise.allSettled(this.#inFlight.values());
         await this.#store.empty();
         return null;
@@ -226,7 +226,7 @@ export class WebhookOutbox implements Outbox {
   async #takeEvents(): Promise<{ webhook: Source; hasMore: boolean } | null> {
     this.#isWoken = false;
     const limit = this.#hasRoom() ? PAGE_EVENTS : 0;
-    // What happened while the webhook was disabled is left out.
+    // Events that occurred while the webhook was disabled are never sent.
     const since = sql`(select ${webhooks.sinceSeq} from ${webhooks} where ${isWebhook(this.#key)})`;
     const after = sql`max(${this.#store.state.cursor}, coalesce(${since}, 0))`;
     const queries = [this.#source(), this.#eventsAfter(after, limit)] as const;

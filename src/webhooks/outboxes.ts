@@ -25,7 +25,7 @@ export interface StoredDelivery {
 /** The attempts of one hour. */
 export type HourCounts = [startsAt: number, succeeded: number, failed: number];
 
-/** What the endpoint has responded of late. */
+/** The latest results of the endpoint. */
 export interface WebhookHealth {
   /** Consecutive failed attempts, and when the first of them was. */
   failures: number;
@@ -47,7 +47,7 @@ export interface ReplayRequest {
   failedOnly: boolean;
 }
 
-/** The calls of an object. It authorizes nobody: the Worker has found the webhook in the caller's team. */
+/** The calls of an object. It doesn't authorize: the Worker has found the webhook in the caller's team. */
 export interface Outbox {
   /** Has it read the new events soon. @returns the number of the last event that it has read */
   wake(): Promise<number>;

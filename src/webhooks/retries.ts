@@ -77,7 +77,7 @@ export function stateAfter(
   now: number,
 ): Partial<OutboxState> {
   const resumeAt = state.resumeAt ?? 0;
-  // What ends during a pause was sent before it. It neither shortens the pause nor makes the next one longer.
+  // An attempt that ends during a pause was sent before it. It neither shortens the pause nor makes the next one longer.
   const failures = isSuccess ? 0 : state.failures + Number(resumeAt <= now);
   const backoff = FIRST_PAUSE_MILLISECONDS * 2 ** Math.min(failures - MAX_FAILURES, 10);
   const pause = Math.max(

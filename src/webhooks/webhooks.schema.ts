@@ -24,7 +24,7 @@ export const webhooks = sqliteTable(
     encryptedWith: text("encrypted_with").notNull(),
     /** The events with greater numbers are sent: the last one when it was created or enabled. */
     sinceSeq: integer("since_seq").notNull().default(0),
-    /** What its object last reported: the number of the last event that it has read. Some minutes old. */
+    /** The last event that its object has read, by number, as last reported. Some minutes old. */
     cursor: integer().notNull().default(0),
     /** +1 when it is enabled or its URL changes: its object then forgets the failures. */
     epoch: integer().notNull().default(0),

@@ -22,10 +22,10 @@ import { webhooks } from "./webhooks.schema.ts";
 /** Each event wakes every webhook of the team that receives it. */
 export const MAX_WEBHOOKS = 10;
 
-/** A webhook with what its object knows of its endpoint. */
+/** A webhook with the health of its endpoint, which its object knows. */
 export type Webhook = WebhookRow & WebhookHealth;
 
-/** Of a new webhook, and of one whose failures were reset. */
+/** The health of a webhook that is new, or whose failures were reset. */
 const NO_HEALTH: WebhookHealth = { failures: 0, failingSince: null, hours: [], lastResult: null };
 
 const withHealth = async (deps: Deps, row: WebhookRow): Promise<Webhook> => ({

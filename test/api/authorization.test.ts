@@ -129,7 +129,6 @@ const NOT_FOUND = { status: false, message: "Not found.", code: "not_found", req
 const bindings = new ProxiedBindings();
 const { effects } = bindings;
 const bound = bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
-/** What requests have counted for each limit. */
 const NOTHING_SPENT = { light: 0, heavy: 0, passwords: 0 };
 let spent = { ...NOTHING_SPENT };
 function spend(limit: keyof typeof spent): Promise<boolean> {

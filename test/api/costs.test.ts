@@ -1097,7 +1097,7 @@ describe("Every query of the service", () => {
   /** The operations that each kind of caller has called. */
   const called = new Set<string>();
 
-  /** Calls each operation as this kind of caller, for a record of its own if it can create one. */
+  /** Calls each operation as this kind of caller, for its own record if it can create one. */
   async function sendAs(name: Caller): Promise<void> {
     const token = await CALLERS[name]();
     const own = name === "the operator" ? team : as(token);

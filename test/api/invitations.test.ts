@@ -158,7 +158,7 @@ describe("An invitation", () => {
     expect(loggedIn).toMatchObject({ actor, subject: { version: 1 }, data: { keyId: session.id } });
   });
 
-  test("tells its team, email, role and if it's a reset, as often as asked, until it is used", async ({ team }) => {
+  test("returns its team, email, role and if it's a reset, repeatedly, until it is used", async ({ team }) => {
     const { _id } = await newInvitee(team, { firstName: "Ada", role: "member" });
     const token = await newLink(team, _id);
     const { name: teamName } = await read(team, `/auth/v1/teams/${team.teamId}`);

@@ -17,7 +17,7 @@ describe("GET /llms.txt", () => {
     );
   });
 
-  test("begins with what the service is, and names the other documents, which exist", async () => {
+  test("begins with a description of the service, and names the other documents, which exist", async () => {
     expect(index.text).toMatch(/^# Stowage\n\n> An HTTP service for .+\n\n/);
     const documents = /## Documents\n\n((?:- .+\n)+)/.exec(index.text)?.[1] ?? "";
     const paths = [...documents.matchAll(/\]\(([^)]+)\)/g)].map(([, path = ""]) => path);

@@ -57,7 +57,7 @@ const newInput: Record<string, (team: Team) => Promise<object>> = {
   "POST /auth/v1/invitations/accept": async (team) => ({ token: await newInvitation(team), password: PASSWORD }),
 };
 
-/** What the recovery job repeats if it fails: a message, or a wake of a webhook. */
+/** Calls that the recovery job repeats if they fail: a message, or a wake of a webhook. */
 const isRepeatedLater = (call: string) => call.startsWith("Queue") || call === "Object wake";
 
 const isLogin = ({ name }: Route) => name === "POST /auth/v1/login";

@@ -403,7 +403,7 @@ const historyOf = async (team: Team, id: string) =>
   ]);
 
 describe("A session of a secret key", () => {
-  test("lives as long as `expiresIn` says, and so does that of a login, with a token of its own kind", async ({
+  test("expires after `expiresIn`, as does the session of a login, and its token has its own prefix", async ({
     team,
   }) => {
     await newUser(team, { email: "long@example.com", password: PASSWORD });

@@ -52,7 +52,7 @@ async function sendSlowly(
   });
 }
 
-/** What ends the access of a caller, by the name of the error that it gets afterwards. */
+/** Ways to end the access of a caller. */
 const endings: Record<string, (team: Team, caller: { token: string; userId: string }) => Promise<unknown>> = {
   "its session ends": (_, { token }) =>
     DB.prepare("delete from api_keys where token_hash = ?").bind(fingerprint(token)).run(),

@@ -35,7 +35,7 @@ const objectOf = ({ teamId }: Team, id: string) => env.BUCKET.get(`${teamId}/${i
 const cueOf = (text: string, at = 0) => `00:00:0${at}.000 --> 00:00:0${at + 1}.000\n${text}\n`;
 const transcriptOf = (...cues: string[]) => ["WEBVTT\n", ...cues].join("\n");
 const SAID = transcriptOf(cueOf("Good evening."));
-/** Of exactly this size. */
+/** A transcript of exactly this size. */
 const ofBytes = (size: number) => `${SAID}\nNOTE `.padEnd(size, "x");
 
 async function newFile(): Promise<{ team: Team; id: string }> {
@@ -358,7 +358,7 @@ describe("The quota", () => {
       world.ask("PUT", pathOf(id), { token: team.token, ...vtt(ofBytes(1000)) }, { bindings });
     expect(await die(deathAt("R2", "put", "after"))).toBe("dead");
     expect([await usedBytes(team), (await get(team, id)).status]).toEqual([1005, 404]);
-    // What may be stored can be deleted.
+    // A transcript that may be stored can be deleted.
     expect((await remove(team, id)).status).toBe(200);
     expect([await usedBytes(team), await objectOf(team, id)]).toEqual([5, null]);
   });

@@ -95,7 +95,7 @@ const findSmallTexts = (page: Page): Promise<string[]> =>
     return [...found];
   });
 
-/** What must stay within the edges of each of these. */
+/** The elements whose contents must stay within their edges. */
 const BOXES = "dialog[open], .card, .uploads, .uploads li, .table tr, .folder, .notice, .failure";
 
 /** Finds what passes the edge of its dialog, card, or row, unless it scrolls or is cut there. */
@@ -111,7 +111,7 @@ export const findSpills = (page: Page): Promise<string[]> =>
         while (around && around !== box && getComputedStyle(around).overflowX === "visible")
           around = around.parentElement;
         const { position } = getComputedStyle(element);
-        // What is only for screen readers has no place on the screen.
+        // Content that is only for screen readers has no place on the screen.
         if (around !== box || position === "fixed" || element.closest(".visually-hidden")) continue;
         spills.push(`${(box.cloneNode() as Element).outerHTML} < ${(element.cloneNode() as Element).outerHTML}`);
       }

@@ -226,7 +226,7 @@ describe("Signing in", () => {
     await expect(heading(page, "Files")).toBeVisible();
   });
 
-  exhaustive("is over after seconds at a sign-out that the service doesn't answer, and says so", async ({ at }) => {
+  exhaustive("ends after seconds if the service doesn't respond to the sign-out, with a message", async ({ at }) => {
     const { page } = await at("/files");
     await page.route(/\/auth\/v1\/logout/, () => {});
     await button(page, "Sign out").click();
@@ -244,7 +244,7 @@ describe("Signing in", () => {
     await submitKey(page, key);
     await expect(page.getByRole("alert")).toContainText("Public keys can only upload files.");
     await submitKey(page, `${secret.slice(0, -1)}${secret.endsWith("x") ? "y" : "x"}`);
-    // A request ID would help nobody who mistyped.
+    // A request ID wouldn't help after a typo.
     await expect(page.getByRole("alert")).toHaveText(/^That key isn't valid\. Check that you copied all of it\.$/);
     await submitKey(page, "ключ 🔑");
     await expect(page.getByRole("alert")).toHaveText(/^That doesn't look like a key\./);

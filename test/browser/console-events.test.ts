@@ -16,7 +16,7 @@ const latest = async ({ stowage }: Team, count: number) =>
 const untilLive = (page: Page) => expect(page.getByText("Connecting…")).toHaveCount(0);
 
 describe("Event log", () => {
-  test("tells each event in a sentence, newest first, with details on demand", async ({ at }) => {
+  test("shows each event in a sentence, newest first, with details on demand", async ({ at }) => {
     const team = await newTeam();
     const { stowage } = team;
     const file = await stowage.files.upload(new File(["<b>text</b>"], "<b>مقابلة 🎧.txt"));
@@ -252,7 +252,7 @@ exhaustive("shows the newest events after the tab was in the background", async 
   await setHidden(page, false);
   await expect(rows(page)).toHaveCount(5);
   await expect(sentences(page).filter({ hasText: /key (one|two|three)$/ })).toHaveText([/three/, /two/, /one/]);
-  // The events are replayed, and no page is loaded again. One event is asked for, to see that the connection works.
+  // The events are replayed, and no page is loaded again. One event is requested, to check the connection.
   expect(requests.filter((request) => /events\?(?!.*order=asc|limit=1$)/.test(request))).toEqual([]);
 });
 

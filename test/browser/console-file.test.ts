@@ -131,7 +131,7 @@ describe("File page", () => {
     await expect(heading(page, "Bericht – März.txt")).toBeVisible();
   });
 
-  exhaustive("says that a file has no audio although its name says so", async ({ at }) => {
+  exhaustive("shows that a file has no audio despite its name", async ({ at }) => {
     const { page, team, id } = await at("/files", { files: { "take.mp3": "no audio at all" } });
     await expect(rows(page).getByText("No audio found")).toBeVisible();
     await page.getByRole("link", { name: "take.mp3" }).click();
@@ -394,7 +394,7 @@ describe("Player", () => {
       await page.keyboard.press(at === "0:30" ? "PageUp" : "ArrowRight");
       await expect(place).toHaveAttribute("aria-valuetext", `${at} of 1:05`);
     }
-    // The played part has a color of its own.
+    // The played part has a different color.
     await expect.poll(async () => (await drawn(page)).colors).not.toEqual(unplayed);
   });
 
@@ -468,7 +468,7 @@ describe("Player", () => {
     await page.keyboard.press("Enter");
     await expect(status).toHaveText("Clip: 0:35 – 0:40");
     await expectGoodLooks(page, "file-clip");
-    // It plays to its end, and can be continued from there.
+    // It stops at its end, and can continue from there.
     await place.focus();
     for (const key of ["ArrowLeft", "Space"]) await page.keyboard.press(key);
     await expect.poll(() => secondsOf(page)).toBe(40);

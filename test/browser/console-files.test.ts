@@ -453,7 +453,7 @@ describe("File list by keyboard, and its layout", () => {
     await expect(names(page)).toHaveCount(3);
   });
 
-  exhaustive("says that other files aren't loaded if all that are loaded are selected", async ({ at }) => {
+  exhaustive("says that other files aren't loaded if all loaded files are selected", async ({ at }) => {
     const { page } = await at("/usage");
     const headers = { Link: `<${url}/docs/v1/uploads?cursor=2>; rel="next"` };
     await page.route(/\/docs\/v1\/uploads\?/, (route) => respond(route, { data: fakeFiles(3), headers }));

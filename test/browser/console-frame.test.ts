@@ -147,7 +147,7 @@ exhaustive("stays offline for the user until a request succeeds", async ({ at })
       { childList: true, characterData: true, subtree: true },
     );
   });
-  // The client has given up, and the page has tried again, twice.
+  // The client has used up its retries, and the page has retried twice.
   const given = failed;
   await expect.poll(() => failed - given).toBeGreaterThan(6);
   expect(await page.evaluate(() => Reflect.get(window, "changes"))).toBe(0);

@@ -299,7 +299,7 @@ describe("List of files", () => {
 });
 
 describe("File page", () => {
-  test("holds a file, says why and who can release it, and doesn't delete it meanwhile", async ({ atTrash }) => {
+  test("holds a file, says why and who can release it, and doesn't delete it until then", async ({ atTrash }) => {
     const team = await newTrashTeam();
     const [id = ""] = await uploadNamed(team, "one.txt");
     const { page } = await atTrash(`/files/${id}`, { team });

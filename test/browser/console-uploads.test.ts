@@ -377,7 +377,7 @@ describe("Uploads", () => {
     ]);
   });
 
-  exhaustive("says that an uploaded file has no audio although its name says so", async ({ at }) => {
+  exhaustive("shows that an uploaded file has no audio despite its name", async ({ at }) => {
     const { page, card } = await openFiles(at);
     await choose(page, { name: "junk.mp3", bytes: Buffer.from("No sound.") });
     await expect(card.getByText(/^1 of 1 uploaded$/)).toBeVisible();
@@ -414,7 +414,7 @@ describe("Uploads", () => {
     // The browser asks before the page is left during an upload.
     const asked = page.waitForEvent("dialog");
     page.once("dialog", (dialog) => dialog.accept());
-    proxy.heal();
+    proxy.stopFaults();
     const loading = page.reload();
     expect((await asked).type()).toBe("beforeunload");
     await loading;
@@ -464,7 +464,7 @@ describe("Uploads", () => {
       route.request().method() === "HEAD" ? respond(route, { code: "not_found" }) : route.fallback(),
     );
     page.on("dialog", (dialog) => dialog.accept());
-    proxy.heal();
+    proxy.stopFaults();
     await page.reload();
     await expectProcessed(card);
     expect(offsets).toEqual([0, 0]);
@@ -489,7 +489,7 @@ describe("Uploads", () => {
     await expect.poll(() => proxy.faults).toBe(2);
     for (const name of ["tape.bin", "lost.bin"]) await expect.poll(() => isUrlSaved(page, name)).toBe(true);
     page.on("dialog", (dialog) => dialog.accept());
-    proxy.heal();
+    proxy.stopFaults();
     await page.reload();
     await expect(card.getByText(/Interrupted at \d+% of 8.4 MB/)).toHaveCount(2);
     await expect(card.getByText("0 of 2 uploaded · 2 interrupted")).toBeVisible();
@@ -517,7 +517,7 @@ describe("Uploads", () => {
     const bytes = bytesOf(8 * MEBIBYTE);
     await choose(page, { name: "long.bin", bytes });
     await expect.poll(() => proxy.faults).toBe(1);
-    proxy.heal();
+    proxy.stopFaults();
     for (const { _id } of await collect(team.stowage.sessions.list())) await team.stowage.sessions.delete(_id);
     await expect(page.getByText("If the session was ended, they start over.")).toBeVisible();
     await signIn(page, team.key);
@@ -546,7 +546,7 @@ describe("Uploads", () => {
     await question.getByLabel("on this device for 24 hours").check();
     await question.getByRole("button", { name: "Sign out" }).click();
     await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
-    proxy.heal();
+    proxy.stopFaults();
     const colleague = await team.stowage.keys.create({ name: "colleague" });
     await signIn(page, colleague.key);
     await expect(card).toBeHidden();
@@ -610,7 +610,7 @@ describe("Uploads", () => {
     await other.waitForFunction(async () => (await navigator.locks.query()).pending?.length === 1);
     await expect(other.getByRole("region", { name: "Uploads" })).toBeHidden();
     expect(offsets).toEqual([]);
-    proxy.heal();
+    proxy.stopFaults();
     await page.close();
     await expectProcessed(other.getByRole("region", { name: "Uploads" }));
     expect(offsets).not.toEqual([]);

@@ -298,7 +298,7 @@ describe("Delivery log", () => {
     await expect(page.getByRole("radio", { name: "All" })).toBeChecked();
   });
 
-  exhaustive("shows in the list that an endpoint starts to fail, although no event says so", async ({ at }) => {
+  exhaustive("shows in the list that an endpoint starts to fail, although there is no event for it", async ({ at }) => {
     const endpoint = await openEndpoint();
     const team = await newTeam();
     const { _id } = await team.stowage.webhooks.create({ url: endpoint.url, types: ["apikey.created"] });
@@ -311,7 +311,7 @@ describe("Delivery log", () => {
     await expect(health).toHaveText("Failing");
   });
 
-  exhaustive("opens on failures behind a page of waiting events, and resends all that failed", async ({ at }) => {
+  exhaustive("opens on failures behind a page of waiting events, and resends all failed ones", async ({ at }) => {
     const endpoint = await openEndpoint();
     endpoint.response = { status: 500, body: "maintenance" };
     const team = await newTeam();

@@ -42,7 +42,7 @@ async function createSession({ key, teamId, stowage: { url } }: Team, email?: st
   };
 }
 
-/** What a file contains: a tone of 2 seconds, one of 65 seconds, or a text. */
+/** The content of a file: a tone of 2 seconds, one of 65 seconds, or a text. */
 const contentOf = (name: string): BlobPart =>
   name.endsWith(".mp3") ? sample("tone-vbr.mp3") : name.endsWith(".wav") ? tone(65) : `Text of ${name}`;
 

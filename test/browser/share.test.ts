@@ -68,7 +68,7 @@ describe("The page of a link", () => {
     await expect(place).toHaveAttribute("aria-valuetext", "0:05 of 1:05");
   });
 
-  exhaustive("plays the clip in its URL to its end, and shows it", async ({ openPage }) => {
+  exhaustive("plays the clip in its URL until it ends, and shows it", async ({ openPage }) => {
     const { pathname } = await share(await newTeam(), "a season.wav");
     const page = await openPage({ path: `${pathname}#t=0:30,32.5` });
     const place = position(page);

@@ -7,7 +7,7 @@ import { position } from "./locators.ts";
 import { silence } from "./sounds.ts";
 import { exhaustive, expect, test } from "./support.ts";
 
-/* The transcript beside the player, on the page of a link and of a file. */
+/* The transcript next to the player, on the page of a link and of a file. */
 
 const timeOf = (seconds: number) =>
   `00:${String(Math.floor(seconds / 60)).padStart(2, "0")}:${(seconds % 60).toFixed(3).padStart(6, "0")}`;
@@ -126,7 +126,7 @@ describe("The transcript on the page of a link", () => {
     },
   );
 
-  exhaustive("is below the player on a phone, and beside it on a desktop", async ({ openPage }) => {
+  exhaustive("is below the player on a phone, and next to it on a desktop", async ({ openPage }) => {
     const { pathname } = await recordingOf(await newTeam(), SAID);
     for (const width of [390, 1280]) {
       const page = await openPage({ path: pathname, width });
@@ -173,7 +173,7 @@ describe("The transcript on the page of a link", () => {
 });
 
 describe("The transcript on the page of a file", () => {
-  exhaustiveInConsole("is beside the player, and follows changes by others", async ({ at }) => {
+  exhaustiveInConsole("is next to the player, and follows changes by others", async ({ at }) => {
     const team = await newTeam();
     const { id } = await recordingOf(team, SAID);
     const { page } = await at(`/files/${id}`, { team });

@@ -310,7 +310,7 @@ describe("The upload element", () => {
     writeFileSync(path, bytes);
     await input.setInputFiles(path);
     await expect.poll(() => proxy.faults).toBe(1);
-    proxy.heal();
+    proxy.stopFaults();
     const offsets: number[] = [];
     page.on("request", (request) => {
       if (request.method() === "PATCH") offsets.push(Number(request.headers()["upload-offset"]));
@@ -537,7 +537,7 @@ describe("The upload element", () => {
 async function openRecorder(tools: Tools, options: FormOptions = {}) {
   const opened = await openForm(tools, { attributes: "record", ...options });
   const button = (name: string) => opened.page.getByRole("button", { name, exact: true });
-  /** Records for a second at least, and stops. */
+  /** Records for at least a second, and stops. */
   const record = async () => {
     await button("Record").click();
     await expect(opened.element.getByRole("timer")).toHaveText("0:01");
@@ -645,7 +645,7 @@ describe("A recording", () => {
     problems,
   }) => {
     const { page, team, button } = await openRecorder({ openPage, problems });
-    // Hands out what was recorded each second instead of every ten.
+    // Delivers the recorded chunks every second instead of every ten.
     await page.evaluate(() => {
       const start = MediaRecorder.prototype.start;
       MediaRecorder.prototype.start = function (milliseconds = 0) {

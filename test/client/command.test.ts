@@ -648,7 +648,7 @@ describe("stowage upload", () => {
         expect(ended).toMatchObject({ code: 130, stdout: "" });
         expect(linesOf(ended.stderr)).toEqual(["stowage: Interrupted. Run the same command again to resume."]);
       }
-      line.heal();
+      line.stopFaults();
       const before = line.sentBytes;
       const { id, notApplied } = await machine.json("upload large.bin --tag late");
       expect(notApplied).toEqual(["--tag"]);
@@ -676,7 +676,7 @@ describe("stowage upload", () => {
     await first.ended;
     expect(statSync(journal).mode & 0o777).toBe(0o600);
     expect(statSync(machine.path("state/stowage")).mode & 0o777).toBe(0o700);
-    line.heal();
+    line.stopFaults();
     expect(await machine.run("upload small.bin")).toMatchObject({ code: 0, stderr: "" });
     expect(await stored(team)).toHaveLength(2);
   });

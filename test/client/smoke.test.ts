@@ -14,7 +14,7 @@ import { collect, newTeam, type Team, url } from "../support/team.ts";
 /** Responds in place of the server, or changes its response. */
 type Break = (request: IncomingMessage, forward: () => Promise<Response>) => Promise<Response> | Response;
 
-/** A test that runs beside others has its own. */
+/** A test that runs in parallel with others has its own. */
 type OnTestFinished = TestContext["onTestFinished"];
 
 /** Starts a server, which the test's end closes. @returns its URL */

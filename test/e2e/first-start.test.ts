@@ -9,7 +9,7 @@ import { findMissingMigrations, listMigrations, statementsOf } from "../../src/d
 import { clonePreparedProject, cloneProject } from "../support/project.ts";
 import { freePort, isGroupAlive, runDev, runNpmDev, Server } from "../support/server.ts";
 
-/* What `npm run dev` creates, prints and keeps. */
+/* `npm run dev`: the data that it creates, prints and keeps. */
 
 interface Listed {
   _id: string;

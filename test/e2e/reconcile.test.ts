@@ -22,7 +22,7 @@ async function reconcile(args: string[], env: Record<string, string> = {}) {
 }
 
 describe("npm run reconcile", () => {
-  test("finds what a restored database lacks, keeps what is young, and needs the operator token", async () => {
+  test("finds what a restored database lacks, keeps recent objects, and needs the operator token", async () => {
     const team = await server.newTeam();
     const [kept, lost] = [await upload(team, "a.txt", "a.txt"), await upload(team, "b.txt", "b.txt")];
     expect(await reconcile([server.url])).toMatchObject({

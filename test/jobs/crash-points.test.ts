@@ -272,7 +272,7 @@ const settingWaveform: Scenario<string, Seen> = {
   },
 };
 
-/** What a file's transcript is, by a read and by the metadata. */
+/** A file's transcript, by a read and by the metadata. */
 async function seenTranscript({ team }: Pick<Place, "team">, id: string) {
   const { status, text } = await team.call("GET", transcriptOf(id));
   const { data } = (await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body;
@@ -338,7 +338,7 @@ const deleting: Scenario<string, Seen> = {
   },
 };
 
-/** A completed file whose waveform is to be measured. Its message is not delivered. */
+/** A completed file whose waveform is due to be measured. Its message is not delivered. */
 async function unmeasured({ world, team }: Place): Promise<WaveformJob> {
   const fileId = await world.store(team, "tone.mp3", sample("tone-vbr.mp3").bytes);
   await world.drain();

@@ -59,7 +59,7 @@ const verifies = (secret: string, { body, headers }: Post): boolean => {
   }
 };
 
-/** What the object knows of its webhook. */
+/** The state that the object stores of its webhook. */
 const stateOf = (hook: Hook): Promise<OutboxState> =>
   inObject(keyOf(hook), ({ storage }) =>
     JSON.parse(storage.sql.exec<{ json: string }>("select json from state").one().json),
@@ -466,7 +466,7 @@ describe("the delivery log", () => {
       ({ eventId }: { eventId: string }) => eventId,
     );
 
-  test("is filtered by state: a failing delivery is to be retried, or has failed", async () => {
+  test("is filtered by state: a failing delivery waits for a retry, or has failed", async () => {
     const { world, team, hook } = await begin();
     const nextResponse = async (httpStatus: number) => {
       world.answer = status(httpStatus);
@@ -489,7 +489,7 @@ describe("the delivery log", () => {
     expect(await inState("waiting")).toEqual([waiting]);
     expect(await inState("pending")).toEqual([waiting, retried]);
     expect(await inState("failed")).toEqual([failed]);
-    // What is sent again after a success has not failed.
+    // A delivery that is resent after a success has not failed.
     const { data } = (await team.call("GET", `/auth/v1/webhooks/${hook._id}/deliveries?status=succeeded`)).body;
     await team.call("POST", `/auth/v1/deliveries/${data[0]._id}/redeliver`);
     expect(await inState("waiting")).toEqual([waiting, succeeded]);
@@ -715,7 +715,7 @@ describe("a webhook", () => {
     expect(await statusesOf(hook)).toEqual({ succeeded: 1 });
   });
 
-  test("is sent an event that has left the event log meanwhile", async () => {
+  test("is sent an event that has left the event log by then", async () => {
     const { world, team, hook } = await begin();
     world.answer = status(500);
     await createEvent(team);

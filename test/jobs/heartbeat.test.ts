@@ -111,7 +111,7 @@ describe("A request while the cron trigger has stopped", () => {
     expect(world.recoveryMessages).toEqual([{ database: 0 }, { database: 2 }]);
   });
 
-  test("succeeds also if the run can't be started, and the log says so", async ({ world, team }) => {
+  test("succeeds also if the run can't be started, which is logged", async ({ world, team }) => {
     await world.recoverIn(world.database);
     world.aheadMilliseconds += 16 * MINUTE;
     const bindings = new ProxiedBindings(outageOf("Queue"));

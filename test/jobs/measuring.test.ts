@@ -107,7 +107,7 @@ describe("An uploaded file", () => {
 });
 
 describe("An attempt", () => {
-  test("is counted before it begins, so a file that kills its consumer each time is given up", async ({
+  test("is counted before it begins, which bounds the attempts of a file that kills its consumer each time", async ({
     world,
     team,
   }) => {

@@ -100,7 +100,7 @@ const AS_UPLOADED: Organized = { name: "file", folder: "", tags: [], deleteAfter
 type Shown = Organized & { _id: string; trashedAt?: string; hold?: { reason: string } | null };
 
 type State = "listed" | "trashed" | "gone";
-/** What a request does to the state of a file. Exactly one of the results is right. */
+/** The effect of a request on the state of a file. Exactly one of the results is right. */
 type Transition = { results: (number | string)[]; to: State };
 
 interface Trashed {
@@ -330,7 +330,7 @@ class Stage {
     }
   }
 
-  /** Updates the model after the recovery job, which deletes what is due. It has done all of it unless it died. */
+  /** Updates the model after the recovery job, which deletes all due files unless it died. */
   async learnRecovery(isDone: boolean, isLast = false): Promise<void> {
     const { model, now, trashDays } = this;
     const [files, trash] = [await this.files(), await this.trash()];

@@ -157,7 +157,7 @@ const trashed = async (place: Place) => {
   await given(place, "DELETE", `${FILES}/${id}`);
   return id;
 };
-/** A completed file whose waveform is to be measured. */
+/** A completed file whose waveform is due to be measured. */
 async function unmeasured({ world, team }: Place): Promise<WaveformJob> {
   const fileId = await world.store(team, "tone.wav", sample("tone.wav").bytes);
   await world.drain();
@@ -805,7 +805,7 @@ const included = Object.entries(races).filter(
 
 describe("Every order of the calls", () => {
   test.for(included)(
-    "of %s keeps what was acknowledged",
+    "of %s keeps every acknowledged change",
     { timeout: 600_000 },
     async ([name, race], { annotate }) =>
       void (await annotate(`orders of ${name}: ${JSON.stringify(await runEveryOrder(race))}`)),
@@ -817,7 +817,7 @@ describe("A random order of the calls", () => {
   const included = Object.entries(crowds).slice(0, inject("isExhaustive") ? undefined : 1);
 
   test.for(included)(
-    "of three or more acts on %s keeps what was acknowledged",
+    "of three or more acts on %s keeps every acknowledged change",
     { timeout: 600_000 },
     async ([, { prepare, acts }], { annotate }) => {
       const seen = new Set<string>();

@@ -97,7 +97,7 @@ describe("The trash", () => {
     expect(filesDeleted).toBe(2000);
     const sent = bindings.queries.filter(({ parameters }) => parameters.length > 0);
     expect(sent.length).toBeLessThan(1000);
-    expect(bindings.effects.rowsRead, "no step reads past these files again and again").toBeLessThan(25 * 2000);
+    expect(bindings.effects.rowsRead, "no step repeatedly reads past these files").toBeLessThan(25 * 2000);
     for (let i = 0; i < 4; i++) await pass(world, 5 * MINUTE);
     expect(await rowsOf(team.teamId)).toEqual([]);
     expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
@@ -441,7 +441,7 @@ describe("A hold", () => {
 });
 
 describe("An upload with an idempotency key whose commit got no response", () => {
-  test("keeps its file, with which a repetition was answered before the upload learns of its failure", async ({
+  test("keeps its file, which a repetition returned before the upload learns of its failure", async ({
     world,
     team,
   }) => {

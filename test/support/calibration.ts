@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads";
 const REFERENCE_MILLISECONDS = 700;
 const CORES = 2;
 
-/** What tests do most: parse, print, sort, and call functions. Its size is fixed. */
+/** The most frequent work of tests: parse, print, sort, and call functions. Its size is fixed. */
 const JOB = `
   let state = 1;
   const random = () => (state = (state * 48271) % 2147483647);

@@ -26,7 +26,7 @@ const runChecks = (): Promise<string | null> =>
     );
   });
 
-/** What a run needs from outside, which a test replaces. */
+/** The effects and inputs of a run, which a test replaces. */
 const OUTSIDE = {
   measureSlowness,
   runChecks,
@@ -38,9 +38,9 @@ const OUTSIDE = {
 };
 
 /**
- * Runs the static checks beside the tests. Prints test annotations, the slowest files, the tests that passed only on their
- * second attempt, why the run fails besides failed tests, and at last `N passed, N failed` for machines. A file that can't
- * be loaded, a hook that throws, and whatever exceeds the budget count as failures.
+ * Runs the static checks in parallel with the tests. Prints test annotations, the slowest files, the tests that passed only
+ * on their second attempt, why the run fails besides failed tests, and at last `N passed, N failed` for machines. A file that
+ * can't be loaded, a hook that throws, and whatever exceeds the budget count as failures.
  */
 export default class CountReporter implements Reporter {
   readonly #outside: typeof OUTSIDE;

@@ -12,7 +12,7 @@ const LAST = join(root, "node_modules/.cache/stowage-tests/durations.json");
 
 /** Seconds by the file's path from the root, on a machine that is as fast as the goals assume. */
 export type Durations = Record<string, number>;
-/** Of `npm test` and of `npm run test:all`, where the same file may do more. */
+/** `npm test`, and `npm run test:all`, in which the same file may do more. */
 export type Mode = "fast" | "all";
 type DurationsByMode = Record<Mode, Durations>;
 

@@ -16,7 +16,7 @@ export class Line {
   sentBytes = 0;
   connections = 0;
   faults = 0;
-  #isWell = false;
+  #isReliable = false;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
@@ -44,8 +44,8 @@ export class Line {
   }
 
   /** Stops faults on all connections. A connection that has stalled stays stalled. */
-  heal(): void {
-    this.#isWell = true;
+  stopFaults(): void {
+    this.#isReliable = true;
   }
 
   async close(): Promise<void> {
@@ -55,7 +55,7 @@ export class Line {
   }
 
   get #hasFaults(): boolean {
-    return !this.#isWell && this.faults < this.#maxFaults;
+    return !this.#isReliable && this.faults < this.#maxFaults;
   }
 
   #open(): Socket {

@@ -1,10 +1,10 @@
 /**
- * What the local runtime prints when a client disconnects in the middle of a body, which many tests do on purpose. Dozens of
- * these would hide real trouble.
+ * Printed by the local runtime when a client disconnects in the middle of a body, which many tests do on purpose. Dozens of
+ * these messages would hide real trouble.
  */
 const NOISE = "pump canceled";
 
-/** Leaves out such messages of what is written to the stream. @returns how to undo it */
+/** Filters these messages out of the stream. @returns a function that ends it */
 export function hideRuntimeNoise(stream: Pick<NodeJS.WriteStream, "write"> = process.stderr): () => void {
   const { write } = stream;
   const filtered = (chunk: string | Uint8Array, ...rest: unknown[]): boolean => {

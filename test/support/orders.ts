@@ -162,9 +162,9 @@ export interface Race<S> {
   acts: ((state: S, bindings: ProxiedBindings, place: Place) => Promise<Outcome>)[];
   /** Exactly the combinations of outcomes to which orders lead, such as `200 not_found`. */
   outcomes?: string[];
-  /** What holds right after the acts, besides the invariants of support/world.ts. */
+  /** Checks the state right after the acts, besides the invariants of support/world.ts. */
   verify?(raced: Raced<S>): void | Promise<void>;
-  /** What holds once the recovery job has run. */
+  /** Checks the state once the recovery job has run. */
   verifySettled?(rows: Row[], raced: Raced<S>): void | Promise<void>;
   /** Nothing is left of the team in the end. */
   isTeamDeleted?: true;

@@ -25,7 +25,7 @@ export interface Actor {
 }
 
 export interface Target {
-  /** Whose record it is. It is `unknown` if no record has the id. */
+  /** The team of the record. `unknown` if no record has the id. */
   team: "the actor's" | "another" | "unknown";
   /** Whether the user or visitor that acts uploaded the file. */
   isOwn: boolean;
@@ -41,7 +41,7 @@ export interface Operation {
   /** Further scopes that it needs, because its response shows what they protect. */
   further?: string[];
   target?: "file" | "held" | "trashed" | "key" | "user" | "team";
-  /** Who may call it, besides the scope. */
+  /** The callers that may use it, besides the scope. */
   only?: "operator" | "secret" | "admin" | "issuer" | "identified" | "no contributor";
   /** The operator may, too. */
   isOperators?: true;
@@ -63,7 +63,7 @@ const KINDS_ALLOWED: Record<NonNullable<Operation["only"]>, (actor: Actor) => bo
 export function mayDo(actor: Actor, operation: Operation, target: Target): string {
   const isVisitor = actor.kind === "public" || actor.kind === "upload token";
   const isAllowed = !operation.only || KINDS_ALLOWED[operation.only](actor);
-  // Operations without a scope, and those of the operator, depend on the kind of the token alone.
+  // Operations without a scope, and those of the operator, depend only on the kind of the token.
   if (operation.only === "operator" || operation.scope === null || operation.only === "issuer") {
     if (!isAllowed) return "forbidden";
   }
@@ -75,7 +75,7 @@ export function mayDo(actor: Actor, operation: Operation, target: Target): strin
   const needed = operation.scope === null ? [] : [operation.scope, ...(operation.further ?? [])];
   const hasScope = (isStatus && isVisitor) || needed.every((scope) => actor.scopes.includes(scope));
   if (!hasScope) return "insufficient_scope";
-  // Who may act is decided before the record is looked for.
+  // The kind of the caller is checked before the record is read.
   if (!isAllowed) return "forbidden";
   const isOfFile = ["file", "held", "trashed"].includes(operation.target ?? "");
   const seesOwnOnly = actor.role === "contributor" || isVisitor;

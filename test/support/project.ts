@@ -19,13 +19,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 
 /*
- * Copies of the project, in which servers run. What they have in common is made once, by the first one that needs it, and
- * kept for the next run: the built pages, and a state with migrated databases. Making both takes seconds of CPU.
+ * Copies of the project, in which servers run. Their common parts are made once, by the first one that needs them, and kept
+ * for the next run: the built pages, and a state with migrated databases. Making both takes seconds of CPU.
  */
 
 const root = join(import.meta.dirname, "../..");
 const cache = join(root, "node_modules/.cache/stowage-servers");
-/** The sources of what is kept. Its name is their hash. */
+/** The sources of a kept folder. Its name is their hash. */
 const SOURCES = ["src", "migrations", "wrangler.toml", "tsconfig.json", "package-lock.json"];
 /** A run that started before the last edits may still copy from an older one. */
 const KEPT = 3;
@@ -86,7 +86,7 @@ function isHeld(lock: string): boolean {
   }
 }
 
-/** Returns the folder of what is made, which one process makes while the others wait. */
+/** Returns the shared folder, which one process makes while the others wait. */
 async function made(): Promise<string> {
   const folder = join(cache, hashSources());
   const lock = `${folder}.lock`;

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
 /*
- * A server that many files share starts beside the first tests. It leaves a mark when it is ready or has failed, for which
- * the files that need it wait: they run in other processes.
+ * A server that many files share starts in parallel with the first tests. It leaves a mark when it is ready or has failed. The
+ * files that need it wait for the mark: they run in other processes.
  */
 
 const POLL_MILLISECONDS = 50;

@@ -14,7 +14,7 @@ interface Operation {
 interface Media {
   schema: object;
   example: unknown;
-  /** Of errors: by code. */
+  /** The examples of errors, by code. */
   examples?: Record<string, unknown>;
 }
 

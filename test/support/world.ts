@@ -517,7 +517,7 @@ const fileQueries = (teamId: string): D1PreparedStatement[] =>
        from ${table} where team_id = ? order by id`,
     ).bind(teamId),
   );
-/** One that has left `files` has the status `deleting`, which only tests know. */
+/** The rows of both tables. A file that has left `files` has the status `deleting`, which only tests know. */
 const rowsIn = ([files = [], removed = []]: Row[][]): Row[] =>
   [
     ...files.map((row) => ({ ...row, trashed_at: null, file: null })),

@@ -35,11 +35,11 @@ describe("The waveform", () => {
     ["notes.oga", 0.006],
     ["notes.mp3", 0.001],
     ["notes.mp2", 0.001],
-    // The end of the last packet, and what is decoded before the start, move the sound by a few milliseconds.
+    // The end of the last packet, and sound decoded before the start, move the sound by a few milliseconds.
     ["notes.ogg", 0.08],
     ["notes.opus", 0.08],
     ["notes.webm", 0.08],
-  ])("of %s is that of ffmpeg, but for %d of full scale", async (file, maxError) => {
+  ])("of %s is that of ffmpeg within %d of full scale", async (file, maxError) => {
     const channels = await measure(notes(file));
     expect(channels!.map(({ length }) => length)).toEqual([1000, 1000]);
     const { max, mean } = compare(channels, referencePeaks[file]!);

@@ -13,14 +13,14 @@ export interface Decoder {
   decode(bytes: Uint8Array, take: TakeSound): void;
 }
 
-/** Of the bytes that a decoder gets at once. */
+/** The most bytes that a decoder takes at once. */
 export const MAX_INPUT_BYTES = { mp3: 16 * 1024, flac: 1024 * 1024, vorbis: 128 * 1024, opus: 64 * 1024 };
 /** The longest sound of an Opus packet: 120 ms. */
 const OPUS_SAMPLES = 5760;
 const OPUS_HERTZ = 48_000;
 /** Samples of a channel for one call: sixteen frames, and the rest of a file. */
 const MP3_SAMPLES = 16 * 2889;
-/** Results of mpg123 that are no errors. */
+/** Results of mpg123 that aren't errors. */
 const MP3 = { needsMore: -10, newFormat: -11 };
 /** Errors in a row without a sample, after which no sound will come. */
 const MAX_MP3_ERRORS = 100;
@@ -131,7 +131,7 @@ export async function openOpus(head: Uint8Array): Promise<Decoder> {
   return {
     rate: () => OPUS_HERTZ,
     decode(bytes, take) {
-      // Of an empty packet, the decoder would invent the sound.
+      // The decoder would invent the sound of an empty packet.
       if (!fits(bytes, "opus") || bytes.length === 0) return;
       opus.write(input, bytes);
       const length = opus.call.opus_frame_decode_float_deinterleaved(handle, input, bytes.length, output);

@@ -14,7 +14,7 @@ function importOf(name: string): (...values: number[]) => number {
   if (name.startsWith("fd_")) return () => NOT_IMPLEMENTED;
   if (name === "abort_js" || name === "proc_exit") {
     return () => {
-      throw new Error("The decoder gave up.");
+      throw new Error("The decoder aborted.");
     };
   }
   return () => 0;

@@ -11,8 +11,8 @@ import { PeakMeter } from "./peaks.ts";
 type Sound = Pick<Audio, "container" | "codec" | "durationSeconds" | "sampleRate" | "channels">;
 
 /**
- * The formats, by container and codec, and the work that a sample of a channel costs at most, as measured. Others are left
- * to whoever has a decoder: the licenses of all small AAC decoders would apply to the whole service.
+ * The formats, by container and codec, and the highest measured cost of a sample of a channel. Clients measure others: the
+ * licenses of all small AAC decoders would apply to the whole service.
  */
 const FORMATS = [
   { name: "mp3", pattern: /^MPEG MPEG [\d.]+ Layer [123]$/, work: 45, sampleBytes: 1 },
@@ -28,14 +28,14 @@ type Format = (typeof FORMATS)[number];
  * reaches the end of that time, which would end the Worker without an error: 7 hours of MP3 in stereo, 4 of Opus.
  */
 export const MAX_DECODING_WORK = 100e9;
-/** What a packet costs besides its samples. */
+/** The cost of a packet besides its samples. */
 const PACKET_WORK = 2000;
 /** The slowest search for sound in bytes that have none. */
 const SILENT_BYTE_WORK = 250;
 /** An invocation makes at most 10,000 requests to R2, of 1 MiB each. */
 const MAX_BYTES = 2e9;
 const MAX_READS = 2 * Math.ceil(MAX_BYTES / MAX_WINDOW_BYTES);
-/** The layouts of speakers that formats know have at most so many. */
+/** The largest speaker layout of any format. */
 const MAX_CHANNELS = 8;
 const OPUS_HERTZ = 48_000;
 /** One peak for each pixel or two of the widest player. */
@@ -45,7 +45,7 @@ const MIN_PEAKS = 16;
 const MIN_DECODED_SHARE = 0.9;
 const MAX_LEADING_TAGS = 4;
 
-/** @returns null if no waveform can be measured, of this format, or of so much sound */
+/** @returns null if no waveform can be measured: the format has no decoder, or the sound is too long */
 function formatOf(
   { container, codec, durationSeconds, sampleRate, channels }: Sound,
   sizeBytes: number,

@@ -3,7 +3,7 @@ import { byte, join, MAX_WINDOW_BYTES, type Pcm, type RangeSource, UnreadableAud
 import { FLAC_HEADER_WORK, flacFrame, pageAt, streamOf } from "../xiph.ts";
 import { MAX_INPUT_BYTES } from "./decoders.ts";
 
-/* What decoders take, in the order of a file: the packets of a stream, or samples that are already numbers. */
+/* The input of decoders, in the order of a file: the packets of a stream, or samples that are already numbers. */
 
 const damaged = () => new UnreadableAudio("The file is damaged.");
 

@@ -1,7 +1,7 @@
 const MAX_BUCKETS = 65_536;
 /** Enough that a short sound fills the buckets of a waveform. */
 const FIRST_BUCKET_SAMPLES = 16;
-/** Of a waveform with more channels, no picture could be read. */
+/** A picture with more channels would be illegible. */
 const MAX_CHANNELS = 2;
 
 /** The one further from zero. */
@@ -12,7 +12,7 @@ const louder = (one: number, other: number): number => (Math.abs(other) > Math.a
  * become one.
  */
 export class PeakMeter {
-  /** Of each channel. */
+  /** The count for each channel. */
   samples = 0;
   readonly #channels: Float32Array[];
   readonly #open: number[];

@@ -208,7 +208,7 @@ export interface Deletion {
 export const withDeletion = (command: Command): Command =>
   command.option("--yes", "do not ask").option("--dry-run", "show what would be deleted");
 
-/** What a command deletes, in the words of its question and of its result. */
+/** The object of a deletion, in the words of its question and of its result. */
 export interface Deleted {
   verb: string;
   noun: string;

@@ -11,7 +11,7 @@ import { EVENT_LABELS, type EventType } from "./event-types.ts";
 
 interface Name {
   name: string;
-  /** Of a user. */
+  /** Only users have one. */
   email?: string;
 }
 
@@ -113,7 +113,7 @@ const PHRASES: Record<Exclude<EventType, `${string}.updated`>, [string, string?]
   "webhook.disabled": ["disabled"],
 };
 const FILE_CHANGES: Record<string, string> = { name: "renamed", folder: "moved", tags: "tagged" };
-/** What users call a field whose name in the API is not a word for it. */
+/** Words for fields whose names in the API are not plain words. */
 const FIELD_NAMES: Record<string, string> = {
   firstName: "name",
   lastName: "name",
@@ -153,7 +153,7 @@ export function Sentence({ event }: { event: Event }) {
   );
 }
 
-/** What a resource without a known name is called, and the words before a name. */
+/** The words for a resource without a known name, and before a name. */
 const NOUNS: Record<Event["subject"]["kind"], [string, string?]> = {
   file: ["a file"],
   link: ["a link to a file", "a link to "],
@@ -164,7 +164,7 @@ const NOUNS: Record<Event["subject"]["kind"], [string, string?]> = {
   webhook: ["a webhook", "the webhook "],
 };
 
-/** The resource of an event, with a link if the console has a page for it. `isPlain` shows the name alone. */
+/** The resource of an event, with a link if the console has a page for it. `isPlain` shows only the name. */
 export function Subject({ event, isPlain = false }: { event: RecordedEvent; isPlain?: boolean }) {
   const { type, subject } = event;
   const { kind, id } = subject;

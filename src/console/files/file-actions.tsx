@@ -25,7 +25,7 @@ const rename = ({ _id }: FileRow) => {
   renaming.value = _id;
 };
 
-/** What can be done with files: in the menu of a row, for the selected rows, and on the page of a file. */
+/** The actions of files: in the menu of a row, for the selected rows, and on the page of a file. */
 export function fileActions(files: (FileRow & Partial<Pick<FileMetadata, "hold">>)[]): Actions {
   const [file] = files.length === 1 ? files : [];
   return [

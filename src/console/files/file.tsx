@@ -111,7 +111,7 @@ const holdFile = ({ _id, name, hold }: FileMetadata) =>
     done: "File held",
   });
 
-/** The actions of files, except the one with a button of its own, and those that only this page has. */
+/** The actions of files, except the one with its own button, and the actions of this page. */
 function pageActions(file: FileMetadata): Actions {
   const { _id, status, hold, audio } = file;
   const row = { ...file, durationSeconds: audio?.durationSeconds ?? null };
@@ -213,7 +213,7 @@ function Details({ file }: { file: FileMetadata }) {
   );
 }
 
-/** The player, with the transcript beside it. */
+/** The player, next to the transcript. */
 function Recording({ file }: { file: FileMetadata }) {
   return (
     <div class="with-transcript">

@@ -228,7 +228,7 @@ function FirstSteps() {
       </Step>
       {can("webhooks:write") && (
         <Step isDone={webhooks.items && webhooks.items.length > 0}>
-          <a href={href("/webhooks")}>Add a webhook</a>, which tells your server when a file is ready
+          <a href={href("/webhooks")}>Add a webhook</a>, which notifies your server when a file is ready
         </Step>
       )}
     </ol>

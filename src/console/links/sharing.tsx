@@ -18,7 +18,6 @@ import { useData } from "../store.ts";
 const LIFETIMES = { 3600: "1 hour", 86400: "1 day", 604800: "7 days", 2592000: "30 days", "": "Never" };
 const SIGNED_LIFETIMES = { 60: "1 minute", 3600: "1 hour", 86400: "1 day", 604800: "7 days", custom: "Custom" };
 const MAX_SIGNED_SECONDS = 604_800;
-/** What to copy. */
 const TYPES = { page: "Link", file: "Download link", embed: "Embed code" };
 const EMBED_HEIGHT = 120;
 
@@ -82,7 +81,7 @@ export function ShareDialog({ file, onClose }: { file: Track; onClose: () => voi
 /** Opens the device's sheet of ways to send something. Whoever closes it has chosen not to. */
 const sendByDevice = (title: string, url: string) => navigator.share({ title, url }).catch(() => {});
 
-/** What a link plays: a clip, or all from a moment on. */
+/** The part that a link plays: a clip, or all from a moment on. */
 type Part = Pick<Clip, "from"> & Partial<Clip>;
 
 /** A media fragment, which browsers understand, too. */
@@ -242,7 +241,7 @@ interface LinksProps {
   onRevoked: (id: string) => void;
 }
 
-/** The last characters of an ID, which tell similar links apart. */
+/** The last characters of an ID distinguish similar links. */
 const ID_CHARACTERS = 4;
 
 function Links({ links, copiedId, onRevoked }: LinksProps) {

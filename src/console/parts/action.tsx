@@ -4,7 +4,7 @@ import { Failure } from "./failure.tsx";
 import type { IconName } from "./icon.tsx";
 import { useTask } from "./task.ts";
 
-/** What the user can do, stated once for menus, buttons, the selection bar, the palette, keys, and their help. */
+/** An action of the user, stated once for menus, buttons, the selection bar, the palette, keys, and their help. */
 export interface Action {
   label: string;
   icon?: IconName;

@@ -4,7 +4,7 @@ import { announce } from "./announce.tsx";
 import { Icon } from "./icon.tsx";
 
 /**
- * Copies a text, and says so or that the browser denies it.
+ * Copies a text, and announces whether it worked.
  * @param label names the text: "link"
  * @returns whether it is copied
  */

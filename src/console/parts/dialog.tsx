@@ -156,9 +156,9 @@ export function Dialogs() {
 interface Question<Result> extends Pick<TaskDialogProps, "title" | "action" | "isDangerous"> {
   /** The consequences in full sentences, or the fields of a form. */
   text: ComponentChildren;
-  /** What the button does. If it throws, the dialog stays open and shows the error. */
+  /** Called by the button. If it throws, the dialog stays open and shows the error. */
   run: (form: HTMLFormElement) => Promise<Result> | Result;
-  /** What is announced then. */
+  /** The announcement of the success. */
   done?: string | ((result: Result) => string);
 }
 

@@ -35,7 +35,7 @@ interface ListPageProps<Row> extends Omit<ListTableProps<Row>, "label"> {
   call: Call;
   /** The button at the top. */
   main?: Action | false | undefined;
-  /** The scopes that the page tells the user to lack. */
+  /** The scopes that the page needs. It shows which of them the user lacks. */
   scopes?: Scope[];
   filters?: ComponentChildren;
   /** Shown below the table. */

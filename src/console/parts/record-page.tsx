@@ -39,7 +39,7 @@ interface RecordPageProps<T> extends MissingProps {
   titleOf: (record: T) => string;
   subtitle?: (record: T) => ComponentChildren;
   call: Call;
-  /** The actions with buttons of their own. */
+  /** The actions with their own buttons. */
   buttons?: (record: T) => Action[];
   /** The other actions, in a menu. */
   actions?: (record: T) => Actions | false;

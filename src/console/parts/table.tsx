@@ -40,7 +40,7 @@ export interface TableProps<Row> {
   actions?: (rows: Row[]) => Actions;
   /** Rows can be selected. Their controls are then one stop of the Tab key: the arrow keys move between rows. */
   selected?: Selection | undefined;
-  /** What the space bar does on the link of a row. */
+  /** Called for the space bar on the link of a row. */
   onSpace?: (row: Row) => void;
   /** Attributes of the element of a row. */
   rowProps?: (row: Row) => ComponentProps<"tr">;
@@ -203,7 +203,7 @@ function TableRow<Row>(props: RowProps<Row>) {
   }, [row, ...(inputs ?? [{}])]);
 }
 
-/** A click beside the controls of a row follows its link, or selects a row without one, as does a long press. */
+/** A click next to the controls of a row follows its link, or selects a row without one, as does a long press. */
 const clicksOf = (select: () => void): ComponentProps<"tr"> => ({
   onContextMenu: (event) => {
     if ((event as unknown as PointerEvent).pointerType !== "touch") return;

@@ -248,7 +248,7 @@ export const SpeedSelect = () => (
   </select>
 );
 
-/** Copies a URL that starts at the present second of a file. @param label what is copied */
+/** Copies a URL that starts at the present second of a file. @param label names it in the announcement */
 export const copyMoment = (file: Track, urlAt: (seconds: number) => string, label = "link to"): Promise<boolean> => {
   const seconds = Math.floor(momentOf(file));
   return copy(urlAt(seconds), `${label} ${formatDuration(seconds)}`);

@@ -6,7 +6,7 @@ import { levelsOf, spread, waveformOf } from "./waveforms.ts";
 /** The highest of the peaks that a list has of each file, and their count. */
 const MAX_LISTED_PEAK = 99;
 const LISTED_PEAKS = 56;
-/** So that silence is a line. */
+/** Shows silence as a line. */
 const MIN_LEVEL = 0.06;
 
 interface RowWaveProps {

@@ -6,8 +6,8 @@ import { type Cue, cueAt, findCues, folded, parseCues } from "./cues.ts";
 import { position, seek, type Track, track } from "./playback.ts";
 
 /*
- * The transcript of a recording beside its player: the cue that is spoken is marked, a click seeks, and a search finds words. Of
- * a long one, only the blocks near the visible part are in the page.
+ * The transcript of a recording next to its player: the cue that is spoken is marked, a click seeks, and a search finds words.
+ * If it is long, only the blocks near the visible part are in the page.
  */
 
 /** Cues of a block. */

@@ -27,7 +27,7 @@ export function rememberWaveform(id: string, channels: number[][]): void {
   waveformOf(id).value = channels;
 }
 
-/** How many parts the ruler of a recording has at most, and on a narrow screen. */
+/** The most parts of a recording's ruler, on a wide and on a narrow screen. */
 const [MAX_PARTS, MAX_COARSE_PARTS] = [8, 5];
 const RULER_STEPS = [10, 30, 60, 300, 900, 1800, 3600, 7200, 21_600, 86_400];
 /** A time this near to the end would overlap that of the end: a share of the duration. */

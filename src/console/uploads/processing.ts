@@ -29,7 +29,7 @@ type Processed = Pick<FileEvent["data"], "_id" | "status" | "failure" | "audio" 
 function update(upload: Upload, { _id, status, failure, audio, fileType }: Processed): void {
   change(upload, { file: { _id, status, failure, fileType } });
   if (status !== "completed" && status !== "failed") return;
-  // Nothing else tells the list.
+  // Nothing else reloads the list.
   if (!canFollow.peek()) touch("file");
   const { file } = upload;
   upload.file = undefined;

@@ -261,7 +261,7 @@ function DeliveryDetails({ delivery }: { delivery: Delivery }) {
   );
 }
 
-/** Resends what failed, or what happened since a moment. */
+/** Resends the failed events, or all since a moment. */
 type ReplayKind = "failed" | "since";
 
 const dayAgo = () => new Date(Date.now() - DAY_MILLISECONDS).toISOString();

@@ -27,7 +27,7 @@ export const nameOf = ({ description, url }: Webhook): string => description || 
 export function Webhooks() {
   const webhooks = useList("webhooks", (signal) => client.value.webhooks.list({ signal }), {
     of: ["webhook"],
-    // The results of deliveries, which decide its health, are no events.
+    // The results of deliveries, which decide its health, aren't events.
     isPolled: true,
   });
   return (

@@ -113,7 +113,7 @@ if (parts.includes("webhooks")) {
   printTable(
     "Webhooks: messages a minute, by response time, alone and next to 300 webhooks that hang",
     ["endpoint", "alone", "under load"],
-    rates.map(({ name, alone, beside }) => [name, format(alone, 1), format(beside, 1)]),
+    rates.map(({ name, alone, underLoad }) => [name, format(alone, 1), format(underLoad, 1)]),
   );
   printTable(
     "Webhooks: seconds until a new event is sent to an endpoint of 0.2 s, next to the 300",

@@ -6,7 +6,7 @@ import { oggPages } from "../../audio/build.ts";
 import { PRICES } from "./costs.ts";
 import { formUpload, get, ROOT, type Scope, startServer } from "./server.ts";
 
-/* What a waveform costs, and whether a file waits for it. The sound is that of test/audio/notes, many times over. */
+/* The cost of a waveform, and whether a file waits for it. The sound is that of test/audio/notes, many times over. */
 
 const POLL_MILLISECONDS = 10;
 const WAV_HEADER_BYTES = 44;
@@ -16,10 +16,10 @@ const HOUR_SECONDS = 3600;
 interface Format {
   name: string;
   file: string;
-  /** Of the sound in the file. */
+  /** The duration of the sound in the file. */
   seconds: number;
   sampleRate: number;
-  /** Of an hour of music in this format. */
+  /** The usual rate of music in this format. */
   hourSampleRate: number;
   repeat(bytes: Uint8Array, times: number): Uint8Array;
 }
@@ -53,7 +53,7 @@ const FORMATS: Format[] = [
 
 export async function measureWaveforms({ isQuick, log }: Scope) {
   const server = await startServer();
-  /** As many samples as so many seconds at the rate of music have. */
+  /** The sound has as many samples as this many seconds of music. */
   const seconds = isQuick ? 120 : 480;
   const soundOf = ({ file, repeat, ...format }: Format) => {
     const bytes = readFileSync(join(ROOT, "test/audio/notes", file));

@@ -7,7 +7,7 @@ import { json, type Scope, type Server, startServer, type Team } from "./server.
 
 /*
  * How many messages a webhook gets in real time, by the response time of its endpoint, next to 300 whose endpoints hang until
- * the service gives up on them.
+ * the service times out.
  */
 
 const ENDPOINT_SECONDS = [2, 5];
@@ -120,7 +120,7 @@ export async function measureWebhooks({ isQuick, log }: Scope) {
       await server.load.send(json("POST", "/auth/v1/apikeys", { name: "bench" }, fresh));
       await sleep(FRESH_EVERY_SECONDS * 1000);
     }
-    const beside = await done;
+    const underLoad = await done;
     const delays = endpoints.posts
       .filter(({ name }) => name === "fresh")
       .map(({ delayMilliseconds }) => delayMilliseconds / 1000)
@@ -129,7 +129,7 @@ export async function measureWebhooks({ isQuick, log }: Scope) {
       rates: ENDPOINT_SECONDS.map((one, i) => ({
         name: `${one} s`,
         alone: alone[i] ?? Number.NaN,
-        beside: beside[i] ?? Number.NaN,
+        underLoad: underLoad[i] ?? Number.NaN,
       })),
       delays: [
         { name: "median", seconds: quantile(delays, 0.5) },

@@ -216,7 +216,7 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
       },
     },
     {
-      task: "Resend what failed to a webhook, after its endpoint is fixed",
+      task: "Resend failed events to a webhook whose endpoint is fixed",
       ...{ before: "7–9", goal: "3", start: "/console/files" },
       perform: async (user) => {
         endpoint.isFixed = true;

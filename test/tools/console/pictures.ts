@@ -8,7 +8,7 @@ import { parseEnv } from "node:util";
 import { type Browser, chromium, type Page, type Request } from "@playwright/test";
 import { startChromium } from "../../support/chromium.ts";
 import { hashSources, PICTURES, writeHash } from "./picture-sources.ts";
-import { type Archive, createArchive, SHOWN } from "./recordings.ts";
+import { type Archive, createArchive, SHOWN_NAME } from "./recordings.ts";
 
 /*
  * `npm run pictures` takes the pictures of the README in light and dark, on a separate server with an archive of
@@ -77,11 +77,11 @@ async function tryStep(name: string, step: () => Promise<unknown>): Promise<void
 const SHOTS: Record<string, (page: Page, archive: Archive) => Promise<void>> = {
   async files(page) {
     await page.goto(`${url}/console/files`);
-    await page.getByRole("link", { name: SHOWN }).first().waitFor();
+    await page.getByRole("link", { name: SHOWN_NAME }).first().waitFor();
   },
   async file(page, { shownId }) {
     await page.goto(`${url}/console/files/${shownId}`);
-    await page.getByRole("heading", { name: SHOWN }).waitFor();
+    await page.getByRole("heading", { name: SHOWN_NAME }).waitFor();
   },
 };
 
@@ -90,11 +90,11 @@ async function play(page: Page): Promise<void> {
   const timeout = OPTIONAL_STEP_MILLISECONDS;
   await tryStep("playing the recording", async () => {
     await page
-      .getByRole("button", { name: `Play ${SHOWN}` })
+      .getByRole("button", { name: `Play ${SHOWN_NAME}` })
       .first()
       .click({ timeout });
     await page
-      .getByRole("button", { name: `Pause ${SHOWN}` })
+      .getByRole("button", { name: `Pause ${SHOWN_NAME}` })
       .first()
       .waitFor({ timeout });
   });
@@ -172,7 +172,7 @@ async function takePictures(browser: Browser, archive: Archive): Promise<void> {
     await page.getByText("API key", { exact: true }).click();
     await page.getByLabel("Secret key").fill(archive.key);
     await page.getByRole("button", { name: "Sign in", exact: true }).click();
-    await page.getByRole("link", { name: SHOWN }).first().waitFor();
+    await page.getByRole("link", { name: SHOWN_NAME }).first().waitFor();
     for (const [name, open] of Object.entries(SHOTS)) {
       await open(page, archive);
       await loaded();

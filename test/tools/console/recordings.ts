@@ -53,7 +53,7 @@ const RECORDINGS: Recording[] = [
   },
 ];
 /** The recording that the pictures show and play. Every Chromium can play WAV. */
-export const SHOWN = "Interview with Amara Osei.wav";
+export const SHOWN_NAME = "Interview with Amara Osei.wav";
 
 const sample = (name: string) => readFileSync(joinPath(import.meta.dirname, "../../audio", name));
 
@@ -163,7 +163,7 @@ export async function createArchive(url: string, operatorToken: string): Promise
     if (status !== "completed") throw new Error(`${name} is ${status}.`);
     await member.files.setWaveform(id, peaksOf(minutes, seed));
     uploadedAt.set(id, Date.now() - daysAgo * 86_400_000 - seed * 1_260_000);
-    if (name === SHOWN) shownId = id;
+    if (name === SHOWN_NAME) shownId = id;
   }
   return { key, teamId: team._id, shownId, uploadedAt };
 }
