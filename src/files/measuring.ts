@@ -25,7 +25,7 @@ const MAX_DECODING_MILLISECONDS = 15 * MINUTE;
 /** How long a message waits if its isolate decodes another file. */
 const BUSY_SECONDS = 15;
 /** Rows of one batch. */
-export const DUE_WAVEFORM_ROWS = 500;
+const DUE_WAVEFORM_ROWS = 500;
 
 /** A file whose waveform is due to be measured. */
 const MEASUREMENT = {
@@ -67,8 +67,8 @@ export function enqueueMeasurements(deps: Deps, jobs: WaveformJob[]): void {
   deps.after(sent);
 }
 
-/** Sends the messages of waveforms that are overdue. @returns how many */
-export async function resendMeasurements(deps: Deps): Promise<number> {
+/** Sends the messages of waveforms that are overdue. */
+export async function resendMeasurements(deps: Deps) {
   const now = deps.system.now();
   const due = deps.db
     .select({ teamId: waveforms.teamId, fileId: waveforms.fileId })
@@ -83,7 +83,7 @@ export async function resendMeasurements(deps: Deps): Promise<number> {
     .returning(MEASUREMENT);
   const [jobs] = await write(deps, [postpone], { isIdempotent: true });
   if (jobs.length > 0) await deps.waveformJobs.sendAll(jobs);
-  return jobs.length;
+  return { waveforms: jobs.length };
 }
 
 /** A file, as its measurement needs it. */

@@ -9,7 +9,6 @@ import { fileKey, isFileOfUpload, objectKey } from "../files/names.ts";
 import { read, write } from "../platform/db.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
-import { newStep, type RecoveryStep } from "../platform/recovery-step.ts";
 import { isStorageFull } from "../platform/retry.ts";
 import { MINUTE } from "../platform/system.ts";
 import { leave, removeRows } from "../trash/deletion.ts";
@@ -188,10 +187,7 @@ function readLeftovers(deps: Deps, error: unknown) {
   return read(deps, [deps.db.select(LEFTOVER_COLUMNS).from(uploads).where(inArray(uploads.fileId, due))]);
 }
 
-/**
- * Deletes what finished uploads left in R2, and then their rows, with those of canceled files.
- * @returns how many were selected
- */
+/** Deletes what finished uploads left in R2, and then their rows, with those of canceled files. @returns how many */
 async function deleteLeftovers(deps: Deps): Promise<number> {
   const taken = take(deps, isFinishedWithLeftovers, LEFTOVER_ROWS).returning(LEFTOVER_COLUMNS);
   const [rows] = await write(deps, [taken], { isIdempotent: true }).catch((error) => readLeftovers(deps, error));
@@ -221,12 +217,12 @@ async function deleteLeftovers(deps: Deps): Promise<number> {
   const ids = erased.map(({ id }) => id);
   if (canceled.length > 0) await removeRows(deps, canceled, ids);
   else if (ids.length > 0) await write(deps, deleteUploads(deps, ids), { isIdempotent: true });
-  return rows.length;
+  return ids.length;
 }
 
-export const UPLOAD_STEPS: RecoveryStep<"assemblies" | "uploadsExpired" | "uploadsRemoved">[] = [
-  newStep("assemblies", "assemblies", UPLOAD_ROWS, enqueueAssemblies, { isUrgent: true }),
-  newStep("expired_uploads", "uploadsExpired", UPLOAD_ROWS, expireUploads),
-  newStep("finished_uploads", "uploadsRemoved", FINISHED_ROWS, deleteFinishedUploads),
-  newStep("leftovers", "uploadsRemoved", LEFTOVER_ROWS, deleteLeftovers),
-];
+/** Continues resumable uploads that are due. A full database may have no room for anything but deletions. */
+export const continueUploads = async (deps: Deps) => ({
+  uploadsRemoved: (await deleteFinishedUploads(deps)) + (await deleteLeftovers(deps)),
+  assemblies: await enqueueAssemblies(deps),
+  uploadsExpired: await expireUploads(deps),
+});
