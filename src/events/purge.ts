@@ -20,12 +20,10 @@ import { isLimitedType } from "./events.ts";
 
 /** Rows of one statement. D1 runs one statement at a time, and API requests wait while this one runs. */
 const PURGED_ROWS = 3000;
-/** Deletions of one batch. Each takes up to four queries, one of them to find its teams. */
-const MAX_STATEMENTS = 17;
 /** Teams of one statement. Each has a share of at least 30 rows. */
 const TEAMS_PER_DELETE = 100;
 /** Teams that one query checks, by one lookup in the key for each. */
-export const TEAMS_PER_CHECK = 1000;
+export const TEAMS_PER_CHECK = 5000;
 
 /** The events to purge. Those of a team expire in the order of `seq`. */
 interface Purge {
@@ -33,6 +31,9 @@ interface Purge {
   isExpired: SQL;
   /** The events of the team `id` that are checked. By default all. */
   isChecked?: (id: SQL) => SQL;
+  /** How many queries a batch sends at most, and how many of them `remove` sends. */
+  maxQueries: number;
+  queriesToRemove: number;
   /** Deletes events of teams whose oldest one has expired, up to a number for each. @returns how many */
   remove: (teams: string[], rows: number) => Promise<number>;
 }
@@ -50,20 +51,22 @@ function checkTeams(db: Db, { isExpired, isChecked = () => sql`true` }: Purge, a
       json_group_array(id) filter (where (${first})) as expired from one where id is not null) page`);
 }
 
-/** Purges in rounds, until one finds nothing or `MAX_STATEMENTS` have run. @returns how many events are gone */
+/** Purges in rounds, until one finds nothing or the queries are used. @returns how many events are gone */
 async function purge(deps: Deps, events: Purge): Promise<number> {
   let purged = 0;
-  let statements = 0;
+  let queries = 0;
   for (let before = -1; before < purged; ) {
     before = purged;
     let page: { last: string | null; checked: number; expired: string } | undefined;
     do {
+      if (++queries > events.maxQueries) return purged;
       [[page]] = await read(deps, [checkTeams(deps.db, events, page?.last ?? "")]);
       const expired: string[] = JSON.parse(page?.expired ?? "[]");
       for (let i = 0; i < expired.length; i += TEAMS_PER_DELETE) {
+        queries += events.queriesToRemove;
+        if (queries > events.maxQueries) return purged;
         const teamIds = expired.slice(i, i + TEAMS_PER_DELETE);
         purged += await events.remove(teamIds, Math.floor(PURGED_ROWS / teamIds.length));
-        if (++statements === MAX_STATEMENTS) return purged;
       }
     } while (page?.checked === TEAMS_PER_CHECK);
   }
@@ -86,7 +89,7 @@ function purgeOldEvents(deps: Deps) {
     const [{ meta }] = await write(deps, [deletion], { isIdempotent: true });
     return meta.changes;
   };
-  return purge(deps, { isExpired, remove });
+  return purge(deps, { isExpired, maxQueries: 34, queriesToRemove: 1, remove });
 }
 
 const purgedTo = (teamId: SQL) => sql`coalesce((select events_purged_to from teams where id = ${teamId}), 0)`;
@@ -123,6 +126,8 @@ function purgeExcessEvents(deps: Deps) {
   return purge(deps, {
     isExpired: isExcess(sql`oldest.team_id`),
     isChecked: (id) => sql`oldest.seq > ${purgedTo(id)}`,
+    maxQueries: 68,
+    queriesToRemove: 3,
     remove,
   });
 }

@@ -67,8 +67,8 @@ export function enqueueMeasurements(deps: Deps, jobs: WaveformJob[]): void {
   deps.after(sent);
 }
 
-/** Sends the messages of waveforms that are overdue. */
-export async function resendMeasurements(deps: Deps) {
+/** Sends the messages of waveforms that are overdue. @returns how many */
+export async function resendMeasurements(deps: Deps): Promise<number> {
   const now = deps.system.now();
   const due = deps.db
     .select({ teamId: waveforms.teamId, fileId: waveforms.fileId })
@@ -83,7 +83,7 @@ export async function resendMeasurements(deps: Deps) {
     .returning(MEASUREMENT);
   const [jobs] = await write(deps, [postpone], { isIdempotent: true });
   if (jobs.length > 0) await deps.waveformJobs.sendAll(jobs);
-  return { waveforms: jobs.length };
+  return jobs.length;
 }
 
 /** A file, as its measurement needs it. */

@@ -5,6 +5,7 @@ import { isOfUpload } from "../files/ending.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isAwaitingStep, teamOfFile } from "../files/files.schema.ts";
 import { MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
+import { resendMeasurements } from "../files/measuring.ts";
 import { fileKey, objectKeys } from "../files/names.ts";
 import { read, write } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
@@ -73,11 +74,20 @@ async function resend(deps: Deps): Promise<number> {
   return rows.length;
 }
 
-/** Continues files that are due. */
-export const continueFiles = async (deps: Deps) => ({
-  uploadsExpired: await endAbandoned(deps),
-  sent: await resend(deps),
-});
+/**
+ * Continues files that are due, and sends again what lost its message. Uploads are ended also while the queue fails, but last:
+ * a full database may have no room for that.
+ */
+export async function continueFiles(deps: Deps) {
+  const done = { sent: 0, waveforms: 0, uploadsExpired: 0 };
+  try {
+    done.sent = await resend(deps);
+    done.waveforms = await resendMeasurements(deps);
+  } finally {
+    done.uploadsExpired = await endAbandoned(deps);
+  }
+  return done;
+}
 
 /**
  * Deletes the bytes of removed files that are due, and then their rows, so that no object is ever without a row. Those of the

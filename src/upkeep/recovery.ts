@@ -1,7 +1,6 @@
 import { reencryptTokens, removeExpiredKeys } from "../accounts/keys.ts";
 import type { Deps } from "../deps.ts";
 import { purgeEvents } from "../events/purge.ts";
-import { resendMeasurements } from "../files/measuring.ts";
 import { continueFolderChanges } from "../folders/folder-changes.ts";
 import { removeExpiredLinks } from "../links/links.ts";
 import { write } from "../platform/db.ts";
@@ -83,10 +82,9 @@ export const STEPS: Step[] = [
   { name: "teams", runBatch: deleteTeams, maxBatches: 5, queries: 14 },
   { name: "uploads", runBatch: continueUploads, maxBatches: 20, queries: 9 },
   { name: "expiry", runBatch: expireFiles, maxBatches: 4, queries: 27 },
-  { name: "files", runBatch: continueFiles, maxBatches: 20, queries: 3 },
+  { name: "files", runBatch: continueFiles, maxBatches: 20, queries: 4 },
   { name: "removed", runBatch: eraseRemoved, maxBatches: 8, queries: 14 },
   { name: "folders", runBatch: continueFolderChanges, maxBatches: 2, queries: 45 },
-  { name: "waveforms", runBatch: resendMeasurements, maxBatches: 10, queries: 1 },
   { name: "expired", runBatch: removeExpired, maxBatches: 10, queries: 3 },
   { name: "events", runBatch: purgeEvents, maxBatches: 2, queries: 102 },
   { name: "secrets", runBatch: reencrypt, maxBatches: 3, queries: 10 },

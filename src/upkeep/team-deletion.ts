@@ -96,9 +96,8 @@ function deletions(db: Db, woken: WebhookKey[]) {
   ];
 }
 
-/** Deletes a batch of what deleted teams have. */
+/** Deletes a batch of what deleted teams have. Rows first: a full database may have no room to move files. */
 export async function deleteTeams(deps: Deps) {
-  const filesRemoved = await removeFiles(deps);
   const columns = sql`${webhooks.teamId} as team_id, ${webhooks.id} as id`;
   const next = sql`(${ofDeletedTeams(columns, webhooks, webhooks.teamId)} limit ${WOKEN_WEBHOOKS})`;
   const [found] = await read(deps, [deps.db.select({ teamId: sql<string>`team_id`, id: sql<string>`id` }).from(next)]);
@@ -107,5 +106,6 @@ export async function deleteTeams(deps: Deps) {
   const results = await write(deps, deletions(deps.db, woken), { isIdempotent: true });
   const changes = results.map(({ meta }) => meta.changes);
   const teamsDeleted = changes.pop() ?? 0;
-  return { teamFilesRemoved: filesRemoved, teamRowsRemoved: changes.reduce((sum, n) => sum + n, 0), teamsDeleted };
+  const teamRowsRemoved = changes.reduce((sum, n) => sum + n, 0);
+  return { teamRowsRemoved, teamsDeleted, teamFilesRemoved: await removeFiles(deps) };
 }
