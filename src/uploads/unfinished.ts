@@ -106,7 +106,7 @@ export async function assembleUpload(deps: Deps, { teamId, fileId }: FileJob): P
  *   complete, not assembled     a message asks a queue consumer to assemble it
  *   incomplete and expired      its file leaves, and the upload becomes a finished one
  *
- * The steps that erase removed files follow: a file whose upload ended early leaves with it.
+ * The step that erases removed files follows: it deletes a file whose upload ended early.
  */
 
 /** Unfinished uploads of a batch. */
