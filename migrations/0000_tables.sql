@@ -280,10 +280,7 @@ CREATE TABLE `uploads` (
 	`is_canceled` integer DEFAULT false NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `uploads_awaiting_assembly` ON `uploads` (`due_at`) WHERE is_finished = 0 and offset_bytes = size_bytes;--> statement-breakpoint
-CREATE INDEX `uploads_incomplete` ON `uploads` (`due_at`) WHERE is_finished = 0 and offset_bytes < size_bytes;--> statement-breakpoint
-CREATE INDEX `uploads_finished` ON `uploads` (`due_at`) WHERE is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0;--> statement-breakpoint
-CREATE INDEX `uploads_leftovers` ON `uploads` (`due_at`) WHERE is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1);--> statement-breakpoint
+CREATE INDEX `uploads_due` ON `uploads` (`is_finished`,`due_at`);--> statement-breakpoint
 CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (is_finished = 0 or is_canceled = 1);--> statement-breakpoint
 CREATE TABLE `webhooks` (
 	`id` text NOT NULL,

@@ -1,3 +1,4 @@
+import { type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { type Query, read, write } from "../platform/db.ts";
 import type { LogFields } from "../platform/log.ts";
@@ -23,19 +24,20 @@ export function decryptOrLog(
   }
 }
 
-/** Rows of one batch. Each is one query. */
-export const REENCRYPTED_ROWS = 80;
+/** Rows of one batch. */
+const REENCRYPTED_ROWS = 100;
 
 interface EncryptedRows<Row> {
   select(keyId: string, limit: number): Query<Row[]>;
-  /** Returns null if the row's value can't be decrypted. */
-  reencrypt(row: Row): string | null;
-  update(row: Row, encrypted: string | null, encryptedWith: string): Query;
+  /** What `update` needs of the row. `encrypted` is null if its value, `before`, can't be decrypted. */
+  reencrypt(row: Row): { before: string | null; encrypted: string | null };
+  /** Updates the rows, whose values `value` names. */
+  update(rows: SQL, value: (name: string) => SQL): Query;
 }
 
 /**
  * Re-encrypts up to `REENCRYPTED_ROWS` rows of the older master keys, so that these can be retired. A value that can't be
- * decrypted is logged once. @returns how many were re-encrypted
+ * decrypted is logged once. @returns how many were re-encrypted or given up
  */
 export async function reencryptRows<Row>(
   deps: Deps,
@@ -45,12 +47,11 @@ export async function reencryptRows<Row>(
   const queries = olderKeyIds.map((keyId) => select(keyId, REENCRYPTED_ROWS));
   const rows = queries.length === 0 ? [] : (await read(deps, queries)).flat().slice(0, REENCRYPTED_ROWS);
   if (rows.length === 0) return 0;
-  let count = 0;
-  const updates = rows.map((row) => {
-    const encrypted = reencrypt(row);
-    if (encrypted !== null) count++;
-    return update(row, encrypted, encrypted === null ? UNREADABLE : currentKeyId);
-  });
-  await write(deps, updates, { isIdempotent: true });
-  return count;
+  const values = rows.map(reencrypt).map(({ before, encrypted, ...row }) => ({
+    ...{ ...row, before, encrypted: encrypted ?? before },
+    encryptedWith: encrypted === null ? UNREADABLE : currentKeyId,
+  }));
+  const value = (name: string) => sql`(json_each.value ->> ${name})`;
+  await write(deps, [update(sql`json_each(${JSON.stringify(values)})`, value)], { isIdempotent: true });
+  return rows.length;
 }

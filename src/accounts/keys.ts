@@ -14,14 +14,13 @@ import {
   refuseNamedTeam,
   teamNotAllowed,
 } from "../access/authorization.ts";
-import { decryptOrLog, REENCRYPTED_ROWS, reencryptRows } from "../access/encryption.ts";
+import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
-import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
+import { firstOf, hasRow, insertWhere, type Query, read } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../platform/paging.ts";
-import { newStep } from "../platform/recovery-step.ts";
 import { isStorageFull } from "../platform/retry.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
@@ -533,47 +532,42 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
   throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
 }
 
-/* Steps of the recovery job */
+/* For the recovery job */
 
 /** Moves tokens to the current master key. @returns how many */
-const reencryptTokens = (deps: Deps): Promise<number> =>
+export const reencryptTokens = (deps: Deps): Promise<number> =>
   reencryptRows(deps, {
     select: (keyId, limit) => deps.db.select().from(apiKeys).where(eq(apiKeys.encryptedWith, keyId)).limit(limit),
     reencrypt(row) {
       const token = decryptToken(deps, row);
-      return token === null ? null : deps.secrets.encrypt(token, encryptionContext(row));
+      const encrypted = token === null ? null : deps.secrets.encrypt(token, encryptionContext(row));
+      return { id: row.id, before: row.encryptedToken, encrypted };
     },
-    update({ id, encryptedToken }, encrypted, encryptedWith) {
-      const before = encryptedToken ?? "";
-      return deps.db
+    update: (rows, value) =>
+      deps.db
         .update(apiKeys)
-        .set({ encryptedToken: encrypted ?? before, encryptedWith })
-        .where(and(eq(apiKeys.id, id), eq(apiKeys.encryptedToken, before)));
-    },
+        .set({ encryptedToken: value("encrypted"), encryptedWith: value("encryptedWith") })
+        .from(rows)
+        .where(sql`${apiKeys.id} = ${value("id")} and ${apiKeys.encryptedToken} = ${value("before")}`),
   });
 
 /** Time to see why a client is rejected. */
 export const EXPIRED_KEY_DAYS = 30;
 /** Time for an upload to finish that began while the session lived. */
 const EXPIRED_SESSION_DAYS = 1;
-/** Rows of one batch. */
+/** Rows of each statement. */
 const EXPIRED_ROWS = 500;
 
-/** Removes what expired this many days ago. @returns how many, at most `EXPIRED_ROWS` */
-async function removeExpired({ db, system }: Deps, isOfKind: SQL, keptDays: number): Promise<number> {
-  const expired = db
-    .select({ id: apiKeys.id })
-    .from(apiKeys)
-    .where(and(isOfKind, lt(apiKeys.expiresAt, system.now() - keptDays * DAY)))
-    .orderBy(apiKeys.expiresAt)
-    .limit(EXPIRED_ROWS);
-  const remove = db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
-  const [rows] = await write({ db, system }, [remove], { isIdempotent: true });
-  return rows.length;
+/** Part of a batch: removes sessions and keys that have expired for long enough. */
+export function removeExpiredKeys({ db, system }: Deps) {
+  const remove = (isOfKind: SQL, keptDays: number) => {
+    const expired = db
+      .select({ id: apiKeys.id })
+      .from(apiKeys)
+      .where(and(isOfKind, lt(apiKeys.expiresAt, system.now() - keptDays * DAY)))
+      .orderBy(apiKeys.expiresAt)
+      .limit(EXPIRED_ROWS);
+    return db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
+  };
+  return [remove(isSession, EXPIRED_SESSION_DAYS), remove(isApiKey, EXPIRED_KEY_DAYS)] as const;
 }
-
-export const ACCOUNT_STEPS = [
-  newStep("sessions", "sessionsRemoved", EXPIRED_ROWS, (deps) => removeExpired(deps, isSession, EXPIRED_SESSION_DAYS)),
-  newStep("keys", "keysRemoved", EXPIRED_ROWS, (deps) => removeExpired(deps, isApiKey, EXPIRED_KEY_DAYS)),
-  newStep("tokens", "reencrypted", REENCRYPTED_ROWS, reencryptTokens),
-];

@@ -2,7 +2,6 @@ import { type SQL, sql } from "drizzle-orm";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { type Db, hasRow, read, write } from "../platform/db.ts";
-import type { Batch } from "../platform/recovery-step.ts";
 import { DAY } from "../platform/system.ts";
 import { webhooks } from "../webhooks/webhooks.schema.ts";
 import { events } from "./events.schema.ts";
@@ -15,16 +14,16 @@ import { isLimitedType } from "./events.ts";
  * Account events stay among the deleted ones: `events_purged_to` of the team is where the log without gaps begins, so that they
  * are not read again.
  *
- * Teams take turns. A round visits all teams and deletes at most an equal share of a statement for each. A team with a large
- * backlog gets more rounds, and never delays another team's turn.
+ * A round visits all teams and deletes at most an equal share of a statement for each, so a team with a large backlog delays
+ * no other.
  */
 
 /** Rows of one statement. D1 runs one statement at a time, and API requests wait while this one runs. */
-const PURGED_ROWS = 1000;
-/** Teams of one statement. Each has a share of at least 10 rows. */
+const PURGED_ROWS = 3000;
+/** Teams of one statement. Each has a share of at least 30 rows. */
 const TEAMS_PER_DELETE = 100;
 /** Teams that one query checks, by one lookup in the key for each. */
-export const TEAMS_PER_CHECK = 1000;
+export const TEAMS_PER_CHECK = 5000;
 
 /** The events to purge. Those of a team expire in the order of `seq`. */
 interface Purge {
@@ -32,6 +31,9 @@ interface Purge {
   isExpired: SQL;
   /** The events of the team `id` that are checked. By default all. */
   isChecked?: (id: SQL) => SQL;
+  /** How many queries a batch sends at most, and how many of them `remove` sends. */
+  maxQueries: number;
+  queriesToRemove: number;
   /** Deletes events of teams whose oldest one has expired, up to a number for each. @returns how many */
   remove: (teams: string[], rows: number) => Promise<number>;
 }
@@ -49,37 +51,35 @@ function checkTeams(db: Db, { isExpired, isChecked = () => sql`true` }: Purge, a
       json_group_array(id) filter (where (${first})) as expired from one where id is not null) page`);
 }
 
-/** A purge of the run. Each call checks teams, or deletes events of some. */
-function purge(deps: Deps, events: Purge): () => Promise<Batch> {
-  let after = "";
-  let teamIds: string[] = [];
-  let isLastPage = false;
-  /** True if some team may still have expired events, so another round is needed. */
-  let isAnyLeft = false;
-  return async () => {
-    if (teamIds.length === 0) {
-      const [[page]] = await read(deps, [checkTeams(deps.db, events, after)]);
-      after = page?.last ?? "";
-      teamIds = JSON.parse(page?.expired ?? "[]");
-      isLastPage = (page?.checked ?? 0) < TEAMS_PER_CHECK;
-    }
-    const turn = teamIds.splice(0, TEAMS_PER_DELETE);
-    let deleted = 0;
-    if (turn.length > 0) {
-      const rows = Math.floor(PURGED_ROWS / turn.length);
-      deleted = await events.remove(turn, rows);
-      if (deleted === rows * turn.length) teamIds.push(...turn);
-      // Where events stay among the deleted ones, their number doesn't show whether others follow. Another round checks it.
-      else if (deleted >= rows || events.isChecked) isAnyLeft = true;
-    }
-    const isLast = isLastPage && teamIds.length === 0 && !isAnyLeft;
-    if (isLastPage && teamIds.length === 0) [after, isAnyLeft, isLastPage] = ["", false, false];
-    return { rows: deleted, isLast };
-  };
+/** Purges in rounds, until one finds nothing or the queries are used. @returns how many events are gone */
+async function purge(deps: Deps, events: Purge): Promise<number> {
+  let purged = 0;
+  let queries = 0;
+  for (let before = -1; before < purged; ) {
+    before = purged;
+    let page: { last: string | null; checked: number; expired: string } | undefined;
+    do {
+      if (++queries > events.maxQueries) return purged;
+      [[page]] = await read(deps, [checkTeams(deps.db, events, page?.last ?? "")]);
+      const expired: string[] = JSON.parse(page?.expired ?? "[]");
+      for (let i = 0; i < expired.length; i += TEAMS_PER_DELETE) {
+        queries += events.queriesToRemove;
+        if (queries > events.maxQueries) return purged;
+        const teamIds = expired.slice(i, i + TEAMS_PER_DELETE);
+        purged += await events.remove(teamIds, Math.floor(PURGED_ROWS / teamIds.length));
+      }
+    } while (page?.checked === TEAMS_PER_CHECK);
+  }
+  return purged;
 }
 
+/** Deletes events of both kinds. */
+export const purgeEvents = async (deps: Deps) => ({
+  purged: (await purgeOldEvents(deps)) + (await purgeExcessEvents(deps)),
+});
+
 /** Deletes events that are too old. */
-export function purgeOldEvents(deps: Deps) {
+function purgeOldEvents(deps: Deps) {
   const isExpired = sql`oldest.seq < ${(deps.system.now() - deps.settings.eventDays * DAY) * 1000}`;
   const remove = async (teamIds: string[], rows: number) => {
     const first = sql`select * from ${events} where team_id = json_each.value order by seq limit ${rows}`;
@@ -89,13 +89,13 @@ export function purgeOldEvents(deps: Deps) {
     const [{ meta }] = await write(deps, [deletion], { isIdempotent: true });
     return meta.changes;
   };
-  return purge(deps, { isExpired, remove });
+  return purge(deps, { isExpired, maxQueries: 34, queriesToRemove: 1, remove });
 }
 
 const purgedTo = (teamId: SQL) => sql`coalesce((select events_purged_to from teams where id = ${teamId}), 0)`;
 
 /** Deletes file and link events that are too many for their team. */
-export function purgeExcessEvents(deps: Deps) {
+function purgeExcessEvents(deps: Deps) {
   const { db, settings } = deps;
   const lastOf = (teamId: SQL) =>
     sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
@@ -126,6 +126,8 @@ export function purgeExcessEvents(deps: Deps) {
   return purge(deps, {
     isExpired: isExcess(sql`oldest.team_id`),
     isChecked: (id) => sql`oldest.seq > ${purgedTo(id)}`,
+    maxQueries: 68,
+    queriesToRemove: 3,
     remove,
   });
 }

@@ -43,7 +43,11 @@ export function endResumable({ db }: Deps, whose: FilesOf, ids: string[], now: n
 }
 
 /** Nothing of the upload is in R2 except the bytes of its file, so only its row has to be deleted. */
-export const isClean = ({ hasLeftovers, multipartId, isWriting }: ResumableRow): boolean =>
+export const isClean = ({
+  hasLeftovers,
+  multipartId,
+  isWriting,
+}: Pick<ResumableRow, "hasLeftovers" | "multipartId" | "isWriting">): boolean =>
   !hasLeftovers && multipartId === null && !isWriting;
 
 /** Deletes the parts and chunks of an upload. The rows and the object of the file are deleted separately. */

@@ -25,7 +25,7 @@ const MAX_DECODING_MILLISECONDS = 15 * MINUTE;
 /** How long a message waits if its isolate decodes another file. */
 const BUSY_SECONDS = 15;
 /** Rows of one batch. */
-export const DUE_WAVEFORM_ROWS = 500;
+const DUE_WAVEFORM_ROWS = 500;
 
 /** A file whose waveform is due to be measured. */
 const MEASUREMENT = {

@@ -47,8 +47,8 @@ const CHECKED_FOLDERS = 1500;
 export const MAX_COUNTED_HOLDS = 1000;
 /** How long the request may take for the first step before the recovery job continues. */
 const MAX_STEP_MILLISECONDS = MINUTE;
-/** Steps that one batch of the recovery job takes. Each has up to ten queries, and the batch at most 100. */
-const CONTINUED_STEPS = 8;
+/** Steps that one batch of the recovery job takes. Each has up to ten queries. */
+const CONTINUED_STEPS = 4;
 
 type FolderChange = typeof folderChanges.$inferSelect;
 type Requested = Omit<FolderChange, "position" | "stepEnd" | "dueAt">;
@@ -257,8 +257,8 @@ async function runStep(
   return [rows[0]?.[0], last[0].length === 0];
 }
 
-/** Continues the changes that are due. @returns how many */
-export async function continueFolderChanges(deps: Deps): Promise<number> {
+/** Continues the changes that are due. */
+export async function continueFolderChanges(deps: Deps) {
   const now = deps.system.now();
   const due = deps.db
     .select()
@@ -273,5 +273,5 @@ export async function continueFolderChanges(deps: Deps): Promise<number> {
       [, isComplete] = await runStep(deps, change, now);
     }
   }
-  return rows.length;
+  return { folderSteps: rows.length };
 }

@@ -22,7 +22,7 @@ import { cleanName, type FileKey, type FileOf, isFile, objectKey } from "../file
 import { openTranscript } from "../files/transcripts.ts";
 import { hasWaveform } from "../files/waveforms.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
-import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
+import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read } from "../platform/db.ts";
 import {
   newSecret,
   parseSecretUrl,
@@ -51,7 +51,7 @@ export const MAX_TEAM_LINKS = 10_000;
 /** `{team id}.{file id}.{expiry in seconds}.{signature}`, or `{expiry in seconds}.{restores}` for a file that was in the trash. */
 const SIGNED_LINK = /^(([0-9a-f]{24})\.([0-9a-f]{24})\.(\d{1,11})(?:\.(\d{1,9}))?)\.([\w-]{43})$/;
 /** Expired links deleted by one statement of the recovery job. */
-export const EXPIRED_LINK_ROWS = 500;
+const EXPIRED_LINK_ROWS = 500;
 
 export const DISPOSITIONS = ["attachment", "inline"] as const;
 export type Disposition = (typeof DISPOSITIONS)[number];
@@ -326,15 +326,13 @@ export async function openLinkedTranscript(deps: Deps, token: string) {
 /** The download name of the transcript of a file. */
 export const transcriptName = (name: string): string => `${name.replace(/(?<=.)\.[^.]*$/, "")}.vtt`;
 
-/** Deletes a batch of expired links. @returns how many */
-export async function purgeLinks(deps: Deps): Promise<number> {
-  const expired = deps.db
+/** Part of a batch: removes expired links. */
+export function removeExpiredLinks({ db, system }: Deps) {
+  const expired = db
     .select({ id: links.id })
     .from(links)
-    .where(and(isNotNull(links.expiresAt), lte(links.expiresAt, deps.system.now())))
+    .where(and(isNotNull(links.expiresAt), lte(links.expiresAt, system.now())))
     .orderBy(asc(links.expiresAt))
     .limit(EXPIRED_LINK_ROWS);
-  const purge = deps.db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
-  const [rows] = await write(deps, [purge], { isIdempotent: true });
-  return rows.length;
+  return db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
 }

@@ -5,7 +5,6 @@ import { actorOf, SYSTEM, writeWithEvents } from "../events/events.ts";
 import { files, isExpiring, teamOfFile } from "../files/files.schema.ts";
 import { fileKey, keyColumns } from "../files/names.ts";
 import { read, write } from "../platform/db.ts";
-import { newStep } from "../platform/recovery-step.ts";
 import { DAY, HOUR } from "../platform/system.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
 
@@ -22,8 +21,8 @@ import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
 const AGING_MILLISECONDS = HOUR;
 /** Files that one statement marks. */
 const AGED_FILES = 500;
-/** The files of a team take five queries, and a batch of the recovery job has at most 100. */
-export const DELETED_TEAMS = 20;
+/** Teams whose files a batch deletes. Those of each take six queries. */
+export const DELETED_TEAMS = 4;
 
 /** Marks files that have reached the age of their team's retention as due for deletion. @returns how many */
 async function expireAged(deps: Deps): Promise<number> {
@@ -78,8 +77,8 @@ async function deleteExpired(deps: Deps): Promise<number> {
   return results.reduce((count, [, , left]) => count + left.meta.changes, 0);
 }
 
-export const EXPIRY_STEPS = [
-  newStep("aged_files", "filesAged", AGED_FILES, expireAged),
-  // A batch leaves out teams above `DELETED_TEAMS`, so only one without files is the last.
-  newStep("expired_files", "filesExpired", 1, deleteExpired),
-];
+/** Deletes files that are old enough, in the order of both steps. */
+export const expireFiles = async (deps: Deps) => ({
+  filesAged: await expireAged(deps),
+  filesExpired: await deleteExpired(deps),
+});

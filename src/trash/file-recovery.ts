@@ -1,13 +1,13 @@
-import { and, asc, eq, lte, not, sql } from "drizzle-orm";
+import { and, asc, eq, lte, not, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { SYSTEM, writeWithEvents } from "../events/events.ts";
 import { isOfUpload } from "../files/ending.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isAwaitingStep, teamOfFile } from "../files/files.schema.ts";
-import { type FileRow, MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
-import { type FileKey, fileKey, objectKeys } from "../files/names.ts";
+import { MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
+import { resendMeasurements } from "../files/measuring.ts";
+import { fileKey, objectKeys } from "../files/names.ts";
 import { read, write } from "../platform/db.ts";
-import { type Batch, newStep, type RecoveryStep } from "../platform/recovery-step.ts";
 import { MINUTE } from "../platform/system.ts";
 import { ERASABLE_COLUMNS, erase, leave, MAX_DELETED_FILES, removeRows } from "./deletion.ts";
 import { DELETED_TEAMS } from "./expiry.ts";
@@ -22,31 +22,49 @@ import { isErasable, isTrashed, removed, teamOfRemoved } from "./trash.schema.ts
 const BATCH_ROWS = 500;
 const MAX_RESEND_MILLISECONDS = 15 * MINUTE;
 
-type Change = Parameters<ReturnType<Deps["db"]["update"]>["set"]>[0];
-
 /** Up to `BATCH_ROWS` files in a state that have been overdue longest. */
-function overdue(deps: Deps, status: FileRow["status"]) {
-  const now = deps.system.now();
-  const hasExpired = status === "processing" ? lte(files.leaseEndsAt, now) : undefined;
-  const isInState = and(eq(files.status, status), hasExpired, isAwaitingStep);
+function overdue(deps: Deps, state: SQL) {
+  const isInState = and(state, isAwaitingStep);
   const due = deps.db
     .select({ teamId: teamOfFile, id: files.id })
     .from(files)
-    .where(and(isInState, lte(files.dueAt, now)))
+    .where(and(isInState, lte(files.dueAt, deps.system.now())))
     .orderBy(asc(files.dueAt))
     .limit(BATCH_ROWS);
   return and(sql`${fileKey} in ${due}`, isInState);
 }
 
-async function updateOverdue(deps: Deps, status: FileRow["status"], change: Change) {
-  const key = { teamId: teamOfFile, id: files.id };
-  const update = deps.db.update(files).set(change).where(overdue(deps, status)).returning(key);
-  const [rows] = await write(deps, [update], { isIdempotent: true });
-  return rows;
+/** Ends form uploads whose Worker has died. @returns how many */
+async function endAbandoned(deps: Deps): Promise<number> {
+  const isReceiving = sql`${files.status} = 'receiving'`;
+  const leaving = leave(deps, overdue(deps, isReceiving), { dueAt: deps.system.now() });
+  const [, { meta }] = await write(deps, leaving, { isIdempotent: true });
+  return meta.changes;
 }
 
-/** If sending fails, a later run sends the messages. @returns how many */
-async function resend(deps: Deps, rows: FileKey[]): Promise<number> {
+/**
+ * Sends files again whose message was lost, and those whose lease has expired, which become `pending`. A pending file changes
+ * only the time of its next resend: that delay doubles up to 15 minutes, because the message may only be waiting behind others,
+ * and resending must not make a long queue longer. If sending fails, a later run sends the messages. @returns how many
+ */
+async function resend(deps: Deps): Promise<number> {
+  const now = deps.system.now();
+  const isAbandoned = sql`${files.status} = 'processing' and ${files.leaseEndsAt} <= ${now}`;
+  const isProcessing = sql`${files.status} = 'processing'`;
+  const waited = sql`iif(${isProcessing}, 0, ${now} - ${files.updatedAt})`;
+  const delay = sql`min(max(${MAX_PENDING_MILLISECONDS}, ${waited}), ${MAX_RESEND_MILLISECONDS})`;
+  const update = deps.db
+    .update(files)
+    .set({
+      status: "pending",
+      leaseEndsAt: null,
+      dueAt: sql`${now} + ${delay}`,
+      updatedAt: sql`iif(${isProcessing}, ${now}, ${files.updatedAt})`,
+      version: sql`${files.version} + (${isProcessing})`,
+    })
+    .where(overdue(deps, sql`(${files.status} = 'pending' or ${isAbandoned})`))
+    .returning({ teamId: teamOfFile, id: files.id });
+  const [rows] = await write(deps, [update], { isIdempotent: true });
   // To count the team's other unprocessed files, too, would read 21 rows for each message.
   const ofTeams = [...Map.groupBy(rows, ({ teamId }) => teamId).values()];
   for (const isBulk of [false, true]) {
@@ -57,34 +75,18 @@ async function resend(deps: Deps, rows: FileKey[]): Promise<number> {
 }
 
 /**
- * Sends pending files again. Changes only the time of the next resend. The delay doubles up to 15 minutes, because the
- * message may only be waiting behind others, and resending must not make a long queue longer.
+ * Continues files that are due, and sends again what lost its message. Uploads are ended also while the queue fails, but last:
+ * a full database may have no room for that.
  */
-async function resendPending(deps: Deps): Promise<number> {
-  const now = deps.system.now();
-  const waited = sql`${now} - ${files.updatedAt}`;
-  const delay = sql`min(max(${MAX_PENDING_MILLISECONDS}, ${waited}), ${MAX_RESEND_MILLISECONDS})`;
-  return resend(deps, await updateOverdue(deps, "pending", { dueAt: sql`${now} + ${delay}` }));
-}
-
-/** Returns files whose lease has expired to `pending`, and sends them. */
-async function resendAbandoned(deps: Deps): Promise<number> {
-  const now = deps.system.now();
-  const rows = await updateOverdue(deps, "processing", {
-    status: "pending",
-    leaseEndsAt: null,
-    dueAt: now + MAX_PENDING_MILLISECONDS,
-    updatedAt: now,
-    version: sql`${files.version} + 1`,
-  });
-  return resend(deps, rows);
-}
-
-/** Ends uploads whose Worker has died. @returns how many */
-async function endAbandoned(deps: Deps): Promise<number> {
-  const leaving = leave(deps, overdue(deps, "receiving"), { dueAt: deps.system.now() });
-  const [, { meta }] = await write(deps, leaving, { isIdempotent: true });
-  return meta.changes;
+export async function continueFiles(deps: Deps) {
+  const done = { sent: 0, waveforms: 0, uploadsExpired: 0 };
+  try {
+    done.sent = await resend(deps);
+    done.waveforms = await resendMeasurements(deps);
+  } finally {
+    done.uploadsExpired = await endAbandoned(deps);
+  }
+  return done;
 }
 
 /**
@@ -92,7 +94,7 @@ async function endAbandoned(deps: Deps): Promise<number> {
  * trash are first taken out of it, each with its event, and are due then. A run that is interrupted changes no `due_at`, and
  * deletes first, so it also works in a full database.
  */
-async function eraseRemoved(deps: Deps): Promise<Batch> {
+export async function eraseRemoved(deps: Deps) {
   const isDue = and(isErasable, lte(removed.dueAt, deps.system.now()));
   const due = deps.db
     .select(ERASABLE_COLUMNS)
@@ -116,13 +118,10 @@ async function eraseRemoved(deps: Deps): Promise<Batch> {
       queries: [erase(deps, isNext, deps.system.now())],
     };
   });
-  if (changes.length > 0) await writeWithEvents(deps, changes, [], { isIdempotent: true });
-  return { rows: waiting.length, isLast: rows.length === 0 };
+  if (changes.length === 0) return { filesDeleted: waiting.length };
+  const { rows: erased } = await writeWithEvents(deps, changes, [], { isIdempotent: true });
+  return {
+    filesDeleted: waiting.length,
+    trashEmptied: erased.reduce((count, [change]) => count + (change?.meta.changes ?? 0), 0),
+  };
 }
-
-export const FILE_STEPS: RecoveryStep<"sent" | "uploadsExpired" | "filesDeleted">[] = [
-  newStep("send_pending", "sent", BATCH_ROWS, resendPending, { isUrgent: true }),
-  newStep("send_abandoned", "sent", BATCH_ROWS, resendAbandoned, { isUrgent: true }),
-  newStep("abandoned", "uploadsExpired", BATCH_ROWS, endAbandoned),
-  { name: "removed", count: "filesDeleted", isUrgent: false, start: (deps) => () => eraseRemoved(deps) },
-];

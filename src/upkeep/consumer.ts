@@ -28,6 +28,6 @@ async function runRecovery(deps: Deps): Promise<JobOutcome> {
   return "recovered";
 }
 
-/** Starts the recovery job of every database: a message each, so that each has its own budget, and none waits for another. */
+/** Starts the recovery job of every database: a message each, so that none waits for another. */
 export const startRecovery = ({ databases, recoveryJobs }: Deps): Promise<void> =>
   recoveryJobs.sendAll([...databases.keys()].map((database) => ({ database })));

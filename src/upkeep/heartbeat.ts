@@ -1,4 +1,4 @@
-import { lt, sql } from "drizzle-orm";
+import { lt, lte, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { write } from "../platform/db.ts";
 import { isOverdue, MAX_RECOVERY_AGE_MILLISECONDS } from "../platform/health.ts";
@@ -14,14 +14,16 @@ import { recovery } from "./recovery.schema.ts";
 const CHECK_MILLISECONDS = 5 * MINUTE;
 const ONLY_ROW = 1;
 
-/** Stores that a run ends now. */
-export async function noteRecovered(deps: Deps): Promise<void> {
+/** Stores that a run ends now. @returns whether no other has ended since this one started */
+export async function noteRecovered(deps: Deps, startedAt: number): Promise<boolean> {
   const recoveredAt = deps.system.now();
   const store = deps.db
     .insert(recovery)
     .values({ id: ONLY_ROW, recoveredAt, requestedAt: 0 })
-    .onConflictDoUpdate({ target: recovery.id, set: { recoveredAt } });
-  await write(deps, [store], { isIdempotent: true });
+    .onConflictDoUpdate({ target: recovery.id, set: { recoveredAt }, setWhere: lte(recovery.recoveredAt, startedAt) })
+    .returning({ id: recovery.id });
+  const [stored] = await write(deps, [store], { isIdempotent: true });
+  return stored.length > 0;
 }
 
 /** Looks after the response whether the recovery job of `deps.db` runs, and starts a run if it does not. */

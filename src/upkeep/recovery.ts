@@ -1,20 +1,17 @@
-import { ACCOUNT_STEPS } from "../accounts/keys.ts";
+import { reencryptTokens, removeExpiredKeys } from "../accounts/keys.ts";
 import type { Deps } from "../deps.ts";
-import { DUE_WAVEFORM_ROWS, resendMeasurements } from "../files/measuring.ts";
+import { purgeEvents } from "../events/purge.ts";
 import { continueFolderChanges } from "../folders/folder-changes.ts";
-import { EXPIRED_LINK_ROWS, purgeLinks } from "../links/links.ts";
+import { removeExpiredLinks } from "../links/links.ts";
+import { write } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
-import { newStep, type RecoveryStep } from "../platform/recovery-step.ts";
-import { EXPIRY_STEPS } from "../trash/expiry.ts";
-import { FILE_STEPS } from "../trash/file-recovery.ts";
-import { UPLOAD_STEPS } from "../uploads/unfinished.ts";
-import { EVENT_STEPS } from "../webhooks/event-recovery.ts";
-import { Budget, RUN_LIMITS } from "./budget.ts";
+import { expireFiles } from "../trash/expiry.ts";
+import { continueFiles, eraseRemoved } from "../trash/file-recovery.ts";
+import { continueUploads } from "../uploads/unfinished.ts";
+import { wakeBehind } from "../webhooks/event-recovery.ts";
+import { reencryptSecrets } from "../webhooks/signing.ts";
 import { noteRecovered } from "./heartbeat.ts";
-import { TEAM_STEPS } from "./team-deletion.ts";
-
-/** The steps that run first leave the rest of the budget to the others, so that no backlog lets the database fill up. */
-const FIRST_SHARE = 0.5;
+import { deleteTeams } from "./team-deletion.ts";
 
 export const NOTHING_RECOVERED = {
   /** Files sent to the queue again: their message was lost, or their worker's lease expired. */
@@ -31,12 +28,16 @@ export const NOTHING_RECOVERED = {
   uploadsRemoved: 0,
   /** Files of deleted teams. Later steps delete their bytes. */
   teamFilesRemoved: 0,
+  /** Their other rows: keys, users, folders, events and webhooks. */
+  teamRowsRemoved: 0,
   /** Deleted teams that have nothing left. */
   teamsDeleted: 0,
   /** Files that reached the age of their team's retention. */
   filesAged: 0,
   /** Files whose time to delete them came. */
   filesExpired: 0,
+  /** Files whose time in the trash is over. */
+  trashEmptied: 0,
   /** Files whose bytes and row were deleted. */
   filesDeleted: 0,
   /** Steps of moving or deleting folders. */
@@ -54,73 +55,86 @@ export const NOTHING_RECOVERED = {
 };
 export type Recovered = typeof NOTHING_RECOVERED;
 
+/** Deletes what has expired, one kind of row in each statement. */
+async function removeExpired(deps: Deps): Promise<Partial<Recovered>> {
+  const queries = [...removeExpiredKeys(deps), removeExpiredLinks(deps)] as const;
+  const [sessions, keys, links] = await write(deps, queries, { isIdempotent: true });
+  return { sessionsRemoved: sessions.length, keysRemoved: keys.length, linksRemoved: links.length };
+}
+
+const reencrypt = async (deps: Deps) => ({
+  reencrypted: (await reencryptTokens(deps)) + (await reencryptSecrets(deps)),
+});
+
+/** A kind of work. A batch takes what has been due longest, up to a fixed number of rows, and may die at any point. */
+interface Step {
+  name: string;
+  /** Does the next batch. @returns how much it changed */
+  runBatch(deps: Deps): Promise<Partial<Recovered>>;
+  /** How many batches a run does at most. Together, they send fewer than the 1,000 queries that D1 allows an invocation. */
+  maxBatches: number;
+  /** How many queries a batch sends at most. */
+  queries: number;
+}
+
 /** Files of deleted teams, expired ones and abandoned uploads leave before the step that erases removed files runs. */
-const STEPS: RecoveryStep<keyof Recovered>[] = [
-  ...TEAM_STEPS,
-  ...UPLOAD_STEPS,
-  ...EXPIRY_STEPS,
-  ...FILE_STEPS,
-  newStep("folders", "folderSteps", 1, continueFolderChanges),
-  newStep("waveforms", "waveforms", DUE_WAVEFORM_ROWS, resendMeasurements),
-  newStep("links", "linksRemoved", EXPIRED_LINK_ROWS, purgeLinks),
-  ...ACCOUNT_STEPS,
-  ...EVENT_STEPS,
+export const STEPS: Step[] = [
+  { name: "teams", runBatch: deleteTeams, maxBatches: 5, queries: 14 },
+  { name: "uploads", runBatch: continueUploads, maxBatches: 20, queries: 9 },
+  { name: "expiry", runBatch: expireFiles, maxBatches: 4, queries: 27 },
+  { name: "files", runBatch: continueFiles, maxBatches: 20, queries: 4 },
+  { name: "removed", runBatch: eraseRemoved, maxBatches: 8, queries: 14 },
+  { name: "folders", runBatch: continueFolderChanges, maxBatches: 2, queries: 45 },
+  { name: "expired", runBatch: removeExpired, maxBatches: 10, queries: 3 },
+  { name: "events", runBatch: purgeEvents, maxBatches: 2, queries: 102 },
+  { name: "secrets", runBatch: reencrypt, maxBatches: 3, queries: 10 },
+  // It looks at all webhooks each time.
+  { name: "webhooks", runBatch: wakeBehind, maxBatches: 1, queries: 60 },
 ];
 
 /** From this share of `MAX_DATABASE_BYTES` on, the log warns. It leaves time to add a database. */
 const WARNING_SHARE = 0.7;
 
-/** Logs the size of the database. @returns whether it takes no new teams */
-async function isFull(deps: Deps): Promise<boolean> {
-  const { maxDatabaseBytes } = deps.settings;
-  const database = deps.db.number;
-  try {
-    const bytes = await sizeOf(deps);
-    deps.log(bytes < maxDatabaseBytes * WARNING_SHARE ? "info" : "warn", "database_size", { database, bytes });
-    return bytes >= maxDatabaseBytes;
-  } catch (cause) {
-    deps.log("error", "recovery_step_failed", { database, outcome: "size", cause });
-    return false;
-  }
+async function logSize(deps: Deps): Promise<void> {
+  const bytes = await sizeOf(deps);
+  const isSmall = bytes < deps.settings.maxDatabaseBytes * WARNING_SHARE;
+  deps.log(isSmall ? "info" : "warn", "database_size", { database: deps.db.number, bytes });
 }
 
 /**
- * Finishes interrupted work in one database, from a queue message that a cron trigger sends. Every step is idempotent and
- * may itself stop at any point: a row's `due_at` changes only in the statement that selects the row, so the next run finds
- * whatever is not done. The steps take turns, one batch each, until nothing is left or the budget of the run is used. A
- * step that fails is logged and does not stop the others. A database above its limit is cleaned up first.
+ * Finishes interrupted work in one database, from a queue message that a cron trigger sends. Each step repeats its batch until
+ * that changes nothing, or `maxBatches` times: then the message is sent again, and the next run continues. Whatever a run does
+ * not do stays due. A step that fails is logged, and stops neither the others nor asks for another run.
  */
-export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovered> {
-  const budget = new Budget(deps, limits);
+export async function recover(deps: Deps): Promise<Recovered> {
+  const database = deps.db.number;
+  const startedAt = deps.system.now();
   const counts = { ...NOTHING_RECOVERED };
-  /** Gives each step one batch at a time, until none has more to do or the budget does not allow another batch. */
-  const runInTurns = async (steps: typeof STEPS, share: number) => {
-    let unfinished = steps.map((step) => ({ step, runBatch: step.start(budget.deps) }));
-    while (unfinished.length > 0 && budget.allowsBatch(share)) {
-      const next: typeof unfinished = [];
-      for (const entry of unfinished) {
-        const { step, runBatch } = entry;
-        if (!budget.allowsBatch(share)) break;
-        try {
-          const { rows, isLast } = await runBatch();
-          counts[step.count] += rows;
-          if (!isLast) next.push(entry);
-        } catch (cause) {
-          deps.log("error", "recovery_step_failed", { database: deps.db.number, outcome: step.name, cause });
-        }
-      }
-      unfinished = next;
+  let isUnfinished = false;
+  const attempt = async (name: string, act: () => Promise<void>) => {
+    try {
+      await act();
+    } catch (cause) {
+      deps.log("error", "recovery_step_failed", { database, outcome: name, cause });
     }
   };
-  const urgent = STEPS.filter(({ isUrgent }) => isUrgent);
-  const cleaning = STEPS.filter(({ isUrgent }) => !isUrgent);
-  // The urgent steps write, for which a full database may first need room.
-  const [first, second] = (await isFull(deps)) ? [cleaning, urgent] : [urgent, cleaning];
-  await runInTurns(first, FIRST_SHARE);
-  await runInTurns(second, 1);
-  await noteRecovered(deps).catch((cause) =>
-    deps.log("error", "recovery_step_failed", { database: deps.db.number, outcome: "recoveredAt", cause }),
-  );
-  deps.log("info", "recovery_finished", { database: deps.db.number, counts });
+  await attempt("size", () => logSize(deps));
+  for (const { name, runBatch, maxBatches } of STEPS) {
+    await attempt(name, async () => {
+      for (let batch = 1; batch <= maxBatches; batch++) {
+        const done = Object.entries(await runBatch(deps)) as [keyof Recovered, number][];
+        for (const [count, rows] of done) counts[count] += rows;
+        if (done.every(([, rows]) => rows === 0)) return;
+      }
+      // One that has a single batch does not continue.
+      if (maxBatches > 1) isUnfinished = true;
+    });
+  }
+  await attempt("recoveredAt", async () => {
+    const isNewest = await noteRecovered(deps, startedAt);
+    // If another run ended in the meantime, that one continues, so a long backlog does not add a run every 5 minutes.
+    if (isUnfinished && isNewest) await deps.recoveryJobs.sendAll([{ database }]);
+  });
+  deps.log("info", "recovery_finished", { database, counts });
   return counts;
 }

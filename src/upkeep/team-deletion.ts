@@ -9,7 +9,6 @@ import { wakeWebhooks } from "../events/events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { folderChanges, folders } from "../folders/folders.schema.ts";
 import { type Db, hasRow, read, write } from "../platform/db.ts";
-import { type Batch, newStep, type RecoveryStep } from "../platform/recovery-step.ts";
 import { erase, leaveMany, MAX_DELETED_FILES, removedKey } from "../trash/deletion.ts";
 import { isTrashed, removed, teamOfRemoved } from "../trash/trash.schema.ts";
 import { type WebhookKey, webhooks } from "../webhooks/webhooks.schema.ts";
@@ -97,18 +96,16 @@ function deletions(db: Db, woken: WebhookKey[]) {
   ];
 }
 
-/** Deletes a batch of rows of each kind. @returns how many teams are gone */
-async function deleteRows(deps: Deps): Promise<Batch> {
+/** Deletes a batch of what deleted teams have. Rows first: a full database may have no room to move files. */
+export async function deleteTeams(deps: Deps) {
   const columns = sql`${webhooks.teamId} as team_id, ${webhooks.id} as id`;
   const next = sql`(${ofDeletedTeams(columns, webhooks, webhooks.teamId)} limit ${WOKEN_WEBHOOKS})`;
   const [found] = await read(deps, [deps.db.select({ teamId: sql<string>`team_id`, id: sql<string>`id` }).from(next)]);
   // The row goes once its object will notice that, and delete the deliveries.
   const woken = await wakeWebhooks(deps, found);
   const results = await write(deps, deletions(deps.db, woken), { isIdempotent: true });
-  return { rows: results.at(-1)?.meta.changes ?? 0, isLast: results.every(({ meta }) => meta.changes === 0) };
+  const changes = results.map(({ meta }) => meta.changes);
+  const teamsDeleted = changes.pop() ?? 0;
+  const teamRowsRemoved = changes.reduce((sum, n) => sum + n, 0);
+  return { teamRowsRemoved, teamsDeleted, teamFilesRemoved: await removeFiles(deps) };
 }
-
-export const TEAM_STEPS: RecoveryStep<"teamFilesRemoved" | "teamsDeleted">[] = [
-  newStep("team_files", "teamFilesRemoved", 1, removeFiles),
-  { name: "team_rows", count: "teamsDeleted", isUrgent: false, start: (deps) => () => deleteRows(deps) },
-];

@@ -1,28 +1,25 @@
-import { and, asc, eq, inArray, lt, lte, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, lt, lte, type SQL, sql } from "drizzle-orm";
 import { authorizeOwnRead, type Credential, type Viewer } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { SYSTEM } from "../events/events.ts";
-import { deleteUploads, ended, eraseResumable, MAX_FENCED_MILLISECONDS } from "../files/ending.ts";
+import {
+  deleteUploads,
+  ended,
+  eraseResumable,
+  isClean,
+  MAX_FENCED_MILLISECONDS,
+  type ResumableRow,
+} from "../files/ending.ts";
 import { files } from "../files/files.schema.ts";
-import { fileKey, isFileOfUpload, objectKey } from "../files/names.ts";
-import { read, write } from "../platform/db.ts";
+import { fileKey, isFileOfUpload } from "../files/names.ts";
+import { isOneOf, read, write } from "../platform/db.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
-import { newStep, type RecoveryStep } from "../platform/recovery-step.ts";
-import { isStorageFull } from "../platform/retry.ts";
 import { MINUTE } from "../platform/system.ts";
-import { leave, removeRows } from "../trash/deletion.ts";
+import { leave } from "../trash/deletion.ts";
 import { assembleAndCommit, isComplete, withFile } from "./appending.ts";
-import {
-  holdsQuota,
-  isAwaitingAssembly,
-  isFinishedAndClean,
-  isFinishedWithLeftovers,
-  isIncomplete,
-  isUnfinished,
-  uploads,
-} from "./uploads.schema.ts";
+import { holdsQuota, isIncomplete, isUnfinished, uploads } from "./uploads.schema.ts";
 
 /* The unfinished resumable uploads of a team: their list, their cancellation with their key, and what ends them in time. */
 
@@ -80,54 +77,6 @@ export function cancelUploadsOfKeys(deps: Deps, teamId: string, keyIds: SQL) {
   return cancelUploads(deps, deps.system.now(), and(isOfKeys, isIncompleteUpload));
 }
 
-/*
- * How the recovery job finishes resumable uploads. Each row is in exactly one of four partial indexes by `due_at`,
- * so no kind of work waits behind another:
- *
- *   complete, not assembled     a message asks a queue consumer to assemble it
- *   incomplete and expired      its file leaves, and the upload becomes a finished one
- *   finished, nothing in R2     rows that only answer late clients: deleted by one statement
- *   finished, with leftovers    R2 may hold chunks: deleted there first
- *
- * A row that must not be lost gets a later `due_at` in the statement that selects it, so an interrupted run is repeated.
- */
-
-/** Rows of a statement that returns them. */
-const UPLOAD_ROWS = 500;
-/** Rows of a statement that only deletes. */
-const FINISHED_ROWS = 1000;
-/** Uploads whose objects one batch deletes in R2. */
-const LEFTOVER_ROWS = 50;
-/** A Worker keeps six connections open at once. */
-const PARALLEL_UPLOADS = 6;
-const RETRY_MILLISECONDS = 5 * MINUTE;
-
-/** The uploads in a state that have been due longest. */
-const dueUploads = ({ db, system }: Deps, state: SQL, limit: number) =>
-  db
-    .select({ id: uploads.fileId })
-    .from(uploads)
-    .where(and(state, lte(uploads.dueAt, system.now())))
-    .orderBy(asc(uploads.dueAt))
-    .limit(limit);
-
-/** Takes due uploads. They are due again if the run is interrupted. */
-const take = (deps: Deps, state: SQL, limit: number) =>
-  deps.db
-    .update(uploads)
-    .set({ dueAt: deps.system.now() + RETRY_MILLISECONDS })
-    .where(inArray(uploads.fileId, dueUploads(deps, state, limit)));
-
-/** Asks queue consumers to assemble uploads whose last request died. @returns how many */
-async function enqueueAssemblies(deps: Deps): Promise<number> {
-  const taken = take(deps, isAwaitingAssembly, UPLOAD_ROWS);
-  const [rows] = await write(deps, [taken.returning({ teamId: uploads.teamId, fileId: uploads.fileId })], {
-    isIdempotent: true,
-  });
-  await deps.jobs.sendAll(rows);
-  return rows.length;
-}
-
 /**
  * For a message that found nothing to process: assembles the upload if all of its bytes are stored. What could not be
  * assembled for six days ends here, because by then its file has left, and R2 soon drops the parts.
@@ -149,84 +98,108 @@ export async function assembleUpload(deps: Deps, { teamId, fileId }: FileJob): P
   return "not_claimed";
 }
 
-/** Cancels incomplete uploads that have expired. @returns how many */
-async function expireUploads(deps: Deps): Promise<number> {
-  const now = deps.system.now();
-  // A request that is writing may be about to save bytes, which would prolong the upload.
-  const latest = sql`${now} - iif(is_writing, ${MAX_FENCED_MILLISECONDS}, 0)`;
-  const isExpired = sql`${isIncomplete} and ${uploads.dueAt} <= ${latest}`;
-  const isSelected = inArray(uploads.fileId, dueUploads(deps, isExpired, UPLOAD_ROWS));
-  const [, , canceled] = await write(deps, cancelUploads(deps, now, isSelected), { isIdempotent: true });
-  return canceled.meta.changes;
-}
+/*
+ * How the recovery job continues resumable uploads, of which those that have been due longest come first:
+ *
+ *   finished, nothing in R2     the row only answered late clients, and is deleted
+ *   finished, with leftovers    R2 may hold chunks: deleted there first
+ *   complete, not assembled     a message asks a queue consumer to assemble it
+ *   incomplete and expired      its file leaves, and the upload becomes a finished one
+ *
+ * The step that erases removed files follows: it deletes a file whose upload ended early.
+ */
 
-/** Deletes the rows of finished uploads that have nothing in R2. @returns how many */
-async function deleteFinishedUploads(deps: Deps): Promise<number> {
-  const due = dueUploads(deps, isFinishedAndClean, FINISHED_ROWS);
-  const [deleted] = await write(deps, [deps.db.delete(uploads).where(inArray(uploads.fileId, due))], {
-    isIdempotent: true,
-  });
-  return deleted.meta.changes;
-}
+/** Unfinished uploads of a batch. */
+const UNFINISHED_ROWS = 500;
+/** Finished uploads of a batch. Most are only deleted. */
+const FINISHED_ROWS = 1000;
+/** Uploads whose objects one batch deletes in R2. */
+const LEFTOVER_ROWS = 50;
+/** A Worker keeps six connections open at once. */
+const PARALLEL_UPLOADS = 6;
+const RETRY_MILLISECONDS = 5 * MINUTE;
 
-const nameOfFile = sql<string | null>`coalesce(
+/** The name of the file whose parts have to be deleted. Null if the file is gone, and with it the parts. */
+const nameOfFile = sql<string | null>`iif(multipart_id is null, null, coalesce(
   (select original_name from files where team_id = uploads.team_id and id = file_id),
-  (select original_name from removed where team_id = uploads.team_id and id = file_id))`;
+  (select original_name from removed where team_id = uploads.team_id and id = file_id)))`;
 
-const LEFTOVER_COLUMNS = {
+const DUE_COLUMNS = {
   id: uploads.fileId,
   teamId: uploads.teamId,
   multipartId: uploads.multipartId,
-  isCanceled: uploads.isCanceled,
-  originalName: nameOfFile,
+  isWriting: uploads.isWriting,
+  hasLeftovers: uploads.hasLeftovers,
+  isComplete: sql<0 | 1>`offset_bytes = size_bytes`.as("is_complete"),
+  originalName: nameOfFile.as("original_name"),
 };
 
-/** Reads uploads that a full database can't postpone. Their rows are deleted next, which frees space. */
-function readLeftovers(deps: Deps, error: unknown) {
-  if (!isStorageFull(error)) throw error;
-  const due = dueUploads(deps, isFinishedWithLeftovers, LEFTOVER_ROWS);
-  return read(deps, [deps.db.select(LEFTOVER_COLUMNS).from(uploads).where(inArray(uploads.fileId, due))]);
-}
+/** A request that is writing may be about to save bytes, which would prolong an incomplete upload. */
+const isDue = (now: number) =>
+  sql`due_at <= ${now} and due_at <= ${now} - iif(is_writing and ${isIncomplete}, ${MAX_FENCED_MILLISECONDS}, 0)`;
 
-/**
- * Deletes what finished uploads left in R2, and then their rows, with those of canceled files.
- * @returns how many were selected
- */
-async function deleteLeftovers(deps: Deps): Promise<number> {
-  const taken = take(deps, isFinishedWithLeftovers, LEFTOVER_ROWS).returning(LEFTOVER_COLUMNS);
-  const [rows] = await write(deps, [taken], { isIdempotent: true }).catch((error) => readLeftovers(deps, error));
-  const erased: typeof rows = [];
+type DueUpload = Pick<ResumableRow, "teamId" | "multipartId"> & { id: string; originalName: string | null };
+
+/** Deletes what uploads left in R2. @returns those for which that failed */
+async function eraseLeftovers(deps: Deps, rows: DueUpload[]): Promise<DueUpload[]> {
+  const failed: DueUpload[] = [];
   const waiting = rows.values();
   const eraseNext = async () => {
-    for (const row of waiting) {
+    for (const { originalName, multipartId, ...key } of waiting) {
+      const file = { ...key, originalName: originalName ?? "" };
       try {
-        const { originalName } = row;
-        // Without a file there is no name, and the object is gone with the file.
-        await eraseResumable(
-          deps,
-          { ...row, originalName: originalName ?? "" },
-          originalName === null ? { multipartId: null } : row,
-        );
-        erased.push(row);
+        await eraseResumable(deps, file, { multipartId: originalName === null ? null : multipartId });
       } catch (cause) {
-        deps.log("error", "recovery_step_failed", { outcome: "leftovers", fileId: row.id, cause });
+        deps.log("error", "recovery_step_failed", { outcome: "leftovers", fileId: key.id, cause });
+        failed.push({ ...file, multipartId });
       }
     }
   };
   await Promise.all(Array.from({ length: PARALLEL_UPLOADS }, eraseNext));
-  const canceled = erased.flatMap(({ isCanceled, originalName, ...row }) =>
-    isCanceled && originalName !== null ? [{ ...row, originalName }] : [],
-  );
-  await deps.bytes.remove(canceled.map(objectKey));
-  const ids = erased.map(({ id }) => id);
-  if (canceled.length > 0) await removeRows(deps, canceled, ids);
-  else if (ids.length > 0) await write(deps, deleteUploads(deps, ids), { isIdempotent: true });
-  return rows.length;
+  return failed;
 }
 
-export const UPLOAD_STEPS: RecoveryStep<"assemblies" | "uploadsExpired" | "uploadsRemoved">[] = [
-  newStep("assemblies", "assemblies", UPLOAD_ROWS, enqueueAssemblies, { isUrgent: true }),
-  newStep("expired_uploads", "uploadsExpired", UPLOAD_ROWS, expireUploads),
-  newStep("finished_uploads", "uploadsRemoved", FINISHED_ROWS, deleteFinishedUploads),
-  newStep("leftovers", "uploadsRemoved", LEFTOVER_ROWS, deleteLeftovers),
-];
+/** Continues resumable uploads that are due. It deletes first, because a full database may have no room for anything else. */
+export async function continueUploads(deps: Deps) {
+  const { db, system, jobs } = deps;
+  const now = system.now();
+  const due = (isFinished: boolean, limit: number) =>
+    db
+      .select(DUE_COLUMNS)
+      .from(uploads)
+      .where(and(eq(uploads.isFinished, isFinished), isDue(now)))
+      .orderBy(asc(uploads.dueAt))
+      .limit(limit);
+  const [unfinished, finished] = await read(deps, [due(false, UNFINISHED_ROWS), due(true, FINISHED_ROWS)]);
+  const isGiven = (rows: { id: string }[]) =>
+    isOneOf(
+      uploads.fileId,
+      rows.map(({ id }) => id),
+    );
+  const postpone = (rows: { id: string }[]) =>
+    db
+      .update(uploads)
+      .set({ dueAt: now + RETRY_MILLISECONDS })
+      .where(and(isGiven(rows), lte(uploads.dueAt, now)))
+      .returning({ teamId: uploads.teamId, fileId: uploads.fileId });
+
+  const leftovers = finished.filter((row) => !isClean(row)).slice(0, LEFTOVER_ROWS);
+  const failed = await eraseLeftovers(deps, leftovers);
+  const failedIds = new Set(failed.map(({ id }) => id));
+  const gone = [...finished.filter(isClean), ...leftovers].filter(({ id }) => !failedIds.has(id));
+  const ids = gone.map(({ id }) => id);
+  if (gone.length > 0) await write(deps, deleteUploads(deps, ids), { isIdempotent: true });
+  if (failed.length > 0) await write(deps, [postpone(failed)], { isIdempotent: true });
+
+  const complete = unfinished.filter(({ isComplete }) => isComplete === 1);
+  const sent = complete.length === 0 ? [] : (await write(deps, [postpone(complete)], { isIdempotent: true }))[0];
+  if (sent.length > 0) await jobs.sendAll(sent);
+
+  const expired = unfinished.filter(({ isComplete }) => isComplete === 0);
+  const isExpired = and(isIncomplete, isDue(now), isGiven(expired));
+  const canceled =
+    expired.length === 0
+      ? 0
+      : (await write(deps, cancelUploads(deps, now, isExpired), { isIdempotent: true }))[2].meta.changes;
+  return { uploadsRemoved: gone.length, assemblies: sent.length, uploadsExpired: canceled };
+}

@@ -4,12 +4,7 @@ import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlit
 export const isUnfinished = sql`is_finished = 0`;
 /** Counts against the limits of unfinished uploads: also one that was canceled, until its bytes are gone. */
 export const holdsQuota = sql`(is_finished = 0 or is_canceled = 1)`;
-/** The last request stored all bytes and died before it assembled them. */
-export const isAwaitingAssembly = sql`is_finished = 0 and offset_bytes = size_bytes`;
 export const isIncomplete = sql`is_finished = 0 and offset_bytes < size_bytes`;
-/** Nothing of the upload is in R2 except the bytes of its file. */
-export const isFinishedAndClean = sql`is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0`;
-export const isFinishedWithLeftovers = sql`is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1)`;
 
 /** Resumable uploads. A finished one stays for a day to answer clients that missed the last response. */
 export const uploads = sqliteTable(
@@ -54,11 +49,8 @@ export const uploads = sqliteTable(
   },
   (t) => [
     primaryKey({ columns: [t.fileId] }),
-    // A row is in one of these four, so each step of the recovery job reads only its own rows.
-    index("uploads_awaiting_assembly").on(t.dueAt).where(isAwaitingAssembly),
-    index("uploads_incomplete").on(t.dueAt).where(isIncomplete),
-    index("uploads_finished").on(t.dueAt).where(isFinishedAndClean),
-    index("uploads_leftovers").on(t.dueAt).where(isFinishedWithLeftovers),
+    // Users wait for unfinished ones, which must not wait behind those that are only deleted.
+    index("uploads_due").on(t.isFinished, t.dueAt),
     // In the order of the list, and with the columns that a creation counts.
     index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId, t.userId).where(holdsQuota),
   ],

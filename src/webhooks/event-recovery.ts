@@ -1,35 +1,33 @@
 import { sql } from "drizzle-orm";
-import { REENCRYPTED_ROWS } from "../access/encryption.ts";
 import type { Deps } from "../deps.ts";
 import { wakeWebhooks } from "../events/events.ts";
-import { purgeExcessEvents, purgeOldEvents } from "../events/purge.ts";
 import { read, write } from "../platform/db.ts";
-import { type Batch, newStep, type RecoveryStep } from "../platform/recovery-step.ts";
-import { reencryptSecrets } from "./signing.ts";
 import { webhooks } from "./webhooks.schema.ts";
 
-/** Webhooks that one batch checks. It may wake each of them. */
+/** Webhooks of a page. Each is a call to its object. */
 const PAGE_WEBHOOKS = 100;
+/** Pages of a run. */
+const MAX_PAGES = 30;
 
 /**
  * Wakes each webhook whose team has events behind its cursor, because a wake may be lost, and stores the cursor that its
- * object reports.
+ * object reports. A webhook that is behind stays so while its endpoint fails, so another run would not find fewer.
  */
-function wakeBehind(deps: Deps): () => Promise<Batch> {
+export async function wakeBehind(deps: Deps) {
+  const isBehind = sql`status = 'enabled' and exists (select 1 from events
+    where events.team_id = webhooks.team_id and seq > max(cursor, since_seq))`;
   let after = { teamId: "", id: "" };
-  return async () => {
-    const isBehind = sql<number>`status = 'enabled' and exists (select 1 from events
-      where events.team_id = webhooks.team_id and seq > max(cursor, since_seq))`;
+  let count = 0;
+  for (let pages = 0; pages < MAX_PAGES; pages++) {
     const page = deps.db
-      .select({ teamId: webhooks.teamId, id: webhooks.id, isBehind: isBehind.as("is_behind") })
+      .select({ teamId: webhooks.teamId, id: webhooks.id })
       .from(webhooks)
-      .where(sql`(team_id, id) > (${after.teamId}, ${after.id})`)
+      .where(sql`(team_id, id) > (${after.teamId}, ${after.id}) and ${isBehind}`)
       .orderBy(webhooks.teamId, webhooks.id)
       .limit(PAGE_WEBHOOKS);
     const [rows] = await read(deps, [page]);
-    after = rows.at(-1) ?? after;
-    const behind = rows.filter(({ isBehind }) => isBehind === 1);
-    const cursors = await wakeWebhooks(deps, behind);
+    const cursors = await wakeWebhooks(deps, rows);
+    count += cursors.length;
     if (cursors.length > 0) {
       const read = (name: string) => sql`(json_each.value ->> ${name})`;
       const store = deps.db
@@ -39,13 +37,9 @@ function wakeBehind(deps: Deps): () => Promise<Batch> {
         .where(sql`${webhooks.teamId} = ${read("teamId")} and ${webhooks.id} = ${read("id")}`);
       await write(deps, [store], { isIdempotent: true });
     }
-    return { rows: cursors.length, isLast: rows.length < PAGE_WEBHOOKS };
-  };
+    const last = rows[PAGE_WEBHOOKS - 1];
+    if (!last) break;
+    after = last;
+  }
+  return { webhooks: count };
 }
-
-export const EVENT_STEPS: RecoveryStep<"webhooks" | "purged" | "reencrypted">[] = [
-  { name: "webhooks", count: "webhooks", isUrgent: true, start: wakeBehind },
-  { name: "events", count: "purged", isUrgent: false, start: purgeOldEvents },
-  { name: "excess_events", count: "purged", isUrgent: false, start: purgeExcessEvents },
-  newStep("secrets", "reencrypted", REENCRYPTED_ROWS, reencryptSecrets),
-];

@@ -1,9 +1,9 @@
 import { createHmac } from "node:crypto";
-import { and, eq } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import type { Deps } from "../deps.ts";
 import type { System } from "../platform/system.ts";
-import { isWebhook, type WebhookRow } from "./webhook-rows.ts";
+import type { WebhookRow } from "./webhook-rows.ts";
 import type { WebhookKey } from "./webhooks.schema.ts";
 import { webhooks } from "./webhooks.schema.ts";
 
@@ -63,14 +63,21 @@ export function reencryptSecret(deps: Deps, row: WebhookRow, encrypted: string):
 export const reencryptSecrets = (deps: Deps): Promise<number> =>
   reencryptRows(deps, {
     select: (keyId, limit) => deps.db.select().from(webhooks).where(eq(webhooks.encryptedWith, keyId)).limit(limit),
-    reencrypt: (row) => reencryptSecret(deps, row, row.encryptedSecret),
-    update: (row, encrypted, encryptedWith) =>
+    reencrypt: (row) => ({
+      ...{ teamId: row.teamId, id: row.id, before: row.encryptedSecret },
+      encrypted: reencryptSecret(deps, row, row.encryptedSecret),
+      old: row.oldEncryptedSecret && reencryptSecret(deps, row, row.oldEncryptedSecret),
+    }),
+    update: (rows, value) =>
       deps.db
         .update(webhooks)
         .set({
-          encryptedSecret: encrypted ?? row.encryptedSecret,
-          encryptedWith,
-          oldEncryptedSecret: row.oldEncryptedSecret && reencryptSecret(deps, row, row.oldEncryptedSecret),
+          ...{ encryptedSecret: value("encrypted"), encryptedWith: value("encryptedWith") },
+          oldEncryptedSecret: value("old"),
         })
-        .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret))),
+        .from(rows)
+        .where(
+          sql`${webhooks.teamId} = ${value("teamId")} and ${webhooks.id} = ${value("id")}
+            and ${webhooks.encryptedSecret} = ${value("before")}`,
+        ),
   });

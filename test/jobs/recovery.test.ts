@@ -10,8 +10,7 @@ import { TEAMS_PER_CHECK } from "../../src/events/purge.ts";
 import worker from "../../src/index.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { databaseOf, newId, newToken, newUuid, realSystem } from "../../src/platform/system.ts";
-import { RUN_LIMITS } from "../../src/upkeep/budget.ts";
-import { recover } from "../../src/upkeep/recovery.ts";
+import { recover, STEPS } from "../../src/upkeep/recovery.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";
@@ -30,7 +29,8 @@ type State = "receiving" | "pending" | "processing" | "deleting";
 const STATES: State[] = ["receiving", "pending", "processing", "deleting"];
 const COUNTS =
   "sent assemblies webhooks uploadsExpired uploadsRemoved filesDeleted teamFilesRemoved teamsDeleted sessionsRemoved";
-const MORE_COUNTS = "waveforms folderSteps keysRemoved linksRemoved purged reencrypted filesAged filesExpired";
+const MORE_COUNTS =
+  "waveforms folderSteps teamRowsRemoved trashEmptied keysRemoved linksRemoved purged reencrypted filesAged filesExpired";
 const NOTHING = Object.fromEntries(`${COUNTS} ${MORE_COUNTS}`.split(" ").map((name) => [name, 0]));
 
 afterEach(emptyStores);
@@ -151,11 +151,7 @@ describe("a run", () => {
 
   test.each([
     ["the bucket", (deps: Deps): Deps => ({ ...deps, bytes: { ...deps.bytes, remove: fail } }), ["removed"]],
-    [
-      "the queue",
-      (deps: Deps): Deps => ({ ...deps, jobs: { ...deps.jobs, sendAll: fail } }),
-      ["send_pending", "send_abandoned"],
-    ],
+    ["the queue", (deps: Deps): Deps => ({ ...deps, jobs: { ...deps.jobs, sendAll: fail } }), ["files"]],
   ])("does everything else while %s is unavailable, and the rest later", async (_, change, failed) => {
     const { world, team } = await setUp();
     for (const state of STATES) await world.storeInterrupted(team, state, -1);
@@ -170,32 +166,51 @@ describe("a run", () => {
     expect((await expectSettled(team.teamId)).map(({ status }) => status)).toEqual(["completed", "completed"]);
   });
 
-  test("stays within its budget, and spends at most half of it on urgent work", async ({ world, team }) => {
-    const limits = { ...RUN_LIMITS, queries: 120 };
+  test("asks D1 for fewer queries than an invocation may, whatever is due, and continues in another run", async ({
+    world,
+    team,
+  }) => {
+    expect(STEPS.reduce((sum, { maxBatches, queries }) => sum + maxBatches * queries, 0)).toBeLessThan(980);
     await insertFiles(team, "pending", 12_000);
     await insertRemoved(team, 1200);
     const bindings = new ProxiedBindings();
-    const counts = await must(world.recover(bindings, limits));
-    expect(bindings.calls.filter((call) => call.startsWith("D1")).length).toBeLessThanOrEqual(limits.queries);
-    // Four urgent steps share 60 queries: three that find nothing take one or two each, and each batch of files takes one.
-    expect(counts).toMatchObject({ sent: 12_000, filesDeleted: 1200 });
+    expect(await must(world.recover(bindings))).toMatchObject({ sent: 10_000, filesDeleted: 1200 });
+    expect(bindings.calls.filter((call) => call.startsWith("D1")).length).toBeLessThan(980);
+    expect(world.recoveryMessages).toEqual([{ database: world.database }]);
+    expect(await must(world.recover())).toMatchObject({ sent: 2000 });
+    expect(world.recoveryMessages).toHaveLength(1);
     expect(new Set(world.messages).size).toBe(12_000);
   });
 
-  test("stops before the next run starts", async ({ world, team }) => {
-    await insertFiles(team, "pending", 1200);
-    const slow = (deps: Deps): Deps => ({
+  test("is not continued if another one ended in the meantime, which is", async ({ world, team }) => {
+    await insertFiles(team, "pending", 24_000);
+    let isFirst = true;
+    const interrupted = (deps: Deps): Deps => ({
       ...deps,
-      // A team with this many files waits in this queue.
       bulkJobs: {
         ...deps.bulkJobs,
         sendAll: async (jobs) => {
           await deps.bulkJobs.sendAll(jobs);
-          if (jobs.length > 0) world.aheadMilliseconds += RUN_LIMITS.milliseconds / 2;
+          if (!isFirst) return;
+          isFirst = false;
+          world.aheadMilliseconds++;
+          await recover(deps);
         },
       },
     });
-    expect(await recover(slow(world.deps()))).toMatchObject({ sent: 1000, filesDeleted: 0 });
+    await recover(interrupted(world.deps()));
+    expect(world.recoveryMessages).toEqual([{ database: world.database }]);
+  });
+
+  test("is not continued because of a step that fails, however much it had to do", async ({ world, team }) => {
+    await insertFiles(team, "pending", 12_000);
+    const failing = (deps: Deps): Deps => ({
+      ...deps,
+      bulkJobs: { ...deps.bulkJobs, sendAll: (jobs) => (jobs.length > 0 ? fail() : deps.bulkJobs.sendAll(jobs)) },
+    });
+    expect(await recover(failing(world.deps()))).toMatchObject({ sent: 0 });
+    expect(stepsThatFailed(world)).toEqual(["files"]);
+    expect(world.recoveryMessages).toEqual([]);
   });
 });
 
@@ -322,14 +337,18 @@ describe("a resumable upload", () => {
 });
 
 describe("a backlog", () => {
-  test("a backlog of a day is cleared in six runs, and urgent work is done in the first", {
+  test("of 920,000 rows is cleared in six runs, and urgent work is done in the first", {
     timeout: 300_000,
   }, async () => {
     const { world, team } = await setUp();
-    // A tenth of 120,000 uploads and 400,000 events, with a tenth of the queries.
-    const limits = { ...RUN_LIMITS, queries: RUN_LIMITS.queries / 10 };
-    await insertFinishedUploads(team.teamId, 12_000);
-    await insertEvents(team.teamId, 40_000);
+    // A third of 120,000 uploads and 800,000 events, in a third of the runs. Half of the events are too old, and the others too many.
+    await insertFinishedUploads(team.teamId, 40_000);
+    await insertEvents(team.teamId, 134_000);
+    await insertEvents(team.teamId, 134_000, world.system.now() * 1000 + 1000);
+    const run = () => {
+      const deps = world.deps();
+      return recover({ ...deps, settings: { ...deps.settings, maxTeamEvents: 1 } });
+    };
     const id = await world.storeInterrupted(team, "pending", -1);
     const client = new Uploader(world, team, patternOf(1000));
     await must(client.create());
@@ -337,11 +356,16 @@ describe("a backlog", () => {
       .bind(world.system.now() - 1, client.id)
       .run();
 
-    expect(await must(world.recover(undefined, limits))).toMatchObject({ sent: 1, assemblies: 1 });
+    expect(await run()).toMatchObject({ sent: 1, assemblies: 1 });
     expect(world.messages.sort()).toEqual([id, client.id].sort());
-    for (let run = 2; run <= 6; run++) await must(world.recover(undefined, limits));
+    expect(world.recoveryMessages).toEqual([{ database: world.database }]);
+    await run();
     expect(await countOf("uploads", "is_finished = 1 and team_id = ?", team.teamId)).toBe(0);
-    expect(await countOf("events", "seq <= 40000 and team_id = ?", team.teamId)).toBe(0);
+    expect(await countOf("events", "type glob 'file.*' and team_id = ?", team.teamId)).toBe(1);
+    // The last one was full, too, and the next finds nothing.
+    world.recoveryMessages = [];
+    expect(await run()).toEqual(NOTHING);
+    expect(world.recoveryMessages).toEqual([]);
   });
 
   test("events above a team's limit are deleted, oldest first", async ({ world, team }) => {
@@ -413,16 +437,15 @@ describe("a backlog", () => {
   });
 
   test("one team's backlog does not delay the purge of others", async ({ world, team }) => {
-    const limits = { ...RUN_LIMITS, queries: 50 };
     const others = Array.from({ length: TEAMS_PER_CHECK + 10 }, (_, i) => `ffff${i.toString(16).padStart(20, "0")}`);
-    await insertEvents(team.teamId, 30_000);
+    await insertEvents(team.teamId, 100_000);
     await databaseWith(team.teamId)
       .prepare("insert into events select value, 1, 'user.created', 1, '{}', 'x', 0, '{}', 1 from json_each(?)")
       .bind(JSON.stringify(others))
       .run();
-    await must(world.recover(undefined, limits));
+    await must(world.recover());
     expect(await countOf("events", "team_id like 'ffff%'")).toBe(0);
-    expect(await countOf("events", "seq <= 30000 and team_id = ?", team.teamId)).toBeGreaterThan(0);
+    expect(await countOf("events", "seq <= 100000 and team_id = ?", team.teamId)).toBeGreaterThan(0);
   });
 });
 
@@ -477,7 +500,7 @@ describe("keys", () => {
 
     const left = [await countEncryptedWith(old)];
     for (let run = 0; run < 10 && left.at(-1) !== 0; run++) {
-      await must(world.recover(new ProxiedBindings(), { ...RUN_LIMITS, queries: 250 }));
+      await must(world.recover());
       left.push(await countEncryptedWith(old));
     }
     expect(left[0]).toBe(451);

@@ -93,8 +93,9 @@ describe("The trash", () => {
     );
     await trashAll(team, "due_at");
     const bindings = new ProxiedBindings();
-    const { filesDeleted } = await must(world.recover(bindings));
-    expect(filesDeleted).toBe(2000);
+    const runs = await world.recoverFully(bindings);
+    expect(runs.length).toBeLessThanOrEqual(3);
+    expect(runs.reduce((sum, { filesDeleted }) => sum + filesDeleted, 0)).toBe(2000);
     const sent = bindings.queries.filter(({ parameters }) => parameters.length > 0);
     expect(sent.length).toBeLessThan(1000);
     expect(bindings.effects.rowsRead, "no step repeatedly reads past these files").toBeLessThan(25 * 2000);
@@ -276,7 +277,7 @@ describe("A file with deleteAfter", () => {
 
 describe("A deletion of many files by the recovery job", () => {
   test.for(["deleteAfter", "the trash"])(
-    "deletes the files of more than 20 teams by %s in one run, in batches of at most 100 statements",
+    "deletes the files of many teams by %s in a few runs, in batches of at most 100 statements",
     async (reason, { world }) => {
       const teams = await Promise.all(Array.from({ length: 45 }, () => world.newTeam()));
       for (const team of teams) await world.store(team, "a.txt", "a");
@@ -295,7 +296,7 @@ describe("A deletion of many files by the recovery job", () => {
           return proxied.batch(statements);
         });
       };
-      await must(world.recover(bindings));
+      expect((await world.recoverFully(bindings)).length).toBeLessThanOrEqual(4);
       for (const team of teams) {
         expect(await listed(team)).toEqual([]);
         expect(await trashed(team)).toHaveLength(reason === "deleteAfter" ? 1 : 0);

@@ -15,7 +15,6 @@ import {
 import type { Secrets } from "../../src/platform/secrets.ts";
 import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem, type System } from "../../src/platform/system.ts";
-import { RUN_LIMITS } from "../../src/upkeep/budget.ts";
 import { handleJob, startRecovery } from "../../src/upkeep/consumer.ts";
 import { type Recovered, recover } from "../../src/upkeep/recovery.ts";
 import { STALL_CHECK_MILLISECONDS } from "../../src/uploads/appending.ts";
@@ -436,14 +435,24 @@ export class World {
   }
 
   /** Runs the recovery job in each database that has teams of this world, or in all if it has no team. @returns the sums of the counts */
-  async recover(bindings = new ProxiedBindings(), limits = RUN_LIMITS): Promise<Outcome<Recovered>> {
+  async recover(bindings = new ProxiedBindings()): Promise<Outcome<Recovered>> {
     const sums: Record<string, number> = {};
     for (const database of this.databases.size > 0 ? this.databases : sharedDatabases.keys()) {
-      const counts = await this.recoverIn(database, bindings, limits);
+      const counts = await this.recoverIn(database, bindings);
       if (counts === "dead") return "dead";
       for (const [name, count] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + count;
     }
     return sums as Recovered;
+  }
+
+  /** Runs the recovery job until it doesn't ask for another run. @returns the counts of each run */
+  async recoverFully(bindings = new ProxiedBindings()): Promise<Recovered[]> {
+    const runs: Recovered[] = [];
+    do {
+      this.recoveryMessages = [];
+      runs.push(await must(this.recover(bindings)));
+    } while (this.recoveryMessages.length > 0);
+    return runs;
   }
 
   /** Runs the cron trigger, which sends the messages of the recovery job. */
@@ -457,9 +466,9 @@ export class World {
   }
 
   /** Runs the recovery job in one database. */
-  recoverIn(database: number, bindings = new ProxiedBindings(), limits = RUN_LIMITS): Promise<Outcome<Recovered>> {
+  recoverIn(database: number, bindings = new ProxiedBindings()): Promise<Outcome<Recovered>> {
     return this.#invoke(bindings, undefined, (deps) =>
-      recover({ ...deps, db: deps.databases.get(database) as Deps["db"] }, limits),
+      recover({ ...deps, db: deps.databases.get(database) as Deps["db"] }),
     );
   }
 
