@@ -235,7 +235,8 @@ function changeError(actor: TeamActor, found: { refusal: string | null; role: Ro
 
 /**
  * A new password ends the user's sessions and cancels their unfinished uploads. Another email, role or password ends the
- * user's invitation. If the user becomes a contributor, their keys keep only the scopes of that role, also if it changes again.
+ * user's invitation. If the user becomes a contributor, their keys keep only the
+ * scopes of that role, also if it changes again, and their webhooks are disabled.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the old and the new role, `last_admin`,
  *   `version_mismatch`, `email_taken`, `rate_limited`, `token_invalid` if the caller has lost its access in the meantime
  */
@@ -283,10 +284,16 @@ export async function updateUser(
   ] as const;
   const changed = fieldsOf({ ...fields, password });
   const event = { ...newEvent(deps, "user.updated", actor, target, { fields: changed }), position: 2 };
-  const [[found], [user]] = await writeWithEvent(deps, event, queries, { isIdempotent: false }).catch((error) => {
+  const changes: Change<readonly Query[]>[] = [{ event, queries }];
+  const isDemoting = role === OWN_FILES_ROLE;
+  const isChanged = and(isUser(target), isNull(refusal));
+  if (isDemoting) changes.unshift(webhookDisabling(deps, actor, target, isChanged, "creator_demoted"));
+  const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: false }).catch((error) => {
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });
+  const [[found], [user]] = rows.at(-1) as [[Parameters<typeof changeError>[1]], User[]];
   if (!user) throw changeError(actor, found);
+  if (isDemoting) wakeDisabled(deps, target, rows[0]?.[0]);
   return user;
 }
 
@@ -378,37 +385,41 @@ export async function deleteUser(
     sql`from ${users} where ${isDeleted}`,
   );
   const changes: Change<readonly Query[]>[] = [{ event: { ...event, position: 1 }, queries }];
-  if (!keepKeys) changes.unshift(webhookDisabling(deps, actor, target, isDeleted));
+  if (!keepKeys) changes.unshift(webhookDisabling(deps, actor, target, isDeleted, "creator_deleted"));
   const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: false });
   const [[found], deleted] = rows.at(-1) as [[Parameters<typeof changeError>[1]], object[]];
   if (deleted.length === 0) throw changeError(actor, found);
-  const disabled = keepKeys ? [] : (rows[0]?.[0] as { id: string }[]);
-  // The pending deliveries of a disabled webhook end unsent.
-  deps.after(
-    wakeWebhooks(
-      deps,
-      disabled.map(({ id }) => ({ teamId: target.teamId, id })),
-    ),
-  );
+  if (!keepKeys) wakeDisabled(deps, target, rows[0]?.[0]);
 }
 
-/** Disables the webhooks of a user, each with its event, if the same batch deletes the user next. */
-function webhookDisabling(deps: Deps, actor: TeamActor, { id, teamId }: UserKey, isDeleted: SQL | undefined) {
-  const reason = "creator_deleted";
-  const willBeDeleted = hasRow(users, isDeleted);
+/** The pending deliveries of a disabled webhook end unsent. */
+function wakeDisabled(deps: Deps, { teamId }: UserKey, disabled: unknown): void {
+  const keys = (disabled as { id: string }[]).map(({ id }) => ({ teamId, id }));
+  deps.after(wakeWebhooks(deps, keys));
+}
+
+/** Disables the webhooks of a user, each with its event, if the same batch deletes or demotes the user next. */
+function webhookDisabling(
+  deps: Deps,
+  actor: TeamActor,
+  { id, teamId }: UserKey,
+  isChanged: SQL | undefined,
+  reason: "creator_deleted" | "creator_demoted",
+) {
+  const now = deps.system.now();
+  const willChange = hasRow(users, isChanged);
   const isOfUser = and(eq(webhooks.teamId, teamId), eq(webhooks.userId, id));
   const disable = deps.db
     .update(webhooks)
     .set({
       status: "disabled",
       disabledReason: reason,
-      updatedAt: deps.system.now(),
+      updatedAt: now,
       version: sql`${webhooks.version} + 1`,
     })
-    .where(and(isOfUser, eq(webhooks.status, "enabled"), willBeDeleted))
+    .where(and(isOfUser, eq(webhooks.status, "enabled"), willChange))
     .returning({ id: webhooks.id });
-  // No earlier deletion has disabled one, because the user still exists.
-  const isDisabled = and(isOfUser, eq(webhooks.disabledReason, reason), willBeDeleted);
+  const isDisabled = and(isOfUser, eq(webhooks.disabledReason, reason), eq(webhooks.updatedAt, now), willChange);
   const row = {
     subjectId: sql`${webhooks.id}`,
     subjectVersion: sql`${webhooks.version}`,

@@ -247,8 +247,8 @@ export interface Webhook {
   types: Array<EventType> | null;
   description: string;
   status: WebhookStatus;
-  /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted. */
-  disabledReason: "requested" | "gone" | "failing" | "creator_deleted" | null;
+  /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted. `creator_demoted`: the user became a contributor. */
+  disabledReason: "requested" | "gone" | "failing" | "creator_deleted" | "creator_demoted" | null;
   /** The key or session that created it, with its user. */
   createdBy: Creator;
   createdAt: string;

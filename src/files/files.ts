@@ -119,12 +119,12 @@ export interface Transcript {
   updatedAt: number;
 }
 
-/** The transcript of a file, as JSON; null if it has none. */
+/** The transcript of a file, as JSON; null if it has none. Its version is null while another one is written. */
 export const TRANSCRIPT = transcriptOf<string | null>(
   sql`iif(${transcripts.sizeBytes} is null, null, json_object('language', ${transcripts.language},
-    'sizeBytes', ${transcripts.sizeBytes}, 'updatedAt', ${transcripts.updatedAt}, 'version', ${transcripts.version}))`,
+    'sizeBytes', ${transcripts.sizeBytes}, 'updatedAt', ${transcripts.updatedAt}, 'version', iif(${transcripts.writingSince} is null, ${transcripts.version}, null)))`,
 );
-export const parseTranscript = (json: string | null): (Transcript & { version: number }) | null =>
+export const parseTranscript = (json: string | null): (Transcript & { version: number | null }) | null =>
   json === null ? null : JSON.parse(json);
 
 export const toStoredFile = (deps: Deps, row: ListedRow) => ({

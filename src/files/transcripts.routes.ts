@@ -23,6 +23,9 @@ function checkType(c: Context<AppEnv>): void {
   throw new AppError("unsupported_media_type", { message: `Send the body with Content-Type: ${VTT}.` });
 }
 
+/** The first costs nothing of the isolate's memory for bodies. */
+const MEMORY_STEPS = [64, 256, 1024].map((kibibytes) => kibibytes * 1024);
+
 /**
  * Passes a body of WebVTT to `take`. Its memory counts against that of the isolate: many clients may send at once, and slowly.
  * @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `unavailable`, `invalid_input`
@@ -35,14 +38,23 @@ async function withVtt<T>(c: Context<AppEnv>, take: (bytes: Uint8Array) => Promi
     const tooLarge = () =>
       new AppError("body_too_large", { message: `A transcript can have at most ${MAX_TRANSCRIPT_BYTES} bytes.` });
     if (statedBytes > MAX_TRANSCRIPT_BYTES) throw tooLarge();
-    const memory = store.allocate(statedBytes);
-    if (!memory) throw new AppError("unavailable");
+    // It grows with the bytes that arrive, so that no caller takes memory by announcing a length.
+    let memory = new Uint8Array();
+    const grow = (minBytes: number) => {
+      const grown = store.allocate(MEMORY_STEPS.find((step) => step >= minBytes) ?? MAX_TRANSCRIPT_BYTES);
+      if (!grown) throw new AppError("unavailable");
+      grown.set(memory);
+      store.free(memory);
+      memory = grown;
+    };
     try {
       let sizeBytes = 0;
       for await (const chunk of chunks) {
-        if (sizeBytes + chunk.length > memory.length) throw tooLarge();
+        const endBytes = sizeBytes + chunk.length;
+        if (endBytes > MAX_TRANSCRIPT_BYTES) throw tooLarge();
+        if (endBytes > memory.length) grow(endBytes);
         memory.set(chunk, sizeBytes);
-        sizeBytes += chunk.length;
+        sizeBytes = endBytes;
       }
       const bytes = memory.subarray(0, sizeBytes);
       checkWebVtt(bytes);
@@ -84,6 +96,8 @@ export const set = writeOperation(
       "order of their start; an error names the first line that is wrong. Links of the file show the transcript. Its bytes " +
       "count against the storage quota. Deleting the file deletes it.",
     query: z.object({ language: language.optional() }),
+    // Checking 2 MiB takes as long as a password.
+    isHeavy: true,
     takesBytes: VTT,
     textExample: VTT_EXAMPLE,
     success: {

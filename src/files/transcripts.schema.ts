@@ -13,7 +13,7 @@ export const transcripts = sqliteTable(
     updatedAt: integer("updated_at"),
     /** When the last write that may still be in progress began. Null if there is none. */
     writingSince: integer("writing_since"),
-    /** +1 with every write that begins. It is the fencing token of the write. */
+    /** Random: another one for every write that begins, so that a claim can be repeated. */
     version: integer().notNull(),
   },
   (t) => [primaryKey({ columns: [t.teamId, t.fileId] })],

@@ -1,4 +1,4 @@
-import { and, eq, isNotNull, or, sql } from "drizzle-orm";
+import { and, eq, gt, isNotNull, ne, not, or, sql } from "drizzle-orm";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { filesOfToken } from "../access/own-files.ts";
 import { teams } from "../accounts/teams.schema.ts";
@@ -6,6 +6,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, write } from "../platform/db.ts";
+import { MINUTE } from "../platform/system.ts";
 import { fileEvent } from "./file-events.ts";
 import { files, isListed, teamOfFile } from "./files.schema.ts";
 import { changed, ofKnownFile, parseTranscript, TRANSCRIPT, type Transcript } from "./files.ts";
@@ -16,15 +17,14 @@ import { transcripts } from "./transcripts.schema.ts";
  * A transcript is a WebVTT text next to the bytes of its file. It counts in `reserved_bytes` of the file, so also against the
  * quota of the team, until the file is gone.
  *
- * A write first claims the row, then writes or deletes the object, then records it. If another write has claimed the row in
- * the meantime, either object may be the one that is stored: so the write starts over, and the last that began records what
- * is stored. A deletion of the file knows of a write in progress, as for waveforms.
+ * A write first claims the row, then writes or deletes the object, then records it. Until it ends, no other one begins: 409.
+ * The claim of a write whose Worker has died ends after a minute. A deletion of the file knows of a write in progress, as for waveforms.
  */
 
 /** An hour of speech has about 100 KB. */
 export const MAX_TRANSCRIPT_BYTES = 2 * 1024 * 1024;
-/** Writes of the same transcript that may overtake a request. */
-const MAX_ATTEMPTS = 5;
+/** A write takes milliseconds. After this time, its Worker has died. */
+const MAX_WRITING_MILLISECONDS = MINUTE;
 
 /** Streams the text; null if there is no object. */
 export const openTranscript = (deps: Deps, file: FileKey): Promise<ReadableStream<Uint8Array> | null> =>
@@ -49,16 +49,41 @@ const isTranscriptOf = ({ teamId, id }: FileKey) => and(eq(transcripts.teamId, t
 const mayExist = or(isNotNull(transcripts.sizeBytes), isNotNull(transcripts.writingSince));
 const isInProgress = (file: FileKey, version: number) =>
   hasRow(transcripts, and(isTranscriptOf(file), eq(transcripts.version, version), isNotNull(transcripts.writingSince)));
+/** Another write is in progress than that with this version, whose claim may be repeated. */
+const isClaimed = (file: FileKey, { version, writingSince }: Claim) =>
+  hasRow(
+    transcripts,
+    and(
+      isTranscriptOf(file),
+      gt(transcripts.writingSince, writingSince - MAX_WRITING_MILLISECONDS),
+      ne(transcripts.version, version),
+    ),
+  );
 
-/** Reserves the space that the file and a new transcript need, and claims the row. @returns the number of the write */
+interface Claim {
+  version: number;
+  writingSince: number;
+}
+const newClaim = ({ system }: Deps): Claim => ({
+  version: Buffer.from(system.randomBytes(6)).readUIntBE(0, 6),
+  writingSince: system.now(),
+});
+
+/**
+ * Reserves the space that the file and a new transcript need, and claims the row.
+ * @returns the version of the write
+ * @throws `not_found`, `quota_exceeded`, `conflict`
+ */
 async function beginWrite(deps: Deps, actor: TeamActor, id: string, sizeBytes: number): Promise<number> {
-  const { db, settings, system } = deps;
+  const { db, settings } = deps;
+  const claim = newClaim(deps);
   const isListedFile = and(isFile({ ...actor, id }), isListed);
   // That of the previous one until this is recorded: either may be stored.
   const neededBytes = sql`max(${files.reservedBytes}, ${files.sizeBytes} + ${sizeBytes})`;
   const maxBytes = sql`coalesce(${teams.maxBytes}, ${settings.maxTeamBytes})`;
   const exceeds = sql`${teams.bytes} - ${files.reservedBytes} + ${neededBytes} > ${maxBytes}`;
   const refusal = firstOf({
+    conflict: isClaimed({ ...actor, id }, claim),
     quota_exceeded: sql`${neededBytes} > ${files.reservedBytes} and ${hasRow(teams, and(eq(teams.id, teamOfFile), exceeds))}`,
   });
   const check = db.select({ refusal }).from(files).where(isListedFile);
@@ -67,40 +92,60 @@ async function beginWrite(deps: Deps, actor: TeamActor, id: string, sizeBytes: n
     .update(files)
     .set({ reservedBytes: neededBytes })
     .where(sql`${isAccepted} and ${neededBytes} > ${files.reservedBytes}`);
-  const writingSince = system.now();
-  const claim = db
+  const columns = sql`null, null, null, ${claim.writingSince}, ${claim.version}`;
+  const insert = db
     .insert(transcripts)
-    .select(
-      sql`select ${teamOfFile}, ${files.id}, null, null, null, ${writingSince}, 1 from ${files} where ${isAccepted}`,
-    )
-    .onConflictDoUpdate({
-      target: [transcripts.teamId, transcripts.fileId],
-      set: { writingSince, version: sql`${transcripts.version} + 1` },
-    })
-    .returning({ version: transcripts.version });
-  const [[file], , [claimed]] = await write(deps, [check, reserve, claim], { isIdempotent: true });
-  if (file?.refusal === "quota_exceeded") {
+    .select(sql`select ${teamOfFile}, ${files.id}, ${columns} from ${files} where ${isAccepted}`)
+    .onConflictDoUpdate({ target: [transcripts.teamId, transcripts.fileId], set: claim });
+  const [[file]] = await write(deps, [check, reserve, insert], { isIdempotent: true });
+  if (!file) throw new AppError("not_found");
+  if (file.refusal === "conflict") throw isBeingWritten();
+  if (file.refusal === "quota_exceeded") {
     throw new AppError("quota_exceeded", { message: "Storage quota exceeded. Delete files and retry." });
   }
-  if (!claimed) throw new AppError("not_found");
-  return claimed.version;
+  return claim.version;
 }
 
-/** Claims the row of a transcript that exists, or may. @returns the number of the write */
+const isBeingWritten = () =>
+  new AppError("conflict", { message: "The transcript is being written by another request. Retry." });
+
+/** Claims the row of a transcript that exists, or may. @returns the version of the write @throws `not_found`, `conflict` */
 async function beginDeletion(deps: Deps, actor: TeamActor, id: string): Promise<number> {
   const file = { ...actor, id };
-  const claim = deps.db
+  const claim = newClaim(deps);
+  const isDeletable = and(isTranscriptOf(file), mayExist, hasRow(files, and(isFile(file), isListed)));
+  const refusal = isClaimed(file, claim);
+  const check = deps.db.select({ refusal }).from(transcripts).where(isDeletable);
+  const update = deps.db
     .update(transcripts)
-    .set({ writingSince: deps.system.now(), version: sql`${transcripts.version} + 1` })
-    .where(and(isTranscriptOf(file), mayExist, hasRow(files, and(isFile(file), isListed))))
-    .returning({ version: transcripts.version });
-  const [[claimed]] = await write(deps, [claim], { isIdempotent: true });
-  if (!claimed) throw new AppError("not_found");
-  return claimed.version;
+    .set(claim)
+    .where(and(isDeletable, not(refusal)));
+  const [[found]] = await write(deps, [check, update], { isIdempotent: true });
+  if (!found) throw new AppError("not_found");
+  if (found.refusal) throw isBeingWritten();
+  return claim.version;
 }
 
-/** Records what a write has stored. @returns whether no other write has begun since @throws `not_found` if the file is gone */
-async function endWrite(deps: Deps, actor: TeamActor, id: string, version: number, stored: Transcript | null) {
+/** Lets another write begin at once if R2 fails. The row stays in progress: the object may have changed. */
+async function endingClaim(deps: Deps, file: FileKey, version: number, work: Promise<unknown>): Promise<void> {
+  try {
+    await work;
+  } catch (error) {
+    const isMine = and(isTranscriptOf(file), eq(transcripts.version, version), isNotNull(transcripts.writingSince));
+    const end = deps.db.update(transcripts).set({ writingSince: 0 }).where(isMine);
+    await write(deps, [end], { isIdempotent: true }).catch(() => undefined);
+    throw error;
+  }
+}
+
+/** Records what a write has stored. @throws `not_found` if the file is gone, `conflict` if another write has begun since */
+async function endWrite(
+  deps: Deps,
+  actor: TeamActor,
+  id: string,
+  version: number,
+  stored: Transcript | null,
+): Promise<void> {
   const file = { ...actor, id };
   const { db } = deps;
   // First, because a repetition must not change the file again.
@@ -108,9 +153,11 @@ async function endWrite(deps: Deps, actor: TeamActor, id: string, version: numbe
     .update(files)
     .set({ reservedBytes: sql`${files.sizeBytes} + ${stored?.sizeBytes ?? 0}`, ...changed(deps.system.now()) })
     .where(and(isFile(file), isListed, isInProgress(file, version)));
+  // A file that is in the trash by now still counts the deleted one. So its deletion can be repeated after the file has returned.
+  const isEnded = stored ? sql`null` : sql`iif(${hasRow(files, and(isFile(file), isListed))}, null, writing_since)`;
   const record = db
     .update(transcripts)
-    .set({ ...(stored ?? { language: null, sizeBytes: null, updatedAt: null }), writingSince: null })
+    .set({ ...(stored ?? { language: null, sizeBytes: null, updatedAt: null }), writingSince: isEnded })
     .where(and(isTranscriptOf(file), eq(transcripts.version, version)));
   const latest = sql<number>`(select ${transcripts.version} from ${transcripts} where ${isTranscriptOf(file)})`;
   const kept = db
@@ -123,13 +170,13 @@ async function endWrite(deps: Deps, actor: TeamActor, id: string, version: numbe
     await deps.bytes.remove([transcriptKey(file)]);
     throw new AppError("not_found");
   }
-  return row.version === version;
+  if (row.version !== version) throw isBeingWritten();
 }
 
 /**
  * Stores a transcript in place of the one before.
  * @param bytes WebVTT
- * @throws `not_found`, `quota_exceeded`; `conflict` if other writes kept overtaking this one
+ * @throws `not_found`, `quota_exceeded`; `conflict` if another write is in progress
  */
 export async function setTranscript(
   deps: Deps,
@@ -137,21 +184,18 @@ export async function setTranscript(
   id: string,
   { bytes, language }: { bytes: Uint8Array; language: string | null },
 ): Promise<Transcript> {
-  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-    const version = await beginWrite(deps, actor, id, bytes.length);
-    await deps.bytes.replace(transcriptKey({ ...actor, id }), bytes);
-    const stored = { language, sizeBytes: bytes.length, updatedAt: deps.system.now() };
-    if (await endWrite(deps, actor, id, version, stored)) return stored;
-  }
-  throw new AppError("conflict");
+  const file = { ...actor, id };
+  const version = await beginWrite(deps, actor, id, bytes.length);
+  await endingClaim(deps, file, version, deps.bytes.replace(transcriptKey(file), bytes));
+  const stored = { language, sizeBytes: bytes.length, updatedAt: deps.system.now() };
+  await endWrite(deps, actor, id, version, stored);
+  return stored;
 }
 
 /** @throws `not_found`, also if there is none; `conflict` as `setTranscript` does */
 export async function deleteTranscript(deps: Deps, actor: TeamActor, id: string): Promise<void> {
-  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-    const version = await beginDeletion(deps, actor, id);
-    await deps.bytes.remove([transcriptKey({ ...actor, id })]);
-    if (await endWrite(deps, actor, id, version, null)) return;
-  }
-  throw new AppError("conflict");
+  const file = { ...actor, id };
+  const version = await beginDeletion(deps, actor, id);
+  await endingClaim(deps, file, version, deps.bytes.remove([transcriptKey(file)]));
+  await endWrite(deps, actor, id, version, null);
 }

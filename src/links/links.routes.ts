@@ -343,14 +343,19 @@ export const openTranscript: Operation = {
     description: "The transcript as WebVTT.",
     mediaType: VTT,
     example: VTT_EXAMPLE,
-    headers: { ETag: "A validator.", "Content-Language": "The language, if it was given." },
+    headers: {
+      ETag: "A validator, unless another transcript is being stored.",
+      "Content-Language": "The language, if it was given.",
+    },
   },
   errorCodes: ["not_found", "rate_limited"],
   answer: async (c) => {
     const { fileId, version, language, ...file } = await openCounted(c, openLinkedTranscript);
-    const tag = `"${fileId}.${version}"`;
-    c.header("ETag", tag);
-    if (isKnown(c, tag)) return c.body(null, 304);
+    if (version !== null) {
+      const tag = `"${fileId}.${version}"`;
+      c.header("ETag", tag);
+      if (isKnown(c, tag)) return c.body(null, 304);
+    }
     const text = await file.read();
     if (!text) throw new AppError("not_found");
     if (language !== null) c.header("Content-Language", language);

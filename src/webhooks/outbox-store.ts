@@ -60,6 +60,7 @@ const TABLES = [
     status text not null, attempts text not null default '[]', attempt_count integer not null default 0, due_at integer,
     is_failing integer not null default 0, created_at integer not null)`,
   "create index if not exists deliveries_due on deliveries (due_at) where due_at is not null",
+  "create index if not exists deliveries_failing on deliveries (seq) where is_failing = 1",
   "create table if not exists state (id integer primary key check (id = 1), json text not null)",
 ];
 

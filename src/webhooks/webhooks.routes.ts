@@ -43,9 +43,9 @@ const webhookRecord = describeRecord({
     description: field(z.string(), "Catalogue", (webhook) => webhook.description),
     status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) => webhook.status),
     disabledReason: field(
-      z.enum(["requested", "gone", "failing", "creator_deleted"]).nullable().meta({
+      z.enum(["requested", "gone", "failing", "creator_deleted", "creator_demoted"]).nullable().meta({
         description:
-          "`gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted.",
+          "`gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted. `creator_demoted`: the user became a contributor.",
       }),
       null,
       (webhook) => webhook.disabledReason,

@@ -12,7 +12,9 @@ export const webhooks = sqliteTable(
     description: text().notNull(),
     status: text({ enum: ["enabled", "disabled"] }).notNull(),
     /** The team disabled it, its endpoint responded 410, no attempt succeeded for days, or the user who created it was deleted. */
-    disabledReason: text("disabled_reason", { enum: ["requested", "gone", "failing", "creator_deleted"] }),
+    disabledReason: text("disabled_reason", {
+      enum: ["requested", "gone", "failing", "creator_deleted", "creator_demoted"],
+    }),
     /** The key or session that created it, and its user. */
     keyId: text("key_id").notNull().default(""),
     userId: text("user_id"),

@@ -153,6 +153,48 @@ describe("A transcript", () => {
     await expectSound(team.teamId);
   });
 
+  test("is neither set nor deleted while another request does so, which may have died a minute ago", async () => {
+    const { team, id } = await newFile();
+    await put(team, id, SAID);
+    const { url } = await dataOf(team.call("POST", `${UPLOADS}/${id}/links`, { json: {} }));
+    const [, link = ""] = /links\/([^/]+)\//.exec(url) ?? [];
+    const tagOf = async () => {
+      const { transcriptUrl } = await dataOf(startWorker().call("GET", `/docs/v1/links/${link}`));
+      return (await startWorker().call("GET", new URL(transcriptUrl).pathname)).headers.get("ETag");
+    };
+    const claim = (ago: number) =>
+      DB.prepare("update transcripts set writing_since = ?, version = 7 where file_id = ?")
+        .bind(Date.now() - ago, id)
+        .run();
+    expect(await tagOf()).toEqual(expect.any(String));
+    await claim(30_000);
+    await rejected(team, 409, "conflict", () => put(team, id, ofBytes(3000)));
+    await rejected(team, 409, "conflict", () => remove(team, id));
+    expect((await get(team, id)).text).toBe(SAID);
+    expect(await tagOf()).toBeNull();
+    await claim(61_000);
+    expect((await put(team, id, ofBytes(3000))).status).toBe(200);
+    expect(await tagOf()).toEqual(expect.any(String));
+  });
+
+  test("takes memory only for the bytes that have arrived", async () => {
+    const { team, id } = await newFile();
+    const ends: (() => void)[] = [];
+    const headers = { "Content-Type": "text/vtt", "Content-Length": `${MAX_BYTES}` };
+    const slow = Array.from({ length: 40 }, () => {
+      const body = new ReadableStream<Uint8Array>({
+        start(controller) {
+          controller.enqueue(Buffer.from("WEBVTT"));
+          ends.push(() => controller.close());
+        },
+      });
+      return team.call("PUT", pathOf(id), { body, headers });
+    });
+    expect((await put(team, id, ofBytes(1_000_000))).status).toBe(200);
+    for (const end of ends) end();
+    await Promise.all(slow);
+  });
+
   test.each(["pending", "processing", "completed", "failed"])("may be set for a %s file", async (status) => {
     const { team, id } = await newFile();
     await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
@@ -358,6 +400,8 @@ describe("The quota", () => {
       world.ask("PUT", pathOf(id), { token: team.token, ...vtt(ofBytes(1000)) }, { bindings });
     expect(await die(deathAt("R2", "put", "after"))).toBe("dead");
     expect([await usedBytes(team), (await get(team, id)).status]).toEqual([1005, 404]);
+    expect((await remove(team, id)).code).toBe("conflict");
+    await DB.prepare("update transcripts set writing_since = writing_since - 61000 where file_id = ?").bind(id).run();
     // A transcript that may be stored can be deleted.
     expect((await remove(team, id)).status).toBe(200);
     expect([await usedBytes(team), await objectOf(team, id)]).toEqual([5, null]);

@@ -184,6 +184,25 @@ describe("A webhook of a deleted user", () => {
   });
 });
 
+describe("A webhook of a user who becomes a contributor", () => {
+  test("is disabled with an event, and stays so when the role changes again", async () => {
+    const { id: userId, token } = await newMember(team, "admin");
+    const { _id } = await dataOf(team.call("POST", WEBHOOKS, { token, json: { url: HOOK_URL } }));
+    const { _id: ofTeam } = await create();
+    const setRole = (role: string) => dataOf(team.call("PATCH", `/auth/v1/users/${userId}`, { json: { role } }));
+    await setRole("member");
+    expect(await read(team, `${WEBHOOKS}/${_id}`)).toMatchObject({ status: "enabled" });
+    for (const role of ["contributor", "admin", "contributor"]) await setRole(role);
+    expect(await read(team, `${WEBHOOKS}/${_id}`)).toMatchObject({
+      status: "disabled",
+      disabledReason: "creator_demoted",
+    });
+    expect(await read(team, `${WEBHOOKS}/${ofTeam}`)).toMatchObject({ status: "enabled" });
+    const events = await eventsOf(team, "type=webhook.disabled");
+    expect(events).toMatchObject([{ subject: { id: _id }, data: { reason: "creator_demoted" } }]);
+  });
+});
+
 describe("A signing secret", () => {
   test("changes with each rotation, and is stored encrypted", async () => {
     const { _id, secret } = await create();

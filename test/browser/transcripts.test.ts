@@ -19,6 +19,8 @@ const SAID = vttOf(
   cueOf(10, 20, "The lock opens at half past four."),
   cueOf(20, 30, "<script>alert(1)</script> &lt;b&gt;"),
   cueOf(30, 40, "Until then, the café is open."),
+  // Only a text that is read in linear time can be shown.
+  cueOf(50, 60, `<v${" ".repeat(300_000)}`),
 );
 /** Many cues of a recording of a minute. */
 const LONG = vttOf(

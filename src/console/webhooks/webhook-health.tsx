@@ -11,6 +11,7 @@ const REASONS = {
   gone: "Disabled: endpoint returned 410 Gone",
   failing: "Disabled: failing for 5 days",
   creator_deleted: "Disabled: its creator was deleted",
+  creator_demoted: "Disabled: its creator is a contributor now",
 };
 
 const ERRORS: Record<NonNullable<Attempt["error"]>, string> = {
