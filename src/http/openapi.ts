@@ -23,7 +23,10 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
     ...json
   } = z.toJSONSchema(schema, {
     io,
-    override: ({ jsonSchema }) => {
+    override: ({ jsonSchema, zodSchema }) => {
+      // Zod drops the default of a value that is transformed.
+      const fallback = z.globalRegistry.get(zodSchema)?.default;
+      if (fallback !== undefined) jsonSchema.default = fallback as typeof jsonSchema.default;
       // Query parameters arrive as text; the document describes their meaning. Zod's patterns use JavaScript syntax that
       // other validators can't read, so a `format` replaces them.
       if (jsonSchema.type === "integer" || jsonSchema.format) delete jsonSchema.pattern;
