@@ -370,7 +370,7 @@ export interface FileMetadata extends FileStatus {
   uploadedBy: {
     keyId: string;
     userId: string | null;
-    /** The name of the user, or of a key without a user, as in events. */
+    /** The name of the user, or of a key without a user, as in events. Null if it has none, or is deleted. */
     name: string | null;
   };
   /** From the tags of the audio, up to 200 characters. */

@@ -88,6 +88,8 @@ const MAX_POLL_MILLISECONDS = 10_000;
 /** Between attempts, which the client itself repeats for some seconds. */
 const FIRST_RETRY_MILLISECONDS = 1000;
 const MAX_RETRY_MILLISECONDS = 60_000;
+/** The same file would fail again, so there is no button to retry. */
+const FINAL_CODES = new Set<string | undefined>(["file_too_large", "file_empty", "type_not_allowed"]);
 /** Somebody returns to an interrupted interview. */
 const RECORDING_DAYS = 30;
 
@@ -628,7 +630,7 @@ export class StowageUpload extends Base {
     progress.value = sentBytes;
     progress.hidden = !isUnfinished(item);
     status.textContent = this.#text(isInterrupted ? "interrupted" : state, item);
-    retry.hidden = state !== "failed" && !isInterrupted;
+    retry.hidden = !isInterrupted && (state !== "failed" || FINAL_CODES.has(code));
     const action = state === "stored" || state === "completed" ? "remove" : "cancel";
     for (const [button, text] of [[retry, "retry"] as const, [cancel, action] as const]) {
       button.textContent = this.#text(text);

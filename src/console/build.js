@@ -1,6 +1,7 @@
 /**
  * Builds the web pages into .wrangler/console, which [assets] in wrangler.toml serves. Wrangler runs this before each build
- * of the Worker. It is plain JavaScript, because wrangler may run on a Node version that does not strip types.
+ * of the Worker. `npm run dev` has its own folder, .wrangler/console-dev, so that a deployment leaves its pages alone. This is
+ * plain JavaScript, because wrangler may run on a Node version that does not strip types.
  */
 import { copyFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -8,12 +9,12 @@ import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 
 const source = import.meta.dirname;
-const target = join(source, "../../.wrangler/console");
 /** Other pages load the upload element from this path, which stays the same. */
 const element = { in: join(source, "../client/element.ts"), out: "upload" };
 /** `npm run dev` also serves a page that demonstrates it. */
 const demo = join(source, "../dev/demo");
 const hasDemo = process.env.STOWAGE_DEMO === "true";
+const target = join(source, "../../.wrangler", hasDemo ? "console-dev" : "console");
 /**
  * Makes each page that the console loads later import the console's entry point. So whatever the console loads first is one
  * chunk. By itself, esbuild makes a chunk of the modules that the same pages share: 28 scripts, most below 1 kB.
@@ -92,7 +93,7 @@ ${script ? linkScript(script) : ""}`;
 
 /** Renders the reference from the OpenAPI document. A program does it, because the document is made by the Worker's code. */
 async function renderReference() {
-  const program = join(target, "../reference.js");
+  const program = `${target}-reference.js`;
   const contents = `
     import { api, messages } from "../app.ts";
     import { describeApi } from "../http/openapi.ts";

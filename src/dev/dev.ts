@@ -30,7 +30,7 @@ Object.assign(process.env, {
   WRANGLER_WRITE_LOGS: "false",
   CLOUDFLARE_CF_FETCH_ENABLED: "false",
 });
-// The build of the pages adds the demonstration of the upload element.
+// The build of the pages adds the demonstration of the upload element, and writes to `console-dev`.
 process.env.STOWAGE_DEMO = "true";
 
 function fail(error: unknown): never {
@@ -90,6 +90,7 @@ async function startWorker(vars: Record<string, string>, log: (level: string, li
   wrangler.on("buildFailed", () => fail(new Refusal("The build failed.")));
   const started = wrangler.startWorker({
     config,
+    assets: join(root, ".wrangler/console-dev"),
     bindings: Object.fromEntries(Object.entries(vars).map(([name, value]) => [name, { type: "plain_text", value }])),
     dev: {
       server: { hostname: "localhost", port: +port },

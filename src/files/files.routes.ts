@@ -168,7 +168,12 @@ const metadataRecord = describeRecord({
     ...fileRecord.fields,
     uploadedBy: metadataField(
       creator
-        .extend({ name: nullable(z.string(), "The name of the user, or of a key without a user, as in events.") })
+        .extend({
+          name: nullable(
+            z.string(),
+            "The name of the user, or of a key without a user, as in events. Null if it has none, or is deleted.",
+          ),
+        })
         .meta({ description: UPLOADED_BY }),
       { keyId: "0193477be8a01f9c3ad5e7b2", userId: null, name: "Backend" },
       ({ keyId, userId, uploaderName: name }) => ({ keyId, userId, name }),

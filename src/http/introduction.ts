@@ -53,7 +53,8 @@ Another team's records get 404, as if they did not exist.
 A token has scopes, and each operation needs one of them. A secret key has the scopes that it was created with, and a
 session those of the user's role, or of the key that created it. A token without the scope gets 403
 \`insufficient_scope\`, which names the missing scope. A public key and an upload token have \`files:upload\` only, so they may ship in a web page.
-The operator token has no scopes; the operations that accept it are marked with †.
+The operator token has no scopes; the operations that accept it are marked with †. Those marked with ‡ reject public keys
+and upload tokens.
 
 SCOPE_TABLE
 
@@ -89,9 +90,13 @@ Above a limit of a minute, the response is 429. \`Retry-After\` gives the second
   // Puts each paragraph on one line.
   .replaceAll(/(?<=\S)\n(?=\S)/g, " ");
 
-interface Named {
-  operationId: string;
+interface Accessed {
   access: Access | "public";
+  rejectsVisitors?: true;
+}
+
+interface Named extends Accessed {
+  operationId: string;
   isHeavy?: true | ((query: never, isContributor: boolean) => boolean);
 }
 
@@ -109,7 +114,10 @@ const hasScope = (role: Role, scope: Scope) => (ROLES[role] as readonly Scope[])
 function scopeTable(operations: readonly Named[]): string {
   const rows = SCOPE_NAMES.map((scope) => {
     const needing = operations.filter(({ access }) => access !== "public" && scopeOf(access) === scope);
-    const names = needing.map(({ operationId, access }) => `${operationId}${isForOperator(access) ? "†" : ""}`);
+    const names = needing.map(
+      ({ operationId, access, rejectsVisitors }) =>
+        `${operationId}${isForOperator(access) ? "†" : ""}${rejectsVisitors ? "‡" : ""}`,
+    );
     const marks = [...LIMITED_ROLES.map((role) => hasScope(role, scope)), isPublicScope(scope)];
     return [`\`${scope}\``, ...marks.map((has) => (has ? "yes" : "no")), names.join(", ")];
   });
@@ -177,17 +185,16 @@ const KINDS = Object.keys(TOKENS) as Actor["kind"][];
 export function securityOf({
   access,
   optionalScope,
-}: {
-  access: Access | "public";
-  optionalScope?: Scope;
-}): Record<string, string[]>[] {
+  rejectsVisitors,
+}: Accessed & { optionalScope?: Scope }): Record<string, string[]>[] {
   if (access === "public") return optionalScope ? [{}, { [TOKENS.secret.name]: [optionalScope] }] : [];
   const scope = scopeOf(access);
+  const isVisitorScope = scope !== null && isPublicScope(scope) && !rejectsVisitors;
   const isAccepted: Record<Actor["kind"], boolean> = {
     secret: access !== "operator",
     session: access !== "operator",
-    public: access === "any token" || access === "uploader" || (scope !== null && isPublicScope(scope)),
-    upload: access === "uploader" || (scope !== null && isPublicScope(scope)),
+    public: access === "any token" || access === "uploader" || isVisitorScope,
+    upload: access === "uploader" || isVisitorScope,
     operator: admitsOperator(access),
   };
   const scopesOf = (kind: Actor["kind"]) => (scope === null || kind === "operator" ? [] : [scope]);
@@ -195,14 +202,15 @@ export function securityOf({
 }
 
 /** A sentence about the access, for people who read only the operation. */
-export function describeAccess(access: Access | "public"): string {
+export function describeAccess({ access, rejectsVisitors }: Accessed): string {
   if (access === "public") return "Needs no token.";
   if (access === "any token") return "Needs a valid token, but not an upload token.";
   if (access === "uploader") return "Needs a token of a team.";
   const scope = scopeOf(access);
   if (scope === null) return "Only the operator can do this.";
+  const visitors = rejectsVisitors ? "public keys and upload tokens get 403" : "public keys and upload tokens have it";
   const others = [
-    ...(isPublicScope(scope) ? ["public keys and upload tokens have it"] : []),
+    ...(isPublicScope(scope) ? [visitors] : []),
     ...(isForOperator(access) ? ["the operator needs none"] : []),
   ];
   return `Scope: \`${scope}\`${others.map((other) => `; ${other}`).join("")}.`;

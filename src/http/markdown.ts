@@ -16,6 +16,14 @@ interface Schema {
   items?: Schema;
   properties?: Record<string, Schema>;
   required?: string[];
+  default?: unknown;
+  minLength?: number;
+  maxLength?: number;
+  minimum?: number;
+  maximum?: number;
+  exclusiveMinimum?: number;
+  minItems?: number;
+  maxItems?: number;
 }
 type Content = Record<string, { schema: Schema; example?: unknown }>;
 interface Described {
@@ -42,7 +50,7 @@ export function renderIndex(api: Api): string {
   const groups = tags.flatMap(({ name, description }) => {
     const lines = operations
       .filter(({ tag }) => tag === name)
-      .map(({ id, route, summary, access }) => `- [${route}](${pageOf(id)}): ${summary}. ${describeAccess(access)}`);
+      .map(({ id, route, ...one }) => `- [${route}](${pageOf(id)}): ${one.summary}. ${describeAccess(one)}`);
     return lines.length > 0 ? [`## ${name}\n\n${description}\n\n${lines.join("\n")}`] : [];
   });
   return `${[
@@ -67,6 +75,22 @@ function typeOf(schema: Schema): string {
   return [schema.type ?? "any"].flat().join(" or ") + (schema.format ? `, ${schema.format}` : "");
 }
 
+const rangeOf = (least: number | undefined, most: number | undefined, unit = ""): string[] => {
+  if (most === undefined) return least === undefined ? [] : [`at least ${least}${unit}`];
+  return [least === undefined ? `at most ${most}${unit}` : `${least} to ${most}${unit}`];
+};
+
+/** The limits of a value, such as `1 to 200 characters`, and its default. */
+function limitsOf(schema: Schema): string[] {
+  const limits = (schema.anyOf ?? schema.oneOf ?? [schema]).flatMap((one) => [
+    ...(one.format === "binary" ? [] : rangeOf(one.minLength, one.maxLength, " characters")),
+    ...rangeOf(one.minimum, one.maximum),
+    ...(one.exclusiveMinimum === undefined ? [] : [`more than ${one.exclusiveMinimum}`]),
+    ...rangeOf(one.minItems, one.maxItems, " items"),
+  ]);
+  return [...limits, ...(schema.default === undefined ? [] : [`default ${JSON.stringify(schema.default)}`])];
+}
+
 const lineOf = (name: string, facts: string[], description = "") =>
   `- \`${name}\` (${facts.join(", ")})${description ? `: ${description.replaceAll(/\s+/g, " ")}` : ""}`;
 
@@ -82,7 +106,7 @@ function fieldsOf(schema: Schema, document: Document, isRequest: boolean, depth 
   return Object.entries(resolved.properties ?? {}).flatMap(([name, field]) => {
     const isRequired = resolved.required?.includes(name) ?? false;
     const marks = isRequired === isRequest ? [isRequired ? "required" : "optional"] : [];
-    const line = lineOf(name, [typeOf(field), ...marks], field.description);
+    const line = lineOf(name, [typeOf(field), ...marks, ...limitsOf(field)], field.description);
     return [line, ...fieldsOf(field, document, isRequest, depth + 1)].map((one) => (depth > 0 ? `  ${one}` : one));
   });
 }
@@ -108,7 +132,11 @@ function renderOperation(document: Document, method: string, path: string, descr
     .flatMap(([status, { description }]) => description.split("\n").map((line) => `- ${status} ${line}`));
   const section = (title: string, parts: string[]) => (parts.length > 0 ? [`## ${title}`, ...parts] : []);
   const inList = parameters.map(({ name, in: where, required, description, schema }) =>
-    lineOf(name, [where, typeOf(schema), ...(required ? ["required"] : [])], description ?? schema.description),
+    lineOf(
+      name,
+      [where, typeOf(schema), ...(required ? ["required"] : []), ...limitsOf(schema)],
+      description ?? schema.description,
+    ),
   );
   return `${[
     `# ${summary}`,

@@ -23,7 +23,10 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
     ...json
   } = z.toJSONSchema(schema, {
     io,
-    override: ({ jsonSchema }) => {
+    override: ({ jsonSchema, zodSchema }) => {
+      // Zod drops the default of a value that is transformed.
+      const fallback = z.globalRegistry.get(zodSchema)?.default;
+      if (fallback !== undefined) jsonSchema.default = fallback as typeof jsonSchema.default;
       // Query parameters arrive as text; the document describes their meaning. Zod's patterns use JavaScript syntax that
       // other validators can't read, so a `format` replaces them.
       if (jsonSchema.type === "integer" || jsonSchema.format) delete jsonSchema.pattern;
@@ -177,7 +180,7 @@ function describe(operation: Operation, route: SplitRoute, operationId: string, 
     operationId,
     tags: [tag],
     summary,
-    description: [description, describeAccess(access), isHeavy === true && HEAVY].filter(Boolean).join("\n\n"),
+    description: [description, describeAccess(operation), isHeavy === true && HEAVY].filter(Boolean).join("\n\n"),
     security: securityOf(operation),
     ...(scope && { "x-scope": scope }),
     parameters: parametersOf(operation, route.path, components),

@@ -78,6 +78,8 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   retryableFailureCode?: Code;
   /** The scope of a secret key that a public operation can also be called with. */
   optionalScope?: Scope;
+  /** Rejects public keys and upload tokens, although they have the scope. The domain decides. */
+  rejectsVisitors?: true;
   requestHeaders?: Record<string, HeaderContract>;
   /**
    * The request counts as heavy, because it reads or writes many rows, or sends an email or a request to a URL. Whether that of a

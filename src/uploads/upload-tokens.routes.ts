@@ -18,7 +18,8 @@ export const create = writeOperation(
     tag: "Upload tokens",
     summary: "Create an upload token",
     description:
-      "For one form or one visitor: your server creates the token, and the page uploads with it. The token can upload, resume and cancel uploads, and get the status of its files. It stops working with the key or session that created it. Nothing is stored. Public keys can't create one: 403.",
+      "For one form or one visitor: your server creates the token, and the page uploads with it. The token can upload, resume and cancel uploads, and get the status of its files. It stops working with the key or session that created it. Nothing is stored.",
+    rejectsVisitors: true,
     body: z.strictObject({
       expiresIn: z
         .int()

@@ -74,6 +74,11 @@ describe("The reference as Markdown", () => {
     expect(text).toContain("Type: `text/vtt`\n\n```\nWEBVTT\n");
     expect(text).toContain("- `data` (Transcript)\n  - `language` (string or null): A BCP 47 tag.");
     const created = (await call("GET", "/reference/createLink.md")).text;
+    const token = (await call("GET", "/reference/createUploadToken.md")).text;
+    expect(token).toContain("- `expiresIn` (integer, 1 to 86400, default 3600): ");
+    expect(token).toContain("Scope: `files:upload`; public keys and upload tokens get 403.");
+    const signed = (await call("GET", "/reference/signFile.md")).text;
+    expect(signed).toContain("- `expiresIn` (query, integer, 1 to 604800, default 3600): ");
     expect(created).toMatch(/## Body\n\nType: `application\/json`\n\n- `expiresAt` \(/);
   });
 

@@ -427,7 +427,10 @@ describe("The upload element", () => {
       await stateOf(element, "failed");
       expect(await events()).toContain(`upload-failed ${code} notes.txt`);
       await expect(element.getByRole("listitem")).toContainText(message);
-      await expect(page.getByRole("button", { name: "Nochmal notes.txt" })).toBeVisible();
+      // The other limits concern the file, which stays the same.
+      await expect(page.getByRole("button", { name: "Nochmal notes.txt" })).toBeVisible({
+        visible: code === "upload_limit_reached",
+      });
       expect(await idsOf(element)).toEqual([]);
     },
   );

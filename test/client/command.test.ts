@@ -208,7 +208,9 @@ describe("every command", () => {
     const user = await json("users create ada@example.com --first Ada", "correct horse battery\n");
     expect(user).toMatchObject({ firstName: "Ada", email: "ada@example.com" });
     expect(user.password).toBeUndefined();
-    expect(await json(`users update ${user._id} --last King`)).toMatchObject({ lastName: "King" });
+    expect(await json("users update ada@example.com --last King")).toMatchObject({ lastName: "King" });
+    expect(await json("users show ada@example.com")).toMatchObject({ _id: user._id });
+    expectFailure(await machine.run("users show bob@example.com"), 4, "bob@example.com: Not found.");
     expect(await json(["users", "--name", "Ada K"])).toMatchObject({ _id: user._id });
     const hook = await json("webhooks create http://127.0.0.1:9/ --types user.deleted,user.created");
     expect(hook).toMatchObject({ types: ["user.deleted", "user.created"], secret: expect.stringMatching(/^whsec_/) });
@@ -216,7 +218,7 @@ describe("every command", () => {
     const message = "The endpoint failed: connection_failed.";
     expect([tested.code, JSON.parse(tested.stderr)]).toMatchObject([1, { error: { message } }]);
     expect(JSON.parse(tested.stdout)).toMatchObject({ httpStatus: null });
-    await json(`users rm ${user._id} --yes`);
+    expect((await machine.run("users rm ada@example.com --yes")).stdout).toBe("ada@example.com\tdeleted\n");
     expect(await collect(stowage.users.list())).toEqual([]);
     const delivery = await json(`webhooks deliveries ${hook._id}`);
     expect(delivery).toMatchObject({ type: "user.deleted" });
@@ -419,6 +421,8 @@ describe("every command", () => {
       expectFailure(await machine.run(`${command} ${id}`), 2, /Add --yes to do so without a question/);
       expect(await machine.run(`${command} ${id} --yes`), command).toMatchObject({ code: 0, stderr: "" });
     }
+    for (const command of ["rm", "users rm", "webhooks rm"])
+      expectFailure(await machine.run(`${command} ${UNKNOWN} --dry-run`), 4, `${UNKNOWN}: Not found.`);
   });
 
   test("for folders, holds, retention, keys, users and profiles shows and changes them", async () => {
@@ -427,6 +431,8 @@ describe("every command", () => {
     await machine.run(`mv ${id} --folder podcast/2026`);
     expect(await machine.run("folders")).toMatchObject({ code: 0, stdout: "podcast\n" });
     expect(await machine.run("folders ls /podcast/")).toMatchObject({ stdout: "podcast/2026\n" });
+    expect((await machine.run("ls podcast/2026/")).stdout).toMatch(/podcast\/2026\/a\.txt\n$/);
+    expectFailure(await machine.run("ls podcast --folder other"), 2, /^Give one folder/);
     expect(await machine.json("folders create empty")).toEqual({ folder: "empty" });
     expect((await machine.run("folders mv podcast/2026 archive")).stdout).toBe("archive\tmoved\n");
     expect(await team.stowage.files.get(id)).toMatchObject({ folder: "archive" });
@@ -446,7 +452,7 @@ describe("every command", () => {
     expect(shown).toMatchObject({ email: "ada@example.com" });
     expect(shown.password).toBeUndefined();
     const exported = await team.stowage.users.export(user._id);
-    expect(await machine.json(`users export ${user._id}`)).toEqual(exported);
+    expect(await machine.json("users export ada@example.com")).toEqual(exported);
     expect(JSON.parse((await machine.run(`users export ${user._id}`)).stdout)).toEqual(exported);
     const key = await machine.json("keys create Player");
     expect((await machine.json(`keys show ${key.id}`)).key).toBeUndefined();
@@ -470,9 +476,11 @@ describe("every command", () => {
     expect(await machine.run(`transcript get ${id}`)).toMatchObject({ code: 0, stdout: vtt });
     expect((await team.stowage.files.get(id)).transcript).toMatchObject({ language: "en", size: vtt.length });
     expectFailure(await machine.run("transcript put a.srt a.txt"), 1, "a.srt: Line 1: Must begin with `WEBVTT`.");
-    expectFailure(await machine.run("transcript put none.vtt a.txt"), 1, "none.vtt: Not found.");
+    expectFailure(await machine.run("transcript put a.txt a.vtt"), 1, /^No such file here: a\.txt\. Name the local/);
     expect(await machine.json("transcript rm a.txt")).toEqual({ id, transcript: null });
-    expectFailure(await machine.run("transcript rm a.txt"), 4);
+    expectFailure(await machine.run("transcript rm a.txt"), 4, "a.txt: No transcript.");
+    for (const command of ["get", "rm"])
+      expectFailure(await machine.run(`transcript ${command} ${UNKNOWN}`), 4, `${UNKNOWN}: Not found.`);
     expect((await team.stowage.files.get(id)).transcript).toBeNull();
   });
 
@@ -559,6 +567,15 @@ describe("stowage upload", () => {
     const again = await machine.run("get --folder podcast/show -o out");
     expect(linesOf(again.stdout).every((line) => line.endsWith("already there"))).toBe(true);
     expect(await machine.run("get --folder none")).toMatchObject({ code: 4 });
+    for (const [args, path] of [
+      [`${id} -o new/`, "new/a.bin"],
+      [`${id} -o deep/er/b.bin`, "deep/er/b.bin"],
+      [`${id} ${older?._id} -o both`, `both/a.bin`],
+    ] as const) {
+      const { stdout } = await machine.run(`get ${args}`);
+      expect(linesOf(stdout)[0]).toBe(path);
+      expect(existsSync(machine.path(path))).toBe(true);
+    }
     mkdirSync(machine.path("elsewhere"));
     mkdirSync(machine.path("linked"));
     symlinkSync(machine.path("elsewhere"), machine.path("linked/show"));
@@ -796,7 +813,7 @@ describe("stowage upload", () => {
     machine.write("c.txt", "text");
     const { stdout } = await machine.run("upload a.m4a b.mp3 c.txt --wait --parallel 1");
     const lines = linesOf(stdout).map((line) => line.split("\t").slice(1));
-    expect(lines).toEqual([["a.m4a", "no waveform: the service can't decode MPEG-4/AAC"], ["b.mp3"], ["c.txt"]]);
+    expect(lines).toEqual([["a.m4a", "no waveform: the service can't decode MPEG-4/AAC in M4A"], ["b.mp3"], ["c.txt"]]);
   });
 
   test("stores small files once that three runs send at the same time", async () => {
@@ -1386,6 +1403,7 @@ describe("stowage get", () => {
     const { team, machine } = await newMachine();
     const name = "\ud83d\udc68\u200d\ud83d\udc67 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645.txt";
     const ids = [await upload(team, "a.txt", Buffer.from("a")), await upload(team, name, Buffer.from("b"))];
+    machine.write("one.txt", "one");
     const rejected = await machine.run(["get", ...ids, "-o", "one.txt", "--force"]);
     expect(rejected).toMatchObject({ code: 2, stdout: "" });
     mkdirSync(machine.path("out"));
@@ -1439,13 +1457,12 @@ describe("a failure", () => {
     ["a misspelled command", "uplaod a.bin", 2, "Unknown command 'uplaod'. (Did you mean upload?)"],
     ["an unknown option", "ls --nope", 2],
     ["a missing argument", "get", 2],
-    ["an argument that does not apply", "ls recordings/", 2],
+    ["an argument that does not apply", "usage recordings/", 2],
     ["an option of another subcommand", "webhooks ls --enable", 2],
     ["a second name", "keys create Web player", 2],
     ["an invalid date", "ls --after someday", 2],
     ["a number for a date", "ls --after 5", 2],
     ["a local time for a date", "ls --after 2026-11-01T08:00", 2],
-    ["several files into one", "get 1 2 -o one.bin", 2],
     ["an unknown ID", `info ${UNKNOWN}`, 4, `${UNKNOWN}: Not found.`],
     ["an unknown ID of a file to delete", `rm ${UNKNOWN} --yes`, 4, `${UNKNOWN}: Not found.`],
     ["a past date", `link ${UNKNOWN} --expires 2026-01-01`, 1, `${UNKNOWN}: The expiry date must be in the future.`],

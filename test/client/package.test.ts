@@ -305,8 +305,9 @@ describe("the package", () => {
   test.each(samples)("runs the sample of the README: %s", async (_, code = "") => {
     const { key } = await newTeam();
     writeFileSync(join(folder, "interview.mp3"), sample("tone-vbr.mp3"));
-    const end = code.includes("listen(0)") ? "server.close();" : "";
-    writeFileSync(join(folder, "sample.mjs"), code.replaceAll("https://stowage.example.workers.dev", url) + end);
+    const end = code.includes("listen(3000)") ? "server.close();" : "";
+    const program = code.replaceAll("https://stowage.example.workers.dev", url).replace("listen(3000)", "listen(0)");
+    writeFileSync(join(folder, "sample.mjs"), program + end);
     const env = { ...process.env, STOWAGE_KEY: key, OPERATOR_TOKEN: inject("operatorToken") };
     expect(await run(process.execPath, ["sample.mjs"], { cwd: folder, env })).toMatchObject({ stderr: "" });
   });

@@ -68,7 +68,7 @@ async function make(folder: string): Promise<void> {
     ]);
     const unfinished = `${folder}-unfinished`;
     rmSync(unfinished, { recursive: true, force: true });
-    for (const name of ["console", "state"]) {
+    for (const name of ["console-dev", "state"]) {
       cpSync(join(project, ".wrangler", name), join(unfinished, name), { recursive: true });
     }
     renameSync(unfinished, folder);
@@ -136,7 +136,7 @@ export function replaceIn(folder: string, name: string, from: string | RegExp, t
 export async function clonePreparedProject(state?: string): Promise<string> {
   const source = await made();
   const folder = cloneProject();
-  cpSync(join(source, "console"), join(folder, ".wrangler/console"), { recursive: true });
+  cpSync(join(source, "console-dev"), join(folder, ".wrangler/console-dev"), { recursive: true });
   cpSync(state ?? join(source, "state"), join(folder, ".wrangler/state"), { recursive: true });
   for (const [file, from, to] of CONSTANTS) replaceIn(folder, file, from, to);
   // The pages are built.

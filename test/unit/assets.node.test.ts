@@ -5,14 +5,17 @@ import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { cloneProject } from "../support/project.ts";
 
-test("a deployment has the upload element, and the demonstration only if the development server builds it", async () => {
+test("the pages of a deployment have the upload element, and leave those of a development server with its demonstration", async () => {
   const folder = cloneProject();
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  const build = async (STOWAGE_DEMO: string) => {
+  const build = (STOWAGE_DEMO: string) => {
     const env = { ...process.env, STOWAGE_DEMO };
-    await promisify(execFile)(process.execPath, [join(folder, "src/console/build.js")], { env });
-    return readdirSync(join(folder, ".wrangler/console/assets")).filter((name) => /^(upload|demo)/.test(name));
+    return promisify(execFile)(process.execPath, [join(folder, "src/console/build.js")], { env });
   };
-  expect(await build("true")).toEqual(["demo.css", "demo.html", "demo.js", "upload.js"]);
-  expect(await build("")).toEqual(["upload.js"]);
+  const builtIn = (name: string) =>
+    readdirSync(join(folder, ".wrangler", name, "assets")).filter((file) => /^(upload|demo)/.test(file));
+  await build("true");
+  await build("");
+  expect(builtIn("console-dev")).toEqual(["demo.css", "demo.html", "demo.js", "upload.js"]);
+  expect(builtIn("console")).toEqual(["upload.js"]);
 });

@@ -12,6 +12,7 @@ import {
   IDS,
   LIMIT,
   limited,
+  locate,
   parseBytes,
   parseCount,
   parseFileTypes,
@@ -195,6 +196,19 @@ const roleOption = (isNew: boolean) =>
     `admin, member (files and events), contributor (only the files that the user uploads), or viewer (reads files and events)${isNew ? " (default: viewer)" : ""}`,
   ).choices(ROLES);
 
+const USER = ["<user>", "ID or email address"] as const;
+
+const findByEmail = async ({ stowage, call }: Context, email: string): Promise<User | undefined> =>
+  (await stowage.users.list({ email }, call)).items[0];
+
+/** @throws `not_found` */
+async function findUser(context: Context, given: string): Promise<User> {
+  if (!given.includes("@")) return context.stowage.users.get(given, context.call);
+  const found = await findByEmail(context, given);
+  if (!found) throw new Failure("not_found", `${given}: Not found.`);
+  return found;
+}
+
 function addUserCommands(program: Command, define: Define): void {
   const users = addGroup(program, "users", "List, create, edit, and delete users.", [
     "stowage users --name Ada",
@@ -228,21 +242,22 @@ function addUserCommands(program: Command, define: Define): void {
     },
   );
   define(
-    users.command("show").argument("<id>", "ID of the user"),
+    users.command("show").argument(...USER),
     { ids: "users", summary: "Show a user" },
-    async (context, [id = ""]) => {
-      const { password: _, ...user } = await context.stowage.users.get(id, context.call);
+    async (context, [given = ""]) => {
+      const { password: _, ...user } = await findUser(context, given);
       context.results.printRecord(user);
     },
   );
   define(
-    users.command("export").argument("<id>", "ID of the user"),
+    users.command("export").argument(...USER),
     {
       ids: "users",
-      summary: "Print everything that is stored about a user, as JSON",
-      examples: ["stowage users export 0193477be8a01f9c3ad5e7b2 > ada.json"],
+      summary: "Print what names a user, as JSON",
+      examples: ["stowage users export ada@example.com > ada.json"],
     },
-    async (context, [id = ""]) => {
+    async (context, [given = ""]) => {
+      const id = await locate(given, async (email) => (await findUser(context, email))._id);
       const exported = await context.stowage.users.export(id, context.call);
       context.results.print(exported, [JSON.stringify(exported)]);
     },
@@ -261,7 +276,7 @@ function addUserCommands(program: Command, define: Define): void {
     },
     async (context, [email = ""], { first, last, role, send }) => {
       const { users } = context.stowage;
-      const [known] = await users.list({ email }, context.call).toArray();
+      const known = await findByEmail(context, email);
       if (known && (first ?? last ?? role) !== undefined)
         throw new Failure("usage", `${email} is a user already. Leave out --first, --last, and --role.`);
       const user = { email, firstName: first, lastName: last, role };
@@ -279,25 +294,30 @@ function addUserCommands(program: Command, define: Define): void {
   define<UserOptions>(
     users
       .command("update")
-      .argument("<id>", "ID of the user")
+      .argument(...USER)
       .option("--email <email>", "new email address")
       .option("--first <name>", "new first name")
       .option("--last <name>", "new last name")
       .addOption(roleOption(false))
       .option("--password", "prompt for a new password, or read it from stdin"),
     { ids: "users", summary: "Edit a user" },
-    async (context, [id = ""], { email, first, last, role, password: isPasswordNew }) => {
+    async (context, [given = ""], { email, first, last, role, password: isPasswordNew }) => {
+      const id = await locate(given, async (known) => (await findUser(context, known))._id);
       const password = isPasswordNew ? await askPassword(context) : undefined;
       const changes = { email, password, firstName: first, lastName: last, role };
       printUser(context, await context.stowage.users.update(id, changes, context.call));
     },
   );
   define<Deletion & { keepKeys?: boolean }>(
-    withDeletion(users.command("rm").argument(...IDS)).option("--keep-keys", "keep the API keys that they created"),
+    withDeletion(users.command("rm").argument("<users...>", USER[1])).option(
+      "--keep-keys",
+      "keep the API keys that they created",
+    ),
     { summary: "Delete users, with their sessions and the API keys that they created", ids: "users" },
-    async (context, ids, { keepKeys, ...options }) => {
-      const words = { verb: "Delete", noun: "user", done: "deleted" };
-      await removeEach(context, ids, words, options, (id) =>
+    async (context, given, { keepKeys, ...options }) => {
+      const find = async (user: string) => (await findUser(context, user))._id;
+      const words = { verb: "Delete", noun: "user", done: "deleted", find };
+      await removeEach(context, given, words, options, (id) =>
         context.stowage.users.delete(id, { keepKeys }, context.call),
       );
     },

@@ -47,7 +47,7 @@ function readVersion(): string {
 }
 
 /** Arguments that are the ID of one record, which an error is about. */
-const ID_ARGUMENTS = ["id", "file"];
+const ID_ARGUMENTS = ["id", "file", "user"];
 
 /** The name is part of a file name. */
 function parseProfile(name: string): string {

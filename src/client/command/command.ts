@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { EventType, FileType, ProcessingStatus, Role, Scope, StoredFile, TeamStatus } from "../stowage.ts";
 import type { Context } from "./context.ts";
-import { Failure } from "./failures.ts";
+import { Failure, isForbidden } from "./failures.ts";
 import { Questions } from "./questions.ts";
 
 /** Runs an action with the parsed arguments and options. */
@@ -213,6 +213,22 @@ export interface Deleted {
   verb: string;
   noun: string;
   done: string;
+  /** Reads the record that the user names, and returns its ID. */
+  find?: (given: string) => Promise<string>;
+}
+
+export const isId = (text: string): boolean => /^[0-9a-f]{24}$/.test(text);
+
+/** Returns the ID of a record. Reads the record unless the user gave its ID, or if `isChecked`. */
+export async function locate(given: string, find: Deleted["find"], isChecked = false): Promise<string> {
+  if (!find || (isId(given) && !isChecked)) return given;
+  try {
+    return await find(given);
+  } catch (error) {
+    // A key that may not read the record may still delete it.
+    if (isId(given) && isForbidden(error)) return given;
+    throw error;
+  }
 }
 
 /** As many names as one sees at a glance. */
@@ -249,19 +265,27 @@ export async function confirmDeletion(
 /** Asks, deletes each, and reports each as soon as it is gone. Records that can't be deleted don't stop the others. */
 export async function removeEach(
   context: Context,
-  ids: string[],
+  given: string[],
   deleted: Deleted,
   options: Deletion,
   remove: (id: string) => Promise<void>,
 ): Promise<void> {
-  const named = [...new Set(ids)].map((id) => ({ id, label: id }));
+  const labels = new Map<string, string>();
+  for (const label of given) {
+    try {
+      labels.set(await locate(label, deleted.find, options.dryRun), label);
+    } catch (error) {
+      await context.continueAfter(error, label);
+    }
+  }
+  const named = [...labels].map(([id, label]) => ({ id, label }));
   if (!(await confirmDeletion(context, named, deleted, options))) return;
-  for (const { id } of named) {
+  for (const { id, label } of named) {
     try {
       await remove(id);
-      context.results.print({ id, deleted: true }, [id, deleted.done]);
+      context.results.print({ id, deleted: true }, [label, deleted.done]);
     } catch (error) {
-      await context.continueAfter(error, id);
+      await context.continueAfter(error, label);
     }
   }
 }

@@ -106,6 +106,10 @@ export function complainOf(stderr: Writable, { kind, message, cause }: Failure, 
   return exitCode;
 }
 
+/** Whether the token is valid, but lacks the scope. */
+export const isForbidden = (error: unknown): boolean =>
+  error instanceof StowageError && (error.code === "forbidden" || error.code === "insufficient_scope");
+
 /** Whether no other file could be written, either. */
 export const isDiskFull = ({ cause }: Failure): boolean =>
   ["ENOSPC", "EDQUOT", "EROFS"].includes((cause as NodeJS.ErrnoException | undefined)?.code ?? "");

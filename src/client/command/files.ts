@@ -20,7 +20,7 @@ import {
   withDeletion,
 } from "./command.ts";
 import type { Context } from "./context.ts";
-import { failureAbout } from "./failures.ts";
+import { Failure, failureAbout } from "./failures.ts";
 import { changeAll, findAll, findFile } from "./organizing.ts";
 import { formatBytes } from "./output.ts";
 
@@ -47,6 +47,7 @@ export function addFileCommands(program: Command, define: Define): void {
   define<ListOptions>(
     program
       .command("ls")
+      .argument("[folder]", "the same as --folder", parseFolder)
       .addOption(new Option("--status <status>", "with this status").choices(STATUSES))
       .addOption(choice("--type <type>", "of this type", FILE_TYPES, parseFileType))
       .option("--name <prefix>", "start of the name; sorts by name")
@@ -66,9 +67,12 @@ export function addFileCommands(program: Command, define: Define): void {
       summary: "List files, newest first",
       examples: ["stowage ls --status failed", "stowage ls --type audio --after 2026-11-01 --json | jq -r ._id"],
     },
-    async (context, _, { type: fileType, after: createdAfter, before: createdBefore, limit, ...others }) => {
+    async (context, [given], { type: fileType, after: createdAfter, before: createdBefore, limit, ...others }) => {
       const { files } = context.stowage;
-      const filters = { fileType, createdAfter, createdBefore, ...others };
+      if (given !== undefined && others.folder !== undefined)
+        throw new Failure("usage", "Give one folder, or --under for all below it.");
+      const folder = given === undefined ? others.folder : parseFolder(given);
+      const filters = { fileType, createdAfter, createdBefore, ...others, folder };
       for await (const file of limited(limit, files.list(filters, context.call))) {
         const { _id, createdAt, status, fileType } = file;
         const texts = [_id, createdAt, status, fileType.replace(/ file$/, ""), pathOf(file)];
@@ -101,7 +105,8 @@ export function addFileCommands(program: Command, define: Define): void {
       ids: "files",
     },
     async (context, given, { permanent, ...options }) => {
-      const named = await findAll(context, given);
+      // Files in the trash can be erased, but not read.
+      const named = await findAll(context, given, options.dryRun && !permanent);
       const words = { verb: permanent ? "Erase" : "Delete", noun: "file", done: "deleted" };
       if (await confirmDeletion(context, named, words, options))
         await changeAll(context, named, { action: "delete", permanent }, words.done);

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
-import { link, lstat, open, rename, stat, unlink } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { link, lstat, mkdir, open, rename, stat, unlink } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
@@ -167,6 +167,7 @@ async function getOne(
     }
     throw new Failure("failed", `${name} already exists. Choose another name with -o, or add --force.`);
   }
+  await mkdir(dirname(path), { recursive: true }).catch(failureAbout(dirname(name)));
   const suffix = `.${file._id}.part`;
   const partial = path + suffix;
   const target = partialTarget(partial, name + suffix);
@@ -210,10 +211,11 @@ async function getAll(
 ): Promise<void> {
   const { io, signal } = context;
   const { output, force = false } = options;
+  const hasMany = ids.length > 1;
   if (output === "-" && io.stdout.isTTY && !force)
     throw new Failure("usage", "Files can garble a terminal. Redirect stdout, or add --force.");
   const isIntoFolder = output === undefined || output === "-" || (await isFolder(io.cwd, output));
-  if (ids.length > 1 && !isIntoFolder)
+  if (hasMany && !isIntoFolder && (await sizeOf(resolve(io.cwd, output))) !== undefined)
     throw new Failure("usage", `${output} is not a folder, and can't hold several files.`);
   const find = async (given: string) => {
     const { id, label } = await findFile(context, given);
@@ -237,7 +239,10 @@ async function getAll(
       const either = AbortSignal.any([signal, stop.signal]);
       if (either.aborted) return;
       try {
-        await getOne(context, progress, await find(id), { ...options, output: outputOf(id) }, either);
+        const path = outputOf(id);
+        // Several files go into a folder, which need not exist.
+        const place = hasMany && !isIntoFolder ? `${path}/` : path;
+        await getOne(context, progress, await find(id), { ...options, output: place }, either);
       } catch (error) {
         // A failure that the others would meet, too, stops them. A repeated command resumes them.
         if (!either.aborted) await context.continueAfter(error, id).catch((fatal) => stop.abort(fatal));
@@ -255,7 +260,7 @@ export function addGetCommand(program: Command, define: Define): void {
       .command("get")
       .argument("[files...]", FILES[1])
       .option("--folder <folder>", "all files in this folder and below it", parseFolder)
-      .option("-o, --output <path>", "file or folder to write to, or - for stdout")
+      .option("-o, --output <path>", "file or folder to write to, which is created, or - for stdout")
       .option("--force", "replace an existing file")
       .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL),
     {

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { type Batch, type ErrorCode, MAX_BATCH_FILES, StowageError } from "../stowage.ts";
-import { type Define, FILES, parseFolder, parseList, pathOf } from "./command.ts";
+import { type Define, FILES, isId, locate, parseFolder, parseList, pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout } from "./failures.ts";
 
@@ -26,7 +26,7 @@ export interface Named {
  * @throws `not_found`, `failed` if several files have the path
  */
 export async function findFile({ stowage, call }: Context, given: string): Promise<Named> {
-  if (/^[0-9a-f]{24}$/.test(given)) return { id: given, label: given };
+  if (isId(given)) return { id: given, label: given };
   const path = given.replace(/^\/+/, "").normalize("NFC");
   const [folder, name] = [path.slice(0, Math.max(0, path.lastIndexOf("/"))), path.slice(path.lastIndexOf("/") + 1)];
   const ids: string[] = [];
@@ -38,12 +38,14 @@ export async function findFile({ stowage, call }: Context, given: string): Promi
   throw new Failure("failed", `${given}: ${ids.length} files have this path. Use an ID: ${ids.join(", ")}.`);
 }
 
-/** Finds the files that exist, and reports the others. */
-export async function findAll(context: Context, given: string[]): Promise<Named[]> {
+/** Finds the files that exist, and reports the others. An ID is looked up only if `isChecked`. */
+export async function findAll(context: Context, given: string[], isChecked = false): Promise<Named[]> {
+  const { stowage, call } = context;
   const found = new Map<string, Named>();
   for (const one of given) {
     try {
       const file = await findFile(context, one);
+      if (isId(one)) await locate(one, async (id) => (await stowage.files.get(id, call))._id, isChecked);
       found.set(file.id, file);
     } catch (error) {
       await context.continueAfter(error, one);

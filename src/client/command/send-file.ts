@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { type FileMetadata, type FileProperties, RESUMABLE_BYTES, StowageError } from "../stowage.ts";
 import { pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
-import { Failure } from "./failures.ts";
+import { Failure, isForbidden } from "./failures.ts";
 import type { Entry, Journal } from "./journal.ts";
 import { digestOf, type LocalFile, nameOf, openFile, storedPathOf } from "./local-files.ts";
 import type { Progress } from "./progress.ts";
@@ -54,8 +54,6 @@ function findNotApplied({ properties }: Run, file: LocalFile, stored: FileMetada
 }
 
 const isNotFound = (error: unknown) => error instanceof StowageError && error.code === "not_found";
-export const isForbidden = (error: unknown) =>
-  error instanceof StowageError && (error.code === "forbidden" || error.code === "insufficient_scope");
 export const isAltered = ({ failure }: Pick<FileMetadata, "failure">) =>
   failure?.code === "bytes_altered" || failure?.code === "bytes_missing";
 

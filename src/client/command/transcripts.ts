@@ -1,9 +1,17 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Command } from "commander";
+import { StowageError } from "../stowage.ts";
 import { addGroup, type Define, FILE, FILES } from "./command.ts";
-import { Failure, failureAbout } from "./failures.ts";
-import { findAll, findFile } from "./organizing.ts";
+import type { Context } from "./context.ts";
+import { Failure, failureAbout, failureOf } from "./failures.ts";
+import { findAll, findFile, type Named } from "./organizing.ts";
+
+/** Finds out why there is no transcript: the file may not exist. */
+async function explainMissing({ stowage, call }: Context, { id, label }: Named): Promise<Failure> {
+  const file = await stowage.files.get(id, call).catch((error) => failureOf(error, label));
+  return file instanceof Failure ? file : new Failure("not_found", `${label}: No transcript.`);
+}
 
 export function addTranscriptCommands(program: Command, define: Define): void {
   const group = addGroup(program, "transcript", "Set, get and delete transcripts (WebVTT).", [
@@ -19,7 +27,8 @@ export function addTranscriptCommands(program: Command, define: Define): void {
     async (context, [vtt = "", given = ""], { language }) => {
       const { stowage, call, io, results } = context;
       const text = await readFile(resolve(io.cwd, vtt), "utf8").catch((cause: NodeJS.ErrnoException) => {
-        throw new Failure("failed", `${vtt}: ${cause.code === "ENOENT" ? "Not found." : cause.message}`, { cause });
+        if (cause.code !== "ENOENT") throw failureOf(cause, vtt);
+        throw new Failure("failed", `No such file here: ${vtt}. Name the local WebVTT file first.`, { cause });
       });
       const { id, label } = await findFile(context, given);
       const stored = await stowage.files.setTranscript(id, text, { language, ...call }).catch(failureAbout(vtt));
@@ -32,7 +41,7 @@ export function addTranscriptCommands(program: Command, define: Define): void {
     async (context, [given = ""]) => {
       const { id, label } = await findFile(context, given);
       const text = await context.stowage.files.getTranscript(id, context.call).catch(failureAbout(label));
-      if (text === null) throw new Failure("not_found", `${label}: No transcript.`);
+      if (text === null) throw await explainMissing(context, { id, label });
       context.io.stdout.write(text);
     },
   );
@@ -45,7 +54,8 @@ export function addTranscriptCommands(program: Command, define: Define): void {
           await context.stowage.files.deleteTranscript(id, context.call);
           context.results.print({ id, transcript: null }, [label, "transcript deleted"]);
         } catch (error) {
-          await context.continueAfter(error, label);
+          const isMissing = error instanceof StowageError && error.code === "not_found";
+          await context.continueAfter(isMissing ? await explainMissing(context, { id, label }) : error, label);
         }
       }
     },

@@ -2,6 +2,7 @@ import { stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import {
+  type AudioMetadata,
   type ErrorCode,
   type FileMetadata,
   type FileProperties,
@@ -13,11 +14,11 @@ import {
 import { collectList, confirmDeletion, type Define, parseFolder, parseObject, parseParallel } from "./command.ts";
 import { STATE_VARIABLE, stateFolder } from "./config.ts";
 import type { Context } from "./context.ts";
-import { EXIT_CODES, Failure, failureOf } from "./failures.ts";
+import { EXIT_CODES, Failure, failureOf, isForbidden } from "./failures.ts";
 import { Journal } from "./journal.ts";
 import { findFiles, type LocalFile, parsePattern, storedFolderOf, type Walk } from "./local-files.ts";
 import { changeAll, type Named } from "./organizing.ts";
-import { findSame, isAltered, isForbidden, placeIn, propertiesOf, type Run, type Sent, sendFile } from "./send-file.ts";
+import { findSame, isAltered, placeIn, propertiesOf, type Run, type Sent, sendFile } from "./send-file.ts";
 import { withStdinFile } from "./stdin.ts";
 import { distinct, findSurplus, listStored } from "./syncing.ts";
 
@@ -257,13 +258,17 @@ async function report(
   if (isUnchanged && context.options.quiet && !context.results.isJson) return null;
   const remarks = [
     ...(failure === null ? (isSkipped ? ["already sent"] : []) : [`processing failed: ${failure}`]),
-    ...(audio && !isMeasured(audio) ? [`no waveform: the service can't decode ${audio.codec ?? "this format"}`] : []),
+    ...(audio && !isMeasured(audio) ? [`no waveform: the service can't decode ${formatOf(audio)}`] : []),
     ...(notApplied.length > 0 ? [`not applied: ${notApplied.join(", ")} (${CHANGE_HINT})`] : []),
   ];
   const row = { path, id, size, sha256, skipped: isSkipped, notApplied, failure };
   context.above(() => context.results.print(row, [id, label, ...remarks]));
   return problem;
 }
+
+/** Names the codec and the container: the service decodes some codecs in some containers. */
+const formatOf = ({ codec, container }: Pick<AudioMetadata, "codec" | "container">): string =>
+  [codec, container?.replace(/\/.*/, "")].filter(Boolean).join(" in ") || "this format";
 
 /** Waits until a file is processed. @returns why processing failed, if it did, and what its audio is */
 async function waitFor(

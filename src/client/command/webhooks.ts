@@ -81,7 +81,8 @@ function addSetupCommands(webhooks: Command, define: Define): void {
     withDeletion(webhooks.command("rm").argument(...IDS)),
     { summary: "Delete webhooks", ids: "webhooks" },
     async (context, ids, options) => {
-      const words = { verb: "Delete", noun: "webhook", done: "deleted" };
+      const find = async (id: string) => (await context.stowage.webhooks.get(id, context.call))._id;
+      const words = { verb: "Delete", noun: "webhook", done: "deleted", find };
       await removeEach(context, ids, words, options, (id) => context.stowage.webhooks.delete(id, context.call));
     },
   );
