@@ -111,8 +111,8 @@ export const findSpills = (page: Page): Promise<string[]> =>
         while (around && around !== box && getComputedStyle(around).overflowX === "visible")
           around = around.parentElement;
         const { position } = getComputedStyle(element);
-        // Content that is only for screen readers has no place on the screen.
-        if (around !== box || position === "fixed" || element.closest(".visually-hidden")) continue;
+        // Content that is only for screen readers has no place on the screen, and announcements float above the page.
+        if (around !== box || position === "fixed" || element.closest(".visually-hidden, .announcements")) continue;
         spills.push(`${(box.cloneNode() as Element).outerHTML} < ${(element.cloneNode() as Element).outerHTML}`);
       }
     }

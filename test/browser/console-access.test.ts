@@ -28,8 +28,8 @@ describe("Viewer", () => {
     await expect(button(page, "Download")).toBeVisible();
     await expect(button(page, "Copy link")).toBeVisible();
     await expect(page.getByRole("button", { name: /Reprocess|Rename|Delete/ })).toHaveCount(0);
-    // The names of keys are not the viewer's to read.
-    await expect(page.getByRole("region", { name: "Activity" })).toContainText("File uploaded by a key");
+    // The log names the key. The list of keys is not the viewer's to read.
+    await expect(page.getByRole("region", { name: "Activity" })).toContainText("File uploaded by test");
   });
 
   exhaustive("sees no section by its URL without the scope, and more after a change of the role", async ({ at }) => {
