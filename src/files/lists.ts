@@ -36,7 +36,7 @@ import {
   isUnprocessed,
   teamOfFile,
 } from "./files.schema.ts";
-import { LISTED_COLUMNS, type LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
+import { LISTED_COLUMNS, LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
 import { nameKey } from "./names.ts";
 
 /*
@@ -325,5 +325,7 @@ export async function listFiles(
     return plan.unserved.length === 0 ? servedFiles(deps, plan, viewer, page) : examinedFiles(deps, plan, viewer, page);
   });
   const { items, next } = cutScan(list, request, rows, nameOf);
-  return { items: items.map((row) => toStoredFile(deps, row)), next };
+  // A search does not read the status of the names that it examines, so uploads in progress are left out here.
+  const listed = items.filter(({ status }) => (LISTED_STATES as readonly string[]).includes(status));
+  return { items: listed.map((row) => toStoredFile(deps, row)), next };
 }

@@ -349,6 +349,16 @@ describe("Filters of files", () => {
     );
   });
 
+  test.each(["", "?search=zebra", "?name=zebra", "?sort=name", "?search=zebra&tag=a&sort=-createdAt"])(
+    "leave out uploads in progress: %s",
+    async (query) => {
+      const team = await newTeam();
+      await insertFiles(team, [1], { status: "receiving", original_name: "zebra.wav", tags: ["a"] });
+      const found = await insertFiles(team, [2], { status: "pending", original_name: "zebra.wav", tags: ["a"] });
+      expect(idsIn((await readPages(team, `${FILES}${query}`)).flat())).toEqual(found.map(({ id }) => id));
+    },
+  );
+
   test("can return an empty page with a Link that leads to the matches", async ({ team }) => {
     const numbers = numbersTo(1200).map((n) => n + 10);
     await insertFiles(team, numbers, { status: "completed", original_name: "a" });
