@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { and, eq, isNull, lt, or, sql } from "drizzle-orm";
+import { and, eq, isNull, lt, not, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
@@ -25,6 +25,7 @@ import {
   cleanName,
   type FileOf,
   isFile,
+  isRemoved,
   type Named,
   objectKey,
   objectKeys,
@@ -35,6 +36,7 @@ import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { DAY, instantOf, MINUTE, newId } from "../platform/system.ts";
 import { leave, MAX_DELETING_MILLISECONDS, removeRows } from "../trash/deletion.ts";
+import { removed } from "../trash/trash.schema.ts";
 import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation } from "./quota.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
 import { uploads } from "./uploads.schema.ts";
@@ -158,7 +160,9 @@ export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, res
     createdAt: instantOf(file.id),
     updatedAt: deps.system.now(),
   };
-  return [refusalQuery, insertWhere(deps.db, files, row, isAccepted, from)] as const;
+  // If the response of the insert is lost, it may be repeated after the file has been deleted.
+  const hasLeft = hasRow(removed, isRemoved(file));
+  return [refusalQuery, insertWhere(deps.db, files, row, and(isAccepted, not(hasLeft)), from)] as const;
 }
 
 /** When the file is deleted, and the actor who set this. */
