@@ -49,7 +49,7 @@ const operations: Operation[] = [
   of("POST", `${FILE}/links`, "files:download", { target: "file", json: {} }),
   of("PATCH", FILE, "files:write", { target: "file", json: { tags: ["a"] } }),
   of("PUT", `${FILE}/waveform`, "files:write", { target: "file", json: { channels: [Array(16).fill(1)] } }),
-  of("DELETE", `${FILE}/transcript`, "files:write", { target: "file" }),
+  of("DELETE", `${FILE}/transcript`, "files:write", { target: "transcribed" }),
   of("DELETE", FILE, "files:delete", { target: "file" }),
   of("DELETE", `${FILE}?permanent=true`, "files:delete", { target: "file", only: "no contributor" }),
   of("PUT", `${FILE}/hold`, "files:delete", { target: "file", only: "no contributor", json: { reason: "r" } }),
@@ -69,7 +69,8 @@ const operations: Operation[] = [
   of("DELETE", `${USERS}/{id}`, "users:write", { target: "user", covers: true }),
   of("POST", `${USERS}/{id}/invitations`, "users:write", { target: "user", covers: true, json: {} }),
   of("GET", KEYS, "keys:read", { isOperators: true }),
-  of("GET", `${KEYS}/{id}`, "keys:read", { target: "key", covers: true, isOperators: true }),
+  // Its token is masked unless the caller's scopes cover it: api/keys.
+  of("GET", `${KEYS}/{id}`, "keys:read", { target: "key", isOperators: true }),
   of("POST", KEYS, "keys:write", { covers: true, isOperators: true, json: { name: "made" } }),
   of("PATCH", `${KEYS}/{id}`, "keys:write", { target: "key", covers: true, isOperators: true, json: { name: "new" } }),
   of("POST", `${KEYS}/{id}/rotate`, "keys:write", { target: "key", covers: true, isOperators: true, json: {} }),
@@ -148,6 +149,8 @@ async function newTarget(team: Team, actor: Token, kind: Operation["target"], wa
   if (kind === "key") return target((await newKey(owner, { scopes: wanted.scopes })).id, wanted.scopes);
   const id = await upload(owner, isOwn ? actor.token : owner.token);
   if (kind === "held") await owner.call("PUT", `${FILES}/${id}/hold`, { json: { reason: "r" } });
+  const vtt = { body: "WEBVTT", headers: { "Content-Type": "text/vtt" } };
+  if (kind === "transcribed") await owner.call("PUT", `${FILES}/${id}/transcript`, vtt);
   if (kind === "trashed") await owner.call("DELETE", `${FILES}/${id}`);
   return target(id);
 }

@@ -40,7 +40,7 @@ export interface Operation {
   scope: string | null;
   /** Further scopes that it needs, because its response shows what they protect. */
   further?: string[];
-  target?: "file" | "held" | "trashed" | "key" | "user" | "team";
+  target?: "file" | "held" | "transcribed" | "trashed" | "key" | "user" | "team";
   /** The callers that may use it, besides the scope. */
   only?: "operator" | "secret" | "admin" | "issuer" | "identified" | "no contributor";
   /** The operator may, too. */
@@ -77,7 +77,7 @@ export function mayDo(actor: Actor, operation: Operation, target: Target): strin
   if (!hasScope) return "insufficient_scope";
   // The kind of the caller is checked before the record is read.
   if (!isAllowed) return "forbidden";
-  const isOfFile = ["file", "held", "trashed"].includes(operation.target ?? "");
+  const isOfFile = ["file", "held", "transcribed", "trashed"].includes(operation.target ?? "");
   const seesOwnOnly = actor.role === "contributor" || isVisitor;
   if (operation.target && target.team !== "the actor's") return "not_found";
   if (isOfFile && seesOwnOnly && !target.isOwn) return "not_found";
