@@ -1,9 +1,13 @@
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
-export const isUnfinished = sql`is_finished = 0`;
 /** Counts against the limits of unfinished uploads: also one that was canceled, until its bytes are gone. */
 export const holdsQuota = sql`(is_finished = 0 or is_canceled = 1)`;
+/**
+ * In the terms of the index `uploads_unfinished`, which begins with the team. Without the plus, SQLite may search `uploads_due`,
+ * which has those of all teams.
+ */
+export const isUnfinished = sql`(${holdsQuota} and +is_finished = 0)`;
 export const isIncomplete = sql`is_finished = 0 and offset_bytes < size_bytes`;
 
 /** Resumable uploads. A finished one stays for a day to answer clients that missed the last response. */
