@@ -280,7 +280,8 @@ CREATE TABLE `uploads` (
 	`is_canceled` integer DEFAULT false NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `uploads_due` ON `uploads` (`is_finished`,`due_at`);--> statement-breakpoint
+CREATE INDEX `uploads_unfinished_due` ON `uploads` (`due_at`) WHERE is_finished = 0;--> statement-breakpoint
+CREATE INDEX `uploads_finished_due` ON `uploads` (`due_at`) WHERE is_finished = 1;--> statement-breakpoint
 CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (is_finished = 0 or is_canceled = 1);--> statement-breakpoint
 CREATE TABLE `webhooks` (
 	`id` text NOT NULL,

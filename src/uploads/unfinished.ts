@@ -19,7 +19,7 @@ import { cutPage, type Page, type PageRequest, pageById } from "../platform/pagi
 import { MINUTE } from "../platform/system.ts";
 import { leave } from "../trash/deletion.ts";
 import { assembleAndCommit, isComplete, withFile } from "./appending.ts";
-import { holdsQuota, isIncomplete, isUnfinished, uploads } from "./uploads.schema.ts";
+import { holdsQuota, isFinished, isIncomplete, isUnfinished, uploads } from "./uploads.schema.ts";
 
 /* The unfinished resumable uploads of a team: their list, their cancellation with their key, and what ends them in time. */
 
@@ -163,14 +163,14 @@ async function eraseLeftovers(deps: Deps, rows: DueUpload[]): Promise<DueUpload[
 export async function continueUploads(deps: Deps) {
   const { db, system, jobs } = deps;
   const now = system.now();
-  const due = (isFinished: boolean, limit: number) =>
+  const due = (state: SQL, limit: number) =>
     db
       .select(DUE_COLUMNS)
       .from(uploads)
-      .where(and(eq(uploads.isFinished, isFinished), isDue(now)))
+      .where(and(state, isDue(now)))
       .orderBy(asc(uploads.dueAt))
       .limit(limit);
-  const [unfinished, finished] = await read(deps, [due(false, UNFINISHED_ROWS), due(true, FINISHED_ROWS)]);
+  const [unfinished, finished] = await read(deps, [due(isUnfinished, UNFINISHED_ROWS), due(isFinished, FINISHED_ROWS)]);
   const isGiven = (rows: { id: string }[]) =>
     isOneOf(
       uploads.fileId,

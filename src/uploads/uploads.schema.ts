@@ -1,13 +1,10 @@
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
+export const isUnfinished = sql`is_finished = 0`;
+export const isFinished = sql`is_finished = 1`;
 /** Counts against the limits of unfinished uploads: also one that was canceled, until its bytes are gone. */
 export const holdsQuota = sql`(is_finished = 0 or is_canceled = 1)`;
-/**
- * In the terms of the index `uploads_unfinished`, which begins with the team. Without the plus, SQLite may search `uploads_due`,
- * which has those of all teams.
- */
-export const isUnfinished = sql`(${holdsQuota} and +is_finished = 0)`;
 export const isIncomplete = sql`is_finished = 0 and offset_bytes < size_bytes`;
 
 /** Resumable uploads. A finished one stays for a day to answer clients that missed the last response. */
@@ -53,8 +50,10 @@ export const uploads = sqliteTable(
   },
   (t) => [
     primaryKey({ columns: [t.fileId] }),
-    // Users wait for unfinished ones, which must not wait behind those that are only deleted.
-    index("uploads_due").on(t.isFinished, t.dueAt),
+    // Users wait for unfinished ones, which must not wait behind those that are only deleted. One index of both that began with
+    // `is_finished` would be searched by other queries, which would then read the uploads of all teams.
+    index("uploads_unfinished_due").on(t.dueAt).where(isUnfinished),
+    index("uploads_finished_due").on(t.dueAt).where(isFinished),
     // In the order of the list, and with the columns that a creation counts.
     index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId, t.userId).where(holdsQuota),
   ],

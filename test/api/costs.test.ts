@@ -52,6 +52,8 @@ type Counts = Pick<Effects, "trips" | "rowsRead" | "r2" | "messages">;
 
 /** Every query of every call in this file; explained at its end. */
 const queries: Sent[] = [];
+/** Those of the recovery job. */
+const ofRecovery = new Set<Sent>();
 /** The routes that a test has called. */
 const driven = new Set<string>();
 
@@ -121,10 +123,13 @@ function runJobs(fileIds: string[], queue = "stowage-jobs", change?: Partial<Env
   );
 }
 
-function recover(change?: Partial<Env>) {
+async function recover(change?: Partial<Env>) {
   const message = { id: "1", timestamp: new Date(), attempts: 1, body: { database: databaseOf(team.teamId) } };
   const batch = createMessageBatch("stowage-recovery", [message]);
-  return watched(async (bindings, ctx) => worker.queue(batch, bindings as never, ctx), change);
+  const before = queries.length;
+  const counts = await watched(async (bindings, ctx) => worker.queue(batch, bindings as never, ctx), change);
+  for (const query of queries.slice(before)) ofRecovery.add(query);
+  return counts;
 }
 
 let team: Team;
@@ -1184,6 +1189,19 @@ describe("Every query of the service", () => {
     expect(plans.filter(({ plan }) => plan.some((step) => isExpensive(step) && !isBoundedSort(step, plan)))).toEqual(
       [],
     );
+  });
+
+  test("of a request searches no index of the recovery job, which has the rows of all teams", async () => {
+    const last = new Map(
+      queries.filter((query) => !ofRecovery.has(query)).map(({ sql, parameters }) => [sql, parameters]),
+    );
+    for (const [sql, parameters] of last) {
+      const plan = await explain(sql, parameters);
+      expect(
+        plan.filter((step) => /INDEX \w+_(due|expiry|expiring|retention|encrypted_with) \((?!team_id)/.test(step)),
+        sql,
+      ).toEqual([]);
+    }
   });
 
   test("searches by an index if a trigger sends it", async () => {
