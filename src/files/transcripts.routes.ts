@@ -23,9 +23,6 @@ function checkType(c: Context<AppEnv>): void {
   throw new AppError("unsupported_media_type", { message: `Send the body with Content-Type: ${VTT}.` });
 }
 
-/** The first costs nothing of the isolate's memory for bodies. */
-const MEMORY_STEPS = [64, 256, 1024].map((kibibytes) => kibibytes * 1024);
-
 /**
  * Passes a body of WebVTT to `take`. Its memory counts against that of the isolate: many clients may send at once, and slowly.
  * @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `unavailable`, `invalid_input`
@@ -38,21 +35,15 @@ async function withVtt<T>(c: Context<AppEnv>, take: (bytes: Uint8Array) => Promi
     const tooLarge = () =>
       new AppError("body_too_large", { message: `A transcript can have at most ${MAX_TRANSCRIPT_BYTES} bytes.` });
     if (statedBytes > MAX_TRANSCRIPT_BYTES) throw tooLarge();
-    // It grows with the bytes that arrive, so that no caller takes memory by announcing a length.
     let memory = new Uint8Array();
-    const grow = (minBytes: number) => {
-      const grown = store.allocate(MEMORY_STEPS.find((step) => step >= minBytes) ?? MAX_TRANSCRIPT_BYTES);
-      if (!grown) throw new AppError("unavailable");
-      grown.set(memory);
-      store.free(memory);
-      memory = grown;
-    };
     try {
       let sizeBytes = 0;
       for await (const chunk of chunks) {
         const endBytes = sizeBytes + chunk.length;
         if (endBytes > MAX_TRANSCRIPT_BYTES) throw tooLarge();
-        if (endBytes > memory.length) grow(endBytes);
+        const grown = store.grow(memory, endBytes, MAX_TRANSCRIPT_BYTES);
+        if (!grown) throw new AppError("unavailable");
+        memory = grown;
         memory.set(chunk, sizeBytes);
         sizeBytes = endBytes;
       }

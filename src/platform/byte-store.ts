@@ -55,8 +55,9 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
     /** Starts the first part of an upload. */
     newPart: (spec: PartSpec, sha256?: Hash) => new Part(context, spec, sha256),
 
-    /** Memory for a body that is needed as a whole; undefined if that of the isolate is used up. */
-    allocate: (bytes: number) => budget.allocate(bytes),
+    /** Memory for a body that is needed as a whole, see `MemoryBudget`. */
+    grow: (memory: Uint8Array<ArrayBuffer>, minBytes: number, maxBytes: number) =>
+      budget.grow(memory, minBytes, maxBytes),
     free: (memory: Uint8Array) => budget.free(memory),
 
     /**

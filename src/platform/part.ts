@@ -7,6 +7,11 @@ import type { System } from "./system.ts";
 
 /** Every upload can use this much memory without counting it. */
 const FIRST_BYTES = 64 * 1024;
+/**
+ * Memory grows by these steps, and then to the size that it can have, so that a client can't reserve memory just by announcing a
+ * length. (workerd copies a resizable buffer at each call that takes it, so each step allocates a new buffer.)
+ */
+const GROWTH_BYTES = [FIRST_BYTES, 256 * 1024, 1024 * 1024];
 /** The isolate has 128 MB. The rest is for read buffers and everything else. */
 const MAX_HELD_BYTES = 48 * 1024 * 1024;
 
@@ -29,6 +34,16 @@ export class MemoryBudget {
     this.#leftBytes -= bytes;
     this.#collected.register(memory, bytes, memory);
     return memory;
+  }
+
+  /** Returns memory of at least `minBytes` with the bytes of `memory`, which it frees. Undefined if the budget is used up. */
+  grow(memory: Uint8Array<ArrayBuffer>, minBytes: number, maxBytes: number): Uint8Array<ArrayBuffer> | undefined {
+    if (minBytes <= memory.length) return memory;
+    const grown = this.allocate(GROWTH_BYTES.find((size) => size >= minBytes && size < maxBytes) ?? maxBytes);
+    if (!grown) return undefined;
+    grown.set(memory);
+    this.free(memory);
+    return grown;
   }
 
   free(memory: Uint8Array): void {
@@ -119,12 +134,6 @@ class Spill {
 }
 
 /**
- * The memory of a part grows to this size, and then to the size of the part, so that a client can't reserve memory just
- * by announcing a length. (workerd copies a resizable buffer at each call that takes it, so each step allocates a new
- * buffer.)
- */
-const SECOND_BYTES = 1024 * 1024;
-/**
  * Saving rewrites the last chunk together with new bytes if both have at most this many bytes. This bounds what
  * it rewrites, however few bytes a request has, and a part of 5 MiB has at most 80 chunks.
  */
@@ -212,13 +221,8 @@ export class Part {
   }
 
   #grow(minBytes: number): boolean {
-    if (minBytes <= this.#memory.length) return true;
-    const bytes = this.#spec.bytes - this.#chunkBytes;
-    const step = [FIRST_BYTES, SECOND_BYTES].find((size) => size >= minBytes && size < bytes) ?? bytes;
-    const grown = this.#context.budget.allocate(step);
+    const grown = this.#context.budget.grow(this.#memory, minBytes, this.#spec.bytes - this.#chunkBytes);
     if (!grown) return false;
-    grown.set(this.#buffered);
-    this.free();
     this.#memory = grown;
     return true;
   }
