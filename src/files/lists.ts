@@ -75,7 +75,7 @@ type IndexOrder = "createdAt" | "name";
  * Files that a list examines for filters that no index serves. It may read each twice: with a page, less than 1,000 rows, and one
  * more for each waveform of the page.
  */
-export const EXAMINED_FILES = 440;
+const EXAMINED_FILES = 440;
 /** Names that a search examines in an index. It may read each twice: with the files of a page, less than 5,000 rows. */
 export const SEARCHED_NAMES = 2440;
 

@@ -9,7 +9,7 @@ import type { WaveformJob } from "../platform/messages.ts";
 import { HOUR, MINUTE } from "../platform/system.ts";
 import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
 import { type FileOf, isFile, objectKey, waveformKey } from "./names.ts";
-import { setMeasuredWaveform } from "./waveforms.ts";
+import { isWaveformOf, setMeasuredWaveform } from "./waveforms.ts";
 
 /*
  * The service measures the waveforms of files that it can decode, in a queue after that of processing. A file whose waveform
@@ -17,7 +17,7 @@ import { setMeasuredWaveform } from "./waveforms.ts";
  */
 
 /** A bound for files that kill their consumer each time, which leaves no error. */
-export const MAX_ATTEMPTS = 3;
+const MAX_ATTEMPTS = 3;
 /** After this, the recovery job sends a message again: it may be lost, or the attempt failed. */
 const RESEND_MILLISECONDS = HOUR;
 /** No consumer runs longer (Cloudflare's limit), so one that holds the isolate for longer has died. */
@@ -105,14 +105,12 @@ export async function measureWaveform(deps: Deps, job: WaveformJob): Promise<Job
   }
 }
 
-const waveformOfFile = ({ teamId, id }: FileOf) => and(eq(waveforms.teamId, teamId), eq(waveforms.fileId, id));
-
 /** Begins an attempt. If it fails, the recovery job sends the message of the next one. */
 async function claim(deps: Deps, { teamId, fileId, attempt }: WaveformJob): Promise<Claimed | null> {
   const key = { teamId, id: fileId, ownerId: null };
   const isListedFile = and(isFile(key), isListed);
   const dueAt = attempt + 1 < MAX_ATTEMPTS ? deps.system.now() + RESEND_MILLISECONDS : null;
-  const isDue = and(waveformOfFile(key), eq(waveforms.attempts, attempt), isNotNull(waveforms.dueAt));
+  const isDue = and(isWaveformOf(key), eq(waveforms.attempts, attempt), isNotNull(waveforms.dueAt));
   const begin = deps.db
     .update(waveforms)
     .set({ attempts: attempt + 1, dueAt })
@@ -142,7 +140,7 @@ async function measure(deps: Deps, file: Claimed, attempts: number): Promise<str
     const endAttempts = deps.db
       .update(waveforms)
       .set({ dueAt: null })
-      .where(and(waveformOfFile(file), eq(waveforms.attempts, attempts)));
+      .where(and(isWaveformOf(file), eq(waveforms.attempts, attempts)));
     await write(deps, [endAttempts], { isIdempotent: true });
     return "unmeasurable";
   } catch (cause) {

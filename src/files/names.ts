@@ -1,6 +1,7 @@
 import { and, eq, type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
+import { MINUTE } from "../platform/system.ts";
 import { removed, teamOfRemoved } from "../trash/trash.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 import { files, teamOfFile, waveforms } from "./files.schema.ts";
@@ -121,6 +122,9 @@ const isTranscriptOfFile = sql`${eq(transcripts.teamId, teamOfFile)} and ${eq(tr
 /** A column of a file's transcript. Null if none was ever written. */
 export const transcriptOf = <T>(column: SQL) =>
   sql<T>`(select ${column} from ${transcripts} where ${isTranscriptOfFile})`;
+
+/** A write of a waveform or transcript takes milliseconds. After this time, its Worker has died. */
+export const MAX_WRITING_MILLISECONDS = MINUTE;
 
 /** When the last write of a file's waveform or transcript began that may still be in progress. Null if there is none. */
 export function writingSinceOf(teamId: SQLWrapper, fileId: SQLWrapper) {

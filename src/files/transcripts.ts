@@ -6,11 +6,10 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, write } from "../platform/db.ts";
-import { MINUTE } from "../platform/system.ts";
 import { fileEvent } from "./file-events.ts";
 import { files, isListed, teamOfFile } from "./files.schema.ts";
 import { changed, ofKnownFile, parseTranscript, TRANSCRIPT, type Transcript } from "./files.ts";
-import { type FileKey, isFile, transcriptKey } from "./names.ts";
+import { type FileKey, isFile, MAX_WRITING_MILLISECONDS, transcriptKey } from "./names.ts";
 import { transcripts } from "./transcripts.schema.ts";
 
 /*
@@ -23,8 +22,6 @@ import { transcripts } from "./transcripts.schema.ts";
 
 /** An hour of speech has about 100 KB. */
 export const MAX_TRANSCRIPT_BYTES = 2 * 1024 * 1024;
-/** A write takes milliseconds. After this time, its Worker has died. */
-const MAX_WRITING_MILLISECONDS = MINUTE;
 
 /** Streams the text; null if there is no object. */
 export const openTranscript = (deps: Deps, file: FileKey): Promise<ReadableStream<Uint8Array> | null> =>
@@ -45,11 +42,12 @@ export async function fetchTranscript(deps: Deps, credential: Credential<"files:
 }
 
 const isTranscriptOf = ({ teamId, id }: FileKey) => and(eq(transcripts.teamId, teamId), eq(transcripts.fileId, id));
-/** One is stored, or may be. */
+/** A transcript is stored, or may be. */
 const mayExist = or(isNotNull(transcripts.sizeBytes), isNotNull(transcripts.writingSince));
+/** The row, while the write with this version is in progress. */
 const isInProgress = (file: FileKey, version: number) =>
-  hasRow(transcripts, and(isTranscriptOf(file), eq(transcripts.version, version), isNotNull(transcripts.writingSince)));
-/** Another write is in progress than that with this version, whose claim may be repeated. */
+  and(isTranscriptOf(file), eq(transcripts.version, version), isNotNull(transcripts.writingSince));
+/** Whether another write is in progress. One with the same version is the same claim, repeated. */
 const isClaimed = (file: FileKey, { version, writingSince }: Claim) =>
   hasRow(
     transcripts,
@@ -78,7 +76,7 @@ async function beginWrite(deps: Deps, actor: TeamActor, id: string, sizeBytes: n
   const { db, settings } = deps;
   const claim = newClaim(deps);
   const isListedFile = and(isFile({ ...actor, id }), isListed);
-  // That of the previous one until this is recorded: either may be stored.
+  // Until the new transcript is recorded, the previous one may still be stored.
   const neededBytes = sql`max(${files.reservedBytes}, ${files.sizeBytes} + ${sizeBytes})`;
   const maxBytes = sql`coalesce(${teams.maxBytes}, ${settings.maxTeamBytes})`;
   const exceeds = sql`${teams.bytes} - ${files.reservedBytes} + ${neededBytes} > ${maxBytes}`;
@@ -131,8 +129,7 @@ async function endingClaim(deps: Deps, file: FileKey, version: number, work: Pro
   try {
     await work;
   } catch (error) {
-    const isMine = and(isTranscriptOf(file), eq(transcripts.version, version), isNotNull(transcripts.writingSince));
-    const end = deps.db.update(transcripts).set({ writingSince: 0 }).where(isMine);
+    const end = deps.db.update(transcripts).set({ writingSince: 0 }).where(isInProgress(file, version));
     await write(deps, [end], { isIdempotent: true }).catch(() => undefined);
     throw error;
   }
@@ -152,7 +149,7 @@ async function endWrite(
   const change = db
     .update(files)
     .set({ reservedBytes: sql`${files.sizeBytes} + ${stored?.sizeBytes ?? 0}`, ...changed(deps.system.now()) })
-    .where(and(isFile(file), isListed, isInProgress(file, version)));
+    .where(and(isFile(file), isListed, hasRow(transcripts, isInProgress(file, version))));
   // A file that is in the trash by now still counts the deleted one. So its deletion can be repeated after the file has returned.
   const isEnded = stored ? sql`null` : sql`iif(${hasRow(files, and(isFile(file), isListed))}, null, writing_since)`;
   const record = db

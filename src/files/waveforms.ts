@@ -5,11 +5,10 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { write } from "../platform/db.ts";
-import { MINUTE } from "../platform/system.ts";
 import { fileEvent } from "./file-events.ts";
 import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
 import { changed, ofKnownFile } from "./files.ts";
-import { type FileKey, type FileOf, isFile, waveformKey, waveformOf } from "./names.ts";
+import { type FileKey, type FileOf, isFile, MAX_WRITING_MILLISECONDS, waveformKey, waveformOf } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
 export type Channels = number[][];
@@ -74,8 +73,7 @@ export async function readWaveform(deps: Deps, file: FileKey & { hasWaveform: 0 
   return bytes && unpack(bytes);
 }
 
-/** A write takes milliseconds. After this time, its Worker has died. */
-const MAX_WRITING_MILLISECONDS = MINUTE;
+export const isWaveformOf = ({ teamId, id }: FileKey) => and(eq(waveforms.teamId, teamId), eq(waveforms.fileId, id));
 
 /** The object that a measurement may replace, by its etag. Null if there was none before it. */
 interface Measured {
@@ -96,7 +94,7 @@ async function storeWaveform(
   measured?: Measured,
 ): Promise<Channels | null> {
   const isListedFile = and(isFile(file), isListed);
-  const isWaveform = and(eq(waveforms.teamId, file.teamId), eq(waveforms.fileId, file.id));
+  const isWaveform = isWaveformOf(file);
   const now = deps.system.now();
   const writingSince = now;
   const isUnset = isNotNull(waveforms.attempts);

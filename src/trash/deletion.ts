@@ -24,6 +24,7 @@ import {
   fileKey,
   isRemoved,
   keyColumns,
+  MAX_WRITING_MILLISECONDS,
   type Named,
   storedKeys,
   writingSinceOf,
@@ -136,11 +137,11 @@ export function manyDeletions(deps: Deps, initiator: Initiator | SQL, teamId: st
   return { event, queries: leaveMany(deps, selected, isTrashing) };
 }
 
-/** A write of a waveform or a transcript that began by then is not running. It takes milliseconds; after a minute its Worker has died. */
-const deadWriteAt = ({ system }: Deps): number => system.now() - MAX_DELETING_MILLISECONDS;
+/** A write of a waveform or a transcript that began by then is not running. */
+const deadWriteAt = ({ system }: Deps): number => system.now() - MAX_WRITING_MILLISECONDS;
 
 /** Whether a waveform or a transcript may still be being written. */
-export const isWritingBeside = (deps: Deps, { writingSince }: { writingSince: number | null }): boolean =>
+const isWritingBeside = (deps: Deps, { writingSince }: { writingSince: number | null }): boolean =>
   (writingSince ?? 0) > deadWriteAt(deps);
 
 /** A removed file as its erasure needs it. */
@@ -266,15 +267,15 @@ export async function deleteFiles(
   // A form upload that is still sending the bytes cleans up itself.
   const waiting = left.filter((row) => row.trashedAt === null && (row.sizeBytes !== null || uploadOf.has(row.id)));
   // The recovery job erases the uploads of many files, and those whose bytes are still being written.
-  const isErasing = ids.length === 1;
-  for (const row of isErasing ? waiting : []) {
+  const erasesUploads = ids.length === 1;
+  for (const row of erasesUploads ? waiting : []) {
     const upload = uploadOf.get(row.id);
     if (upload) await eraseResumable(deps, row, upload);
   }
   await deps.bytes.remove(waiting.flatMap(storedKeys));
   const gone = waiting.filter((row) => {
     const upload = uploadOf.get(row.id);
-    return !isWritingBeside(deps, row) && (!upload || (isErasing ? !upload.isWriting : isClean(upload)));
+    return !isWritingBeside(deps, row) && (!upload || (erasesUploads ? !upload.isWriting : isClean(upload)));
   });
   const ending = removeRows(
     deps,
@@ -285,10 +286,8 @@ export async function deleteFiles(
   if (options.onlyUnfinished) await ending;
   else
     deps.after(ending.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: gone[0]?.id ?? "", cause })));
-  const [inFiles, inRemoved] = [kept, left].map((rows) => new Map(rows.map((row) => [row.id, row]))) as [
-    Map<string, (typeof kept)[number]>,
-    Map<string, (typeof left)[number]>,
-  ];
+  const inFiles = new Map(kept.map((row) => [row.id, row]));
+  const inRemoved = new Map(left.map((row) => [row.id, row]));
   const refusals = ids.map((id) => refusalOf(inFiles.get(id), inRemoved.get(id)));
   const unmoved = ids.filter((_, i) => refusals[i] === "storage_full");
   if (unmoved.length > 0 && (isTrashing || options.onlyUnfinished)) throw new AppError("storage_full");
