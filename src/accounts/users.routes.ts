@@ -170,7 +170,7 @@ export const update = writeOperation(
     tag: "Users",
     summary: "Update a user",
     description:
-      "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and lose the scopes that the role lacks, also if it changes again. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
+      "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and lose the scopes that the role lacks, also if it changes again. The webhooks of a user who becomes a `contributor` are disabled. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
     body: atLeastOneField(
       z.strictObject({
         firstname: name(0),

@@ -259,6 +259,8 @@ export async function updateUser(
   const refusal = refusalOf(deps, actor, versions, role, {
     token_invalid: not(isStillAllowed(deps, actor, granted)),
   });
+  const isChanged = and(isUser(target), isNull(refusal));
+  const isDemoting = role === OWN_FILES_ROLE;
   const key = email === undefined ? undefined : emailKey(email);
   const isInvitationKept = and(
     hash === undefined ? undefined : sql`false`,
@@ -277,16 +279,14 @@ export async function updateUser(
         updatedAt: system.now(),
         version: sql`${users.version} + 1`,
       })
-      .where(and(isUser(target), isNull(refusal)))
+      .where(isChanged)
       .returning(),
     ...(hash === undefined ? [] : endSessions(deps, target, hash)),
-    ...(role === OWN_FILES_ROLE ? [narrowKeys(deps, target)] : []),
+    ...(isDemoting ? [narrowKeys(deps, target)] : []),
   ] as const;
   const changed = fieldsOf({ ...fields, password });
   const event = { ...newEvent(deps, "user.updated", actor, target, { fields: changed }), position: 2 };
   const changes: Change<readonly Query[]>[] = [{ event, queries }];
-  const isDemoting = role === OWN_FILES_ROLE;
-  const isChanged = and(isUser(target), isNull(refusal));
   if (isDemoting) changes.unshift(webhookDisabling(deps, actor, target, isChanged, "creator_demoted"));
   const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: false }).catch((error) => {
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
