@@ -22,6 +22,10 @@ import { isLimitedType } from "./events.ts";
 const PURGED_ROWS = 3000;
 /** Teams of one statement. Each has a share of at least 30 rows. */
 const TEAMS_PER_DELETE = 100;
+/** Queries that a batch sends at most, of each purge. */
+const OLD_QUERIES = 34;
+const EXCESS_QUERIES = 68;
+export const PURGE_QUERIES = OLD_QUERIES + EXCESS_QUERIES;
 /** Teams that one query checks, by one lookup in the key for each. */
 export const TEAMS_PER_CHECK = 5000;
 
@@ -89,7 +93,7 @@ function purgeOldEvents(deps: Deps) {
     const [{ meta }] = await write(deps, [deletion], { isIdempotent: true });
     return meta.changes;
   };
-  return purge(deps, { isExpired, maxQueries: 34, queriesToRemove: 1, remove });
+  return purge(deps, { isExpired, maxQueries: OLD_QUERIES, queriesToRemove: 1, remove });
 }
 
 const purgedTo = (teamId: SQL) => sql`coalesce((select events_purged_to from teams where id = ${teamId}), 0)`;
@@ -126,7 +130,7 @@ function purgeExcessEvents(deps: Deps) {
   return purge(deps, {
     isExpired: isExcess(sql`oldest.team_id`),
     isChecked: (id) => sql`oldest.seq > ${purgedTo(id)}`,
-    maxQueries: 68,
+    maxQueries: EXCESS_QUERIES,
     queriesToRemove: 3,
     remove,
   });

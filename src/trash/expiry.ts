@@ -4,7 +4,7 @@ import type { Deps } from "../deps.ts";
 import { actorOf, SYSTEM, writeWithEvents } from "../events/events.ts";
 import { files, isExpiring, teamOfFile } from "../files/files.schema.ts";
 import { fileKey, keyColumns } from "../files/names.ts";
-import { read, write } from "../platform/db.ts";
+import { isOneOf, read, write } from "../platform/db.ts";
 import { DAY, HOUR } from "../platform/system.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
 
@@ -66,8 +66,8 @@ async function deleteExpired(deps: Deps): Promise<number> {
   const [rows] = await read(deps, [next]);
   const teamsOfFiles = [...Map.groupBy(rows, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);
   const changes = teamsOfFiles.map(([teamId, ofTeam]) => {
-    const ids = JSON.stringify(ofTeam.map(({ id }) => id));
-    const isNext = and(eq(teamOfFile, teamId), sql`${files.id} in (select value from json_each(${ids}))`, isDue);
+    const ids = ofTeam.map(({ id }) => id);
+    const isNext = and(eq(teamOfFile, teamId), isOneOf(files.id, ids), isDue);
     const selected = (columns: SQL) => sql`(select ${columns} from ${files} where ${isNext})`;
     return manyDeletions(deps, initiator, teamId, selected);
   });

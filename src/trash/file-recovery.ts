@@ -7,7 +7,7 @@ import { files, isAwaitingStep, teamOfFile } from "../files/files.schema.ts";
 import { MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
 import { resendMeasurements } from "../files/measuring.ts";
 import { fileKey, objectKeys } from "../files/names.ts";
-import { read, write } from "../platform/db.ts";
+import { isOneOf, read, write } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
 import { ERASABLE_COLUMNS, erase, leave, MAX_DELETED_FILES, removeRows } from "./deletion.ts";
 import { DELETED_TEAMS } from "./expiry.ts";
@@ -110,8 +110,8 @@ export async function eraseRemoved(deps: Deps) {
   const trashed = rows.filter(({ trashedAt }) => trashedAt !== null).slice(0, MAX_DELETED_FILES);
   const ofTeams = [...Map.groupBy(trashed, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);
   const changes = ofTeams.map(([teamId, ofTeam]) => {
-    const ids = JSON.stringify(ofTeam.map(({ id }) => id));
-    const isNext = and(eq(teamOfRemoved, teamId), sql`${removed.id} in (select value from json_each(${ids}))`, isDue);
+    const ids = ofTeam.map(({ id }) => id);
+    const isNext = and(eq(teamOfRemoved, teamId), isOneOf(removed.id, ids), isDue);
     const source = trashedFiles(sql`${removed} where ${and(isNext, isTrashed)}`);
     return {
       event: fileEvents(deps, "file.deleted", SYSTEM, teamId, undefined, source),

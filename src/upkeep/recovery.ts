@@ -1,6 +1,6 @@
 import { reencryptTokens, removeExpiredKeys } from "../accounts/keys.ts";
 import type { Deps } from "../deps.ts";
-import { purgeEvents } from "../events/purge.ts";
+import { PURGE_QUERIES, purgeEvents } from "../events/purge.ts";
 import { continueFolderChanges } from "../folders/folder-changes.ts";
 import { removeExpiredLinks } from "../links/links.ts";
 import { write } from "../platform/db.ts";
@@ -8,7 +8,7 @@ import { sizeOf } from "../platform/health.ts";
 import { expireFiles } from "../trash/expiry.ts";
 import { continueFiles, eraseRemoved } from "../trash/file-recovery.ts";
 import { continueUploads } from "../uploads/unfinished.ts";
-import { wakeBehind } from "../webhooks/event-recovery.ts";
+import { WAKE_QUERIES, wakeBehind } from "../webhooks/event-recovery.ts";
 import { reencryptSecrets } from "../webhooks/signing.ts";
 import { noteRecovered } from "./heartbeat.ts";
 import { deleteTeams } from "./team-deletion.ts";
@@ -86,10 +86,10 @@ export const STEPS: Step[] = [
   { name: "removed", runBatch: eraseRemoved, maxBatches: 8, queries: 14 },
   { name: "folders", runBatch: continueFolderChanges, maxBatches: 2, queries: 45 },
   { name: "expired", runBatch: removeExpired, maxBatches: 10, queries: 3 },
-  { name: "events", runBatch: purgeEvents, maxBatches: 2, queries: 102 },
+  { name: "events", runBatch: purgeEvents, maxBatches: 2, queries: PURGE_QUERIES },
   { name: "secrets", runBatch: reencrypt, maxBatches: 3, queries: 10 },
   // It looks at all webhooks each time.
-  { name: "webhooks", runBatch: wakeBehind, maxBatches: 1, queries: 60 },
+  { name: "webhooks", runBatch: wakeBehind, maxBatches: 1, queries: WAKE_QUERIES },
 ];
 
 /** From this share of `MAX_DATABASE_BYTES` on, the log warns. It leaves time to add a database. */

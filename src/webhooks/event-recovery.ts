@@ -6,8 +6,9 @@ import { webhooks } from "./webhooks.schema.ts";
 
 /** Webhooks of a page. Each is a call to its object. */
 const PAGE_WEBHOOKS = 100;
-/** Pages of a run. */
+/** Pages of a run. Each sends two queries. */
 const MAX_PAGES = 30;
+export const WAKE_QUERIES = 2 * MAX_PAGES;
 
 /**
  * Wakes each webhook whose team has events behind its cursor, because a wake may be lost, and stores the cursor that its
@@ -29,12 +30,12 @@ export async function wakeBehind(deps: Deps) {
     const cursors = await wakeWebhooks(deps, rows);
     count += cursors.length;
     if (cursors.length > 0) {
-      const read = (name: string) => sql`(json_each.value ->> ${name})`;
+      const field = (name: string) => sql`(json_each.value ->> ${name})`;
       const store = deps.db
         .update(webhooks)
-        .set({ cursor: read("cursor") })
+        .set({ cursor: field("cursor") })
         .from(sql`json_each(${JSON.stringify(cursors)})`)
-        .where(sql`${webhooks.teamId} = ${read("teamId")} and ${webhooks.id} = ${read("id")}`);
+        .where(sql`${webhooks.teamId} = ${field("teamId")} and ${webhooks.id} = ${field("id")}`);
       await write(deps, [store], { isIdempotent: true });
     }
     const last = rows[PAGE_WEBHOOKS - 1];
