@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
-import { deathAt, outageOf, ProxiedBindings } from "../support/bindings.ts";
+import { deathAt, deathInLatePut, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import {
@@ -439,24 +439,12 @@ describe("Deleting a file", () => {
 
   test("leaves no transcript whose Worker died while it was written", async ({ world, team }) => {
     const id = await world.store(team, "a.txt", "hello");
-    const reached = Promise.withResolvers<void>();
-    const gate = Promise.withResolvers<void>();
-    const bindings = deathAt("R2", "put", "after");
-    const bucket = bindings.bucket.bind(bindings);
     // The write reaches R2 only after the deletion has ended.
-    bindings.bucket = (real) => {
-      const proxied = bucket(real);
-      const late: R2Bucket["put"] = async (...given: Parameters<R2Bucket["put"]>) => {
-        reached.resolve();
-        await gate.promise;
-        return proxied.put(...given);
-      };
-      return new Proxy(proxied, { get: (target, name) => (name === "put" ? late : Reflect.get(target, name)) });
-    };
+    const { bindings, reached, release } = deathInLatePut();
     const writing = world.ask("PUT", pathOf(id), { token: team.token, ...vtt(SAID) }, { bindings });
-    await reached.promise;
+    await reached;
     expect((await team.call("DELETE", `${UPLOADS}/${id}`)).status).toBe(200);
-    gate.resolve();
+    release();
     expect(await writing).toBe("dead");
     expect(await objectOf(team, id)).not.toBeNull();
     await world.recoverAll([team.teamId]);

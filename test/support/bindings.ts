@@ -32,6 +32,24 @@ export interface Fault {
 export const deathAt = (binding: BindingName, method: string, moment: Fault["moment"]): ProxiedBindings =>
   new ProxiedBindings({ binding, method, call: 1, moment, failure: "death" });
 
+/** The Worker dies after its first put to R2, which R2 gets only after `release`. */
+export function deathInLatePut() {
+  const reached = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<void>();
+  const bindings = deathAt("R2", "put", "after");
+  const bucket = bindings.bucket.bind(bindings);
+  bindings.bucket = (real) => {
+    const proxied = bucket(real);
+    const late: R2Bucket["put"] = async (...given: Parameters<R2Bucket["put"]>) => {
+      reached.resolve();
+      await gate.promise;
+      return proxied.put(...given);
+    };
+    return new Proxy(proxied, { get: (target, name) => (name === "put" ? late : Reflect.get(target, name)) });
+  };
+  return { bindings, reached: reached.promise, release: () => gate.resolve() };
+}
+
 /** Every call to the binding fails. */
 export const outageOf = (binding: BindingName): Fault => ({ binding, call: 1, moment: "before", failure: "outage" });
 

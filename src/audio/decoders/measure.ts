@@ -27,7 +27,7 @@ type Format = (typeof FORMATS)[number];
  * One unit of work is a nanosecond on a slow core, see `Budget`. A third of the CPU time of an invocation, so that no file
  * reaches the end of that time, which would end the Worker without an error: 7 hours of MP3 in stereo, 4 of Opus.
  */
-export const MAX_DECODING_WORK = 100e9;
+const MAX_DECODING_WORK = 100e9;
 /** The cost of a packet besides its samples. */
 const PACKET_WORK = 2000;
 /** The slowest search for sound in bytes that have none. */
@@ -39,7 +39,7 @@ const MAX_READS = 2 * Math.ceil(MAX_BYTES / MAX_WINDOW_BYTES);
 const MAX_CHANNELS = 8;
 const OPUS_HERTZ = 48_000;
 /** One peak for each pixel or two of the widest player. */
-export const MEASURED_PEAKS = 1000;
+const MEASURED_PEAKS = 1000;
 const MIN_PEAKS = 16;
 /** If less of the duration can be decoded, its waveform would be wrong in every part. */
 const MIN_DECODED_SHARE = 0.9;
