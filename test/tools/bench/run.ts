@@ -95,16 +95,34 @@ if (parts.includes("cost")) {
 }
 
 if (parts.includes("waveforms")) {
-  const { costs, waits } = await measureWaveforms(scope);
+  const { costs, waits, imported } = await measureWaveforms(scope);
   printTable(
-    "Waveforms: CPU for an hour of stereo, and dollars for a million hours",
-    ["format", "outcome", "CPU s *", "dollars"],
-    costs.map(({ name, outcome, cpuSeconds, dollars }) => [name, `${outcome}`, format(cpuSeconds, 1), format(dollars)]),
+    "Waveforms: CPU for an hour of stereo, dollars for a million hours, and growth of memory",
+    ["format", "outcome", "CPU s *", "dollars", "MB"],
+    costs.map(({ name, outcome, cpuSeconds, dollars, megabytes }) => [
+      name,
+      `${outcome}`,
+      format(cpuSeconds, 1),
+      format(dollars),
+      format(megabytes),
+    ]),
   );
   printTable(
     "Waveforms: milliseconds from the start of an upload until its file is completed",
     ["", "median", "longest"],
     waits.map(({ name, median, longest }) => [name, format(median), format(longest)]),
+  );
+  printTable(
+    "Waveforms: an import of short files by the API",
+    ["files", "uploaded in s", "measured by then", "all measured s later"],
+    [
+      [
+        format(imported.files),
+        format(imported.uploadSeconds, 1),
+        format(imported.measuredBefore),
+        format(imported.waitSeconds, 1),
+      ],
+    ],
   );
 }
 

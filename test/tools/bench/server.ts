@@ -102,6 +102,12 @@ export async function startServer() {
       return Number((await query(DB, pending, teamId))[0]?.count);
     },
 
+    /** The files of a team that have a waveform. */
+    async countMeasured({ teamId }: Team): Promise<number> {
+      const measured = "select count(*) as count from waveforms where team_id = ? and peaks is not null";
+      return Number((await query(DB, measured, teamId))[0]?.count);
+    },
+
     /** Waits until no file is waiting for its job. */
     async idle() {
       while ((await query(DB, PENDING_JOBS)).length > 0) await sleep(5);

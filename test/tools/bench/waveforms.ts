@@ -4,13 +4,18 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { FileMetadata } from "../../../src/client/api.ts";
 import { oggPages } from "../../audio/build.ts";
 import { PRICES } from "./costs.ts";
-import { formUpload, get, ROOT, type Scope, startServer } from "./server.ts";
+import { repeat as repeatCall } from "./load.ts";
+import { formUpload, get, MEGABYTE, ROOT, type Scope, type Server, startServer } from "./server.ts";
 
-/* The cost of a waveform, and whether a file waits for it. The sound is that of test/audio/notes, many times over. */
+/*
+ * The cost of a waveform, whether a file waits for it, and how long a large import does. The sound is that of
+ * test/audio/notes, many times over.
+ */
 
 const POLL_MILLISECONDS = 10;
 const WAV_HEADER_BYTES = 44;
 const UPLOADS = 10;
+const IMPORTED_FILES = 2000;
 const HOUR_SECONDS = 3600;
 
 interface Format {
@@ -80,11 +85,14 @@ export async function measureWaveforms({ isQuick, log }: Scope) {
       await until(id, isCompleted);
       await server.process.settled();
       const before = server.process.cpuSeconds();
-      const outcome = await server.control("waveform", { teamId: team.teamId, fileId: id, attempt: 0 });
+      let outcome: unknown;
+      const bytes = await server.process.growth(async () => {
+        outcome = await server.control("waveform", { teamId: team.teamId, fileId: id, attempt: 0 });
+      });
       const cpuSeconds = ((server.process.cpuSeconds() - before) / seconds) * HOUR_SECONDS;
       log(`waveforms: ${format.name}: ${outcome}, ${cpuSeconds.toFixed(1)} s of CPU for an hour`);
       const dollars = cpuSeconds * 1000 * PRICES.cpuMilliseconds.perMillion;
-      costs.push({ name: format.name, outcome, cpuSeconds, dollars });
+      costs.push({ name: format.name, outcome, cpuSeconds, dollars, megabytes: bytes / MEGABYTE });
     }
     const [mp3] = FORMATS as [Format];
     const bytes = soundOf(mp3);
@@ -101,8 +109,23 @@ export async function measureWaveforms({ isQuick, log }: Scope) {
       const median = times.sort((a, b) => a - b)[UPLOADS / 2] ?? Number.NaN;
       waits.push({ name: isMeasuring ? "with waveforms" : "without", median, longest: times.at(-1) ?? Number.NaN });
     }
-    return { costs, waits };
+    return { costs, waits, imported: await importFiles(server) };
   } finally {
     await server.close();
   }
+}
+
+/** Uploads short files of every format, and waits until each has a waveform. */
+async function importFiles(server: Server) {
+  const team = await server.createTeam();
+  const sounds = FORMATS.map(({ file }) => readFileSync(join(ROOT, "test/audio/notes", file)));
+  const startedAt = performance.now();
+  await repeatCall(IMPORTED_FILES, 16, (i) =>
+    server.load.send(formUpload(sounds[i % sounds.length] as Uint8Array, team)),
+  );
+  const uploadSeconds = (performance.now() - startedAt) / 1000;
+  const measuredBefore = await server.countMeasured(team);
+  while ((await server.countMeasured(team)) < IMPORTED_FILES) await sleep(POLL_MILLISECONDS);
+  const waitSeconds = (performance.now() - startedAt) / 1000 - uploadSeconds;
+  return { files: IMPORTED_FILES, uploadSeconds, measuredBefore, waitSeconds };
 }
