@@ -258,14 +258,17 @@ export async function createKey(
   const room = roomForKey(deps, teamId);
   const refusal = firstOf({ ...lostAccess(deps, actor, mask), too_many_keys: room.tooManyKeys });
   const canInsert = sql`${isExistingTeam(teamId)} and ${isNull(refusal)}`;
-  const queries = [
-    db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
-    room.makeRoom(isNull(refusal)),
-    insertWhere(db, apiKeys, { ...row, userId: presentUser(deps, actor) }, canInsert, sql`${teams}`),
-    storedKey(deps, row),
-  ] as const;
-  const event = { ...newEvent(deps, "apikey.created", actor, row), position: 3 };
-  const [[team], , , [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  const batch = {
+    team: db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
+    room: room.makeRoom(isNull(refusal)),
+    insert: insertWhere(db, apiKeys, { ...row, userId: presentUser(deps, actor) }, canInsert, sql`${teams}`),
+    event: newEvent(deps, "apikey.created", actor, row),
+    stored: storedKey(deps, row),
+  };
+  const {
+    team: [team],
+    stored: [stored],
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (stored) return viewKey(stored, token);
   if (team?.refusal === "too_many_keys") throw tooManyKeys();
   if (actor.kind !== "operator") throw new AppError("token_invalid");
@@ -342,7 +345,7 @@ export async function fetchKey(
   const data = sql`${JSON.stringify({ _id: id })}`;
   const event = newEventFrom(deps, "apikey.revealed", actor, row, { subjectVersion: sql`null`, data }, sql`where true`);
   // A retry may record one reading twice, which is better than none.
-  const isRecorded = await writeWithEvent(deps, event, [], { isIdempotent: true }).then(
+  const isRecorded = await writeWithEvent(deps, { event }, { isIdempotent: true }).then(
     () => true,
     (error) => {
       if (!isStorageFull(error)) throw error;
@@ -392,17 +395,20 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
     ...(expiresAt !== undefined && { prolongs: lt(apiKeys.expiresAt, expiresAt) }),
   });
   const narrowed: SQLiteUpdateSetSource<typeof apiKeys> = { name, scopes, expiresAt };
-  const queries = [
-    db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
-    db
+  const batch = {
+    found: db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
+    updated: db
       .update(apiKeys)
       .set(narrowed)
       .where(and(isTarget, isNull(refusal)))
       .returning(),
-    narrowSessions(deps, teamId, id),
-  ] as const;
-  const event = newEvent(deps, "apikey.updated", actor, { teamId, id }, { fields: fieldsOf(changes) });
-  const [[found], [updated]] = await writeWithEvent(deps, { ...event, position: 2 }, queries, { isIdempotent: false });
+    event: newEvent(deps, "apikey.updated", actor, { teamId, id }, { fields: fieldsOf(changes) }),
+    sessions: narrowSessions(deps, teamId, id),
+  };
+  const {
+    found: [found],
+    updated: [updated],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (updated) return viewMaskedKey(deps, updated);
   if (!found) throw new AppError("not_found");
   if (found.refusal === "widens") {
@@ -443,15 +449,18 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
     .select({ id: apiKeys.id })
     .from(apiKeys)
     .where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted)));
-  const queries = [
-    db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
-    ...cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`),
+  const batch = {
+    found: db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
+    uploads: cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`),
     // Before the key, so that nothing is deleted if the key isn't.
-    db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
-    db.delete(apiKeys).where(isDeleted).returning(),
-  ] as const;
-  const event = { ...newEvent(deps, "apikey.revoked", actor, { teamId, id }), position: 6 };
-  const [[found], , , , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+    sessions: db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
+    deleted: db.delete(apiKeys).where(isDeleted).returning(),
+    event: newEvent(deps, "apikey.revoked", actor, { teamId, id }),
+  };
+  const {
+    found: [found],
+    deleted: [row],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (!row) throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
   const token = tokenOf(deps, row);
@@ -506,23 +515,23 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
       .update(apiKeys)
       .set({ expiresAt: sql`min(${apiKeys.expiresAt}, ${now + overlapSeconds * SECOND})` })
       .where(and(isEnding, hasRow(apiKeys, eq(apiKeys.id, row.id))));
-  const oldKey = db
-    .select({ refusal, scopes: apiKeys.scopes })
-    .from(teams)
-    .innerJoin(apiKeys, eq(apiKeys.teamId, teams.id))
-    .where(isOfTeam);
-  const queries = [
-    oldKey,
-    room.makeRoom(hasRow(apiKeys, and(isOldKey, isNull(refusal)))),
-    insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isOfTeam} and ${isNull(refusal)}`, teamAndOldKey),
-    endAfterOverlap(isKeyOf(teamId, oldId)),
-    endAfterOverlap(isSessionOfKey(teamId, oldId)),
-    storedKey(deps, row),
-  ] as const;
-  const event = newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: row.id });
-  const [[found], , , , , [stored]] = await writeWithEvent(deps, { ...event, position: 3 }, queries, {
-    isIdempotent: true,
-  });
+  const batch = {
+    found: db
+      .select({ refusal, scopes: apiKeys.scopes })
+      .from(teams)
+      .innerJoin(apiKeys, eq(apiKeys.teamId, teams.id))
+      .where(isOfTeam),
+    room: room.makeRoom(hasRow(apiKeys, and(isOldKey, isNull(refusal)))),
+    insert: insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isOfTeam} and ${isNull(refusal)}`, teamAndOldKey),
+    event: newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: row.id }),
+    oldKey: endAfterOverlap(isKeyOf(teamId, oldId)),
+    sessions: endAfterOverlap(isSessionOfKey(teamId, oldId)),
+    stored: storedKey(deps, row),
+  };
+  const {
+    found: [found],
+    stored: [stored],
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (stored) return viewKey(stored, made.token);
   if (!found) throw new AppError("not_found");
   if (found.refusal === "too_many_keys") throw tooManyKeys();
