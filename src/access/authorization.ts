@@ -1,4 +1,5 @@
 import { and, eq, ne, type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
@@ -310,7 +311,9 @@ export async function refuseNamedTeam(deps: Deps, credential: Credential, teamId
 /* A team */
 
 /** The team, unless it is being deleted. */
-export const isExistingTeam = (teamId: string) => and(eq(teams.id, teamId), ne(teams.status, "deleting"));
+export const isExistingTeam = (teamId: string | SQLiteColumn) =>
+  and(eq(teams.id, teamId), ne(teams.status, "deleting"));
 
 /** The condition of every insert for a team. The team must also meet `condition`, if there is one. */
-export const teamExists = (teamId: string, condition?: SQL) => hasRow(teams, and(isExistingTeam(teamId), condition));
+export const teamExists = (teamId: string | SQLiteColumn, condition?: SQL) =>
+  hasRow(teams, and(isExistingTeam(teamId), condition));

@@ -23,7 +23,7 @@ import { cutScan, type MayBeEnd, type Page, type PageRequest, pageById, scan } f
 import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { apiKeys, isSession } from "./keys.schema.ts";
-import { type ApiKey, type KeyRow, newHashedKey, storedKey, viewKey } from "./keys.ts";
+import { type ApiKey, type KeyRow, newKeyRow, storedKey, viewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
 import { emailKey, fullNameOf, isUser, replacePassword, type User } from "./users.ts";
@@ -102,7 +102,7 @@ async function attemptLogIn(deps: Deps, { teamId, email, password, expiresInSeco
 
 /** A batch that creates a session of the user, if the password is still this one. `stored` is its row. */
 export function newUserSession(deps: Deps, user: User, expiresInSeconds = DEFAULT_SESSION_SECONDS) {
-  const { token, row } = newHashedKey(deps, {
+  const { token, row } = newKeyRow(deps, {
     name: fullNameOf(user) || user.email,
     kind: "session",
     scopes: null,
@@ -147,7 +147,7 @@ export async function createSession(deps: Deps, actor: Actor, expiresInSeconds: 
   }
   const { db, system } = deps;
   const { teamId, keyId, userId } = actor;
-  const { token, row } = newHashedKey(deps, {
+  const { token, row } = newKeyRow(deps, {
     ...{ name: "", kind: "session", scopes: 0, lifetimeMilliseconds: expiresInSeconds * SECOND },
     ...{ teamId, createdByKeyId: keyId, userId },
   });

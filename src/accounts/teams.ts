@@ -9,7 +9,7 @@ import {
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
-import { inDatabase, inEveryDatabase } from "../access/databases.ts";
+import { inDatabase, inDatabases, inEveryDatabase } from "../access/databases.ts";
 import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
@@ -58,11 +58,11 @@ async function inNamedDatabase(deps: Deps, number: number): Promise<Deps> {
 
 /** The database with the most room, of those that respond. @throws `storage_full`, `unavailable` */
 async function inRoomiestDatabase(deps: Deps): Promise<Deps> {
-  const asked = [...deps.databases.values()].map(async (db) => ({ db, bytes: await sizeOf({ ...deps, db }) }));
+  const asked = inDatabases(deps).map(async (there) => ({ there, bytes: await sizeOf(there) }));
   const answers = await Promise.allSettled(asked);
   const found = answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
   const [first] = found.filter(({ bytes }) => !isFull(deps, bytes)).sort((a, b) => a.bytes - b.bytes);
-  if (first) return { ...deps, db: first.db };
+  if (first) return first.there;
   const failed = answers.find((answer) => answer.status === "rejected");
   throw failed ? failed.reason : storageFull("Every database is full. Add one, or delete teams.");
 }

@@ -300,7 +300,7 @@ function narrowKeys({ db }: Deps, user: UserKey): Query {
   const isWider = sql`(${apiKeys.scopes} & ~${OWN_FILES_SCOPES}) <> 0`;
   return db
     .update(apiKeys)
-    .set({ scopes: sql`${apiKeys.scopes} & ${OWN_FILES_SCOPES}` })
+    .set({ scopes: sql`${apiKeys.scopes} & ${OWN_FILES_SCOPES}`, version: sql`${apiKeys.version} + 1` })
     .where(and(isKeyOfUser(user), isWider, isContributor));
 }
 
@@ -378,7 +378,10 @@ export async function deleteUser(
     deleted: db.delete(users).where(isDeleted).returning({ id: users.id }),
     uploads: cancelUploadsOfKeys(deps, target.teamId, sql`${revoked}`),
     keys: db.delete(apiKeys).where(and(isLeft, isRevoked)),
-    keptKeys: db.update(apiKeys).set({ userId: null }).where(isLeft),
+    keptKeys: db
+      .update(apiKeys)
+      .set({ userId: null, version: sql`${apiKeys.version} + 1` })
+      .where(isLeft),
   };
   const {
     webhooks: { disabled },
