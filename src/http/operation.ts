@@ -1,13 +1,20 @@
 import type { Context, Hono } from "hono";
 import * as z from "zod";
-import { type Access, type ActorWith, authorize, type Credential } from "../access/authorization.ts";
+import {
+  type Access,
+  type ActorWith,
+  authorize,
+  type Credential,
+  checkCounted,
+  type Weigh,
+} from "../access/authorization.ts";
 import { inDatabaseOf } from "../access/databases.ts";
 import type { Scope } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { Page } from "../platform/paging.ts";
 import type { AppEnv } from "./app-env.ts";
-import { checkCounted, type Weigh, withCredential } from "./authentication.ts";
+import { withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import type { Tag } from "./introduction.ts";
 import {
@@ -174,7 +181,7 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
           return await respond(c, contract.success, answer);
         } catch (error) {
           const isRequestError = error instanceof AppError && REQUEST_ERRORS.includes(error.code);
-          if (isRequestError && !c.var.actor) await authorize(c.var.deps, credential);
+          if (isRequestError && !credential.caller) await authorize(c.var.deps, credential);
           throw error;
         }
       });
@@ -232,7 +239,7 @@ async function authorizeCounted<A extends Access>(
   credential: Credential<A>,
 ): Promise<ActorWith<A>> {
   const actor = await authorize(c.var.deps, credential);
-  await checkCounted(c);
+  await checkCounted(credential);
   return actor;
 }
 

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { and, eq, type SQL } from "drizzle-orm";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { type Actor, authorizeRead, type Credential } from "../../src/access/authorization.ts";
+import { authorizeRead, type Credential } from "../../src/access/authorization.ts";
 import { createLimiter, type Limiter } from "../../src/access/limiter.ts";
 import { users } from "../../src/accounts/users.schema.ts";
 import type { Deps } from "../../src/deps.ts";
@@ -96,18 +96,18 @@ describe("A read for a caller", () => {
     graceMilliseconds: 0,
     tokenHash: fingerprint(team.token),
     database: 0,
+    isHeavy: () => false,
   });
   const ids = async (team: Team, condition?: SQL) => {
-    const actors: string[] = [];
-    const noteCaller = (actor: Actor) => void actors.push(actor.kind);
-    const caller = { ...deps, noteCaller } as unknown as Deps;
-    const { rows } = await authorizeRead(caller, credentialOf(team), (own) =>
+    const credential = credentialOf(team);
+    const limiter = { noteAuthenticated: () => {}, countRequest: async () => true };
+    const { rows } = await authorizeRead({ ...deps, limiter } as unknown as Deps, credential, (own) =>
       deps.db
         .select({ id: users.id })
         .from(users)
         .where(and(eq(users.teamId, own), condition)),
     );
-    expect(actors).toEqual(["secret"]);
+    expect(credential.caller?.actor.kind).toBe("secret");
     return rows;
   };
 
