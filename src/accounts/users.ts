@@ -393,6 +393,7 @@ export async function deleteUser(
 }
 
 const NO_WEBHOOKS = { disabled: [] };
+
 /**
  * Disables the webhooks of a user, each with its event, if the same batch deletes or demotes the user next. Wake them
  * afterwards, so that their pending deliveries end unsent.
