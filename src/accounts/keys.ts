@@ -112,6 +112,9 @@ type KeyFields = Pick<
   "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetimeMilliseconds"
 >;
 
+/** For events: those of keys don't have the version. */
+export const keyOf = ({ id, teamId }: KeyRow) => ({ id, teamId });
+
 interface MadeKey {
   token: string;
   row: KeyRow;
@@ -285,7 +288,7 @@ export async function createKey(
   // No team has an empty id.
   const teamId = actor.kind === "operator" ? (named ?? "") : actor.teamId;
   const made = makeKey(deps, actor, fields, teamId);
-  const key = await insertKey(deps, actor, made, newEvent(deps, "apikey.created", actor, made.row));
+  const key = await insertKey(deps, actor, made, newEvent(deps, "apikey.created", actor, keyOf(made.row)));
   if (key) return key;
   if (actor.kind !== "operator") throw new AppError("token_invalid");
   throw new AppError("not_found", { message: "No team has this `teamId`." });

@@ -23,7 +23,7 @@ import { cutScan, type MayBeEnd, type Page, type PageRequest, pageById, scan } f
 import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { apiKeys, isSession } from "./keys.schema.ts";
-import { type ApiKey, type KeyRow, newKeyRow, storedKey, viewKey } from "./keys.ts";
+import { type ApiKey, type KeyRow, keyOf, newKeyRow, storedKey, viewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
 import { emailKey, fullNameOf, isUser, replacePassword, type User } from "./users.ts";
@@ -168,7 +168,7 @@ export async function createSession(deps: Deps, actor: Actor, expiresInSeconds: 
   const batch = {
     key: db.select({ refusal }).from(apiKeys).where(isLive),
     insert: insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isLive} and ${isNull(refusal)}`, sql`${apiKeys}`),
-    event: newEvent(deps, "session.created", actor, row),
+    event: newEvent(deps, "session.created", actor, keyOf(row)),
     stored: storedKey(deps, row),
   };
   const {

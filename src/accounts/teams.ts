@@ -22,7 +22,7 @@ import { newId } from "../platform/system.ts";
 import { removed } from "../trash/trash.schema.ts";
 import { fetchOwnUsage } from "../uploads/quota.ts";
 import { apiKeys } from "./keys.schema.ts";
-import { type ApiKey, makeKey, type NewKey, viewKey } from "./keys.ts";
+import { type ApiKey, keyOf, makeKey, type NewKey, viewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
 
 /*
@@ -111,7 +111,7 @@ export async function createTeam(
     teamEvents: newTeamEvents(deps, "team.created", operator, team.id, isNew),
     team: db.insert(teams).values(team).onConflictDoNothing(),
     key: db.insert(apiKeys).values(row).onConflictDoNothing(),
-    event: newEvent(deps, "apikey.created", operator, row),
+    event: newEvent(deps, "apikey.created", operator, keyOf(row)),
   };
   await writeWithEvent(deps, batch, { isIdempotent: true });
   return { team: { ...team, apiKeys: 1 }, key: viewKey(row, token) };
