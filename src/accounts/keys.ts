@@ -247,8 +247,8 @@ async function insertKey(
     token_invalid: caller ? not(isStillAllowed(deps, caller, row.scopes ?? 0)) : undefined,
     too_many_keys: room.tooManyKeys,
   });
-  const isCaller = caller ? isKey(caller.teamId, caller.keyId) : sql`false`;
-  const presentUser = db.select({ userId: apiKeys.userId }).from(apiKeys).where(isCaller);
+  const userIds = db.select({ userId: apiKeys.userId }).from(apiKeys);
+  const presentUser = caller && userIds.where(isKey(caller.teamId, caller.keyId));
   const created = {
     ...row,
     createdByKeyId: caller?.keyId ?? null,
