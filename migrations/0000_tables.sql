@@ -14,7 +14,8 @@ CREATE TABLE `api_keys` (
 	`limits` text,
 	`lifetime_milliseconds` integer NOT NULL,
 	`created_at` integer NOT NULL,
-	`expires_at` integer NOT NULL
+	`expires_at` integer NOT NULL,
+	`version` integer DEFAULT 0 NOT NULL
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `api_keys_token_hash` ON `api_keys` (`token_hash`);--> statement-breakpoint

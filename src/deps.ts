@@ -1,5 +1,4 @@
 import * as z from "zod";
-import type { Actor } from "./access/actor.ts";
 import { createLimiter, type Limiter } from "./access/limiter.ts";
 import { AppError } from "./errors.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
@@ -83,16 +82,12 @@ export interface Deps {
   pages: Pick<Fetcher, "fetch">;
   /** The request's id. Null in jobs and in the recovery job. */
   requestId: string | null;
-  /** Called once the caller of a request is authenticated, even if access is denied: for the log and the rate limits. */
-  noteCaller(actor: Actor): void;
-  /** Waits until the request is counted for its caller. @throws `rate_limited` */
-  checkCounted(): Promise<void>;
   /** Keeps the invocation alive until the work settles, even after the response or a disconnect. */
   after(work: Promise<unknown>): void;
 }
 
 /** The dependencies that all invocations of an isolate share. */
-type IsolateDeps = Omit<Deps, "after" | "requestId" | "noteCaller" | "checkCounted">;
+type IsolateDeps = Omit<Deps, "after" | "requestId">;
 
 /** About 1 MB. A forgotten use only costs a round trip that no request waits for. */
 const MAX_NOTED_USES = 5000;
@@ -274,8 +269,7 @@ function isolateDeps(env: Env): IsolateDeps {
  */
 export function readDeps(env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps {
   try {
-    const outsideRequests = { requestId: null, noteCaller: () => {}, checkCounted: async () => {} };
-    return { ...isolateDeps(env), ...outsideRequests, after: (work) => ctx.waitUntil(work) };
+    return { ...isolateDeps(env), requestId: null, after: (work) => ctx.waitUntil(work) };
   } catch (cause) {
     throw new AppError("unavailable", { cause });
   }

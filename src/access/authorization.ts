@@ -1,4 +1,5 @@
 import { and, eq, ne, type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
@@ -8,6 +9,7 @@ import { type BoundQuery, type Db, hasRow, type Param, preparedQuery, type Query
 import { fingerprint, sameSecret } from "../platform/secrets.ts";
 import { databaseOf, isTokenShaped } from "../platform/system.ts";
 import type { Actor, Operator, TeamActor, UploadToken } from "./actor.ts";
+import { limitOf, type RequestLimit, sharersOf } from "./limiter.ts";
 import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
 import { openUploadToken } from "./upload-tokens.ts";
 
@@ -58,6 +60,16 @@ const maskFor = (access: Access): number => {
   return access === "operator" ? OPERATOR_ONLY : 0;
 };
 
+/** Whether a request counts as heavy, if a contributor sends it, or another caller. */
+export type Weigh = (isContributor: boolean) => boolean;
+
+/** What an operation needs of a token. */
+export interface TokenUse<A extends Access> {
+  access: A;
+  graceMilliseconds?: number | undefined;
+  isHeavy?: Weigh | undefined;
+}
+
 /** A request's token, and what its operation needs. */
 export interface Credential<A extends Access = Access> {
   readonly access: A;
@@ -68,27 +80,38 @@ export interface Credential<A extends Access = Access> {
   /** The number of the token's database. Null for the operator token. */
   readonly database: number | null;
   readonly uploadToken?: UploadToken;
+  readonly isHeavy: Weigh;
+  /** Set once the caller is authenticated, even if access is denied: for the log and the rate limits. */
+  caller?: Caller;
+}
+
+interface Caller {
+  actor: Actor;
+  /** The limit that the request counts for. */
+  limit: RequestLimit;
+  /** Resolves once it is counted: to the limit that it exceeds, or null. */
+  exceeded: Promise<RequestLimit | null>;
 }
 
 /** @throws `token_missing`, or `token_invalid` if the token can't be valid, such as one of a database that isn't bound */
 export function readCredential<A extends Access>(
   deps: Deps,
   token: string | undefined,
-  access: A,
-  graceMilliseconds = 0,
+  { access, graceMilliseconds = 0, isHeavy = () => false }: TokenUse<A>,
 ): Credential<A> {
   if (!token) throw new AppError("token_missing");
+  const use = { access, graceMilliseconds, isHeavy };
   const uploadToken = openUploadToken(deps, token);
   if (uploadToken && uploadToken.expiresAt + graceMilliseconds <= deps.system.now())
     throw new AppError("token_invalid");
   if (uploadToken || isTokenShaped(token)) {
     const database = databaseOf(uploadToken?.teamId ?? token);
     if (!deps.databases.has(database)) throw new AppError("token_invalid");
-    return { access, graceMilliseconds, tokenHash: fingerprint(token), database, ...(uploadToken && { uploadToken }) };
+    return { ...use, tokenHash: fingerprint(token), database, ...(uploadToken && { uploadToken }) };
   }
   const { operatorToken } = deps.settings;
   if (operatorToken === null || !sameSecret(token, operatorToken)) throw new AppError("token_invalid");
-  return { access, graceMilliseconds, tokenHash: null, database: null };
+  return { ...use, tokenHash: null, database: null };
 }
 
 /** The parameters of the queries that identify a token. */
@@ -229,31 +252,50 @@ export async function authorizeOwnRead<A extends Access, T>(
   const { actor, rows } = await authorizeRead(deps, credential, teamRows, namedTeam);
   const caller: Actor = actor;
   if (caller.kind === "operator" || caller.ownerId === null) return { actor, rows };
-  await deps.checkCounted();
+  await checkCounted(credential);
   const [own] = await read(deps, [ownRows(caller, tokenValues(deps, credential)) as BoundQuery<T>]);
   return { actor, rows: own };
 }
 
-function admitOperator<A extends Access>(deps: Deps, { access }: Credential): ActorWith<A> {
+/** Notes who calls. The request is counted for its caller, but once: a write that arrives slowly authorizes again. */
+function noteCaller({ limiter }: Deps, credential: Credential, actor: Actor): void {
+  const sharers = sharersOf(actor);
+  limiter.noteAuthenticated(tokenName(credential), sharers);
+  const isHeavy = credential.isHeavy(sharers.isContributor);
+  const limit = limitOf(sharers, isHeavy);
+  const count = async () => ((await limiter.countRequest(sharers, isHeavy)) ? null : limit);
+  credential.caller = { ...(credential.caller ?? { limit, exceeded: count() }), actor };
+}
+
+/** The token in the memory of the limiter. */
+export const tokenName = ({ tokenHash }: Credential): string => tokenHash ?? "operator";
+
+/**
+ * Waits until the request of an authorized caller is counted. A write does so before it changes anything, and a heavy read before it
+ * reads. @throws `rate_limited`
+ */
+export async function checkCounted({ caller }: Credential): Promise<void> {
+  const exceeded = await caller?.exceeded;
+  if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
+}
+
+function admitOperator<A extends Access>(deps: Deps, credential: Credential): ActorWith<A> {
   const actor: Operator = { kind: "operator", scopes: ALL_SCOPES };
-  deps.noteCaller(actor);
-  if (!admitsOperator(access)) throw new AppError("forbidden");
+  noteCaller(deps, credential, actor);
+  if (!admitsOperator(credential.access)) throw new AppError("forbidden");
   return actor as ActorWith<A>;
 }
 
 type CallerRow = TeamActor & { teamStatus: "active" | "suspended" | "deleting" };
 
 /** Checks the caller in the order that is documented: token, team, scope. */
-function admit<A extends Access>(
-  deps: Deps,
-  { access, uploadToken }: Credential,
-  row: CallerRow | undefined,
-): ActorWith<A> {
+function admit<A extends Access>(deps: Deps, credential: Credential, row: CallerRow | undefined): ActorWith<A> {
+  const { access, uploadToken } = credential;
   if (!row) throw new AppError("token_invalid");
   const { teamStatus, ...caller } = row;
   const scopes = caller.scopes & PUBLIC_SCOPES;
   const actor: TeamActor = uploadToken ? { ...caller, kind: "upload", scopes, uploadToken } : caller;
-  deps.noteCaller(actor);
+  noteCaller(deps, credential, actor);
   if (teamStatus === "suspended") throw new AppError("team_suspended");
   if (access === "operator" || (uploadToken && access === "any token")) throw new AppError("forbidden");
   checkCovered(actor, maskFor(access));
@@ -310,7 +352,9 @@ export async function refuseNamedTeam(deps: Deps, credential: Credential, teamId
 /* A team */
 
 /** The team, unless it is being deleted. */
-export const isExistingTeam = (teamId: string) => and(eq(teams.id, teamId), ne(teams.status, "deleting"));
+export const isExistingTeam = (teamId: string | SQLiteColumn) =>
+  and(eq(teams.id, teamId), ne(teams.status, "deleting"));
 
 /** The condition of every insert for a team. The team must also meet `condition`, if there is one. */
-export const teamExists = (teamId: string, condition?: SQL) => hasRow(teams, and(isExistingTeam(teamId), condition));
+export const teamExists = (teamId: string | SQLiteColumn, condition?: SQL) =>
+  hasRow(teams, and(isExistingTeam(teamId), condition));

@@ -29,6 +29,9 @@ export function inDatabaseOf(deps: Deps, id: string): Deps {
 export const inDatabaseOfToken = (deps: Deps, { database }: Credential): Deps =>
   (database === null ? null : inDatabase(deps, database)) ?? { ...deps, db: NO_DB };
 
+/** The dependencies in each database. */
+export const inDatabases = (deps: Deps): Deps[] => [...deps.databases.values()].map((db) => ({ ...deps, db }));
+
 /** Runs the work in every database at once. @throws the error of any of them, so that no result is silently short */
 export const inEveryDatabase = <T>(deps: Deps, work: (deps: Deps) => Promise<T>): Promise<T[]> =>
-  Promise.all([...deps.databases.values()].map((db) => work({ ...deps, db })));
+  Promise.all(inDatabases(deps).map(work));

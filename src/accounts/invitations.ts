@@ -6,7 +6,7 @@ import { hashPassword } from "../access/passwords.ts";
 import { maskOf, maskOfRole, ROLES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { fieldsOf, newEvent, SYSTEM, writeWithEvent, writeWithEvents } from "../events/events.ts";
+import { fieldsOf, newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
@@ -85,12 +85,14 @@ export async function inviteUser(
   });
   const { invitation, replace } = newInvitation(deps, target, true, isNull(refusal), expiresInSeconds);
   const columns = { refusal, role: users.role, email: users.email, teamName: teams.name };
-  const queries = [
-    db.select(columns).from(users).innerJoin(teams, eq(teams.id, users.teamId)).where(isUser(target)),
+  const batch = {
+    found: db.select(columns).from(users).innerJoin(teams, eq(teams.id, users.teamId)).where(isUser(target)),
     replace,
-  ] as const;
-  const event = { ...newEvent(deps, "user.invited", actor, target), position: 2 };
-  const [[user]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+    event: newEvent(deps, "user.invited", actor, target),
+  };
+  const {
+    found: [user],
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (!user) throw new AppError("not_found");
   if (user.refusal !== null) throw refusalError(user.refusal, actor, maskOf(ROLES[user.role]));
   if (email && mailer) {
@@ -164,8 +166,8 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
   );
   const { invitation, replace } = newInvitation(deps, user, false, and(eq(users.emailKey, key), isDue));
   const event = newEvent(deps, "user.invited", SYSTEM, user);
-  const [[replaced]] = await writeWithEvent(deps, event, [replace], { isIdempotent: false });
-  if (replaced) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
+  const { replace: replaced } = await writeWithEvent(deps, { replace, event }, { isIdempotent: false });
+  if (replaced.length > 0) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
 }
 
 /** The condition of an open invitation, and the database of its user. @throws `token_invalid` */
@@ -220,7 +222,7 @@ export async function acceptInvitation(
   const hash = await hashPassword(deps, user.teamId, password);
   const names = { firstName: firstName ?? user.firstName, lastName: lastName ?? user.lastName };
   const updated = { ...user, ...names, password: hash, version: user.version + 1 };
-  const { initiator, event, insert, stored, view } = newUserSession(deps, updated);
+  const { initiator, login, view } = newUserSession(deps, updated);
   const set = {
     firstName,
     lastName,
@@ -229,20 +231,20 @@ export async function acceptInvitation(
     updatedAt: system.now(),
     version: sql`${users.version} + 1`,
   };
-  const accept = db
-    .update(users)
-    .set(set)
-    .where(and(isUser(user), isOpen()));
-  const changes = [
-    {
-      event: newEvent(deps, "user.updated", initiator, user, { fields: fieldsOf({ firstName, lastName, password }) }),
-      queries: [accept, ...endSessions(deps, user, hash, initiator.keyId)],
-    },
-    { event, queries: [insert] },
-  ];
+  const batch = {
+    accept: db
+      .update(users)
+      .set(set)
+      .where(and(isUser(user), isOpen())),
+    event: newEvent(deps, "user.updated", initiator, user, { fields: fieldsOf({ firstName, lastName, password }) }),
+    sessions: endSessions(deps, user, hash, initiator.keyId),
+    login,
+  };
   const {
-    last: [[session]],
-  } = await writeWithEvents(deps, changes, [stored], { isIdempotent: true });
+    login: {
+      stored: [session],
+    },
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (!session) throw new AppError("token_invalid");
   return view(session);
 }

@@ -34,6 +34,8 @@ export const apiKeys = sqliteTable(
     lifetimeMilliseconds: integer("lifetime_milliseconds").notNull(),
     createdAt: integer("created_at").notNull(),
     expiresAt: integer("expires_at").notNull(),
+    /** Raised by each change of what a rotation copies. */
+    version: integer().notNull().default(0),
   },
   (t) => [
     uniqueIndex("api_keys_token_hash").on(t.tokenHash),

@@ -12,13 +12,14 @@ import {
   isStillAllowed,
   refusalError,
   refuseNamedTeam,
+  teamExists,
   teamNotAllowed,
 } from "../access/authorization.ts";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { fieldsOf, type NewEvent, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Query, read } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { isStorageFull } from "../platform/retry.ts";
@@ -111,32 +112,37 @@ type KeyFields = Pick<
   "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetimeMilliseconds"
 >;
 
-/** Makes a token and the row of its key or session, which holds the token as a hash only. */
-export function newHashedKey(
-  { system, db }: Deps,
+/** For events: those of keys don't have the version. */
+export const keyOf = ({ id, teamId }: KeyRow) => ({ id, teamId });
+
+interface MadeKey {
+  token: string;
+  row: KeyRow;
+}
+
+/** Makes a token and the row of its key or session. A session has its token as a hash only. */
+export function newKeyRow(
+  { system, db, secrets }: Deps,
   { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt">>,
-): { token: string; row: KeyRow } {
+): MadeKey {
   const token = newToken(system, fields.kind, db.number);
+  const id = newId(system, db.number);
+  const isHashedOnly = fields.kind === "session";
   const row: KeyRow = {
-    id: newId(system, db.number),
+    id,
     uuid: newUuid(system),
     limits: null,
     ...fields,
     tokenHash: fingerprint(token),
-    encryptedToken: null,
-    encryptedWith: null,
+    encryptedToken: isHashedOnly ? null : secrets.encrypt(token, encryptionContext({ id, teamId: fields.teamId })),
+    encryptedWith: isHashedOnly ? null : secrets.currentKeyId,
     lastUsedAt: null,
     createdAt,
     expiresAt: createdAt + fields.lifetimeMilliseconds,
+    version: 0,
   };
   return { token, row };
 }
-
-const withEncryptedToken = ({ secrets }: Deps, row: KeyRow, token: string): KeyRow => ({
-  ...row,
-  encryptedToken: secrets.encrypt(token, encryptionContext(row)),
-  encryptedWith: secrets.currentKeyId,
-});
 
 export interface NewKey {
   name: string;
@@ -149,7 +155,7 @@ export interface NewKey {
 }
 
 /**
- * Makes a key of a team, with its token and row.
+ * Makes a key of a team, with its token and row, as if the operator created it.
  * @throws `insufficient_scope`; `invalid_input` if the expiry is in the past or more than ten years away
  */
 export function makeKey(
@@ -157,7 +163,7 @@ export function makeKey(
   actor: Actor,
   { name, isPublic, scopes, limits, expiresAt }: NewKey,
   teamId: string,
-): { token: string; row: KeyRow; mask: number } {
+): MadeKey {
   const now = deps.system.now();
   if (isPublic && scopes && maskOf(scopes) !== PUBLIC_SCOPES) {
     throw invalidField("scopes", `A public key has ${scopesIn(PUBLIC_SCOPES).join(", ")} only.`);
@@ -170,34 +176,17 @@ export function makeKey(
   const ownOrGiven = scopes ? maskOf(scopes) : actor.scopes;
   const mask = isPublic ? PUBLIC_SCOPES : ownOrGiven;
   checkCovered(actor, mask);
-  const { token, row } = newHashedKey(deps, {
+  return newKeyRow(deps, {
     name,
     kind: isPublic ? "public" : "secret",
     limits: limits && Object.keys(limits).length > 0 ? JSON.stringify(limits) : null,
     scopes: mask,
     teamId,
-    ...creatorOf(actor),
+    ...{ createdByKeyId: null, userId: null },
     createdAt: now,
     lifetimeMilliseconds: expiresAt === undefined ? KEY_LIFETIME_DAYS * DAY : expiresAt - now,
   });
-  return { token, row: withEncryptedToken(deps, row, token), mask };
 }
-
-const creatorOf = (actor: Actor) =>
-  actor.kind === "operator"
-    ? { createdByKeyId: null, userId: null }
-    : { createdByKeyId: actor.keyId, userId: actor.userId };
-
-/** The user of the caller's key as it is now. The user may have been deleted, and the key kept, since it was authorized. */
-function presentUser({ db }: Deps, actor: Actor): SQL {
-  if (actor.kind === "operator") return sql`null`;
-  const isCaller = isKey(actor.teamId, actor.keyId);
-  return sql`${db.select({ userId: apiKeys.userId }).from(apiKeys).where(isCaller)}`;
-}
-
-/** The reason to refuse a new key with these scopes if the caller has lost them since it was authorized. */
-const lostAccess = (deps: Deps, actor: Actor, mask: number): Record<string, SQL> =>
-  actor.kind === "operator" ? {} : { token_invalid: not(isStillAllowed(deps, actor, mask)) };
 
 /**
  * Only live keys count towards `MAX_TEAM_KEYS`: in a team that has as many rows, the key that expired first is deleted. A key
@@ -232,13 +221,58 @@ function roomForKey({ db, system }: Deps, teamId: string) {
   };
 }
 
-const tooManyKeys = () =>
-  new AppError("too_many_keys", {
-    message: `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`,
-  });
-
 /** The row of a key or session that this batch inserts. */
 export const storedKey = ({ db }: Deps, { id, teamId }: KeyRow) => db.select().from(apiKeys).where(isKey(teamId, id));
+
+/**
+ * Inserts a key of this caller if the condition holds, with its event, and then runs further queries. The key belongs to the user
+ * who calls and so has seen it, or else to the user of the row. The caller's key tells who that is now: the user may have been
+ * deleted, and the key kept, since it was authorized.
+ * @returns null if the condition doesn't hold, or there is no such team
+ * @throws `too_many_keys`; `token_invalid` if the caller has lost its access since it was authorized
+ */
+async function insertKey(
+  deps: Deps,
+  actor: Actor,
+  { row, token }: MadeKey,
+  event: NewEvent,
+  condition?: SQL,
+  further: Query[] = [],
+): Promise<ApiKey | null> {
+  const { db } = deps;
+  const isTeam = isExistingTeam(row.teamId);
+  const room = roomForKey(deps, row.teamId);
+  const caller = actor.kind === "operator" ? null : actor;
+  const refusal = firstOf({
+    token_invalid: caller ? not(isStillAllowed(deps, caller, row.scopes ?? 0)) : undefined,
+    too_many_keys: room.tooManyKeys,
+  });
+  const userIds = db.select({ userId: apiKeys.userId }).from(apiKeys);
+  const presentUser = caller && userIds.where(isKey(caller.teamId, caller.keyId));
+  const created = {
+    ...row,
+    createdByKeyId: caller?.keyId ?? null,
+    userId: sql`coalesce(${presentUser}, ${row.userId})`,
+  };
+  const canInsert = and(isNull(refusal), condition);
+  const batch = {
+    team: db.select({ refusal }).from(teams).where(isTeam),
+    room: room.makeRoom(canInsert),
+    insert: insertWhere(db, apiKeys, created, and(isTeam, canInsert), sql`${teams}`),
+    event,
+    further,
+    stored: storedKey(deps, row),
+  };
+  const { team, stored } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  if (stored[0]) return viewKey(stored[0], token);
+  const reason = team[0]?.refusal;
+  if (reason === "token_invalid") throw new AppError(reason);
+  if (reason === "too_many_keys") {
+    const message = `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`;
+    throw new AppError(reason, { message });
+  }
+  return null;
+}
 
 /**
  * Creates a key of the caller's team, or of the team that the operator names.
@@ -250,24 +284,12 @@ export async function createKey(
   actor: Actor,
   { teamId: named, ...fields }: NewKey & { teamId?: string | undefined },
 ): Promise<ApiKey> {
-  const { db } = deps;
   if (actor.kind !== "operator" && named !== undefined) throw teamNotAllowed();
   // No team has an empty id.
   const teamId = actor.kind === "operator" ? (named ?? "") : actor.teamId;
-  const { token, row, mask } = makeKey(deps, actor, fields, teamId);
-  const room = roomForKey(deps, teamId);
-  const refusal = firstOf({ ...lostAccess(deps, actor, mask), too_many_keys: room.tooManyKeys });
-  const canInsert = sql`${isExistingTeam(teamId)} and ${isNull(refusal)}`;
-  const queries = [
-    db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
-    room.makeRoom(isNull(refusal)),
-    insertWhere(db, apiKeys, { ...row, userId: presentUser(deps, actor) }, canInsert, sql`${teams}`),
-    storedKey(deps, row),
-  ] as const;
-  const event = { ...newEvent(deps, "apikey.created", actor, row), position: 3 };
-  const [[team], , , [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
-  if (stored) return viewKey(stored, token);
-  if (team?.refusal === "too_many_keys") throw tooManyKeys();
+  const made = makeKey(deps, actor, fields, teamId);
+  const key = await insertKey(deps, actor, made, newEvent(deps, "apikey.created", actor, keyOf(made.row)));
+  if (key) return key;
   if (actor.kind !== "operator") throw new AppError("token_invalid");
   throw new AppError("not_found", { message: "No team has this `teamId`." });
 }
@@ -342,7 +364,7 @@ export async function fetchKey(
   const data = sql`${JSON.stringify({ _id: id })}`;
   const event = newEventFrom(deps, "apikey.revealed", actor, row, { subjectVersion: sql`null`, data }, sql`where true`);
   // A retry may record one reading twice, which is better than none.
-  const isRecorded = await writeWithEvent(deps, event, [], { isIdempotent: true }).then(
+  const isRecorded = await writeWithEvent(deps, { event }, { isIdempotent: true }).then(
     () => true,
     (error) => {
       if (!isStorageFull(error)) throw error;
@@ -391,18 +413,26 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
     ...(scopes !== undefined && { widens: sql`(${scopes} & ~${apiKeys.scopes}) <> 0` }),
     ...(expiresAt !== undefined && { prolongs: lt(apiKeys.expiresAt, expiresAt) }),
   });
-  const narrowed: SQLiteUpdateSetSource<typeof apiKeys> = { name, scopes, expiresAt };
-  const queries = [
-    db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
-    db
+  const narrowed: SQLiteUpdateSetSource<typeof apiKeys> = {
+    name,
+    scopes,
+    expiresAt,
+    version: sql`${apiKeys.version} + 1`,
+  };
+  const batch = {
+    found: db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
+    updated: db
       .update(apiKeys)
       .set(narrowed)
       .where(and(isTarget, isNull(refusal)))
       .returning(),
-    narrowSessions(deps, teamId, id),
-  ] as const;
-  const event = newEvent(deps, "apikey.updated", actor, { teamId, id }, { fields: fieldsOf(changes) });
-  const [[found], [updated]] = await writeWithEvent(deps, { ...event, position: 2 }, queries, { isIdempotent: false });
+    event: newEvent(deps, "apikey.updated", actor, { teamId, id }, { fields: fieldsOf(changes) }),
+    sessions: narrowSessions(deps, teamId, id),
+  };
+  const {
+    found: [found],
+    updated: [updated],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (updated) return viewMaskedKey(deps, updated);
   if (!found) throw new AppError("not_found");
   if (found.refusal === "widens") {
@@ -443,15 +473,18 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
     .select({ id: apiKeys.id })
     .from(apiKeys)
     .where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted)));
-  const queries = [
-    db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
-    ...cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`),
+  const batch = {
+    found: db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
+    uploads: cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`),
     // Before the key, so that nothing is deleted if the key isn't.
-    db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
-    db.delete(apiKeys).where(isDeleted).returning(),
-  ] as const;
-  const event = { ...newEvent(deps, "apikey.revoked", actor, { teamId, id }), position: 6 };
-  const [[found], , , , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+    sessions: db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
+    deleted: db.delete(apiKeys).where(isDeleted).returning(),
+    event: newEvent(deps, "apikey.revoked", actor, { teamId, id }),
+  };
+  const {
+    found: [found],
+    deleted: [row],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (!row) throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
   const token = tokenOf(deps, row);
@@ -460,76 +493,50 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
 
 /* Rotation: a new key replaces an old one, and both work during an overlap. */
 
+/** Each change of the old key at the same time costs an attempt. */
+const MAX_ROTATION_ATTEMPTS = 3;
+
 /**
  * Creates a key with the name, scopes and limits of the old one, which expires after the overlap. The new key lives as long
  * as the old one was created for.
- * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired,
- *   `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
+ * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired or
+ *   keeps changing, `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
  */
-export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlapSeconds: number): Promise<ApiKey> {
+export async function rotateKey(
+  deps: Deps,
+  actor: Actor,
+  oldId: string,
+  overlapSeconds: number,
+  attempts = MAX_ROTATION_ATTEMPTS,
+): Promise<ApiKey> {
   const { db, system } = deps;
-  const isOldKey = and(
-    eq(apiKeys.id, oldId),
-    isApiKey,
-    ...(actor.kind === "operator" ? [] : [eq(apiKeys.teamId, actor.teamId)]),
-  );
-  const { kind, teamId: ofTeam, lifetimeMilliseconds, scopes } = apiKeys;
-  // Reads before it writes, because the form of the new token depends on the kind, and its encryption on the team. These
-  // and the lifetime never change, and scopes only narrow. The insert copies and checks everything that may change.
-  const [[old]] = await read(deps, [
-    db.select({ kind, teamId: ofTeam, lifetimeMilliseconds, scopes }).from(apiKeys).where(isOldKey),
-  ]);
+  const isOfTeam = actor.kind === "operator" ? undefined : eq(apiKeys.teamId, actor.teamId);
+  const isOldKey = and(eq(apiKeys.id, oldId), isApiKey, isOfTeam);
+  const found = and(isOldKey, teamExists(apiKeys.teamId));
+  const [[old]] = await read(deps, [db.select().from(apiKeys).where(found)]);
   if (!old) throw new AppError("not_found");
-  const { teamId } = old;
-  const now = system.now();
-  const made = newHashedKey(deps, { ...old, name: "", ...creatorOf(actor), createdAt: now });
-  const row = withEncryptedToken(deps, made.row, made.token);
-
-  const room = roomForKey(deps, teamId);
-  const refusal = firstOf({
-    insufficient_scope: exceeds(actor, sql`${apiKeys.scopes}`),
-    ...lostAccess(deps, actor, old.scopes ?? 0),
-    conflict: lte(apiKeys.expiresAt, now),
-    too_many_keys: room.tooManyKeys,
-  });
-  const isOfTeam = sql`${isExistingTeam(teamId)} and ${isOldKey}`;
-  const copied = {
-    name: sql`${apiKeys.name}`,
-    scopes: sql`${apiKeys.scopes}`,
-    limits: sql`${apiKeys.limits}`,
-    // The new key is deleted with the user whose session rotates it, because the user has seen it.
-    userId: sql`coalesce(${presentUser(deps, actor)}, ${apiKeys.userId})`,
-  };
-  const teamAndOldKey = sql`${teams} inner join ${apiKeys} on ${eq(apiKeys.teamId, teams.id)}`;
+  const { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds, version } = old;
+  checkCovered(actor, scopes ?? 0);
+  const createdAt = system.now();
+  if (old.expiresAt <= createdAt) throw new AppError("conflict", { message: "The key has expired. Create a new one." });
+  const copied = { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds };
+  const made = newKeyRow(deps, { ...copied, createdByKeyId: null, createdAt });
   const endAfterOverlap = (isEnding: SQL | undefined) =>
     db
       .update(apiKeys)
-      .set({ expiresAt: sql`min(${apiKeys.expiresAt}, ${now + overlapSeconds * SECOND})` })
-      .where(and(isEnding, hasRow(apiKeys, eq(apiKeys.id, row.id))));
-  const oldKey = db
-    .select({ refusal, scopes: apiKeys.scopes })
-    .from(teams)
-    .innerJoin(apiKeys, eq(apiKeys.teamId, teams.id))
-    .where(isOfTeam);
-  const queries = [
-    oldKey,
-    room.makeRoom(hasRow(apiKeys, and(isOldKey, isNull(refusal)))),
-    insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isOfTeam} and ${isNull(refusal)}`, teamAndOldKey),
-    endAfterOverlap(isKeyOf(teamId, oldId)),
-    endAfterOverlap(isSessionOfKey(teamId, oldId)),
-    storedKey(deps, row),
-  ] as const;
-  const event = newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: row.id });
-  const [[found], , , , , [stored]] = await writeWithEvent(deps, { ...event, position: 3 }, queries, {
-    isIdempotent: true,
-  });
-  if (stored) return viewKey(stored, made.token);
-  if (!found) throw new AppError("not_found");
-  if (found.refusal === "too_many_keys") throw tooManyKeys();
-  if (found.refusal === "conflict") {
-    throw new AppError("conflict", { message: "The key has expired. Create a new one." });
-  }
-  throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
+      .set({ expiresAt: sql`min(${apiKeys.expiresAt}, ${createdAt + overlapSeconds * SECOND})` })
+      .where(and(isEnding, hasRow(apiKeys, eq(apiKeys.id, made.row.id))));
+  const rotated = await insertKey(
+    deps,
+    actor,
+    made,
+    newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: made.row.id }),
+    hasRow(apiKeys, and(isOldKey, eq(apiKeys.version, version))),
+    [endAfterOverlap(isOldKey), endAfterOverlap(isSessionOfKey(teamId, oldId))],
+  );
+  if (rotated) return rotated;
+  if (attempts === 1) throw new AppError("conflict");
+  return rotateKey(deps, actor, oldId, overlapSeconds, attempts - 1);
 }
 
 /* For the recovery job */

@@ -86,11 +86,13 @@ export async function changeOwnPassword(
   // The hashes may have waited for seconds, in which the session can end.
   await authorize(deps, credential);
   const target = { id: user.id, teamId };
-  const event = newEvent(deps, "user.updated", actor, target, { fields: ["password"] });
-  const replace = replacePassword(deps, target, user.password, password, { invitationHash: null });
-  const queries = [replace, ...endSessions(deps, target, password, actor.keyId)] as const;
-  const [[changed]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
-  if (!changed) throw new AppError("conflict");
+  const batch = {
+    replaced: replacePassword(deps, target, user.password, password, { invitationHash: null }),
+    event: newEvent(deps, "user.updated", actor, target, { fields: ["password"] }),
+    sessions: endSessions(deps, target, password, actor.keyId),
+  };
+  const { replaced } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  if (replaced.length === 0) throw new AppError("conflict");
 }
 
 async function loggedInUser(deps: Deps, { keyId, teamId }: { keyId: string; teamId: string }) {

@@ -23,7 +23,7 @@ import { cutScan, type MayBeEnd, type Page, type PageRequest, pageById, scan } f
 import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { apiKeys, isSession } from "./keys.schema.ts";
-import { type ApiKey, type KeyRow, newHashedKey, storedKey, viewKey } from "./keys.ts";
+import { type ApiKey, type KeyRow, keyOf, newKeyRow, storedKey, viewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
 import { emailKey, fullNameOf, isUser, replacePassword, type User } from "./users.ts";
@@ -93,14 +93,16 @@ async function attemptLogIn(deps: Deps, { teamId, email, password, expiresInSeco
 
   const hash = secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
   // Hashing takes long enough for a change of the password in between.
-  const { event, insert, stored, view } = newUserSession(deps, { ...user, password: hash }, expiresInSeconds);
-  const [, [session]] = await writeWithEvent(deps, event, [insert, stored], { isIdempotent: true });
+  const { login, view } = newUserSession(deps, { ...user, password: hash }, expiresInSeconds);
+  const {
+    stored: [session],
+  } = await writeWithEvent(deps, login, { isIdempotent: true });
   return session ? view(session) : null;
 }
 
-/** The parts of a change that creates a session of the user, if the password is still this one. `stored` finds its row. */
+/** A batch that creates a session of the user, if the password is still this one. `stored` is its row. */
 export function newUserSession(deps: Deps, user: User, expiresInSeconds = DEFAULT_SESSION_SECONDS) {
-  const { token, row } = newHashedKey(deps, {
+  const { token, row } = newKeyRow(deps, {
     name: fullNameOf(user) || user.email,
     kind: "session",
     scopes: null,
@@ -110,13 +112,15 @@ export function newUserSession(deps: Deps, user: User, expiresInSeconds = DEFAUL
     lifetimeMilliseconds: expiresInSeconds * SECOND,
   });
   const isSameUser = hasRow(users, and(isUser(user), eq(users.password, user.password)));
-  const insert = insertWhere(deps.db, apiKeys, row, sql`${isSameUser} and ${teamExists(user.teamId)}`);
   const initiator = { kind: "user" as const, keyId: row.id, userId: user.id };
+  const login = {
+    insert: insertWhere(deps.db, apiKeys, row, sql`${isSameUser} and ${teamExists(user.teamId)}`),
+    event: newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id }),
+    stored: storedKey(deps, row),
+  };
   return {
     initiator,
-    event: newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id }),
-    insert,
-    stored: storedKey(deps, row),
+    login,
     view: (session: KeyRow) => viewKey({ ...session, scopes: maskOf(ROLES[user.role]) }, token),
   };
 }
@@ -125,8 +129,9 @@ export function newUserSession(deps: Deps, user: User, expiresInSeconds = DEFAUL
 async function rehash(deps: Deps, user: Pick<User, "id" | "teamId" | "password">, password: string): Promise<string> {
   const hash = await rehashPassword(deps, user.teamId, password);
   const { id, teamId } = user;
+  const replace = replacePassword(deps, user, user.password, hash);
   const event = newEvent(deps, "user.updated", SYSTEM, { id, teamId }, { fields: ["password"] });
-  await writeWithEvent(deps, event, [replacePassword(deps, user, user.password, hash)], { isIdempotent: true });
+  await writeWithEvent(deps, { replace, event }, { isIdempotent: true });
   return hash;
 }
 
@@ -142,7 +147,7 @@ export async function createSession(deps: Deps, actor: Actor, expiresInSeconds: 
   }
   const { db, system } = deps;
   const { teamId, keyId, userId } = actor;
-  const { token, row } = newHashedKey(deps, {
+  const { token, row } = newKeyRow(deps, {
     ...{ name: "", kind: "session", scopes: 0, lifetimeMilliseconds: expiresInSeconds * SECOND },
     ...{ teamId, createdByKeyId: keyId, userId },
   });
@@ -160,13 +165,16 @@ export async function createSession(deps: Deps, actor: Actor, expiresInSeconds: 
     userId: sql`${apiKeys.userId}`,
     expiresAt: sql`min(${apiKeys.expiresAt}, ${row.expiresAt})`,
   };
-  const queries = [
-    db.select({ refusal }).from(apiKeys).where(isLive),
-    insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isLive} and ${isNull(refusal)}`, sql`${apiKeys}`),
-    storedKey(deps, row),
-  ] as const;
-  const event = { ...newEvent(deps, "session.created", actor, row), position: 2 };
-  const [[key], , [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  const batch = {
+    key: db.select({ refusal }).from(apiKeys).where(isLive),
+    insert: insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isLive} and ${isNull(refusal)}`, sql`${apiKeys}`),
+    event: newEvent(deps, "session.created", actor, keyOf(row)),
+    stored: storedKey(deps, row),
+  };
+  const {
+    key: [key],
+    stored: [stored],
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (stored) return viewKey(stored, token);
   if (!key) throw new AppError("token_invalid");
   const message = `A key can have at most ${MAX_KEY_SESSIONS} sessions. Revoke one and retry.`;
@@ -209,16 +217,18 @@ export async function revokeSession(deps: Deps, actor: TeamActor, id: string): P
   const refusal = firstOf({ insufficient_scope: exceeds(actor, scopes) });
   const isEnded = and(isTarget, isNull(refusal));
   const session = db.select({ id: apiKeys.id }).from(apiKeys).where(isEnded);
-  const queries = [
-    db
+  const batch = {
+    found: db
       .select({ refusal, scopes: sql<number>`${scopes}` })
       .from(apiKeys)
       .where(isTarget),
-    ...cancelUploadsOfKeys(deps, teamId, sql`${session}`),
-    db.delete(apiKeys).where(isEnded).returning({ id: apiKeys.id }),
-  ] as const;
-  const event = { ...newEvent(deps, "session.revoked", actor, { teamId, id }), position: 5 };
-  const [[found]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+    uploads: cancelUploadsOfKeys(deps, teamId, sql`${session}`),
+    deleted: db.delete(apiKeys).where(isEnded),
+    event: newEvent(deps, "session.revoked", actor, { teamId, id }),
+  };
+  const {
+    found: [found],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (found.refusal !== null) throw refusalError(found.refusal, actor, found.scopes);
 }

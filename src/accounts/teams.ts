@@ -9,28 +9,20 @@ import {
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
-import { inDatabase, inEveryDatabase } from "../access/databases.ts";
+import { inDatabase, inDatabases, inEveryDatabase } from "../access/databases.ts";
 import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import {
-  actorOf,
-  type Change,
-  fieldsOf,
-  newEvent,
-  newTeamEvents,
-  writeWithEvent,
-  writeWithEvents,
-} from "../events/events.ts";
+import { actorOf, fieldsOf, newEvent, newTeamEvents, writeWithEvent } from "../events/events.ts";
 import { files, isHeld } from "../files/files.schema.ts";
-import { hasRow, type Query, read } from "../platform/db.ts";
+import { hasRow, read } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
 import { newId } from "../platform/system.ts";
 import { removed } from "../trash/trash.schema.ts";
 import { fetchOwnUsage } from "../uploads/quota.ts";
 import { apiKeys } from "./keys.schema.ts";
-import { type ApiKey, makeKey, type NewKey, viewKey } from "./keys.ts";
+import { type ApiKey, keyOf, makeKey, type NewKey, viewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
 
 /*
@@ -66,11 +58,11 @@ async function inNamedDatabase(deps: Deps, number: number): Promise<Deps> {
 
 /** The database with the most room, of those that respond. @throws `storage_full`, `unavailable` */
 async function inRoomiestDatabase(deps: Deps): Promise<Deps> {
-  const asked = [...deps.databases.values()].map(async (db) => ({ db, bytes: await sizeOf({ ...deps, db }) }));
+  const asked = inDatabases(deps).map(async (there) => ({ there, bytes: await sizeOf(there) }));
   const answers = await Promise.allSettled(asked);
   const found = answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value] : []));
   const [first] = found.filter(({ bytes }) => !isFull(deps, bytes)).sort((a, b) => a.bytes - b.bytes);
-  if (first) return { ...deps, db: first.db };
+  if (first) return first.there;
   const failed = answers.find((answer) => answer.status === "rejected");
   throw failed ? failed.reason : storageFull("Every database is full. Add one, or delete teams.");
 }
@@ -114,17 +106,14 @@ export async function createTeam(
     version: 0,
   };
   const { token, row } = makeKey(deps, operator, keyFields, team.id);
-  const queries: Query[] = [
-    db.insert(teams).values(team).onConflictDoNothing(),
-    db.insert(apiKeys).values(row).onConflictDoNothing(),
-  ];
   const isNew = sql`where ${not(hasRow(teams, eq(teams.id, team.id)))}`;
-  const event = { ...newEvent(deps, "apikey.created", operator, row), position: 2 };
-  const changes: Change<Query[]>[] = [
-    ...newTeamEvents(deps, "team.created", operator, team.id, isNew),
-    { event, queries },
-  ];
-  await writeWithEvents(deps, changes, [], { isIdempotent: true });
+  const batch = {
+    teamEvents: newTeamEvents(deps, "team.created", operator, team.id, isNew),
+    team: db.insert(teams).values(team).onConflictDoNothing(),
+    key: db.insert(apiKeys).values(row).onConflictDoNothing(),
+    event: newEvent(deps, "apikey.created", operator, keyOf(row)),
+  };
+  await writeWithEvent(deps, batch, { isIdempotent: true });
   return { team: { ...team, apiKeys: 1 }, key: viewKey(row, token) };
 }
 
@@ -196,8 +185,9 @@ export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
 /** Suspending takes effect with the next request of the team. @throws `not_found`, `conflict` if the team is being deleted */
 export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: TeamChanges): Promise<Team> {
   const { db, system } = deps;
-  const queries = [
-    db
+  const type = changes.status === "suspended" ? "team.suspended" : "team.updated";
+  const batch = {
+    updated: db
       .update(teams)
       .set({
         ...changes,
@@ -211,11 +201,13 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
       })
       .where(isExistingTeam(id))
       .returning(),
-    db.select().from(teams).where(eq(teams.id, id)),
-  ] as const;
-  const type = changes.status === "suspended" ? "team.suspended" : "team.updated";
-  const event = newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) });
-  const [[team], [found]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+    event: newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) }),
+    found: db.select().from(teams).where(eq(teams.id, id)),
+  };
+  const {
+    updated: [team],
+    found: [found],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (!team) throw new AppError("conflict", { message: "The team is being deleted." });
   return team;
@@ -240,21 +232,21 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
   const held = sql<string | null>`coalesce(
     (select ${files.id} from ${files} indexed by files_held where ${and(filesOf(whose), isHeld)} limit 1),
     (select ${removed.id} from ${removed} indexed by removed_held where ${and(removedOf(whose), isHeld)} limit 1))`;
-  const queries = [
-    db
+  const isDeletable = sql`where ${teamExists(teamId)} and ${held} is null`;
+  const batch = {
+    events: newTeamEvents(deps, "team.deleted", operator, teamId, isDeletable),
+    update: db
       .update(teams)
       .set({ status: "deleting", updatedAt: system.now(), version: sql`${teams.version} + 1` })
       .where(and(isExistingTeam(teamId), isNull(held))),
-    db
+    found: db
       .select({ team: teams, held: held.as("held") })
       .from(teams)
       .where(eq(teams.id, teamId)),
-  ] as const;
-  const isDeletable = sql`where ${teamExists(teamId)} and ${held} is null`;
-  const events = newTeamEvents(deps, "team.deleted", operator, teamId, isDeletable);
+  };
   const {
-    last: [, [found]],
-  } = await writeWithEvents(deps, events, queries, { isIdempotent: true });
+    found: [found],
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (!found) throw new AppError("not_found");
   if (found.held !== null && found.team.status !== "deleting") {
     throw new AppError("file_held", {

@@ -24,16 +24,7 @@ import {
 } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import {
-  type Change,
-  fieldsOf,
-  newEvent,
-  newEventFrom,
-  newEventsFrom,
-  wakeWebhooks,
-  writeWithEvent,
-  writeWithEvents,
-} from "../events/events.ts";
+import { fieldsOf, newEvent, newEventFrom, newEventsFrom, wakeWebhooks, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, type Query, type StoredRow } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
 import { isUniqueViolation } from "../platform/retry.ts";
@@ -123,12 +114,14 @@ export async function createUser(
     quota_exceeded: gte(teams.users, MAX_TEAM_USERS),
   });
   const isAllowed = sql`${isExistingTeam(teamId)} and ${isNull(refusal)}`;
-  const queries = [
-    db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
-    insertWhere(db, users, user, isAllowed, sql`${teams}`),
-  ] as const;
-  const event = { ...newEvent(deps, "user.created", actor, user), position: 2 };
-  const [[team]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  const batch = {
+    team: db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
+    insert: insertWhere(db, users, user, isAllowed, sql`${teams}`),
+    event: newEvent(deps, "user.created", actor, user),
+  };
+  const {
+    team: [team],
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (!team) throw new AppError("token_invalid");
   if (team.refusal === "quota_exceeded") {
     const message = `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Delete one and retry.`;
@@ -267,9 +260,10 @@ export async function updateUser(
     key === undefined ? undefined : eq(users.emailKey, key),
     role === undefined ? undefined : eq(users.role, role),
   );
-  const queries = [
-    db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
-    db
+  const batch = {
+    webhooks: isDemoting ? webhookDisabling(deps, actor, target, isChanged, "creator_demoted") : NO_WEBHOOKS,
+    found: db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
+    updated: db
       .update(users)
       .set({
         ...fields,
@@ -281,19 +275,19 @@ export async function updateUser(
       })
       .where(isChanged)
       .returning(),
-    ...(hash === undefined ? [] : endSessions(deps, target, hash)),
-    ...(isDemoting ? [narrowKeys(deps, target)] : []),
-  ] as const;
-  const changed = fieldsOf({ ...fields, password });
-  const event = { ...newEvent(deps, "user.updated", actor, target, { fields: changed }), position: 2 };
-  const changes: Change<readonly Query[]>[] = [{ event, queries }];
-  if (isDemoting) changes.unshift(webhookDisabling(deps, actor, target, isChanged, "creator_demoted"));
-  const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: false }).catch((error) => {
+    event: newEvent(deps, "user.updated", actor, target, { fields: fieldsOf({ ...fields, password }) }),
+    sessions: hash === undefined ? [] : endSessions(deps, target, hash),
+    keys: isDemoting ? narrowKeys(deps, target) : [],
+  };
+  const {
+    webhooks: { disabled },
+    found: [found],
+    updated: [user],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false }).catch((error) => {
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });
-  const [[found], [user]] = rows.at(-1) as [[Parameters<typeof changeError>[1]], User[]];
   if (!user) throw changeError(actor, found);
-  if (isDemoting) wakeDisabled(deps, target, rows[0]?.[0]);
+  deps.after(wakeWebhooks(deps, disabled));
   return user;
 }
 
@@ -306,7 +300,7 @@ function narrowKeys({ db }: Deps, user: UserKey): Query {
   const isWider = sql`(${apiKeys.scopes} & ~${OWN_FILES_SCOPES}) <> 0`;
   return db
     .update(apiKeys)
-    .set({ scopes: sql`${apiKeys.scopes} & ${OWN_FILES_SCOPES}` })
+    .set({ scopes: sql`${apiKeys.scopes} & ${OWN_FILES_SCOPES}`, version: sql`${apiKeys.version} + 1` })
     .where(and(isKeyOfUser(user), isWider, isContributor));
 }
 
@@ -360,13 +354,6 @@ export async function deleteUser(
   // Once the user is deleted, in the same batch.
   const isLeft = and(isKeyOfUser(target), not(hasRow(users, isUser(target))));
   const revoked = db.select({ id: apiKeys.id }).from(apiKeys).where(and(isLeft, isRevoked));
-  const queries = [
-    db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
-    db.delete(users).where(isDeleted).returning({ id: users.id }),
-    ...cancelUploadsOfKeys(deps, target.teamId, sql`${revoked}`),
-    db.delete(apiKeys).where(and(isLeft, isRevoked)),
-    db.update(apiKeys).set({ userId: null }).where(isLeft),
-  ] as const;
   // Written before the deletion, because it needs the version and the keys. A team has at most 1,000 keys: 30 KB of ids.
   const revokedKeys = db
     .select({ ids: sql`json_group_array(${apiKeys.id})` })
@@ -384,21 +371,33 @@ export async function deleteUser(
     },
     sql`from ${users} where ${isDeleted}`,
   );
-  const changes: Change<readonly Query[]>[] = [{ event: { ...event, position: 1 }, queries }];
-  if (!keepKeys) changes.unshift(webhookDisabling(deps, actor, target, isDeleted, "creator_deleted"));
-  const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: false });
-  const [[found], deleted] = rows.at(-1) as [[Parameters<typeof changeError>[1]], object[]];
-  if (deleted.length === 0) throw changeError(actor, found);
-  if (!keepKeys) wakeDisabled(deps, target, rows[0]?.[0]);
+  const batch = {
+    webhooks: keepKeys ? NO_WEBHOOKS : webhookDisabling(deps, actor, target, isDeleted, "creator_deleted"),
+    found: db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
+    event,
+    deleted: db.delete(users).where(isDeleted).returning({ id: users.id }),
+    uploads: cancelUploadsOfKeys(deps, target.teamId, sql`${revoked}`),
+    keys: db.delete(apiKeys).where(and(isLeft, isRevoked)),
+    keptKeys: db
+      .update(apiKeys)
+      .set({ userId: null, version: sql`${apiKeys.version} + 1` })
+      .where(isLeft),
+  };
+  const {
+    webhooks: { disabled },
+    found: [found],
+    deleted: [user],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  if (!user) throw changeError(actor, found);
+  deps.after(wakeWebhooks(deps, disabled));
 }
 
-/** The pending deliveries of a disabled webhook end unsent. */
-function wakeDisabled(deps: Deps, { teamId }: UserKey, disabled: unknown): void {
-  const keys = (disabled as { id: string }[]).map(({ id }) => ({ teamId, id }));
-  deps.after(wakeWebhooks(deps, keys));
-}
+const NO_WEBHOOKS = { disabled: [] };
 
-/** Disables the webhooks of a user, each with its event, if the same batch deletes or demotes the user next. */
+/**
+ * Disables the webhooks of a user, each with its event, if the same batch deletes or demotes the user next. Wake them
+ * afterwards, so that their pending deliveries end unsent.
+ */
 function webhookDisabling(
   deps: Deps,
   actor: TeamActor,
@@ -409,7 +408,7 @@ function webhookDisabling(
   const now = deps.system.now();
   const willChange = hasRow(users, isChanged);
   const isOfUser = and(eq(webhooks.teamId, teamId), eq(webhooks.userId, id));
-  const disable = deps.db
+  const disabled = deps.db
     .update(webhooks)
     .set({
       status: "disabled",
@@ -418,7 +417,7 @@ function webhookDisabling(
       version: sql`${webhooks.version} + 1`,
     })
     .where(and(isOfUser, eq(webhooks.status, "enabled"), willChange))
-    .returning({ id: webhooks.id });
+    .returning({ id: webhooks.id, teamId: webhooks.teamId });
   const isDisabled = and(isOfUser, eq(webhooks.disabledReason, reason), eq(webhooks.updatedAt, now), willChange);
   const row = {
     subjectId: sql`${webhooks.id}`,
@@ -426,5 +425,5 @@ function webhookDisabling(
     data: sql`json_object('_id', ${webhooks.id}, 'reason', ${reason})`,
   };
   const event = newEventsFrom(deps, "webhook.disabled", actor, teamId, row, sql`from ${webhooks} where ${isDisabled}`);
-  return { event, queries: [disable] };
+  return { disabled, event };
 }

@@ -1,10 +1,9 @@
 import { and, eq, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
-import { SQLiteInsertBase } from "drizzle-orm/sqlite-core";
 import type { Actor } from "../access/authorization.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
-import { type Query, type RowsOf, write } from "../platform/db.ts";
+import { type Batch, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
 import { isStorageFull } from "../platform/retry.ts";
 import { databaseOf, zeroId } from "../platform/system.ts";
 import { type WebhookKey, webhooks } from "../webhooks/webhooks.schema.ts";
@@ -172,19 +171,19 @@ function versionOf(type: EventType, { teamId, id, version }: Subject & { version
 export const fieldsOf = (changes: object): string[] =>
   Object.entries(changes).flatMap(([name, value]) => (value === undefined ? [] : [name]));
 
-/** The insert of an event that records a change. */
-export interface NewEvent {
-  teamId: string;
-  type: EventType;
-  insert: Query;
-  /**
-   * How many queries of the change precede the insert; by default 1. The last of them makes the change. An insert at 0
-   * records the previous state, and has its own condition.
-   */
-  position?: number;
-}
+/**
+ * The insert of an event. Its place in a batch says what it records: one of `newEvent` directly follows the query that makes
+ * the change, and one that has its own condition precedes it, to record the previous state.
+ */
+export type NewEvent = Query & { event: { teamId: string; type: EventType } };
 
-/** An event whose data is known before the change. `data` never contains personal data, a token, or a secret. */
+const asEvent = (teamId: string, type: EventType, insert: Query): NewEvent =>
+  Object.assign(insert, { event: { teamId, type } });
+
+/**
+ * An event whose data is known before the change. It is written if the previous query of the batch changes a row. `data` never
+ * contains personal data, a token, or a secret.
+ */
 export function newEvent(
   deps: Deps,
   type: EventType,
@@ -194,7 +193,7 @@ export function newEvent(
 ): NewEvent {
   const { teamId, id } = subject;
   const columns = { subjectVersion: versionOf(type, subject), data: sql`${JSON.stringify({ _id: id, ...data })}` };
-  return { teamId, type, insert: insertEvent(deps, type, initiator, subject, columns) };
+  return asEvent(teamId, type, insertEvent(deps, type, initiator, subject, columns));
 }
 
 /** An event whose version and data `source`, a FROM and WHERE, provides. It is written if that finds a row. */
@@ -206,12 +205,7 @@ export function newEventFrom(
   row: { subjectVersion: SQL; data: SQL },
   source: SQL,
 ): NewEvent {
-  return {
-    teamId: subject.teamId,
-    type,
-    position: 0,
-    insert: insertEvent(deps, type, initiator, subject, row, source),
-  };
+  return asEvent(subject.teamId, type, insertEvent(deps, type, initiator, subject, row, source));
 }
 
 /**
@@ -236,7 +230,7 @@ export function newEventsFrom(
     sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actor}, ${subjectId}, ${subjectVersion},
         ${data}, ${last(sql`position`)} + ${isLimited(type) ? number : 0} ${source}`,
   );
-  return { teamId, type, insert };
+  return asEvent(teamId, type, insert);
 }
 
 /**
@@ -249,40 +243,19 @@ export function newTeamEvents(
   initiator: Initiator,
   teamId: string,
   source: SQL,
-): Change<Query[]>[] {
+): NewEvent[] {
   const data = { subjectVersion: sql`null`, data: sql`${JSON.stringify({ _id: teamId })}` };
-  return [teamId, operatorLogOf(deps)].map((log) => ({
-    event: newEventFrom(deps, type, initiator, { teamId: log, id: teamId }, data, source),
-    queries: [],
-  }));
+  return [teamId, operatorLogOf(deps)].map((log) =>
+    newEventFrom(deps, type, initiator, { teamId: log, id: teamId }, data, source),
+  );
 }
 
-type Queries = readonly Query[];
-
-/** A change of one record. By default the first query makes the change, and others may follow it. */
-export interface Change<Q extends Queries> {
-  /** Written only if the change changed a row. */
-  event: NewEvent;
-  queries: Q;
-}
-
-/** Runs a change in one transaction with its event, and wakes the webhooks that receive it. @returns the rows of the queries */
-export async function writeWithEvent<const Q extends Queries>(
-  deps: Deps,
-  event: NewEvent,
-  queries: Q,
-  options: { isIdempotent: boolean },
-): Promise<RowsOf<Q>> {
-  const { rows } = await writeWithEvents(deps, [{ event, queries }], [], options);
-  return rows[0] as RowsOf<Q>;
-}
-
+const isEvent = (query: Query): query is NewEvent => "event" in query;
 /** Disabling a webhook is part of the deletion of its user. */
-const isDeletion = ({ event }: Change<Queries>): boolean => /\.(deleted|revoked|trashed|disabled)$/.test(event.type);
+const isDeletion = ({ event }: NewEvent): boolean => /\.(deleted|revoked|trashed|disabled)$/.test(event.type);
 
-const isNoInsert = (query: Query): boolean => !is(query, SQLiteInsertBase);
 /** The enabled webhooks that receive an event. `instr` finds the type in the JSON array without reading rows, as `json_each` would. */
-const receivingWebhooks = ({ db }: Deps, { teamId, type }: NewEvent) =>
+const receivingWebhooks = ({ db }: Deps, { event: { teamId, type } }: NewEvent) =>
   db
     .select({ teamId: webhooks.teamId, id: webhooks.id })
     .from(webhooks)
@@ -305,32 +278,68 @@ export async function wakeWebhooks(deps: Deps, keys: WebhookKey[]): Promise<(Web
 }
 
 /**
- * Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. A deletion in a
- * full database continues without its event and all other inserts, which need space, and this is logged.
+ * Runs changes in one transaction with their events, and wakes the webhooks that receive these. A deletion in a full database
+ * continues without its events and all other inserts, which need space, and this is logged.
+ * @returns the rows of each query, under its name
  */
+async function writeBatch<const B extends Batch>(
+  deps: Deps,
+  batch: B,
+  options: { isIdempotent: boolean },
+): Promise<RowsOf<B>> {
+  const events = queriesIn(batch).filter(isEvent);
+  const all = { batch, receiving: events.map((event) => receivingWebhooks(deps, event)) };
+  const { batch: rows, receiving } = await write(deps, all, options).catch(async (error) => {
+    if (!isStorageFull(error) || !events.every(isDeletion)) throw error;
+    const found = await write(deps, all, { ...options, omitsInserts: true });
+    for (const { event } of events) deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type });
+    return found;
+  });
+  const keys = new Map(receiving.flat().map((key) => [key.id, key]));
+  if (keys.size > 0) deps.after(wakeWebhooks(deps, [...keys.values()]));
+  return rows;
+}
+
+/* The form with positions, which uploads, files and the trash still have. */
+
+type Queries = readonly Query[];
+type Placed = NewEvent & { position?: number };
+
+export interface Change<Q extends Queries> {
+  event: Placed;
+  queries: Q;
+}
+
+export function writeWithEvent<const B extends Batch>(
+  deps: Deps,
+  batch: B,
+  options: { isIdempotent: boolean },
+): Promise<RowsOf<B>>;
+export function writeWithEvent<const Q extends Queries>(
+  deps: Deps,
+  event: Placed,
+  queries: Q,
+  options: { isIdempotent: boolean },
+): Promise<RowsOf<Q>>;
+export async function writeWithEvent(
+  deps: Deps,
+  ...given: [Batch, { isIdempotent: boolean }] | [Placed, Queries, { isIdempotent: boolean }]
+): Promise<unknown> {
+  if (given.length === 2) return writeBatch(deps, ...given);
+  const [event, queries, options] = given;
+  return (await writeWithEvents(deps, [{ event, queries }], [], options)).rows[0];
+}
+
 export async function writeWithEvents<const Q extends Queries, const L extends Queries>(
   deps: Deps,
   changes: Change<Q>[],
   last: L,
   options: { isIdempotent: boolean },
 ): Promise<{ rows: RowsOf<Q>[]; last: RowsOf<L> }> {
-  const recorded = changes.flatMap(({ event: { insert, position = 1 }, queries }) =>
-    queries.toSpliced(position, 0, insert),
-  );
-  const all = [...recorded, ...last, ...changes.map(({ event }) => receivingWebhooks(deps, event))];
-  const withoutInserts = async (error: unknown): Promise<unknown[]> => {
-    if (!isStorageFull(error) || !changes.every(isDeletion)) throw error;
-    const results = (await write(deps, all.filter(isNoInsert), options)).values();
-    for (const { event } of changes) deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type });
-    return all.map((query) => (isNoInsert(query) ? results.next().value : []));
-  };
-  const found: unknown[] = [...(await write(deps, all, options).catch(withoutInserts))];
+  const placed = changes.map(({ event, queries }) => queries.toSpliced(event.position ?? 1, 0, event));
+  const found = await writeBatch(deps, { placed, last }, options);
   const rows = changes.map(
-    ({ event: { position = 1 }, queries }) =>
-      found.splice(0, queries.length + 1).toSpliced(position, 1) as unknown as RowsOf<Q>,
+    ({ event }, i) => (found.placed[i] as unknown[]).toSpliced(event.position ?? 1, 1) as unknown as RowsOf<Q>,
   );
-  const lastRows = found.splice(0, last.length) as unknown as RowsOf<L>;
-  const keys = new Map((found as WebhookKey[][]).flat().map((key) => [key.id, key]));
-  if (keys.size > 0) deps.after(wakeWebhooks(deps, [...keys.values()]));
-  return { rows, last: lastRows };
+  return { rows, last: found.last as RowsOf<L> };
 }

@@ -59,7 +59,7 @@ export function fileEvents(
   const moved = sql`json_set(${METADATA}, '$.__v', ${subjectVersion}, '$.updatedAt', ${updatedAt}, '$.fields', json('["folder"]'))`;
   const row = { subjectId: sql`${files.id}`, subjectVersion, data: isMove ? moved : METADATA };
   const from = sql`from ${source} where ${isSelected ?? sql`true`}`;
-  return { ...newEventsFrom(deps, type, initiator, teamId, row, from), position: 0 };
+  return Object.assign(newEventsFrom(deps, type, initiator, teamId, row, from), { position: 0 });
 }
 
 /**
@@ -80,5 +80,5 @@ export function fileEvent(
   const data = fields ? withFields : type === "file.uploaded" ? withToken : METADATA;
   const row = { subjectVersion: sql`${files.version}`, data };
   const from = sql`from ${source} where ${and(isFile(file), sql`changes() > 0`)}`;
-  return { ...newEventFrom(deps, type, initiator, { teamId, id }, row, from), position: 1 };
+  return newEventFrom(deps, type, initiator, { teamId, id }, row, from);
 }

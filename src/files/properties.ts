@@ -178,7 +178,7 @@ export async function updateFile(
     .where(isOne);
   const current = deps.db.select(LISTED_COLUMNS).from(files).where(isOne);
   const queries = [check, update, current] as const;
-  const [[found], , [row]] = await writeWithEvent(deps, { ...event, position: 2 }, queries, {
+  const [[found], , [row]] = await writeWithEvent(deps, Object.assign(event, { position: 2 }), queries, {
     // After a lost response, a repetition would find another version.
     isIdempotent: versions === undefined,
   });

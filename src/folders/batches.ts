@@ -3,12 +3,12 @@ import { checkCovered, type TeamActor } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
-import { type Change, writeWithEvents } from "../events/events.ts";
+import { writeWithEvent } from "../events/events.ts";
 import { files, isListed, teamOfFile } from "../files/files.schema.ts";
 import { enqueuePending, hasBacklog } from "../files/files.ts";
 import { fileReprocessing } from "../files/processing.ts";
 import { type FileChanges, fileUpdate, refusalOf } from "../files/properties.ts";
-import type { Query } from "../platform/db.ts";
+import type { Batch } from "../platform/db.ts";
 import { deleteFiles } from "../trash/deletion.ts";
 import { restoreFiles } from "../trash/trash.ts";
 
@@ -50,18 +50,18 @@ export async function changeFiles(
     return ids.map((id, i) => ({ id, code: codes[i] as BatchResult["code"] }));
   }
   if (action.action === "restore") return restoreFiles(deps, actor, ids);
-  const changes = ids.map((id): Change<Query[]> => {
+  const changes = ids.map((id): Batch => {
     if (action.action === "reprocess") {
       const { event, queries } = fileReprocessing(deps, actor, id);
-      return { event, queries: [...queries] };
+      return [...queries, event];
     }
     const { event, update } = fileUpdate(deps, actor, id, propertiesOf(action));
-    return { event, queries: [update] };
+    return [update, event];
   });
   // Evaluated after the changes, it names the same files: where tags were added, adding them again still fits.
   const refusal = refusalOf(propertiesOf(action));
   const isGiven = inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`);
-  const current = deps.db
+  const found = deps.db
     .select({
       id: files.id,
       teamId: teamOfFile,
@@ -71,11 +71,9 @@ export async function changeFiles(
     })
     .from(files)
     .where(and(filesOf(actor), isGiven, isListed));
-  const {
-    last: [found],
-  } = await writeWithEvents(deps, changes, [current], { isIdempotent: true });
-  if (action.action === "reprocess") enqueuePending(deps, found);
-  const rows = new Map(found.map((row) => [row.id, row]));
+  const current = (await writeWithEvent(deps, { changes, found }, { isIdempotent: true })).found;
+  if (action.action === "reprocess") enqueuePending(deps, current);
+  const rows = new Map(current.map((row) => [row.id, row]));
   return ids.map((id) => {
     const row = rows.get(id);
     if (!row) return { id, code: "not_found" };

@@ -6,12 +6,12 @@ import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { type Change, type Initiator, writeWithEvents } from "../events/events.ts";
+import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isHeld, isInFolder, isListed, isOwnedInFolder } from "../files/files.schema.ts";
 import { changed } from "../files/files.ts";
 import { fileKey, folderKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "../files/names.ts";
-import { firstOf, hasRow, insertWhere, type Query, read } from "../platform/db.ts";
+import { type Batch, firstOf, hasRow, insertWhere, type RowsOf, read } from "../platform/db.ts";
 import { MINUTE, newId } from "../platform/system.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "../trash/deletion.ts";
 import { folderChanges, folders } from "./folders.schema.ts";
@@ -104,7 +104,7 @@ const countHeld = ({ teamId, ownerId, folder }: Range) =>
     where ${and(filesOf({ teamId, ownerId: null }), isHeld, isWithin(files.folderKey, folder))}
     limit ${MAX_COUNTED_HOLDS}) examined where ${ownerId === "" ? sql`true` : sql`owner = ${ownerId}`})`;
 
-/** The queries of one step, and the events of its files. */
+/** The batch of one step. */
 function stepOf(deps: Deps, change: Requested, dueAt: number) {
   const { db } = deps;
   const { folder, target, teamId, createdAt } = change;
@@ -115,7 +115,7 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
   const isNext = sql`${key} > (${position} ->> 0, ${position} ->> 1)`;
   const last = sql`(select json_array(${files.folderKey}, ${files.id}) from ${from} where ${where} and ${isNext}
     order by ${files.folderKey}, ${files.id} limit 1 offset ${(target === null ? MAX_DELETED_FILES : MOVED_FILES) - 1})`;
-  const stop = db
+  const stopped = db
     .delete(folderChanges)
     .where(and(isChange(change), sql`not ${isAllowed(change)}`))
     .returning({ id: folderChanges.id });
@@ -142,14 +142,14 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
   const removeFolders = db.delete(folders).where(sql`(team_id, folder_key, owner_id) in (${nextFolders})`);
   const initiator: Initiator = JSON.parse(change.initiator);
   const keys = selected(keyColumns);
-  const { event, queries }: Change<readonly Query[]> =
+  const changes: Batch =
     target === null
       ? manyDeletions(deps, initiator, teamId, selected)
       : {
           event: fileEvents(deps, "file.updated", initiator, teamId, sql`${fileKey} in ${keys}`),
-          queries: [moveFiles(deps, folder, target, keys), copyFolders(deps, folder, target, nextFolders)],
+          files: moveFiles(deps, folder, target, keys),
+          folders: copyFolders(deps, folder, target, nextFolders),
         };
-  const changes = [...queries, removeFolders];
   const isLast = and(isChange(change), isNull(folderChanges.stepEnd), sql`not exists (${nextFolders})`);
   const finish = db.delete(folderChanges).where(isLast);
   const advance = db
@@ -157,7 +157,7 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     .set({ position: sql`${folderChanges.stepEnd}` })
     .where(and(isChange(change), sql`step_end is not null`));
   const left = db.select({ id: folderChanges.id }).from(folderChanges).where(isChange(change));
-  return { event, stop, select, changes: [...changes, finish, advance], left };
+  return { stopped, select, changes, removeFolders, finish, advance, left };
 }
 
 /** Moves the files of a step, and updates their searchable text. */
@@ -223,10 +223,16 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
   });
   const row = { ...change, position: '["",""]', stepEnd: null, dueAt: now + MAX_STEP_MILLISECONDS };
   const held = target === null ? countHeld(change) : sql<number>`0`;
-  const check = deps.db.select({ refusal, held: held.as("held") }).from(sql`(select 1) one`);
-  const insert = insertWhere(deps.db, folderChanges, row, teamExists(teamId, sql`${refusal} is null`));
-  const [checked, isComplete] = await runStep(deps, change, row.dueAt, [check, insert]);
-  const [found] = checked as { refusal: "token_invalid" | "folder_busy" | "too_long" | null; held: number }[];
+  const batch = {
+    checked: deps.db.select({ refusal, held: held.as("held") }).from(sql`(select 1) one`),
+    insert: insertWhere(deps.db, folderChanges, row, teamExists(teamId, sql`${refusal} is null`)),
+    step: stepOf(deps, change, row.dueAt),
+  };
+  const {
+    checked: [found],
+    step,
+  } = await writeWithEvent(deps, batch, STEP_OPTIONS);
+  const isComplete = isLastStep(deps, change, step);
   const reason = found?.refusal;
   if (reason === "token_invalid" || reason === "folder_busy") throw new AppError(reason);
   if (reason === "too_long") {
@@ -236,25 +242,13 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
   return { isComplete, held: found?.held ?? 0 };
 }
 
-/** Runs queries and then a step. @returns the rows of the first query, and whether the change is complete */
-async function runStep(
-  deps: Deps,
-  change: Requested,
-  dueAt: number,
-  before: Query[] = [],
-): Promise<[unknown, boolean]> {
-  const { event, stop, select, changes, left } = stepOf(deps, change, dueAt);
-  const first = [...before, stop, select];
-  const { rows, last } = await writeWithEvents(
-    deps,
-    [{ event: { ...event, position: first.length }, queries: [...first, ...changes] }],
-    [left],
-    // After a lost response, a repetition takes a step more, or finds nothing left.
-    { isIdempotent: true },
-  );
-  const stopped = rows[0]?.[before.length] as { id: string }[];
-  if (stopped.length > 0) deps.log("warn", "folder_change_stopped", { teamId: change.teamId });
-  return [rows[0]?.[0], last[0].length === 0];
+/** After a lost response, a repetition takes a step more, or finds nothing left. */
+const STEP_OPTIONS = { isIdempotent: true };
+
+/** Whether the change is complete. */
+function isLastStep(deps: Deps, { teamId }: Requested, { stopped, left }: RowsOf<ReturnType<typeof stepOf>>): boolean {
+  if (stopped.length > 0) deps.log("warn", "folder_change_stopped", { teamId });
+  return left.length === 0;
 }
 
 /** Continues the changes that are due. */
@@ -270,7 +264,7 @@ export async function continueFolderChanges(deps: Deps) {
   for (const change of rows) {
     let isComplete = false;
     for (let step = 0; step < CONTINUED_STEPS / rows.length && !isComplete; step++) {
-      [, isComplete] = await runStep(deps, change, now);
+      isComplete = isLastStep(deps, change, await writeWithEvent(deps, stepOf(deps, change, now), STEP_OPTIONS));
     }
   }
   return { folderSteps: rows.length };

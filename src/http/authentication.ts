@@ -1,20 +1,18 @@
 import type { Context } from "hono";
-import { type Access, type Actor, authorize, type Credential, readCredential } from "../access/authorization.ts";
+import {
+  type Access,
+  authorize,
+  type Credential,
+  checkCounted,
+  readCredential,
+  type TokenUse,
+  tokenName,
+} from "../access/authorization.ts";
 import { inDatabaseOfToken } from "../access/databases.ts";
 import { noteUse } from "../access/last-use.ts";
-import { limitOf, sharersOf } from "../access/limiter.ts";
 import { AppError, type Code } from "../errors.ts";
 import { watchRecovery } from "../upkeep/heartbeat.ts";
 import type { AppEnv } from "./app-env.ts";
-
-/**
- * Waits until the request of an authorized caller is counted. A write does so before it changes anything, and a heavy read before it
- * reads. @throws `rate_limited`
- */
-export async function checkCounted(c: Context<AppEnv>): Promise<void> {
-  const exceeded = await c.var.exceededLimit;
-  if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
-}
 
 /** Counts the opening of a link, which has no token, for the client IP. @throws `rate_limited` */
 export async function countOpening(c: Context<AppEnv>): Promise<void> {
@@ -40,9 +38,6 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
 
 const blocked = () => new AppError("rate_limited", { limit: "client-ip" });
 
-/** Whether a request counts as heavy, if a contributor sends it, or another caller. */
-export type Weigh = (isContributor: boolean) => boolean;
-
 /**
  * Reads the token without a database, sets `deps.db` to the token's database, and calls `run`, which authorizes it. From then on,
  * the request is being counted for its caller. A request with a missing or invalid token counts for its client IP.
@@ -50,39 +45,23 @@ export type Weigh = (isContributor: boolean) => boolean;
  */
 export async function withCredential<A extends Access, T>(
   c: Context<AppEnv>,
-  {
-    access,
-    graceMilliseconds,
-    isHeavy = () => false,
-  }: { access: A; graceMilliseconds?: number | undefined; isHeavy?: Weigh | undefined },
+  use: TokenUse<A>,
   run: (credential: Credential<A>) => Promise<T>,
 ): Promise<T> {
   const { limiter } = c.var.deps;
   const clientIp = clientIpOf(c);
   let credential: Credential<A> | undefined;
   try {
-    credential = readCredential(c.var.deps, bearerToken(c), access, graceMilliseconds);
-    const tokenHash = credential.tokenHash ?? OPERATOR_HASH;
-    const noteCaller = (actor: Actor) => {
-      const sharers = sharersOf(actor);
-      const isHeavyOfCaller = isHeavy(sharers.isContributor);
-      const name = limitOf(sharers, isHeavyOfCaller);
-      limiter.noteAuthenticated(tokenHash, sharers);
-      // A write that arrives slowly authorizes its caller again.
-      if (!c.var.actor) {
-        const count = async () => ((await limiter.countRequest(sharers, isHeavyOfCaller)) ? null : name);
-        c.set("limit", name);
-        c.set("exceededLimit", count());
-      }
-      c.set("actor", actor);
-    };
-    c.set("deps", { ...inDatabaseOfToken(c.var.deps, credential), noteCaller, checkCounted: () => checkCounted(c) });
-    if (limiter.isBlocked(clientIp, tokenHash)) throw blocked();
-    const exceeded = limiter.exceededBy(tokenHash, isHeavy);
+    credential = readCredential(c.var.deps, bearerToken(c), use);
+    c.set("credential", credential);
+    c.set("deps", inDatabaseOfToken(c.var.deps, credential));
+    const token = tokenName(credential);
+    if (limiter.isBlocked(clientIp, token)) throw blocked();
+    const exceeded = limiter.exceededBy(token, credential.isHeavy);
     if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
     const result = await run(credential);
-    await checkCounted(c);
-    const { actor } = c.var;
+    await checkCounted(credential);
+    const actor = credential.caller?.actor;
     if (actor && actor.kind !== "operator") {
       noteUse(c.var.deps, actor);
       watchRecovery(c.var.deps);
@@ -92,14 +71,13 @@ export async function withCredential<A extends Access, T>(
     const isUnauthenticated =
       error instanceof AppError && (error.code === "token_missing" || error.code === "token_invalid");
     if (!isUnauthenticated) {
-      await checkCounted(c);
+      if (credential) await checkCounted(credential);
       throw error;
     }
     if (credential?.tokenHash) limiter.noteRejected(credential.tokenHash);
     throw (await limiter.countUnauthenticated(clientIp)) ? error : blocked();
   }
 }
-const OPERATOR_HASH = "operator";
 
 /** Whether the operator calls, for a request that needs no token. A wrong token counts for its client IP. @throws as above */
 export async function isOperator(c: Context<AppEnv>): Promise<boolean> {
@@ -144,7 +122,7 @@ export async function withBackend<T>(
     return await withCredential(c, { access: "users:write" }, async (credential) => {
       const actor = await authorize(c.var.deps, credential);
       isAuthorized = true;
-      await checkCounted(c);
+      await checkCounted(credential);
       return logIn(actor.kind === "secret" && actor.teamId === teamId);
     });
   } catch (error) {

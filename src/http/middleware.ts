@@ -10,7 +10,8 @@ import { isLinkPath, RESUMABLE } from "./paths.ts";
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   const startedAt = Date.now();
   await next();
-  const { actor, code, log, requestId } = c.var;
+  const { credential, code, log, requestId } = c.var;
+  const actor = credential?.caller?.actor;
   log("info", "request_finished", {
     requestId,
     method: c.req.method,
@@ -76,9 +77,8 @@ function setCommonHeaders(c: Context<AppEnv>, cacheControl: string, exposedHeade
 export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   await next();
   setCommonHeaders(c, c.res.headers.get("Cache-Control") ?? "no-store", EXPOSED_HEADERS);
-  if (c.var.limit && !c.res.headers.has("RateLimit-Policy")) {
-    c.res.headers.set("RateLimit-Policy", rateLimitPolicy(c.var.limit));
-  }
+  const limit = c.var.credential?.caller?.limit;
+  if (limit && !c.res.headers.has("RateLimit-Policy")) c.res.headers.set("RateLimit-Policy", rateLimitPolicy(limit));
 };
 
 /** Sets the headers of link responses, in place of those of the API. */

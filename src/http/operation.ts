@@ -1,13 +1,20 @@
-import type { Context, Hono, MiddlewareHandler } from "hono";
+import type { Context, Hono } from "hono";
 import * as z from "zod";
-import { type Access, type ActorWith, authorize, type Credential } from "../access/authorization.ts";
+import {
+  type Access,
+  type ActorWith,
+  authorize,
+  type Credential,
+  checkCounted,
+  type Weigh,
+} from "../access/authorization.ts";
 import { inDatabaseOf } from "../access/databases.ts";
 import type { Scope } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { Page } from "../platform/paging.ts";
 import type { AppEnv } from "./app-env.ts";
-import { checkCounted, type Weigh, withCredential } from "./authentication.ts";
+import { withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import type { Tag } from "./introduction.ts";
 import {
@@ -15,7 +22,6 @@ import {
   isDeepPage,
   nextLinkHeader,
   type Output,
-  publicValidators,
   type QuerySchema,
   readBody,
   readQuery,
@@ -95,8 +101,6 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
 export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> {
   /** `public` needs no token. */
   access: Access | "public";
-  /** Runs before `answer`. */
-  middleware?: MiddlewareHandler<AppEnv>[];
   answer(c: Context<AppEnv>): Promise<Response>;
 }
 
@@ -177,7 +181,7 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
           return await respond(c, contract.success, answer);
         } catch (error) {
           const isRequestError = error instanceof AppError && REQUEST_ERRORS.includes(error.code);
-          if (isRequestError && !c.var.actor) await authorize(c.var.deps, credential);
+          if (isRequestError && !credential.caller) await authorize(c.var.deps, credential);
           throw error;
         }
       });
@@ -235,7 +239,7 @@ async function authorizeCounted<A extends Access>(
   credential: Credential<A>,
 ): Promise<ActorWith<A>> {
   const actor = await authorize(c.var.deps, credential);
-  await checkCounted(c);
+  await checkCounted(credential);
   return actor;
 }
 
@@ -302,10 +306,10 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
   const operation = {
     ...contract,
     access: "public",
-    middleware: publicValidators(contract.body),
-    answer: (c: Context<AppEnv>) => {
-      const body = c.req.valid("json" as never) as Output<B>;
-      return respond(c, contract.success, handle(requestOf<undefined, B>(c, undefined, body)));
+    answer: async (c: Context<AppEnv>) => {
+      const query = readQuery(c, undefined);
+      const body = await readBody(c, contract.body, contract);
+      return respond(c, contract.success, handle(requestOf<undefined, B>(c, query, body)));
     },
   };
   return operation as Operation;
@@ -336,6 +340,6 @@ export function mount(app: Hono<AppEnv>, api: Api): void {
       app.get(pattern, (c) =>
         c.req.method === "HEAD" ? operation.answer(c) : renderMethodNotAllowed(c, methodsOf(api, path)),
       );
-    } else app.on(method, [pattern], ...(operation.middleware ?? []), (c) => operation.answer(c));
+    } else app.on(method, [pattern], (c) => operation.answer(c));
   }
 }

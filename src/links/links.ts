@@ -131,13 +131,14 @@ export async function createLink(
     token_invalid: not(isStillAllowed(deps, actor, SCOPES["files:download"])),
     too_many_links: sql`not ${isCreated} and not (${hasRoom})`,
   });
-  const check = deps.db
-    .select({ refusal, name: files.name, originalName: files.originalName })
-    .from(files)
-    .where(isOfFile);
-  const insert = insertWhere(deps.db, links, row, sql`${isOfFile} and ${refusal} is null`, sql`${files}`);
-  const event = newEvent(deps, "link.created", actor, { teamId, id: row.id }, { fileId });
-  const [[file]] = await writeWithEvent(deps, { ...event, position: 2 }, [check, insert], { isIdempotent: true });
+  const batch = {
+    file: deps.db.select({ refusal, name: files.name, originalName: files.originalName }).from(files).where(isOfFile),
+    insert: insertWhere(deps.db, links, row, sql`${isOfFile} and ${refusal} is null`, sql`${files}`),
+    event: newEvent(deps, "link.created", actor, { teamId, id: row.id }, { fileId }),
+  };
+  const {
+    file: [file],
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (!file) throw new AppError("not_found");
   if (file.refusal === "token_invalid") throw new AppError("token_invalid");
   if (file.refusal !== null) {
@@ -187,16 +188,19 @@ export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Prom
   const isOwn = or(eq(links.keyId, keyId), userId === null ? undefined : eq(links.userId, userId));
   const mayRevokeAll = (actor.scopes & SCOPES["files:write"]) !== 0;
   const refusal = firstOf(mayRevokeAll ? {} : { insufficient_scope: sql`(${isOwn}) is not true` });
-  const check = deps.db.select({ refusal }).from(links).where(isLink);
   const isRevocable = sql`${isLink} and ${refusal} is null`;
   // Written before the deletion, because it names the link's file.
   const data = sql`json_object('_id', ${links.id}, 'fileId', ${links.fileId})`;
   const row = { subjectVersion: sql`null`, data };
   const source = sql`from ${links} where ${isRevocable}`;
-  const event = { ...newEventFrom(deps, "link.revoked", actor, { teamId, id }, row, source), position: 1 };
-  const [[link]] = await writeWithEvent(deps, event, [check, deps.db.delete(links).where(isRevocable)], {
-    isIdempotent: false,
-  });
+  const batch = {
+    link: deps.db.select({ refusal }).from(links).where(isLink),
+    event: newEventFrom(deps, "link.revoked", actor, { teamId, id }, row, source),
+    deletion: deps.db.delete(links).where(isRevocable),
+  };
+  const {
+    link: [link],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (!link) throw new AppError("not_found");
   if (link.refusal !== null) throw insufficientScope("files:write");
 }

@@ -9,7 +9,7 @@ import {
   sql,
 } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
-import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
+import { type SQLiteColumn, SQLiteInsertBase, type SQLiteTable } from "drizzle-orm/sqlite-core";
 import { withTimeout } from "../timeout.ts";
 import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
@@ -106,9 +106,27 @@ function bindBuilder(db: Db, builder: Builder): BoundStatement<unknown> {
 }
 
 export type Query<T = unknown> = Builder<T> | BoundQuery<T>;
-type Queries = readonly Query[];
-type RowsOfQuery<Q> = Q extends BoundQuery<infer T> ? T : Q extends PromiseLike<infer T> ? T : never;
-export type RowsOf<Q extends Queries> = { [I in keyof Q]: RowsOfQuery<Q[I]> };
+
+/** Queries in the order in which they run: a list, or an object that names them. A name may stand for several. */
+export type Batch = Query | BatchList | { readonly [name: string]: Batch };
+/** A name of its own, because TypeScript computes the rows of an array's items at once, and would not end. */
+interface BatchList extends ReadonlyArray<Batch> {}
+/** The rows of each query, under its name or at its place in the list. */
+export type RowsOf<B> =
+  B extends BoundQuery<infer T> ? T : B extends PromiseLike<infer T> ? T : { [Name in keyof B]: RowsOf<B[Name]> };
+
+const isQuery = (batch: Batch): batch is Query =>
+  typeof (batch as Builder).prepare === "function" || typeof (batch as BoundQuery<unknown>).bindTo === "function";
+
+export const queriesIn = (batch: Batch): Query[] =>
+  isQuery(batch) ? [batch] : Object.values<Batch>(batch).flatMap(queriesIn);
+
+/** The batch with the rows of each query in its place. */
+function withRows(batch: Batch, rowsOf: (query: Query) => unknown): unknown {
+  if (isQuery(batch)) return rowsOf(batch);
+  if (Array.isArray(batch)) return batch.map((part) => withRows(part, rowsOf));
+  return Object.fromEntries(Object.entries(batch).map(([name, part]) => [name, withRows(part, rowsOf)]));
+}
 
 interface Database {
   db: Db;
@@ -120,25 +138,33 @@ interface Database {
 /** D1 stalls for up to 80 s at times, while a batch takes milliseconds. Whoever waits for a response retries sooner. */
 export const MAX_QUERY_SECONDS = 8;
 
-async function runBatch<Q extends Queries>(
+interface WriteOptions {
+  isIdempotent: boolean;
+  /** Leaves out the inserts, for which a full database has no room: they have no rows. */
+  omitsInserts?: boolean;
+}
+
+async function runBatch<B extends Batch>(
   { db, system, requestId }: Database,
-  queries: Q,
-  isIdempotent: boolean,
-): Promise<RowsOf<Q>> {
+  batch: B,
+  { isIdempotent, omitsInserts = false }: WriteOptions,
+): Promise<RowsOf<B>> {
+  const queries = queriesIn(batch).filter((query) => !omitsInserts || !is(query, SQLiteInsertBase));
   const bound = queries.map((query) => ("bindTo" in query ? query.bindTo(db) : bindBuilder(db, query)));
   const send = () => db.$client.batch(bound.map(({ statement }) => statement));
   const stalled = () => new Error(`D1 did not respond within ${MAX_QUERY_SECONDS} s.`);
-  const batch = requestId ? () => withTimeout(MAX_QUERY_SECONDS * 1000, send(), stalled) : send;
-  const results = await (isIdempotent ? retrying(system, batch) : once(batch));
-  return bound.map(({ rows }, i) => rows(results[i] as D1Result)) as unknown as RowsOf<Q>;
+  const run = requestId ? () => withTimeout(MAX_QUERY_SECONDS * 1000, send(), stalled) : send;
+  const results = await (isIdempotent ? retrying(system, run) : once(run));
+  const rows = new Map(bound.map((statement, i) => [queries[i], statement.rows(results[i] as D1Result)]));
+  return withRows(batch, (query) => rows.get(query) ?? []) as RowsOf<B>;
 }
 
 /**
  * Runs read queries in one round trip, and returns the rows of each.
  * @throws `unavailable` also if D1 does not respond to a request in time
  */
-export function read<const Q extends Queries>(database: Database, queries: Q): Promise<RowsOf<Q>> {
-  return runBatch(database, queries, true);
+export function read<const B extends Batch>(database: Database, batch: B): Promise<RowsOf<B>> {
+  return runBatch(database, batch, { isIdempotent: true });
 }
 
 /**
@@ -146,13 +172,8 @@ export function read<const Q extends Queries>(database: Database, queries: Q): P
  * retried only if the batch is idempotent, because the first attempt may have taken effect. So may a write that takes too
  * long for a request.
  */
-export function write<const Q extends Queries>(
-  database: Database,
-  queries: Q,
-  { isIdempotent }: { isIdempotent: boolean },
-): Promise<RowsOf<Q>> {
-  return runBatch(database, queries, isIdempotent);
-}
+export const write: <const B extends Batch>(database: Database, batch: B, options: WriteOptions) => Promise<RowsOf<B>> =
+  runBatch;
 
 /** A row of a table without generated columns. */
 export type StoredRow<T extends SQLiteTable> = Pick<

@@ -294,9 +294,9 @@ export class WebhookOutbox implements Outbox {
       .where(and(isWebhook(this.#key), eq(webhooks.version, version), eq(webhooks.status, "enabled")))
       .returning({ id: webhooks.id });
     const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...this.#key, version: version + 1 }, { reason });
-    const [rows] = await writeWithEvent(deps, event, [disable], { isIdempotent: true });
+    const { disabled } = await writeWithEvent(deps, { disabled: disable, event }, { isIdempotent: true });
     await this.wake();
-    return rows.length > 0;
+    return disabled.length > 0;
   }
 }
 

@@ -81,13 +81,17 @@ export async function createWebhook(
     updatedAt: now,
     version: 0,
   };
-  const event = newEvent(deps, "webhook.created", actor, row);
   // The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent.
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, actor.teamId)})`;
   const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId));
-  const insert = insertWhere(deps.db, webhooks, { ...row, sinceSeq: lastSeq(actor.teamId), cursor: 0 }, isAllowed);
-  const queries = [insert, webhookByKey(deps.db, key)] as const;
-  const [, [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  const batch = {
+    insert: insertWhere(deps.db, webhooks, { ...row, sinceSeq: lastSeq(actor.teamId), cursor: 0 }, isAllowed),
+    event: newEvent(deps, "webhook.created", actor, row),
+    stored: webhookByKey(deps.db, key),
+  };
+  const {
+    stored: [stored],
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (!stored) {
     const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
     throw new AppError("too_many_webhooks", { message });
@@ -162,7 +166,9 @@ export async function updateWebhook(
   if (!isEventId(id)) throw new AppError("not_found");
   // Before the change, so that its failure changes nothing.
   const health = await deps.outboxes(key).health();
-  const [[row]] = await writeWithEvent(deps, event, [update], { isIdempotent: false });
+  const {
+    update: [row],
+  } = await writeWithEvent(deps, { update, event }, { isIdempotent: false });
   if (!row) throw new AppError("not_found");
   deps.after(wakeWebhooks(deps, [key]));
   return { ...row, ...health, ...(isReset && { failures: 0, failingSince: null }) };
@@ -174,9 +180,9 @@ export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): P
   // Written before the deletion, because it needs the version.
   const row = { subjectVersion: sql`${webhooks.version}`, data: sql`${JSON.stringify({ _id: id })}` };
   const event = newEventFrom(deps, "webhook.deleted", actor, key, row, sql`from ${webhooks} where ${isWebhook(key)}`);
-  const remove = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
-  const [rows] = await writeWithEvent(deps, event, [remove], { isIdempotent: false });
-  if (rows.length === 0) throw new AppError("not_found");
+  const removed = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
+  const rows = await writeWithEvent(deps, { event, removed }, { isIdempotent: false });
+  if (rows.removed.length === 0) throw new AppError("not_found");
   deps.after(wakeWebhooks(deps, [key]));
 }
 
@@ -212,8 +218,9 @@ export async function rotateSecret(
     // If a concurrent rotation was faster, no row has the secret that was read.
     .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret)));
   const event = newEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
-  const queries = [replace, webhookByKey(deps.db, row)] as const;
-  const [, [rotated]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  const {
+    stored: [rotated],
+  } = await writeWithEvent(deps, { replace, event, stored: webhookByKey(deps.db, row) }, { isIdempotent: true });
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
   return { webhook: { ...rotated, ...health }, secret };

@@ -119,7 +119,12 @@ describe("The event log", () => {
     const created = await recording(team, () => newKey(team));
     const { id } = created.result;
     const actor = { kind: "secret", keyId: team.keyId };
-    expect(only(created.events)).toMatchObject({ type: "apikey.created", subject: { id }, data: { _id: id }, actor });
+    expect(only(created.events)).toMatchObject({
+      type: "apikey.created",
+      subject: { id, version: null },
+      data: { _id: id },
+      actor,
+    });
     const revoke = () => call("DELETE", `/auth/v1/apikeys/${id}`, { token: OPERATOR });
     const revoked = await recording(team, revoke);
     expect(only(revoked.events)).toMatchObject({

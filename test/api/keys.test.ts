@@ -345,11 +345,12 @@ describe("Rotating a key", () => {
     expect(tally(answers)).toEqual({ 200: 2, too_many_keys: 3 });
   });
 
-  test.each<[string, number, string, (team: Team, id: string) => Promise<unknown>]>([
-    ["is deleted", 404, "not_found", (team, id) => team.call("DELETE", `${KEYS}/${id}`)],
-    ["expires", 409, "conflict", (_, id) => setColumns(id, "expires_at = 1")],
-    ["'s caller is revoked", 401, "token_invalid", (team) => team.call("DELETE", `${KEYS}/${team.keyId}`)],
-  ])("changes nothing if, during the request, the key %s", async (_, status, code, end) => {
+  test.each<[string, number, string, number, (team: Team, id: string) => Promise<unknown>]>([
+    ["is deleted", 404, "not_found", 1, (team, id) => team.call("DELETE", `${KEYS}/${id}`)],
+    ["expires", 409, "conflict", 2, (_, id) => setColumns(id, "expires_at = 1, version = version + 1")],
+    ["'s caller is revoked", 401, "token_invalid", 1, (team) => team.call("DELETE", `${KEYS}/${team.keyId}`)],
+    ["'s team is deleted", 404, "not_found", 2, (team) => asOperator("DELETE", `/auth/v1/teams/${team.teamId}`)],
+  ])("changes nothing if, during the request, the key %s", async (_, status, code, kept, end) => {
     const team = await newTeam();
     const { id } = await newKey(team);
     const { call } = startWorker(
@@ -361,7 +362,26 @@ describe("Rotating a key", () => {
     const answer = await call("POST", `${KEYS}/${id}/rotate`, { token: team.token, json: {} });
     expect([answer.status, answer.code]).toEqual([status, code]);
     const rows = await DB.prepare("select count(*) n from api_keys where team_id = ?").bind(team.teamId).first("n");
-    expect(rows).toBe(code === "conflict" ? 2 : 1);
+    expect(rows).toBe(kept);
+  });
+
+  /** Rotates a key that is updated before each of so many writes. */
+  const rotateWhile = async (team: Team, id: string, change: object, times: number) => {
+    const update = () => team.call("PATCH", `${KEYS}/${id}`, { json: change });
+    const { call } = startWorker(compose(withoutJobs, beforeWrite(update, times)));
+    return call("POST", `${KEYS}/${id}/rotate`, { token: team.token, json: {} });
+  };
+
+  test("copies the key as it is if that changes during the request", async ({ team }) => {
+    const { id } = await newKey(team);
+    const change = { name: "narrowed", scopes: ["files:read"] };
+    expect(await dataOf(rotateWhile(team, id, change, 2))).toMatchObject(change);
+  });
+
+  test("is refused if the key changes in each of three attempts", async ({ team }) => {
+    const { id } = await newKey(team);
+    expect((await rotateWhile(team, id, { name: "new" }, 3)).code).toBe("conflict");
+    expect(await read(team, KEYS)).toHaveLength(2);
   });
 
   test.each([-1, 1.5, 2_592_001, "60"])("rejects an overlap of %j seconds", async (overlapSeconds) => {

@@ -87,15 +87,15 @@ export const withBatch = (database: D1Database, batch: Batch): D1Database =>
 
 /**
  * Does something else right before the first write of a Worker, after it has authorized the caller. A write is a batch of more
- * than two statements, because it has its event.
+ * than two statements, because it has its event. With `times`, also before the next ones.
  */
-export function beforeWrite(act: () => Promise<unknown>): Change {
-  let isDone = false;
+export function beforeWrite(act: () => Promise<unknown>, times = 1): Change {
+  let left = times;
   return (deps) =>
     withDatabases(deps, (database) =>
       withBatch(database, async (statements) => {
-        if (statements.length > 2 && !isDone) {
-          isDone = true;
+        if (statements.length > 2 && left > 0) {
+          left--;
           await act();
         }
         return database.batch(statements);

@@ -2,8 +2,9 @@ import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { and, eq, type SQL } from "drizzle-orm";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { type Actor, authorizeRead, type Credential } from "../../src/access/authorization.ts";
+import { authorizeRead, type Credential } from "../../src/access/authorization.ts";
 import { createLimiter, type Limiter } from "../../src/access/limiter.ts";
+import { teams } from "../../src/accounts/teams.schema.ts";
 import { users } from "../../src/accounts/users.schema.ts";
 import type { Deps } from "../../src/deps.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
@@ -33,6 +34,34 @@ async function newUser(team: Team): Promise<string> {
   const json = { email: `${crypto.randomUUID()}@example.com`, password: "correct horse battery" };
   return (await team.call("POST", "/auth/v1/users", { json })).body.data._id;
 }
+
+describe("A batch", () => {
+  const count = (team: Team) => deps.db.select({ users: teams.users }).from(teams).where(eq(teams.id, team.teamId));
+  const insert = (team: Team, id: string) =>
+    deps.db.insert(users).values({
+      ...{ id, teamId: team.teamId, firstName: "", lastName: "", email: id, emailKey: id, password: "" },
+      ...{ role: "viewer", createdAt: 1, updatedAt: 1, version: 0 },
+    });
+  const batchOf = (team: Team) => ({
+    z: count(team),
+    inserts: [insert(team, crypto.randomUUID()), insert(team, crypto.randomUUID())],
+    after: { those: [count(team)], last: insert(team, crypto.randomUUID()).returning({ email: users.email }) },
+    a: count(team),
+  });
+
+  test("runs its queries in the order of their names, and returns the rows of each in its place", async () => {
+    const { z, inserts, after, a } = await write(deps, batchOf(await newTeamHere()), { isIdempotent: true });
+    expect([z, after.those, a]).toEqual([[{ users: 0 }], [[{ users: 2 }]], [{ users: 3 }]]);
+    expect(inserts).toMatchObject([{ success: true }, { success: true }]);
+    expect(after.last).toMatchObject([{ email: expect.any(String) }]);
+  });
+
+  test("can omit its inserts, which then have no rows", async () => {
+    const options = { isIdempotent: true, omitsInserts: true };
+    const { inserts, after, a } = await write(deps, batchOf(await newTeamHere()), options);
+    expect([inserts, after.last, a]).toEqual([[[], []], [], [{ users: 0 }]]);
+  });
+});
 
 describe("A prepared query", () => {
   type ById = { id: string; teamId: string };
@@ -96,18 +125,18 @@ describe("A read for a caller", () => {
     graceMilliseconds: 0,
     tokenHash: fingerprint(team.token),
     database: 0,
+    isHeavy: () => false,
   });
   const ids = async (team: Team, condition?: SQL) => {
-    const actors: string[] = [];
-    const noteCaller = (actor: Actor) => void actors.push(actor.kind);
-    const caller = { ...deps, noteCaller } as unknown as Deps;
-    const { rows } = await authorizeRead(caller, credentialOf(team), (own) =>
+    const credential = credentialOf(team);
+    const limiter = { noteAuthenticated: () => {}, countRequest: async () => true };
+    const { rows } = await authorizeRead({ ...deps, limiter } as unknown as Deps, credential, (own) =>
       deps.db
         .select({ id: users.id })
         .from(users)
         .where(and(eq(users.teamId, own), condition)),
     );
-    expect(actors).toEqual(["secret"]);
+    expect(credential.caller?.actor.kind).toBe("secret");
     return rows;
   };
 
