@@ -1,4 +1,5 @@
 import type { Context } from "hono";
+import { HTTPException } from "hono/http-exception";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import * as z from "zod";
 import { AppError, type Code, MESSAGES } from "../errors.ts";
@@ -89,9 +90,16 @@ export const errorSchema = z
   })
   .meta({ id: "Error", description: "The shape of every error." });
 
+function appErrorOf(error: unknown): AppError {
+  if (error instanceof AppError) return error;
+  // Hono throws this for a body that is not JSON, and for nothing else.
+  if (error instanceof HTTPException && error.status === 400) return new AppError("malformed_json");
+  return new AppError("internal", { cause: error });
+}
+
 /** Renders any error in the error shape. An unexpected error reveals only the request id; its cause is logged under that id. */
 export function renderError(c: Context<AppEnv>, error: unknown): Response {
-  const appError = error instanceof AppError ? error : new AppError("internal", { cause: error });
+  const appError = appErrorOf(error);
   const status = STATUS[appError.code];
   c.set("code", appError.code);
   if (status >= 500) {

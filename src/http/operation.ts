@@ -1,4 +1,4 @@
-import type { Context, Hono } from "hono";
+import type { Context, Hono, MiddlewareHandler } from "hono";
 import * as z from "zod";
 import {
   type Access,
@@ -22,6 +22,7 @@ import {
   isDeepPage,
   nextLinkHeader,
   type Output,
+  publicValidators,
   type QuerySchema,
   readBody,
   readQuery,
@@ -101,6 +102,8 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
 export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> {
   /** `public` needs no token. */
   access: Access | "public";
+  /** Runs before `answer`. */
+  middleware?: MiddlewareHandler<AppEnv>[];
   answer(c: Context<AppEnv>): Promise<Response>;
 }
 
@@ -306,10 +309,10 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
   const operation = {
     ...contract,
     access: "public",
-    answer: async (c: Context<AppEnv>) => {
-      const query = readQuery(c, undefined);
-      const body = await readBody(c, contract.body, contract);
-      return respond(c, contract.success, handle(requestOf<undefined, B>(c, query, body)));
+    middleware: publicValidators(contract.body),
+    answer: (c: Context<AppEnv>) => {
+      const body = c.req.valid("json" as never) as Output<B>;
+      return respond(c, contract.success, handle(requestOf<undefined, B>(c, undefined, body)));
     },
   };
   return operation as Operation;
@@ -340,6 +343,6 @@ export function mount(app: Hono<AppEnv>, api: Api): void {
       app.get(pattern, (c) =>
         c.req.method === "HEAD" ? operation.answer(c) : renderMethodNotAllowed(c, methodsOf(api, path)),
       );
-    } else app.on(method, [pattern], (c) => operation.answer(c));
+    } else app.on(method, [pattern], ...(operation.middleware ?? []), (c) => operation.answer(c));
   }
 }

@@ -1,4 +1,5 @@
-import type { Context } from "hono";
+import { zValidator } from "@hono/zod-validator";
+import type { Context, MiddlewareHandler } from "hono";
 import * as z from "zod";
 import { AppError, type FieldError } from "../errors.ts";
 import { cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../platform/paging.ts";
@@ -70,7 +71,7 @@ function decode(text: string): string | undefined {
 }
 
 /**
- * Reads and validates a JSON body. An optional body that is absent counts as `{}`.
+ * Reads and validates the JSON body of a caller who is authorized. An optional body that is absent counts as `{}`.
  * @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `malformed_json`, `invalid_input`
  */
 export async function readBody<S extends BodySchema>(
@@ -90,6 +91,22 @@ export async function readBody<S extends BodySchema>(
   }
   return validate(schema, value) as Output<S>;
 }
+
+/**
+ * The middleware of a route that needs no token: nothing stands before the validation of its query and body, so Hono's own
+ * validator does it. Hono reads bodies without a limit, so it gets one that was read here.
+ */
+export const publicValidators = (body: z.ZodType): MiddlewareHandler<AppEnv>[] => [
+  async (c, next) => {
+    readQuery(c, undefined);
+    const { method, headers } = c.req.raw;
+    c.req.raw = new Request(c.req.url, { method, headers, body: await readText(c, JSON_BODY_BYTES) });
+    await next();
+  },
+  zValidator("json", body, (result) => {
+    if (!result.success) throw invalidInput(result.error.issues.flatMap(fieldErrors));
+  }) as MiddlewareHandler<AppEnv>,
+];
 
 /** @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `malformed_json` if the body is not UTF-8 */
 async function readText(c: Context<AppEnv>, maxBytes: number): Promise<string> {
