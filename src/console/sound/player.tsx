@@ -123,13 +123,13 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
       {file.durationSeconds !== null && (
         <div class="player-marking actions">
           <p class="quiet" role="status">
-            {marked ? `Clip: ${formatClip(marked)}` : "Drag over the waveform to mark a clip."}
+            {marked ? `Clip: ${formatClip(marked)}` : "To mark a clip, use these buttons, or drag with Shift."}
           </p>
           <button type="button" class="button" onClick={() => markHere(file, "from")}>
-            Start clip here
+            Start here
           </button>
           <button type="button" class="button" onClick={() => markHere(file, "to")}>
-            End clip here
+            End here
           </button>
           {marked && (
             <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>
