@@ -540,6 +540,7 @@ describe("Player", () => {
   exhaustive("stops at the end of a clip, continues from there, and loops the clip or the file", async ({ at }) => {
     const { page, place } = await openRecording(at);
     await page.goto(`${page.url()}?t=35,36`);
+    await expect(place).toHaveAttribute("aria-valuetext", "0:35 of 1:05");
     await page.keyboard.press("Space");
     await expect.poll(() => secondsOf(page)).toBe(36);
     await expect(page.getByRole("button", { name: "Play minute.wav" })).toBeVisible();

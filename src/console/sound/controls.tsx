@@ -255,7 +255,7 @@ function ClipHandle({ end, file, marked, total }: ClipHandleProps) {
     <div
       class="player-handle"
       data-end={end}
-      style={{ insetInlineStart: isStart ? `max(0px, ${share} - 1.5rem)` : `min(100% - 1.5rem, ${share})` }}
+      style={{ insetInlineStart: isStart ? `max(0px, ${share} - 24px)` : `min(100% - 24px, ${share})` }}
       role="slider"
       tabIndex={0}
       aria-label={isStart ? "Start of clip" : "End of clip"}

@@ -38,6 +38,9 @@ import { waveformOf } from "./waveforms.ts";
 /** Before the end of a file, the player names the next one. */
 const UP_NEXT_SECONDS = 5;
 
+/** Whether there is a mouse, and so probably a keyboard. */
+const canDrag = matchMedia("(hover: hover)").matches;
+
 /** Copies a URL of the file's page that starts at the present moment: `?t=83`. Only the team can open it. */
 const copyFileMoment = (file: Track) =>
   copyMoment(
@@ -123,7 +126,7 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
       {file.durationSeconds !== null && (
         <div class="player-marking actions">
           <p class="quiet" role="status">
-            {marked ? `Clip: ${formatClip(marked)}` : "To mark a clip, use these buttons, or drag with Shift."}
+            {marked ? `Clip: ${formatClip(marked)}` : `To mark a clip, use these buttons${canDrag ? ", or drag with Shift" : ""}.`}
           </p>
           <button type="button" class="button" onClick={() => markHere(file, "from")}>
             Start here
