@@ -126,7 +126,9 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
       {file.durationSeconds !== null && (
         <div class="player-marking actions">
           <p class="quiet" role="status">
-            {marked ? `Clip: ${formatClip(marked)}` : `To mark a clip, use these buttons${canDrag ? ", or drag with Shift" : ""}.`}
+            {marked
+              ? `Clip: ${formatClip(marked)}`
+              : `To mark a clip, use these buttons${canDrag ? ", or drag with Shift" : ""}.`}
           </p>
           <button type="button" class="button" onClick={() => markHere(file, "from")}>
             Start here
