@@ -745,6 +745,14 @@ describe("Organizing files", () => {
     await expect(player(page).getByRole("link", { name: "b.mp3" })).toBeVisible();
   });
 
+  exhaustive("leaves most of a phone on its side to the files, also while one plays", async ({ at }) => {
+    const { page } = await at("/files", { files: ["one.wav"], width: 844, height: 390 });
+    await button(page, "Play one.wav").first().click();
+    const bar = await player(page).boundingBox();
+    expect(bar?.y).toBeGreaterThan(290);
+    expect((await page.getByRole("navigation", { name: "Sections" }).boundingBox())?.height).toBeLessThan(50);
+  });
+
   exhaustive("moves files from the list of folders, and offers the last ones again", async ({ at }) => {
     const team = await newTeam();
     const [one, two] = await uploadNamed(team, "one.txt", "two.txt");
