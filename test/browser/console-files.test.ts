@@ -559,6 +559,8 @@ describe("File list by keyboard, and its layout", () => {
     expect(await outside()).toEqual([]);
     await page.setViewportSize({ width: 1024, height: 768 });
     await expect(row(page, "plain.mp3").getByRole("listitem")).toHaveText([word.slice(0, 60), "+2"]);
+    // Without a title, there is room for two.
+    await expect(row(page, "no audio").getByRole("listitem")).toHaveText([word.slice(0, 60), "second", "+1"]);
     await page.setViewportSize({ width: 768, height: 1024 });
     await expect(page.getByRole("button", { name: "Filters" })).toBeVisible();
     expect(await heights()).toHaveLength(1);
