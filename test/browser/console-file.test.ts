@@ -37,8 +37,9 @@ describe("File page", () => {
     await expectGoodLooks(page, "file");
     const top = async (name: string) => (await page.getByRole("heading", { name, exact: true }).boundingBox())?.y ?? 0;
     expect(await top("Share")).toBe(await top("Details"));
-    // On a phone, the details precede sharing, and both the activity.
+    // On a phone, the player is first, the details precede sharing, and both the activity.
     await page.setViewportSize({ width: 375, height: 667 });
+    await expect(page.getByRole("button", { name: "Download" })).toBeHidden();
     expect(await top("Details")).toBeLessThan(await top("Share"));
     expect(await top("Share")).toBeLessThan(await top("Activity"));
   });
