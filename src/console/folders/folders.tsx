@@ -301,10 +301,12 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
   const found = (typed ? known : [])
     .filter((folder) => hasWords(folder, words))
     .sort((one, other) => rank(other) - rank(one));
-  const isNew = typed !== "" && all.items !== undefined && !known.includes(path);
+  const isNew = typed !== "" && all.items !== undefined && !known.includes(path) && canPick(path);
   /** The folder that Enter and the button of the dialog pick. */
-  const target = typed === "" ? place : (found[0] ?? path);
-  const recents = recent.value.filter((folder) => place === "" && folder.includes("/") && canPick(folder));
+  const target = typed === "" ? place : (found.find((folder) => folder !== common) ?? found[0] ?? path);
+  const recents = recent.value.filter(
+    (folder) => place === "" && folder.includes("/") && folder !== common && canPick(folder),
+  );
   /** The folder whose button was clicked, instead of the target. */
   const picked = useRef<string | null>(null);
   const move = async () => {
@@ -351,8 +353,8 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
   return (
     <TaskDialog
       title={title}
-      action={isNew && found.length === 0 ? "Create and move" : "Move"}
-      isDisabled={target === common || (typed !== "" && all.items === undefined)}
+      action={isNew && target === path ? "Create and move" : "Move"}
+      isDisabled={target === common || (typed !== "" && all.items === undefined && all.isLoading)}
       onRun={move}
       onClose={onClose}
     >
