@@ -109,8 +109,7 @@ describe("File page", () => {
     await tabTo(menu);
     await page.keyboard.press("Enter");
     await expect(page.getByRole("menuitem", { name: "Share…" })).toBeFocused();
-    for (const _ of ["Download", "Rename", "Move", "Edit tags", "Reprocess"])
-      await page.keyboard.press("ArrowDown");
+    for (const _ of ["Download", "Rename", "Move", "Edit tags", "Reprocess"]) await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
     await expect(page.getByText("Reprocessing started")).toBeVisible();
     await expect(menu).toBeFocused();

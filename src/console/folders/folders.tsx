@@ -287,8 +287,8 @@ interface FolderDialogProps {
 function FolderDialog({ title, current: common, hidden, onPick, onClose }: FolderDialogProps) {
   const [place, setPlace] = useState(common ?? "");
   const [text, setText] = useState("");
-  const level = useFolders(place);
   const all = useAllFolders();
+  const level = useFolders(place, all.more !== undefined);
   const typed = withoutEnds(text);
   // A name alone is one in the open folder, and a path is from the top.
   const path = typed.includes("/") ? typed : join(place, typed);
@@ -349,7 +349,10 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
       {end}
     </li>
   );
-  const inPlace = (level.items ?? []).filter(canPick);
+  const isLoaded = all.items !== undefined && !(all.more && level.isLoading);
+  const inPlace = [...known, ...(level.items ?? [])].filter(
+    (folder, at, folders) => parentOf(folder) === place && canPick(folder) && folders.indexOf(folder) === at,
+  );
   return (
     <TaskDialog
       title={title}
@@ -376,7 +379,7 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
             const hasFolders = all.more || known.some((one) => one.startsWith(`${folder}/`));
             return choice(folder, name, { end: hasFolders && opener(folder, `Open ${name}`, <Icon name="chevron" />) });
           })}
-        {typed === "" && level.items && inPlace.length === 0 && <li class="quiet">No folders in here</li>}
+        {typed === "" && isLoaded && inPlace.length === 0 && <li class="quiet">No folders in here</li>}
         {found.map((folder) => choice(folder, nameOf(folder), { note: parentOf(folder) }))}
         {isNew && choice(path, `Create “${path}”`, { isNew })}
         {typed && all.more && (
@@ -398,10 +401,12 @@ interface ChoiceOptions {
 const withoutEnds = (path: string) => path.trim().replace(/^\/+|\/+$/g, "");
 
 /** The folders directly in a folder. */
-export const useFolders = (folder: string) =>
-  useList(`folders ${folder}`, (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }), {
-    of: ["file"],
-  });
+export const useFolders = (folder: string, isUsed = true) =>
+  useList(
+    isUsed ? `folders ${folder}` : "no folders",
+    isUsed ? (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }) : null,
+    { of: ["file"] },
+  );
 
 /** The pages of folders of all levels that are loaded to search them, a request each. */
 const MAX_FOLDER_PAGES = 10;
