@@ -61,6 +61,7 @@ describe("Trash page", () => {
       "15 B",
       "just now",
       `in ${DAYS} days`,
+      "Restore",
       "",
     ]);
     await expectGoodLooks(page, "trash");
