@@ -1163,6 +1163,8 @@ export interface Api {
       cursor?: string | undefined;
       /** Default: the top-level folders. */
       under?: string | undefined;
+      /** `true` also lists the folders in these folders, at all levels. Default `false`. */
+      deep?: "true" | "false" | undefined;
     };
     body: undefined;
     response: Data<Array<string>>;

@@ -1,8 +1,8 @@
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { createKey } from "./accounts/key-forms.tsx";
 import { inviteUser } from "./accounts/users.tsx";
-import { pathOf, recordingOf } from "./files/file-rows.ts";
-import { newFolder } from "./folders/folders.tsx";
+import { recordingOf } from "./files/file-rows.ts";
+import { newFolder, useAllFolders } from "./folders/folders.tsx";
 import { help } from "./help.ts";
 import { leave } from "./leaving.tsx";
 import { type Actions, allowed, perform } from "./parts/action.tsx";
@@ -21,6 +21,7 @@ import { createWebhook } from "./webhooks/webhook-forms.tsx";
 
 const TYPING_MILLISECONDS = 250;
 const MAX_FILES = 8;
+const MAX_FOLDERS = 5;
 const MAX_RECENT_FILES = 5;
 const LABEL = "Find files, folders, pages, and actions";
 
@@ -81,12 +82,10 @@ function commands(): Result[] {
   ];
 }
 
-/** Folders at the top and files that match; without a search, the newest files. */
+/** Folders and files that match; without a search, the newest files. */
 function useMatches(search: string): Result[] {
   const isUsed = can("files:read") && session.value?.team != null;
-  const folders = useList("folders ", isUsed ? (signal) => client.value.files.folders({}, { signal }) : null, {
-    of: ["file"],
-  });
+  const folders = useAllFolders(isUsed);
   const files = useList(
     `palette ${search}`,
     isUsed
@@ -100,9 +99,10 @@ function useMatches(search: string): Result[] {
   return [
     ...(folders.items ?? [])
       .filter((folder) => search && hasWords(folder, search))
+      .slice(0, MAX_FOLDERS)
       .map((folder) => ({
         key: `folder ${folder}`,
-        label: pathOf(folder).at(-1)?.name ?? folder,
+        label: folder,
         note: "Folder",
         icon: "folder" as const,
         run: () => navigate(href("/files", { folder })),

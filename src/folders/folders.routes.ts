@@ -15,11 +15,14 @@ export const list = listOperation(
     tag: "Files",
     summary: "List folders",
     description:
-      "The folders directly below a folder, by name. A folder exists as long as a file is in it or below it, and if it was created, until it is deleted.",
+      "The folders directly below a folder, or with `deep` all below it, by name. A folder exists as long as a file is in it or below it, and if it was created, until it is deleted.",
     query: z.object({
       limit: pageLimit.meta({ description: `Page size. Default and maximum ${MAX_LIMIT}.` }),
       cursor: cursorOf("folders"),
       under: folder.optional().meta({ description: "Default: the top-level folders." }),
+      deep: z.enum(["true", "false"]).optional().meta({
+        description: "`true` also lists the folders in these folders, at all levels. Default `false`.",
+      }),
     }),
     success: {
       description: "A page of folders, as full paths.",
@@ -28,8 +31,8 @@ export const list = listOperation(
       example: "podcast/2026",
     },
   },
-  ({ deps, credential, query: { under = "", limit = MAX_LIMIT, cursor } }) =>
-    listFolders(deps, credential, under, { limit, cursor }),
+  ({ deps, credential, query: { under = "", deep, limit = MAX_LIMIT, cursor } }) =>
+    listFolders(deps, credential, { under, isDeep: deep === "true" }, { limit, cursor }),
   (folder) => folder,
 );
 

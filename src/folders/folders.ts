@@ -29,12 +29,20 @@ export const MAX_CONTRIBUTOR_FOLDERS = 1000;
 /** Folders have no id. */
 const NO_ID = "0".repeat(24);
 
-/** The first `limit` folders below a prefix: one search of the index for each (a skip scan), however many files are in it. */
-function childFolders(
-  { db }: Deps,
-  { teamId, ownerId }: FilesOf,
-  { prefix, start, end, limit }: { prefix: string; start: string; end: string; limit: number },
-) {
+interface FolderRange {
+  prefix: string;
+  start: string;
+  end: string;
+  limit: number;
+  /** Whether it has the folders of all levels. */
+  isDeep: boolean;
+}
+
+/**
+ * The first `limit` folders below a prefix: one search of the index for each (a skip scan), however many files are in it.
+ * Those of all levels lack the ones that only have folders in them.
+ */
+function foldersBelow({ db }: Deps, { teamId, ownerId }: FilesOf, { prefix, start, end, limit, isDeep }: FolderRange) {
   const index = ownerId === null ? sql`files_folder` : sql`files_owner_folder`;
   const isInIndex = ownerId === null ? isInFolder : isOwnedInFolder;
   const ofViewer = { teamId: sql<string | null>`(select id from team)`, ownerId };
@@ -48,12 +56,13 @@ function childFolders(
   const firstFrom = (bound: SQL) =>
     sql`nullif(min(${orLast(ofFiles(bound))}, ${orLast(created(bound))}), ${AFTER_ALL_FOLDERS})`;
   const rest = sql`substr(found, length(${prefix}) + 1) || char(1)`;
-  const child = sql`substr(found, 1, length(${prefix}) + instr(${rest}, char(1)) - 1)`;
+  const child = isDeep ? sql`found` : sql`substr(found, 1, length(${prefix}) + instr(${rest}, char(1)) - 1)`;
+  const after = isDeep ? SEPARATOR : AFTER_SEPARATOR;
   return db.select({ folder: sql<string>`folder` }).from(sql`(
     with recursive team (id) as (select ${teamId}), child (found) as (
       select ${firstFrom(sql`${start}`)}
       union all
-      select ${firstFrom(sql`${child} || char(2)`)} from child where found is not null limit ${limit}
+      select ${firstFrom(sql`${child} || ${after}`)} from child where found is not null limit ${limit}
     )
     select replace(${child}, char(1), '/') as folder from child where found is not null)`);
 }
@@ -84,21 +93,37 @@ export async function createFolder(deps: Deps, actor: TeamActor, folder: string)
   });
 }
 
-/** Lists the folders directly below a folder, in the order of their names. @throws `invalid_input` for a cursor of another list */
+/** Adds the folders above each, unless they are above the one before. They sort there. */
+function* withParents(folders: string[], before: string): Generator<string> {
+  let last = before;
+  for (const folder of folders) {
+    const names = folder.split("/");
+    for (const place of names.keys()) {
+      const one = names.slice(0, place + 1).join("/");
+      if (!`${last}/`.startsWith(`${one}/`)) yield one;
+    }
+    last = folder;
+  }
+}
+
+/** Lists the folders directly below a folder, or of all levels, in the order of their names. @throws `invalid_input` for a cursor of another list */
 export async function listFolders(
   deps: Deps,
   credential: Credential<"files:read">,
-  under: string,
+  { under, isDeep }: { under: string; isDeep: boolean },
   { limit, cursor }: Omit<PageRequest, "page">,
 ): Promise<Page<string>> {
-  const list = listName("folders", under === "" ? {} : { under });
+  const list = listName("folders", { ...(under !== "" && { under }), ...(isDeep && { deep: "true" }) });
   const key = folderKey(under);
   const prefix = under === "" ? "" : key + SEPARATOR;
-  const start = cursor === undefined ? prefix : folderKey(decodeCursor(list, cursor, under).name) + AFTER_SEPARATOR;
+  const before = cursor === undefined ? under : decodeCursor(list, cursor, under).name;
+  const start = cursor === undefined ? prefix : folderKey(before) + (isDeep ? SEPARATOR : AFTER_SEPARATOR);
   const end = under === "" ? AFTER_ALL_FOLDERS : key + AFTER_SEPARATOR;
-  const range = { prefix, start, end, limit: limit + 1 };
-  const { rows } = await authorizeOwnRead(deps, credential, (viewer) => childFolders(deps, viewer, range));
-  const items = rows.slice(0, limit).map(({ folder }) => folder);
-  const last = rows.length > limit ? items.at(-1) : undefined;
+  const range = { prefix, start, end, limit: limit + 1, isDeep };
+  const { rows } = await authorizeOwnRead(deps, credential, (viewer) => foldersBelow(deps, viewer, range));
+  const found = rows.map(({ folder }) => folder);
+  const all = isDeep ? [...withParents(found, before)] : found;
+  const items = all.slice(0, limit);
+  const last = all.length > limit ? items.at(-1) : undefined;
   return { items, next: last === undefined ? null : encodeCursor(list, NO_ID, last) };
 }

@@ -798,6 +798,10 @@ describe("With 100,000 files, users and events in a team", () => {
     expect(count).toBe(25);
     // And one for the created folders.
     expect(rowsRead).toBeLessThanOrEqual(3 * 25 + 11);
+    // As many for those of all levels: also the 25 folders above.
+    const deep = await pageAt("/docs/v1/folders?deep=true");
+    expect(deep.count).toBeGreaterThan(25);
+    expect(deep.rowsRead).toBeLessThanOrEqual(3 * deep.count + 11);
   });
 
   test.each([

@@ -78,7 +78,7 @@ const PARAMETERS: Record<string, string[]> = {
     ...["folder", "under", "tag", "reference", "uploadedBy", "search", "sort"],
   ],
   "PUT /docs/v1/uploads/{id}/transcript": ["language"],
-  "GET /docs/v1/folders": ["limit", "cursor", "under"],
+  "GET /docs/v1/folders": ["limit", "cursor", "under", "deep"],
   "PATCH /docs/v1/uploads/{id}": ["If-Match"],
   "POST /docs/v1/uploads": ["limit", "Content-Digest", "Repr-Digest", "Idempotency-Key"],
   "GET /docs/v1/uploads/{id}": ["expiresIn"],

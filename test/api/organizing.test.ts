@@ -310,6 +310,11 @@ describe("Folders", () => {
     expect((await pagesOf(team, "limit=3")).map(({ length }) => length)).toEqual([3, 3, 1]);
     expect(await folders(team, "limit=3")).toEqual(await folders(team));
     expect(await pagesOf(team, "under=a&limit=1")).toEqual([["a/b"], ["a/\u05d0"]]);
+    // All levels, each folder before those in it.
+    const all = ["A", "a", "a/b", "a/b/c", "a/\u05d0", "a b", "a b/c", "a-b", "ab", "b", "\u{1f600}", "\u{1f600}/x"];
+    for (const limit of [100, 3, 1]) expect(await folders(team, `deep=true&limit=${limit}`)).toEqual(all);
+    expect(await folders(team, "deep=true&under=a&limit=1")).toEqual(["a/b", "a/b/c", "a/\u05d0"]);
+    expect(await folders(team, "deep=false&under=a")).toEqual(["a/b", "a/\u05d0"]);
   });
 
   const create = (team: Team, folder: string) => team.call("POST", "/docs/v1/folders", { json: { folder } });

@@ -2,7 +2,7 @@ import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, expectLinkColor, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
-import { chooseAction, exhaustive, test } from "./console.ts";
+import { type At, chooseAction, exhaustive, test } from "./console.ts";
 import { respond } from "./fakes.ts";
 import { dialog, fact, heading, player, position, rows, secondsOf } from "./locators.ts";
 import { tone } from "./sounds.ts";
@@ -37,8 +37,9 @@ describe("File page", () => {
     await expectGoodLooks(page, "file");
     const top = async (name: string) => (await page.getByRole("heading", { name, exact: true }).boundingBox())?.y ?? 0;
     expect(await top("Share")).toBe(await top("Details"));
-    // On a phone, the details precede sharing, and both the activity.
+    // On a phone, the player is first, the details precede sharing, and both the activity.
     await page.setViewportSize({ width: 375, height: 667 });
+    await expect(page.getByRole("button", { name: "Download" })).toBeHidden();
     expect(await top("Details")).toBeLessThan(await top("Share"));
     expect(await top("Share")).toBeLessThan(await top("Activity"));
   });
@@ -108,7 +109,7 @@ describe("File page", () => {
     await tabTo(menu);
     await page.keyboard.press("Enter");
     await expect(page.getByRole("menuitem", { name: "Share…" })).toBeFocused();
-    for (const _ of ["Rename", "Move", "Edit tags", "Reprocess"]) await page.keyboard.press("ArrowDown");
+    for (const _ of ["Download", "Rename", "Move", "Edit tags", "Reprocess"]) await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
     await expect(page.getByText("Reprocessing started")).toBeVisible();
     await expect(menu).toBeFocused();
@@ -349,9 +350,8 @@ describe("Player", () => {
       await expect(place).toHaveAttribute("aria-valuetext", `${at} of 1:05`);
     }
     await page.keyboard.press("PageUp");
-    await page.getByRole("button", { name: "Speed: 1×" }).click();
     await page.getByRole("combobox", { name: "Speed" }).selectOption("2×");
-    await page.getByRole("button", { name: "Volume" }).click();
+    await page.getByRole("button", { name: "Sound" }).click();
     await page.getByRole("checkbox", { name: "Mute" }).check();
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Play" }).click();
@@ -430,66 +430,192 @@ describe("Player", () => {
     await expect.poll(() => secondsOf(page)).toBeGreaterThan(60);
   });
 
-  exhaustive("marks a clip by dragging or by keyboard, and shares it", async ({ at }) => {
+  /** The page of a recording of 65 seconds with a waveform, and its drags by the mouse from one second to another. */
+  async function openRecording(at: At) {
     const team = await newTeam();
     const id = await upload(team, "minute.wav", tone(65));
-    await team.stowage.files.setWaveform(id, [Array(16).fill(0.5)]);
+    await team.stowage.files.setWaveform(id, [Array.from({ length: 130 }, (_, place) => (place < 65 ? 0.9 : 0.1))]);
     const { page } = await at(`/files/${id}`, { team });
-    const place = position(page);
-    const status = page.getByRole("region", { name: "Player" }).getByRole("status");
-    await expect(status).toHaveText("Drag over the waveform to mark a clip.");
-    const box = await place.boundingBox();
-    if (!box) throw new Error("There is no bar.");
-    const [y, xAt] = [box.y + box.height / 2, (seconds: number) => box.x + (box.width * seconds) / 65];
+    await expect(page.locator('.player[data-flat="false"]')).toBeVisible();
+    const bar = async () => (await position(page).boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 };
+    const xAt = async (seconds: number) => {
+      const { x, width } = await bar();
+      return x + (width * seconds) / 65;
+    };
     const drag = async (from: number, to: number) => {
-      await page.mouse.move(xAt(from), y);
+      const [{ y, height }, start, end] = [await bar(), await xAt(from), await xAt(to)];
+      await page.mouse.move(start, y + height / 2);
       await page.mouse.down();
-      await page.mouse.move(xAt(to), y, { steps: 5 });
+      await page.mouse.move(end, y + height / 2, { steps: 5 });
       await page.mouse.up();
     };
-    await drag(30, 20);
+    const handle = (name: "Start" | "End") => page.getByRole("slider", { name: `${name} of clip` });
+    const status = page.getByRole("region", { name: "Player" }).getByRole("status");
+    return { page, team, id, place: position(page), status, handle, xAt, drag };
+  }
+
+  test("marks a clip, moves its end, and copies a link to it", async ({ at }) => {
+    const { page, id, team, place, status, handle, drag } = await openRecording(at);
+    await expect(status).toHaveText("To mark a clip, use these buttons, or drag with Shift.");
+    // Without Shift, the position follows the pointer.
+    await drag(40, 50.5);
+    await expect(place).toHaveAttribute("aria-valuetext", "0:50 of 1:05");
+    await expect(status).not.toContainText("Clip");
+    await page.keyboard.down("Shift");
+    await drag(30.2, 20.2);
+    await page.keyboard.up("Shift");
     await expect(status).toHaveText("Clip: 0:20 – 0:30");
     await expect(place).toHaveAttribute("aria-valuetext", "0:20 of 1:05");
-    const marked = await page.locator(".player-clip").boundingBox();
-    expect(Math.abs((marked?.x ?? 0) - xAt(20))).toBeLessThan(2);
-    expect(Math.abs((marked?.width ?? 0) - (xAt(30) - xAt(20)))).toBeLessThan(2);
-    // A click keeps the clip.
-    await page.mouse.click(xAt(40.5), y);
-    await expect(place).toHaveAttribute("aria-valuetext", "0:40 of 1:05");
-    await expect(status).toHaveText("Clip: 0:20 – 0:30");
-    await page.getByRole("button", { name: "Clear" }).click();
-    await expect(status).toHaveText("Drag over the waveform to mark a clip.");
-    // By keyboard, from the slider and by the buttons.
+    await handle("End").focus();
+    await page.keyboard.press("Shift+ArrowRight");
+    await page.keyboard.press("ArrowRight");
+    await expect(handle("End")).toHaveAttribute("aria-valuetext", "0:31.1");
+    const panel = page.getByRole("region", { name: "Share" });
+    await expect(panel).toContainText("They can still play and download the rest of the recording.");
+    const link = await copyBy(panel.getByRole("button", { name: "Copy link to 0:20 – 0:31.1" }), "#t=20,31.1");
+    expect(link).toMatch(/\/share\/[^#]+#t=20,31\.1$/);
+    expect((await collect(team.stowage.links.list(id)))[0]).toMatchObject({ disposition: "inline" });
+  });
+
+  exhaustive("marks a clip by buttons and keys, and its panel can share all instead", async ({ at }) => {
+    const { page, place, status } = await openRecording(at);
     await place.focus();
     for (const key of ["Home", "ArrowRight", "]", "Home", "ArrowRight", "PageUp", "["]) await page.keyboard.press(key);
     await expect(status).toHaveText("Clip: 0:35 – 1:05");
     await page.keyboard.press("ArrowRight");
-    await tabTo(page.getByRole("button", { name: "End clip here" }));
+    await tabTo(page.getByRole("button", { name: "End here" }));
     await page.keyboard.press("Enter");
     await expect(status).toHaveText("Clip: 0:35 – 0:40");
     await expectGoodLooks(page, "file-clip");
-    // It stops at its end, and can continue from there.
-    await place.focus();
-    for (const key of ["ArrowLeft", "Space"]) await page.keyboard.press(key);
-    await expect.poll(() => secondsOf(page)).toBe(40);
-    await expect(page.getByRole("button", { name: "Play minute.wav" })).toBeVisible();
-    await page.keyboard.press("Space");
-    await expect.poll(() => secondsOf(page)).toBeGreaterThan(40.5);
-    // The panel shares the clip, unless the user wants otherwise, and says what else the link gives.
     await page.keyboard.press("s");
     const panel = page.getByRole("region", { name: "Share" });
     const copy = panel.getByRole("button", { name: /^Copy link/ });
     await expect(copy).toBeFocused();
     await expect(dialog(page)).toHaveCount(0);
-    await expect(copy).toHaveText("Copy link to 0:35 – 0:40");
-    await expect(panel).toContainText("They can still play and download the rest of the recording.");
     await panel.getByRole("checkbox", { name: "Start at 0:35, end at 0:40" }).uncheck();
     await expect(copy).toHaveText("Copy link");
     await panel.getByRole("checkbox", { name: "Start at 0:35, end at 0:40" }).check();
-    const link = await copyBy(copy, "#t=35,40");
-    expect(link).toMatch(/\/share\/[^#]+#t=35,40$/);
-    const links = await collect(team.stowage.links.list(id));
-    expect(links[0]).toMatchObject({ disposition: "inline" });
+    await expect(copy).toHaveText("Copy link to 0:35 – 0:40");
+    await page.getByRole("button", { name: "Clear" }).click();
+    await expect(status).not.toContainText("Clip");
+    await expect(copy).toHaveText("Copy link");
+  });
+
+  exhaustive("moves both ends of a clip by dragging, and neither beyond the other", async ({ at }) => {
+    const { page, status, handle, xAt, drag } = await openRecording(at);
+    await page.keyboard.down("Shift");
+    await drag(20, 30);
+    await page.keyboard.up("Shift");
+    const band = await page.locator(".player-clip").boundingBox();
+    expect(Math.abs((band?.x ?? 0) - (await xAt(20)))).toBeLessThan(2);
+    expect(Math.abs((band?.width ?? 0) - ((await xAt(30)) - (await xAt(20))))).toBeLessThan(2);
+    const pull = async (name: "Start" | "End", seconds: number) => {
+      const { x = 0, y = 0, width = 0, height = 0 } = (await handle(name).boundingBox()) ?? {};
+      const [pressed, by] = [x + width / 2, (await xAt(seconds)) - (await xAt(0))];
+      await page.mouse.move(pressed, y + height / 2);
+      await page.mouse.down();
+      await page.mouse.move(pressed + by, y + height / 2, { steps: 5 });
+      await page.mouse.up();
+    };
+    await pull("End", 10);
+    await expect(status).toHaveText("Clip: 0:20 – 0:40");
+    await pull("Start", -15);
+    await expect(status).toHaveText("Clip: 0:05 – 0:40");
+    // The position is where the clip starts, so that it can be heard.
+    await expect(position(page)).toHaveAttribute("aria-valuetext", "0:05 of 1:05");
+    await pull("Start", 55);
+    await expect(status).toHaveText("Clip: 0:39.9 – 0:40");
+    await pull("End", 60);
+    await expect(status).toHaveText("Clip: 0:39.9 – 1:05");
+    for (const key of ["Home", "Shift+ArrowLeft"]) await handle("Start").press(key);
+    await handle("End").press("Home");
+    await expect(status).toHaveText("Clip: 0:00 – 0:00.1");
+    for (const key of ["PageUp", "PageUp", "ArrowLeft"]) await handle("End").press(key);
+    await expect(handle("End")).toHaveAttribute("aria-valuetext", "0:02");
+    // A click keeps the clip.
+    await page.mouse.click(await xAt(40.5), ((await position(page).boundingBox())?.y ?? 0) + 20);
+    await expect(position(page)).toHaveAttribute("aria-valuetext", "0:40 of 1:05");
+    await expect(status).toHaveText("Clip: 0:00 – 0:02");
+  });
+
+  exhaustive("stops at the end of a clip, continues from there, and loops the clip or the file", async ({ at }) => {
+    const { page, place } = await openRecording(at);
+    await page.goto(`${page.url()}?t=35,36`);
+    await expect(place).toHaveAttribute("aria-valuetext", "0:35 of 1:05");
+    await page.keyboard.press("Space");
+    await expect.poll(() => secondsOf(page)).toBe(36);
+    await expect(page.getByRole("button", { name: "Play minute.wav" })).toBeVisible();
+    await page.keyboard.press("Space");
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(36.5);
+    await page.getByRole("button", { name: "Loop" }).click();
+    await expect(page.getByRole("button", { name: "Loop" })).toHaveAttribute("aria-pressed", "true");
+    await page.getByRole("button", { name: "Pause minute.wav" }).click();
+    for (const key of ["Home", "PageUp", "ArrowRight"]) await place.press(key);
+    await page.keyboard.press("Space");
+    // Nobody has pressed a key since it began to play: this is the end of the clip.
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(35.2);
+    const jumped = await page.locator("audio").evaluate((audio: HTMLAudioElement) => {
+      return new Promise<number>((resolve) => {
+        audio.addEventListener("seeked", () => resolve(audio.currentTime), { once: true });
+      });
+    });
+    expect(jumped).toBeGreaterThanOrEqual(35);
+    expect(jumped).toBeLessThan(35.5);
+    await page.getByRole("button", { name: "Clear" }).click();
+    for (const key of ["Home", "PageUp", "PageUp"]) await place.press(key);
+    await expect.poll(() => secondsOf(page)).toBeGreaterThan(60.2);
+    await expect.poll(() => secondsOf(page)).toBeLessThan(30);
+    await expect(page.getByRole("button", { name: "Pause minute.wav" })).toBeVisible();
+  });
+
+  exhaustive("zooms by buttons, wheel and fingers, and follows the position", async ({ at }) => {
+    const { page, place, xAt, status, drag } = await openRecording(at);
+    const widthOf = async () => (await place.boundingBox())?.width ?? 0;
+    const view = page.locator(".player-view");
+    const shown = (await view.boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 };
+    await expect(page.getByRole("button", { name: "Zoom out" })).toHaveAttribute("aria-disabled", "true");
+    await page.getByRole("button", { name: "Zoom in" }).click();
+    expect(Math.round((await widthOf()) / shown.width)).toBe(2);
+    await expect(page.locator(".player-ruler")).toContainText("0:05");
+    expect((await page.locator(".player-seek canvas").boundingBox())?.width).toBe(shown.width);
+    // The page does not become wider, and what is under the pointer stays there.
+    await expectNoSidewaysScroll(page);
+    const x = await xAt(20);
+    await page.mouse.move(x, shown.y + 20);
+    await page.keyboard.down("Control");
+    await page.mouse.wheel(0, -100);
+    await page.keyboard.up("Control");
+    await expect.poll(widthOf).toBeGreaterThan(3 * shown.width);
+    expect(Math.abs((await xAt(20)) - x)).toBeLessThan(2);
+    // The loud first half is in view.
+    expect((await drawn(page)).lowest).toBeGreaterThan(40);
+    // Where a second is wide, tenths can be marked.
+    await page.keyboard.down("Shift");
+    await drag(20.3, 21.7);
+    await page.keyboard.up("Shift");
+    await expect(status).toHaveText("Clip: 0:20.3 – 0:21.7");
+    await place.press("End");
+    await expect.poll(() => xAt(65)).toBeLessThan(shown.x + shown.width + 1);
+    await expect.poll(async () => (await drawn(page)).lowest).toBeLessThan(40);
+    await place.press("Home");
+    await expect.poll(() => xAt(0)).toBeGreaterThan(shown.x - 1);
+    await expectGoodLooks(page, "file-zoom");
+    for (let press = 0; press < 2; press++) await page.getByRole("button", { name: "Zoom out" }).click();
+    expect(await widthOf()).toBe(shown.width);
+    // Two fingers zoom, and leave the position where it is.
+    await place.press("PageUp");
+    const devtools = await page.context().newCDPSession(page);
+    const touch = (type: "touchStart" | "touchMove" | "touchEnd", ...xs: number[]) =>
+      devtools.send("Input.dispatchTouchEvent", {
+        type,
+        touchPoints: xs.map((x, id) => ({ x: shown.x + x, y: shown.y + 40, id })),
+      });
+    await touch("touchStart", 100);
+    await touch("touchStart", 100, 200);
+    for (const spread of [120, 150, 200]) await touch("touchMove", 150 - spread / 2, 150 + spread / 2);
+    await touch("touchEnd");
+    await expect.poll(widthOf).toBeGreaterThan(1.9 * shown.width);
+    await expect(place).toHaveAttribute("aria-valuetext", "0:30 of 1:05");
   });
 
   exhaustive("starts at the moment of the link, and keeps the volume for other files", async ({ at }) => {
@@ -497,10 +623,10 @@ describe("Player", () => {
     const [one, two] = [await upload(team, "one.wav", tone(65)), await upload(team, "two.wav", tone(5))];
     const { page } = await at(`/files/${one}?t=1:02`, { team });
     await expect(position(page)).toHaveAttribute("aria-valuetext", "1:02 of 1:05");
-    await page.getByRole("button", { name: "Volume" }).click();
+    await page.getByRole("button", { name: "Sound" }).click();
     await page.getByRole("slider", { name: "Volume" }).fill("30");
     await page.goto(`/console/files/${two}`);
-    await page.getByRole("button", { name: "Volume" }).click();
+    await page.getByRole("button", { name: "Sound" }).click();
     await expect(page.getByRole("slider", { name: "Volume" })).toHaveValue("30");
     expect(await page.locator("audio").evaluate((audio: HTMLAudioElement) => audio.volume)).toBe(0.3);
   });

@@ -559,6 +559,8 @@ describe("File list by keyboard, and its layout", () => {
     expect(await outside()).toEqual([]);
     await page.setViewportSize({ width: 1024, height: 768 });
     await expect(row(page, "plain.mp3").getByRole("listitem")).toHaveText([word.slice(0, 60), "+2"]);
+    // Without a title, there is room for two.
+    await expect(row(page, "no audio").getByRole("listitem")).toHaveText([word.slice(0, 60), "second", "+1"]);
     await page.setViewportSize({ width: 768, height: 1024 });
     await expect(page.getByRole("button", { name: "Filters" })).toBeVisible();
     expect(await heights()).toHaveLength(1);
@@ -665,6 +667,7 @@ describe("Organizing files", () => {
     await page.keyboard.press("Enter");
     await expect(dialog(page).getByLabel("Folder")).toBeFocused();
     await page.keyboard.type("podcast/2026 🎧");
+    await expect(button(page, "Create and move")).toBeEnabled();
     await page.keyboard.press("Enter");
     await expect(page.getByText("Moved 1 file to podcast/2026 🎧")).toBeVisible();
     await expect(page.getByRole("rowheader")).toHaveText(["three.txt", "two.txt"]);
@@ -744,6 +747,14 @@ describe("Organizing files", () => {
     await expect(player(page).getByRole("link", { name: "b.mp3" })).toBeVisible();
   });
 
+  exhaustive("leaves most of a phone on its side to the files, also while one plays", async ({ at }) => {
+    const { page } = await at("/files", { files: ["one.wav"], width: 844, height: 390 });
+    await button(page, "Play one.wav").first().click();
+    const bar = await player(page).boundingBox();
+    expect(bar?.y).toBeGreaterThan(290);
+    expect((await page.getByRole("navigation", { name: "Sections" }).boundingBox())?.height).toBeLessThan(50);
+  });
+
   exhaustive("moves files from the list of folders, and offers the last ones again", async ({ at }) => {
     const team = await newTeam();
     const [one, two] = await uploadNamed(team, "one.txt", "two.txt");
@@ -757,11 +768,16 @@ describe("Organizing files", () => {
     // The file is in this folder.
     const move = dialog(page).getByRole("button", { name: "Move", exact: true });
     await expect(move).toBeDisabled();
-    await button(page, "Night Signals").click();
+    await expect(button(page, "Move to Files")).toBeDisabled();
+    await button(page, "Open Night Signals").click();
     await expect(move).toBeEnabled();
-    await expect(button(page, "Move to Season 2")).toBeVisible();
+    await expect(button(page, "Move to Night Signals")).toHaveAttribute("aria-current", "true");
+    // A folder without others can't be opened.
+    await expect(button(page, "Open Season 2")).toHaveCount(0);
     await expectGoodLooks(page, "files-move");
-    await button(page, "Move to Season 2").click();
+    await button(page, "Up").click();
+    await button(page, "Open Night Signals").click();
+    await button(page, "Move to Night Signals/Season 2").click();
     await expect(page.getByRole("rowheader")).toHaveText(["two.txt"]);
     expect((await propertiesOf(team, one)).folder).toBe("Night Signals/Season 2");
     await choose("two.txt");
@@ -827,9 +843,9 @@ describe("Organizing files", () => {
     await expect(folder(page, "a")).toHaveCount(0);
 
     await chooseAction(page, "Actions for the folder music", "Move");
-    await expect(dialog(page).getByRole("button", { name: "music" })).toHaveCount(0);
-    await dialog(page).getByRole("button", { name: "box", exact: true }).click();
-    await dialog(page).getByRole("button", { name: "Move", exact: true }).click();
+    await expect(button(page, "Move to box")).toBeVisible();
+    await expect(button(page, /Move to music/)).toHaveCount(0);
+    await button(page, "Move to box").click();
     await expectAnnounced(page, "Moved to box");
     await expect(folder(page, "music")).toHaveCount(0);
     expect((await propertiesOf(team, id)).folder).toBe("box/music/b");
@@ -936,27 +952,55 @@ describe("Organizing files", () => {
     expect(await page.evaluate(() => Reflect.get(window, "announced"))).toEqual([]);
   });
 
-  exhaustive("loads the folders of a level once while a path is typed to move to", async ({ at }) => {
+  test("finds a folder of any level by words, and offers to create one second", async ({ at }) => {
+    const team = await newTeam();
+    const [one, two] = await uploadNamed(team, "one.txt", "two.txt");
+    for (const folder of ["1978/Winter/Takes", "box"]) await team.stowage.files.createFolder(folder);
+    const { page } = await at("/files", { team });
+    const choose = async (name: string, text: string) => {
+      await page.getByRole("checkbox", { name: `Select ${name}` }).check();
+      await button(page, "Move").click();
+      await expect(button(page, "Open 1978")).toBeVisible();
+      await page.keyboard.type(text);
+    };
+    const places = dialog(page).getByRole("list", { name: "Places to move to" }).getByRole("listitem");
+    await choose("one.txt", "winter");
+    // The folders whose name matches are first.
+    await expect(places).toHaveText(["Winter1978", "Takes1978/Winter", "Create “winter”"]);
+    await expect(button(page, "Move to 1978/Winter")).toHaveAttribute("aria-current", "true");
+    await page.keyboard.press("Enter");
+    await expectAnnounced(page, "Moved 1 file to 1978/Winter");
+    expect((await propertiesOf(team, one)).folder).toBe("1978/Winter");
+    await choose("two.txt", "spring");
+    await expect(places).toHaveText(["Create “spring”"]);
+    await expect(button(page, "Create and move")).toBeVisible();
+    for (const _ of "spring") await page.keyboard.press("Backspace");
+    await button(page, "Open 1978").click();
+    // A name is one in the open folder.
+    await page.getByLabel("Folder", { exact: true }).fill("spring");
+    await button(page, "Create “1978/spring”").click();
+    await expectAnnounced(page, "Moved 1 file to 1978/spring");
+    expect((await propertiesOf(team, two)).folder).toBe("1978/spring");
+  });
+
+  exhaustive("says that not all of very many folders were searched", async ({ at }) => {
     const team = await newTeam();
     await uploadNamed(team, "one.txt");
-    await team.stowage.files.createFolder("podcast/2026");
     const { page } = await at("/files", { team });
+    let asked = 0;
+    await page.route(/folders\?.*deep=true/, (route) => {
+      const first = 100 * asked++;
+      const data = Array.from({ length: 100 }, (_, place) => `folder ${first + place}`);
+      const link = `<${url}/docs/v1/folders?deep=true&cursor=${asked}>; rel="next"`;
+      return respond(route, { data, headers: { Link: link } });
+    });
     await page.getByRole("checkbox", { name: "Select one.txt" }).check();
     await button(page, "Move").click();
-    await expect(button(page, "Move to podcast")).toBeVisible();
-    const asked = new Set<string | null>();
-    page.on("request", (request) => {
-      const { pathname, searchParams } = new URL(request.url());
-      if (pathname.endsWith("/folders")) asked.add(searchParams.get("under"));
-    });
-    await page.getByLabel("Folder", { exact: true }).fill("");
-    await page.keyboard.type("podcast/20");
-    await expect(button(page, "Move to 2026")).toBeVisible();
-    await expect(button(page, "Create and move")).toBeVisible();
-    await page.keyboard.type("26/");
-    await expect(dialog(page).getByText("No folders in here")).toBeVisible();
-    await expect(dialog(page).getByRole("button", { name: "Move", exact: true })).toBeVisible();
-    expect([...asked]).toEqual(["podcast", "podcast/2026"]);
+    await page.getByLabel("Folder", { exact: true }).fill("folder 99");
+    await expect(dialog(page).getByText("Only 1,000 folders were searched.")).toBeVisible();
+    await expect(button(page, "Move to folder 999")).toBeVisible();
+    await expect(button(page, "Move to folder 99")).toHaveAttribute("aria-current", "true");
+    expect(asked).toBe(10);
   });
 
   test("renames a file in place, and explains an invalid name", async ({ at, problems }) => {

@@ -61,10 +61,11 @@ describe("Trash page", () => {
       "15 B",
       "just now",
       `in ${DAYS} days`,
+      "Restore",
       "",
     ]);
     await expectGoodLooks(page, "trash");
-    await chooseAction(page, "Actions for one.txt", "Restore");
+    await button(page, "Restore one.txt").click();
     await expectAnnounced(page, "Restored 1 file");
     await expect(rows(page)).toHaveCount(3);
     expect(await team.stowage.files.get(ids[0] ?? "")).toMatchObject({ folder: "podcast/2026" });

@@ -262,7 +262,7 @@ describe("The ruler of a recording", () => {
 
   test.each([
     [0, "0:00", "0:00"],
-    [7, "0:00", "0:00"],
+    [7, "0:00 0:01 0:02 0:03 0:04 0:05 0:06", "0:00 0:02 0:04"],
     [65, "0:00 0:10 0:20 0:30 0:40 0:50", "0:00 0:30"],
     [252, "0:00 1:00 2:00 3:00", "0:00 1:00 2:00 3:00"],
     [1610, "0:00 5:00 10:00 15:00 20:00", "0:00 15:00"],
@@ -274,6 +274,12 @@ describe("The ruler of a recording", () => {
   test("has at most eight times before the end, whatever the duration", () => {
     for (let seconds = 1; seconds < 1_000_000; seconds = Math.ceil(seconds * 1.1))
       expect(rulerTicks(seconds).length).toBeLessThan(9);
+  });
+
+  test("has more times if it is zoomed, each where it was", () => {
+    const [all, zoomed] = [rulerTicks(252), rulerTicks(252, 8)].map((ticks) => ticks.map(({ at }) => at));
+    expect(zoomed).toEqual(expect.arrayContaining(all ?? []));
+    expect(zoomed?.slice(0, 3)).toEqual([0, 5, 10]);
   });
 });
 

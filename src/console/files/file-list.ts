@@ -1,6 +1,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 import { type Event, type FileEvent, isFileEvent } from "../../client/stowage.ts";
+import { useFolders } from "../folders/folders.tsx";
 import { lastList, query } from "../router.ts";
 import { client } from "../session.ts";
 import { isPlayable, type Track } from "../sound/playback.ts";
@@ -51,11 +52,7 @@ export function useFileList(): FileList {
     },
   );
   const { folder } = view;
-  const folders = useList(
-    `folders ${folder}`,
-    (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }),
-    { of: ["file"] },
-  );
+  const folders = useFolders(folder);
   useEvents(isFileEvent, (events) => files.change((rows) => applyEvents(rows, events as FileEvent[])));
   const isLoading = files.isLoading || folders.isLoading;
   const latest: Shown = { ...view, key, rows: files.items, folders: folders.items ?? [], more: files.more };

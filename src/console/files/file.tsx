@@ -84,7 +84,10 @@ export function FilePage({ id }: { id: string }) {
       actions={
         file && (
           <>
-            <ActionButton action={{ label: "Download", scope: "files:download", run: () => downloadFiles([file]) }} />
+            <ActionButton
+              class="download"
+              action={{ label: "Download", scope: "files:download", run: () => downloadFiles([file]) }}
+            />
             <Menu label="Actions for this file" items={pageActions(file)} />
           </>
         )
@@ -111,13 +114,12 @@ const holdFile = ({ _id, name, hold }: FileMetadata) =>
     done: "File held",
   });
 
-/** The actions of files, except the one with its own button, and the actions of this page. */
+/** The actions of files, and those of this page. */
 function pageActions(file: FileMetadata): Actions {
   const { _id, status, hold, audio } = file;
   const row = { ...file, durationSeconds: audio?.durationSeconds ?? null };
-  const common = fileActions([row]).filter((action) => action && action.label !== "Download");
   return [
-    ...common,
+    ...fileActions([row]),
     {
       label: "Reprocess",
       icon: "refresh",

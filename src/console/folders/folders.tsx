@@ -1,4 +1,5 @@
 import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { moveFiles } from "../files/file-changes.ts";
 import { type FileRow, pathOf } from "../files/file-rows.ts";
@@ -7,10 +8,11 @@ import { announce } from "../parts/announce.tsx";
 import { copy } from "../parts/copy.tsx";
 import { ask, confirm, open, TaskDialog } from "../parts/dialog.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
-import { countOf } from "../parts/format.ts";
+import { countOf, formatCount } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { Breadcrumbs } from "../parts/page.tsx";
+import { hasWords } from "../parts/values.tsx";
 import { href, navigate, path, query } from "../router.ts";
 import { client, trashDays } from "../session.ts";
 import { useList } from "../store.ts";
@@ -281,22 +283,31 @@ interface FolderDialogProps {
   onClose: () => void;
 }
 
-/** Picks a folder level by level, or as a path that is typed. */
+/** Picks a folder level by level, or finds it at any level by words. A text that no folder has can become a new one. */
 function FolderDialog({ title, current: common, hidden, onPick, onClose }: FolderDialogProps) {
-  const [path, setPath] = useState(common ?? "");
-  const target = withoutEnds(path);
-  // The typed part after the last slash filters the folders of the level before it.
-  const [parent, typed] = splitPath(target);
-  const siblings = useFolders(parent);
-  const exists = target === "" || target === common || siblings.items?.includes(target) === true;
-  // Only folders that exist are loaded, not every part of a name that is being typed.
-  const level = useFolders(exists ? target : parent);
-  const shown = (level.items ?? []).filter(
-    (folder) => folder !== hidden && (exists || nameOf(folder).toLowerCase().includes(typed)),
+  const [place, setPlace] = useState(common ?? "");
+  const [text, setText] = useState("");
+  const all = useAllFolders();
+  const level = useFolders(place, all.more !== undefined);
+  const typed = withoutEnds(text);
+  // A name alone is one in the open folder, and a path is from the top.
+  const path = typed.includes("/") ? typed : join(place, typed);
+  const canPick = (folder: string) => hidden === undefined || !`${folder}/`.startsWith(`${hidden}/`);
+  const known = (all.items ?? []).filter(canPick);
+  const words = typed.replaceAll("/", " ");
+  // Those of which the name itself has the last word are first.
+  const isNamed = (folder: string) => hasWords(nameOf(folder), words.split(" ").at(-1) ?? "");
+  const rank = (folder: string) => (folder === path ? 2 : Number(isNamed(folder)));
+  const found = (typed ? known : [])
+    .filter((folder) => hasWords(folder, words))
+    .sort((one, other) => rank(other) - rank(one));
+  const isNew = typed !== "" && all.items !== undefined && !known.includes(path) && canPick(path);
+  /** The folder that Enter and the button of the dialog pick. */
+  const target = typed === "" ? place : (found.find((folder) => folder !== common) ?? found[0] ?? path);
+  const recents = recent.value.filter(
+    (folder) => place === "" && folder.includes("/") && folder !== common && canPick(folder),
   );
-  const isNew = !exists && siblings.items !== undefined;
-  const recents = recent.value.filter((folder) => folder !== common && folder !== hidden && !shown.includes(folder));
-  /** The folder whose button was clicked, instead of the typed one. */
+  /** The folder whose button was clicked, instead of the target. */
   const picked = useRef<string | null>(null);
   const move = async () => {
     const folder = picked.current ?? target;
@@ -305,33 +316,48 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
     if (folder) recent.value = [folder, ...recent.value.filter((one) => one !== folder)].slice(0, MAX_RECENT);
     onClose();
   };
-  const choice = (folder: string, label: string, note = "") => (
+  const opener = (folder: string, label: string, content: ComponentChildren) => (
+    <button
+      type="button"
+      aria-label={label}
+      title={label}
+      data-icon={content === label ? undefined : true}
+      onClick={() => {
+        setPlace(folder);
+        setText("");
+      }}
+    >
+      {content}
+    </button>
+  );
+  const choice = (folder: string, label: string, { note = "", end, isNew = false }: ChoiceOptions = {}) => (
     <li key={note + folder}>
-      <button type="button" onClick={() => setPath(folder)}>
-        <Icon name="folder" />
+      <button
+        type="button"
+        aria-label={isNew ? undefined : `Move to ${folder || "Files"}`}
+        aria-current={folder === target ? "true" : undefined}
+        disabled={folder === common}
+        onClick={({ currentTarget }) => {
+          picked.current = folder;
+          currentTarget.form?.requestSubmit();
+        }}
+      >
+        <Icon name={isNew ? "folder-plus" : "folder"} />
         <bdi>{label}</bdi>
         <span class="quiet">{folder === common ? "Current folder" : note}</span>
       </button>
-      {folder !== common && (
-        <button
-          type="button"
-          aria-label={`Move to ${label}`}
-          title={`Move to ${label}`}
-          onClick={({ currentTarget }) => {
-            picked.current = folder;
-            currentTarget.form?.requestSubmit();
-          }}
-        >
-          <Icon name="move" />
-        </button>
-      )}
+      {end}
     </li>
+  );
+  const isLoaded = all.items !== undefined && !(all.more && level.isLoading);
+  const inPlace = [...known, ...(level.items ?? [])].filter(
+    (folder, at, folders) => parentOf(folder) === place && canPick(folder) && folders.indexOf(folder) === at,
   );
   return (
     <TaskDialog
       title={title}
-      action={isNew ? "Create and move" : "Move"}
-      isDisabled={target === common}
+      action={isNew && target === path ? "Create and move" : "Move"}
+      isDisabled={target === common || (typed !== "" && all.items === undefined && all.isLoading)}
       onRun={move}
       onClose={onClose}
     >
@@ -339,31 +365,55 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
         label="Folder"
         name="folder"
         spellcheck={false}
-        value={path}
-        placeholder="Files"
-        onInput={({ currentTarget: { value } }) => setPath(value)}
-        hint={isNew ? "A new folder is created." : "Pick a folder, or type a path such as podcast/2026."}
+        value={text}
+        placeholder="Find or create a folder…"
+        onInput={({ currentTarget: { value } }) => setText(value)}
       />
       <ul class="folder-picker" aria-label="Places to move to">
-        {target !== "" && choice(parent, parent === "" ? "Files" : nameOf(parent), "Up")}
-        {target === "" && recents.map((folder) => choice(folder, folder, "Recent"))}
-        {shown.map((folder) => choice(folder, nameOf(folder)))}
-        {level.items && shown.length === 0 && <li class="quiet">No folders in here</li>}
+        {typed === "" &&
+          choice(place, place ? nameOf(place) : "Files", { end: place && opener(parentOf(place), "Up", "Up") })}
+        {typed === "" && recents.map((folder) => choice(folder, folder, { note: "Recent" }))}
+        {typed === "" &&
+          inPlace.map((folder) => {
+            const name = nameOf(folder);
+            const hasFolders = all.more || known.some((one) => one.startsWith(`${folder}/`));
+            return choice(folder, name, { end: hasFolders && opener(folder, `Open ${name}`, <Icon name="chevron" />) });
+          })}
+        {typed === "" && isLoaded && inPlace.length === 0 && <li class="quiet">No folders in here</li>}
+        {found.map((folder) => choice(folder, nameOf(folder), { note: parentOf(folder) }))}
+        {isNew && choice(path, `Create “${path}”`, { isNew })}
+        {typed && all.more && (
+          <li class="quiet">Only {formatCount(known.length)} folders were searched. Type the path of another one.</li>
+        )}
       </ul>
     </TaskDialog>
   );
 }
 
+interface ChoiceOptions {
+  note?: string;
+  /** Follows the button. */
+  end?: ComponentChildren;
+  isNew?: boolean;
+}
+
 /** A typed path without spaces and slashes around it. */
 const withoutEnds = (path: string) => path.trim().replace(/^\/+|\/+$/g, "");
 
-/** The folder above a path, and its last name as a filter. */
-function splitPath(path: string): [string, string] {
-  const slash = path.lastIndexOf("/");
-  return [slash < 0 ? "" : path.slice(0, slash), path.slice(slash + 1).toLowerCase()];
-}
+/** The folders directly in a folder. */
+export const useFolders = (folder: string, isUsed = true) =>
+  useList(
+    isUsed ? `folders ${folder}` : "no folders",
+    isUsed ? (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }) : null,
+    { of: ["file"] },
+  );
 
-const useFolders = (folder: string) =>
-  useList(`folders ${folder}`, (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }), {
+/** The pages of folders of all levels that are loaded to search them, a request each. */
+const MAX_FOLDER_PAGES = 10;
+
+/** The folders of all levels. If the team has very many, `more` is defined. */
+export const useAllFolders = (isUsed = true) =>
+  useList("all folders", isUsed ? (signal) => client.value.files.folders({ deep: "true" }, { signal }) : null, {
     of: ["file"],
+    pages: MAX_FOLDER_PAGES,
   });

@@ -5,7 +5,7 @@ import { Copyable, copy } from "../parts/copy.tsx";
 import { confirm, Dialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
-import { formatDuration } from "../parts/format.ts";
+import { formatTenths } from "../parts/format.ts";
 import { Menu } from "../parts/menu.tsx";
 import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
@@ -170,8 +170,8 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
             checked={chosen !== null}
             onChange={({ currentTarget }) => setChosen(currentTarget.checked ? part : null)}
           />{" "}
-          Start at {formatDuration(part.from)}
-          {part.to && `, end at ${formatDuration(part.to)}`}
+          Start at {formatTenths(part.from)}
+          {part.to && `, end at ${formatTenths(part.to)}`}
         </label>
       )}
     </Form>

@@ -50,6 +50,13 @@ export function formatDuration(seconds: number): string {
   return shown.map((part, place) => (place === 0 ? String(part) : String(part).padStart(2, "0"))).join(":");
 }
 
+/** A moment of a recording to a tenth of a second, such as "0:04" or "0:04.5". */
+export function formatTenths(seconds: number): string {
+  const tenths = Math.round(seconds * 10);
+  const whole = formatDuration(Math.floor(tenths / 10));
+  return tenths % 10 === 0 ? whole : `${whole}.${tenths % 10}`;
+}
+
 /** A remaining time in its largest unit, such as "14 s left" or "3 min left". */
 export function formatRemaining(seconds: number): string {
   if (seconds < 60) return `${formatCount(Math.ceil(seconds))} s left`;

@@ -103,7 +103,7 @@ function Values({ schema }: { schema: Schema }) {
 }
 
 /** Which fields are marked: in requests those that are required, and in responses those that can be missing. */
-export type Mark = "required" | "optional";
+type Mark = "required" | "optional";
 
 /** The fields inside a field: of an object, of a map's values, or of an array's items. */
 function Inner({ schema, mark }: { schema: Schema; mark: Mark }) {

@@ -22,7 +22,7 @@ export function showSearch(): void {
   if (!place) return;
   const input = document.createElement("input");
   input.type = "search";
-  input.placeholder = "Search";
+  input.placeholder = "Search (press /)";
   input.ariaLabel = "Search the reference";
   input.ariaKeyShortcuts = "/";
   input.autocomplete = "off";

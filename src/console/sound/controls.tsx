@@ -1,9 +1,9 @@
-import { effect, useComputed } from "@preact/signals";
+import { effect, type Signal, useComputed, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { copy } from "../parts/copy.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { formatDuration } from "../parts/format.ts";
+import { formatDuration, formatTenths } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Popover } from "../parts/popover.tsx";
 import {
@@ -12,10 +12,12 @@ import {
   clip,
   duration,
   FORWARD_SECONDS,
+  isLooping,
   isMuted,
   isPlaying,
   markClip,
   momentOf,
+  moveClip,
   PAGE_SECONDS,
   pageTrack,
   position,
@@ -36,8 +38,20 @@ import { drawWaveform, followCanvas, rulerTicks } from "./waveforms.ts";
 
 /* The controls of every player: in the console, and on the page of a link. */
 
-/** A shorter drag is a click. */
-const MIN_DRAG_PIXELS = 4;
+/** A drag marks whole seconds where a second is narrower than this, and otherwise tenths. */
+const SECOND_PIXELS = 20;
+/** The keys of a handle of the clip move it so many seconds, the second ones with Shift. */
+const HANDLE_STEPS = [0.1, 1] as const;
+/** The most and the fewest of a recording that a zoomed waveform shows. A ruler of more parts would be slow. */
+const MAX_ZOOM = 64;
+const MIN_SHOWN_SECONDS = 5;
+const ZOOM_STEP = 2;
+/** How far a wheel turns to zoom by a factor of e. */
+const WHEEL_PIXELS = 150;
+/** Where the position is after the waveform has scrolled to it: a share of the visible part. */
+const FOLLOWED_PLACE = 0.1;
+/** The position moves further only if somebody seeks. */
+const MAX_FRAME_SECONDS = 1;
 
 /** The state of a file in the player, at its start if another one is there. Changes once a second. */
 export function usePlace(file: Track) {
@@ -72,13 +86,39 @@ export function PlayButton({ file, class: className = "", tracks, tabIndex = 0 }
   );
 }
 
-/** The times of a clip: "1:23 – 1:37". */
-export const formatClip = ({ from, to }: Clip): string => `${formatDuration(from)} – ${formatDuration(to)}`;
+/** The times of a clip: "1:23 – 1:37.5". */
+export const formatClip = ({ from, to }: Clip): string => `${formatTenths(from)} – ${formatTenths(to)}`;
+
+/** The moment under the pointer. @param bar spans the duration */
+function timeAt(bar: Element, x: number, total: number): number {
+  const { left, width } = bar.getBoundingClientRect();
+  return Math.min(1, Math.max(0, (x - left) / width)) * total;
+}
+
+/** A moment as it can be marked by dragging. */
+const snap = (bar: Element, seconds: number, total: number): number =>
+  bar.clientWidth < total * SECOND_PIXELS ? Math.round(seconds) : seconds;
+
+/** The value that a key sets a slider to. Undefined for other keys. */
+function valueByKey(event: KeyboardEvent, now: number, total: number, [step, page]: readonly [number, number]) {
+  if (event.altKey || event.ctrlKey || event.metaKey) return undefined;
+  const by = event.shiftKey ? page : step;
+  return {
+    ArrowLeft: now - by,
+    ArrowDown: now - by,
+    ArrowRight: now + by,
+    ArrowUp: now + by,
+    PageDown: now - page,
+    PageUp: now + page,
+    Home: 0,
+    End: total,
+  }[event.key];
+}
 
 interface SeekBarProps {
   file: Track;
   channels: number[][] | null | undefined;
-  /** Whether dragging marks a clip. Otherwise, the position follows the pointer. */
+  /** Whether dragging with Shift marks a clip. Otherwise, the position follows the pointer. */
   isMarkable?: boolean;
 }
 
@@ -87,94 +127,152 @@ export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const { seconds, total, isCurrent } = usePlace(file);
   const [hovered, setHovered] = useState<number | null>(null);
+  const marked = pageTrack.value?._id === file._id && total > 0 ? clip.value : null;
   useEffect(() => {
     const element = canvas.current;
-    if (!element) return;
+    const bar = element?.parentElement;
+    if (!element || !bar) return;
     let drawn = -1;
-    const playedNow = () => (isCurrent && total > 0 ? position.peek() / total : 0);
-    const redraw = () => drawWaveform(element, channels, playedNow());
+    const shareOf = (time: number) => (isCurrent && total > 0 ? time / total : 0);
+    const redraw = () => {
+      const now = position.peek();
+      // What precedes a clip was not played.
+      const from = marked && now >= marked.from && now <= marked.to ? marked.from : 0;
+      const [all, { left, width }] = [bar.getBoundingClientRect(), element.getBoundingClientRect()];
+      const shown = { from: (left - all.left) / all.width, to: (left - all.left + width) / all.width };
+      drawWaveform(element, channels, { from: shareOf(from), to: shareOf(now) }, shown);
+    };
     redraw();
-    const unfollow = followCanvas(element, redraw);
+    const unfollow = followCanvas(bar, redraw);
+    // A zoomed bar scrolls, and the canvas stays.
+    const view = bar.closest(".player-view");
+    view?.addEventListener("scroll", redraw);
     const stop = effect(() => {
-      position.value;
-      const pixel = Math.round(playedNow() * element.clientWidth);
+      const pixel = Math.round(shareOf(position.value) * bar.clientWidth);
       if (pixel !== drawn) redraw();
       drawn = pixel;
     });
     return () => {
       stop();
       unfollow();
+      view?.removeEventListener("scroll", redraw);
     };
-  }, [file._id, channels, total, isCurrent]);
-  const pressedAt = useRef(0);
-  const marked = pageTrack.value?._id === file._id && total > 0 ? clip.value : null;
+  }, [file._id, channels, total, isCurrent, marked]);
+  /** Where a drag with Shift began. */
+  const markedFrom = useRef<number | null>(null);
   const onKeyDown = (event: KeyboardEvent) => {
-    const now = isCurrent ? position.peek() : 0;
-    const step = event.shiftKey ? PAGE_SECONDS : STEP_SECONDS;
-    const to = {
-      ArrowLeft: now - step,
-      ArrowDown: now - step,
-      ArrowRight: now + step,
-      ArrowUp: now + step,
-      PageDown: now - PAGE_SECONDS,
-      PageUp: now + PAGE_SECONDS,
-      Home: 0,
-      End: total,
-    }[event.key];
+    const to = valueByKey(event, isCurrent ? position.peek() : 0, total, [STEP_SECONDS, PAGE_SECONDS]);
     if (event.key === " ") toggle(file);
-    else if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    else if (to === undefined) return;
     else seek(file, to);
     event.preventDefault();
   };
   const onPointer = (event: PointerEvent) => {
     const bar = event.currentTarget as HTMLElement;
-    const { left, width } = bar.getBoundingClientRect();
-    const shareAt = (x: number) => Math.min(1, Math.max(0, (x - left) / width));
-    setHovered(event.pointerType === "mouse" ? shareAt(event.clientX) : null);
-    const isPress = event.type === "pointerdown";
-    if (isPress) {
+    const at = timeAt(bar, event.clientX, total);
+    setHovered(event.pointerType === "mouse" ? at : null);
+    if (event.type === "pointerdown") {
       bar.setPointerCapture(event.pointerId);
-      pressedAt.current = event.clientX;
+      markedFrom.current = isMarkable && event.shiftKey ? snap(bar, at, total) : null;
     }
     if (!bar.hasPointerCapture(event.pointerId)) return;
-    if (isPress || !isMarkable) return seek(file, shareAt(event.clientX) * total);
-    if (Math.abs(event.clientX - pressedAt.current) < MIN_DRAG_PIXELS) return;
-    markClip(shareAt(pressedAt.current) * total, shareAt(event.clientX) * total);
-    if (event.type === "pointerup") seek(file, clip.peek()?.from ?? 0);
+    if (markedFrom.current === null) return seek(file, at);
+    const to = snap(bar, at, total);
+    if (to !== markedFrom.current) markClip(markedFrom.current, to);
+    if (event.type === "pointerup") seek(file, clip.peek()?.from ?? at);
+  };
+  return (
+    <>
+      <div
+        class="player-seek"
+        role="slider"
+        tabIndex={0}
+        aria-label="Position"
+        aria-valuemin={0}
+        aria-valuemax={Math.floor(total)}
+        aria-valuenow={seconds}
+        aria-valuetext={`${formatDuration(seconds)} of ${formatDuration(total)}`}
+        onKeyDown={onKeyDown}
+        onPointerDown={onPointer}
+        onPointerMove={onPointer}
+        onPointerUp={onPointer}
+        onPointerLeave={() => setHovered(null)}
+      >
+        <canvas ref={canvas} />
+        {marked && (
+          <span
+            class="player-clip"
+            style={{
+              insetInlineStart: `${(marked.from / total) * 100}%`,
+              inlineSize: `${((marked.to - marked.from) / total) * 100}%`,
+            }}
+            aria-hidden="true"
+          />
+        )}
+        {hovered !== null && total > 0 && (
+          <span class="player-hover" style={{ insetInlineStart: `${(hovered / total) * 100}%` }} aria-hidden="true">
+            {formatDuration(Math.floor(hovered))}
+          </span>
+        )}
+      </div>
+      {marked && isMarkable && (
+        <>
+          <ClipHandle end="from" {...{ file, marked, total }} />
+          <ClipHandle end="to" {...{ file, marked, total }} />
+        </>
+      )}
+    </>
+  );
+}
+
+interface ClipHandleProps {
+  end: keyof Clip;
+  file: Track;
+  marked: Clip;
+  total: number;
+}
+
+/** Moves one end of the clip. It is outside of the clip, so that both ends of a short one can be reached. */
+function ClipHandle({ end, file, marked, total }: ClipHandleProps) {
+  const isStart = end === "from";
+  /** From the end of the clip to the pointer. */
+  const offset = useRef(0);
+  const share = `${(marked[end] / total) * 100}%`;
+  const onPointer = (event: PointerEvent) => {
+    const handle = event.currentTarget as HTMLElement;
+    const bar = handle.parentElement as HTMLElement;
+    if (event.type === "pointerdown") {
+      handle.setPointerCapture(event.pointerId);
+      const { left, width } = bar.getBoundingClientRect();
+      offset.current = event.clientX - left - (marked[end] / total) * width;
+    }
+    if (!handle.hasPointerCapture(event.pointerId)) return;
+    if (event.type === "pointermove")
+      moveClip(end, snap(bar, timeAt(bar, event.clientX - offset.current, total), total));
+    if (event.type === "pointerup" && isStart) seek(file, clip.peek()?.from ?? 0);
   };
   return (
     <div
-      class="player-seek"
+      class="player-handle"
+      data-end={end}
+      style={{ insetInlineStart: isStart ? `max(0px, ${share} - 24px)` : `min(100% - 24px, ${share})` }}
       role="slider"
       tabIndex={0}
-      aria-label="Position"
-      aria-valuemin={0}
-      aria-valuemax={Math.floor(total)}
-      aria-valuenow={seconds}
-      aria-valuetext={`${formatDuration(seconds)} of ${formatDuration(total)}`}
-      onKeyDown={onKeyDown}
+      aria-label={isStart ? "Start of clip" : "End of clip"}
+      aria-valuemin={isStart ? 0 : marked.from}
+      aria-valuemax={isStart ? marked.to : total}
+      aria-valuenow={marked[end]}
+      aria-valuetext={formatTenths(marked[end])}
+      onKeyDown={(event) => {
+        const to = valueByKey(event, marked[end], total, HANDLE_STEPS);
+        if (to === undefined) return;
+        event.preventDefault();
+        moveClip(end, Math.min(to, total));
+      }}
       onPointerDown={onPointer}
       onPointerMove={onPointer}
       onPointerUp={onPointer}
-      onPointerLeave={() => setHovered(null)}
-    >
-      <canvas ref={canvas} />
-      {marked && (
-        <span
-          class="player-clip"
-          style={{
-            insetInlineStart: `${(marked.from / total) * 100}%`,
-            inlineSize: `${((marked.to - marked.from) / total) * 100}%`,
-          }}
-          aria-hidden="true"
-        />
-      )}
-      {hovered !== null && total > 0 && (
-        <span class="player-hover" style={{ insetInlineStart: `${hovered * 100}%` }} aria-hidden="true">
-          {formatDuration(Math.floor(hovered * total))}
-        </span>
-      )}
-    </div>
+    />
   );
 }
 
@@ -234,7 +332,9 @@ export function SkipButton({ seconds }: { seconds: number }) {
 
 export const SpeedSelect = () => (
   <select
+    class="player-speed"
     aria-label="Speed"
+    title="Speed"
     value={speed.value}
     onChange={({ currentTarget: { value } }) => {
       speed.value = Number(value);
@@ -254,33 +354,35 @@ export const copyMoment = (file: Track, urlAt: (seconds: number) => string, labe
   return copy(urlAt(seconds), `${label} ${formatDuration(seconds)}`);
 };
 
-/** Speed, volume, and a link to the present moment, which the caller copies. */
-export function Settings({ onCopyMoment }: { onCopyMoment: () => void }) {
+/** Speed, repetition, sound, and a link to the present moment, which the caller copies. */
+export function Settings({ onCopyMoment, children }: { onCopyMoment: () => void; children?: ComponentChildren }) {
+  const box = (label: string, value: Signal<boolean>) => (
+    <label>
+      <input
+        type="checkbox"
+        checked={value.value}
+        onChange={({ currentTarget }) => {
+          value.value = currentTarget.checked;
+        }}
+      />{" "}
+      {label}
+    </label>
+  );
   return (
     <div class="player-settings">
-      <Popover button={`${speed.value}×`} label={`Speed: ${speed.value}×`} class="ghost number">
-        {() => (
-          <div class="stack">
-            <div class="field">
-              <span aria-hidden="true">Speed</span>
-              <SpeedSelect />
-            </div>
-            <label>
-              <input
-                type="checkbox"
-                checked={skipsSilence.value}
-                onChange={({ currentTarget }) => {
-                  skipsSilence.value = currentTarget.checked;
-                }}
-              />{" "}
-              Skip silence
-            </label>
-          </div>
-        )}
-      </Popover>
+      {children}
+      <SpeedSelect />
+      <IconButton
+        label="Loop"
+        icon="loop"
+        isPressed={isLooping.value}
+        onClick={() => {
+          isLooping.value = !isLooping.peek();
+        }}
+      />
       <Popover
         button={<Icon name={isMuted.value || volume.value === 0 ? "muted" : "volume"} size={18} />}
-        label="Volume"
+        label="Sound"
         class="ghost"
       >
         {() => (
@@ -297,16 +399,8 @@ export function Settings({ onCopyMoment }: { onCopyMoment: () => void }) {
                 }}
               />
             </label>
-            <label>
-              <input
-                type="checkbox"
-                checked={isMuted.value}
-                onChange={({ currentTarget }) => {
-                  isMuted.value = currentTarget.checked;
-                }}
-              />{" "}
-              Mute
-            </label>
+            {box("Mute", isMuted)}
+            {box("Skip silence", skipsSilence)}
           </div>
         )}
       </Popover>
@@ -327,9 +421,9 @@ export const Times = ({ file }: { file: Track }) => {
 };
 
 /** The times below a waveform. On a narrow screen, only the coarse ones. */
-const Ruler = ({ seconds }: { seconds: number }) => (
+const Ruler = ({ seconds, zoom }: { seconds: number; zoom: number }) => (
   <div class="player-ruler quiet" aria-hidden="true">
-    {rulerTicks(seconds).map(({ at, isCoarse }) => (
+    {rulerTicks(seconds, zoom).map(({ at, isCoarse }) => (
       <span key={at} data-coarse={isCoarse} style={{ insetInlineStart: `${(at / seconds) * 100}%` }}>
         {formatDuration(at)}
       </span>
@@ -337,6 +431,94 @@ const Ruler = ({ seconds }: { seconds: number }) => (
     <span>{formatDuration(seconds)}</span>
   </div>
 );
+
+/** Zooms a waveform by buttons, the wheel with Ctrl, or two fingers. It scrolls, also to the position that is played. */
+function useZoom(file: Track) {
+  const { total, isCurrent } = usePlace(file);
+  const view = useRef<HTMLDivElement>(null);
+  const level = useSignal(1);
+  const max = Math.max(1, Math.min(MAX_ZOOM, total / MIN_SHOWN_SECONDS));
+  /** Zooms so that what is `x` pixels from the start of the view moves to `to`. */
+  const zoom = (factor: number, x: number, to = x) => {
+    const box = view.current as HTMLDivElement;
+    const share = (box.scrollLeft + x) / box.scrollWidth;
+    level.value = Math.min(max, Math.max(1, level.peek() * factor));
+    box.style.setProperty("--zoom", String(level.peek()));
+    box.scrollLeft = share * box.scrollWidth - to;
+  };
+  /** How far a moment is from the start of the view. */
+  const placeOf = (seconds: number) => {
+    const { scrollLeft = 0, scrollWidth = 0 } = view.current ?? {};
+    return (seconds / total) * scrollWidth - scrollLeft;
+  };
+  const isShown = (place: number) => place >= 0 && place <= (view.current?.clientWidth ?? 0);
+  useEffect(() => {
+    let before = position.peek();
+    return effect(() => {
+      const now = position.value;
+      // Whoever has scrolled away sees that part until they seek.
+      const isFollowed = Math.abs(now - before) > MAX_FRAME_SECONDS || isShown(placeOf(before));
+      before = now;
+      const box = view.current;
+      if (!box || !isCurrent || level.peek() === 1 || !isFollowed || isShown(placeOf(now))) return;
+      box.scrollLeft += placeOf(now) - box.clientWidth * FOLLOWED_PLACE;
+    });
+  }, [isCurrent, total]);
+  const fingers = useRef(new Map<number, PointerEvent>()).current;
+  const pinch = useRef({ isActive: false, seconds: 0 }).current;
+  const spread = () => {
+    const [one, other] = [...fingers.values()] as [PointerEvent, PointerEvent];
+    const { left } = (view.current as HTMLDivElement).getBoundingClientRect();
+    const width = Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY);
+    return { width: Math.max(1, width), center: (one.clientX + other.clientX) / 2 - left };
+  };
+  const onFinger = (event: PointerEvent) => {
+    if (event.pointerType !== "touch") return;
+    if (event.type === "pointerdown") {
+      fingers.set(event.pointerId, event);
+      if (fingers.size === 1) pinch.seconds = momentOf(file);
+      // The first finger has moved the position.
+      else if (!pinch.isActive) seek(file, pinch.seconds);
+      pinch.isActive ||= fingers.size > 1;
+    }
+    if (pinch.isActive) event.stopPropagation();
+    if (event.type === "pointermove" && fingers.has(event.pointerId)) {
+      const before = fingers.size === 2 && spread();
+      fingers.set(event.pointerId, event);
+      if (before) zoom(spread().width / before.width, before.center, spread().center);
+    } else if (event.type !== "pointerdown") fingers.delete(event.pointerId);
+    if (fingers.size === 0) pinch.isActive = false;
+  };
+  const button = (label: "Zoom in" | "Zoom out", factor: number) => (
+    <IconButton
+      label={label}
+      icon={factor > 1 ? "zoom-in" : "zoom-out"}
+      isDisabled={level.value === (factor > 1 ? max : 1)}
+      onClick={() => {
+        const place = placeOf(momentOf(file));
+        zoom(factor, isShown(place) ? place : (view.current?.clientWidth ?? 0) / 2);
+      }}
+    />
+  );
+  return {
+    level: level.value,
+    buttons: [button("Zoom out", 1 / ZOOM_STEP), button("Zoom in", ZOOM_STEP)],
+    props: {
+      ref: view,
+      onPointerDownCapture: onFinger,
+      onPointerMoveCapture: onFinger,
+      onPointerUpCapture: onFinger,
+      onPointerCancelCapture: onFinger,
+      // A pinch on a trackpad is such a wheel, too.
+      onWheel: (event: WheelEvent) => {
+        if (!event.ctrlKey) return;
+        event.preventDefault();
+        const { left } = (event.currentTarget as Element).getBoundingClientRect();
+        zoom(Math.exp(-event.deltaY / WHEEL_PIXELS), event.clientX - left);
+      },
+    },
+  };
+}
 
 interface PlayerProps extends SeekBarProps {
   class?: string;
@@ -349,17 +531,22 @@ interface PlayerProps extends SeekBarProps {
 export function Player({ class: className = "", onCopyMoment, children, ...bar }: PlayerProps) {
   const { file, channels } = bar;
   const { isCurrent } = usePlace(file);
+  const { level, buttons, props } = useZoom(file);
   return (
     <section class={`player ${className}`} aria-label="Player" data-flat={!channels}>
-      <SeekBar {...bar} />
-      <Ruler seconds={file.durationSeconds ?? 0} />
+      <div class="player-view" {...props}>
+        <div class="player-wave">
+          <SeekBar {...bar} />
+        </div>
+        <Ruler seconds={file.durationSeconds ?? 0} zoom={level} />
+      </div>
       <div class="player-controls">
         <SkipButton seconds={-BACK_SECONDS} />
         <PlayButton file={file} class="primary" />
         <SkipButton seconds={FORWARD_SECONDS} />
         <Times file={file} />
       </div>
-      <Settings onCopyMoment={onCopyMoment} />
+      <Settings onCopyMoment={onCopyMoment}>{buttons}</Settings>
       {children}
       {isCurrent && <PlaybackFailure />}
     </section>

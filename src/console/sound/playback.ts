@@ -20,7 +20,7 @@ const RESTART_SECONDS = 3;
 export const [BACK_SECONDS, FORWARD_SECONDS] = [15, 30];
 export const STEP_SECONDS = 5;
 export const PAGE_SECONDS = 30;
-/** Clips are marked to this precision. */
+/** Clips are marked to this precision, which is also their shortest duration. */
 const CLIP_STEPS_PER_SECOND = 10;
 export const SPEEDS = [0.8, 1, 1.2, 1.5, 1.8, 2, 2.5];
 
@@ -39,7 +39,7 @@ export interface Clip {
   from: number;
   to: number;
 }
-/** The marked part of the file of the open page. Playback stops at its end. */
+/** The marked part of the file of the open page. At its end, playback stops or starts it again. */
 export const clip = signal<Clip | null>(null);
 /** Whether the user wants it to play, even while it loads. */
 export const isPlaying = signal(false);
@@ -48,6 +48,8 @@ export const position = signal(0);
 /** In seconds; 0 if unknown. */
 export const duration = signal(0);
 export const isMuted = signal(false);
+/** Whether the clip, or without one the file, starts again at its end. */
+export const isLooping = signal(false);
 export const problem = signal<unknown>(null);
 
 /** A setting that outlives the page. */
@@ -196,6 +198,14 @@ export function markClip(one: number, other: number): void {
   clip.value = to > from ? { from, to } : null;
 }
 
+/** Moves one end of the clip. It stays before the other one. */
+export function moveClip(end: keyof Clip, seconds: number): void {
+  const { from, to } = clip.peek() as Clip;
+  const step = 1 / CLIP_STEPS_PER_SECOND;
+  if (end === "from") markClip(Math.max(0, Math.min(seconds, to - step)), to);
+  else markClip(from, Math.max(seconds, from + step));
+}
+
 /** Starts or ends the clip at the present position. The other end stays, or is that of the file. */
 export function markHere(file: Track, end: keyof Clip): void {
   const here = momentOf(file);
@@ -241,7 +251,10 @@ const silences = computed(() => {
   return channels ? silencesOf(channels, duration.value) : [];
 });
 
-/** Takes the position from the element, beyond a silence. Stops where the clip of the page ends, unless the user has moved on. */
+/** The clip, if it is one of the file in the player. */
+const clipInPlayer = () => (pageTrack.peek()?._id === track.peek()?._id ? clip.peek() : null);
+
+/** Takes the position from the element, beyond a silence. The clip of the page ends, unless the user has moved on. */
 function follow(): void {
   if (phase !== "ready") return;
   const now = audio.currentTime;
@@ -249,12 +262,14 @@ function follow(): void {
   if (silence) audio.currentTime = silence[1];
   const before = position.peek();
   position.value = audio.currentTime;
-  const end = pageTrack.peek()?._id === track.peek()?._id ? clip.peek()?.to : undefined;
-  if (end === undefined || !isPlaying.peek() || before >= end || audio.currentTime < end) return;
-  audio.pause();
-  isPlaying.value = false;
-  audio.currentTime = end;
-  position.value = end;
+  const { from, to } = clipInPlayer() ?? { from: 0, to: Number.POSITIVE_INFINITY };
+  if (!isPlaying.peek() || before >= to || audio.currentTime < to) return;
+  if (!isLooping.peek()) {
+    audio.pause();
+    isPlaying.value = false;
+  }
+  position.value = isLooping.peek() ? from : to;
+  audio.currentTime = position.peek();
 }
 
 /** Browsers do not know the duration of a live recording. Its metadata may. */
@@ -274,7 +289,11 @@ audio.addEventListener("loadedmetadata", () => {
 audio.addEventListener("timeupdate", follow);
 audio.addEventListener("ended", () => {
   isPlaying.value = false;
-  if (neighbor(1)) playNext();
+  const file = track.peek();
+  if (file && isLooping.peek()) {
+    seek(file, clipInPlayer()?.from ?? 0);
+    toggle(file);
+  } else if (neighbor(1)) playNext();
 });
 // Keys of the system pause and play the element, too.
 audio.addEventListener("play", () => {

@@ -38,6 +38,9 @@ import { waveformOf } from "./waveforms.ts";
 /** Before the end of a file, the player names the next one. */
 const UP_NEXT_SECONDS = 5;
 
+/** Whether there is a mouse, and so probably a keyboard. */
+const canDrag = matchMedia("(hover: hover)").matches;
+
 /** Copies a URL of the file's page that starts at the present moment: `?t=83`. Only the team can open it. */
 const copyFileMoment = (file: Track) =>
   copyMoment(
@@ -123,13 +126,15 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
       {file.durationSeconds !== null && (
         <div class="player-marking actions">
           <p class="quiet" role="status">
-            {marked ? `Clip: ${formatClip(marked)}` : "Drag over the waveform to mark a clip."}
+            {marked
+              ? `Clip: ${formatClip(marked)}`
+              : `To mark a clip, use these buttons${canDrag ? ", or drag with Shift" : ""}.`}
           </p>
           <button type="button" class="button" onClick={() => markHere(file, "from")}>
-            Start clip here
+            Start here
           </button>
           <button type="button" class="button" onClick={() => markHere(file, "to")}>
-            End clip here
+            End here
           </button>
           {marked && (
             <button type="button" class="button ghost" onClick={() => markClip(0, 0)}>

@@ -29,18 +29,19 @@ export function rememberWaveform(id: string, channels: number[][]): void {
 
 /** The most parts of a recording's ruler, on a wide and on a narrow screen. */
 const [MAX_PARTS, MAX_COARSE_PARTS] = [8, 5];
-const RULER_STEPS = [10, 30, 60, 300, 900, 1800, 3600, 7200, 21_600, 86_400];
-/** A time this near to the end would overlap that of the end: a share of the duration. */
+const RULER_STEPS = [1, 2, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200, 21_600, 86_400];
+/** A time this near to the end would overlap that of the end: a share of the visible part. */
 const [MIN_REST, MIN_COARSE_REST] = [0.08, 0.25];
 
-/** The round times below a recording, which end before its duration. The coarse ones fit a narrow screen. */
-export function rulerTicks(seconds: number): { at: number; isCoarse: boolean }[] {
-  const stepFor = (parts: number) => RULER_STEPS.find((step) => seconds / step <= parts) ?? seconds;
+/** The round times below a recording, which end before its duration. The coarse ones fit a narrow screen. @param zoom how many times it is as wide as the screen */
+export function rulerTicks(seconds: number, zoom = 1): { at: number; isCoarse: boolean }[] {
+  const shown = seconds / zoom;
+  const stepFor = (parts: number) => RULER_STEPS.find((step) => shown / step <= parts) ?? seconds;
   const [step, coarse] = [stepFor(MAX_PARTS), stepFor(MAX_COARSE_PARTS)];
   const ticks = Array.from({ length: Math.max(1, Math.ceil(seconds / step)) }, (_, place) => place * step);
   return ticks
-    .filter((at) => at === 0 || seconds - at >= seconds * MIN_REST)
-    .map((at) => ({ at, isCoarse: at === 0 || (at % coarse === 0 && seconds - at >= seconds * MIN_COARSE_REST) }));
+    .filter((at) => at === 0 || seconds - at >= shown * MIN_REST)
+    .map((at) => ({ at, isCoarse: at === 0 || (at % coarse === 0 && seconds - at >= shown * MIN_COARSE_REST) }));
 }
 
 /** The silent parts of a recording, as pairs of seconds. */
@@ -58,11 +59,20 @@ export function silencesOf(channels: number[][], durationSeconds: number): [numb
   return found;
 }
 
-/** The mean peak in each of `count` parts. */
-export function levelsOf(peaks: number[], count: number): number[] {
-  return Array.from({ length: count }, (_, part) => {
-    const from = Math.floor((part * peaks.length) / count);
-    const to = Math.max(from + 1, Math.floor(((part + 1) * peaks.length) / count));
+/** A part of a recording, from 0 to 1. */
+interface Part {
+  from: number;
+  to: number;
+}
+const WHOLE: Part = { from: 0, to: 1 };
+
+/** The mean peak in each of `count` sections of a part. */
+export function levelsOf(peaks: number[], count: number, { from: start, to: end } = WHOLE): number[] {
+  const placeOf = (section: number) =>
+    Math.floor(start * peaks.length + ((end - start) * section * peaks.length) / count);
+  return Array.from({ length: count }, (_, section) => {
+    const from = Math.min(placeOf(section), peaks.length - 1);
+    const to = Math.max(from + 1, placeOf(section + 1));
     return peaks.slice(from, to).reduce((sum, peak) => sum + Math.abs(peak), 0) / (to - from);
   });
 }
@@ -82,9 +92,14 @@ export function spread(levels: number[]): (level: number) => number {
 
 /**
  * Draws peaks as bars, the first channel upward and the last one downward; without peaks, a plain bar. The played part has
- * the `fill` of the canvas and the rest its `stroke`, because scripts can read both. @param played from 0 to 1
+ * the `fill` of the canvas and the rest its `stroke`, because scripts can read both. @param shown what the canvas shows
  */
-export function drawWaveform(canvas: HTMLCanvasElement, channels: number[][] | null | undefined, played: number): void {
+export function drawWaveform(
+  canvas: HTMLCanvasElement,
+  channels: number[][] | null | undefined,
+  played: Part,
+  shown: Part,
+): void {
   const ratio = devicePixelRatio;
   const width = Math.round(canvas.clientWidth * ratio);
   const height = Math.round(canvas.clientHeight * ratio);
@@ -95,6 +110,10 @@ export function drawWaveform(canvas: HTMLCanvasElement, channels: number[][] | n
   canvas.width = width;
   canvas.height = height;
   const { fill, stroke } = getComputedStyle(canvas);
+  const [from, to] = [played.from, played.to].map((share) => (share - shown.from) / (shown.to - shown.from)) as [
+    number,
+    number,
+  ];
   const [top] = channels ?? [];
   if (!top || canvas.clientHeight <= PLAIN_BAR_PIXELS) {
     const thickness = Math.round(PLAIN_BAR_PIXELS * ratio);
@@ -102,17 +121,20 @@ export function drawWaveform(canvas: HTMLCanvasElement, channels: number[][] | n
     paint.fillStyle = stroke;
     paint.fillRect(0, y, width, thickness);
     paint.fillStyle = fill;
-    paint.fillRect(0, y, width * played, thickness);
+    paint.fillRect(width * from, y, width * (to - from), thickness);
     return;
   }
   const count = Math.floor(width / (STEP_PIXELS * ratio));
-  const [up, down] = [levelsOf(top, count), levelsOf(channels?.at(-1) ?? top, count)];
-  const heightOf = spread([...up, ...down]);
+  const sides = [top, channels?.at(-1) ?? top];
+  const [up, down] = sides.map((peaks) => levelsOf(peaks, count, shown)) as [number[], number[]];
+  // A part is drawn as high as it is in the whole.
+  const heightOf = spread(sides.flatMap((peaks) => levelsOf(peaks, count)));
   for (let bar = 0; bar < count; bar++) {
     const [above, below] = [up, down].map((levels) =>
-      Math.round(Math.max(ratio, heightOf(levels[bar] ?? 0) * middle)),
+      Math.round(Math.max(ratio, Math.min(1, heightOf(levels[bar] ?? 0)) * middle)),
     ) as [number, number];
-    paint.fillStyle = (bar + 0.5) / count < played ? fill : stroke;
+    const at = (bar + 0.5) / count;
+    paint.fillStyle = at >= from && at < to ? fill : stroke;
     paint.fillRect(
       Math.round(bar * STEP_PIXELS * ratio),
       middle - above,
@@ -122,10 +144,10 @@ export function drawWaveform(canvas: HTMLCanvasElement, channels: number[][] | n
   }
 }
 
-/** Calls `redraw` if the size of the canvas or the theme changes. @returns a function that ends this */
-export function followCanvas(canvas: HTMLCanvasElement, redraw: () => void): () => void {
+/** Calls `redraw` if the size of an element or the theme changes. @returns a function that ends this */
+export function followCanvas(element: Element, redraw: () => void): () => void {
   const resizing = new ResizeObserver(redraw);
-  resizing.observe(canvas);
+  resizing.observe(element);
   const theme = matchMedia("(prefers-color-scheme: dark)");
   theme.addEventListener("change", redraw);
   return () => {

@@ -3,7 +3,8 @@ import type { TrashedFile } from "../../client/stowage.ts";
 import { restoreFiles } from "../files/file-changes.ts";
 import { PAGE_FILES } from "../files/file-list.ts";
 import { SelectionBar } from "../files/selection.tsx";
-import type { Action, Actions } from "../parts/action.tsx";
+import { type Action, type Actions, perform } from "../parts/action.tsx";
+import { useTabIndex } from "../parts/choice.tsx";
 import { countOf, formatBytes } from "../parts/format.ts";
 import { ListPage } from "../parts/list-page.tsx";
 import { NotFound } from "../parts/not-found.tsx";
@@ -37,8 +38,26 @@ function trashPages(): () => Promise<TrashedFile[]> {
 /** Whoever sees only its own files can't erase them. */
 const canErase = () => !seesOwnFilesOnly();
 
+const restore = (files: TrashedFile[]): Action => ({
+  label: "Restore",
+  icon: "refresh",
+  run: () => restoreFiles(files),
+});
+
+const RestoreButton = ({ file }: { file: TrashedFile }) => (
+  <button
+    type="button"
+    class="button"
+    aria-label={`Restore ${file.name}`}
+    tabIndex={useTabIndex()}
+    onClick={() => void perform(restore([file]))}
+  >
+    Restore
+  </button>
+);
+
 const actionsOf = (files: TrashedFile[]): Actions => [
-  { label: "Restore", icon: "refresh", run: () => restoreFiles(files) },
+  restore(files),
   canErase() && {
     label: "Erase",
     icon: "trash",
@@ -100,6 +119,14 @@ export function Trash() {
       label: "Erased",
       width: "8.5rem",
       cell: ({ eraseAfter }) => <Time at={eraseAfter} isRelative maxDays={Number.POSITIVE_INFINITY} />,
+    },
+    {
+      id: "restore",
+      label: "Restore",
+      head: <span class="visually-hidden">Restore</span>,
+      width: "6rem",
+      card: "hidden",
+      cell: (file) => <RestoreButton file={file} />,
     },
   ];
   return (
