@@ -187,11 +187,10 @@ describe("Formatting", () => {
 
 describe("Upload summary", () => {
   const upload = (state: string, sentBytes = 0, others: object = {}) => ({
-    size: 100,
-    progress: { state: state as "sending", sentBytes, bytesPerSecond: 0, error: null, ...others },
+    ...{ size: 100, state: state as "sending", sentBytes, bytesPerSecond: 0, error: null, ...others },
   });
   const stored = (status: "pending" | "completed" | "failed") =>
-    upload("stored", 100, { file: { _id: "1", status, failure: null } });
+    upload("stored", 100, { stored: { _id: "1", status, failure: null } });
 
   test("counts states, and leaves failed uploads out of the bytes", () => {
     const sending = upload("sending", 50, { bytesPerSecond: 10 });
@@ -215,12 +214,12 @@ describe("Upload summary", () => {
 
   test("shows failed ones first, and what matters most of ten thousand", () => {
     const make = (state: string, status?: string) => ({
-      progress: { peek: () => ({ state: state as "sending", ...(status && { file: { status } as FileMetadata }) }) },
+      ...{ state: state as "sending", ...(status && { stored: { status } as FileMetadata }) },
     });
     const few = [make("stored"), make("waiting"), make("stored", "failed"), make("failed")];
     expect(selectShown(few, 5)).toEqual([2, 3, 0, 1].map((place) => few[place]));
     const many = [...Array.from({ length: 10_000 }, () => make("waiting")), make("failed"), make("sending")];
-    const shown = selectShown(many, 5).map(({ progress }) => progress.peek().state);
+    const shown = selectShown(many, 5).map(({ state }) => state);
     expect(shown).toEqual(["failed", "sending", "waiting", "waiting", "waiting"]);
     expect(selectShown(many.slice(-2), 5)).toEqual(many.slice(-2));
   });
