@@ -3,6 +3,7 @@ import { Connection } from "./connection.ts";
 import { Recorder, type RecordingProperties } from "./element-recorder.ts";
 import { create, createButton, STYLES, TEXTS, type UploadTexts } from "./element-view.ts";
 import { type ErrorCode, StowageError } from "./errors.ts";
+import { isUnknownForBrowser, measurePeaks } from "./peaks.ts";
 import { sleep } from "./retrying.ts";
 import { cancelUpload, hasStatus, type UploadOptions, uploadFile } from "./upload.ts";
 import { type QueuedUpload, Sending, UploadQueue, type UploadState } from "./upload-queue.ts";
@@ -470,6 +471,17 @@ export class StowageUpload extends Base {
     this.#letGo(key);
     this.#announce("announceStored", item);
     this.#start();
+    void this.#sendWaveform(item);
+  }
+
+  /** Sends the waveform of a stored file, if the service does not measure it. Nothing else needs it. */
+  async #sendWaveform({ id = "", file }: Item): Promise<void> {
+    try {
+      const channels = file && (await isUnknownForBrowser(file)) && (await measurePeaks(file));
+      if (!channels) return;
+      const input = { id, body: { channels } };
+      await this.#call((connection) => connection.run("PUT /docs/v1/uploads/{id}/waveform", input));
+    } catch {}
   }
 
   /** Whether the same upload may succeed later, without the user. */

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { findPeaks, isForBrowser } from "../../src/client/peaks.ts";
 import type { FileMetadata } from "../../src/client/stowage.ts";
 import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/events/event-list.ts";
 import {
@@ -19,7 +20,6 @@ import {
   formatPercent,
   formatRemaining,
 } from "../../src/console/parts/format.ts";
-import { findPeaks, isForBrowser } from "../../src/console/sound/peaks.ts";
 import { rulerTicks, spread } from "../../src/console/sound/waveforms.ts";
 import { dailyTotals } from "../../src/console/uploads/daily-totals.ts";
 import { describe as describeUpload, isSettled, selectShown, summarize } from "../../src/console/uploads/summary.ts";

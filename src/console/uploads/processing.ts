@@ -1,8 +1,8 @@
 import { effect } from "@preact/signals";
+import { isForBrowser, measurePeaks } from "../../client/peaks.ts";
 import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { canFollow, isLive, onEvent } from "../live.ts";
 import { call, can } from "../session.ts";
-import { isForBrowser, measurePeaks } from "../sound/peaks.ts";
 import { rememberWaveform } from "../sound/waveforms.ts";
 import { touch } from "../store.ts";
 import { isProcessing } from "./summary.ts";
