@@ -110,7 +110,8 @@ const hold = (key: string) =>
   });
 
 /** The beginning of an item. A stored one has no file. */
-type NewItem = Pick<Item, "key" | "name" | "size" | "file"> & Partial<Pick<Item, "id" | "state" | "isRecording">>;
+type NewItem = Pick<Item, "key" | "name" | "size" | "file" | "saved"> &
+  Partial<Pick<Item, "id" | "state" | "isRecording">>;
 
 const isUnfinished = ({ state }: Item) => state === "waiting" || state === "sending";
 const codeOf = (error: unknown) =>
@@ -367,9 +368,9 @@ export class StowageUpload extends Base {
     for (const { key } of records.filter((record) => record.place === recordingPlace)) void this.#restoreRecording(key);
     const own = records.filter((record) => record.place === place);
     const files = await savedUploads.files(own.map(({ key }) => key));
-    const items = own.flatMap(({ key, stored }): NewItem[] => {
+    const items = own.flatMap(({ key, stored, saved }): NewItem[] => {
       const file = files.get(key);
-      return stored ? [{ key, ...stored }] : file ? [{ key, file, name: file.name, size: file.size }] : [];
+      return stored ? [{ key, ...stored }] : file ? [{ key, file, name: file.name, size: file.size, saved }] : [];
     });
     // The user may already have chosen others.
     if (this.#items.size === 0) this.#add(items);
@@ -377,14 +378,14 @@ export class StowageUpload extends Base {
 
   async #restoreRecording(key: string): Promise<void> {
     await this.#hold(key);
-    const { recording } = (await savedUploads.get(key)) ?? {};
+    const { recording, saved } = (await savedUploads.get(key)) ?? {};
     if (!recording || !this.isConnected) return this.#letGo(key);
     const { name, type, isSent } = recording;
     const file = new File(await savedUploads.parts(key), name, { type });
     if (!isSent) this.#recorder.offer({ key, file });
     // Otherwise it would replace what the user has chosen. It stays saved.
     else if (this.#items.size === 0 || this.#input?.multiple)
-      this.#add([{ key, file, name, size: file.size, isRecording: true }]);
+      this.#add([{ key, file, name, size: file.size, saved, isRecording: true }]);
   }
 
   #addChosen(): void {
@@ -428,8 +429,10 @@ export class StowageUpload extends Base {
     this.#update();
   }
 
-  #upload(item: Item, file: File, options: UploadOptions): Promise<string> {
+  async #upload(item: Item, file: File, options: UploadOptions): Promise<string> {
     Object.assign(item, { sentBytes: 0, id: undefined });
+    // The user may have chosen a file again that was too large to be saved.
+    item.saved ??= (await savedUploads.get(item.key))?.saved;
     const onProgress = (sentBytes: number) => {
       if (item.state !== "sending") return;
       if (sentBytes > item.sentBytes) item.failures = 0;

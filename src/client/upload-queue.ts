@@ -83,12 +83,12 @@ const isReadable = (file: File): Promise<boolean> =>
 const fileIdIn = (uploadUrl: string) => uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1).split(".")[0];
 
 export class UploadQueue<U extends QueuedUpload> {
-  readonly #store: Pick<BrowserStore, "get" | "update" | "delete">;
+  readonly #store: Pick<BrowserStore, "update" | "delete">;
   readonly #host: QueueHost<U>;
   /** How many uploads are being sent. */
   sending = 0;
 
-  constructor(store: Pick<BrowserStore, "get" | "update" | "delete">, host: QueueHost<U>) {
+  constructor(store: Pick<BrowserStore, "update" | "delete">, host: QueueHost<U>) {
     this.#store = store;
     this.#host = host;
   }
@@ -129,9 +129,8 @@ export class UploadQueue<U extends QueuedUpload> {
   }
 
   async #discard(upload: U): Promise<void> {
-    const { key } = upload;
-    const { url } = upload.saved ?? (await this.#store.get(key))?.saved ?? {};
-    void this.#store.delete([key]);
+    const url = upload.saved?.url;
+    void this.#store.delete([upload.key]);
     try {
       if (url) await this.#host.cancel(upload, url);
       this.#change(upload, { state: "canceled" });
@@ -169,7 +168,8 @@ export class UploadQueue<U extends QueuedUpload> {
       void this.#store.update([key], { saved, at: Date.now() });
     };
     return {
-      get: async () => upload.saved ?? (await this.#store.get(key))?.saved,
+      // Reading the storage would wait until the bytes of all files are saved.
+      get: () => upload.saved,
       set: (_, saved) => {
         keep(saved);
         if (saved.url && upload.state === "canceling") upload.stop.abort();
