@@ -8,7 +8,7 @@ import { AppError, type Code } from "../errors.ts";
 import { type BoundQuery, type Db, hasRow, type Param, preparedQuery, type Query, read } from "../platform/db.ts";
 import { fingerprint, sameSecret } from "../platform/secrets.ts";
 import { databaseOf, isTokenShaped } from "../platform/system.ts";
-import type { Actor, Operator, TeamActor, UploadToken } from "./actor.ts";
+import { type Actor, isVisitor, type Operator, type TeamActor, type UploadToken } from "./actor.ts";
 import { limitOf, type RequestLimit, sharersOf } from "./limiter.ts";
 import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
 import { openUploadToken } from "./upload-tokens.ts";
@@ -26,15 +26,15 @@ import { openUploadToken } from "./upload-tokens.ts";
 export type { Actor, TeamActor };
 
 /**
- * The requirement of an operation: a scope (`or operator`: the operator needs none), the operator, any token except an upload
- * token, or any token of a team (`uploader`). The operator has no scopes, because most operations make sense only within a
- * team.
+ * The requirement of an operation: a scope (`or operator`: the operator needs none; `or uploader`: visitors need none, for
+ * files that they uploaded), the operator, or any token except an upload token. The operator has no scopes, because most
+ * operations make sense only within a team.
  */
-export type Access = Scope | `${Scope} or operator` | "operator" | "any token" | "uploader";
+export type Access = Scope | `${Scope} or ${"operator" | "uploader"}` | "operator" | "any token";
 
 type NoUpload = TeamActor & { kind: Exclude<TeamActor["kind"], "upload"> };
 /** The callers that an access admits. */
-export type ActorWith<A extends Access> = A extends Scope | "uploader"
+export type ActorWith<A extends Access> = A extends Scope | `${Scope} or uploader`
   ? TeamActor
   : A extends "operator"
     ? Operator
@@ -44,11 +44,12 @@ export type ActorWith<A extends Access> = A extends Scope | "uploader"
 
 /** The scope that a token of a team needs. Null if it needs none, or if only the operator is admitted. */
 export const scopeOf = (access: Access): Scope | null =>
-  access === "any token" || access === "uploader" || access === "operator"
-    ? null
-    : (access.replace(" or operator", "") as Scope);
+  access === "any token" || access === "operator" ? null : (access.replace(/ or .*/, "") as Scope);
 
 export const admitsOperator = (access: Access): boolean => access === "any token" || access.endsWith("operator");
+
+/** Whether visitors are admitted without the scope. The rule has to check that they uploaded the file. */
+export const admitsUploader = (access: Access): boolean => access.endsWith(" or uploader");
 
 /** Requires every bit, also those that no token has. */
 const OPERATOR_ONLY = -1;
@@ -189,7 +190,7 @@ const tokenValues = ({ system }: Deps, credential: Credential): TokenValues => (
   // No key has an empty hash, so the operator finds nothing without a named team.
   tokenHash: credential.uploadToken?.issuerHash ?? credential.tokenHash ?? "",
   now: system.now(),
-  needed: maskFor(credential.access),
+  needed: admitsUploader(credential.access) ? 0 : maskFor(credential.access),
   graceMilliseconds: credential.graceMilliseconds,
   namedTeam: null,
 });
@@ -298,7 +299,7 @@ function admit<A extends Access>(deps: Deps, credential: Credential, row: Caller
   noteCaller(deps, credential, actor);
   if (teamStatus === "suspended") throw new AppError("team_suspended");
   if (access === "operator" || (uploadToken && access === "any token")) throw new AppError("forbidden");
-  checkCovered(actor, maskFor(access));
+  if (!(admitsUploader(access) && isVisitor(actor))) checkCovered(actor, maskFor(access));
   return actor as ActorWith<A>;
 }
 

@@ -945,6 +945,8 @@ export interface Api {
       _id: string;
       ok: boolean;
       code?: "not_found" | "too_many_tags" | "file_held" | "not_in_trash";
+      /** A deletion moved the file to the trash. */
+      isTrashed?: boolean;
     }>>;
   };
   "GET /docs/v1/uploads/{id}": {

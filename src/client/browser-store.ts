@@ -31,7 +31,7 @@ const partsOf = (key: string) => IDBKeyRange.bound([key], [key, []]);
  * Unfinished uploads in IndexedDB, so that they resume after a reload: their records, and separately the bytes of small
  * files. If the browser denies storage, nothing is saved and nothing fails.
  */
-export class BrowserStore<R extends UploadRecord> {
+export class BrowserStore<R extends UploadRecord = UploadRecord> {
   readonly #name: string;
   #database: Promise<IDBDatabase> | undefined;
   #lastSave: Promise<unknown> = Promise.resolve();

@@ -2,9 +2,11 @@ import { BrowserStore, type UploadRecord } from "./browser-store.ts";
 import { Connection } from "./connection.ts";
 import { Recorder, type RecordingProperties } from "./element-recorder.ts";
 import { create, createButton, STYLES, TEXTS, type UploadTexts } from "./element-view.ts";
-import { StowageError } from "./errors.ts";
+import { type ErrorCode, StowageError } from "./errors.ts";
+import { isUnknownForBrowser, measurePeaks } from "./peaks.ts";
 import { sleep } from "./retrying.ts";
-import { cancelUpload, hasStatus, type SavedUpload, type UploadStore, uploadFile } from "./upload.ts";
+import { cancelUpload, hasStatus, type UploadOptions, uploadFile } from "./upload.ts";
+import { type QueuedUpload, Sending, UploadQueue, type UploadState } from "./upload-queue.ts";
 
 export type { UploadTexts } from "./element-view.ts";
 
@@ -12,14 +14,8 @@ export type { UploadTexts } from "./element-view.ts";
  * <stowage-upload> wraps the page's own <input type="file">, uploads what the user chooses, drops or records, and submits
  * the ids of the files with the form. The input stays in the page. What the element adds is in a shadow root, where the
  * page's styles don't reach it except by ::part().
- *
- *   waiting -> sending -> stored -> completed    all bytes have arrived, and then the file is processed
- *      ^          |          +----> failed       processing failed
- *      |          +---------------> failed       rejected, until the user retries
- *      +----------+                              no connection, token or service: tried again as long as the page lives
+ * upload-queue.ts sends the files. After that, the element waits until they are processed.
  */
-
-type FileState = "waiting" | "sending" | "failed" | "stored" | "completed";
 
 /** The `detail` of the element's events. */
 export interface UploadDetail {
@@ -56,22 +52,14 @@ interface SavedFile extends UploadRecord {
 }
 
 /** A file with its row in the list. */
-interface Item extends UploadDetail {
-  name: string;
-  size: number;
+interface Item extends QueuedUpload {
   isRecording: boolean;
-  /** Identifies the upload in the browser's storage. */
-  key: string;
-  /** Attempts that failed since the last sign of a connection. */
-  failures: number;
-  /** When to try again, as a time of `performance`. */
-  retryAt: number;
+  /** The code of the error. */
+  code?: string | undefined;
+  /** The code that was announced last. */
+  announced?: string | undefined;
   /** Whether the result of the processing is being awaited. */
   isFollowed: boolean;
-  /** The state that the service needs to resume the upload. */
-  saved?: SavedUpload | undefined;
-  state: FileState;
-  stop: AbortController;
   row: HTMLLIElement;
   progress: HTMLProgressElement;
   status: HTMLElement;
@@ -79,17 +67,17 @@ interface Item extends UploadDetail {
   cancel: HTMLButtonElement;
 }
 
-/** Uploads at a time. More would share the same bandwidth. */
-const MAX_SENDING = 3;
 /** Processing takes seconds. After this, the element no longer asks for its result. */
 const FOLLOW_MILLISECONDS = 3_600_000;
 const FIRST_POLL_MILLISECONDS = 300;
 const MAX_POLL_MILLISECONDS = 10_000;
-/** Between attempts, which the client itself repeats for some seconds. */
-const FIRST_RETRY_MILLISECONDS = 1000;
-const MAX_RETRY_MILLISECONDS = 60_000;
 /** The same file would fail again, so there is no button to retry. */
-const FINAL_CODES = new Set<string | undefined>(["file_too_large", "file_empty", "type_not_allowed"]);
+const FINAL_CODES = new Set<string | undefined>([
+  "file_too_large",
+  "file_empty",
+  "file_unreadable",
+  "type_not_allowed",
+]);
 /** Somebody returns to an interrupted interview. */
 const RECORDING_DAYS = 30;
 
@@ -122,9 +110,12 @@ const hold = (key: string) =>
   });
 
 /** The beginning of an item. A stored one has no file. */
-type NewItem = Pick<Item, "key" | "name" | "size" | "file"> & Partial<Pick<Item, "id" | "state" | "isRecording">>;
+type NewItem = Pick<Item, "key" | "name" | "size" | "file" | "saved"> &
+  Partial<Pick<Item, "id" | "state" | "isRecording">>;
 
 const isUnfinished = ({ state }: Item) => state === "waiting" || state === "sending";
+const codeOf = (error: unknown) =>
+  error === null ? undefined : error instanceof StowageError ? error.code : "unexpected_error";
 
 // A server that renders the page may import the module, too.
 const Base = globalThis.HTMLElement ?? (class {} as typeof HTMLElement);
@@ -161,6 +152,14 @@ export class StowageUpload extends Base {
       this.#letGo(key);
     },
     onError: (code, error) => this.#dispatch("upload-failed", { sentBytes: 0, code, error }),
+  });
+  readonly #queue = new UploadQueue<Item>(savedUploads, {
+    // Scripts of the page may set the URL and the token later.
+    uploads: () => (this.#isReady ? this.#items : []),
+    upload: (item, file, options) => this.#upload(item, file, options),
+    cancel: (_, url) => this.#call((connection) => cancelUpload(connection, url)),
+    isTemporary: (error) => this.#isTemporary(error),
+    onChange: (item) => this.#showChange(item),
   });
   #texts: UploadTexts = TEXTS;
   #getToken: (() => string | Promise<string>) | undefined;
@@ -254,12 +253,12 @@ export class StowageUpload extends Base {
       const known = [...this.#items].find(({ key }) => key === one.key);
       if (known && known.state !== "failed") return [];
       const item = known ?? this.#createItem(one);
-      if (known) Object.assign(known, { file: one.file, state: "waiting" });
+      if (known) Object.assign(known, { file: one.file, state: "waiting", retryAt: 0 });
       this.#items.add(item);
       this.#list.append(item.row);
       return [item];
     });
-    this.#startWaiting();
+    this.#start();
     return items;
   }
 
@@ -282,7 +281,6 @@ export class StowageUpload extends Base {
       for (const item of this.#items) {
         item.stop.abort();
         item.isFollowed = false;
-        if (isUnfinished(item)) item.state = "waiting";
       }
     });
   }
@@ -324,8 +322,8 @@ export class StowageUpload extends Base {
 
   /** Tries at once what waits for a connection, when there may be one again. */
   readonly #wake = () => {
-    for (const item of this.#items) Object.assign(item, { retryAt: 0, failures: 0 });
-    this.#startWaiting();
+    this.#queue.wake();
+    this.#start();
   };
 
   /** After the form was submitted, a reload must not offer its files again. */
@@ -370,9 +368,9 @@ export class StowageUpload extends Base {
     for (const { key } of records.filter((record) => record.place === recordingPlace)) void this.#restoreRecording(key);
     const own = records.filter((record) => record.place === place);
     const files = await savedUploads.files(own.map(({ key }) => key));
-    const items = own.flatMap(({ key, stored }): NewItem[] => {
+    const items = own.flatMap(({ key, stored, saved }): NewItem[] => {
       const file = files.get(key);
-      return stored ? [{ key, ...stored }] : file ? [{ key, file, name: file.name, size: file.size }] : [];
+      return stored ? [{ key, ...stored }] : file ? [{ key, file, name: file.name, size: file.size, saved }] : [];
     });
     // The user may already have chosen others.
     if (this.#items.size === 0) this.#add(items);
@@ -380,14 +378,14 @@ export class StowageUpload extends Base {
 
   async #restoreRecording(key: string): Promise<void> {
     await this.#hold(key);
-    const { recording } = (await savedUploads.get(key)) ?? {};
+    const { recording, saved } = (await savedUploads.get(key)) ?? {};
     if (!recording || !this.isConnected) return this.#letGo(key);
     const { name, type, isSent } = recording;
     const file = new File(await savedUploads.parts(key), name, { type });
     if (!isSent) this.#recorder.offer({ key, file });
     // Otherwise it would replace what the user has chosen. It stays saved.
     else if (this.#items.size === 0 || this.#input?.multiple)
-      this.#add([{ key, file, name, size: file.size, isRecording: true }]);
+      this.#add([{ key, file, name, size: file.size, saved, isRecording: true }]);
   }
 
   #addChosen(): void {
@@ -409,101 +407,90 @@ export class StowageUpload extends Base {
     const name = create("span", "name", new Text(given.name));
     const status = create("span", "status");
     const retry = createButton("retry", () => {
-      this.#change(item, { state: "waiting", retryAt: 0, failures: 0 });
+      this.#queue.retry([item]);
       item.cancel.focus();
-      this.#startWaiting();
     });
     const cancel = createButton("cancel", () => this.#cancel(item, true));
     const row = create("li", "item", name, progress, status, retry, cancel);
-    const progressOf = { sentBytes: 0, failures: 0, retryAt: 0, isFollowed: false, stop: new AbortController() };
     const view = { row, progress, status, retry, cancel };
-    const item: Item = { isRecording: false, state: "waiting", ...given, file, ...progressOf, ...view };
+    const item: Item = { ...new Sending(), isRecording: false, isFollowed: false, ...given, file, ...view };
     return item;
   }
 
-  #startWaiting(): void {
-    // Scripts of the page may set these later.
-    const isReady = this.isConnected && this.hasAttribute("url") && (this.getToken || this.hasAttribute("token"));
-    let free = MAX_SENDING;
-    for (const { state } of this.#items) if (state === "sending") free -= 1;
-    for (const item of isReady ? this.#items : []) {
-      const { state, file, id, isFollowed, retryAt } = item;
-      if (retryAt > performance.now()) continue;
-      if (state === "waiting" && file && free-- > 0) void this.#upload(item, file);
-      else if (state === "stored" && id && !isFollowed) void this.#follow(item, id);
-    }
+  get #isReady(): boolean {
+    return this.isConnected && this.hasAttribute("url") && (this.#getToken !== undefined || this.hasAttribute("token"));
+  }
+
+  /** Sends what waits, and follows what is stored. */
+  #start(): void {
+    this.#queue.start();
+    for (const item of this.#isReady ? this.#items : [])
+      if (item.state === "stored" && item.id && !item.isFollowed) void this.#follow(item, item.id);
     this.#update();
   }
 
-  /** Tries again later. */
-  #postpone(item: Item): void {
-    const ceiling = Math.min(MAX_RETRY_MILLISECONDS, FIRST_RETRY_MILLISECONDS * 2 ** item.failures++);
-    const delay = ceiling * (0.5 + Math.random() / 2);
-    item.retryAt = performance.now() + delay;
-    // A timer may fire a little early.
-    setTimeout(() => this.#startWaiting(), delay + 10);
-  }
-
-  async #upload(item: Item, file: File): Promise<void> {
-    const { key } = item;
-    item.stop = new AbortController();
-    const { signal } = item.stop;
-    const store: UploadStore = {
-      get: async () => item.saved ?? (await savedUploads.get(key))?.saved,
-      set: (_, resume) => {
-        item.saved = resume;
-        void savedUploads.update([key], { saved: resume, at: Date.now() });
-      },
-      // The result decides below.
-      delete: () => {},
-    };
+  async #upload(item: Item, file: File, options: UploadOptions): Promise<string> {
+    Object.assign(item, { sentBytes: 0, id: undefined });
+    // The user may have chosen a file again that was too large to be saved.
+    item.saved ??= (await savedUploads.get(item.key))?.saved;
     const onProgress = (sentBytes: number) => {
-      if (signal.aborted) return;
-      this.#change(item, { sentBytes });
+      if (item.state !== "sending") return;
+      if (sentBytes > item.sentBytes) item.failures = 0;
+      item.sentBytes = sentBytes;
+      this.#show(item);
       this.#dispatch("upload-progress", item);
     };
-    const { code: earlierCode } = item;
-    this.#change(item, { state: "sending", sentBytes: 0, id: undefined, code: undefined, error: undefined });
-    if (!earlierCode) this.#announce("announceSending", item);
-    try {
-      const send = (connection: Connection) =>
-        uploadFile(connection, file, { store, storeKey: key, signal, onProgress });
-      const id = await this.#call(send, () => item.sentBytes);
-      if (signal.aborted) return;
-      this.#change(item, { state: "stored", id, failures: 0 });
-      this.#saveStored(item);
-      this.#letGo(key);
-      this.#announce("announceStored", item);
-      this.#dispatch("upload-stored", item);
-    } catch (error) {
-      if (signal.aborted) return;
-      const code = error instanceof StowageError ? error.code : "unexpected_error";
-      if (this.#isTemporary(error)) {
-        this.#postpone(item);
-        this.#change(item, { state: "waiting", code, error });
-        if (code !== earlierCode) this.#announce("announceWaiting", item);
-        this.#dispatch("upload-waiting", item);
-      } else {
-        // A recording exists nowhere else, so only the user deletes it.
-        if (item.isRecording) {
-          item.saved = undefined;
-          void savedUploads.update([key], { saved: undefined });
-        } else if (!hasStatus(error, 401)) void this.#forget(item);
-        this.#fail(item, code, error);
-      }
+    const send = (connection: Connection) => uploadFile(connection, file, { ...options, onProgress });
+    return this.#call(send, () => item.sentBytes);
+  }
+
+  /** Shows and reports the new state of an item. */
+  #showChange(item: Item): void {
+    // It was canceled.
+    if (!this.#items.has(item)) return;
+    const { key, error } = item;
+    item.code = codeOf(error);
+    if (item.state === "interrupted") item.state = "failed";
+    this.#update();
+    const { state, code } = item;
+    if (state === "sending" && !item.announced) this.#announce("announceSending", item);
+    if (state === "waiting" && code) {
+      if (code !== item.announced) this.#announce("announceWaiting", item);
+      item.announced = code;
+      this.#dispatch("upload-waiting", item);
     }
-    this.#startWaiting();
+    if (state === "failed") {
+      // A recording exists nowhere else, so only the user deletes it.
+      if (!item.isRecording && !hasStatus(error, 401)) void savedUploads.delete([key]);
+      this.#announce("announceFailed", item);
+      this.#dispatch("upload-failed", item);
+    }
+    if (state !== "stored" && state !== "completed") return;
+    // After a reload, the form still has the file.
+    const { id, name, size } = item;
+    void savedUploads.replace({ key, place: this.#place, at: Date.now(), stored: { id, name, size, state } });
+    this.#dispatch(`upload-${state}`, item);
+    if (state === "completed") return;
+    this.#letGo(key);
+    this.#announce("announceStored", item);
+    this.#start();
+    void this.#sendWaveform(item);
+  }
+
+  /** Sends the waveform of a stored file, if the service does not measure it. Nothing else needs it. */
+  async #sendWaveform({ id = "", file }: Item): Promise<void> {
+    try {
+      const channels = file && (await isUnknownForBrowser(file)) && (await measurePeaks(file));
+      if (!channels) return;
+      const input = { id, body: { channels } };
+      await this.#call((connection) => connection.run("PUT /docs/v1/uploads/{id}/waveform", input));
+    } catch {}
   }
 
   /** Whether the same upload may succeed later, without the user. */
   #isTemporary(error: unknown): boolean {
     const isTokenLost = hasStatus(error, 401) && this.getToken !== undefined;
     return isTokenLost || (error instanceof StowageError && error.isTransient);
-  }
-
-  /** After a reload, the form still has the file. */
-  #saveStored({ key, id, name, size, state }: Item): void {
-    void savedUploads.replace({ key, place: this.#place, at: Date.now(), stored: { id, name, size, state } });
   }
 
   /** Waits until the service has processed a stored file. */
@@ -519,20 +506,19 @@ export class StowageUpload extends Base {
         performance.now() < end;
         delay = Math.min(delay * 1.3, MAX_POLL_MILLISECONDS)
       ) {
-        const { status, failure } = await this.#call(fetchStatus);
-        if (status === "failed") return this.#fail(item, failure?.code ?? "unexpected_error", failure);
-        if (status === "completed") {
-          this.#change(item, { state: "completed" });
-          this.#saveStored(item);
-          return this.#dispatch("upload-completed", item);
+        const found = await this.#call(fetchStatus).catch((error) => {
+          if (!this.#isTemporary(error)) throw error;
+        });
+        if (found?.status === "failed" || found?.status === "completed") {
+          const { code = "unexpected_error", message = "" } = found.failure ?? {};
+          const error = found.status === "failed" ? new StowageError(code as ErrorCode, message) : null;
+          Object.assign(item, { state: found.status, error });
+          return this.#showChange(item);
         }
         await sleep(delay, signal);
       }
-    } catch (error) {
-      // The file is stored. Only the result of its processing may stay unknown.
-      if (signal.aborted || !this.#isTemporary(error)) return;
-      item.isFollowed = false;
-      this.#postpone(item);
+    } catch {
+      // The file is stored. Only the result of its processing stays unknown.
     }
   }
 
@@ -572,45 +558,19 @@ export class StowageUpload extends Base {
   }
 
   #cancel(item: Item, isAnnounced = false): void {
-    const { row, stop, state } = item;
+    const { row, state } = item;
     const next = row.nextElementSibling ?? row.previousElementSibling;
     const hasFocus = row.contains(this.#root.activeElement);
-    stop.abort();
     this.#items.delete(item);
     this.#letGo(item.key);
     row.remove();
     if (hasFocus) (next?.querySelector<HTMLElement>("button:not([hidden])") ?? this.#input ?? this.#recorder).focus();
     if (isAnnounced) this.#announce("announceCanceled", item);
-    this.#startWaiting();
-    if (state === "stored" || state === "completed") void savedUploads.delete([item.key]);
-    else void this.#delete(item);
-  }
-
-  /** Deletes the saved state of an upload. */
-  async #forget(item: Item): Promise<void> {
-    item.saved = undefined;
-    await savedUploads.delete([item.key]);
-  }
-
-  /** Deletes an unfinished upload everywhere. If the service can't be reached, it deletes the upload after a day. */
-  async #delete(item: Item): Promise<void> {
-    const { url } = item.saved ?? (await savedUploads.get(item.key))?.saved ?? {};
-    await this.#forget(item);
-    if (url) await this.#call((connection) => cancelUpload(connection, url)).catch(() => {});
-  }
-
-  #fail(item: Item, code: string, error: unknown): void {
-    this.#change(item, { state: "failed", code, error });
-    this.#announce("announceFailed", item);
-    this.#dispatch("upload-failed", item);
-  }
-
-  #change(item: Item, changes: Partial<Item>): void {
-    // Progress is frequent, and changes nothing else.
-    const isProgress = changes.state === undefined;
-    Object.assign(item, changes);
-    if (isProgress) this.#show(item);
-    else this.#update();
+    if (state === "stored" || state === "completed") {
+      item.stop.abort();
+      void savedUploads.delete([item.key]);
+    } else this.#queue.cancel(item);
+    this.#start();
   }
 
   #text(text: string, { name = "", size = 0, code, error, sentBytes = 0 }: Partial<Item> = {}): string {
@@ -645,7 +605,7 @@ export class StowageUpload extends Base {
     for (const item of items) this.#show(item);
     this.#recorder.update(this.hasAttribute("record"), this.#isDisabled);
 
-    const has = (...states: FileState[]) => items.some(({ state }) => states.includes(state));
+    const has = (...states: UploadState[]) => items.some(({ state }) => states.includes(state));
     const all = (["failed", "stored", "completed"] as const).find((state) => has(state)) ?? "empty";
     const isSending = items.some(({ state, code }) => state === "sending" || (state === "waiting" && !code));
     const state = this.#recorder.state ?? (isSending ? "sending" : has("waiting") ? "waiting" : all);
@@ -670,7 +630,7 @@ export class StowageUpload extends Base {
   }
 
   #dispatch(type: keyof UploadEvents, { file, id, sentBytes, code, error }: UploadDetail): void {
-    const detail: UploadDetail = { file, id, sentBytes, code, error };
+    const detail: UploadDetail = { file, id, sentBytes, code, error: error ?? undefined };
     this.dispatchEvent(new CustomEvent(type, { detail, bubbles: true, composed: true }));
   }
 }

@@ -200,6 +200,18 @@ export function noteFailure(error: unknown, caller: Stowage): void {
   else if (error.code === "insufficient_scope") void refreshMe().catch(() => {});
 }
 
+/** Calls the service. If the session has ended, the user signs in again. */
+export async function call<T>(work: (caller: Stowage) => Promise<T>): Promise<T> {
+  const caller = client.peek();
+  try {
+    return await work(caller);
+  } catch (error) {
+    // The browser's own errors: the call was aborted, or a file can't be read.
+    if (!(error instanceof DOMException)) noteFailure(error, caller);
+    throw error;
+  }
+}
+
 effect(() => {
   const team = session.value?.team;
   if (!team) return;

@@ -242,19 +242,16 @@ export const metadata = readOperation(
 );
 
 export const status = readOperation(
-  "uploader",
+  "files:read or uploader",
   {
     tag: "Files",
     summary: "Get the status of a file",
-    description:
-      "Needs the scope `files:read`, or the public key or upload token that uploaded the file. Any other public key or upload token gets 404.",
     success: {
       description: "The status.",
       message: "File found.",
       schema: metadataRecord.schema.pick({ _id: true, status: true, failure: true }).meta({ id: "ProcessingStatus" }),
       example: { _id: fileRecord.example._id, status: "completed", failure: null },
     },
-    errorCodes: ["insufficient_scope"],
   },
   async ({ deps, credential, id }) => ({ _id: id, ...(await fetchStatus(deps, credential, id)) }),
 );

@@ -1,10 +1,9 @@
-import { and, eq, getTableColumns, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, is, or, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { isVisitor } from "../access/actor.ts";
-import { authorizeRead, type Credential, insufficientScope, type TokenValues } from "../access/authorization.ts";
+import { authorizeRead, type Credential, type TeamActor, type TokenValues } from "../access/authorization.ts";
 import { nameOfActor } from "../access/names.ts";
 import { filesOfToken } from "../access/own-files.ts";
-import { SCOPES } from "../access/scopes.ts";
 import type { Audio } from "../audio/inspect.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
@@ -238,14 +237,19 @@ export async function fetchMetadata(
   };
 }
 
+/** The files that a visitor uploaded: with its public key, or with an upload token that began or finished the upload. */
+export const isUploadedBy = ({ keyId, uploadToken }: TeamActor): SQL | undefined =>
+  uploadToken
+    ? or(eq(files.uploadTokenId, uploadToken.id), eq(files.finishedByTokenId, uploadToken.id))
+    : eq(files.keyId, keyId);
+
 /**
- * The processing status of a file, also for the public key that uploaded it, and for the upload tokens that began or finished
- * the upload.
- * @throws `not_found`, also for another public key or upload token; `insufficient_scope`
+ * The processing status of a file, also for the visitor who uploaded it.
+ * @throws `not_found`, also for another visitor
  */
 export async function fetchStatus(
   deps: Deps,
-  credential: Credential<"uploader">,
+  credential: Credential<"files:read or uploader">,
   id: string,
 ): Promise<Pick<FileMetadata, "failure"> & { status: ListedStatus }> {
   const { status, failureCode, failureMessage, keyId, uploadTokenId, finishedByTokenId } = files;
@@ -256,13 +260,11 @@ export async function fetchStatus(
       .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
   );
   const [row] = rows;
-  const isReader = (actor.scopes & SCOPES["files:read"]) !== 0;
-  if (!isVisitor(actor) && !isReader) throw insufficientScope("files:read");
   const { uploadToken, keyId: callerId } = actor;
   const isUploader = uploadToken
     ? [row?.uploadTokenId, row?.finishedByTokenId].includes(uploadToken.id)
     : row?.keyId === callerId;
-  if (!row || !(isReader || isUploader)) throw new AppError("not_found");
+  if (!row || (isVisitor(actor) && !isUploader)) throw new AppError("not_found");
   return { status: row.status as ListedStatus, failure: failureOf(row) };
 }
 

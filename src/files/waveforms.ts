@@ -1,13 +1,14 @@
-import { and, eq, exists, isNotNull, isNull, lt, or, sql } from "drizzle-orm";
+import { and, eq, exists, isNotNull, isNull, lt, or, type SQL, sql } from "drizzle-orm";
+import { isVisitor } from "../access/actor.ts";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { filesOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
-import { write } from "../platform/db.ts";
+import { read, write } from "../platform/db.ts";
 import { fileEvent } from "./file-events.ts";
 import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
-import { changed, ofKnownFile } from "./files.ts";
+import { changed, isUploadedBy, ofKnownFile } from "./files.ts";
 import { type FileKey, type FileOf, isFile, MAX_WRITING_MILLISECONDS, waveformKey, waveformOf } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
@@ -75,23 +76,26 @@ export async function readWaveform(deps: Deps, file: FileKey & { hasWaveform: 0 
 
 export const isWaveformOf = ({ teamId, id }: FileKey) => and(eq(waveforms.teamId, teamId), eq(waveforms.fileId, id));
 
-/** The object that a measurement may replace, by its etag. Null if there was none before it. */
-interface Measured {
+/** A waveform that never replaces one that the team has set: measured by the service, or set by a visitor. */
+interface Yielding {
+  /** The object that it may replace, by its etag. Null if there was none before it. */
   previousEtag: string | null;
+  /** Which files are the visitor's, who replaces no waveform. */
+  isOfVisitor?: SQL | undefined;
 }
 
 /**
  * Stores a waveform in place of the one before: first that a write began, then the object, then that it is stored. So a file
  * has a waveform only once its object is in R2. A deletion knows of a write in progress: the recovery job deletes the object
- * again that a dead Worker wrote. A measured waveform never replaces one that a client has set, or sets at the same time.
- * @returns the stored waveform; null if the file is gone, or a client's waveform stays
+ * again that a dead Worker wrote. A yielding waveform never replaces one that the team has set, or sets at the same time.
+ * @returns the stored waveform; null if the file is gone, or another waveform stays
  */
 async function storeWaveform(
   deps: Deps,
   initiator: Initiator,
   file: FileOf,
   channels: Channels,
-  measured?: Measured,
+  yielding?: Yielding,
 ): Promise<Channels | null> {
   const isListedFile = and(isFile(file), isListed);
   const isWaveform = isWaveformOf(file);
@@ -99,26 +103,24 @@ async function storeWaveform(
   const writingSince = now;
   const isUnset = isNotNull(waveforms.attempts);
   const isIdle = or(isNull(waveforms.writingSince), lt(waveforms.writingSince, now - MAX_WRITING_MILLISECONDS));
-  const begin = measured
-    ? deps.db
-        .update(waveforms)
-        .set({ writingSince })
-        .where(and(isWaveform, isUnset, isIdle, exists(deps.db.select().from(files).where(isListedFile))))
-        .returning({ fileId: waveforms.fileId })
-    : deps.db
-        .insert(waveforms)
-        .select(
-          sql`select ${teamOfFile}, ${files.id}, null, ${writingSince}, 0, null from ${files} where ${isListedFile}`,
-        )
-        .onConflictDoUpdate({ target: [waveforms.teamId, waveforms.fileId], set: { writingSince } })
-        .returning({ fileId: waveforms.fileId });
+  const { isOfVisitor } = yielding ?? {};
+  const target = sql`${files} where ${and(isListedFile, isOfVisitor)}`;
+  const begin = deps.db
+    .insert(waveforms)
+    .select(sql`select ${teamOfFile}, ${files.id}, null, ${writingSince}, 0, null from ${target}`)
+    .onConflictDoUpdate({
+      target: [waveforms.teamId, waveforms.fileId],
+      set: { writingSince },
+      ...(yielding && { setWhere: and(isUnset, isIdle, isOfVisitor && isNull(waveforms.peaks)) as SQL }),
+    })
+    .returning({ fileId: waveforms.fileId });
   const [begun] = await write(deps, [begin], { isIdempotent: true });
   if (begun.length === 0) return null;
   const bytes = pack(channels);
-  const isStored = await deps.bytes.replace(waveformKey(file), bytes, measured?.previousEtag);
+  const isStored = await deps.bytes.replace(waveformKey(file), bytes, yielding?.previousEtag);
   if (!isStored) return null;
   // A later write that has begun stays in progress. It will have the event.
-  const isLast = and(isWaveform, eq(waveforms.writingSince, writingSince), measured && isUnset);
+  const isLast = and(isWaveform, eq(waveforms.writingSince, writingSince), yielding && isUnset);
   const note = deps.db
     .update(files)
     .set(changed(now))
@@ -128,10 +130,11 @@ async function storeWaveform(
     .set({
       peaks: shownPeaks(channels),
       writingSince: sql`nullif(${waveforms.writingSince}, ${writingSince})`,
-      ...(!measured && { attempts: null }),
-      dueAt: null,
+      ...(!yielding && { attempts: null }),
+      // The service still measures a visitor's file, if it can.
+      ...(!isOfVisitor && { dueAt: null }),
     })
-    .where(measured ? isLast : isWaveform)
+    .where(yielding ? isLast : isWaveform)
     .returning({ fileId: waveforms.fileId });
   const kept = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
   const event = fileEvent(deps, "file.updated", initiator, file, { fields: ["waveform"] });
@@ -145,15 +148,27 @@ async function storeWaveform(
 }
 
 /**
+ * Sets the waveform of a file. A visitor sets the first one of a file that it uploaded.
  * @returns the stored waveform
- * @throws `not_found`
+ * @throws `not_found`; `forbidden` if a visitor's file has a waveform
  */
 export async function setWaveform(deps: Deps, actor: TeamActor, id: string, channels: Channels): Promise<Channels> {
-  const stored = await storeWaveform(deps, actor, { ...actor, id }, channels);
-  if (!stored) throw new AppError("not_found");
-  return stored;
+  const file = { ...actor, id };
+  const isOfVisitor = isVisitor(actor) ? isUploadedBy(actor) : undefined;
+  const stored = await storeWaveform(deps, actor, file, channels, isOfVisitor && { previousEtag: null, isOfVisitor });
+  if (stored) return stored;
+  if (isOfVisitor) {
+    const [[own]] = await read(deps, [
+      deps.db
+        .select({ id: files.id })
+        .from(files)
+        .where(and(isFile(file), isListed, isOfVisitor)),
+    ]);
+    if (own) throw new AppError("forbidden", { message: "The file has a waveform. Only its team can replace it." });
+  }
+  throw new AppError("not_found");
 }
 
 /** @returns whether it is stored, and no client's waveform stays */
-export const setMeasuredWaveform = async (deps: Deps, file: FileOf, channels: Channels, measured: Measured) =>
+export const setMeasuredWaveform = async (deps: Deps, file: FileOf, channels: Channels, measured: Yielding) =>
   (await storeWaveform(deps, SYSTEM, file, channels, measured)) !== null;

@@ -30,12 +30,24 @@ export const batch = writeOperation(
     success: {
       description: "A result for each ID, in their order.",
       message: (results) => `Files changed: ${results.filter(({ ok }) => ok).length} of ${results.length}.`,
-      schema: z.array(z.strictObject({ _id: z.string(), ok: z.boolean(), code: z.enum(ITEM_CODES).optional() })),
+      schema: z.array(
+        z.strictObject({
+          _id: z.string(),
+          ok: z.boolean(),
+          code: z.enum(ITEM_CODES).optional(),
+          isTrashed: z.literal(true).optional().meta({ description: "A deletion moved the file to the trash." }),
+        }),
+      ),
       example: [{ _id: fileRecord.example._id, ok: true }],
     },
   },
   async ({ deps, actor, body: { ids: given, ...action } }) => {
     const results = await changeFiles(deps, actor, given, action);
-    return results.map(({ id, code }) => ({ _id: id, ok: code === null, ...(code && { code }) }));
+    return results.map(({ id, code, isTrashed }) => ({
+      _id: id,
+      ok: code === null,
+      ...(code && { code }),
+      ...(isTrashed && { isTrashed }),
+    }));
   },
 );

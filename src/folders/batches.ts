@@ -30,6 +30,8 @@ export interface BatchResult {
   id: string;
   /** Null if the file now is as requested. */
   code: "not_found" | "too_many_tags" | "file_held" | "not_in_trash" | null;
+  /** Whether a deletion moved it to the trash. */
+  isTrashed?: boolean;
 }
 
 /**
@@ -45,9 +47,13 @@ export async function changeFiles(
 ): Promise<BatchResult[]> {
   if (action.action === "delete" || action.action === "restore") checkCovered(actor, SCOPES["files:delete"]);
   if (action.action === "delete") {
-    const codes = await deleteFiles(deps, actor, ids, { isPermanent: action.permanent ?? false });
+    const results = await deleteFiles(deps, actor, ids, { isPermanent: action.permanent ?? false });
     // Without `onlyUnfinished`, no deletion is refused as `forbidden`.
-    return ids.map((id, i) => ({ id, code: codes[i] as BatchResult["code"] }));
+    return results.map(({ refusal, isTrashed }, i) => ({
+      id: ids[i] ?? "",
+      code: refusal as BatchResult["code"],
+      isTrashed,
+    }));
   }
   if (action.action === "restore") return restoreFiles(deps, actor, ids);
   const changes = ids.map((id): Batch => {

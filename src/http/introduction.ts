@@ -1,4 +1,4 @@
-import { type Access, type Actor, admitsOperator, scopeOf } from "../access/authorization.ts";
+import { type Access, type Actor, admitsOperator, admitsUploader, scopeOf } from "../access/authorization.ts";
 import { PUBLIC_SCOPES, ROLE_NAMES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../access/scopes.ts";
 import { MAX_LISTED_USERS } from "../accounts/users.ts";
 import { MAX_NUMBERED_ROWS } from "../platform/paging.ts";
@@ -193,11 +193,13 @@ export function securityOf({
   const isAccepted: Record<Actor["kind"], boolean> = {
     secret: access !== "operator",
     session: access !== "operator",
-    public: access === "any token" || access === "uploader" || isVisitorScope,
-    upload: access === "uploader" || isVisitorScope,
+    public: access === "any token" || admitsUploader(access) || isVisitorScope,
+    upload: admitsUploader(access) || isVisitorScope,
     operator: admitsOperator(access),
   };
-  const scopesOf = (kind: Actor["kind"]) => (scope === null || kind === "operator" ? [] : [scope]);
+  const needsNone = (kind: Actor["kind"]) =>
+    kind === "operator" || (admitsUploader(access) && (kind === "public" || kind === "upload"));
+  const scopesOf = (kind: Actor["kind"]) => (scope === null || needsNone(kind) ? [] : [scope]);
   return KINDS.filter((kind) => isAccepted[kind]).map((kind) => ({ [TOKENS[kind].name]: scopesOf(kind) }));
 }
 
@@ -205,13 +207,15 @@ export function securityOf({
 export function describeAccess({ access, rejectsVisitors }: Accessed): string {
   if (access === "public") return "Needs no token.";
   if (access === "any token") return "Needs a valid token, but not an upload token.";
-  if (access === "uploader") return "Needs a token of a team.";
   const scope = scopeOf(access);
   if (scope === null) return "Only the operator can do this.";
   const visitors = rejectsVisitors ? "public keys and upload tokens get 403" : "public keys and upload tokens have it";
   const others = [
     ...(isPublicScope(scope) ? [visitors] : []),
     ...(isForOperator(access) ? ["the operator needs none"] : []),
+    ...(admitsUploader(access)
+      ? ["public keys and upload tokens can use it for files that they uploaded, and get 404 for others"]
+      : []),
   ];
   return `Scope: \`${scope}\`${others.map((other) => `; ${other}`).join("")}.`;
 }

@@ -248,7 +248,7 @@ async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<
 
 /**
  * Deletes files in one transaction, and then the bytes of those that the trash does not keep. It can be repeated.
- * @returns why each was not deleted, or null if it was, in the order of the ids
+ * @returns why each was not deleted, or null if it was, and whether it is in the trash, in the order of the ids
  * @throws `forbidden` as `checkErasure` does; `unavailable` if the bytes could not be deleted yet; `storage_full` if the database
  *   is too full to move a file to the trash, or to cancel an upload
  */
@@ -257,7 +257,7 @@ export async function deleteFiles(
   actor: TeamActor,
   ids: string[],
   options: DeletionOptions = {},
-): Promise<(Exclude<Refusal, "storage_full"> | null)[]> {
+): Promise<{ refusal: Exclude<Refusal, "storage_full"> | null; isTrashed: boolean }[]> {
   if (options.isPermanent || options.onlyTrashed) checkErasure(actor);
   const { changes, refusalOf, isTrashing } = deletionOf(deps, actor, ids, options);
   const {
@@ -292,7 +292,10 @@ export async function deleteFiles(
   const unmoved = ids.filter((_, i) => refusals[i] === "storage_full");
   if (unmoved.length > 0 && (isTrashing || options.onlyUnfinished)) throw new AppError("storage_full");
   if (unmoved.length > 0) await eraseInPlace(deps, actor, unmoved);
-  return refusals.map((refusal) => (refusal === "storage_full" ? null : refusal));
+  return refusals.map((refusal, i) => {
+    const isTrashed = refusal === null && (inRemoved.get(ids[i] ?? "")?.trashedAt ?? null) !== null;
+    return { refusal: refusal === "storage_full" ? null : refusal, isTrashed };
+  });
 }
 
 /** @throws the reason of `deleteFiles`, and what it throws */
@@ -302,7 +305,7 @@ export async function deleteFile(
   id: string,
   options: DeletionOptions = {},
 ): Promise<void> {
-  const [refusal = null] = await deleteFiles(deps, actor, [id], options);
+  const [{ refusal } = { refusal: null }] = await deleteFiles(deps, actor, [id], options);
   if (refusal === "forbidden") {
     throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   }

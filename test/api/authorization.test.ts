@@ -82,6 +82,7 @@ function acceptedCallers(route: string): readonly string[] | "anyone" {
   if (route === "POST /docs/v1/uploadtokens") return ["stranger", "owner"];
   if (route.includes("/apikeys") || route.includes("/events")) return ["operator", "stranger", "owner"];
   if (route === "POST /docs/v1/uploads" || route.endsWith("/status")) return ["public", "stranger", "owner"];
+  if (route === "PUT /docs/v1/uploads/{id}/waveform") return ["public", "stranger", "owner"];
   return ["stranger", "owner"];
 }
 
@@ -526,8 +527,8 @@ describe("Scopes", () => {
           ...(path.includes("/resumable") && { headers }),
           token: tokenOf[caller],
         });
-        // A public key may ask for the files that it uploaded.
-        const isUploader = operationId === "getFileStatus" && caller === "a public key";
+        // A public key may ask for the files that it uploaded, and set their waveform.
+        const isUploader = /^(getFileStatus|setWaveform)$/.test(operationId) && caller === "a public key";
         if (isOperator ? OPERATOR_MAY.test(operationId) : isUploader || scopes.includes(needed ?? "")) {
           const further = isOperator ? undefined : FURTHER_SCOPES[operationId];
           const isLacking = further !== undefined && !scopes.includes(further);

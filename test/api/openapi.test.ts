@@ -164,6 +164,7 @@ describe("GET /openapi.json", () => {
         ...(scope === "files:upload" && !operation.rejectsVisitors
           ? [{ publicKey: [scope] }, { uploadToken: [scope] }]
           : []),
+        ...(access.endsWith("uploader") ? [{ publicKey: [] }, { uploadToken: [] }] : []),
         ...(access.endsWith("operator") ? [{ operatorToken: [] }] : []),
       ]);
       expect(described.description).toContain(`Scope: \`${scope}\``);

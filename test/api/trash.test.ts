@@ -319,7 +319,7 @@ describe("A batch in a Worker whose clock runs", () => {
     const team = await newTeam(running);
     const ids = [await put(team), await put(team), await put(team)];
     const results = await batch(team, { action: "delete", ids });
-    expect(results).toEqual(ids.map((_id) => ({ _id, ok: true })));
+    expect(results).toEqual(ids.map((_id) => ({ _id, ok: true, isTrashed: true })));
   });
 });
 

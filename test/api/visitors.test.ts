@@ -98,6 +98,26 @@ describe.each(CASES)("$visitor, over $name", ({ transport, newVisitor }) => {
     expect((await call("GET", `${UPLOADS}/${own}/status`, { token: key.token })).status).toBe(404);
   });
 
+  test("sets the first waveform of the files that it uploaded, and of no others", async ({ team }) => {
+    const [key, other] = [await newVisitor(team), await newVisitor(team)];
+    const { id } = await transport.send(key, "text");
+    const set = ({ token }: { token: string }, peak: number, file = id) =>
+      call("PUT", `${UPLOADS}/${file}/waveform`, { token, json: { channels: [Array(16).fill(peak)] } });
+    const stored = async () => (await read(team, `${UPLOADS}/${id}/waveform`)).channels[0][0];
+    expect((await set(other, 1)).code).toBe("not_found");
+    expect((await set(key, 1, await upload(team, "own.txt", "not its own"))).code).toBe("not_found");
+    expect((await call("GET", `${UPLOADS}/${id}/waveform`, { token: team.token })).status).toBe(404);
+    expect((await set(key, 1)).status).toBe(200);
+    expect((await set(key, -1)).body).toMatchObject({ code: "forbidden", message: expect.stringMatching("waveform") });
+    expect(await stored()).toBe(1);
+    expect((await set(team, 0)).status).toBe(200);
+    expect((await set(key, 1)).code).toBe("forbidden");
+    expect((await call("GET", `${UPLOADS}/${id}/waveform`, { token: key.token })).code).toBe("insufficient_scope");
+    expect(await stored()).toBe(0);
+    const events = await eventsOf(team, "type=file.updated");
+    expect(events).toHaveLength(2);
+  });
+
   test("stores nothing that it was sending when it was revoked", async ({ team }) => {
     const key = await newVisitor(team);
     const answer = await transport.pause(key, () => team.call("DELETE", `/auth/v1/apikeys/${key.id}`));

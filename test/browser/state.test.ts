@@ -1,5 +1,8 @@
-import { describe, expect, test } from "vitest";
-import type { FileMetadata } from "../../src/client/stowage.ts";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { StowageError } from "../../src/client/errors.ts";
+import { findPeaks, isForBrowser, isUnknownForBrowser } from "../../src/client/peaks.ts";
+import type { FileMetadata, UploadOptions } from "../../src/client/stowage.ts";
+import { type QueuedUpload, Sending, UploadQueue } from "../../src/client/upload-queue.ts";
 import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/events/event-list.ts";
 import {
   applyEvents,
@@ -19,7 +22,6 @@ import {
   formatPercent,
   formatRemaining,
 } from "../../src/console/parts/format.ts";
-import { findPeaks, isForBrowser } from "../../src/console/sound/peaks.ts";
 import { rulerTicks, spread } from "../../src/console/sound/waveforms.ts";
 import { dailyTotals } from "../../src/console/uploads/daily-totals.ts";
 import { describe as describeUpload, isSettled, selectShown, summarize } from "../../src/console/uploads/summary.ts";
@@ -185,13 +187,103 @@ describe("Formatting", () => {
   });
 });
 
+describe("The upload queue", () => {
+  const settled = () => new Promise((resolve) => setImmediate(resolve));
+  const rejection = (status: number, isTransient = false) =>
+    new StowageError(status === 403 ? "forbidden" : "connection_failed", "", { status, isTransient });
+
+  /** A queue of files whose uploads end as the test says. */
+  function makeQueue(sizes: number[]) {
+    const uploads = sizes.map((size, place): QueuedUpload => {
+      const file = new File([new Uint8Array(1)], `${place}`);
+      return { ...new Sending(), key: `${place}`, name: `${place}`, size, file };
+    });
+    const begun: { end(id: string): void; fail(error: unknown): void; options: UploadOptions }[] = [];
+    const canceled: string[] = [];
+    const host = {
+      uploads: () => uploads,
+      upload: (_: QueuedUpload, __: File, options: UploadOptions) =>
+        new Promise<string>((end, fail) => {
+          begun.push({ end, fail, options });
+          options.signal?.addEventListener("abort", () => fail(options.signal?.reason));
+        }),
+      cancel: async (_: QueuedUpload, url: string) => void canceled.push(url),
+      isTemporary: (error: unknown) => error instanceof StowageError && error.isTransient,
+      onChange: () => {},
+    };
+    const store = { update: async () => {}, delete: async () => {} };
+    const queue = new UploadQueue<QueuedUpload>(store, host);
+    return { queue, uploads, begun, canceled, host, states: () => uploads.map(({ state }) => state).join(" ") };
+  }
+
+  test("sends three files at a time, in their order, and the next one when one ends", async () => {
+    const { queue, begun, states } = makeQueue([1, 1, 1, 1, 1]);
+    queue.start();
+    expect(states()).toBe("sending sending sending waiting waiting");
+    begun[1]?.end("id");
+    begun[2]?.fail(rejection(413));
+    await settled();
+    expect(states()).toBe("sending stored failed sending sending");
+  });
+
+  test("tries again what failed for a while, and at once when it wakes", async () => {
+    const { queue, uploads, begun, states } = makeQueue([1]);
+    queue.start();
+    begun[0]?.fail(rejection(0, true));
+    await settled();
+    expect([states(), uploads[0]?.failures]).toEqual(["waiting", 1]);
+    queue.start();
+    expect(begun).toHaveLength(1);
+    queue.wake();
+    expect([states(), begun.length]).toEqual(["sending", 2]);
+  });
+
+  test("waits again when it is stopped, and needs the file again if it can't be read", async () => {
+    const { queue, uploads, begun, host, states } = makeQueue([1, 1]);
+    queue.start();
+    host.uploads = () => [];
+    uploads[0]?.stop.abort();
+    Object.assign(uploads[1]?.file as File, { slice: () => ({ arrayBuffer: () => Promise.reject(new Error()) }) });
+    begun[1]?.fail(new TypeError());
+    await settled();
+    expect(states()).toBe("waiting interrupted");
+    expect(uploads[1]?.file).toBeUndefined();
+  });
+
+  test("cancels a large upload once it has a URL, and deletes it there", async () => {
+    const { queue, uploads, begun, canceled, states } = makeQueue([9_000_000]);
+    queue.start();
+    queue.cancel(uploads[0] as QueuedUpload);
+    expect([states(), begun[0]?.options.signal?.aborted]).toEqual(["canceling", false]);
+    begun[0]?.options.store?.set("0", { idempotencyKey: "k", url: "https://a/1.secret" });
+    await settled();
+    expect([states(), canceled]).toEqual(["canceled", ["https://a/1.secret"]]);
+  });
+
+  test("keeps a file that is complete before it can be canceled, and says if it can't be", async () => {
+    const { queue, uploads, host, states } = makeQueue([9_000_000, 9_000_000]);
+    for (const one of uploads) one.saved = { idempotencyKey: "k", url: `https://a/${one.key}.secret` };
+    host.cancel = async (one) => Promise.reject(rejection(one.key === "0" ? 403 : 0));
+    for (const one of uploads) queue.cancel(one);
+    await settled();
+    expect([states(), uploads[0]?.id]).toEqual(["stored failed", "0"]);
+    const late = makeQueue([1]);
+    late.queue.start();
+    const [small] = late.uploads as [QueuedUpload];
+    small.sentBytes = 1;
+    late.queue.cancel(small);
+    late.begun[0]?.end("id");
+    await settled();
+    expect([small.state, small.id]).toEqual(["stored", "id"]);
+  });
+});
+
 describe("Upload summary", () => {
   const upload = (state: string, sentBytes = 0, others: object = {}) => ({
-    size: 100,
-    progress: { state: state as "sending", sentBytes, bytesPerSecond: 0, error: null, ...others },
+    ...{ size: 100, state: state as "sending", sentBytes, bytesPerSecond: 0, error: null, ...others },
   });
   const stored = (status: "pending" | "completed" | "failed") =>
-    upload("stored", 100, { file: { _id: "1", status, failure: null } });
+    upload("stored", 100, { stored: { _id: "1", status, failure: null } });
 
   test("counts states, and leaves failed uploads out of the bytes", () => {
     const sending = upload("sending", 50, { bytesPerSecond: 10 });
@@ -215,12 +307,12 @@ describe("Upload summary", () => {
 
   test("shows failed ones first, and what matters most of ten thousand", () => {
     const make = (state: string, status?: string) => ({
-      progress: { peek: () => ({ state: state as "sending", ...(status && { file: { status } as FileMetadata }) }) },
+      ...{ state: state as "sending", ...(status && { stored: { status } as FileMetadata }) },
     });
     const few = [make("stored"), make("waiting"), make("stored", "failed"), make("failed")];
     expect(selectShown(few, 5)).toEqual([2, 3, 0, 1].map((place) => few[place]));
     const many = [...Array.from({ length: 10_000 }, () => make("waiting")), make("failed"), make("sending")];
-    const shown = selectShown(many, 5).map(({ progress }) => progress.peek().state);
+    const shown = selectShown(many, 5).map(({ state }) => state);
     expect(shown).toEqual(["failed", "sending", "waiting", "waiting", "waiting"]);
     expect(selectShown(many.slice(-2), 5)).toEqual(many.slice(-2));
   });
@@ -251,6 +343,36 @@ describe("Peaks", () => {
       expect(isForBrowser({ container, codec, durationSeconds: seconds, ...facts }, size)).toBe(expected);
     },
   );
+});
+
+describe("A file of which only the bytes are known", () => {
+  const aac = (bytes: number) => new Blob([new Uint8Array([0xff, 0xf1, 0, 0, 0, 0, 0, 0]), new Uint8Array(bytes - 8)]);
+  /** What a browser says about the duration. */
+  const stubDuration = (duration: number) => {
+    vi.stubGlobal(
+      "Audio",
+      class {
+        duration = duration;
+        set src(_: string) {
+          queueMicrotask(() => (Reflect.get(this, "onloadedmetadata") as () => void)());
+        }
+      },
+    );
+    onTestFinished(() => void vi.unstubAllGlobals());
+  };
+
+  test.for([
+    ["AAC of 500 s", aac(1000), 500, true],
+    ["AAC of 600 s", aac(1000), 600, false],
+    ["AAC without an end, of 4 MB", aac(4_000_000), Number.POSITIVE_INFINITY, true],
+    ["AAC without an end, of 5 MB", aac(5_000_000), Number.POSITIVE_INFINITY, false],
+    ["AAC of 26 MB", aac(26_000_000), 1, false],
+    ["MP4", new Blob(["\0\0\0\x1cftypM4A "]), 1, true],
+    ["MP3", new Blob([new Uint8Array([0xff, 0xfb, 0, 0, 0, 0, 0, 0])]), 1, false],
+  ] as const)("the browser measures %s: %s", async ([, file, duration, expected]) => {
+    stubDuration(duration);
+    expect(await isUnknownForBrowser(file)).toBe(expected);
+  });
 });
 
 describe("The ruler of a recording", () => {

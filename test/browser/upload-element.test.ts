@@ -147,6 +147,25 @@ describe("The upload element", () => {
     expect(submitted).toEqual([`recordings=${ids[0]}&recordings=${ids[1]}`]);
   });
 
+  test("sends the waveforms of AAC, which the service does not measure, and of no other files", async ({
+    openForm,
+  }) => {
+    const { page, team, element, input } = await openForm({ limits: { maxFiles: 3 } });
+    const set: string[] = [];
+    page.on("request", (request) => request.method() === "PUT" && set.push(request.url()));
+    const names = ["tone.m4a", "tone.aac", "tone-vbr.mp3"];
+    await input.setInputFiles(names.map((name) => ({ name, mimeType: "", buffer: sample(name) })));
+    await stateOf(element, "completed");
+    const waveforms = async () => {
+      const files = await Promise.all(names.map((name) => collect(team.stowage.files.list({ name }))));
+      return Promise.all(files.map(([file]) => team.stowage.files.waveform(file?._id ?? "")));
+    };
+    await expect.poll(async () => (await waveforms()).every(Boolean)).toBe(true);
+    expect(set).toHaveLength(2);
+    for (const channels of await waveforms())
+      for (const peaks of channels ?? []) expect(Math.max(...peaks.map(Math.abs))).toBeGreaterThan(0.05);
+  });
+
   exhaustive("takes over `required` of the input, and replaces a single file", async ({ openForm }) => {
     const { page, element, submit, submitted, input } = await openForm({
       input: '<label for="file">Recordings</label><input id="file" type="file" required>',

@@ -8,7 +8,8 @@ test("the commands rm, trash and restore delete a file, find it in the trash, an
   const machine = new Machine(team.key, server.url);
   const { files } = team.stowage;
   const { id } = await files.upload(new File(["a.txt"], "a.txt"), { properties: { folder: "podcast" } });
-  expect(await machine.run("rm --yes podcast/a.txt")).toMatchObject({ code: 0, stdout: "podcast/a.txt\tdeleted\n" });
+  const removed = await machine.run("rm --yes podcast/a.txt");
+  expect(removed).toMatchObject({ code: 0, stdout: "podcast/a.txt\tmoved to the trash\n" });
   for (const list of ["trash", "trash ls"]) {
     expect((await machine.run(list)).stdout).toMatch(new RegExp(`^${id}\t\\S+\t\\S+\t5 B\tpodcast/a.txt\n$`));
   }

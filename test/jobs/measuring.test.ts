@@ -6,7 +6,7 @@ import { sample } from "../audio/samples.ts";
 import { deathAt, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
-import { dataOf, metadataOf, read, type Team } from "../support/harness.ts";
+import { dataOf, metadataOf, newKey, read, type Team } from "../support/harness.ts";
 import { DAY, HOUR } from "../support/time.ts";
 import { expectSettled, must, World } from "../support/world.ts";
 
@@ -182,6 +182,26 @@ describe("A waveform that a client sets", () => {
     await world.drain();
     expect(world.waveformMessages).toEqual([]);
     expect(await channelsOf(place, id)).toEqual([Array(16).fill(1)]);
+  });
+});
+
+describe("A waveform that a visitor sets", () => {
+  test("is replaced by the measured one, but not by the visitor, and stays if the service can't measure it", async ({
+    world,
+    team,
+  }) => {
+    const place = { world, team };
+    const visitor = { ...team, token: (await newKey(team, { isPublic: true })).key };
+    const set = (id: string) =>
+      must(world.ask("PUT", `${path(id)}/waveform`, { ...visitor, json: { channels: [Array(16).fill(1)] } }));
+    const [sound, text] = [await world.store(visitor, "tone", tone), await world.store(visitor, "a.txt", "text")];
+    await world.drain();
+    expect([(await set(sound)).status, (await set(text)).status]).toEqual([200, 200]);
+    await world.drainWaveforms();
+    expect(await channelsOf(place, sound)).toMatchObject([{ length: 1000 }]);
+    expect(await channelsOf(place, text)).toEqual([Array(16).fill(1)]);
+    expect((await set(sound)).code).toBe("forbidden");
+    expect(await channelsOf(place, sound)).toMatchObject([{ length: 1000 }]);
   });
 });
 

@@ -167,6 +167,11 @@ const measuring: Act<WaveformJob> = async (job, bindings, { world }) => {
   const again = await must(world.deliverWaveform(job, bindings));
   return again === null ? "done" : "again";
 };
+/** A file that a public key uploaded. */
+async function fileOfVisitor(place: Place): Promise<{ id: string; token: string }> {
+  const { key: token } = await newKey(place, { isPublic: true });
+  return { token, id: await place.world.store({ ...place.team, token }, "note.txt", "note") };
+}
 const waveform = (peak: number) => ({ json: { channels: [Array(16).fill(peak)] } });
 /** Sets a transcript whose text is its language. */
 const settingTranscript = (language: string): Act<string> =>
@@ -686,6 +691,29 @@ const races: Record<string, Race<any>> = {
     async verify({ team, state: { fileId } }) {
       const { channels } = (await team.call("GET", `${FILES}/${fileId}/waveform`)).body.data;
       expect(channels, "that of the client").toEqual([Array(16).fill(1)]);
+    },
+  },
+  "a waveform that a visitor sets, and one that the team sets": {
+    prepare: fileOfVisitor,
+    acts: [
+      request(({ id, token }) => ["PUT", `${FILES}/${id}/waveform`, { ...waveform(1), token }]),
+      request(({ id }) => ["PUT", `${FILES}/${id}/waveform`, waveform(-1)]),
+    ],
+    outcomes: ["200 200", "forbidden 200"],
+    async verify({ team, state: { id } }) {
+      const { channels } = (await team.call("GET", `${FILES}/${id}/waveform`)).body.data;
+      expect(channels, "that of the team").toEqual([Array(16).fill(-1)]);
+    },
+  },
+  "two waveforms that a visitor sets": {
+    prepare: fileOfVisitor,
+    acts: [1, -1].map((peak) =>
+      request(({ id, token }) => ["PUT", `${FILES}/${id}/waveform`, { ...waveform(peak), token }]),
+    ),
+    outcomes: ["200 forbidden", "forbidden 200"],
+    async verify({ team, state: { id }, outcomes }) {
+      const { channels } = (await team.call("GET", `${FILES}/${id}/waveform`)).body.data;
+      expect(channels, "the first one").toEqual([Array(16).fill(outcomes[0] === 200 ? 1 : -1)]);
     },
   },
   "two messages to measure a waveform": {

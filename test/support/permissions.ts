@@ -71,9 +71,10 @@ export function mayDo(actor: Actor, operation: Operation, target: Target): strin
     if (operation.scope !== null && !operation.isOperators) return "forbidden";
     return operation.target && target.team === "unknown" ? "not_found" : "yes";
   }
-  const isStatus = operation.path.endsWith("/status");
+  // They may see the status of the files that they uploaded, and set their first waveform.
+  const isUploaders = /^(GET .*\/status|PUT .*\/waveform)$/.test(`${operation.method} ${operation.path}`);
   const needed = operation.scope === null ? [] : [operation.scope, ...(operation.further ?? [])];
-  const hasScope = (isStatus && isVisitor) || needed.every((scope) => actor.scopes.includes(scope));
+  const hasScope = (isUploaders && isVisitor) || needed.every((scope) => actor.scopes.includes(scope));
   if (!hasScope) return "insufficient_scope";
   // The kind of the caller is checked before the record is read.
   if (!isAllowed) return "forbidden";

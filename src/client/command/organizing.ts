@@ -61,13 +61,13 @@ export async function changeAll(context: Context, named: Named[], action: Action
   for (let i = 0; i < named.length; i += MAX_BATCH_FILES) {
     const part = named.slice(i, i + MAX_BATCH_FILES);
     const results = await files.batch({ ...action, ids: part.map(({ id }) => id) } as Batch, context.call);
-    for (const { _id: id, ok, code } of results) {
+    for (const { _id: id, ok, code, isTrashed } of results) {
       const label = part.find((one) => one.id === id)?.label ?? id;
-      const done = { delete: { deleted: true }, restore: { restored: true } };
+      const done = { delete: { deleted: true, trashed: isTrashed }, restore: { restored: true } };
       const row = { id, ...(action.action === "delete" || action.action === "restore" ? done[action.action] : action) };
       if (ok) {
         changed += 1;
-        context.results.print(row, [label, word]);
+        context.results.print(row, [label, isTrashed ? "moved to the trash" : word]);
       } else if (code) {
         const cause = new StowageError(code as ErrorCode, PROBLEMS[code]);
         context.fail(new Failure(code === "not_found" ? code : "failed", `${label}: ${PROBLEMS[code]}`, { cause }));

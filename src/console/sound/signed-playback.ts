@@ -1,5 +1,5 @@
 import { effect } from "@preact/signals";
-import { client, noteFailure, session } from "../session.ts";
+import { call, session } from "../session.ts";
 import { close, skipsSilence, startPlayback, track } from "./playback.ts";
 import { loadWaveform } from "./waveform-loading.ts";
 
@@ -13,14 +13,9 @@ let signed: { fileId: string; url: string; at: number } | undefined;
 export async function signedUrl(fileId: string, isNew = false): Promise<string> {
   const isReusable = signed?.fileId === fileId && Date.now() - signed.at <= URL_REUSE_MILLISECONDS && !isNew;
   if (signed && isReusable) return signed.url;
-  const caller = client.peek();
-  try {
-    signed = { fileId, url: await caller.files.createSignedUrl(fileId), at: Date.now() };
-    return signed.url;
-  } catch (error) {
-    noteFailure(error, caller);
-    throw error;
-  }
+  const url = await call(({ files }) => files.createSignedUrl(fileId));
+  signed = { fileId, url, at: Date.now() };
+  return url;
 }
 
 /** Forgets the URL of a file that was deleted. If the file is restored, the URL stays revoked. */

@@ -6,9 +6,9 @@ import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { href } from "../router.ts";
 import { chooseFiles } from "./drop-zone.tsx";
-import { cancel, resume, retry, retryAll } from "./queue.ts";
+import { queue, resume } from "./queue.ts";
 import { describe, isSettled, selectShown, summarize, waitsForConnection } from "./summary.ts";
-import { dismiss, revision, stateOf, type Upload, uploads } from "./upload.ts";
+import { dismiss, revision, type Upload, uploads } from "./upload.ts";
 
 /** More rows than this make the page slow. */
 const MAX_ROWS = 100;
@@ -47,10 +47,9 @@ function Uploads() {
   const listId = useId();
   revision.value;
   const list = uploads.value;
-  const measured = list.map(({ size, progress }) => ({ size, progress: progress.peek() }));
-  const failed = list.filter((upload) => upload.file && stateOf(upload) === "failed");
-  const stored = list.filter((upload) => stateOf(upload) === "stored");
-  const isOpen = isOpenChosen.value ?? (hasRoom.matches && !measured.every(isSettled));
+  const failed = list.filter(({ file, state }) => file && state === "failed");
+  const stored = list.filter(({ state }) => state === "stored");
+  const isOpen = isOpenChosen.value ?? (hasRoom.matches && !list.every(isSettled));
   const shown = isOpen ? selectShown(list, MAX_ROWS) : [];
   /** The pressed button disappears, so the focus moves first. */
   const withFocus = (work: () => void) => () => {
@@ -73,7 +72,7 @@ function Uploads() {
           Uploads <Icon name="chevron" />
         </button>
         {failed.length > 1 && (
-          <button type="button" class="button ghost" onClick={withFocus(() => retryAll(failed))}>
+          <button type="button" class="button ghost" onClick={withFocus(() => queue.retry(failed))}>
             Retry all
           </button>
         )}
@@ -82,7 +81,7 @@ function Uploads() {
             Clear finished
           </button>
         )}
-        <p class="uploads-summary">{summarize(measured)}</p>
+        <p class="uploads-summary">{summarize(list)}</p>
       </header>
       <ul id={listId} hidden={!isOpen}>
         {shown.map((upload) => (
@@ -98,23 +97,21 @@ function Uploads() {
 const focusNext = (button: Element) => (button.nextElementSibling as HTMLElement | null)?.focus();
 
 function Row({ upload }: { upload: Upload }) {
-  const { path, size, file } = upload;
-  const progress = upload.progress.value;
-  const { state, error } = progress;
+  const { path, name, size, file, state, sentBytes, error, stored } = upload;
   const row = useNextFocus<HTMLLIElement>();
   const canRetry = file && (state === "failed" || (state === "waiting" && error !== null));
   return (
     <li ref={row}>
-      <bdi class="uploads-name">{progress.file ? <a href={href(`/files/${progress.file._id}`)}>{path}</a> : path}</bdi>
-      {state === "stored" ? null : <progress aria-label={path} value={progress.sentBytes} max={size || 1} />}
+      <bdi class="uploads-name">{stored ? <a href={href(`/files/${stored._id}`)}>{path}</a> : path}</bdi>
+      {state === "stored" ? null : <progress aria-label={path} value={sentBytes} max={size || 1} />}
       <div class="actions">
-        {progress.file && <FileStatus file={{ ...progress.file, name: upload.name }} />}
+        {stored && <FileStatus file={{ ...stored, name }} />}
         {canRetry && (
           <button
             type="button"
             class="button ghost"
             onClick={({ currentTarget }) => {
-              retry(upload);
+              queue.retry([upload]);
               focusNext(currentTarget);
             }}
           >
@@ -129,7 +126,7 @@ function Row({ upload }: { upload: Upload }) {
               chooseFiles({}, ([chosen]) => {
                 if (!chosen) return;
                 resume(upload, chosen);
-                if (stateOf(upload) !== "interrupted") focusNext(currentTarget);
+                if (upload.state !== "interrupted") focusNext(currentTarget);
               })
             }
           >
@@ -141,15 +138,15 @@ function Row({ upload }: { upload: Upload }) {
             type="button"
             class="button ghost"
             aria-disabled={state === "canceling"}
-            onClick={() => state !== "canceling" && cancel(upload)}
+            onClick={() => state !== "canceling" && queue.cancel(upload)}
           >
             {state === "interrupted" || state === "failed" ? "Remove" : "Cancel"}
             <span class="visually-hidden"> {path}</span>
           </button>
         )}
       </div>
-      <p class="quiet">{describe({ size, progress })}</p>
-      {error !== null && !waitsForConnection(progress) && (
+      <p class="quiet">{describe(upload)}</p>
+      {error !== null && !waitsForConnection(upload) && (
         <>
           <p class={state === "waiting" ? "quiet" : "problem"}>{messageOf(error)}</p>
           <RequestId of={error} />

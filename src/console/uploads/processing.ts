@@ -1,8 +1,8 @@
 import { effect } from "@preact/signals";
+import { isForBrowser, measurePeaks } from "../../client/peaks.ts";
 import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { canFollow, isLive, onEvent } from "../live.ts";
-import { can, client, noteFailure } from "../session.ts";
-import { isForBrowser, measurePeaks } from "../sound/peaks.ts";
+import { call, can } from "../session.ts";
 import { rememberWaveform } from "../sound/waveforms.ts";
 import { touch } from "../store.ts";
 import { isProcessing } from "./summary.ts";
@@ -14,20 +14,18 @@ const MAX_POLLED = 5;
 
 /** Events report the result of processing. This covers the ones that were sent before the file's id was known. */
 export async function fetchProcessing(upload: Upload): Promise<void> {
-  const progress = upload.progress.peek();
-  if (!progress.file || !isProcessing(progress)) return;
-  const caller = client.peek();
-  try {
-    update(upload, await caller.files.get(progress.file._id));
-  } catch (error) {
-    noteFailure(error, caller);
-  }
+  if (!upload.stored || !isProcessing(upload)) return;
+  const { _id } = upload.stored;
+  await call(({ files }) => files.get(_id)).then(
+    (file) => update(upload, file),
+    () => {},
+  );
 }
 
 type Processed = Pick<FileEvent["data"], "_id" | "status" | "failure" | "audio" | "fileType">;
 
 function update(upload: Upload, { _id, status, failure, audio, fileType }: Processed): void {
-  change(upload, { file: { _id, status, failure, fileType } });
+  change(upload, { stored: { _id, status, failure, fileType } });
   if (status !== "completed" && status !== "failed") return;
   // Nothing else reloads the list.
   if (!canFollow.peek()) touch("file");
@@ -38,15 +36,10 @@ function update(upload: Upload, { _id, status, failure, audio, fileType }: Proce
 
 /** Stores the waveform that the service can't measure, while the bytes are at hand. */
 async function storePeaks(id: string, file: File): Promise<void> {
-  const caller = client.peek();
   const peaks = await measurePeaks(file);
   if (!peaks) return;
   rememberWaveform(id, peaks);
-  try {
-    await caller.files.setWaveform(id, peaks);
-  } catch (error) {
-    noteFailure(error, caller);
-  }
+  await call(({ files }) => files.setWaveform(id, peaks)).catch(() => {});
 }
 
 /** Follows the processing of uploads for as long as the tab lives. */
@@ -64,10 +57,6 @@ export function followProcessing(): void {
   // Without events, nothing else reports the result.
   setInterval(() => {
     if (canFollow.peek()) return;
-    for (const upload of uploads
-      .peek()
-      .filter(({ progress }) => isProcessing(progress.peek()))
-      .slice(0, MAX_POLLED))
-      void fetchProcessing(upload);
+    for (const upload of uploads.peek().filter(isProcessing).slice(0, MAX_POLLED)) void fetchProcessing(upload);
   }, POLL_MILLISECONDS);
 }

@@ -19,7 +19,7 @@ export function measureProgress(upload: Upload): (sentBytes: number) => void {
     samples = [...samples.filter(({ at }) => now.at - at < SPEED_WINDOW_MILLISECONDS), now];
     const first = samples[0] ?? now;
     const bytes = now.sentBytes - first.sentBytes;
-    if (bytes > 0) upload.consecutiveFailures = 0;
+    if (bytes > 0) upload.failures = 0;
     change(upload, { sentBytes: now.sentBytes, bytesPerSecond: bytes && (bytes * 1000) / (now.at - first.at) });
     // Without an upload URL, nothing is stored until all bytes are.
     if (!upload.saved?.url || now.at - savedAt < SAVE_INTERVAL_MILLISECONDS) return;

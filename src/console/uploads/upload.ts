@@ -1,39 +1,17 @@
-import { computed, type Signal, signal } from "@preact/signals";
+import { computed, signal } from "@preact/signals";
 import type { FileMetadata } from "../../client/stowage.ts";
+import { type QueuedUpload, Sending } from "../../client/upload-queue.ts";
 import { announce } from "../parts/announce.tsx";
 import { countOf } from "../parts/format.ts";
 import { session } from "../session.ts";
 import { type SavedRecord, savedUploads } from "./saved.ts";
 
-/*
- * The state of all uploads, independent of any page.
- *
- *   waiting -> sending -> stored           all bytes have arrived, and the file is being processed
- *                |  ^---- waiting          the connection failed or the session expired: the upload will resume
- *                +------> failed           rejected, until the user retries
- *   interrupted -> waiting                 started before a reload: the user has to select the file again
- *   any but stored -> canceling -> gone    or stored, if it completed before it could be canceled
- */
+/* The uploads of the console, independent of any page. client/upload-queue.ts sends them. */
 
-export type UploadState = "waiting" | "sending" | "interrupted" | "canceling" | "failed" | "stored";
-
-export interface Progress {
-  state: UploadState;
-  sentBytes: number;
+export interface Upload extends QueuedUpload, Pick<SavedRecord, "owner" | "path" | "folder" | "lastModified"> {
   bytesPerSecond: number;
-  /** Why it failed, or why it waits. */
-  error: unknown;
   /** The stored file. Its type is known once it is processed. */
-  file?: Pick<FileMetadata, "_id" | "status" | "failure"> & Partial<Pick<FileMetadata, "fileType">>;
-}
-
-export interface Upload extends Omit<SavedRecord, "sentBytes" | "tab" | "at"> {
-  progress: Signal<Progress>;
-  /** Undefined if it must be selected again, and once it is no longer needed. */
-  file: File | undefined;
-  stop?: AbortController;
-  isCanceled: boolean;
-  consecutiveFailures: number;
+  stored?: Pick<FileMetadata, "_id" | "status" | "failure"> & Partial<Pick<FileMetadata, "fileType">>;
 }
 
 /** Results of uploads that end within this time share one announcement. */
@@ -51,10 +29,9 @@ export const sendingCount = signal(0);
 /** The stored uploads by the id of their file. */
 const byFileId = new Map<string, Upload>();
 
-export const stateOf = (upload: Upload) => upload.progress.peek().state;
 export const findByFileId = (fileId: string) => byFileId.get(fileId);
 /** The current user's uploads that this browser has saved. */
-export const unfinishedUploads = () => uploads.peek().filter((upload) => stateOf(upload) !== "stored");
+export const unfinishedUploads = () => uploads.peek().filter(({ state }) => state !== "stored");
 
 let frame = 0;
 function markChanged(): void {
@@ -65,24 +42,17 @@ function markChanged(): void {
   });
 }
 
-export function change(upload: Upload, changes: Partial<Progress>): void {
-  const before = upload.progress.peek();
-  const after = { ...before, ...changes };
-  upload.progress.value = after;
-  const sending = Number(after.state === "sending") - Number(before.state === "sending");
-  if (sending !== 0) sendingCount.value = sendingCount.peek() + sending;
-  if (after.file) byFileId.set(after.file._id, upload);
+export function change(upload: Upload, changes: Partial<Upload> = {}): void {
+  Object.assign(upload, changes);
+  if (upload.stored) byFileId.set(upload.stored._id, upload);
   markChanged();
 }
 
-export function createUpload(
-  record: Omit<SavedRecord, "sentBytes" | "tab" | "at">,
+export const createUpload = (
+  record: Pick<Upload, "key" | "owner" | "name" | "path" | "folder" | "size" | "lastModified" | "saved">,
   file: File | undefined,
-  progress: Partial<Progress> = {},
-): Upload {
-  const initial: Progress = { state: "waiting", sentBytes: 0, bytesPerSecond: 0, error: null, ...progress };
-  return { ...record, file, progress: signal(initial), isCanceled: false, consecutiveFailures: 0 };
-}
+  others: Partial<Upload> = {},
+): Upload => ({ ...new Sending(), bytesPerSecond: 0, ...record, file, ...others });
 
 export function addUploads(added: Upload[]): void {
   if (added.length > 0) all.value = [...all.peek(), ...added];
@@ -92,14 +62,14 @@ export function addUploads(added: Upload[]): void {
 export function dismiss(dismissed: Upload[]): void {
   const gone = new Set(dismissed);
   all.value = all.peek().filter((upload) => !gone.has(upload));
-  for (const { progress } of dismissed) byFileId.delete(progress.peek().file?._id ?? "");
+  for (const { stored } of dismissed) byFileId.delete(stored?._id ?? "");
   void savedUploads.delete(dismissed.map(({ key }) => key));
 }
 
 const ended = new Set<Upload>();
 
 /** Whether an upload is being sent, or will be by itself. */
-const isActive = (upload: Upload) => stateOf(upload) === "sending" || stateOf(upload) === "waiting";
+const isActive = ({ state }: Upload) => state === "sending" || state === "waiting";
 
 /** Announces the result of an upload, together with those of all others that are being sent. */
 export function announceResult(upload: Upload): void {
@@ -115,7 +85,7 @@ function announceEnded(): void {
   // Another user may have signed in.
   const own = uploads.peek().filter((upload) => ended.has(upload));
   ended.clear();
-  const stored = own.filter((upload) => stateOf(upload) === "stored").length;
+  const stored = own.filter(({ state }) => state === "stored").length;
   const failed = own.length - stored;
   if (own.length === 1) announce(stored ? `Uploaded ${own[0]?.name}` : `Couldn't upload ${own[0]?.name}`);
   else if (own.length > 1) announce(`${countOf(stored, "file")} uploaded${failed ? `, ${failed} failed` : ""}`);

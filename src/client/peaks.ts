@@ -1,5 +1,5 @@
-import type { AudioMetadata } from "../../client/api.ts";
-import { isMeasured } from "../../client/measured.ts";
+import type { AudioMetadata } from "./api.ts";
+import { isMeasured } from "./measured.ts";
 
 /** Peaks per channel: enough for one bar every pixel or two. */
 const PEAKS = 1000;
@@ -13,12 +13,43 @@ const MAX_BYTES = 200_000_000;
 
 let last: Promise<unknown> = Promise.resolve();
 
+/** The beginning of an MP4 file, and that of AAC. The service measures neither. */
+const UNMEASURED = /^(.{4}ftyp|\xff[\xf0\xf1\xf8\xf9])/s;
+/** The size of a file whose duration is unknown: AAC of speech has at least this many bytes in a second. */
+const MIN_BYTES_PER_SECOND = 8000;
+/** More than AAC needs for the longest sound that is decoded. */
+const MAX_UNKNOWN_BYTES = 25_000_000;
+
 /** Whether a browser may measure a file: the service measures most formats itself. */
 export const isForBrowser = (audio: Omit<AudioMetadata, "tags">, sizeBytes: number): boolean =>
   !isMeasured(audio) &&
   sizeBytes <= MAX_BYTES &&
   audio.durationSeconds !== null &&
-  audio.durationSeconds * (audio.sampleRate ?? 48_000) * (audio.channels ?? MAX_CHANNELS) <= MAX_SAMPLES;
+  fits(audio.durationSeconds, audio.sampleRate, audio.channels);
+
+const fits = (seconds: number, sampleRate: number | null, channels: number | null) =>
+  seconds * (sampleRate ?? 48_000) * (channels ?? MAX_CHANNELS) <= MAX_SAMPLES;
+
+/** Whether a browser may measure a file of which no more is known, as a page with the token of a visitor. */
+export async function isUnknownForBrowser(file: Blob): Promise<boolean> {
+  if (file.size > MAX_UNKNOWN_BYTES) return false;
+  const start = new Uint8Array(await file.slice(0, 8).arrayBuffer());
+  return UNMEASURED.test(String.fromCharCode(...start)) && fits(await durationOf(file), null, null);
+}
+
+/** The duration of a file in seconds. If the browser can't tell, as of a recording that has no end, the longest possible one. */
+async function durationOf(file: Blob): Promise<number> {
+  const audio = new Audio();
+  const known = new Promise((resolve) => {
+    audio.onloadedmetadata = resolve;
+    audio.onerror = resolve;
+  });
+  audio.preload = "metadata";
+  audio.src = URL.createObjectURL(file);
+  await known;
+  URL.revokeObjectURL(audio.src);
+  return Number.isFinite(audio.duration) ? audio.duration : file.size / MIN_BYTES_PER_SECOND;
+}
 
 /**
  * Measures the peaks of up to two channels, from -1 to 1. Decodes one file at a time to bound memory.
