@@ -234,7 +234,9 @@ describe("The smoke test", () => {
     ],
     ["no deletions", "delete", responding(/^DELETE \/docs\/v1\/uploads/, 503), /deletions/],
   ];
-  test.concurrent.for(failing)(
+  /** A run takes all steps before the one that fails, so `npm test` leaves out most of the late ones. */
+  const LATE = ["resumable upload", "ETag", "events", "own zone", "delete"];
+  test.concurrent.for(failing.filter(([, step]) => inject("isExhaustive") || !LATE.includes(step)))(
     "names the first failing step with %s: %s",
     async ([, step, change, reason], context) => {
       const { expect } = context;
