@@ -24,6 +24,9 @@ function hasMemory(): boolean {
 }
 if (!process.env.TMPDIR && hasMemory()) process.env.TMPDIR = MEMORY;
 
+// The processes of tests, and the servers that they start, load the same code many times.
+process.env.NODE_COMPILE_CACHE ??= join(root, "node_modules/.cache/compiled");
+
 hideRuntimeNoise();
 
 /** Only a test that hangs may reach these: a machine may be slow and busy. */

@@ -25,6 +25,7 @@ import {
   withoutRequestId,
 } from "../support/harness.ts";
 import {
+  type Noun,
   newRecord,
   newRecords,
   nounOf,
@@ -158,7 +159,8 @@ let theirs: Team;
 let bystander: Team;
 let own: Records;
 let others: Records;
-let isRecordDeleted = false;
+/** The kinds of records that the test has deleted. */
+let deleted: Noun[] = [];
 let tokens: Record<Credential, string | undefined>;
 let expiredSession: string;
 
@@ -190,8 +192,9 @@ beforeAll(async () => {
 
 // A successful DELETE leaves the next requests without a record, and a restored file is not in the trash.
 afterEach(async () => {
-  if (isRecordDeleted) [own, others] = [await newRecords(mine), await newRecords(bystander)];
-  isRecordDeleted = false;
+  Object.assign(own, await newRecords(mine, deleted));
+  Object.assign(others, await newRecords(bystander, deleted));
+  deleted = [];
 });
 
 function idsFor(route: Route, kind: IdKind, credential: Credential): string[] {
@@ -212,10 +215,14 @@ const queryFor = (route: string, credential: Credential, kind: IdKind): string =
   if (!/\/events|^GET .*\/apikeys$/.test(route) || CREDENTIALS[credential] !== "operator") return "";
   return `?teamId=${(kind === "another team's id" ? bystander : mine).teamId}`;
 };
-/** A caller without a valid token is refused before the id is read, which `npm test` shows with two kinds. */
-function kindsOf({ path }: Route, credential: Credential): readonly IdKind[] {
+/** The deliveries of a deleted webhook are gone, too. */
+const deletedBy = (route: Route): Noun[] =>
+  nounOf(route) === "webhooks" ? ["webhooks", "deliveries"] : [nounOf(route)];
+
+/** A caller who may not call the route is refused before the id is read, which `npm test` shows with two kinds. */
+function kindsOf({ name, path }: Route, credential: Credential): readonly IdKind[] {
   if (!path.includes("{id}")) return ["no id"];
-  const isRefused = ["missing", "invalid"].includes(CREDENTIALS[credential]);
+  const isRefused = [401, 403].includes(expected(name, credential, "own id")[0]);
   return isRefused && !inject("isExhaustive") ? ["own id", "malformed id"] : IDS;
 }
 
@@ -259,7 +266,7 @@ describe.each(routes)("$name", (route) => {
           // No response reveals anything about another team.
           if (credential === "another team's key") expect(answer.text, where).not.toContain(mine.teamId);
           if (status === 200 && (method === "DELETE" || name.endsWith("/restore"))) {
-            isRecordDeleted = true;
+            deleted = deletedBy(route);
             break;
           }
         }
@@ -572,14 +579,15 @@ describe("A write by a token that this isolate knows", () => {
   ];
 
   test.each(writes)("checks the token first, in a separate round trip: $name", async (route) => {
-    isRecordDeleted = route.method === "DELETE";
+    const isDeletion = route.method === "DELETE";
+    if (isDeletion) deleted = deletedBy(route);
     const { key: token } = await newKey(mine);
     const run = (sql: string) =>
       DB.prepare(`${sql} and (?1 <> '' or ?2 <> '')`).bind(fingerprint(token), mine.teamId).run();
     const introduce = () => worker.call("GET", "/docs/v1/usage", { token });
     const newPath = async () => {
       if (!route.path.includes("{id}")) return route.path;
-      return pathTo(route, isRecordDeleted ? await newRecord(mine, route) : own[nounOf(route)]);
+      return pathTo(route, isDeletion ? await newRecord(mine, route) : own[nounOf(route)]);
     };
 
     const path = await newPath();
@@ -593,8 +601,10 @@ describe("A write by a token that this isolate knows", () => {
     expect(first?.parameters).toContain(fingerprint(token));
 
     const needsScope = route.operation.access !== "any token";
-    for (const [sql, status, code] of needsScope ? CHANGES : CHANGES.slice(1)) {
-      for (const json of route.operation.body ? [{}, { json: { unknown: 1 } }] : [{}]) {
+    for (const [i, [sql, status, code]] of (needsScope ? CHANGES : CHANGES.slice(1)).entries()) {
+      // `npm test` tries invalid input after the first change only: the others refuse the token in the same place.
+      const triesInvalid = route.operation.body && (i === 0 || inject("isExhaustive"));
+      for (const json of triesInvalid ? [{}, { json: { unknown: 1 } }] : [{}]) {
         const path = await newPath();
         await introduce();
         await run(sql);

@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect, inject, test } from "vitest";
 import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { recover } from "../../src/upkeep/recovery.ts";
@@ -184,16 +184,15 @@ describe("Log lines and errors", () => {
     };
     const worker = startWorker(compose(withoutJobs, change));
     const lines = watcher.lines;
-    // Each route gets an unknown token, a public key, the operator token and the team's key, and secrets in the query.
+    // Each route gets an unknown token, a public key, the operator token and the team's key, and secrets in the query. While
+    // something fails, `npm test` sends the team's key and one of the others.
+    const others = [newToken(realSystem, "secret", 0), page.body.data.key, visitor.token, OPERATOR];
+    const isShort = failing !== "nothing failing" && !inject("isExhaustive");
+    const other = Object.keys(FAILURES).indexOf(failing) % others.length;
+    const tokens = [...(isShort ? others.slice(other, other + 1) : others), team.token];
     const query = `?token=${team.token}&email=${email}&password=${PASSWORD}`;
     for (const route of deletionsLast) {
-      for (const token of [
-        newToken(realSystem, "secret", 0),
-        page.body.data.key,
-        visitor.token,
-        OPERATOR,
-        team.token,
-      ]) {
+      for (const token of tokens) {
         const path = token === page.body.data.key ? pathTo(route, team.token) : pathIn(route, records);
         const options = { ...secretRequests[route.name]?.(), token };
         const { status, text } = await worker.call(route.method, path + query, options);
@@ -201,7 +200,7 @@ describe("Log lines and errors", () => {
         if (status >= 500) expect(failing, `${route.name} returned ${text}`).not.toBe("nothing failing");
       }
     }
-    expect(watcher.lines).toBeGreaterThan(lines + deletionsLast.length * 4 - 1);
+    expect(watcher.lines).toBeGreaterThan(lines + deletionsLast.length * (tokens.length - 1) - 1);
   });
 
   test("omit the message of a Drizzle error, because it contains SQL and values", async () => {

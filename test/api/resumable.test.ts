@@ -705,7 +705,7 @@ describe("A creation with the Idempotency-Key of an unfinished upload", () => {
     };
     expect((await begin(token, 100_000, 1000)).status).toBe(201);
     const before = await state();
-    for (let i = 0; i < 200; i++) expect((await begin(token, 100_000, 1000)).status).toBe(201);
+    for (let i = 0; i < 25; i++) expect((await begin(token, 100_000, 1000)).status).toBe(201);
     expect(await state()).toEqual(before);
     expect(before).toMatchObject({ objects: [1000], counts: { files: 1, uploads: 1, tags: 1 }, usage: { files: 1 } });
   });

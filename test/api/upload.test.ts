@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { describe, expect } from "vitest";
 import { ProxiedBindings } from "../support/bindings.ts";
-import { sha256 } from "../support/bytes.ts";
+import { patternOf, sha256 } from "../support/bytes.ts";
 import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
@@ -88,7 +88,7 @@ describe("Uploading a file", () => {
 
   test("stores a large file in parts, without losing a byte", async () => {
     const team = await newTeam(queueing);
-    const bytes = Uint8Array.from({ length: 17 * 1024 * 1024 + 1 }, (_, i) => (i * i) % 251);
+    const bytes = patternOf(17 * 1024 * 1024 + 1);
     const id = await upload(team, "large.bin", bytes);
     const found = await processed(team, id);
     expect(found).toMatchObject({ status: "completed", size: bytes.length, sha256: sha256(bytes) });

@@ -25,13 +25,15 @@ export function repeat(bytes: Bytes, times: number): Bytes {
 
 /** Returns the same noise in every run (xorshift). */
 export function noise(length: number, seed = 1): Bytes {
+  const bytes = new Uint8Array(length);
   let state = seed;
-  return Uint8Array.from({ length }, () => {
+  for (let at = 0; at < length; at++) {
     state ^= state << 13;
     state ^= state >>> 17;
     state ^= state << 5;
-    return state & 255;
-  });
+    bytes[at] = state;
+  }
+  return bytes;
 }
 
 export function be32(value: number): Bytes {

@@ -130,17 +130,16 @@ describe("The smoke test", () => {
   test("asks for the offset once more if the service learns of the cut after it has stated it", async ({
     onTestFinished,
   }) => {
-    let stated = 0;
-    const stateEarly: Break = async (request, forward) => {
-      const reply = await forward();
-      const offset = Number(reply.headers.get("Upload-Offset") ?? 0);
-      if (request.method !== "HEAD" || offset === 0 || stated++ > 0) return reply;
-      const early = new Response(null, reply);
-      early.headers.set("Upload-Offset", `${offset - 1}`);
-      return early;
+    let asked = 0;
+    const learnLate: Break = async (request, forward) => {
+      if (request.method === "HEAD") asked += 1;
+      if (request.method !== "PATCH" || asked > 1) return forward();
+      // The first request is cut here, so the service receives none of it, however fast the machine is.
+      for await (const _ of request);
+      return new Response("{}", { status: 409 });
     };
-    const { isFine, lines } = await smoke(await newTeam(), await startProxy(stateEarly, onTestFinished));
-    expect([isFine, stated], lines.join("\n")).toEqual([true, 2]);
+    const { isFine, lines } = await smoke(await newTeam(), await startProxy(learnLate, onTestFinished));
+    expect([isFine, asked], lines.join("\n")).toEqual([true, 2]);
   });
 
   test("rejects a URL without https:// or http://", () => {
@@ -235,7 +234,9 @@ describe("The smoke test", () => {
     ],
     ["no deletions", "delete", responding(/^DELETE \/docs\/v1\/uploads/, 503), /deletions/],
   ];
-  test.concurrent.for(failing)(
+  /** A run takes all steps before the one that fails, so `npm test` leaves out most of the late ones. */
+  const LATE = ["resumable upload", "ETag", "events", "own zone", "delete"];
+  test.concurrent.for(failing.filter(([, step]) => inject("isExhaustive") || !LATE.includes(step)))(
     "names the first failing step with %s: %s",
     async ([, step, change, reason], context) => {
       const { expect } = context;

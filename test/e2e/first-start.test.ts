@@ -4,7 +4,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
 import { findMissingMigrations, listMigrations, statementsOf } from "../../src/dev/migrations.ts";
 import { clonePreparedProject, cloneProject } from "../support/project.ts";
 import { freePort, isGroupAlive, runDev, runNpmDev, Server } from "../support/server.ts";
@@ -63,6 +63,16 @@ async function runPrintedCurl({ output, folder }: Server): Promise<string> {
   return `HTTP/1.1 ${response.status} OK\r\n${headers}\r\n${await response.text()}`;
 }
 
+/** Uploads a file, stops the server, changes its folder, and starts it again. */
+async function startAgain(server: Server, change: (first: Start) => void = () => {}) {
+  await runPrintedCurl(server);
+  const first = await observe(server);
+  await server.stop();
+  change(first);
+  await server.restart();
+  return { first, second: await observe(server) };
+}
+
 describe("The first start in a fresh clone", () => {
   let server: Server;
   beforeAll(async () => {
@@ -93,22 +103,9 @@ describe("The first start in a fresh clone", () => {
     );
     expect((await observe(server)).files).toMatchObject([{ originalName: "tone-vbr.mp3" }]);
   });
-});
 
-describe("Another start", () => {
-  let server: Server;
-  let first: Start;
-  beforeEach(async () => {
-    server = await Server.start();
-    await runPrintedCurl(server);
-    first = await observe(server);
-    await server.stop();
-  });
-  afterEach(() => server?.remove());
-
-  test("keeps data, secrets, and key, and reports it", async () => {
-    await server.restart();
-    const second = await observe(server);
+  test("is followed by one that keeps data, secrets, and key, and reports it", async () => {
+    const { first, second } = await startAgain(server);
     expect(second.output).toMatch(/^Kept: data in .*, secrets in \.dev\.vars, key$/m);
     expect(second.output).not.toContain("Created:");
     expect([second.key, second.secrets, idsOf(second)]).toEqual([first.key, first.secrets, idsOf(first)]);
@@ -116,24 +113,26 @@ describe("Another start", () => {
     const downloaded = Buffer.from(await (await fetch(signedUrl)).arrayBuffer());
     expect(downloaded.equals(readFileSync(join(server.folder, "test/audio/tone-vbr.mp3")))).toBe(true);
   });
+});
 
-  test.runIf(inject("isExhaustive"))(
-    "without a master key creates one, keeps the rest, and applies an added migration",
-    async () => {
+test.runIf(inject("isExhaustive"))(
+  "a start without a master key creates one, keeps the rest, and applies an added migration",
+  async ({ onTestFinished }) => {
+    const server = await Server.start();
+    onTestFinished(() => server.remove());
+    const { first, second } = await startAgain(server, ({ operatorToken }) => {
       writeFileSync(join(server.folder, "migrations/9999_added.sql"), "create table added (id integer);");
       // A file as people write it, with a comment and without a final newline.
-      writeFileSync(secretsFile(server.folder), `# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=${first.operatorToken}`);
-      await server.restart();
-      const second = await observe(server);
-      const kept = /^# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=stow_op_[\w-]{32}\nMASTER_KEY="[\w+/]{43}="\n$/;
-      expect(second.secrets).toMatch(kept);
-      expect(second.output).toMatch(/^Created: secrets in \.dev\.vars$/m);
-      expect(second.output).toMatch(/^Kept: data in .*, key$/m);
-      expect([second.key, idsOf(second)]).toEqual([first.key, idsOf(first)]);
-      expect(server.sql("D1Database", "select count(*) as rows from added")).toEqual([{ rows: 0 }]);
-    },
-  );
-});
+      writeFileSync(secretsFile(server.folder), `# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=${operatorToken}`);
+    });
+    const kept = /^# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=stow_op_[\w-]{32}\nMASTER_KEY="[\w+/]{43}="\n$/;
+    expect(second.secrets).toMatch(kept);
+    expect(second.output).toMatch(/^Created: secrets in \.dev\.vars$/m);
+    expect(second.output).toMatch(/^Kept: data in .*, key$/m);
+    expect([second.key, idsOf(second)]).toEqual([first.key, idsOf(first)]);
+    expect(server.sql("D1Database", "select count(*) as rows from added")).toEqual([{ rows: 0 }]);
+  },
+);
 
 test("SIGTERM to npm stops every process of npm run dev", async () => {
   const folder = await clonePreparedProject();

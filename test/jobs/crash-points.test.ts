@@ -727,7 +727,7 @@ const deletingFolder: Scenario<string[], unknown> = {
 
 // biome-ignore lint/suspicious/noExplicitAny: scenarios of every state and result.
 const scenarios: [string, Scenario<any, any>][] = [
-  ["an upload in parts", { ...uploading(zeros), isRepresentative: true }],
+  ["an upload in parts", { ...uploading(zeros), isRepresentative: true, isLong: true }],
   ["an upload with an upload token", uploadingWithLimits],
   ["an upload with an Idempotency-Key and its retry", { ...uploadingWithKey, isRepresentative: true }],
   ["the rollback of an upload whose commit got no response", { ...rollingBack, isRepresentative: true }],

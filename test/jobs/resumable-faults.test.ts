@@ -146,7 +146,8 @@ async function expectHeldQuota({ world, bytes, team: { teamId, token } }: Upload
   expect(body.data).toMatchObject({ files: 1, bytes: bytes.length });
 }
 
-interface Upload extends Pick<Scenario<Uploader, unknown>, "isRecovery" | "onlyChanges" | "isRepresentative"> {
+interface Upload
+  extends Pick<Scenario<Uploader, unknown>, "isRecovery" | "onlyChanges" | "isRepresentative" | "isLong"> {
   bytes: Uint8Array<ArrayBuffer>;
   /** Creates the upload, by default. */
   prepare?(client: Uploader): Promise<unknown>;
@@ -224,6 +225,7 @@ const uploads: Record<string, Upload> = {
   },
   "the request that completes an upload of two parts": {
     isRepresentative: true,
+    isLong: true,
     bytes: large,
     onlyChanges: true,
     prepare: (client) => sendSmall(client, 5 * MEBIBYTE + 1000),

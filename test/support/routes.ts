@@ -129,8 +129,8 @@ export const tokenFor = ({ path }: Pick<Route, "path">, team: Team): string =>
 /** Creates a record of the route's kind. */
 export const newRecord = (team: Team, route: Pick<Route, "path">): Promise<string> => makers[nounOf(route)](team);
 
-export async function newRecords(team: Team): Promise<Records> {
-  const nouns = Object.keys(makers) as Noun[];
+/** Creates a record of each kind, or of those. */
+export async function newRecords(team: Team, nouns = Object.keys(makers) as Noun[]): Promise<Records> {
   const ids = await Promise.all(nouns.map(async (noun) => [noun, await makers[noun](team)]));
   return Object.fromEntries(ids) as Records;
 }
