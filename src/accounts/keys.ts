@@ -26,7 +26,7 @@ import { fingerprint } from "../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
 import type { KeyLimits } from "../uploads/quota.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
-import { isUnfinished, uploads } from "../uploads/uploads.schema.ts";
+import { holdsQuota, isReceiving, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
 import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
 
@@ -206,9 +206,9 @@ const lostAccess = (deps: Deps, actor: Actor, mask: number): Record<string, SQL>
 function roomForKey({ db, system }: Deps, teamId: string) {
   const isFull = gte(teams.apiKeys, MAX_TEAM_KEYS);
   const uploading = db
-    .select({ keyId: uploads.keyId })
-    .from(uploads)
-    .where(and(eq(uploads.teamId, teamId), isUnfinished));
+    .select({ keyId: sql`key_id` })
+    .from(unfinishedUploads)
+    .where(and(eq(uploads.teamId, teamId), holdsQuota, isReceiving));
   const isReplaceable = and(
     eq(apiKeys.teamId, teamId),
     isApiKey,
@@ -450,8 +450,8 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
     db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
     db.delete(apiKeys).where(isDeleted).returning(),
   ] as const;
-  const event = { ...newEvent(deps, "apikey.revoked", actor, { teamId, id }), position: 6 };
-  const [[found], , , , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  const event = { ...newEvent(deps, "apikey.revoked", actor, { teamId, id }), position: 4 };
+  const [[found], , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (!row) throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
   const token = tokenOf(deps, row);

@@ -217,7 +217,7 @@ export async function revokeSession(deps: Deps, actor: TeamActor, id: string): P
     ...cancelUploadsOfKeys(deps, teamId, sql`${session}`),
     db.delete(apiKeys).where(isEnded).returning({ id: apiKeys.id }),
   ] as const;
-  const event = { ...newEvent(deps, "session.revoked", actor, { teamId, id }), position: 5 };
+  const event = { ...newEvent(deps, "session.revoked", actor, { teamId, id }), position: 3 };
   const [[found]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (found.refusal !== null) throw refusalError(found.refusal, actor, found.scopes);

@@ -6,7 +6,7 @@ import { AppError } from "../errors.ts";
 import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { write } from "../platform/db.ts";
 import { fileEvent } from "./file-events.ts";
-import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
+import { files, teamOfFile, waveforms } from "./files.schema.ts";
 import { changed, ofKnownFile } from "./files.ts";
 import { type FileKey, type FileOf, isFile, MAX_WRITING_MILLISECONDS, waveformKey, waveformOf } from "./names.ts";
 
@@ -57,7 +57,7 @@ export async function fetchWaveform(deps: Deps, credential: Credential<"files:re
     deps.db
       .select({ id: files.id, teamId: teamOfFile, hasWaveform })
       .from(files)
-      .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
+      .where(and(filesOfToken(deps.db, token), eq(files.id, id))),
   );
   const channels = rows[0] && (await readWaveform(deps, rows[0]));
   if (!channels) throw new AppError("not_found");
@@ -93,7 +93,6 @@ async function storeWaveform(
   channels: Channels,
   measured?: Measured,
 ): Promise<Channels | null> {
-  const isListedFile = and(isFile(file), isListed);
   const isWaveform = isWaveformOf(file);
   const now = deps.system.now();
   const writingSince = now;
@@ -103,12 +102,12 @@ async function storeWaveform(
     ? deps.db
         .update(waveforms)
         .set({ writingSince })
-        .where(and(isWaveform, isUnset, isIdle, exists(deps.db.select().from(files).where(isListedFile))))
+        .where(and(isWaveform, isUnset, isIdle, exists(deps.db.select().from(files).where(isFile(file)))))
         .returning({ fileId: waveforms.fileId })
     : deps.db
         .insert(waveforms)
         .select(
-          sql`select ${teamOfFile}, ${files.id}, null, ${writingSince}, 0, null from ${files} where ${isListedFile}`,
+          sql`select ${teamOfFile}, ${files.id}, null, ${writingSince}, 0, null from ${files} where ${isFile(file)}`,
         )
         .onConflictDoUpdate({ target: [waveforms.teamId, waveforms.fileId], set: { writingSince } })
         .returning({ fileId: waveforms.fileId });
@@ -122,7 +121,7 @@ async function storeWaveform(
   const note = deps.db
     .update(files)
     .set(changed(now))
-    .where(and(isListedFile, exists(deps.db.select().from(waveforms).where(isLast))));
+    .where(and(isFile(file), exists(deps.db.select().from(waveforms).where(isLast))));
   const finish = deps.db
     .update(waveforms)
     .set({

@@ -4,7 +4,7 @@ import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
-import { files, isListed, teamOfFile } from "../files/files.schema.ts";
+import { files, teamOfFile } from "../files/files.schema.ts";
 import { enqueuePending, hasBacklog } from "../files/files.ts";
 import { fileReprocessing } from "../files/processing.ts";
 import { type FileChanges, fileUpdate, refusalOf } from "../files/properties.ts";
@@ -46,8 +46,7 @@ export async function changeFiles(
   if (action.action === "delete" || action.action === "restore") checkCovered(actor, SCOPES["files:delete"]);
   if (action.action === "delete") {
     const codes = await deleteFiles(deps, actor, ids, { isPermanent: action.permanent ?? false });
-    // Without `onlyUnfinished`, no deletion is refused as `forbidden`.
-    return ids.map((id, i) => ({ id, code: codes[i] as BatchResult["code"] }));
+    return ids.map((id, i) => ({ id, code: codes[i] ?? null }));
   }
   if (action.action === "restore") return restoreFiles(deps, actor, ids);
   const changes = ids.map((id): Change<Query[]> => {
@@ -70,7 +69,7 @@ export async function changeFiles(
       refusal,
     })
     .from(files)
-    .where(and(filesOf(actor), isGiven, isListed));
+    .where(and(filesOf(actor), isGiven));
   const {
     last: [found],
   } = await writeWithEvents(deps, changes, [current], { isIdempotent: true });
