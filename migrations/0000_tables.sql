@@ -103,8 +103,8 @@ CREATE TABLE `files` (
 	`id` text NOT NULL,
 	`team_id` text NOT NULL,
 	`status` text NOT NULL,
-	`file_type` text,
-	`size_bytes` integer,
+	`file_type` text NOT NULL,
+	`size_bytes` integer NOT NULL,
 	`processed_at` integer,
 	`user_id` text,
 	`reserved_bytes` integer NOT NULL,
@@ -118,7 +118,7 @@ CREATE TABLE `files` (
 	`delete_after` integer,
 	`delete_after_by` text,
 	`restores` integer DEFAULT 0 NOT NULL,
-	`mime_type` text,
+	`mime_type` text NOT NULL,
 	`failure_code` text,
 	`original_name` text NOT NULL,
 	`name` text,
@@ -127,13 +127,9 @@ CREATE TABLE `files` (
 	`folder_since` integer DEFAULT 0 NOT NULL,
 	`reference` text,
 	`sha256` text,
-	`etag` text,
+	`etag` text NOT NULL,
 	`stated_sha256` text,
 	`key_id` text NOT NULL,
-	`is_public` integer DEFAULT false NOT NULL,
-	`upload_token_id` text,
-	`finished_by_token_id` text,
-	`idempotency_key` text,
 	`failure_message` text,
 	`allowed_types` text,
 	`tags` text DEFAULT '[]' NOT NULL,
@@ -146,22 +142,19 @@ CREATE TABLE `files` (
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `files_listed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null;--> statement-breakpoint
-CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null;--> statement-breakpoint
-CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
-CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
-CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE size_bytes is not null and reference is not null;--> statement-breakpoint
-CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null;--> statement-breakpoint
+CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`);--> statement-breakpoint
+CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE folder <> '';--> statement-breakpoint
+CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE folder <> '';--> statement-breakpoint
+CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE reference is not null;--> statement-breakpoint
+CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE processed_at is null;--> statement-breakpoint
 CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
-CREATE INDEX `files_owner` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE size_bytes is not null and user_id is not null;--> statement-breakpoint
-CREATE INDEX `files_owner_name` ON `files` (`team_id`,`user_id`,`name_key`,`id`,`search_text`) WHERE size_bytes is not null and user_id is not null;--> statement-breakpoint
-CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`id`) WHERE size_bytes is not null and user_id is not null and folder <> '';--> statement-breakpoint
-CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null and size_bytes is not null;--> statement-breakpoint
+CREATE INDEX `files_owner` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE user_id is not null;--> statement-breakpoint
+CREATE INDEX `files_owner_name` ON `files` (`team_id`,`user_id`,`name_key`,`id`,`search_text`) WHERE user_id is not null;--> statement-breakpoint
+CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`id`) WHERE user_id is not null and folder <> '';--> statement-breakpoint
+CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null;--> statement-breakpoint
 CREATE INDEX `files_held` ON `files` (`team_id`,`folder_key`,`id`) WHERE hold is not null;--> statement-breakpoint
-CREATE INDEX `files_upload_token` ON `files` (`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
-CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE TABLE `waveforms` (
 	`team_id` text NOT NULL,
 	`file_id` text NOT NULL,
@@ -228,10 +221,8 @@ CREATE TABLE `removed` (
 	`id` text NOT NULL,
 	`user_id` text,
 	`original_name` text NOT NULL,
-	`size_bytes` integer,
+	`size_bytes` integer NOT NULL,
 	`reserved_bytes` integer NOT NULL,
-	`is_public` integer NOT NULL,
-	`upload_token_id` text,
 	`due_at` integer NOT NULL,
 	`trashed_at` integer,
 	`hold` text,
@@ -257,16 +248,27 @@ CREATE TABLE `upload_parts` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE TABLE `uploads` (
-	`file_id` text PRIMARY KEY NOT NULL,
 	`team_id` text NOT NULL,
+	`file_id` text NOT NULL,
+	`status` text DEFAULT 'receiving' NOT NULL,
 	`key_id` text NOT NULL,
 	`is_public` integer NOT NULL,
 	`user_id` text,
-	`secret_hash` text NOT NULL,
+	`upload_token_id` text,
+	`finished_by_token_id` text,
+	`idempotency_key` text,
+	`original_name` text NOT NULL,
 	`size_bytes` integer NOT NULL,
+	`allowed_types` text,
+	`created_at` integer NOT NULL,
+	`updated_at` integer NOT NULL,
+	`due_at` integer NOT NULL,
+	`secret_hash` text,
 	`offset_bytes` integer DEFAULT 0 NOT NULL,
-	`part_bytes` integer NOT NULL,
-	`metadata` text NOT NULL,
+	`part_bytes` integer DEFAULT 0 NOT NULL,
+	`metadata` text DEFAULT '' NOT NULL,
+	`properties` text,
+	`stated_sha256` text,
 	`multipart_id` text,
 	`mime_type` text,
 	`file_type` text,
@@ -274,16 +276,15 @@ CREATE TABLE `uploads` (
 	`chunks` text,
 	`epoch` integer DEFAULT 0 NOT NULL,
 	`is_writing` integer DEFAULT false NOT NULL,
-	`is_finished` integer DEFAULT false NOT NULL,
-	`created_at` integer NOT NULL,
-	`due_at` integer NOT NULL,
 	`has_leftovers` integer DEFAULT false NOT NULL,
-	`is_canceled` integer DEFAULT false NOT NULL
+	PRIMARY KEY(`team_id`, `file_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `uploads_unfinished_due` ON `uploads` (`due_at`) WHERE is_finished = 0;--> statement-breakpoint
-CREATE INDEX `uploads_finished_due` ON `uploads` (`due_at`) WHERE is_finished = 1;--> statement-breakpoint
-CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (is_finished = 0 or is_canceled = 1);--> statement-breakpoint
+CREATE INDEX `uploads_receiving_due` ON `uploads` (`due_at`) WHERE status = 'receiving';--> statement-breakpoint
+CREATE INDEX `uploads_ended_due` ON `uploads` (`due_at`) WHERE status <> 'receiving';--> statement-breakpoint
+CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (status <> 'committed' and secret_hash is not null);--> statement-breakpoint
+CREATE INDEX `uploads_token` ON `uploads` (`team_id`,`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
+CREATE UNIQUE INDEX `uploads_idempotency` ON `uploads` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE TABLE `webhooks` (
 	`id` text NOT NULL,
 	`team_id` text NOT NULL,
@@ -309,28 +310,42 @@ CREATE TABLE `webhooks` (
 --> statement-breakpoint
 CREATE INDEX `webhooks_encrypted_with` ON `webhooks` (`encrypted_with`);
 --> statement-breakpoint
--- teams contains totals per team, maintained by triggers so that no code path can miss an update. A file counts until its row in
--- files or removed is deleted, after its bytes: one that moves between the two changes only the trash. public_bytes counts an
--- upload of a visitor until it is committed or its bytes are gone. Each batch inserts the row before it deletes the other.
+-- teams contains totals per team, maintained by triggers so that no code path can miss an update. An upload counts until it is
+-- committed, or its row is deleted after its bytes; a file until its row in files or removed is deleted, after its bytes. What moves
+-- from one table to another changes only what differs: each batch inserts the row before it deletes or ends the other.
 -- file_tags has the tags of files. A file without tags costs no row.
-CREATE TRIGGER files_came AFTER INSERT ON files BEGIN
+CREATE TRIGGER uploads_came AFTER INSERT ON uploads BEGIN
 	UPDATE teams SET
 		files = files + 1,
-		bytes = bytes + new.reserved_bytes,
-		public_bytes = public_bytes + iif(new.is_public AND new.size_bytes IS NULL, new.reserved_bytes, 0)
-	WHERE id = new.team_id AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = new.team_id AND id = new.id);
+		bytes = bytes + new.size_bytes,
+		public_bytes = public_bytes + iif(new.is_public, new.size_bytes, 0)
+	WHERE id = new.team_id;
+END;
+--> statement-breakpoint
+-- A receipt does not count.
+CREATE TRIGGER uploads_gone AFTER DELETE ON uploads WHEN old.status <> 'committed' BEGIN
+	UPDATE teams SET
+		files = files - 1,
+		bytes = bytes - old.size_bytes,
+		public_bytes = public_bytes - iif(old.is_public, old.size_bytes, 0)
+	WHERE id = old.team_id AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.file_id);
+END;
+--> statement-breakpoint
+CREATE TRIGGER files_came AFTER INSERT ON files BEGIN
+	UPDATE teams SET files = files + 1, bytes = bytes + new.reserved_bytes
+	WHERE id = new.team_id AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = new.team_id AND id = new.id)
+		AND NOT EXISTS (SELECT 1 FROM uploads WHERE team_id = new.team_id AND file_id = new.id AND status = 'receiving');
+	UPDATE teams SET
+		bytes = bytes - upload.size_bytes + new.reserved_bytes,
+		public_bytes = public_bytes - iif(upload.is_public, upload.size_bytes, 0)
+	FROM uploads upload
+	WHERE teams.id = new.team_id AND upload.team_id = new.team_id AND upload.file_id = new.id AND upload.status = 'receiving'
+		AND (upload.is_public OR upload.size_bytes <> new.reserved_bytes);
 	INSERT INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
 END;
 --> statement-breakpoint
-CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes, size_bytes ON files
-WHEN old.reserved_bytes <> new.reserved_bytes
-	OR old.is_public AND (old.size_bytes IS NULL) <> (new.size_bytes IS NULL) BEGIN
-	UPDATE teams SET
-		bytes = bytes - old.reserved_bytes + new.reserved_bytes,
-		public_bytes = public_bytes
-			- iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
-			+ iif(new.is_public AND new.size_bytes IS NULL, new.reserved_bytes, 0)
-	WHERE id = new.team_id;
+CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes ON files WHEN old.reserved_bytes <> new.reserved_bytes BEGIN
+	UPDATE teams SET bytes = bytes - old.reserved_bytes + new.reserved_bytes WHERE id = new.team_id;
 END;
 --> statement-breakpoint
 -- Sessions do not count.
@@ -381,14 +396,14 @@ CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new
 END;
 --> statement-breakpoint
 -- No bug can delete a held file. The queries have this condition, too, so that they can say why. A file that leaves keeps its
--- waveform and transcript until its row in removed is deleted.
+-- receipt, waveform and transcript until its row in removed is deleted. What its upload left in R2 is deleted soon.
 CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
 	SELECT RAISE(ABORT, 'The file is held.') WHERE old.hold IS NOT NULL;
-	UPDATE teams SET
-		files = files - 1,
-		bytes = bytes - old.reserved_bytes,
-		public_bytes = public_bytes - iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
+	UPDATE teams SET files = files - 1, bytes = bytes - old.reserved_bytes
 	WHERE id = old.team_id AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
+	UPDATE uploads SET due_at = 0 WHERE team_id = old.team_id AND file_id = old.id AND has_leftovers;
+	DELETE FROM uploads WHERE team_id = old.team_id AND file_id = old.id AND status = 'committed' AND NOT has_leftovers
+		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM links WHERE team_id = old.team_id AND file_id = old.id;
 	DELETE FROM file_tags WHERE team_id = old.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = old.id;
 	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id
@@ -406,7 +421,7 @@ CREATE TRIGGER removed_erased AFTER UPDATE OF trashed_at ON removed WHEN new.tra
 	UPDATE teams SET trash_files = trash_files - 1, trash_bytes = trash_bytes - old.reserved_bytes WHERE id = old.team_id;
 END;
 --> statement-breakpoint
--- A file that is restored keeps its waveform and transcript. Otherwise, nothing of the file is left.
+-- A file that is restored keeps its receipt, waveform and transcript. Otherwise, nothing of the file is left.
 CREATE TRIGGER removed_gone AFTER DELETE ON removed BEGIN
 	SELECT RAISE(ABORT, 'The file is held.')
 	WHERE old.hold IS NOT NULL AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
@@ -414,11 +429,10 @@ CREATE TRIGGER removed_gone AFTER DELETE ON removed BEGIN
 		trash_files = trash_files - 1,
 		trash_bytes = trash_bytes - old.reserved_bytes
 	WHERE id = old.team_id AND old.trashed_at IS NOT NULL;
-	UPDATE teams SET
-		files = files - 1,
-		bytes = bytes - old.reserved_bytes,
-		public_bytes = public_bytes - iif(old.is_public AND old.size_bytes IS NULL, old.reserved_bytes, 0)
+	UPDATE teams SET files = files - 1, bytes = bytes - old.reserved_bytes
 	WHERE id = old.team_id AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
+	DELETE FROM uploads WHERE team_id = old.team_id AND file_id = old.id AND status = 'committed' AND NOT has_leftovers
+		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id
 		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM transcripts WHERE team_id = old.team_id AND file_id = old.id

@@ -2,7 +2,8 @@ import { and, eq, type SQL, sql } from "drizzle-orm";
 import { files, type TeamOfFile, teamOfFile } from "../files/files.schema.ts";
 import type { Db, Param } from "../platform/db.ts";
 import { removed, teamOfRemoved } from "../trash/trash.schema.ts";
-import { ownerOf, type TeamActor, type TokenValues, teamOf, type Viewer, valuesOf } from "./authorization.ts";
+import { uploads } from "../uploads/uploads.schema.ts";
+import { ownerOf, type TokenValues, teamOf, type Viewer, valuesOf } from "./authorization.ts";
 
 /*
  * Selects the files that a caller sees and changes. Contributors, with their sessions and keys, have only their own.
@@ -20,8 +21,12 @@ export const filesOf = ({ teamId, ownerId }: FilesOf) =>
 export const removedOf = ({ teamId, ownerId }: FilesOf) =>
   and(eq(teamOfRemoved, teamId as TeamOfFile | SQL), ownerId === null ? undefined : eq(removed.userId, ownerId));
 
+/** The caller's uploads: of the files that it will see. */
+export const uploadsOf = ({ teamId, ownerId }: FilesOf) =>
+  and(eq(uploads.teamId, teamId), ownerId === null ? undefined : eq(uploads.userId, ownerId));
+
 /** The columns of a new file that say whose it is. */
-export const ownerColumns = ({ teamId, keyId, userId }: TeamActor) => ({
+export const ownerColumns = ({ teamId, keyId, userId }: { teamId: string; keyId: string; userId: string | null }) => ({
   teamId: teamId as TeamOfFile,
   keyId,
   userId,
@@ -31,4 +36,10 @@ export const ownerColumns = ({ teamId, keyId, userId }: TeamActor) => ({
 export function filesOfToken(db: Db, token: TokenValues | Param<TokenValues>) {
   const param = typeof token === "function" ? token : valuesOf(token);
   return and(eq(teamOfFile, teamOf(db, param)), sql`${ownerOf(db, param)} in ('', ${files.userId})`);
+}
+
+/** The uploads that the caller of a read sees, in the round trip that authorizes it. */
+export function uploadsOfToken(db: Db, token: TokenValues) {
+  const param = valuesOf(token);
+  return and(eq(uploads.teamId, teamOf(db, param)), sql`${ownerOf(db, param)} in ('', ${uploads.userId})`);
 }

@@ -27,7 +27,7 @@ import { fingerprint } from "../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
 import type { KeyLimits } from "../uploads/quota.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
-import { isUnfinished, uploads } from "../uploads/uploads.schema.ts";
+import { holdsQuota, isReceiving, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
 import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
 
@@ -195,9 +195,9 @@ export function makeKey(
 function roomForKey({ db, system }: Deps, teamId: string) {
   const isFull = gte(teams.apiKeys, MAX_TEAM_KEYS);
   const uploading = db
-    .select({ keyId: uploads.keyId })
-    .from(uploads)
-    .where(and(eq(uploads.teamId, teamId), isUnfinished));
+    .select({ keyId: sql`key_id` })
+    .from(unfinishedUploads)
+    .where(and(eq(uploads.teamId, teamId), holdsQuota, isReceiving));
   const isReplaceable = and(
     eq(apiKeys.teamId, teamId),
     isApiKey,

@@ -1,72 +1,74 @@
-import { and, eq, inArray, not, type SQL, sql } from "drizzle-orm";
-import { type FilesOf, removedOf } from "../access/own-files.ts";
+import { and, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
-import { hasRow, isOneOf } from "../platform/db.ts";
+import { hasRow, write } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
-import { removed } from "../trash/trash.schema.ts";
-import { isUnfinished, uploadParts, uploads } from "../uploads/uploads.schema.ts";
-import { chunkPrefix, isFileOfUpload, isRemovedOfUpload, type Named, objectKey } from "./names.ts";
+import { isEnded, isReceiving, isResumable, uploadParts, uploads } from "../uploads/uploads.schema.ts";
+import { files } from "./files.schema.ts";
+import { chunkPrefix, type FileKey, isFileOfUpload, type Named, objectKey, uploadKeys } from "./names.ts";
 
-/* A resumable upload has more than its file: a row, rows of parts, and objects in R2. A deletion deletes them, too. */
+/*
+ * How an upload ends that does not become a file: one update cancels it, then its bytes are deleted, then its row. Until then, it
+ * holds its quota.
+ */
 
-export type ResumableRow = typeof uploads.$inferSelect;
+export type UploadRow = typeof uploads.$inferSelect;
 
 /** At the lowest rate, a request takes 11 minutes for 5 MiB. After this time, one that was writing has noticed the end. */
 export const MAX_FENCED_MILLISECONDS = 15 * MINUTE;
 
-/** Whether the file has the row of a resumable upload. */
-export const hasUpload = hasRow(uploads, isFileOfUpload);
-/** Whether the removed file has the row of a resumable upload. */
-export const isOfUpload = hasRow(uploads, isRemovedOfUpload);
-/** Whether the file of an upload has left. */
-export const hasRemovedFile = hasRow(removed, isRemovedOfUpload);
+/** Arriving, or a receipt of a file that has not left. */
+export const isKnownUpload = sql`(${isReceiving} or status = 'committed' and ${hasRow(files, isFileOfUpload)})`;
 
-/**
- * Ends an upload. It holds its quota until its bytes are gone, so it still counts as one of the team's. If a request is
- * writing, the row stays until that request must have noticed it.
- */
-export const ended = (now: number | SQL) => ({
-  isFinished: true,
-  isCanceled: sql`is_canceled or not is_finished`,
-  metadata: "",
-  chunks: null,
-  dueAt: sql`${now} + iif(is_writing, ${MAX_FENCED_MILLISECONDS}, 0)`,
+/** The file that an upload creates, as its objects are named. */
+export const namedFile = ({ teamId, fileId, originalName }: Pick<UploadRow, "teamId" | "fileId" | "originalName">) => ({
+  ...{ teamId, id: fileId, originalName, ownerId: null },
 });
 
-/** Part of the batch that deletes files: ends their uploads. */
-export function endResumable({ db }: Deps, whose: FilesOf, ids: string[], now: number) {
-  const isOwn = hasRow(removed, and(isRemovedOfUpload, removedOf(whose)));
+/**
+ * Part of a batch: cancels the uploads that are still arriving. A form upload finds this out when it commits, and cleans up. Of a
+ * resumable one, a request that is writing must have noticed it before the row may go.
+ */
+export function cancelUploads({ db, system }: Deps, isSelected: SQL | undefined, dueAt?: number) {
+  const whenFenced = sql`${system.now()} + iif(is_writing, ${MAX_FENCED_MILLISECONDS}, 0)`;
+  const ended = { idempotencyKey: null, metadata: "", properties: null, chunks: null };
   return db
     .update(uploads)
-    .set(ended(now))
-    .where(and(isOneOf(uploads.fileId, ids), eq(uploads.teamId, whose.teamId), isOwn));
+    .set({ status: "canceled", ...ended, dueAt: dueAt ?? sql`iif(${isResumable}, ${whenFenced}, due_at)` })
+    .where(and(isReceiving, isSelected));
 }
 
-/** Nothing of the upload is in R2 except the bytes of its file, so only its row has to be deleted. */
-export const isClean = ({
-  hasLeftovers,
-  multipartId,
-  isWriting,
-}: Pick<ResumableRow, "hasLeftovers" | "multipartId" | "isWriting">): boolean =>
+type Stored = Named & Pick<UploadRow, "multipartId" | "hasLeftovers" | "isWriting" | "sizeBytes" | "secretHash">;
+
+/** Every object that the upload can have has a known key. */
+export const isClean = ({ hasLeftovers, multipartId, isWriting }: Omit<Stored, keyof Named>): boolean =>
   !hasLeftovers && multipartId === null && !isWriting;
 
-/** Deletes the parts and chunks of an upload. The rows and the object of the file are deleted separately. */
-export async function eraseResumable(
-  { bytes }: Deps,
-  file: Named,
-  { multipartId }: Pick<ResumableRow, "multipartId">,
-): Promise<void> {
+/** Deletes the parts and chunks of a resumable upload. */
+export async function eraseParts({ bytes }: Deps, file: Named, multipartId: string | null): Promise<void> {
   if (multipartId !== null) await bytes.abort(objectKey(file), multipartId);
   await bytes.removeAll(chunkPrefix(file));
 }
 
-/** Deletes the rows of uploads that have ended, once their bytes are gone. */
-export function deleteUploads({ db }: Deps, ids: string[]) {
-  // D1 allows 100 parameters.
-  const given = sql`(select value from json_each(${JSON.stringify(ids)}))`;
-  const isOfUnfinished = hasRow(uploads, and(eq(uploads.fileId, uploadParts.fileId), isUnfinished));
+/** The objects of a canceled upload, besides its parts and chunks. */
+export const keysOfCanceled = (upload: Named & Pick<UploadRow, "sizeBytes" | "secretHash">): string[] =>
+  upload.secretHash === null ? uploadKeys(upload) : [objectKey(upload)];
+
+/** Deletes the rows of uploads that have ended, and of their parts, once their bytes are gone. */
+export function deleteUploads({ db }: Deps, keys: FileKey[]) {
+  // The keys are one parameter, because D1 allows 100.
+  const json = JSON.stringify(keys.map(({ teamId, id }) => ({ teamId, id })));
+  const isGiven = sql`(${uploads.teamId}, ${uploads.fileId}) in (select value ->> 'teamId', value ->> 'id' from json_each(${json}))`;
+  const ended = db.select({ fileId: uploads.fileId }).from(uploads).where(and(isGiven, isEnded));
   return [
-    db.delete(uploads).where(and(inArray(uploads.fileId, given), eq(uploads.isFinished, true))),
-    db.delete(uploadParts).where(and(inArray(uploadParts.fileId, given), not(isOfUnfinished))),
+    db.delete(uploadParts).where(sql`${uploadParts.fileId} in ${ended}`),
+    db.delete(uploads).where(and(isGiven, isEnded)),
   ] as const;
+}
+
+/** Deletes what a canceled resumable upload stored, and its row. If a request is still writing, the recovery job deletes the row. */
+export async function removeUpload(deps: Deps, upload: UploadRow): Promise<void> {
+  const file = namedFile(upload);
+  await eraseParts(deps, file, upload.multipartId);
+  await deps.bytes.remove([objectKey(file)]);
+  if (!upload.isWriting) await write(deps, deleteUploads(deps, [file]), { isIdempotent: true });
 }

@@ -62,6 +62,12 @@ export function fileEvents(
   return Object.assign(newEventsFrom(deps, type, initiator, teamId, row, from), { position: 0 });
 }
 
+interface FileEventOptions {
+  fields?: string[];
+  uploadTokenId?: string | null;
+  source?: SQL;
+}
+
 /**
  * Creates an event of a file that the previous query of the batch has changed. That of an update has the names of the changed
  * `fields`, and that of an upload the id of its upload token, if any. `source` takes the place of the files.
@@ -71,13 +77,12 @@ export function fileEvent(
   type: Exclude<EventType & `file.${string}`, "file.deleted" | "file.trashed" | "file.restored">,
   initiator: Initiator,
   file: FileOf,
-  { fields, source = sql`${files}` }: { fields?: string[]; source?: SQL } = {},
+  { fields, uploadTokenId, source = sql`${files}` }: FileEventOptions = {},
 ): NewEvent {
   const { teamId, id } = file;
-  // A merge patch without a token adds nothing.
-  const withToken = sql`json_patch(${METADATA}, json_object('uploadTokenId', ${files.uploadTokenId}))`;
+  const withToken = sql`json_set(${METADATA}, '$.uploadTokenId', ${uploadTokenId})`;
   const withFields = sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))`;
-  const data = fields ? withFields : type === "file.uploaded" ? withToken : METADATA;
+  const data = fields ? withFields : uploadTokenId ? withToken : METADATA;
   const row = { subjectVersion: sql`${files.version}`, data };
   const from = sql`from ${source} where ${and(isFile(file), sql`changes() > 0`)}`;
   return newEventFrom(deps, type, initiator, { teamId, id }, row, from);

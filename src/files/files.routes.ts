@@ -17,13 +17,14 @@ import {
 } from "../http/validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
 import { deleteFile } from "../trash/deletion.ts";
+import { cancelUpload } from "../uploads/unfinished.ts";
 import {
   FAILURE_CODES,
+  FILE_STATES,
   type FileMetadata,
   fetchMetadata,
   fetchStatus,
   type Hold,
-  LISTED_STATES,
   type StoredFile,
   type Transcript,
 } from "./files.ts";
@@ -51,7 +52,7 @@ export const fileRecord = describeRecord({
     teamId: field(id, "0193477be89f4d2e6b8a0c13", (file) => file.teamId),
     originalName: field(z.string(), "interview.mp3", (file) => file.originalName),
     fileType: field(z.enum(FILE_TYPES), "audio file", (file) => file.fileType as (typeof FILE_TYPES)[number]),
-    status: field(z.enum(LISTED_STATES), "completed", (file) => file.status as (typeof LISTED_STATES)[number]),
+    status: field(z.enum(FILE_STATES), "completed", (file) => file.status),
     createdAt: field(timestamp, "2026-11-20T09:33:00.000Z", (file) => iso(file.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:33:01.000Z", (file) => iso(file.updatedAt)),
     __v: field(z.int().nonnegative(), 3, (file) => file.version),
@@ -279,8 +280,8 @@ export const remove = writeOperation(
     errorCodes: ["file_held"],
   },
   async ({ deps, actor, id, query }) => {
-    const isPermanent = query.permanent === "true";
-    await deleteFile(deps, actor, id, { onlyUnfinished: query.unfinished !== undefined, isPermanent });
+    if (query.unfinished !== undefined) await cancelUpload(deps, actor, id);
+    else await deleteFile(deps, actor, id, { isPermanent: query.permanent === "true" });
     return { status: true as const, message: "File deleted." };
   },
 );
@@ -316,7 +317,7 @@ export const list = listOperation(
     summary: "List files",
     description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and the request is heavy. For a contributor, one filter other than \`folder\` and \`name\` is enough. So is a search, which may also return such a page; it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
     query: pageQuery("files").extend({
-      status: z.enum(LISTED_STATES).optional(),
+      status: z.enum(FILE_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
       name: nameFilter(MAX_NAME_FILTER).optional().meta({ description: "A prefix of the name, in any case." }),
       createdAfter: instant.optional(),

@@ -1,26 +1,21 @@
 import { sql } from "drizzle-orm";
-import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import { blob, index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
-const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed"] as const;
+export const FILE_STATES = ["pending", "processing", "completed", "failed"] as const;
 
-/** Whether a file exists for its team. */
-export const isListed = sql`status <> 'receiving'`;
 /** Has a time at which the recovery job takes the next step. */
 export const isAwaitingStep = sql`due_at is not null`;
-
-// No index of a list has a file that is still received. A condition on the status would rewrite index entries whenever it changes.
-export const isStored = sql`size_bytes is not null`;
-/** Stored, and pending or processing. */
-export const isUnprocessed = sql`size_bytes is not null and processed_at is null`;
+/** Pending or processing. A condition on the status would rewrite the index entry whenever it changes. */
+export const isUnprocessed = sql`processed_at is null`;
 export const isFailed = sql`status = 'failed'`;
 export const isNotAudio = sql`file_type <> 'audio file'`;
-export const isInFolder = sql`size_bytes is not null and folder <> ''`;
-export const hasReference = sql`size_bytes is not null and reference is not null`;
+export const isInFolder = sql`folder <> ''`;
+export const hasReference = sql`reference is not null`;
 /** Has an owner, who is a user, see access/own-files.ts. */
-export const isOwned = sql`size_bytes is not null and user_id is not null`;
-export const isOwnedInFolder = sql`size_bytes is not null and user_id is not null and folder <> ''`;
-/** Stored, with a time to delete it, and no hold that forbids it. */
-export const isExpiring = sql`delete_after is not null and hold is null and size_bytes is not null`;
+export const isOwned = sql`user_id is not null`;
+export const isOwnedInFolder = sql`user_id is not null and folder <> ''`;
+/** Has a time to delete it, and no hold that forbids it. */
+export const isExpiring = sql`delete_after is not null and hold is null`;
 export const isHeld = sql`hold is not null`;
 
 /**
@@ -48,14 +43,13 @@ const filesTable = sqliteTable(
     id: text().notNull(),
     teamId: text("team_id").notNull().$type<TeamOfFile>(),
     status: text({ enum: FILE_STATES }).notNull(),
-    fileType: text("file_type"),
-    /** Null until every byte is stored, like `sha256`, `etag`, `mimeType` and `fileType`. */
-    sizeBytes: integer("size_bytes"),
+    fileType: text("file_type").notNull(),
+    sizeBytes: integer("size_bytes").notNull(),
     /** Null until processed. */
     processedAt: integer("processed_at"),
     /** Its owner: the user whose session or key began the upload. Null for a key without a user. */
     userId: text("user_id"),
-    /** The bytes that count against the team's quota: an upper bound during the upload, then the size. */
+    /** The bytes that count against the team's quota: those of the file and of its transcript. */
     reservedBytes: integer("reserved_bytes").notNull(),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
@@ -75,7 +69,7 @@ const filesTable = sqliteTable(
     deleteAfterBy: text("delete_after_by"),
     /** How often it was restored from the trash. Signed links of an earlier number are invalid. */
     restores: integer().notNull().default(0),
-    mimeType: text("mime_type"),
+    mimeType: text("mime_type").notNull(),
     failureCode: text("failure_code"),
     originalName: text("original_name").notNull(),
     /** The display and download name. Null for the original name. */
@@ -90,19 +84,13 @@ const filesTable = sqliteTable(
     reference: text(),
     /** Hex, of the received bytes. For a resumable upload, of the bytes read back, and null until then. */
     sha256: text(),
-    etag: text(),
+    etag: text().notNull(),
     /** The SHA-256 that the client of a resumable upload stated, hex. Processing compares it with the stored bytes. */
     statedSha256: text("stated_sha256"),
     /** The key or session that began the upload. */
     keyId: text("key_id").notNull(),
-    /** A public key or an upload token began the upload. */
-    isPublic: integer("is_public", { mode: "boolean" }).notNull().default(false),
-    /** The upload token that began the upload, and the one that finished it. */
-    uploadTokenId: text("upload_token_id"),
-    finishedByTokenId: text("finished_by_token_id"),
-    idempotencyKey: text("idempotency_key"),
     failureMessage: text("failure_message"),
-    /** JSON: the file types that this key may upload. Null for all. */
+    /** JSON: the file types that this key may upload. Processing compares them with what it finds. Null for all. */
     allowedTypes: text("allowed_types"),
     /** A JSON array of strings. Triggers keep the same tags in `file_tags`. */
     tags: text().notNull().default("[]"),
@@ -121,10 +109,9 @@ const filesTable = sqliteTable(
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
-    // The files without those that are still received.
-    index("files_listed").on(t.teamId, t.id).where(isStored),
+    // The primary key serves the list of all files.
     // A search reads only this index, or that of an owner.
-    index("files_name").on(t.teamId, t.nameKey, t.id, t.searchText).where(isStored),
+    index("files_name").on(t.teamId, t.nameKey, t.id, t.searchText),
     // Each of these three costs a row only for a file that has a folder or a reference.
     index("files_folder").on(t.teamId, t.folderKey, t.id).where(isInFolder),
     index("files_folder_name").on(t.teamId, t.folderKey, t.nameKey, t.id).where(isInFolder),
@@ -139,9 +126,7 @@ const filesTable = sqliteTable(
     index("files_owner_folder").on(t.teamId, t.userId, t.folderKey, t.id).where(isOwnedInFolder),
     index("files_expiring").on(t.deleteAfter).where(isExpiring),
     index("files_held").on(t.teamId, t.folderKey, t.id).where(isHeld),
-    index("files_upload_token").on(t.uploadTokenId).where(sql`upload_token_id is not null`),
     index("files_due").on(t.dueAt).where(isAwaitingStep),
-    uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
 );
 

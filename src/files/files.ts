@@ -7,17 +7,27 @@ import { filesOfToken } from "../access/own-files.ts";
 import type { Audio } from "../audio/inspect.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Db, type Param, preparedQuery } from "../platform/db.ts";
+import { type Db, hasRow, type Param, preparedQuery } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
 import { isTrashed, removed } from "../trash/trash.schema.ts";
-import { files, isListed, isUnprocessed, teamOfFile, waveforms } from "./files.schema.ts";
-import { type FileKey, type FileOf, isFile, isRemoved, objectKey, transcriptOf, waveformOf } from "./names.ts";
+import { uploads } from "../uploads/uploads.schema.ts";
+import { FILE_STATES, files, isUnprocessed, teamOfFile, waveforms } from "./files.schema.ts";
+import {
+  type FileKey,
+  type FileOf,
+  isFile,
+  isFileOfUpload,
+  isRemoved,
+  objectKey,
+  transcriptOf,
+  waveformOf,
+} from "./names.ts";
 import { transcripts } from "./transcripts.schema.ts";
 
 /*
- * The life of a file:
+ * The life of a file, once the commit of its upload has inserted it:
  *
- *   receiving (not listed) -> pending -> processing -> completed | failed
+ *   pending -> processing -> completed | failed
  *
  * Each arrow is one conditional update. If a file stays in a state until `due_at`, the recovery job continues. From any state,
  * a file may move to the table `removed`, to have its bytes deleted or to stay in the trash (trash/deletion.ts).
@@ -37,10 +47,7 @@ export const FAILURE_CODES = [
 ] as const;
 export type FailureCode = (typeof FAILURE_CODES)[number];
 
-/** The states in which a file exists for its team. */
-export const LISTED_STATES = ["pending", "processing", "completed", "failed"] as const;
-type ListedStatus = (typeof LISTED_STATES)[number];
-
+export { FILE_STATES };
 export type FileRow = typeof files.$inferSelect;
 
 /** Audio tags that lists show. All tags of a file may be many times as large as its row. */
@@ -64,10 +71,10 @@ export const FACTS = {
   peaks: waveformOf<number[] | null>(sql`${waveforms.peaks}`),
   title: shown(sql`json_extract(${files.audio}, '$.tags.title')`),
   artist: shown(sql`json_extract(${files.audio}, '$.tags.artist')`),
-  fileType: sql<string>`coalesce(${files.fileType}, 'other file')`,
+  fileType: files.fileType,
   status: files.status,
-  sizeBytes: sql<number>`coalesce(${files.sizeBytes}, 0)`,
-  mimeType: sql<string>`coalesce(${files.mimeType}, 'application/octet-stream')`,
+  sizeBytes: files.sizeBytes,
+  mimeType: files.mimeType,
   durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`,
   keyId: files.keyId,
   userId: files.userId,
@@ -140,7 +147,7 @@ const STORED_COLUMNS = Object.values(getTableColumns(files as SQLiteTable))
 /** The columns of a file in the trash that are columns of `removed`. */
 const REMOVED_COLUMNS = Object.values(getTableColumns(removed as SQLiteTable)).map(({ name }) => name);
 /** The columns that a file loses when it moves to the trash. */
-const LOST_COLUMNS = ["idempotency_key", "delete_after", "delete_after_by", "lease_ends_at", "folder_since"];
+const LOST_COLUMNS = ["delete_after", "delete_after_by", "lease_ends_at", "folder_since"];
 /** The columns that the trash keeps in one column, as JSON. */
 const KEPT_COLUMNS = STORED_COLUMNS.filter((name) => ![...REMOVED_COLUMNS, ...LOST_COLUMNS].includes(name));
 /** SQL functions of D1 have at most 32 arguments. */
@@ -177,17 +184,19 @@ export const trashedFiles = (source: SQL = sql`${removed} where ${isTrashed}`, m
 /** A column of a file that is listed, or in the trash. Null if there is no such file. */
 export function ofKnownFile<T>(file: FileOf, column: "id" | "hold") {
   const [listed, trashed] = [files, removed].map((table) => sql`${table}.${sql.identifier(column)}`);
-  return sql<T | null>`coalesce((select ${listed} from ${files} where ${and(isFile(file), isListed)}),
+  return sql<T | null>`coalesce((select ${listed} from ${files} where ${isFile(file)}),
     (select ${trashed} from ${removed} where ${and(isRemoved(file), isTrashed)}))`.as(column);
 }
+
+type RetainedColumns = Record<"id" | "teamId" | "deleteAfter" | "deleteAfterBy", SQLWrapper | number | string | null>;
 
 /** Set when a file is stored or released: the retention of its team may have passed over it until then. */
 export function deleteAfterRetention(
   now: number,
-  { deleteAfter, deleteAfterBy }: Record<"deleteAfter" | "deleteAfterBy", SQLWrapper | number | string | null> = files,
+  { id, teamId, deleteAfter, deleteAfterBy }: RetainedColumns = { ...files, teamId: teamOfFile },
 ) {
-  const ofTeam = (column: SQL) => sql`(select ${column} from teams where id = ${teamOfFile})`;
-  const isReached = sql`${files.id} < ${ofTeam(sql`retention_reached`)}`;
+  const ofTeam = (column: SQL) => sql`(select ${column} from teams where id = ${teamId})`;
+  const isReached = sql`${id} < ${ofTeam(sql`retention_reached`)}`;
   return {
     deleteAfter: sql`iif(${isReached}, ${now}, ${deleteAfter})`,
     deleteAfterBy: sql`iif(${isReached}, ${ofTeam(sql`retention_by`)}, ${deleteAfterBy})`,
@@ -195,14 +204,13 @@ export function deleteAfterRetention(
 }
 
 type IdValues = TokenValues & { id: string };
-const isListedFile = (db: Db, param: Param<IdValues>) =>
-  and(filesOfToken(db, param), eq(files.id, param("id")), isListed);
+const isFileOfToken = (db: Db, param: Param<IdValues>) => and(filesOfToken(db, param), eq(files.id, param("id")));
 
 export const fileById = preparedQuery((db, param: Param<IdValues>) =>
   db
     .select({ ...LISTED_COLUMNS, restores: files.restores })
     .from(files)
-    .where(isListedFile(db, param)),
+    .where(isFileOfToken(db, param)),
 );
 const metadataById = preparedQuery((db, param: Param<IdValues>) => {
   const { sha256, processedAt, failureCode, failureMessage, audio, metadata, hold } = files;
@@ -211,7 +219,7 @@ const metadataById = preparedQuery((db, param: Param<IdValues>) => {
   return db
     .select({ ...LISTED_COLUMNS, ...columns, uploaderName, transcript: TRANSCRIPT.as("transcript") })
     .from(files)
-    .where(isListedFile(db, param));
+    .where(isFileOfToken(db, param));
 });
 
 /** @throws `not_found` */
@@ -237,11 +245,15 @@ export async function fetchMetadata(
   };
 }
 
-/** The files that a visitor uploaded: with its public key, or with an upload token that began or finished the upload. */
-export const isUploadedBy = ({ keyId, uploadToken }: TeamActor): SQL | undefined =>
-  uploadToken
-    ? or(eq(files.uploadTokenId, uploadToken.id), eq(files.finishedByTokenId, uploadToken.id))
-    : eq(files.keyId, keyId);
+/**
+ * The files that a visitor uploaded: with its public key, or with an upload token that began or finished the upload. The receipt names
+ * the token, and stays for as long as a token lives.
+ */
+export const isUploadedBy = ({ keyId, uploadToken }: TeamActor): SQL | undefined => {
+  if (!uploadToken) return eq(files.keyId, keyId);
+  const isOfToken = or(eq(uploads.uploadTokenId, uploadToken.id), eq(uploads.finishedByTokenId, uploadToken.id));
+  return hasRow(uploads, and(isFileOfUpload, isOfToken));
+};
 
 /**
  * The processing status of a file, also for the visitor who uploaded it.
@@ -251,13 +263,15 @@ export async function fetchStatus(
   deps: Deps,
   credential: Credential<"files:read or uploader">,
   id: string,
-): Promise<Pick<FileMetadata, "failure"> & { status: ListedStatus }> {
-  const { status, failureCode, failureMessage, keyId, uploadTokenId, finishedByTokenId } = files;
+): Promise<Pick<FileMetadata, "failure" | "status">> {
+  const { status, failureCode, failureMessage, keyId } = files;
+  const { uploadTokenId, finishedByTokenId } = uploads;
   const { actor, rows } = await authorizeRead(deps, credential, (_, token) =>
     deps.db
       .select({ status, failureCode, failureMessage, keyId, uploadTokenId, finishedByTokenId })
       .from(files)
-      .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
+      .leftJoin(uploads, isFileOfUpload)
+      .where(and(filesOfToken(deps.db, token), eq(files.id, id))),
   );
   const [row] = rows;
   const { uploadToken, keyId: callerId } = actor;
@@ -265,7 +279,7 @@ export async function fetchStatus(
     ? [row?.uploadTokenId, row?.finishedByTokenId].includes(uploadToken.id)
     : row?.keyId === callerId;
   if (!row || (isVisitor(actor) && !isUploader)) throw new AppError("not_found");
-  return { status: row.status as ListedStatus, failure: failureOf(row) };
+  return { status: row.status, failure: failureOf(row) };
 }
 
 const failureOf = ({ failureCode, failureMessage }: Pick<FileRow, "failureCode" | "failureMessage">) =>

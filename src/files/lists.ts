@@ -28,15 +28,13 @@ import {
   hasReference,
   isFailed,
   isInFolder,
-  isListed,
   isNotAudio,
   isOwned,
   isOwnedInFolder,
-  isStored,
   isUnprocessed,
   teamOfFile,
 } from "./files.schema.ts";
-import { LISTED_COLUMNS, LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
+import { type FILE_STATES, LISTED_COLUMNS, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
 import { nameKey } from "./names.ts";
 
 /*
@@ -47,7 +45,7 @@ import { nameKey } from "./names.ts";
 
 /** Filters on a list of files, combined with AND. Instants are milliseconds since the epoch and exclusive. */
 export interface FileFilters {
-  status?: (typeof LISTED_STATES)[number] | undefined;
+  status?: (typeof FILE_STATES)[number] | undefined;
   fileType?: string | undefined;
   /** A prefix of the name, in any case. */
   name?: string | undefined;
@@ -149,7 +147,7 @@ const filesOfTag = sql`${fileTags} cross join ${files}
   on ${teamOfFile} = ${fileTags.teamId} and ${files.id} = ${fileTags.fileId}`;
 
 const INDEXES = {
-  listed: byId(from(sql`files_listed`), [], () => isStored),
+  listed: byId(sql`${files}`),
   failed: byId(from(sql`files_failed`), ["status"], () => isFailed),
   // Pending and processing files, so that a claim changes no index.
   unprocessed: byId(from(sql`files_unprocessed`), [], () => isUnprocessed),
@@ -157,7 +155,7 @@ const INDEXES = {
   reference: byId(from(sql`files_reference`), ["reference"], ofReference),
   tag: byId(filesOfTag, ["tag"], ({ tag = "" }) => eq(fileTags.tag, tag), fileTags.fileId),
   folder: byId(from(sql`files_folder`), ["folder"], inFolder),
-  name: byName(from(sql`files_name`), [], () => isStored),
+  name: byName(from(sql`files_name`)),
   folderName: byName(from(sql`files_folder_name`), ["folder"], inFolder),
   owner: byId(from(sql`files_owner`), ["uploadedBy"], ofOwner),
   ownerFolder: byId(from(sql`files_owner_folder`), ["uploadedBy", "folder"], ofOwnerInFolder),
@@ -246,7 +244,7 @@ const allFiles = preparedQuery((db, param: Param<TokenValues & KeysetValues>) =>
   return db
     .select(columns)
     .from(INDEXES.listed.from)
-    .where(and(filesOf({ teamId: teamOfAllFiles(db, param), ownerId: null }), isStored, where, isListed))
+    .where(and(filesOf({ teamId: teamOfAllFiles(db, param), ownerId: null }), where))
     .orderBy(...orderBy)
     .limit(param("limit"))
     .offset(param("offset"));
@@ -261,10 +259,10 @@ const isInIndex = ({ filters, index }: Plan, { teamId, ownerId }: FilesOf, page:
   );
 
 /** Whether a file of the index matches the other filters. */
-function isMatch({ filters, unserved, isSearch }: Plan): SQL {
+function isMatch({ filters, unserved }: Plan): SQL {
   const conditions = unserved.map((filter) => CONDITIONS[filter](filters[filter] as never));
   // In a CASE, SQLite evaluates no condition after the first that fails. Tags come last, because they may be long.
-  const fails = (isSearch ? conditions : [isListed, ...conditions]).map((one) => sql`when (${one}) is not true then 0`);
+  const fails = conditions.map((one) => sql`when (${one}) is not true then 0`);
   return fails.length === 0 ? sql`1` : sql`case ${sql.join(fails, sql` `)} else 1 end`;
 }
 
@@ -273,7 +271,7 @@ const servedFiles = ({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClauses
   db
     .select(columns)
     .from(plan.index.from)
-    .where(and(isInIndex(plan, whose, page.where), isListed))
+    .where(isInIndex(plan, whose, page.where))
     .orderBy(...page.orderBy)
     .limit(page.limit)
     .offset(page.offset);
@@ -325,7 +323,5 @@ export async function listFiles(
     return plan.unserved.length === 0 ? servedFiles(deps, plan, viewer, page) : examinedFiles(deps, plan, viewer, page);
   });
   const { items, next } = cutScan(list, request, rows, nameOf);
-  // A search does not read the status of the names that it examines, so uploads in progress are left out here.
-  const listed = items.filter(({ status }) => (LISTED_STATES as readonly string[]).includes(status));
-  return { items: listed.map((row) => toStoredFile(deps, row)), next };
+  return { items: items.map((row) => toStoredFile(deps, row)), next };
 }

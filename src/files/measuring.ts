@@ -7,7 +7,7 @@ import { write } from "../platform/db.ts";
 import type { JobOutcome } from "../platform/jobs.ts";
 import type { WaveformJob } from "../platform/messages.ts";
 import { HOUR, MINUTE } from "../platform/system.ts";
-import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
+import { files, teamOfFile, waveforms } from "./files.schema.ts";
 import { type FileOf, isFile, objectKey, waveformKey } from "./names.ts";
 import { isWaveformOf, setMeasuredWaveform } from "./waveforms.ts";
 
@@ -108,16 +108,15 @@ export async function measureWaveform(deps: Deps, job: WaveformJob): Promise<Job
 /** Begins an attempt. If it fails, the recovery job sends the message of the next one. */
 async function claim(deps: Deps, { teamId, fileId, attempt }: WaveformJob): Promise<Claimed | null> {
   const key = { teamId, id: fileId, ownerId: null };
-  const isListedFile = and(isFile(key), isListed);
   const dueAt = attempt + 1 < MAX_ATTEMPTS ? deps.system.now() + RESEND_MILLISECONDS : null;
   const isDue = and(isWaveformOf(key), eq(waveforms.attempts, attempt), isNotNull(waveforms.dueAt));
   const begin = deps.db
     .update(waveforms)
     .set({ attempts: attempt + 1, dueAt })
-    .where(and(isDue, exists(deps.db.select().from(files).where(isListedFile))))
+    .where(and(isDue, exists(deps.db.select().from(files).where(isFile(key)))))
     .returning({ fileId: waveforms.fileId });
   const { originalName, sizeBytes, audio } = files;
-  const select = deps.db.select({ originalName, sizeBytes, audio }).from(files).where(isListedFile);
+  const select = deps.db.select({ originalName, sizeBytes, audio }).from(files).where(isFile(key));
   const [[begun], [file]] = await write(deps, [begin, select], { isIdempotent: false });
   return begun && file ? { ...key, ...file } : null;
 }

@@ -1,8 +1,8 @@
 import { and, eq, type SQL, type SQLWrapper, sql } from "drizzle-orm";
-import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
+import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
 import { MINUTE } from "../platform/system.ts";
-import { removed, teamOfRemoved } from "../trash/trash.schema.ts";
+import { removed } from "../trash/trash.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 import { files, teamOfFile, waveforms } from "./files.schema.ts";
 import { transcripts } from "./transcripts.schema.ts";
@@ -90,9 +90,9 @@ export type FileOf = FileKey & Pick<FilesOf, "ownerId">;
 export const isFile = (file: FileOf) => and(filesOf(file), eq(files.id, file.id));
 /** The row of the file once it has left. */
 export const isRemoved = (file: FileOf) => and(removedOf(file), eq(removed.id, file.id));
-/** The row of the file that an upload was of, once it has left. */
-export const isRemovedOfUpload = and(eq(teamOfRemoved, uploads.teamId), eq(removed.id, uploads.fileId));
-/** The row of the file that an upload is of. */
+/** The row of its upload. */
+export const isUpload = (file: FileOf) => and(uploadsOf(file), eq(uploads.fileId, file.id));
+/** The row of the file that an upload has become. */
 export const isFileOfUpload = and(eq(teamOfFile, uploads.teamId), eq(files.id, uploads.fileId));
 export const keyColumns = sql`${teamOfFile}, ${files.id}`;
 /** The key as one value, for a row-value IN. */
@@ -138,16 +138,15 @@ export function writingSinceOf(teamId: SQLWrapper, fileId: SQLWrapper) {
 /** The keys of all objects that a stored file can have, so that a deletion need not know which it has. */
 export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file), transcriptKey(file)];
 
-/** The prefix of all chunks, which hold bytes of a file while it is received. No other key starts with it. */
+/** The prefix of all chunks, which hold bytes of an upload. No other key starts with it. */
 export const chunkPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;
 
 /**
- * Returns the keys of all objects that a file can have. While a form upload is received, each part that exceeded the memory
- * budget has its own object. The objects of a resumable upload have other keys, which begin with `chunkPrefix`.
+ * The keys of all objects that a form upload can have stored: each part that exceeded the memory budget has its own object. The
+ * chunks of a resumable upload have other keys, which also begin with `chunkPrefix`.
  */
-export function objectKeys(file: Named & { sizeBytes: number | null; reservedBytes: number }): string[] {
-  if (file.sizeBytes !== null) return storedKeys(file);
-  const parts = Math.ceil(file.reservedBytes / PART_BYTES);
+export function uploadKeys(file: Named & { sizeBytes: number }): string[] {
+  const parts = Math.ceil(file.sizeBytes / PART_BYTES);
   return [objectKey(file), ...Array.from({ length: parts }, (_, i) => `${chunkPrefix(file)}${i + 1}`)];
 }
 

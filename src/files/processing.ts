@@ -12,7 +12,7 @@ import { retryDelaySeconds } from "../platform/jobs.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { MINUTE } from "../platform/system.ts";
 import { fileEvent } from "./file-events.ts";
-import { files, isListed } from "./files.schema.ts";
+import { files } from "./files.schema.ts";
 import {
   changed,
   enqueue,
@@ -113,7 +113,7 @@ export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): P
   const found = deps.db
     .select({ status: files.status, isBulk: hasBacklog(actor.teamId).as("isBulk") })
     .from(files)
-    .where(and(isFile(file), isListed));
+    .where(isFile(file));
   const [, [row]] = await writeWithEvent(deps, event, [...queries, found], { isIdempotent: true });
   if (!row) throw new AppError("not_found");
   // If the file was pending already, its message may be lost.

@@ -6,7 +6,7 @@ import { actorOf, fieldsOf, writeWithEvent } from "../events/events.ts";
 import { firstOf } from "../platform/db.ts";
 import { type ExpectedVersions, isOneOf } from "../platform/versions.ts";
 import { fileEvent } from "./file-events.ts";
-import { files, isHeld, isListed } from "./files.schema.ts";
+import { files, isHeld } from "./files.schema.ts";
 import { changed, FACTS, LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
 import { isFile, nameKey, searchPatch } from "./names.ts";
 
@@ -158,7 +158,7 @@ export function fileUpdate(
   const update = deps.db
     .update(files)
     .set({ ...columns, ...changed(deps.system.now()) })
-    .where(and(isFile(key), isListed, differs, isNull(refusal)));
+    .where(and(isFile(key), differs, isNull(refusal)));
   return { event: fileEvent(deps, "file.updated", actor, key, { fields: fieldsOf(changes).map(eventField) }), update };
 }
 
@@ -171,7 +171,7 @@ export async function updateFile(
   versions: ExpectedVersions,
 ): Promise<StoredFile> {
   const { event, update } = fileUpdate(deps, actor, id, changes, versions);
-  const isOne = and(isFile({ ...actor, id }), isListed);
+  const isOne = and(isFile({ ...actor, id }));
   const check = deps.db
     .select({ refusal: refusalOf(changes, versions) })
     .from(files)

@@ -7,7 +7,7 @@ import { AppError } from "../errors.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, write } from "../platform/db.ts";
 import { fileEvent } from "./file-events.ts";
-import { files, isListed, teamOfFile } from "./files.schema.ts";
+import { files, teamOfFile } from "./files.schema.ts";
 import { changed, ofKnownFile, parseTranscript, TRANSCRIPT, type Transcript } from "./files.ts";
 import { type FileKey, isFile, MAX_WRITING_MILLISECONDS, transcriptKey } from "./names.ts";
 import { transcripts } from "./transcripts.schema.ts";
@@ -33,7 +33,7 @@ export async function fetchTranscript(deps: Deps, credential: Credential<"files:
     deps.db
       .select({ id: files.id, teamId: teamOfFile, json: TRANSCRIPT.as("json") })
       .from(files)
-      .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
+      .where(and(filesOfToken(deps.db, token), eq(files.id, id))),
   );
   const transcript = parseTranscript(rows[0]?.json ?? null);
   const text = transcript && rows[0] && (await openTranscript(deps, rows[0]));
@@ -75,7 +75,7 @@ const newClaim = ({ system }: Deps): Claim => ({
 async function beginWrite(deps: Deps, actor: TeamActor, id: string, sizeBytes: number): Promise<number> {
   const { db, settings } = deps;
   const claim = newClaim(deps);
-  const isListedFile = and(isFile({ ...actor, id }), isListed);
+  const isOfFile = isFile({ ...actor, id });
   // Until the new transcript is recorded, the previous one may still be stored.
   const neededBytes = sql`max(${files.reservedBytes}, ${files.sizeBytes} + ${sizeBytes})`;
   const maxBytes = sql`coalesce(${teams.maxBytes}, ${settings.maxTeamBytes})`;
@@ -84,8 +84,8 @@ async function beginWrite(deps: Deps, actor: TeamActor, id: string, sizeBytes: n
     conflict: isClaimed({ ...actor, id }, claim),
     quota_exceeded: sql`${neededBytes} > ${files.reservedBytes} and ${hasRow(teams, and(eq(teams.id, teamOfFile), exceeds))}`,
   });
-  const check = db.select({ refusal }).from(files).where(isListedFile);
-  const isAccepted = sql`${isListedFile} and ${refusal} is null`;
+  const check = db.select({ refusal }).from(files).where(isOfFile);
+  const isAccepted = sql`${isOfFile} and ${refusal} is null`;
   const reserve = db
     .update(files)
     .set({ reservedBytes: neededBytes })
@@ -111,7 +111,7 @@ const isBeingWritten = () =>
 async function beginDeletion(deps: Deps, actor: TeamActor, id: string): Promise<number> {
   const file = { ...actor, id };
   const claim = newClaim(deps);
-  const isDeletable = and(isTranscriptOf(file), mayExist, hasRow(files, and(isFile(file), isListed)));
+  const isDeletable = and(isTranscriptOf(file), mayExist, hasRow(files, and(isFile(file))));
   const refusal = isClaimed(file, claim);
   const check = deps.db.select({ refusal }).from(transcripts).where(isDeletable);
   const update = deps.db
@@ -149,9 +149,9 @@ async function endWrite(
   const change = db
     .update(files)
     .set({ reservedBytes: sql`${files.sizeBytes} + ${stored?.sizeBytes ?? 0}`, ...changed(deps.system.now()) })
-    .where(and(isFile(file), isListed, hasRow(transcripts, isInProgress(file, version))));
+    .where(and(isFile(file), hasRow(transcripts, isInProgress(file, version))));
   // A file that is in the trash by now still counts the deleted one. So its deletion can be repeated after the file has returned.
-  const isEnded = stored ? sql`null` : sql`iif(${hasRow(files, and(isFile(file), isListed))}, null, writing_since)`;
+  const isEnded = stored ? sql`null` : sql`iif(${hasRow(files, isFile(file))}, null, writing_since)`;
   const record = db
     .update(transcripts)
     .set({ ...(stored ?? { language: null, sizeBytes: null, updatedAt: null }), writingSince: isEnded })

@@ -7,7 +7,7 @@ import { AppError } from "../errors.ts";
 import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { read, write } from "../platform/db.ts";
 import { fileEvent } from "./file-events.ts";
-import { files, isListed, teamOfFile, waveforms } from "./files.schema.ts";
+import { files, teamOfFile, waveforms } from "./files.schema.ts";
 import { changed, isUploadedBy, ofKnownFile } from "./files.ts";
 import { type FileKey, type FileOf, isFile, MAX_WRITING_MILLISECONDS, waveformKey, waveformOf } from "./names.ts";
 
@@ -58,7 +58,7 @@ export async function fetchWaveform(deps: Deps, credential: Credential<"files:re
     deps.db
       .select({ id: files.id, teamId: teamOfFile, hasWaveform })
       .from(files)
-      .where(and(filesOfToken(deps.db, token), eq(files.id, id), isListed)),
+      .where(and(filesOfToken(deps.db, token), eq(files.id, id))),
   );
   const channels = rows[0] && (await readWaveform(deps, rows[0]));
   if (!channels) throw new AppError("not_found");
@@ -97,14 +97,13 @@ async function storeWaveform(
   channels: Channels,
   yielding?: Yielding,
 ): Promise<Channels | null> {
-  const isListedFile = and(isFile(file), isListed);
   const isWaveform = isWaveformOf(file);
   const now = deps.system.now();
   const writingSince = now;
   const isUnset = isNotNull(waveforms.attempts);
   const isIdle = or(isNull(waveforms.writingSince), lt(waveforms.writingSince, now - MAX_WRITING_MILLISECONDS));
   const { isOfVisitor } = yielding ?? {};
-  const target = sql`${files} where ${and(isListedFile, isOfVisitor)}`;
+  const target = sql`${files} where ${and(isFile(file), isOfVisitor)}`;
   const begin = deps.db
     .insert(waveforms)
     .select(sql`select ${teamOfFile}, ${files.id}, null, ${writingSince}, 0, null from ${target}`)
@@ -124,7 +123,7 @@ async function storeWaveform(
   const note = deps.db
     .update(files)
     .set(changed(now))
-    .where(and(isListedFile, exists(deps.db.select().from(waveforms).where(isLast))));
+    .where(and(isFile(file), exists(deps.db.select().from(waveforms).where(isLast))));
   const finish = deps.db
     .update(waveforms)
     .set({
@@ -162,7 +161,7 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
       deps.db
         .select({ id: files.id })
         .from(files)
-        .where(and(isFile(file), isListed, isOfVisitor)),
+        .where(and(isFile(file), isOfVisitor)),
     ]);
     if (own) throw new AppError("forbidden", { message: "The file has a waveform. Only its team can replace it." });
   }

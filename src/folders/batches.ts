@@ -4,7 +4,7 @@ import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { writeWithEvent } from "../events/events.ts";
-import { files, isListed, teamOfFile } from "../files/files.schema.ts";
+import { files, teamOfFile } from "../files/files.schema.ts";
 import { enqueuePending, hasBacklog } from "../files/files.ts";
 import { fileReprocessing } from "../files/processing.ts";
 import { type FileChanges, fileUpdate, refusalOf } from "../files/properties.ts";
@@ -48,12 +48,7 @@ export async function changeFiles(
   if (action.action === "delete" || action.action === "restore") checkCovered(actor, SCOPES["files:delete"]);
   if (action.action === "delete") {
     const results = await deleteFiles(deps, actor, ids, { isPermanent: action.permanent ?? false });
-    // Without `onlyUnfinished`, no deletion is refused as `forbidden`.
-    return results.map(({ refusal, isTrashed }, i) => ({
-      id: ids[i] ?? "",
-      code: refusal as BatchResult["code"],
-      isTrashed,
-    }));
+    return results.map(({ refusal, isTrashed }, i) => ({ id: ids[i] ?? "", code: refusal, isTrashed }));
   }
   if (action.action === "restore") return restoreFiles(deps, actor, ids);
   const changes = ids.map((id): Batch => {
@@ -76,7 +71,7 @@ export async function changeFiles(
       refusal,
     })
     .from(files)
-    .where(and(filesOf(actor), isGiven, isListed));
+    .where(and(filesOf(actor), isGiven));
   const current = (await writeWithEvent(deps, { changes, found }, { isIdempotent: true })).found;
   if (action.action === "reprocess") enqueuePending(deps, current);
   const rows = new Map(current.map((row) => [row.id, row]));

@@ -8,7 +8,7 @@ import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { fileEvents } from "../files/file-events.ts";
-import { files, isHeld, isInFolder, isListed, isOwnedInFolder } from "../files/files.schema.ts";
+import { files, isHeld, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
 import { changed } from "../files/files.ts";
 import { fileKey, folderKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "../files/names.ts";
 import { type Batch, firstOf, hasRow, insertWhere, type RowsOf, read } from "../platform/db.ts";
@@ -85,7 +85,7 @@ function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined 
   const added = Buffer.byteLength(target) - Buffer.byteLength(range.folder);
   if (added <= 0) return undefined;
   const { from, where } = filesWithin(range);
-  const next = (bound: SQL) => sql`(select ${files.folderKey} from ${from} where ${where} and ${isListed}
+  const next = (bound: SQL) => sql`(select ${files.folderKey} from ${from} where ${where}
     and ${files.folderKey} > ${bound} order by ${files.folderKey} limit 1)`;
   const created = db
     .select({ path: folders.folderKey })
@@ -175,7 +175,7 @@ function moveFiles({ db, system }: Deps, folder: string, target: string, keys: S
       folderSince: system.now(),
       ...changed(system.now()),
     })
-    .where(and(sql`${fileKey} in ${keys}`, isListed));
+    .where(and(sql`${fileKey} in ${keys}`));
 }
 
 const copyFolders = ({ db, system }: Deps, folder: string, target: string, nextFolders: SQL) =>

@@ -6,7 +6,7 @@ import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { files, isInFolder, isListed, isOwnedInFolder } from "../files/files.schema.ts";
+import { files, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
 import { folderKey, FOLDER_SEPARATOR as SEPARATOR } from "../files/names.ts";
 import { hasRow, insertWhere, write } from "../platform/db.ts";
 import { decodeCursor, encodeCursor, listName, type Page, type PageRequest } from "../platform/paging.ts";
@@ -49,7 +49,7 @@ function foldersBelow({ db }: Deps, { teamId, ownerId }: FilesOf, { prefix, star
   const between = (column: SQLiteColumn, bound: SQL) => sql`${column} >= ${bound} and ${column} < ${end}
     order by ${column} limit 1`;
   const ofFiles = (bound: SQL) => sql`(select ${files.folderKey} from ${files} indexed by ${index}
-    where ${and(filesOf(ofViewer), isInIndex, isListed)} and ${between(files.folderKey, bound)})`;
+    where ${and(filesOf(ofViewer), isInIndex)} and ${between(files.folderKey, bound)})`;
   const created = (bound: SQL) => sql`(select ${folders.folderKey} from ${folders}
     where ${foldersOf(ofViewer)} and ${between(folders.folderKey, bound)})`;
   const orLast = (one: SQL) => sql`ifnull(${one}, ${AFTER_ALL_FOLDERS})`;

@@ -16,9 +16,9 @@ import { servedContentType } from "../audio/media-type.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
-import { files, isListed, teamOfFile } from "../files/files.schema.ts";
+import { files, teamOfFile } from "../files/files.schema.ts";
 import { parseTranscript, TRANSCRIPT } from "../files/files.ts";
-import { cleanName, type FileKey, type FileOf, isFile, objectKey } from "../files/names.ts";
+import { cleanName, type FileKey, isFile, objectKey } from "../files/names.ts";
 import { openTranscript } from "../files/transcripts.ts";
 import { hasWaveform } from "../files/waveforms.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
@@ -84,8 +84,6 @@ export interface NewLink {
   name?: string | undefined;
 }
 
-const isListedFile = (file: FileOf) => and(isFile(file), isListed);
-
 /** The parts of a link's URL. */
 export interface OpenableLink {
   /** Contains the secret or the signature. */
@@ -121,7 +119,7 @@ export async function createLink(
     keyId,
     userId,
   };
-  const isOfFile = isListedFile({ ...actor, id: fileId });
+  const isOfFile = isFile({ ...actor, id: fileId });
   const others = sql`(select count(*) from ${links}
     where ${and(eq(links.teamId, teamId), eq(links.fileId, fileId))})`;
   const hasRoom = sql`${others} < ${MAX_LINKS} and ${teamExists(teamId, lt(teams.links, MAX_TEAM_LINKS))}`;
@@ -169,7 +167,7 @@ export async function listLinks(deps: Deps, credential: Credential<"files:downlo
       .select({ link: links })
       .from(files)
       .leftJoin(links, isLinkOfFile)
-      .where(and(filesOfToken(deps.db, token), eq(files.id, fileId), isListed))
+      .where(and(filesOfToken(deps.db, token), eq(files.id, fileId)))
       .orderBy(asc(links.id))
       .limit(MAX_LINKS),
   );
@@ -183,7 +181,7 @@ export async function listLinks(deps: Deps, credential: Credential<"files:downlo
  */
 export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const { teamId, keyId, userId } = actor;
-  const isOfFile = hasRow(files, and(filesOf(actor), isLinkOfFile, isListed));
+  const isOfFile = hasRow(files, and(filesOf(actor), isLinkOfFile));
   const isLink = and(eq(links.id, id), eq(links.teamId, teamId), isOfFile);
   const isOwn = or(eq(links.keyId, keyId), userId === null ? undefined : eq(links.userId, userId));
   const mayRevokeAll = (actor.scopes & SCOPES["files:write"]) !== 0;
@@ -252,7 +250,7 @@ const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
       teamName: activeTeam.teamName,
     })
     .from(links)
-    .innerJoin(files, and(isLinkOfFile, isListed))
+    .innerJoin(files, isLinkOfFile)
     .innerJoin(activeTeam, isActive)
     .where(
       and(
@@ -276,7 +274,7 @@ const fileOfSignedLink = ({ db }: Deps, file: FileKey, restores: number, expires
     })
     .from(files)
     .innerJoin(activeTeam, isActive)
-    .where(and(isListedFile({ ...file, ownerId: null }), eq(files.restores, restores)));
+    .where(and(isFile({ ...file, ownerId: null }), eq(files.restores, restores)));
 
 /** Finds the file of a link, by the link's id or the signed team, which name the database. */
 async function findByToken(given: Deps, token: string) {

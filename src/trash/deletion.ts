@@ -1,23 +1,12 @@
-import { and, eq, isNull, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
 import type { TeamActor } from "../access/authorization.ts";
-import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
+import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Change, type Initiator, writeWithEvents } from "../events/events.ts";
-import {
-  deleteUploads,
-  ended,
-  endResumable,
-  eraseResumable,
-  hasRemovedFile,
-  hasUpload,
-  isClean,
-  isOfUpload,
-  MAX_FENCED_MILLISECONDS,
-  type ResumableRow,
-} from "../files/ending.ts";
+import { cancelUploads, removeUpload } from "../files/ending.ts";
 import { fileEvents } from "../files/file-events.ts";
-import { files, isListed, teamOfFile } from "../files/files.schema.ts";
+import { files, teamOfFile } from "../files/files.schema.ts";
 import { keptValues, trashedFiles } from "../files/files.ts";
 import {
   type FileKey,
@@ -25,13 +14,12 @@ import {
   isRemoved,
   keyColumns,
   MAX_WRITING_MILLISECONDS,
-  type Named,
   storedKeys,
   writingSinceOf,
 } from "../files/names.ts";
 import { hasRow, insertWhere, isOneOf, type Query, read, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
-import { uploads } from "../uploads/uploads.schema.ts";
+import { isCanceled, uploads } from "../uploads/uploads.schema.ts";
 import { isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 
 /*
@@ -61,29 +49,23 @@ export const removedKey = sql`(${teamOfRemoved}, ${removed.id})`;
 interface Leaving {
   /** When the recovery job erases the file. */
   dueAt: SQL | number;
-  /** Moves listed files to the trash, as of now. An unfinished upload is erased, also if there is a trash. */
+  /** Moves files to the trash, as of now. */
   trash?: { now: number; days: number } | undefined;
-  /** The bytes are not those of a complete upload, or not known to be. */
-  isUnstored?: boolean;
 }
 
 /** Part of a batch: moves files from `files` to `removed`, except held ones. */
-export function leave({ db }: Deps, isSelected: SQL | undefined, { dueAt, trash, isUnstored = false }: Leaving) {
-  const ifListed = (value: SQL, otherwise: SQL = sql`null`) => sql`iif(${isListed}, ${value}, ${otherwise})`;
+export function leave({ db }: Deps, isSelected: SQL | undefined, { dueAt, trash }: Leaving) {
   const row = {
     teamId: sql`${teamOfFile}`,
     id: sql`${files.id}`,
     userId: sql`${files.userId}`,
     originalName: sql`${files.originalName}`,
-    sizeBytes: isUnstored ? null : sql`${files.sizeBytes}`,
+    sizeBytes: sql`${files.sizeBytes}`,
     reservedBytes: sql`${files.reservedBytes}`,
-    // `public_bytes` no longer counts an upload that was committed, although its bytes are not known to be complete.
-    isPublic: isUnstored ? sql`${files.isPublic} and ${files.sizeBytes} is null` : sql`${files.isPublic}`,
-    uploadTokenId: sql`${files.uploadTokenId}`,
-    dueAt: trash ? ifListed(sql`${trash.now + trash.days * DAY}`, sql`${dueAt}`) : sql`${dueAt}`,
-    trashedAt: trash ? ifListed(sql`${trash.now}`) : null,
+    dueAt: trash ? trash.now + trash.days * DAY : sql`${dueAt}`,
+    trashedAt: trash ? trash.now : null,
     hold: null,
-    file: trash ? ifListed(keptValues(trash.now)) : null,
+    file: trash ? keptValues(trash.now) : null,
   };
   const hasLeft = hasRow(removed, and(eq(teamOfRemoved, teamOfFile), eq(removed.id, files.id)));
   return [
@@ -105,29 +87,19 @@ function kindOf({ settings }: Deps, isPermanent: boolean) {
   return { isTrashing, type: isTrashing ? ("file.trashed" as const) : ("file.deleted" as const) };
 }
 
-/** The `due_at` of a deleted file. A form upload that is still sending the bytes keeps its own. */
-const unlessSending = (dueAt: SQL | number) =>
-  sql`case when ${files.sizeBytes} is null and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`;
-
 /** A subquery that returns these columns of some files. */
 type FileSelection = (columns: SQL) => SQL;
 
 /**
- * Part of a batch: moves at most `MAX_DELETED_FILES` files to `removed`, and ends their uploads. A file whose upload, waveform
- * or transcript is being written is due later.
+ * Part of a batch: moves at most `MAX_DELETED_FILES` files to `removed`. A file whose waveform or transcript is being written is
+ * due later.
  */
 export function leaveMany(deps: Deps, selected: FileSelection, isTrashing = false) {
   const now = deps.system.now();
-  // A finished upload would otherwise stay for a day. One that was ended while a request wrote is due soon.
-  const isOpen = sql`(not ${uploads.isFinished} or ${uploads.dueAt} > ${now + MAX_FENCED_MILLISECONDS})`;
-  const endUploads = deps.db
-    .update(uploads)
-    .set(ended(now))
-    .where(and(sql`${uploads.fileId} in ${selected(sql`${files.id}`)}`, isOpen));
   const isWriting = sql`${writingSinceOf(teamOfFile, files.id)} > ${deadWriteAt(deps)}`;
-  const dueAt = unlessSending(sql`iif(${isWriting}, ${now + MAX_DELETING_MILLISECONDS}, ${now})`);
+  const dueAt = sql`iif(${isWriting}, ${now + MAX_DELETING_MILLISECONDS}, ${now})`;
   const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
-  return [endUploads, ...leave(deps, sql`${fileKey} in ${selected(keyColumns)}`, { dueAt, trash })] as const;
+  return leave(deps, sql`${fileKey} in ${selected(keyColumns)}`, { dueAt, trash });
 }
 
 /** The deletion of many files of a team, each with its event. A held file stays, so it must not be selected. */
@@ -149,15 +121,11 @@ export const ERASABLE_COLUMNS = {
   id: removed.id,
   teamId: teamOfRemoved,
   originalName: removed.originalName,
-  sizeBytes: removed.sizeBytes,
-  reservedBytes: removed.reservedBytes,
   trashedAt: removed.trashedAt,
   writingSince: writingSinceOf(teamOfRemoved, removed.id).as("writingSince"),
 };
 
 interface DeletionOptions {
-  /** Keeps a file whose upload is complete, even if it completes at the same time. */
-  onlyUnfinished?: boolean;
   /** Keeps a file that is not in the trash. */
   onlyTrashed?: boolean;
   /** Erases the file, also if there is a trash. */
@@ -165,29 +133,29 @@ interface DeletionOptions {
 }
 
 /** Why a file was not deleted. A full database can't store its row in `removed`. */
-type Refusal = "file_held" | "forbidden" | "not_in_trash" | "not_found" | "storage_full";
+type Refusal = "file_held" | "not_in_trash" | "not_found" | "storage_full";
 
 /**
- * The changes of a deletion, each with its events: one moves files to `removed`, and one takes files out of the trash. From then
- * on, the recovery job can finish the deletion. A form upload that is still sending the bytes finds its row gone at the commit
- * point, and cleans up.
+ * The changes of a deletion, each with its events: one moves files to `removed` and cancels uploads, and one takes files out of the
+ * trash. From then on, the recovery job can finish the deletion.
  */
 function deletionOf(
   deps: Deps,
   actor: TeamActor,
   ids: string[],
-  { onlyUnfinished = false, onlyTrashed = false, isPermanent = onlyTrashed }: DeletionOptions,
+  { onlyTrashed = false, isPermanent = onlyTrashed }: DeletionOptions,
 ) {
   const { isTrashing, type } = kindOf(deps, isPermanent);
   const now = deps.system.now();
   const dueAt = now + MAX_DELETING_MILLISECONDS;
-  const mayErase = !isTrashing && !onlyUnfinished;
-  const condition = onlyUnfinished ? eq(files.status, "receiving") : undefined;
-  const inFiles = and(filesOf(actor), isOneOf(files.id, ids), isNull(files.hold), condition);
+  const inFiles = and(filesOf(actor), isOneOf(files.id, ids), isNull(files.hold));
   const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
   const leaving: Change<Query[]> = {
-    event: fileEvents(deps, type, actor, actor.teamId, and(inFiles, isListed)),
-    queries: [...leave(deps, inFiles, { dueAt: unlessSending(dueAt), trash }), endResumable(deps, actor, ids, now)],
+    event: fileEvents(deps, type, actor, actor.teamId, inFiles),
+    queries: [
+      ...leave(deps, inFiles, { dueAt, trash }),
+      cancelUploads(deps, and(uploadsOf(actor), isOneOf(uploads.fileId, ids))),
+    ],
   };
   const inTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed, isNull(removed.hold));
   const source = trashedFiles(sql`${removed} where ${inTrash}`);
@@ -197,40 +165,31 @@ function deletionOf(
   };
   /** From the rows of a file in `files` and `removed` after the changes. Null if it was deleted. */
   const refusalOf = (
-    kept: { isListed: 0 | 1; isHeld: 0 | 1 } | undefined,
+    kept: { isHeld: 0 | 1 } | undefined,
     left: { trashedAt: number | null } | undefined,
   ): Refusal | null => {
     // This deletion, or the attempt that it repeats, moved the file.
     if (left && (left.trashedAt === null || (isTrashing && left.trashedAt === now))) return null;
     // One in the trash is not found by a deletion that erases nothing.
-    if (left) return mayErase ? "file_held" : "not_found";
+    if (left) return isTrashing ? "not_found" : "file_held";
     if (!kept) return "not_found";
-    if (onlyTrashed) return kept.isListed ? "not_in_trash" : "not_found";
-    if (onlyUnfinished && kept.isListed) return "forbidden";
+    if (onlyTrashed) return "not_in_trash";
     return kept.isHeld ? "file_held" : "storage_full";
   };
-  return { changes: [...(onlyTrashed ? [] : [leaving]), ...(mayErase ? [erasing] : [])], refusalOf, isTrashing };
+  return { changes: [...(onlyTrashed ? [] : [leaving]), ...(isTrashing ? [] : [erasing])], refusalOf, isTrashing };
 }
 
-/** Where the files are: those that have not left, those that have, and the uploads of these. */
+/** Where the files are: those that have not left, and those that have. */
 export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
   return [
     db
-      .select({
-        id: files.id,
-        isListed: sql<0 | 1>`${isListed}`.as("isListed"),
-        isHeld: sql<0 | 1>`hold is not null`.as("isHeld"),
-      })
+      .select({ id: files.id, isHeld: sql<0 | 1>`hold is not null`.as("isHeld") })
       .from(files)
       .where(and(filesOf(whose), isOneOf(files.id, ids))),
     db
       .select(ERASABLE_COLUMNS)
       .from(removed)
       .where(and(removedOf(whose), isOneOf(removed.id, ids))),
-    db
-      .select()
-      .from(uploads)
-      .where(and(isOneOf(uploads.fileId, ids), eq(uploads.teamId, whose.teamId), hasRemovedFile)),
   ] as const;
 }
 
@@ -239,7 +198,7 @@ export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
  * without bytes until the deletion is repeated. Until then it can't be held, because the event of a hold needs space, too.
  */
 async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<void> {
-  const isErased = and(filesOf(whose), isOneOf(files.id, ids), isListed, isNull(files.hold));
+  const isErased = and(filesOf(whose), isOneOf(files.id, ids), isNull(files.hold));
   const named = { id: files.id, teamId: teamOfFile, originalName: files.originalName };
   const [rows] = await read(deps, [deps.db.select(named).from(files).where(isErased)]);
   await deps.bytes.remove(rows.flatMap(storedKeys));
@@ -250,7 +209,7 @@ async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<
  * Deletes files in one transaction, and then the bytes of those that the trash does not keep. It can be repeated.
  * @returns why each was not deleted, or null if it was, and whether it is in the trash, in the order of the ids
  * @throws `forbidden` as `checkErasure` does; `unavailable` if the bytes could not be deleted yet; `storage_full` if the database
- *   is too full to move a file to the trash, or to cancel an upload
+ *   is too full to move a file to the trash
  */
 export async function deleteFiles(
   deps: Deps,
@@ -260,37 +219,27 @@ export async function deleteFiles(
 ): Promise<{ refusal: Exclude<Refusal, "storage_full"> | null; isTrashed: boolean }[]> {
   if (options.isPermanent || options.onlyTrashed) checkErasure(actor);
   const { changes, refusalOf, isTrashing } = deletionOf(deps, actor, ids, options);
+  const canceled = deps.db
+    .select()
+    .from(uploads)
+    .where(and(uploadsOf(actor), isOneOf(uploads.fileId, ids), isCanceled));
   const {
-    last: [kept, left, endedUploads],
-  } = await writeWithEvents(deps, changes, placesOf(deps, actor, ids), { isIdempotent: true });
-  const uploadOf = new Map(endedUploads.map((upload) => [upload.fileId, upload]));
-  // A form upload that is still sending the bytes cleans up itself.
-  const waiting = left.filter((row) => row.trashedAt === null && (row.sizeBytes !== null || uploadOf.has(row.id)));
-  // The recovery job erases the uploads of many files, and those whose bytes are still being written.
-  const erasesUploads = ids.length === 1;
-  for (const row of erasesUploads ? waiting : []) {
-    const upload = uploadOf.get(row.id);
-    if (upload) await eraseResumable(deps, row, upload);
-  }
+    last: [kept, left, ended],
+  } = await writeWithEvents(deps, changes, [...placesOf(deps, actor, ids), canceled], { isIdempotent: true });
+  const waiting = left.filter((row) => row.trashedAt === null);
   await deps.bytes.remove(waiting.flatMap(storedKeys));
-  const gone = waiting.filter((row) => {
-    const upload = uploadOf.get(row.id);
-    return !isWritingBeside(deps, row) && (!upload || (erasesUploads ? !upload.isWriting : isClean(upload)));
-  });
-  const ending = removeRows(
-    deps,
-    gone,
-    gone.flatMap(({ id }) => (uploadOf.has(id) ? id : [])),
-  );
-  // Whoever cancels an upload needs its quota next. Nobody else need wait: the files have left, and their bytes are deleted.
-  if (options.onlyUnfinished) await ending;
-  else
-    deps.after(ending.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: gone[0]?.id ?? "", cause })));
+  // The recovery job erases the uploads of many files. A form upload that is still sending the bytes cleans up itself.
+  for (const upload of ids.length === 1 ? ended : []) if (upload.secretHash !== null) await removeUpload(deps, upload);
+  const gone = waiting.filter((row) => !isWritingBeside(deps, row));
+  // Nobody need wait: the files have left, and their bytes are deleted.
+  const ending = removeRows(deps, gone);
+  deps.after(ending.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: gone[0]?.id ?? "", cause })));
   const inFiles = new Map(kept.map((row) => [row.id, row]));
   const inRemoved = new Map(left.map((row) => [row.id, row]));
-  const refusals = ids.map((id) => refusalOf(inFiles.get(id), inRemoved.get(id)));
+  const endedIds = new Set(options.onlyTrashed ? [] : ended.map(({ fileId }) => fileId));
+  const refusals = ids.map((id) => (endedIds.has(id) ? null : refusalOf(inFiles.get(id), inRemoved.get(id))));
   const unmoved = ids.filter((_, i) => refusals[i] === "storage_full");
-  if (unmoved.length > 0 && (isTrashing || options.onlyUnfinished)) throw new AppError("storage_full");
+  if (unmoved.length > 0 && isTrashing) throw new AppError("storage_full");
   if (unmoved.length > 0) await eraseInPlace(deps, actor, unmoved);
   return refusals.map((refusal, i) => {
     const isTrashed = refusal === null && (inRemoved.get(ids[i] ?? "")?.trashedAt ?? null) !== null;
@@ -306,37 +255,19 @@ export async function deleteFile(
   options: DeletionOptions = {},
 ): Promise<void> {
   const [{ refusal } = { refusal: null }] = await deleteFiles(deps, actor, [id], options);
-  if (refusal === "forbidden") {
-    throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
-  }
   if (refusal !== null) throw new AppError(refusal);
 }
 
-/** Deletes what a canceled upload stored, and its rows. If a request is still writing, the recovery job deletes the rows. */
-export async function removeUpload(deps: Deps, file: Named, upload: ResumableRow): Promise<void> {
-  await eraseResumable(deps, file, upload);
-  await deps.bytes.remove(storedKeys(file));
-  if (!upload.isWriting) await removeRows(deps, [file], [upload.fileId]);
-}
-
-/**
- * Ends deletions, once the bytes are deleted. `uploadIds` are the files whose uploads have nothing in R2 either: the row of a
- * resumable upload must be deleted first, because it names the other objects of the file.
- */
-export async function removeRows(deps: Deps, keys: FileKey[], uploadIds: string[] = []): Promise<void> {
+/** The query that ends deletions, once the bytes are deleted. */
+export function deleteRemoved({ db }: Deps, keys: FileKey[]) {
   const [key] = keys;
-  if (!key) return;
   // The keys are one parameter, because D1 allows 100.
   const json = JSON.stringify(keys.map(({ teamId, id }) => ({ teamId, id })));
   const isGiven = sql`${removedKey} in (select value ->> 'teamId', value ->> 'id' from json_each(${json}))`;
-  const query = deps.db
-    .delete(removed)
-    .where(
-      and(
-        keys.length === 1 ? isRemoved({ ...key, ownerId: null }) : isGiven,
-        isNull(removed.trashedAt),
-        not(isOfUpload),
-      ),
-    );
-  await write(deps, [...(uploadIds.length > 0 ? deleteUploads(deps, uploadIds) : []), query], { isIdempotent: true });
+  const isSelected = key && keys.length === 1 ? isRemoved({ ...key, ownerId: null }) : isGiven;
+  return [db.delete(removed).where(and(isSelected, isNull(removed.trashedAt)))] as const;
+}
+
+export async function removeRows(deps: Deps, keys: FileKey[]): Promise<void> {
+  if (keys.length > 0) await write(deps, deleteRemoved(deps, keys), { isIdempotent: true });
 }

@@ -21,7 +21,7 @@ import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
 const AGING_MILLISECONDS = HOUR;
 /** Files that one statement marks. */
 const AGED_FILES = 500;
-/** Teams whose files a batch deletes. Those of each take six queries. */
+/** Teams whose files a batch deletes. Those of each take four queries. */
 export const DELETED_TEAMS = 4;
 
 /** Marks files that have reached the age of their team's retention as due for deletion. @returns how many */
@@ -33,7 +33,7 @@ async function expireAged(deps: Deps): Promise<number> {
   const isDue = and(isNotNull(teams.retentionDueAt), lte(teams.retentionDueAt, now));
   const isAged = sql`${files.id} >= ${teams.retentionReached} and ${files.id} < ${reached}
     and (${files.deleteAfter} is null or ${files.deleteAfter} > ${now})
-    and ${files.hold} is null and ${files.sizeBytes} is not null`;
+    and ${files.hold} is null`;
   const aged = (columns: SQL) => sql`select ${columns} from ${teams} cross join ${files} on ${teamOfFile} = ${teams.id}
     where ${isDue} and ${isAged}`;
   const mark = db
@@ -74,7 +74,7 @@ async function deleteExpired(deps: Deps): Promise<number> {
   if (changes.length === 0) return 0;
   const { rows: results } = await writeWithEvents(deps, changes, [], { isIdempotent: true });
   // A full database moves none.
-  return results.reduce((count, [, , left]) => count + left.meta.changes, 0);
+  return results.reduce((count, [, left]) => count + left.meta.changes, 0);
 }
 
 /** Deletes files that are old enough, in the order of both steps. */

@@ -1,15 +1,14 @@
-import { and, asc, eq, lte, not, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { SYSTEM, writeWithEvents } from "../events/events.ts";
-import { isOfUpload } from "../files/ending.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isAwaitingStep, teamOfFile } from "../files/files.schema.ts";
 import { MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
 import { resendMeasurements } from "../files/measuring.ts";
-import { fileKey, objectKeys } from "../files/names.ts";
+import { fileKey, storedKeys } from "../files/names.ts";
 import { isOneOf, read, write } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
-import { ERASABLE_COLUMNS, erase, leave, MAX_DELETED_FILES, removeRows } from "./deletion.ts";
+import { ERASABLE_COLUMNS, erase, MAX_DELETED_FILES, removeRows } from "./deletion.ts";
 import { DELETED_TEAMS } from "./expiry.ts";
 import { isErasable, isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 
@@ -32,14 +31,6 @@ function overdue(deps: Deps, state: SQL) {
     .orderBy(asc(files.dueAt))
     .limit(BATCH_ROWS);
   return and(sql`${fileKey} in ${due}`, isInState);
-}
-
-/** Ends form uploads whose Worker has died. @returns how many */
-async function endAbandoned(deps: Deps): Promise<number> {
-  const isReceiving = sql`${files.status} = 'receiving'`;
-  const leaving = leave(deps, overdue(deps, isReceiving), { dueAt: deps.system.now() });
-  const [, { meta }] = await write(deps, leaving, { isIdempotent: true });
-  return meta.changes;
 }
 
 /**
@@ -74,20 +65,11 @@ async function resend(deps: Deps): Promise<number> {
   return rows.length;
 }
 
-/**
- * Continues files that are due, and sends again what lost its message. Uploads are ended also while the queue fails, but last:
- * a full database may have no room for that.
- */
-export async function continueFiles(deps: Deps) {
-  const done = { sent: 0, waveforms: 0, uploadsExpired: 0 };
-  try {
-    done.sent = await resend(deps);
-    done.waveforms = await resendMeasurements(deps);
-  } finally {
-    done.uploadsExpired = await endAbandoned(deps);
-  }
-  return done;
-}
+/** Continues files that are due, and sends again what lost its message. */
+export const continueFiles = async (deps: Deps) => ({
+  sent: await resend(deps),
+  waveforms: await resendMeasurements(deps),
+});
 
 /**
  * Deletes the bytes of removed files that are due, and then their rows, so that no object is ever without a row. Those of the
@@ -96,16 +78,10 @@ export async function continueFiles(deps: Deps) {
  */
 export async function eraseRemoved(deps: Deps) {
   const isDue = and(isErasable, lte(removed.dueAt, deps.system.now()));
-  const due = deps.db
-    .select(ERASABLE_COLUMNS)
-    .from(removed)
-    // A file whose upload is not erased yet waits for that.
-    .where(and(isDue, not(isOfUpload)))
-    .orderBy(asc(removed.dueAt))
-    .limit(BATCH_ROWS);
+  const due = deps.db.select(ERASABLE_COLUMNS).from(removed).where(isDue).orderBy(asc(removed.dueAt)).limit(BATCH_ROWS);
   const [rows] = await read(deps, [due]);
   const waiting = rows.filter(({ trashedAt }) => trashedAt === null);
-  await deps.bytes.remove(waiting.flatMap(objectKeys));
+  await deps.bytes.remove(waiting.flatMap(storedKeys));
   await removeRows(deps, waiting);
   const trashed = rows.filter(({ trashedAt }) => trashedAt !== null).slice(0, MAX_DELETED_FILES);
   const ofTeams = [...Map.groupBy(trashed, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);

@@ -5,7 +5,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
 import { fileEvent } from "../files/file-events.ts";
-import { files, isListed } from "../files/files.schema.ts";
+import { files } from "../files/files.schema.ts";
 import { changed, deleteAfterRetention, type Hold, ofKnownFile, trashedFiles } from "../files/files.ts";
 import { type FileOf, isFile, isRemoved } from "../files/names.ts";
 import type { Query } from "../platform/db.ts";
@@ -54,7 +54,7 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
   const place = deps.db
     .update(files)
     .set({ hold: JSON.stringify(hold), ...changed(now) })
-    .where(and(isFile(file), isListed, isOther(files.hold), isExisting));
+    .where(and(isFile(file), isOther(files.hold), isExisting));
   const placeInTrash = deps.db
     .update(removed)
     .set({ hold: JSON.stringify(hold), file: changedInTrash(now) })
@@ -82,7 +82,7 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
   const release = deps.db
     .update(files)
     .set({ hold: null, ...deleteAfterRetention(now), ...changed(now) })
-    .where(and(isFile(file), isListed, isNotNull(files.hold)));
+    .where(and(isFile(file), isNotNull(files.hold)));
   const releaseInTrash = deps.db
     .update(removed)
     .set({ hold: null, file: changedInTrash(now) })

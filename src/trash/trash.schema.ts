@@ -21,12 +21,8 @@ const removedTable = sqliteTable(
     userId: text("user_id"),
     /** It names the objects in R2. */
     originalName: text("original_name").notNull(),
-    /** Null if its upload was not complete. */
-    sizeBytes: integer("size_bytes"),
+    sizeBytes: integer("size_bytes").notNull(),
     reservedBytes: integer("reserved_bytes").notNull(),
-    isPublic: integer("is_public", { mode: "boolean" }).notNull(),
-    /** The upload token that began the upload, as in `files`. */
-    uploadTokenId: text("upload_token_id"),
     /** When the recovery job erases it. */
     dueAt: integer("due_at").notNull(),
     /** When it was moved to the trash. Null if it is not there: then it only waits for its bytes to be deleted. */

@@ -5,7 +5,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvents } from "../events/events.ts";
 import { fileEvents } from "../files/file-events.ts";
-import { files, isListed } from "../files/files.schema.ts";
+import { files } from "../files/files.schema.ts";
 import {
   enqueuePending,
   type Hold,
@@ -122,7 +122,7 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
     db
       .select({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") })
       .from(files)
-      .where(and(filesOf(actor), isOneOf(files.id, ids), isListed)),
+      .where(and(filesOf(actor), isOneOf(files.id, ids))),
   ] as const;
   const {
     rows: [[restored, , listed] = [[], null, []]],

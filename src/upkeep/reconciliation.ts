@@ -8,6 +8,7 @@ import { read } from "../platform/db.ts";
 import { DAY } from "../platform/system.ts";
 import { removedKey } from "../trash/deletion.ts";
 import { isTrashed, removed, teamOfRemoved } from "../trash/trash.schema.ts";
+import { uploads } from "../uploads/uploads.schema.ts";
 
 /*
  * Compares the bucket with the databases, for the operator. They differ only after a database was restored to an earlier
@@ -43,12 +44,12 @@ function rowsBetween({ db }: Deps, first: string, last: string) {
   const [team, lastTeam] = [first, last].map((text) => text.split("/")[0] ?? "");
   const [id, lastId] = [first, last].map((text) => text.split("/")[1] ?? "");
   const isBetween = (key: SQL) => and(sql`${key} >= (${team}, ${id})`, sql`${key} <= (${lastTeam}, ${lastId})`);
-  // A file that is being received or erased may have bytes or none.
+  // An upload, and a file that is being erased, may have bytes or none.
   return unionAll(
     db
       .select({
         ...{ id: files.id, teamId: sql<string>`${teamOfFile}`.as("team_id"), originalName: files.originalName },
-        isKept: sql<0 | 1>`size_bytes is not null`.as("isKept"),
+        isKept: sql<0 | 1>`1`.as("isKept"),
       })
       .from(files)
       .where(isBetween(fileKey)),
@@ -59,6 +60,15 @@ function rowsBetween({ db }: Deps, first: string, last: string) {
       })
       .from(removed)
       .where(isBetween(removedKey)),
+    db
+      .select({
+        id: sql<string>`${uploads.fileId}`.as("id"),
+        teamId: sql<string>`${uploads.teamId}`.as("team_id"),
+        originalName: uploads.originalName,
+        isKept: sql<0 | 1>`0`.as("isKept"),
+      })
+      .from(uploads)
+      .where(isBetween(sql`(${uploads.teamId}, ${uploads.fileId})`)),
   )
     .orderBy(sql`team_id`, sql`id`)
     .limit(PAGE_OBJECTS);

@@ -77,12 +77,12 @@ interface Step {
   queries: number;
 }
 
-/** Files of deleted teams, expired ones and abandoned uploads leave before the step that erases removed files runs. */
+/** Files of deleted teams and expired ones leave before the step that erases removed files runs. */
 export const STEPS: Step[] = [
   { name: "teams", runBatch: deleteTeams, maxBatches: 5, queries: 14 },
-  { name: "uploads", runBatch: continueUploads, maxBatches: 20, queries: 9 },
-  { name: "expiry", runBatch: expireFiles, maxBatches: 4, queries: 27 },
-  { name: "files", runBatch: continueFiles, maxBatches: 20, queries: 4 },
+  { name: "uploads", runBatch: continueUploads, maxBatches: 20, queries: 7 },
+  { name: "expiry", runBatch: expireFiles, maxBatches: 4, queries: 23 },
+  { name: "files", runBatch: continueFiles, maxBatches: 20, queries: 2 },
   { name: "removed", runBatch: eraseRemoved, maxBatches: 8, queries: 14 },
   { name: "folders", runBatch: continueFolderChanges, maxBatches: 2, queries: 45 },
   { name: "expired", runBatch: removeExpired, maxBatches: 10, queries: 3 },

@@ -6,17 +6,19 @@ import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
 import { events } from "../events/events.schema.ts";
 import { wakeWebhooks } from "../events/events.ts";
+import { cancelUploads } from "../files/ending.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { folderChanges, folders } from "../folders/folders.schema.ts";
 import { type Db, hasRow, read, write } from "../platform/db.ts";
 import { erase, leaveMany, MAX_DELETED_FILES, removedKey } from "../trash/deletion.ts";
 import { isTrashed, removed, teamOfRemoved } from "../trash/trash.schema.ts";
+import { isCommitted, uploads } from "../uploads/uploads.schema.ts";
 import { type WebhookKey, webhooks } from "../webhooks/webhooks.schema.ts";
 
 /*
  * Part of the recovery job: deletes everything that teams with the status `deleting` have, in bounded batches.
  *
- *   1. files     are removed, and their uploads ended. Other steps then delete bytes, parts, and rows, as for any file
+ *   1. files     are removed, and uploads canceled. Other steps then delete bytes, parts, and rows, as for any file
  *   2. rows      of keys, sessions, users, events, and webhooks are deleted
  *   3. the team  is deleted once nothing refers to it
  *
@@ -30,19 +32,29 @@ const DELETED_ROWS = 1000;
 /** Webhooks of a batch. Each is a call to its object. */
 const WOKEN_WEBHOOKS = 100;
 
+/** An upload that is to be canceled, or a receipt. */
+const isOpen = sql`(${uploads.status} = 'receiving' or ${uploads.status} = 'committed' and ${uploads.dueAt} > 0)`;
+
 /** Rows of a table that belong to deleted teams. Starts at the teams, so that it reads no row of another team. */
 const ofDeletedTeams = (columns: SQL, table: SQLiteTable, teamId: SQLiteColumn, isSelected: SQL = sql`1`) =>
   sql`select ${columns} from ${teams} cross join ${table} on ${teamId} = ${teams.id}
     where ${teams.status} = 'deleting' and ${isSelected}`;
 
-/** Removes files of deleted teams, also from the trash, and ends their uploads. @returns how many */
+/** Removes files of deleted teams, also from the trash, and cancels their uploads. @returns how many */
 async function removeFiles(deps: Deps): Promise<number> {
   const nextFiles = (columns: SQL) => sql`(${ofDeletedTeams(columns, files, teamOfFile)} limit ${MAX_DELETED_FILES})`;
   const trashed = ofDeletedTeams(sql`${teamOfRemoved}, ${removed.id}`, removed, teamOfRemoved, isTrashed);
   const isNext = sql`${removedKey} in (${trashed} limit ${MAX_DELETED_FILES})`;
-  const queries = [...leaveMany(deps, nextFiles), erase(deps, isNext, deps.system.now())] as const;
-  const [, , left, erased] = await write(deps, queries, { isIdempotent: true });
-  return left.meta.changes + erased.meta.changes;
+  const nextUploads = ofDeletedTeams(sql`${uploads.teamId}, ${uploads.fileId}`, uploads, uploads.teamId, isOpen);
+  const isNextUpload = sql`(team_id, file_id) in (${nextUploads} limit ${MAX_DELETED_FILES})`;
+  const queries = [
+    ...leaveMany(deps, nextFiles),
+    erase(deps, isNext, deps.system.now()),
+    cancelUploads(deps, isNextUpload),
+    deps.db.update(uploads).set({ dueAt: 0 }).where(and(isCommitted, isNextUpload)),
+  ] as const;
+  const changes = await write(deps, queries, { isIdempotent: true });
+  return changes.slice(1).reduce((sum, { meta }) => sum + meta.changes, 0);
 }
 
 /** The statements that delete a batch of rows of each kind, and last the teams that have nothing left. */
@@ -60,12 +72,13 @@ function deletions(db: Db, woken: WebhookKey[]) {
     folders.teamId,
   );
   const nextEvents = sql`${ofDeletedTeams(sql`${events.teamId}, ${events.seq}`, events, events.teamId)} limit ${DELETED_ROWS}`;
-  // The rows of uploads, parts, and links are gone with those of their files.
+  // The rows of parts and links are gone with those of their uploads and files.
   const hasNone = (table: SQLiteTable, teamId: SQLiteColumn, isOfKind?: SQL) =>
     not(hasRow(table, and(eq(teamId, teams.id), isOfKind)));
   const isEmpty = and(
     hasNone(files, teamOfFile),
     hasNone(removed, teamOfRemoved),
+    hasNone(uploads, uploads.teamId),
     hasNone(apiKeys, apiKeys.teamId, isApiKey),
     hasNone(apiKeys, apiKeys.teamId, isSession),
     hasNone(users, users.teamId),

@@ -1,20 +1,19 @@
-import { and, asc, eq, getTableColumns, isNotNull, not, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, not, type SQL, sql } from "drizzle-orm";
 import { isKey, type TeamActor } from "../access/authorization.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import type { Initiator } from "../events/events.ts";
-import type { ResumableRow } from "../files/ending.ts";
-import { files } from "../files/files.schema.ts";
+import { namedFile, type UploadRow } from "../files/ending.ts";
 import { enqueue, MAX_PENDING_MILLISECONDS } from "../files/files.ts";
-import { chunkPrefix, isFileOfUpload, objectKey } from "../files/names.ts";
+import { chunkPrefix, isUpload, objectKey } from "../files/names.ts";
 import type { StoredPart } from "../platform/byte-store.ts";
 import { type Db, hasRow, insertWhere, read, write } from "../platform/db.ts";
 import type { Chunk, PartSpec } from "../platform/part.ts";
 import { DAY } from "../platform/system.ts";
 import { ObjectWriter } from "./storing.ts";
-import { commit, fencedOff } from "./upload.ts";
-import { isUnfinished, uploadParts, uploads } from "./uploads.schema.ts";
+import { commit, fencedOff, receiptOf, type SetColumns } from "./upload.ts";
+import { isReceiving, uploadParts, uploads } from "./uploads.schema.ts";
 
 /* One request that appends to a resumable upload, and the assembly of the upload. The protocol is in resumable.ts. */
 
@@ -23,19 +22,7 @@ export const MAX_UNFINISHED_MILLISECONDS = DAY;
 /** It also expires this long after its creation, because R2 drops parts after seven days. */
 export const MAX_RESUMABLE_MILLISECONDS = 6 * DAY;
 
-/** An upload with its file. */
-export type NamedRow = ResumableRow & { originalName: string; allowedTypes: string | null };
-const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, ownerId: null, originalName });
-export const NAMED_COLUMNS = {
-  ...getTableColumns(uploads),
-  originalName: files.originalName,
-  allowedTypes: files.allowedTypes,
-  status: files.status,
-};
-export const withFile = (db: Db) => db.select(NAMED_COLUMNS).from(uploads).innerJoin(files, isFileOfUpload);
-export const isReceiving = hasRow(files, and(isFileOfUpload, eq(files.status, "receiving")));
-
-export const isComplete = ({ offsetBytes, sizeBytes }: ResumableRow) => offsetBytes === sizeBytes;
+export const isComplete = ({ offsetBytes, sizeBytes }: UploadRow) => offsetBytes === sizeBytes;
 
 /** The bytes of one request. */
 export interface AppendInput {
@@ -57,7 +44,7 @@ export const STALL_CHECK_MILLISECONDS = 600;
 const STALL_CHECKS = 2;
 
 /** When the recovery job expires an upload that has just stored bytes, or assembles it if these were the last. */
-function dueTime(row: ResumableRow, now: number): number {
+function dueTime(row: UploadRow, now: number): number {
   const milliseconds = isComplete(row) ? MAX_PENDING_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
   return Math.min(now + milliseconds, row.createdAt + MAX_RESUMABLE_MILLISECONDS);
 }
@@ -69,7 +56,7 @@ export class Appender {
   readonly #input: AppendInput;
   readonly #writer: ObjectWriter;
   /** As saved in D1. */
-  #row: NamedRow;
+  #row: UploadRow;
   /** The highest offset that the body can reach. */
   readonly #bodyEnd: number;
   #keys = 0;
@@ -77,7 +64,7 @@ export class Appender {
   /** Doubled by each save within a part, so that a client that often stalls costs little. */
   #checksBeforeSave = STALL_CHECKS;
 
-  constructor(deps: Deps, actor: TeamActor, row: NamedRow, input: AppendInput) {
+  constructor(deps: Deps, actor: TeamActor, row: UploadRow, input: AppendInput) {
     this.#deps = deps;
     this.#actor = actor;
     this.#row = row;
@@ -87,7 +74,7 @@ export class Appender {
     const type = mimeType !== null && fileType !== null ? { mimeType, fileType } : null;
     this.#writer = new ObjectWriter(
       deps,
-      fileOf(row),
+      namedFile(row),
       {
         allowedTypes: row.allowedTypes,
         partSpec: (part) => this.#partSpec(part),
@@ -114,13 +101,13 @@ export class Appender {
       maxBytes: this.#bodyEnd - this.#partStart,
       newKey: () => {
         this.#keys += 1;
-        return `${chunkPrefix(fileOf(this.#row))}${number}.${epoch}.${this.#keys}`;
+        return `${chunkPrefix(namedFile(this.#row))}${number}.${epoch}.${this.#keys}`;
       },
       chunks: chunksOf(this.#row),
     };
   }
 
-  async run(): Promise<ResumableRow> {
+  async run(): Promise<UploadRow> {
     const { part } = this.#writer;
     try {
       await this.#writer.write(this.#body());
@@ -186,7 +173,7 @@ export class Appender {
   }
 
   /** Stores the rest of the bytes and commits the file. */
-  async #complete(): Promise<ResumableRow> {
+  async #complete(): Promise<UploadRow> {
     if (this.#writer.progress.multipartId === null) {
       await this.#save({});
       const etag = await this.#writer.putObject();
@@ -222,7 +209,7 @@ export class Appender {
    * @throws `offset_mismatch` if a newer request has fenced this one off, or the upload was deleted; `token_invalid` if the key or
    *   session of this request was revoked
    */
-  async #save(change: Partial<ResumableRow>, part?: StoredPart): Promise<void> {
+  async #save(change: Partial<UploadRow>, part?: StoredPart): Promise<void> {
     const { progress } = this.#writer;
     const before = this.#row;
     const row = {
@@ -271,30 +258,30 @@ export class Appender {
   }
 }
 
-const chunksOf = ({ chunks }: Pick<ResumableRow, "chunks">): Chunk[] => JSON.parse(chunks ?? "[]");
+const chunksOf = ({ chunks }: Pick<UploadRow, "chunks">): Chunk[] => JSON.parse(chunks ?? "[]");
 
 const without = (chunks: Chunk[], others: readonly Chunk[]): Chunk[] =>
   chunks.filter(({ key }) => others.every((other) => other.key !== key));
 
-const isOwn = ({ fileId, epoch }: ResumableRow) => and(eq(uploads.fileId, fileId), eq(uploads.epoch, epoch));
+const isOwn = (row: UploadRow) => and(isUpload(namedFile(row)), eq(uploads.epoch, row.epoch));
 
 /** Saves the progress of a request. Changes nothing if the request is fenced off, or its key is gone. */
-function saveProgress(db: Db, row: ResumableRow, hasKey: SQL) {
+function saveProgress(db: Db, row: UploadRow, hasKey: SQL) {
   const { offsetBytes, nextPart, chunks, multipartId, mimeType, fileType, isWriting, dueAt, hasLeftovers } = row;
   return db
     .update(uploads)
     .set({ offsetBytes, nextPart, chunks, multipartId, mimeType, fileType, isWriting, dueAt, hasLeftovers })
-    .where(and(isOwn(row), isUnfinished, isReceiving, hasKey));
+    .where(and(isOwn(row), isReceiving, hasKey));
 }
 
 /** Inserts a part if the progress was saved. */
-function savePart(db: Db, row: ResumableRow, { number, etag, md5 }: StoredPart) {
+function savePart(db: Db, row: UploadRow, { number, etag, md5 }: StoredPart) {
   const isSaved = hasRow(uploads, and(isOwn(row), eq(uploads.offsetBytes, row.offsetBytes)));
   return insertWhere(db, uploadParts, { fileId: row.fileId, number, etag, md5 }, isSaved);
 }
 
 /** The saved progress, of any request. */
-const savedState = (db: Db, { fileId }: ResumableRow, hasKey: SQL) =>
+const savedState = (db: Db, row: UploadRow, hasKey: SQL) =>
   db
     .select({
       epoch: uploads.epoch,
@@ -304,10 +291,10 @@ const savedState = (db: Db, { fileId }: ResumableRow, hasKey: SQL) =>
       hasKey: sql<number>`${hasKey}`.as("hasKey"),
     })
     .from(uploads)
-    .where(and(eq(uploads.fileId, fileId), isReceiving));
+    .where(and(isUpload(namedFile(row)), isReceiving));
 
 /** Assembles the parts and commits the file. Concurrent calls have the same result. */
-export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: NamedRow): Promise<ResumableRow> {
+export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: UploadRow): Promise<UploadRow> {
   const { multipartId, fileId } = row;
   if (multipartId === null) throw new Error("A complete upload has no parts.");
   const { number, etag: partEtag, md5 } = uploadParts;
@@ -318,40 +305,25 @@ export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: N
     .orderBy(asc(number));
   const [parts] = await read(deps, [saved]);
   // If there are none, another request has just committed the file.
-  const etag = parts.length === 0 ? "" : await deps.bytes.complete(objectKey(fileOf(row)), multipartId, parts);
+  const etag = parts.length === 0 ? "" : await deps.bytes.complete(objectKey(namedFile(row)), multipartId, parts);
   return commitResumable(deps, initiator, row, etag);
 }
 
 async function commitResumable(
   deps: Deps,
   initiator: Initiator,
-  row: NamedRow,
+  row: UploadRow,
   etag: string,
   epoch: number | null = null,
-): Promise<ResumableRow> {
+): Promise<UploadRow> {
   const { db, system } = deps;
   const { fileId, sizeBytes, mimeType, fileType } = row;
   const stored = { sizeBytes, sha256: null, etag, mimeType: mimeType ?? "", fileType: fileType ?? "" };
-  // If the file is committed, the row stays for a day to answer late clients.
-  const dueAt = system.now() + MAX_UNFINISHED_MILLISECONDS;
-  const finished = {
-    isFinished: true,
-    isWriting: false,
-    chunks: null,
-    multipartId: null,
-    offsetBytes: sizeBytes,
-    dueAt,
-  };
-  const isThisUpload = and(eq(uploads.fileId, fileId), isUnfinished);
-  const isCommitted = hasRow(files, and(isFileOfUpload, isNotNull(files.sizeBytes)));
-  const finish = db.update(uploads).set(finished).where(and(isThisUpload, isCommitted));
-  const deleteParts = db
-    .delete(uploadParts)
-    .where(and(eq(uploadParts.fileId, fileId), not(hasRow(uploads, isThisUpload))));
-  const { isBulk } = await commit(deps, initiator, fileOf(row), stored, {
-    extraQueries: [finish, deleteParts],
-    epoch,
-  });
-  enqueue(deps, [fileOf(row)], isBulk);
-  return { ...row, ...finished };
+  const file = namedFile(row);
+  const isArriving = hasRow(uploads, and(isUpload(file), isReceiving));
+  const deleteParts = db.delete(uploadParts).where(and(eq(uploadParts.fileId, fileId), not(isArriving)));
+  const set: SetColumns = JSON.parse(row.properties ?? "{}");
+  const { isBulk } = await commit(deps, initiator, { ...row, ...set }, stored, { extraQueries: [deleteParts], epoch });
+  enqueue(deps, [file], isBulk);
+  return { ...row, ...receiptOf(initiator, sizeBytes, system.now()) };
 }

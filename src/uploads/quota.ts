@@ -1,4 +1,5 @@
 import { and, eq, isNull, ne, type SQL, sql } from "drizzle-orm";
+import { alias } from "drizzle-orm/sqlite-core";
 import { isVisitor, type UploadToken } from "../access/actor.ts";
 import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
@@ -9,10 +10,10 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { isLimitedType } from "../events/events.ts";
 import { files, isOwned } from "../files/files.schema.ts";
-import { type FileOf, isRemovedOfUpload } from "../files/names.ts";
-import { firstOf, read } from "../platform/db.ts";
+import { type FileOf, isFileOfUpload } from "../files/names.ts";
+import { firstOf, hasRow, read } from "../platform/db.ts";
 import { isOwnedInTrash, removed } from "../trash/trash.schema.ts";
-import { holdsQuota, uploads } from "./uploads.schema.ts";
+import { holdsQuota, isCommitted, isReceiving, isResumable, unfinishedUploads, uploads } from "./uploads.schema.ts";
 
 /*
  * The quota of a team, and the limits of its uploads. The statement that inserts an upload requires that nothing refuses
@@ -106,7 +107,7 @@ export interface Reservation {
   /** The file has at least `minBytes`, and takes at most `maxBytes`. */
   minBytes: number;
   maxBytes: number;
-  /** For a resumable upload: the unfinished upload that it replaces, whose quota it takes over. */
+  /** For a resumable upload: the unfinished one that it replaces, whose quota it takes over. */
   resumable?: { replaced: SQL | undefined };
 }
 
@@ -117,9 +118,9 @@ export interface KeyLimits {
 }
 /** The files and uploads that count against `maxFiles` of an upload token. A canceled upload counts until its bytes are gone. */
 const filesOfUploadToken = ({ id }: UploadToken, teamId: string) => {
-  const isCanceled = and(eq(uploads.teamId, teamId), holdsQuota, isRemovedOfUpload, eq(removed.uploadTokenId, id));
-  return sql`((select count(*) from ${files} where ${eq(files.uploadTokenId, id)})
-    + (select count(*) from ${uploads} indexed by uploads_unfinished cross join ${removed} where ${isCanceled}))`;
+  const isCounted = sql`case when ${isCommitted} then ${hasRow(files, isFileOfUpload)} else ${isReceiving} or ${isResumable} end`;
+  const isOfToken = and(eq(uploads.teamId, teamId), eq(uploads.uploadTokenId, id), isCounted);
+  return sql`(select count(*) from ${uploads} where ${isOfToken})`;
 };
 
 const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`;
@@ -142,9 +143,10 @@ export function quotaFor(
   const reservedBytes = sql<number>`min(${requested}, ${keyLimit("maxFileBytes")})`;
   const isCaller = and(eq(apiKeys.teamId, teams.id), eq(apiKeys.id, keyId));
   const replaced = resumable?.replaced;
-  const freedFiles = replaced ? sql`(${files.id} is not null)` : sql`0`;
-  const freedBytes = replaced ? sql`coalesce(${files.reservedBytes}, 0)` : sql`0`;
-  const from = sql`${teams} left join ${apiKeys} on ${isCaller} ${replaced && sql`left join ${files} on ${replaced}`}`;
+  const freedFiles = replaced ? sql`(${replacedUpload.fileId} is not null)` : sql`0`;
+  const freedBytes = replaced ? sql`coalesce(${replacedUpload.sizeBytes}, 0)` : sql`0`;
+  const join = replaced && sql`left join ${uploads} ${replacedUpload} on ${replaced}`;
+  const from = sql`${teams} left join ${apiKeys} on ${isCaller} ${join}`;
   const besides = (count: SQL) => sql`${count} - ${freedFiles}`;
   // One scan of an index counts the unfinished uploads of the team.
   const tooManyUnfinished = firstOf<string>({
@@ -163,7 +165,7 @@ export function quotaFor(
   const isUpload = and(eq(uploads.teamId, teamId), holdsQuota);
   const refusals = [
     firstOf({ token_invalid: sql`${teams.status} = 'deleting' or ${isNull(apiKeys.id)}` }),
-    ...(resumable ? [sql`(select ${tooManyUnfinished} from ${uploads} where ${isUpload})`] : []),
+    ...(resumable ? [sql`(select ${tooManyUnfinished} from ${unfinishedUploads} where ${isUpload})`] : []),
     firstOf<string>({
       ...(uploadToken && {
         upload_limit_reached: isAtLeast(besides(filesOfUploadToken(uploadToken, teamId)), keyLimit("maxFiles")),
@@ -192,9 +194,15 @@ export function quotaFor(
   return { from, reservedBytes, allowedTypes, isAccepted: sql`${isTeam} and ${refusal} is null`, refusalQuery };
 }
 
-/** The unfinished upload with an idempotency key that the upload of this file replaces. */
-export const isReplaced = (file: FileOf, idempotencyKey: string) =>
-  and(filesOf(file), eq(files.idempotencyKey, idempotencyKey), eq(files.status, "receiving"), ne(files.id, file.id));
+const replacedUpload = alias(uploads, "replaced");
+/** The unfinished upload with an idempotency key that the upload of this file replaces. Its row is that of `replaced`. */
+export const isReplaced = ({ teamId, id }: FileOf, idempotencyKey: string) =>
+  and(
+    eq(replacedUpload.teamId, teamId),
+    eq(replacedUpload.idempotencyKey, idempotencyKey),
+    sql`${replacedUpload.status} = 'receiving'`,
+    ne(replacedUpload.fileId, id),
+  );
 
 /** Why the quota refuses an upload, with the limits that the error names. */
 export type QuotaRefusal = { refusal: string | null; maxFiles: number; maxBytes: number; limits: string | null };

@@ -4,7 +4,7 @@ import { isVisitor } from "../access/actor.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import type { ResumableRow } from "../files/ending.ts";
+import type { UploadRow } from "../files/ending.ts";
 import { parseProperties } from "../files/properties.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { REPR_DIGEST, statedSha256, withBody } from "../http/body-reader.ts";
@@ -196,14 +196,16 @@ function checkType(c: Context<AppEnv>): void {
 
 /* Operations */
 
-const fileUrl = ({ fileId }: ResumableRow) => `/docs/v1/uploads/${fileId}`;
+const fileUrl = ({ fileId }: UploadRow) => `/docs/v1/uploads/${fileId}`;
 
-function progressHeaders(upload: ResumableRow): Record<string, string> {
-  const { offsetBytes, dueAt, isFinished } = upload;
+function progressHeaders(upload: UploadRow): Record<string, string> {
+  const { offsetBytes, dueAt, status } = upload;
   return {
     "Upload-Offset": String(offsetBytes),
     // toUTCString() has the format of RFC 9110, section 5.6.7.
-    ...(isFinished ? { "Content-Location": fileUrl(upload) } : { "Upload-Expires": new Date(dueAt).toUTCString() }),
+    ...(status === "committed"
+      ? { "Content-Location": fileUrl(upload) }
+      : { "Upload-Expires": new Date(dueAt).toUTCString() }),
   };
 }
 

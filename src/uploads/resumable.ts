@@ -1,35 +1,21 @@
 import { and, eq, getTableColumns, ne, sql } from "drizzle-orm";
-import { isVisitor } from "../access/actor.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
-import { filesOf, filesOfToken } from "../access/own-files.ts";
+import { uploadsOf, uploadsOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { ended, hasRemovedFile, type ResumableRow } from "../files/ending.ts";
-import { files } from "../files/files.schema.ts";
-import { cleanName, type FileOf, isFile, isFileOfUpload, isRemovedOfUpload } from "../files/names.ts";
+import { cancelUploads, isKnownUpload, namedFile, removeUpload, type UploadRow } from "../files/ending.ts";
+import { cleanName, type FileOf, isUpload } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
-import { firstOf, hasRow, insertWhere, read, write } from "../platform/db.ts";
+import { firstOf, hasRow, read, write } from "../platform/db.ts";
 import { newSecret, type SecretUrl, secretUrlValues } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { HOUR, instantOf, newId } from "../platform/system.ts";
-import { deleteFile, leave, removeUpload } from "../trash/deletion.ts";
-import { removed } from "../trash/trash.schema.ts";
-import {
-  Appender,
-  type AppendInput,
-  assembleAndCommit,
-  bodyTooLarge,
-  isComplete,
-  isReceiving,
-  MAX_RESUMABLE_MILLISECONDS,
-  NAMED_COLUMNS,
-  type NamedRow,
-  withFile,
-} from "./appending.ts";
-import { isReplaced, quotaError } from "./quota.ts";
-import { insertedLimits, insertReceiving, uploaderId } from "./upload.ts";
-import { isUnfinished, uploads } from "./uploads.schema.ts";
+import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge, isComplete } from "./appending.ts";
+import { isReplaced, type QuotaRefusal, quotaError } from "./quota.ts";
+import { cancelUpload } from "./unfinished.ts";
+import { arriving, insertUpload, setBy, uploaderId } from "./upload.ts";
+import { isCanceled, isReceiving, uploads } from "./uploads.schema.ts";
 
 /*
  * Resumable uploads. The file is created, committed and enqueued like that of a form upload (upload.ts). Between the two,
@@ -87,7 +73,7 @@ interface NewUpload {
 
 interface CreatedUpload {
   url: SecretUrl;
-  upload: ResumableRow;
+  upload: UploadRow;
 }
 
 /**
@@ -108,7 +94,7 @@ export async function createUpload(
   };
   try {
     const upload = await appendToUpload(deps, actor, url, { ...body, onInterrupted, offsetBytes: 0 });
-    if (failure !== undefined && !upload.isFinished) throw failure;
+    if (failure !== undefined && upload.status !== "committed") throw failure;
     return { ...created, upload };
   } catch (error) {
     if (!isOfForbiddenType(error)) {
@@ -130,86 +116,56 @@ async function insertResumable(
   { name, sizeBytes, metadata, sha256, properties, idempotencyKey: given }: Omit<NewUpload, "body">,
 ): Promise<CreatedUpload> {
   const { db, system } = deps;
-  const { teamId, ownerId, keyId, userId } = actor;
+  const { teamId, ownerId } = actor;
   const id = newId(system, db.number);
   const secret = newSecret(system);
-  const createdAt = instantOf(id);
   const originalName = cleanName(name);
-  const upload: ResumableRow = {
-    fileId: id,
-    teamId,
-    keyId,
-    isPublic: isVisitor(actor),
-    userId,
+  const file = { id, teamId, ownerId, originalName };
+  const columns = {
     secretHash: fingerprint(secret),
-    sizeBytes,
-    offsetBytes: 0,
     partBytes: Math.max(PART_BYTES, Math.ceil(sizeBytes / MAX_PARTS / MEBIBYTE) * MEBIBYTE),
     metadata,
-    multipartId: null,
-    mimeType: null,
-    fileType: null,
-    nextPart: 1,
-    chunks: null,
-    epoch: 0,
-    isWriting: false,
-    isFinished: false,
-    hasLeftovers: false,
-    isCanceled: false,
-    createdAt,
-    dueAt: createdAt + MAX_EMPTY_MILLISECONDS,
-  };
-  const file = {
-    ...{ id, teamId, ownerId, originalName, ...propertyColumns(originalName, properties) },
-    ...{ idempotencyKey: null, statedSha256: sha256, dueAt: system.now() + MAX_RESUMABLE_MILLISECONDS },
+    statedSha256: sha256,
+    properties: JSON.stringify(setBy(deps, actor, propertyColumns(originalName, properties))),
+    dueAt: instantOf(id) + MAX_EMPTY_MILLISECONDS,
   };
   // Only the token that created an upload can replace it. Line breaks separate it from the keys of form uploads.
   const idempotencyKey = given === undefined ? null : `resumable\n${uploaderId(actor)}\n${given}`;
-  const replaced = idempotencyKey === null ? undefined : isReplaced({ id, teamId, ownerId }, idempotencyKey);
+  const replaced = idempotencyKey === null ? undefined : isReplaced(file, idempotencyKey);
   const reservation = { minBytes: sizeBytes, maxBytes: sizeBytes, resumable: { replaced } };
-  const queries = [
-    ...insertReceiving(deps, actor, file, reservation),
-    insertWhere(db, uploads, upload, hasRow(files, isFile(file))),
-    insertedLimits(deps, file),
-  ] as const;
-  const created = { url: { id, secret }, upload };
+  const inserts = insertUpload(deps, actor, file, columns, reservation);
+  const queries = [...inserts, arriving(deps, file)] as const;
+  const created = (upload: UploadRow | undefined, refused: QuotaRefusal | undefined): CreatedUpload => {
+    if (!upload) throw quotaError(refused);
+    return { url: { id, secret }, upload };
+  };
   if (idempotencyKey === null) {
-    const [[refused], , , [inserted]] = await write(deps, queries, { isIdempotent: true });
-    if (!inserted) throw quotaError(refused);
-    return created;
+    const [[refused], , [upload]] = await write(deps, queries, { isIdempotent: true });
+    return created(upload, refused);
   }
-  const replacement = replaceUpload(deps, file, idempotencyKey);
-  const batch = [...queries, ...replacement] as const;
-  const [[refused], , , [inserted], , , replacedUploads] = await write(deps, batch, { isIdempotent: true });
-  if (!inserted) throw quotaError(refused);
-  for (const { originalName, ...replacedUpload } of replacedUploads) {
-    const { fileId, teamId } = replacedUpload;
+  const batch = [...queries, ...replaceUpload(deps, file, idempotencyKey)] as const;
+  const [[refused], , [upload], canceled] = await write(deps, batch, { isIdempotent: true });
+  for (const earlier of canceled) {
     // Awaited, so that repeated creations can't outrun the deletion of what they replace.
-    await removeUpload(deps, { id: fileId, teamId, originalName }, replacedUpload).catch((cause) =>
-      deps.log("warn", "upload_cleanup_failed", { fileId, cause }),
+    await removeUpload(deps, earlier).catch((cause) =>
+      deps.log("warn", "upload_cleanup_failed", { fileId: earlier.fileId, cause }),
     );
   }
-  return created;
+  return created(upload, refused);
 }
-
-const removedName = sql<string>`(select ${removed.originalName} from ${removed} where ${isRemovedOfUpload})`;
 
 /** Once the upload is inserted, cancels the unfinished upload that has the key, and gives the key to the new one. */
 function replaceUpload(deps: Deps, file: FileOf, idempotencyKey: string) {
-  const { db, system } = deps;
-  const { id, teamId } = file;
-  const now = system.now();
-  const isInserted = hasRow(files, isFile(file));
-  const hasKey = and(filesOf(file), eq(files.idempotencyKey, idempotencyKey), ne(files.id, id));
-  const leaving = leave(deps, and(isReplaced(file, idempotencyKey), isInserted), { dueAt: now });
-  const end = db
-    .update(uploads)
-    .set(ended(now))
-    .where(and(eq(uploads.teamId, teamId), isUnfinished, hasRemovedFile))
-    .returning({ ...getTableColumns(uploads), originalName: removedName.as("originalName") });
+  const { db } = deps;
+  const isOther = and(eq(uploads.idempotencyKey, idempotencyKey), ne(uploads.fileId, file.id));
+  const isReplaceable = and(uploadsOf(file), isOther, hasRow(uploads, isUpload(file)));
   // A finished upload loses only its key.
-  const release = db.update(files).set({ idempotencyKey: null }).where(and(hasKey, isInserted));
-  return [...leaving, end, release, db.update(files).set({ idempotencyKey }).where(isFile(file))] as const;
+  const release = db.update(uploads).set({ idempotencyKey: null }).where(isReplaceable);
+  const give = db
+    .update(uploads)
+    .set({ idempotencyKey })
+    .where(and(isUpload(file), isReceiving));
+  return [cancelUploads(deps, isReplaceable).returning(), release, give] as const;
 }
 
 /**
@@ -221,18 +177,21 @@ export async function fetchUpload(
   deps: Deps,
   credential: Credential<"files:upload">,
   url: SecretUrl,
-): Promise<ResumableRow> {
+): Promise<UploadRow> {
   const row = await pollUntilSaved(deps, url, async () => {
     const {
       actor,
       rows: [found],
     } = await authorizeRead(deps, credential, (_, token) =>
-      withFile(deps.db).where(and(matchesUrl(url), filesOfToken(deps.db, token))),
+      deps.db
+        .select()
+        .from(uploads)
+        .where(and(uploadsOfToken(deps.db, token), matchesUrl(url), isKnownUpload)),
     );
     if (!found || (actor.kind === "upload" && found.keyId !== actor.keyId)) throw new AppError("not_found");
     return found;
   });
-  if (row.isFinished) return row;
+  if (row.status === "committed") return row;
   if (isComplete(row)) return assembleAndCommit(deps, await authorize(deps, credential), row);
   if (row.dueAt <= deps.system.now()) throw new AppError("upload_expired");
   return row;
@@ -243,7 +202,7 @@ export async function fetchUpload(
  * client disconnects, its HEAD may end without a trace, and the client's next HEAD must not be rejected for that.
  * @throws `upload_locked` if a newer HEAD polls the upload
  */
-async function pollUntilSaved({ system, pollers }: Deps, { id }: SecretUrl, poll: () => Promise<NamedRow>) {
+async function pollUntilSaved({ system, pollers }: Deps, { id }: SecretUrl, poll: () => Promise<UploadRow>) {
   let row = await poll();
   const poller = Symbol(id);
   if (row.isWriting) pollers.set(id, poller);
@@ -260,19 +219,19 @@ async function pollUntilSaved({ system, pollers }: Deps, { id }: SecretUrl, poll
 }
 
 /** A newer request without bytes is not progress: it only has a new epoch. */
-const hasProgressed = (before: ResumableRow, { multipartId, offsetBytes }: ResumableRow) =>
+const hasProgressed = (before: UploadRow, { multipartId, offsetBytes }: UploadRow) =>
   multipartId !== before.multipartId || offsetBytes !== before.offsetBytes;
 
 /** A request that is writing saves a chunk only if its connection stalls. */
-const hasSavedChunk = (before: ResumableRow, { epoch, chunks }: ResumableRow) =>
+const hasSavedChunk = (before: UploadRow, { epoch, chunks }: UploadRow) =>
   chunks !== null && chunks !== before.chunks && epoch === before.epoch;
 
 /** Cancels an unfinished upload and deletes its bytes. @throws `not_found`, `forbidden` once it is finished */
 export async function terminateUpload(deps: Deps, actor: TeamActor, url: SecretUrl): Promise<void> {
-  const isOwn = and(matchesUrl(url), filesOf(actor), mayContinue(actor));
-  const [[row]] = await read(deps, [withFile(deps.db).where(isOwn)]);
+  const isOwn = and(uploadsOf(actor), matchesUrl(url), mayContinue(actor), isKnownUpload);
+  const [[row]] = await read(deps, [deps.db.select({ fileId: uploads.fileId }).from(uploads).where(isOwn)]);
   if (!row) throw new AppError("not_found");
-  await deleteFile(deps, actor, row.fileId, { onlyUnfinished: true });
+  await cancelUpload(deps, actor, row.fileId);
 }
 
 /**
@@ -286,28 +245,26 @@ export async function appendToUpload(
   actor: TeamActor,
   url: SecretUrl,
   input: AppendInput,
-): Promise<ResumableRow> {
+): Promise<UploadRow> {
   const { db, system } = deps;
   const { offsetBytes } = input;
   const sizeBytes = input.sizeBytes ?? 0;
   const now = system.now();
-  const isUpload = and(matchesUrl(url), eq(uploads.teamId, actor.teamId), mayContinue(actor));
-  const isOwn = hasRow(files, and(isFileOfUpload, filesOf(actor)));
+  const isOwn = and(uploadsOf(actor), matchesUrl(url), mayContinue(actor), isKnownUpload);
   const isAtEnd = sql`${uploads.offsetBytes} = ${uploads.sizeBytes}`;
   const refusal = firstOf({
-    expired: sql`${isUnfinished} and not ${isAtEnd} and ${uploads.dueAt} <= ${now}`,
+    expired: sql`${isReceiving} and not ${isAtEnd} and ${uploads.dueAt} <= ${now}`,
     offset_mismatch: ne(uploads.offsetBytes, offsetBytes),
     body_too_large: sql`${uploads.offsetBytes} + ${sizeBytes} > ${uploads.sizeBytes}`,
-    finished: sql`not ${isUnfinished}`,
+    finished: sql`not ${isReceiving}`,
     complete: isAtEnd,
     // R2 does not accept another part.
-    no_more_parts: sql`${uploads.nextPart} >= ${MAX_PART_NUMBER} or not ${isReceiving}`,
+    no_more_parts: sql`${uploads.nextPart} >= ${MAX_PART_NUMBER}`,
   });
   const found = db
-    .select({ ...NAMED_COLUMNS, refusal: refusal.as("refusal") })
+    .select({ ...getTableColumns(uploads), refusal: refusal.as("refusal") })
     .from(uploads)
-    .innerJoin(files, isFileOfUpload)
-    .where(and(isUpload, filesOf(actor)));
+    .where(isOwn);
   // The newest request wins. If an older one is writing, skips the part number that the older request may still upload.
   const claim = db
     .update(uploads)
@@ -317,7 +274,7 @@ export async function appendToUpload(
       hasLeftovers: sql`has_leftovers or is_writing`,
       isWriting: true,
     })
-    .where(and(isUpload, isOwn, sql`${refusal} is null`))
+    .where(and(isOwn, sql`${refusal} is null`))
     .returning();
   const [[row], [claimed]] = await write(deps, [found, claim], { isIdempotent: false });
   if (!row) throw new AppError("not_found");
@@ -332,22 +289,21 @@ export async function appendToUpload(
     return await new Appender(deps, actor, { ...row, ...claimed }, input).run();
   } catch (error) {
     // The upload can never complete.
-    if (isOfForbiddenType(error)) await deleteFile(deps, actor, row.fileId, { onlyUnfinished: true });
+    if (isOfForbiddenType(error)) await cancelUpload(deps, actor, row.fileId);
     // A request that this one has overtaken may still be writing. Then the recovery job removes the upload when that has ended.
-    else if (!row.isWriting) await removeIfCanceled(deps, row, claimed);
+    else if (!row.isWriting) await removeIfCanceled(deps, claimed);
     throw error;
   }
 }
 
 /** An upload that was canceled while this request wrote holds its quota until the request ends: that is now. */
-async function removeIfCanceled(deps: Deps, { originalName }: NamedRow, claimed: ResumableRow): Promise<void> {
+async function removeIfCanceled(deps: Deps, claimed: UploadRow): Promise<void> {
   const { fileId, teamId, epoch } = claimed;
-  const isOwn = and(eq(uploads.fileId, fileId), eq(uploads.epoch, epoch), eq(uploads.isCanceled, true));
+  const isOwn = and(isUpload(namedFile(claimed)), eq(uploads.epoch, epoch), isCanceled);
   const release = deps.db.update(uploads).set({ isWriting: false, dueAt: deps.system.now() }).where(isOwn).returning();
-  const file = { id: fileId, teamId, originalName };
   try {
     const [[canceled]] = await write(deps, [release], { isIdempotent: true });
-    if (canceled) await removeUpload(deps, file, canceled);
+    if (canceled) await removeUpload(deps, canceled);
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId, teamId, cause });
   }

@@ -2,14 +2,15 @@ import { createHash } from "node:crypto";
 import { and, eq, isNull, lt, not, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
-import { type FilesOf, filesOf, ownerColumns } from "../access/own-files.ts";
+import { type FilesOf, ownerColumns, uploadsOf } from "../access/own-files.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
+import { cancelUploads, deleteUploads, namedFile, type UploadRow } from "../files/ending.ts";
 import { fileEvent, fileEvents } from "../files/file-events.ts";
-import { files, isListed, teamOfFile } from "../files/files.schema.ts";
+import { files } from "../files/files.schema.ts";
 import {
   deleteAfterRetention,
   enqueue,
@@ -25,33 +26,33 @@ import {
   cleanName,
   type FileOf,
   isFile,
-  isRemoved,
+  isFileOfUpload,
+  isUpload,
   type Named,
   objectKey,
-  objectKeys,
   storedName,
+  uploadKeys,
 } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-store.ts";
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { DAY, instantOf, MINUTE, newId } from "../platform/system.ts";
-import { leave, MAX_DELETING_MILLISECONDS, removeRows } from "../trash/deletion.ts";
-import { removed } from "../trash/trash.schema.ts";
+import { deleteRemoved, leave, MAX_DELETING_MILLISECONDS } from "../trash/deletion.ts";
 import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation } from "./quota.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
-import { uploads } from "./uploads.schema.ts";
+import { isCommitted, isReceiving, uploads } from "./uploads.schema.ts";
 
 /*
  * The upload protocol: form uploads here, resumable uploads in resumable.ts. No transaction spans D1 and R2, so the order
  * of the writes makes an upload safe:
  *
- *   1. insert   the row as `receiving`: not listed, with its id, R2 key, quota, idempotency key, and the properties so far
+ *   1. insert   the row in `uploads`, with the id of the file, its quota, and its idempotency key
  *   2. store    the bytes in R2. SHA-256, size, and media type are computed on the way
- *   3. commit   by one update to `pending`, with the properties that followed the bytes. This is the commit point: from here on the upload has succeeded
+ *   3. commit   by one batch: inserts the file, and deletes the row or keeps it as a receipt. This is the commit point: from here on the upload has succeeded
  *   4. enqueue  the message, which the response does not wait for. If that fails, the recovery job sends it
  *
- * The row is inserted before the bytes, so R2 never holds orphans. If anything fails before the commit, `rollBack` moves
- * the row to `removed`, deletes the bytes, and deletes the row. If it can't (the Worker died, D1 is unreachable), the recovery job does
+ * The row is inserted before the bytes, so R2 never holds orphans. If anything fails before the commit, `rollBack` cancels the
+ * upload, deletes the bytes, and deletes the row. If it can't (the Worker died, D1 is unreachable), the recovery job does
  * so after `receivingMilliseconds`. A commit whose response was lost is repeated: either attempt may have taken effect.
  */
 
@@ -91,39 +92,36 @@ export interface IncomingFile {
  *   `idempotency_in_progress`, `unavailable`, and those of `commit`
  */
 export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<StoredFile> {
-  const { maxBytes } = file;
   const { teamId, ownerId } = actor;
   const id = newId(deps.system, deps.db.number);
   const upload = { id, teamId, ownerId, originalName: cleanName(file.name) };
   const orRollBack = <T>(work: Promise<T>) =>
     work.catch(async (error) => {
-      await rollBack(deps, actor, upload, maxBytes, error);
+      await rollBack(deps, actor, upload, file, error);
       throw error;
     });
   let properties = propertyColumns(upload.originalName, file.properties ?? {});
-  let lateProperties: PropertyColumns | undefined;
   // An error in them fails the upload like one in its bytes: before the object is complete.
   async function* bytesAndProperties() {
     yield* file.bytes;
     const late = file.lateProperties?.();
-    if (late) properties = lateProperties = propertyColumns(upload.originalName, late);
+    if (late) properties = propertyColumns(upload.originalName, late);
   }
   const bytes = bytesAndProperties();
-  const inserting = insertUpload(deps, actor, { ...upload, ...properties }, file);
-  const { limits, earlier, refused } = await orRollBack(inserting);
+  const { inserted, earlier, refused } = await orRollBack(insertFormUpload(deps, actor, upload, file));
   // A visitor does not see what an upload token sets.
   const shown = () => ({
     ...(actor.uploadToken ? propertyColumns(upload.originalName, {}) : properties),
     originalName: upload.originalName,
   });
-  if (!limits && earlier) {
+  if (!inserted && earlier) {
     const sha256 = file.statedSha256 ?? (await hashOf(bytes));
     return settleReplay(deps, earlier, sha256, shown());
   }
-  if (!limits) throw quotaError(refused);
+  if (!inserted) throw quotaError(refused);
   const storeAndCommit = async () => {
-    const stored = await storeBytes(deps, upload, { ...file, bytes }, limits);
-    return commit(deps, actor, upload, stored, { lateProperties });
+    const stored = await storeBytes(deps, upload, { ...file, bytes }, inserted);
+    return commit(deps, actor, { ...inserted, ...setBy(deps, actor, properties) }, stored);
   };
   const committed = await orRollBack(storeAndCommit());
   enqueue(deps, [upload], committed.isBulk);
@@ -134,74 +132,78 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
 /** A file that is uploaded. */
 type NamedFile = Named & FileOf;
 type PropertyColumns = ReturnType<typeof propertyColumns>;
+/** The columns of a file that its upload sets, in a resumable upload as JSON. */
+export type SetColumns = PropertyColumns & { deleteAfterBy: string | null };
 
-export interface NewFile extends NamedFile, PropertyColumns {
-  idempotencyKey: string | null;
-  statedSha256: string | null;
-  dueAt: number;
-}
+export const setBy = ({ requestId }: Deps, initiator: Initiator, properties: PropertyColumns): SetColumns => ({
+  ...properties,
+  deleteAfterBy: properties.deleteAfter === null ? null : actorOf(initiator, requestId),
+});
+
+type OwnColumns = "teamId" | "fileId" | "keyId" | "userId" | "isPublic" | "sizeBytes" | "originalName";
+type NewUploadRow = Partial<Omit<UploadRow, OwnColumns>> & Pick<UploadRow, "dueAt">;
 
 /**
  * The queries that read why a limit refuses an upload, and insert its row if none does. The insert itself checks the limits
  * and that the caller still has access, so concurrent requests can't exceed a limit.
  */
-export function insertReceiving(deps: Deps, actor: TeamActor, file: NewFile, reservation: Reservation) {
+export function insertUpload(
+  deps: Deps,
+  actor: TeamActor,
+  { id, originalName }: NamedFile,
+  columns: NewUploadRow,
+  reservation: Reservation,
+) {
   const { from, refusalQuery, isAccepted, reservedBytes, allowedTypes } = quotaFor(deps, actor, reservation);
   const row = {
-    ...file,
-    status: "receiving" as const,
-    reservedBytes,
-    allowedTypes,
     ...ownerColumns(actor),
-    ...deleteAfterOf(deps, actor, file),
+    fileId: id,
     isPublic: isVisitor(actor),
     uploadTokenId: actor.uploadToken?.id ?? null,
+    originalName,
+    sizeBytes: reservedBytes,
+    allowedTypes,
     // Lists filter by creation time through the id, so the time comes from the id.
-    createdAt: instantOf(file.id),
+    createdAt: instantOf(id),
     updatedAt: deps.system.now(),
+    ...columns,
   };
-  // If the response of the insert is lost, it may be repeated after the file has been deleted.
-  const hasLeft = hasRow(removed, isRemoved(file));
-  return [refusalQuery, insertWhere(deps.db, files, row, and(isAccepted, not(hasLeft)), from)] as const;
+  return [refusalQuery, insertWhere(deps.db, uploads, row, isAccepted, from)] as const;
 }
 
-/** When the file is deleted, and the actor who set this. */
-const deleteAfterOf = ({ requestId }: Deps, initiator: Initiator, { deleteAfter }: PropertyColumns) => ({
-  deleteAfter,
-  deleteAfterBy: deleteAfter === null ? null : actorOf(initiator, requestId),
-});
-
-/** The limits that the insert has set for an upload. No row if the upload was not inserted. */
-export const insertedLimits = ({ db }: Deps, key: FileOf) =>
-  db.select({ reservedBytes: files.reservedBytes, allowedTypes: files.allowedTypes }).from(files).where(isFile(key));
+/** The row of an upload that is arriving. None if it was not inserted. */
+export const arriving = ({ db }: Deps, key: FileOf) =>
+  db
+    .select()
+    .from(uploads)
+    .where(and(isUpload(key), isReceiving));
 
 interface Inserted {
-  /** The limits of the inserted upload. */
-  limits?: { reservedBytes: number; allowedTypes: string | null } | undefined;
+  inserted?: UploadRow | undefined;
   /** The upload that has the idempotency key: this one, or an earlier one. */
-  earlier?: FileOf | undefined;
+  earlier?: UploadRow | undefined;
   refused?: QuotaRefusal | undefined;
 }
 
-async function insertUpload(
+async function insertFormUpload(
   deps: Deps,
   actor: TeamActor,
-  upload: NamedFile & PropertyColumns,
+  upload: NamedFile,
   { minBytes, maxBytes, idempotencyKey: given }: IncomingFile,
 ): Promise<Inserted> {
   const idempotencyKey = given === undefined ? null : scopedKey(actor, given);
   const dueAt = deps.system.now() + receivingMilliseconds(deps, maxBytes);
   const reservation = { minBytes: Math.max(0, minBytes ?? 0), maxBytes };
-  const inserts = insertReceiving(deps, actor, { ...upload, idempotencyKey, statedSha256: null, dueAt }, reservation);
-  const queries = [...inserts, insertedLimits(deps, upload)] as const;
+  const inserts = insertUpload(deps, actor, upload, { idempotencyKey, dueAt }, reservation);
+  const queries = [...inserts, arriving(deps, upload)] as const;
   if (idempotencyKey === null) {
-    const [[refused], , [limits]] = await write(deps, queries, { isIdempotent: true });
-    return { refused, limits };
+    const [[refused], , [inserted]] = await write(deps, queries, { isIdempotent: true });
+    return { refused, inserted };
   }
   const { freeKey, uploadWithKey } = claimKey(deps, upload, idempotencyKey);
-  const batch = [...freeKey, ...queries, uploadWithKey] as const;
-  const [, , , [refused], , [limits], [earlier]] = await write(deps, batch, { isIdempotent: true });
-  return { refused, limits, earlier };
+  const batch = [freeKey, ...queries, uploadWithKey] as const;
+  const [, [refused], , [inserted], [earlier]] = await write(deps, batch, { isIdempotent: true });
+  return { refused, inserted, earlier };
 }
 
 /** @throws `file_too_large` */
@@ -218,7 +220,7 @@ async function storeBytes(
   deps: Deps,
   upload: NamedFile,
   { minBytes, idempotencyKey, ...file }: IncomingFile,
-  { reservedBytes: maxBytes, allowedTypes }: { reservedBytes: number; allowedTypes: string | null },
+  { sizeBytes: maxBytes, allowedTypes }: UploadRow,
 ): Promise<StoredObject> {
   // The transport enforces `file.maxBytes`. A public key may have a lower limit.
   const bytes = maxBytes < file.maxBytes ? limitBytes(file.bytes, maxBytes) : file.bytes;
@@ -263,99 +265,117 @@ async function storeBytes(
 }
 
 type CommitOptions = {
-  /** Part of the commit's transaction. */
+  /** Part of the commit's transaction, after it. */
   extraQueries?: Query[];
   /** Null if any request can commit. Otherwise only the request with this epoch can. */
   epoch?: number | null;
-  /** Take the place of those that the row was inserted with. */
-  lateProperties?: PropertyColumns | undefined;
 };
+
+/** How long a receipt answers those who ask for the upload again. No upload token lives longer. */
+export const RECEIPT_MILLISECONDS = DAY;
+
+/** Whether someone may ask for the upload again: a late client, a repetition, or the visitor with the upload token. */
+const leavesReceipt = ({ secretHash, idempotencyKey, uploadTokenId }: UploadRow): boolean =>
+  secretHash !== null || idempotencyKey !== null || uploadTokenId !== null;
+
+/** The columns of a receipt. */
+export const receiptOf = (initiator: Initiator, sizeBytes: number, now: number) => ({
+  ...{ status: "committed" as const, offsetBytes: sizeBytes, dueAt: now + RECEIPT_MILLISECONDS },
+  ...{ isWriting: false, chunks: null, multipartId: null, properties: null },
+  ...("uploadToken" in initiator && { finishedByTokenId: initiator.uploadToken?.id ?? null }),
+});
 
 /**
  * The commit point. The team must not be deleted, and the key or session must still exist: an expired one may finish its
- * upload while its row exists, and so may one of a suspended team. The same batch reads the state, so a commit whose
+ * upload while its row exists, and so may one of a suspended team. The same batch reads the file, so a commit whose
  * response was lost can be repeated.
- * @throws `not_found` if the file was deleted while its bytes arrived, `token_invalid` if the initiator's access ended
- *   by then, `offset_mismatch` if `epoch` is fenced off
+ * @throws `not_found` if the upload was canceled while its bytes arrived, or the file has left since, `token_invalid` if the
+ *   initiator's access ended by then, `offset_mismatch` if `epoch` is fenced off
  */
 export async function commit(
   deps: Deps,
   initiator: Initiator,
-  key: FileOf,
+  upload: UploadRow & SetColumns,
   stored: StoredObject,
-  { extraQueries = [], epoch = null, lateProperties }: CommitOptions = {},
+  { extraQueries = [], epoch = null }: CommitOptions = {},
 ): Promise<{ row: ListedRow; isBulk: boolean }> {
   const { db, system } = deps;
   const now = system.now();
+  const key = namedFile(upload);
   const hasKey = "keyId" in initiator ? hasRow(apiKeys, isKey(key.teamId, initiator.keyId)) : undefined;
   const hasAccess = hasRow(teams, and(isExistingTeam(key.teamId), hasKey));
-  const isCurrent =
-    epoch === null ? sql`1` : hasRow(uploads, and(eq(uploads.fileId, key.id), eq(uploads.epoch, epoch)));
-  const refusal = firstOf({ token_invalid: sql`not ${hasAccess}`, offset_mismatch: sql`not ${isCurrent}` });
-  const mark = db
-    .update(files)
-    .set({
-      status: "pending",
-      ...stored,
-      ...("uploadToken" in initiator && { finishedByTokenId: initiator.uploadToken?.id }),
-      reservedBytes: stored.sizeBytes,
-      dueAt: now + MAX_PENDING_MILLISECONDS,
-      folderSince: now,
-      ...lateProperties,
-      ...deleteAfterRetention(now, lateProperties && deleteAfterOf(deps, initiator, lateProperties)),
-      updatedAt: now,
-      version: sql`${files.version} + 1`,
-    })
-    .where(and(isFile(key), eq(files.status, "receiving"), sql`${refusal} is null`));
+  const isCurrent = epoch === null ? sql`1` : hasRow(uploads, and(isUpload(key), eq(uploads.epoch, epoch)));
+  const refusal = firstOf({
+    not_found: sql`not ${hasRow(uploads, and(isUpload(key), isReceiving))}`,
+    token_invalid: sql`not ${hasAccess}`,
+    offset_mismatch: sql`not ${isCurrent}`,
+  });
+  const { id, originalName } = key;
+  const { name, nameKey, folder, reference, tags, metadata, searchKeys, allowedTypes, statedSha256 } = upload;
+  const file = {
+    ...{ ...ownerColumns(upload), id, originalName, name, nameKey, folder, reference, tags, metadata, searchKeys },
+    ...deleteAfterRetention(now, { ...upload, id }),
+    ...{ ...stored, reservedBytes: stored.sizeBytes, allowedTypes, statedSha256 },
+    ...{ status: "pending" as const, dueAt: now + MAX_PENDING_MILLISECONDS },
+    ...{ createdAt: upload.createdAt, updatedAt: now, folderSince: now, version: 1 },
+  };
+  const isFileNow = and(isUpload(key), isReceiving, hasRow(files, isFile(key)));
+  const settle = leavesReceipt(upload)
+    ? db
+        .update(uploads)
+        .set(receiptOf(initiator, stored.sizeBytes, now))
+        .where(isFileNow)
+    : db.delete(uploads).where(isFileNow);
   const state = db
-    .select({
-      ...LISTED_COLUMNS,
-      etag: files.etag,
-      refusal: refusal.as("refusal"),
-      isBulk: hasBacklog(key.teamId).as("isBulk"),
-    })
+    .select({ ...LISTED_COLUMNS, etag: files.etag, isBulk: hasBacklog(key.teamId).as("isBulk") })
     .from(files)
     .where(isFile(key));
-  const event = fileEvent(deps, "file.uploaded", initiator, key);
-  const [, [row]] = await writeWithEvent(deps, event, [mark, state, ...extraQueries], { isIdempotent: true });
-  if (!row) {
-    throw new AppError("not_found", { message: "The file was deleted during its upload." });
-  }
-  if (row.status === "receiving" && row.refusal === "token_invalid") throw new AppError("token_invalid");
-  if (row.status === "receiving" || (epoch !== null && row.etag !== stored.etag)) throw fencedOff();
+  const { uploadTokenId } = upload;
+  const event = { ...fileEvent(deps, "file.uploaded", initiator, key, { uploadTokenId }), position: 2 };
+  const queries = [
+    db.select({ refusal: refusal.as("refusal") }).from(sql`(select 1) one`),
+    insertWhere(db, files, file, sql`${refusal} is null`),
+    settle,
+    state,
+    ...extraQueries,
+  ] as const;
+  const [[refused], , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (!row && refused?.refusal === "token_invalid") throw new AppError("token_invalid");
+  if (!row && refused?.refusal === "offset_mismatch") throw fencedOff();
+  if (!row) throw new AppError("not_found", { message: "The file was deleted during its upload." });
+  if (epoch !== null && row.etag !== stored.etag) throw fencedOff();
   return { row, isBulk: row.isBulk === 1 };
 }
 
 export const fencedOff = () => new AppError("offset_mismatch", { message: "A newer request has resumed this upload." });
 
 /**
- * Removes the file before its bytes: if only the commit's response was lost, the file is listed, and no longer counts as
- * committed, unless it has an idempotency key. If a store failed, one of its writes may still be in flight. Then keeps the row, so that the recovery job
- * deletes late objects too.
+ * Cancels the upload before its bytes are deleted. If only the commit's response was lost, the file leaves, unless it has an
+ * idempotency key: a repetition with the same key may have returned it. If a store failed, one of its writes may still be in
+ * flight. Then keeps the row, so that the recovery job deletes late objects too.
  */
 async function rollBack(
   deps: Deps,
   actor: TeamActor,
   upload: NamedFile,
-  maxBytes: number,
+  { maxBytes, idempotencyKey }: IncomingFile,
   failure: unknown,
 ): Promise<void> {
   const { id, teamId } = upload;
   const isRejection = failure instanceof AppError && failure.code !== "unavailable";
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
-    // If the commit took effect, a repetition with the same key may have returned this file. Then it stays.
-    const isRevocable = sql`(${files.status} = 'receiving' or ${files.idempotencyKey} is null)`;
-    const leaving = leave(deps, and(isFile(upload), isRevocable), { dueAt, isUnstored: true });
-    // A full database keeps it, too, until the recovery job ends it.
+    const isRevocable = and(isFile(upload), idempotencyKey === undefined ? isNull(files.hold) : sql`0`);
+    const leaving = leave(deps, isRevocable, { dueAt });
+    const cancel = cancelUploads(deps, isUpload(upload), dueAt);
+    // A full database keeps the file, too.
     const kept = deps.db.select({ id: files.id }).from(files).where(isFile(upload));
-    const isListedFile = and(isFile(upload), isListed, isNull(files.hold), isRevocable);
-    const event = fileEvents(deps, "file.deleted", actor, teamId, isListedFile);
-    const [, , [isKept]] = await writeWithEvent(deps, event, [...leaving, kept], { isIdempotent: true });
+    const event = fileEvents(deps, "file.deleted", actor, teamId, isRevocable);
+    const [, , , [isKept]] = await writeWithEvent(deps, event, [...leaving, cancel, kept], { isIdempotent: true });
     if (isKept) return;
-    const file = { ...upload, reservedBytes: maxBytes, sizeBytes: null };
-    await deps.bytes.remove(objectKeys(file));
-    if (isRejection) await removeRows(deps, [upload]);
+    await deps.bytes.remove(uploadKeys({ ...upload, sizeBytes: maxBytes }));
+    if (!isRejection) return;
+    await write(deps, [...deleteUploads(deps, [upload]), ...deleteRemoved(deps, [upload])], { isIdempotent: true });
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId: id, teamId, cause });
   }
@@ -389,22 +409,23 @@ function scopedKey(actor: TeamActor, idempotencyKey: string): string {
   return scope === null ? idempotencyKey : `${scope}\n${idempotencyKey}`;
 }
 
-/** The queries that take the key from an expired or abandoned upload, and the one that finds the upload that has the key. */
-function claimKey(deps: Deps, whose: FilesOf, idempotencyKey: string) {
-  const { db, settings, system } = deps;
+/**
+ * The query that takes the key from an expired or abandoned upload, and from one whose file has left, and the one that finds the
+ * upload that has the key.
+ */
+function claimKey({ db, settings, system }: Deps, whose: FilesOf, idempotencyKey: string) {
   const now = system.now();
   const maxIdleMilliseconds = Math.max(MAX_IDLE_MILLISECONDS, 2 * settings.uploadIdleMilliseconds);
-  const hasKey = and(filesOf(whose), eq(files.idempotencyKey, idempotencyKey));
-  const isExpired = lt(files.createdAt, now - IDEMPOTENCY_MILLISECONDS);
-  const isAbandoned = or(isExpired, lt(files.updatedAt, now - maxIdleMilliseconds));
-  // The upload may still be writing, so the recovery job deletes its bytes when it would have.
-  const leaving = leave(deps, and(hasKey, eq(files.status, "receiving"), isAbandoned), { dueAt: sql`${files.dueAt}` });
-  const free = db.update(files).set({ idempotencyKey: null }).where(and(hasKey, isExpired));
-  const uploadWithKey = db
-    .select({ id: files.id, teamId: teamOfFile, ownerId: files.userId })
-    .from(files)
-    .where(hasKey);
-  return { freeKey: [...leaving, free] as const, uploadWithKey };
+  const hasKey = and(uploadsOf(whose), eq(uploads.idempotencyKey, idempotencyKey));
+  const isExpired = lt(uploads.createdAt, now - IDEMPOTENCY_MILLISECONDS);
+  const isAbandoned = and(isReceiving, lt(uploads.updatedAt, now - maxIdleMilliseconds));
+  const hasLeft = and(isCommitted, not(hasRow(files, isFileOfUpload)));
+  const freeKey = db
+    .update(uploads)
+    // One that is canceled may still be writing, so the recovery job deletes its bytes when it would have.
+    .set({ idempotencyKey: null, status: sql`iif(${isReceiving}, 'canceled', status)` })
+    .where(and(hasKey, or(isExpired, isAbandoned, hasLeft)));
+  return { freeKey, uploadWithKey: db.select().from(uploads).where(hasKey) };
 }
 
 /** Reads a repeated upload completely to compare it with the first. Nothing is stored. */
@@ -421,25 +442,29 @@ async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
  */
 async function settleReplay(
   deps: Deps,
-  earlier: FileOf,
+  earlier: UploadRow,
   sha256: string,
   { originalName, name, folder, reference, deleteAfter, tags }: PropertyColumns & Pick<Named, "originalName">,
 ): Promise<StoredFile> {
-  const state = deps.db.select({ ...LISTED_COLUMNS, sha256: files.sha256 }).from(files);
-  const [[row]] = await read(deps, [state.where(isFile(earlier))]);
+  const key = namedFile(earlier);
+  const state = deps.db
+    .select({ ...LISTED_COLUMNS, sha256: files.sha256 })
+    .from(files)
+    .where(isFile(key));
+  const [[row], [arrives]] = await read(deps, [state, arriving(deps, key)]);
+  if (arrives) {
+    const ageSeconds = Math.ceil((deps.system.now() - arrives.createdAt) / 1000);
+    const retryAfterSeconds = Math.max(1, Math.min(ageSeconds, MAX_RETRY_AFTER_SECONDS));
+    throw new AppError("idempotency_in_progress", { retryAfterSeconds });
+  }
   if (!row) {
     const message = "The first upload with this Idempotency-Key failed. Retry.";
     throw new AppError("idempotency_in_progress", { message, retryAfterSeconds: 1 });
   }
-  if (row.status === "receiving") {
-    const ageSeconds = Math.ceil((deps.system.now() - row.createdAt) / 1000);
-    const retryAfterSeconds = Math.max(1, Math.min(ageSeconds, MAX_RETRY_AFTER_SECONDS));
-    throw new AppError("idempotency_in_progress", { retryAfterSeconds });
-  }
   if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
   const sent = {
     originalName,
-    filename: storedName({ ...earlier, originalName }),
+    filename: storedName({ ...key, originalName }),
     folder,
     reference,
     deleteAfter,
@@ -455,8 +480,10 @@ async function* reportProgress(deps: Deps, upload: FileOf, bytes: AsyncIterable<
     const now = deps.system.now();
     if (now - reportedAt >= PROGRESS_MILLISECONDS) {
       reportedAt = now;
-      const isReceiving = and(isFile(upload), eq(files.status, "receiving"));
-      const report = deps.db.update(files).set({ updatedAt: now }).where(isReceiving);
+      const report = deps.db
+        .update(uploads)
+        .set({ updatedAt: now })
+        .where(and(isUpload(upload), isReceiving));
       // The upload continues: the next report may reach the database.
       await write(deps, [report], { isIdempotent: true }).catch((cause) =>
         deps.log("warn", "upload_progress_failed", { fileId: upload.id, cause }),

@@ -1,31 +1,64 @@
 import { sql } from "drizzle-orm";
-import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
+import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 
-export const isUnfinished = sql`is_finished = 0`;
-export const isFinished = sql`is_finished = 1`;
+export const isReceiving = sql`status = 'receiving'`;
+export const isCommitted = sql`status = 'committed'`;
+export const isCanceled = sql`status = 'canceled'`;
+export const isEnded = sql`status <> 'receiving'`;
+export const isResumable = sql`secret_hash is not null`;
 /** Counts against the limits of unfinished uploads: also one that was canceled, until its bytes are gone. */
-export const holdsQuota = sql`(is_finished = 0 or is_canceled = 1)`;
-export const isIncomplete = sql`is_finished = 0 and offset_bytes < size_bytes`;
+export const holdsQuota = sql`(status <> 'committed' and secret_hash is not null)`;
+/** Has none of its bytes, or not all. Those of a form upload are not counted before its commit. */
+export const isIncomplete = sql`status = 'receiving' and offset_bytes < size_bytes`;
 
-/** Resumable uploads. A finished one stays for a day to answer clients that missed the last response. */
+/**
+ * The uploads: one that is arriving, and for a day one that has ended, if someone may ask for it. The commit inserts the file, and
+ * deletes the row in the same batch or keeps it as a receipt: of a resumable upload, of one with an idempotency key, and of
+ * one with an upload token. It counts in the usage of its team until it is committed, or its bytes are gone.
+ */
 export const uploads = sqliteTable(
   "uploads",
   {
-    fileId: text("file_id").notNull(),
     teamId: text("team_id").notNull(),
-    /** The API key that created the upload, and whether a visitor did: with a public key, or an upload token that it issued. */
+    /** The id that the file has once it is committed. */
+    fileId: text("file_id").notNull(),
+    /** A canceled one waits for its bytes to be deleted. */
+    status: text({ enum: ["receiving", "committed", "canceled"] })
+      .notNull()
+      .default("receiving"),
+    /** The API key that began the upload, and whether a visitor did: with a public key, or an upload token that it issued. */
     keyId: text("key_id").notNull(),
     isPublic: integer("is_public", { mode: "boolean" }).notNull(),
-    /** The user of that key, as in the file. A creation counts the uploads of a contributor. */
+    /** The user of that key. A creation counts the uploads of a contributor. */
     userId: text("user_id"),
-    /** SHA-256 of the secret in the upload URL, hex. */
-    secretHash: text("secret_hash").notNull(),
+    /** The upload token that began the upload, and the one that finished it. */
+    uploadTokenId: text("upload_token_id"),
+    finishedByTokenId: text("finished_by_token_id"),
+    idempotencyKey: text("idempotency_key"),
+    originalName: text("original_name").notNull(),
+    /** The bytes that count against the quota of the team: of a form upload an upper bound. */
     sizeBytes: integer("size_bytes").notNull(),
+    /** JSON: the file types that this key may upload. Null for all. */
+    allowedTypes: text("allowed_types"),
+    createdAt: integer("created_at").notNull(),
+    /** When a form upload with an idempotency key last recorded that it receives bytes. */
+    updatedAt: integer("updated_at").notNull(),
+    /** When the recovery job takes the next step: assemble the upload, cancel it, or delete the row. */
+    dueAt: integer("due_at").notNull(),
+
+    /* Of a resumable upload */
+
+    /** SHA-256 of the secret in the upload URL, hex. Null for a form upload. */
+    secretHash: text("secret_hash"),
     /** The bytes stored in parts and chunks. A reported offset never decreases. */
     offsetBytes: integer("offset_bytes").notNull().default(0),
-    partBytes: integer("part_bytes").notNull(),
+    partBytes: integer("part_bytes").notNull().default(0),
     /** `Upload-Metadata` as the client sent it. */
-    metadata: text().notNull(),
+    metadata: text().notNull().default(""),
+    /** JSON: the columns of the file that the creation set, see uploads/upload.ts. Null once the upload has ended. */
+    properties: text(),
+    /** The SHA-256 that the client stated, hex. */
+    statedSha256: text("stated_sha256"),
     /** These three are null until the first part is full. `multipart_id` is null again once the parts are assembled. */
     multipartId: text("multipart_id"),
     mimeType: text("mime_type"),
@@ -33,31 +66,29 @@ export const uploads = sqliteTable(
     /** No two requests use the same number, so an older request cannot replace the parts of a newer one. */
     nextPart: integer("next_part").notNull().default(1),
     /** JSON: the chunks that hold the bytes after the last full part, see platform/part.ts. Null if there are none. */
-    chunks: text("chunks"),
+    chunks: text(),
     /** +1 with every request that writes. The newest wins, and older ones are fenced off. */
     epoch: integer().notNull().default(0),
     /** A request is writing, or died while it did. */
     isWriting: integer("is_writing", { mode: "boolean" }).notNull().default(false),
-    /** The file is committed or deleted, and further bytes are rejected. */
-    isFinished: integer("is_finished", { mode: "boolean" }).notNull().default(false),
-    createdAt: integer("created_at").notNull(),
-    /** When the recovery job takes the next step: assemble the upload, expire it, or delete the row. */
-    dueAt: integer("due_at").notNull(),
     /** R2 may hold chunks that no row names: a request left one, spilled a part there, or died. */
     hasLeftovers: integer("has_leftovers", { mode: "boolean" }).notNull().default(false),
-    /** It ended before its file was committed. Its quota is given back when its row is deleted, after its bytes. */
-    isCanceled: integer("is_canceled", { mode: "boolean" }).notNull().default(false),
   },
   (t) => [
-    primaryKey({ columns: [t.fileId] }),
-    // Users wait for unfinished ones, which must not wait behind those that are only deleted. One index of both that began with
-    // `is_finished` would be searched by other queries, which would then read the uploads of all teams.
-    index("uploads_unfinished_due").on(t.dueAt).where(isUnfinished),
-    index("uploads_finished_due").on(t.dueAt).where(isFinished),
+    primaryKey({ columns: [t.teamId, t.fileId] }),
+    // Users wait for uploads to assemble, which must not wait behind rows that are only deleted. One index of both that began with
+    // the status would be searched by other queries, which would then read the uploads of all teams.
+    index("uploads_receiving_due").on(t.dueAt).where(isReceiving),
+    index("uploads_ended_due").on(t.dueAt).where(isEnded),
     // In the order of the list, and with the columns that a creation counts.
     index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId, t.userId).where(holdsQuota),
+    index("uploads_token").on(t.teamId, t.uploadTokenId).where(sql`upload_token_id is not null`),
+    uniqueIndex("uploads_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
 );
+
+/** A query of the unfinished uploads of a team reads only this index. By itself, SQLite would read the receipts, too. */
+export const unfinishedUploads = sql`${uploads} indexed by uploads_unfinished`;
 
 /** The full parts of an unfinished upload, which R2 can't list. Each except the last has the upload's `part_bytes`. */
 export const uploadParts = sqliteTable(

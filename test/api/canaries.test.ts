@@ -83,7 +83,7 @@ describe("The watcher", () => {
   });
 
   test("finds a secret in any column", async () => {
-    const planted = { api_keys: "name", users: "first_name", files: "idempotency_key", teams: "name" };
+    const planted = { api_keys: "name", users: "first_name", uploads: "idempotency_key", teams: "name" };
     const team = await newTeam();
     await team.call("POST", "/auth/v1/users", { json: { email: EMAIL, password: PASSWORD } });
     const headers = { "Idempotency-Key": "planted" };

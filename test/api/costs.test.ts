@@ -413,7 +413,7 @@ describe("The rows written", () => {
     expect([await rowsOf("tone.wav"), await rowsOf("tone.flac")]).toEqual([15, 16]);
   });
 
-  test("an upload by a user writes two rows more, three in a folder, and one by an upload token", async () => {
+  test("an upload by a user writes two rows more, three in a folder, and two by an upload token, for its receipt", async () => {
     const rowsBy = async (token: string, properties?: object) =>
       (await put(64, {}, properties, token)).inTotal.rowsWritten;
     const member = await newUser({ ...account(), ...{ role: "member" } });
@@ -421,9 +421,9 @@ describe("The rows written", () => {
     const [plain, inFolder] = [await rowsBy(team.token), await rowsBy(team.token, { folder: "a" })];
     expect(await rowsBy(session)).toBe(plain + 2);
     expect(await rowsBy(session, { folder: "a" })).toBe(inFolder + 3);
-    expect(await rowsBy((await newUploadToken(team)).token)).toBe(plain + 1);
+    expect(await rowsBy((await newUploadToken(team)).token)).toBe(plain + 2);
     const { token } = await newUploadToken(team, { properties: { folder: "a" } });
-    expect(await rowsBy(token)).toBe(inFolder + 1);
+    expect(await rowsBy(token)).toBe(inFolder + 2);
   });
 
   test("a file has one row more for each tag and for a reference, two for a folder, and none for a name or metadata", async () => {
@@ -525,8 +525,8 @@ describe("The rows written for the trash", () => {
   test("are no more than those of an erasure, and a restored file adds those of its indexes", async () => {
     const member = await newUser({ ...account(), role: "member" });
     const rows = {
-      [team.token]: { erased: 7, trashed: 6, restored: 10, erasedLater: 6 },
-      [await newSession(team, member)]: { erased: 7, trashed: 7, restored: 13, erasedLater: 6 },
+      [team.token]: { erased: 7, trashed: 6, restored: 9, erasedLater: 6 },
+      [await newSession(team, member)]: { erased: 7, trashed: 7, restored: 12, erasedLater: 6 },
     };
     for (const [token, expected] of Object.entries(rows)) {
       const [erased, trashed] = [await deleteOne("?permanent=true", token), await deleteOne("", token)];
@@ -611,11 +611,11 @@ describe("With 100,000 files, users and events in a team", () => {
   /** Half of the files are in 25 folders. */
   const insertFiles = (team: Team, rows: number) =>
     DB.prepare(
-      `insert into files (id, team_id, key_id, original_name, name_key, status, file_type, folder, reference, tags,
+      `insert into files (etag, mime_type, id, team_id, key_id, original_name, name_key, status, file_type, folder, reference, tags,
          reserved_bytes, size_bytes, processed_at, created_at, updated_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1),
          named as (select i, case i % 50 when 7 then 'take.mp3' else printf('%02d-%06d.mp3', i % 50, i) end as name from n)
-       select printf('%012x%012x', ${FIRST_MILLISECOND} + i, i), ?2, ?2, name, name, ${status}, ${type},
+       select 'x', '', printf('%012x%012x', ${FIRST_MILLISECOND} + i, i), ?2, ?2, name, name, ${status}, ${type},
          iif(i % 2, '', printf('shows/%02d', i % 50)), iif(i % 100 = 1, 'r', null), iif(i % 10, '[]', '["t"]'),
          1, 1, ${processedAt}, 1, 1 from named`,
     ).bind(rows, team.teamId);
@@ -627,17 +627,16 @@ describe("With 100,000 files, users and events in a team", () => {
   /** Newer than all others: uploads in progress. */
   const insertReceiving = (team: Team, rows: number) =>
     DB.prepare(
-      `insert into files (id, team_id, key_id, original_name, name_key, folder, status, reserved_bytes, due_at, created_at, updated_at)
+      `insert into uploads (file_id, team_id, key_id, is_public, original_name, size_bytes, due_at, created_at, updated_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)
-       select printf('%012x%012x', ${FIRST_MILLISECOND + ROWS} + i, i), ?2, ?2, 'a.mp3', 'a.mp3', 'shows/10', 'receiving', 1, 4e12,
-         1, 1 from n`,
+       select printf('%012x%012x', ${FIRST_MILLISECOND + ROWS} + i, i), ?2, ?2, 0, 'a.mp3', 1, 4e12, 1, 1 from n`,
     ).bind(rows, team.teamId);
   /** Files in the trash, and files that wait for their bytes to be deleted. */
   const insertRemoved = (team: Team, rows: number) =>
     DB.prepare(
-      `insert into removed (id, team_id, original_name, reserved_bytes, size_bytes, is_public, trashed_at, file, due_at)
+      `insert into removed (id, team_id, original_name, reserved_bytes, size_bytes, trashed_at, file, due_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)
-       select printf('%012x%012x', ${FIRST_MILLISECOND + ROWS} - i, i), ?2, 'a.mp3', 1, 1, 0, iif(i % 3 = 1, 1, null),
+       select printf('%012x%012x', ${FIRST_MILLISECOND + ROWS} - i, i), ?2, 'a.mp3', 1, 1, iif(i % 3 = 1, 1, null),
          iif(i % 3 = 1, '{"status":"completed","key_id":"k","created_at":1,"updated_at":1,"version":0}', null), 4e12 from n`,
     ).bind(rows, team.teamId);
 
@@ -716,10 +715,11 @@ describe("With 100,000 files, users and events in a team", () => {
         .first<{ id: string }>();
       const userId = user?.id ?? "";
       token = await newSession(large, userId);
-      const isOwn = `(status = 'receiving' or id in (select id from files where team_id = ?1 order by id limit 2000))`;
+      const isOwn = "id in (select id from files where team_id = ?1 order by id limit 2000)";
       await DB.batch([
         DB.prepare(`update files set user_id = ?2 where team_id = ?1 and ${isOwn}`).bind(large.teamId, userId),
         DB.prepare("update removed set user_id = ?2 where team_id = ?1").bind(large.teamId, userId),
+        DB.prepare("update uploads set user_id = ?2 where team_id = ?1").bind(large.teamId, userId),
       ]);
     });
 
@@ -995,10 +995,10 @@ describe("With files at the limits of all properties", () => {
     const audio = { durationSeconds: 1, tags: { title: "\u6f22".repeat(500), artist: "\u6f22".repeat(500) } };
     const tags = Array.from({ length: MAX_TAGS }, (_, i) => `${i}`.padEnd(MAX_TAG_LENGTH, "\u{1f3b5}"));
     await DB.prepare(
-      `insert into files (id, team_id, key_id, original_name, name_key, status, file_type, folder, reference, tags, metadata, audio,
+      `insert into files (etag, mime_type, id, team_id, key_id, original_name, name_key, status, file_type, folder, reference, tags, metadata, audio,
          reserved_bytes, size_bytes, processed_at, created_at, updated_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)
-       select printf('%024x', i), ?2, ?2, ?3 || i, ?3 || i, 'completed', 'audio file', ?4, ?5, ?6, ?7, ?8, 1, 1, 1, 1, 1 from n`,
+       select 'x', '', printf('%024x', i), ?2, ?2, ?3 || i, ?3 || i, 'completed', 'audio file', ?4, ?5, ?6, ?7, ?8, 1, 1, 1, 1, 1 from n`,
     )
       .bind(
         ...[FILES, large.teamId, "n".repeat(190), "f".repeat(MAX_FOLDER_BYTES), "r".repeat(MAX_REFERENCE_LENGTH)],
@@ -1063,9 +1063,9 @@ describe("With 20,000 files of another team", () => {
   beforeAll(async () => {
     const other = await newTeam(undefined, databaseOf(team.teamId));
     await DB.prepare(
-      `insert into files (id, team_id, key_id, original_name, name_key, status, reserved_bytes, size_bytes, created_at, updated_at)
+      `insert into files (etag, mime_type, file_type, id, team_id, key_id, original_name, name_key, status, reserved_bytes, size_bytes, created_at, updated_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)
-       select printf('%024x', i), ?2, ?2, 'a', 'a', 'completed', 1, 1, 1, 1 from n`,
+       select 'x', '', 'audio file', printf('%024x', i), ?2, ?2, 'a', 'a', 'completed', 1, 1, 1, 1 from n`,
     )
       .bind(FOREIGN_FILES, other.teamId)
       .run();
@@ -1212,7 +1212,7 @@ describe("Every query of the service", () => {
     const triggers = env.DB.prepare("select sql from sqlite_schema where type = 'trigger'");
     const { results } = await triggers.all<{ sql: string }>();
     const bodies = results.flatMap(({ sql }) => /BEGIN(.*)END/s.exec(sql)?.[1]?.split(";").slice(0, -1) ?? []);
-    expect(bodies).toHaveLength(31);
+    expect(bodies).toHaveLength(37);
     // RAISE reads nothing, and is allowed only in a trigger.
     for (const sql of bodies.filter((body) => !body.includes("RAISE"))) {
       const plan = await explain(sql.replaceAll(/\b(old|new)\.\w+/g, "'1'"), []);
@@ -1299,12 +1299,16 @@ async function sendRemainingQueries() {
     { token: team.token },
     { BUCKET: failingBucket },
   );
-  const states = ["pending", "processing", "receiving"];
+  const states = ["pending", "processing"];
   await DB.batch([
     ...states.map((state, i) =>
       DB.prepare("update files set status = ?, due_at = 1 where id = ?").bind(state, ids[i + 1]),
     ),
     DB.prepare("update removed set due_at = 1 where id = ?").bind(ids[4]),
+    DB.prepare(
+      `insert into uploads (file_id, team_id, key_id, is_public, original_name, size_bytes, due_at, created_at, updated_at)
+       values (?, ?, 'k', 0, 'a.mp3', 1, 1, 1, 1)`,
+    ).bind(ids[3]?.replace(/^./, "f"), team.teamId),
   ]);
   await recover({ MASTER_KEY });
 }

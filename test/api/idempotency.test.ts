@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { describe, expect } from "vitest";
+import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import { type Answer, newKey, type Team } from "../support/harness.ts";
 import { DAY, MINUTE } from "../support/time.ts";
@@ -115,6 +116,30 @@ describe("A repeated Idempotency-Key", () => {
     expect(second.status).toBe(200);
     expect(second.id).not.toBe(first.id);
     expect(await expectSound(team.teamId)).toMatchObject([{ id: second.id }]);
+  });
+
+  test("leaves no receipt once the file is erased", async () => {
+    const { world, team, send } = await setUp();
+    const { id } = await send("text", "k");
+    await world.ask("DELETE", `/docs/v1/uploads/${id}`, { token: team.token });
+    expect(await DB.prepare("select * from uploads where team_id = ?").bind(team.teamId).first()).toBeNull();
+  });
+
+  test("returns a file that was restored from the trash, unless another one has taken its key", async () => {
+    const { world, team, send } = await setUp();
+    world.settings = { trashDays: 7 };
+    const { token } = team;
+    const act = (method: string, path: string) => must(world.ask(method, `/docs/v1/${path}`, { token }));
+    const first = await send("text", "k");
+    await act("DELETE", `uploads/${first.id}`);
+    await act("POST", `trash/${first.id}/restore`);
+    expect((await send("text", "k")).id).toBe(first.id);
+    await act("DELETE", `uploads/${first.id}`);
+    const second = await send("text", "k");
+    expect([second.status, second.id === first.id]).toEqual([200, false]);
+    await act("POST", `trash/${first.id}/restore`);
+    expect((await send("text", "k")).id).toBe(second.id);
+    expect(await expectSound(team.teamId)).toHaveLength(2);
   });
 
   test("replaces an upload whose Worker died ten minutes ago", async () => {

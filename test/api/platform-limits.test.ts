@@ -93,17 +93,18 @@ async function recoverBacklog(team: Team): Promise<Record<string, number>> {
   const COUNT = 700;
   const numbers = JSON.stringify(Array.from({ length: COUNT }, (_, i) => i));
   const insertFiles = DB.prepare(
-    `insert into files (id, team_id, key_id, original_name, status, reserved_bytes, due_at, lease_ends_at, created_at, updated_at)
-     select printf('%012x%012x', ?3, value), ?1, ?1, 'a.mp3', ?2, 1, 1, 1, 1, 1 from json_each(?4)`,
+    `insert into files (id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, etag, mime_type, file_type, due_at,
+       lease_ends_at, created_at, updated_at)
+     select printf('%012x%012x', ?3, value), ?1, ?1, 'a.mp3', ?2, 1, 1, 'x', 'audio/mpeg', 'audio file', 1, 1, 1, 1 from json_each(?4)`,
   );
-  const states = ["receiving", "pending", "processing"];
-  await DB.batch(states.map((status, i) => insertFiles.bind(team.teamId, status, i + 1, numbers)));
-  await DB.prepare(
-    `insert into removed (id, team_id, original_name, reserved_bytes, is_public, due_at)
-     select printf('%012x%012x', 0, value), ?1, 'a.mp3', 1, 0, 1 from json_each(?2)`,
-  )
-    .bind(team.teamId, numbers)
-    .run();
+  await DB.batch(["pending", "processing"].map((status, i) => insertFiles.bind(team.teamId, status, i + 1, numbers)));
+  const inserts = [
+    `insert into removed (id, team_id, original_name, reserved_bytes, size_bytes, due_at)
+     select printf('%012x%012x', 0, value), ?1, 'a.mp3', 1, 1, 1 from json_each(?2)`,
+    `insert into uploads (file_id, team_id, key_id, is_public, original_name, size_bytes, due_at, created_at, updated_at)
+     select printf('%012x%012x', 3, value), ?1, ?1, 0, 'a.mp3', 1, 1, 1, 1 from json_each(?2)`,
+  ];
+  await DB.batch(inserts.map((insert) => DB.prepare(insert).bind(team.teamId, numbers)));
 
   const oldKey = btoa("z".repeat(32));
   const old = loadSecrets(oldKey, realSystem);
@@ -134,7 +135,7 @@ describe("The calls to the bindings", () => {
     expect(new Set(queries.map(({ sql }) => sql)).size).toBeGreaterThan(25);
     expect(messages.flat().length).toBeGreaterThanOrEqual(1400);
     expect(deletedKeys.flat().length).toBeGreaterThanOrEqual(1400);
-    expect(recovered).toMatchObject({ sent: 1400, filesDeleted: 1400, sessionsRemoved: 350 });
+    expect(recovered).toMatchObject({ sent: 1400, filesDeleted: 700, uploadsRemoved: 700, sessionsRemoved: 350 });
     expect(recovered.reencrypted).toBeGreaterThan(100);
   });
 

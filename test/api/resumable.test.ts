@@ -604,8 +604,9 @@ describe("An interrupted upload", () => {
     await DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
     expect((await ask(team.call, "DELETE", path)).status).toBe(204);
     expect((await usageOf(team)).bytes).toBe(3000);
-    const columns = "team_id, key_id, is_public, secret_hash, size_bytes, part_bytes, metadata, created_at, due_at";
-    const values = "printf('%024x', i) || ?2, ?2, '', 0, '', 1, 1, '', 1, 4e15";
+    const columns =
+      "team_id, key_id, is_public, original_name, secret_hash, size_bytes, created_at, updated_at, due_at";
+    const values = "printf('%024x', i) || ?2, ?2, '', 0, '', '', 0, 1, 1, 4e15";
     await insertMany(98, `insert into uploads (file_id, ${columns}) select ${values} from n`, team.teamId);
     expect((await create(team.call, 10)).status).toBe(201);
     expect((await create(team.call, 10)).code).toBe("too_many_unfinished_uploads");
@@ -707,7 +708,7 @@ describe("A creation with the Idempotency-Key of an unfinished upload", () => {
     const before = await state();
     for (let i = 0; i < 25; i++) expect((await begin(token, 100_000, 1000)).status).toBe(201);
     expect(await state()).toEqual(before);
-    expect(before).toMatchObject({ objects: [1000], counts: { files: 1, uploads: 1, tags: 1 }, usage: { files: 1 } });
+    expect(before).toMatchObject({ objects: [1000], counts: { files: 0, uploads: 1, tags: 0 }, usage: { files: 1 } });
   });
 
   test("does not end that upload if it is refused itself", async () => {

@@ -239,15 +239,6 @@ describe("A missing transcript", () => {
     await rejected(team, 404, "not_found", () => get(team, id));
     await rejected(team, 404, "not_found", () => remove(team, id));
   });
-
-  test("responds 404 for a file that is being received", async () => {
-    const { team, id } = await newFile();
-    await put(team, id, SAID);
-    await DB.prepare("update files set status = 'receiving' where id = ?").bind(id).run();
-    for (const act of [get, remove, (...of: [Team, string]) => put(...of, SAID)]) {
-      await rejected(team, 404, "not_found", () => act(team, id));
-    }
-  });
 });
 
 describe("An invalid transcript", () => {

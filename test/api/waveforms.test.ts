@@ -180,14 +180,6 @@ describe("A missing waveform", () => {
     const { team, id } = await newFile();
     await rejected(team, 404, "not_found", () => get(team, id));
   });
-
-  test("responds 404 for a file that is received", async () => {
-    const { team, id } = await newFile();
-    await put(team, id, [wave(16)]);
-    await DB.prepare("update files set status = 'receiving' where id = ?").bind(id).run();
-    await rejected(team, 404, "not_found", () => get(team, id));
-    await rejected(team, 404, "not_found", () => put(team, id, [wave(16)]));
-  });
 });
 
 describe("Deleting a file", () => {

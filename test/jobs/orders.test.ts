@@ -133,7 +133,7 @@ const uploading =
 const deletingAny: Act<unknown> = async (_, bindings, { world, team }) => {
   const database = bindings.database(DB);
   const row = await database
-    .prepare("select id from files where team_id = ?")
+    .prepare("select file_id as id from uploads where team_id = ?1 union all select id from files where team_id = ?1")
     .bind(team.teamId)
     .first<{ id: string }>();
   const path = `${FILES}/${row?.id ?? "none"}`;

@@ -181,7 +181,7 @@ describe("A message", () => {
     expect(await failExhaustedFile(new World().deps(), UNKNOWN_JOB)).toBe("not_claimed");
   });
 
-  test.each(["receiving", "deleting", "completed", "failed"])("changes nothing if the file is %s", async (status) => {
+  test.each(["completed", "failed"])("changes nothing if the file is %s", async (status) => {
     const { world, id, job, row } = await stored();
     await DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
     const before = await row();

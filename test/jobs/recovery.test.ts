@@ -43,16 +43,16 @@ async function setUp(): Promise<{ world: World; team: Team }> {
 const insertFiles = ({ teamId }: Team, state: State, count: number) =>
   insertMany(
     count,
-    `insert into files (id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, due_at, created_at, updated_at)
-     select lower(hex(randomblob(12))), ?2, ?2, 'many', ?3, 1, 1, i, 1, 1 from n`,
+    `insert into files (etag, mime_type, file_type, id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, due_at, created_at, updated_at)
+     select 'x', 'audio/mpeg', 'audio file', lower(hex(randomblob(12))), ?2, ?2, 'many', ?3, 1, 1, i, 1, 1 from n`,
     teamId,
     state,
   );
 const insertRemoved = ({ teamId }: Team, count: number) =>
   insertMany(
     count,
-    `insert into removed (id, team_id, original_name, reserved_bytes, size_bytes, is_public, due_at)
-     select lower(hex(randomblob(12))), ?2, 'many', 1, 1, 0, i from n`,
+    `insert into removed (id, team_id, original_name, reserved_bytes, size_bytes, due_at)
+     select lower(hex(randomblob(12))), ?2, 'many', 1, 1, i from n`,
     teamId,
   );
 const insertEvents = (teamId: string, count: number, after = 0) =>
@@ -66,8 +66,8 @@ const insertEvents = (teamId: string, count: number, after = 0) =>
 const insertFinishedUploads = (teamId: string, count: number) =>
   insertMany(
     count,
-    `insert into uploads (file_id, team_id, key_id, is_public, secret_hash, size_bytes, part_bytes, metadata, is_finished, created_at, due_at)
-     select printf('%024x', i), ?2, 'key', 0, 'x', 1, 1, '', 1, 1, i from n`,
+    `insert into uploads (file_id, team_id, key_id, is_public, original_name, size_bytes, status, created_at, updated_at, due_at)
+     select printf('%024x', i), ?2, 'key', 0, 'many', 0, 'committed', 1, 1, i from n`,
     teamId,
   );
 
@@ -128,7 +128,7 @@ describe("an overdue file", () => {
 describe("a run", () => {
   test("leaves nothing to do for the next run, and logs one line of counts", async ({ world, team }) => {
     for (const state of STATES) await world.storeInterrupted(team, state, -1);
-    const counts = { ...NOTHING, sent: 2, uploadsExpired: 1, filesDeleted: 2 };
+    const counts = { ...NOTHING, sent: 2, uploadsExpired: 1, uploadsRemoved: 1, filesDeleted: 1 };
     expect(await world.recover()).toEqual(counts);
     const rows = await rowsOf(team.teamId);
     expect(await world.recover()).toEqual(NOTHING);
@@ -150,7 +150,11 @@ describe("a run", () => {
   });
 
   test.each([
-    ["the bucket", (deps: Deps): Deps => ({ ...deps, bytes: { ...deps.bytes, remove: fail } }), ["removed"]],
+    [
+      "the bucket",
+      (deps: Deps): Deps => ({ ...deps, bytes: { ...deps.bytes, remove: fail } }),
+      ["leftovers", "removed"],
+    ],
     ["the queue", (deps: Deps): Deps => ({ ...deps, jobs: { ...deps.jobs, sendAll: fail } }), ["files"]],
   ])("does everything else while %s is unavailable, and the rest later", async (_, change, failed) => {
     const { world, team } = await setUp();
@@ -158,9 +162,11 @@ describe("a run", () => {
     const counts = await recover(change(world.deps()));
     expect(stepsThatFailed(world)).toEqual(expect.arrayContaining(failed));
     expect(counts).toMatchObject(
-      failed.includes("removed") ? { sent: 2, filesDeleted: 0 } : { sent: 0, filesDeleted: 2 },
+      failed.includes("removed")
+        ? { sent: 2, uploadsExpired: 1, uploadsRemoved: 0, filesDeleted: 0 }
+        : { sent: 0, uploadsExpired: 1, uploadsRemoved: 1, filesDeleted: 1 },
     );
-    world.aheadMilliseconds += 3 * MINUTE;
+    world.aheadMilliseconds += 6 * MINUTE;
     await world.recover();
     await world.drain();
     expect((await expectSettled(team.teamId)).map(({ status }) => status)).toEqual(["completed", "completed"]);
@@ -285,11 +291,7 @@ describe("a resumable upload", () => {
     await beginUpload(world, team);
     world.aheadMilliseconds += DAY + 1;
     const bindings = new ProxiedBindings();
-    expect(await must(world.recover(bindings))).toMatchObject({
-      uploadsExpired: 1,
-      uploadsRemoved: 1,
-      filesDeleted: 1,
-    });
+    expect(await must(world.recover(bindings))).toMatchObject({ uploadsExpired: 1, uploadsRemoved: 1 });
     expect(bindings.calls.filter((call) => call.startsWith("R2"))).toEqual(["R2 delete"]);
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
@@ -360,7 +362,7 @@ describe("a backlog", () => {
     expect(world.messages.sort()).toEqual([id, client.id].sort());
     expect(world.recoveryMessages).toEqual([{ database: world.database }]);
     await run();
-    expect(await countOf("uploads", "is_finished = 1 and team_id = ?", team.teamId)).toBe(0);
+    expect(await countOf("uploads", "status = 'committed' and team_id = ?", team.teamId)).toBe(0);
     expect(await countOf("events", "type glob 'file.*' and team_id = ?", team.teamId)).toBe(1);
     // The last one was full, too, and the next finds nothing.
     world.recoveryMessages = [];

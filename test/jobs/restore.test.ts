@@ -318,8 +318,8 @@ worldTest("reconciling finds everything in pages, in all databases", async ({ wo
   await databaseWith(team.teamId)
     .prepare(
       `with recursive n(i) as (select 1 union all select i + 1 from n where i < 1100)
-       insert into files (id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, created_at, updated_at)
-       select printf('%024x', i), ?1, ?1, 'lost', 'completed', 1, 1, 1, 1 from n`,
+       insert into files (etag, mime_type, file_type, id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, created_at, updated_at)
+       select 'x', 'audio/mpeg', 'audio file', printf('%024x', i), ?1, ?1, 'lost', 'completed', 1, 1, 1, 1 from n`,
     )
     .bind(team.teamId)
     .run();

@@ -5,9 +5,9 @@ import { ALL_SCOPES } from "../../src/access/scopes.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import type { Chunk } from "../../src/platform/part.ts";
 import { MERGED_BYTES } from "../../src/platform/part.ts";
-import { deleteFile } from "../../src/trash/deletion.ts";
 import { handleJob } from "../../src/upkeep/consumer.ts";
 import { STALL_CHECK_MILLISECONDS } from "../../src/uploads/appending.ts";
+import { cancelUpload } from "../../src/uploads/unfinished.ts";
 import { deathAt, type Fault, ProxiedBindings } from "../support/bindings.ts";
 import { MEBIBYTE, patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer } from "../support/client.ts";
@@ -683,10 +683,7 @@ describe("Two requests for one upload", () => {
       scopes: ALL_SCOPES,
       ownerId: null,
     };
-    // The step of DELETE after it has read that the upload is not finished.
-    await expect(deleteFile(world.deps(), actor, id, { onlyUnfinished: true })).rejects.toMatchObject({
-      code: "forbidden",
-    });
+    await expect(cancelUpload(world.deps(), actor, id)).rejects.toMatchObject({ code: "forbidden" });
     await world.recoverAll([team.teamId]);
     expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
   });

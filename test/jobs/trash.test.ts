@@ -24,8 +24,8 @@ const TRASH = "/docs/v1/trash";
 const trashAll = (team: Team, dueAt: string) =>
   DB.batch(
     [
-      `insert into removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, due_at, trashed_at, file)
-       select team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, ${dueAt}, 1,
+      `insert into removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, due_at, trashed_at, file)
+       select team_id, id, user_id, original_name, size_bytes, reserved_bytes, ${dueAt}, 1,
          json_object('status', 'completed', 'key_id', key_id, 'created_at', created_at, 'updated_at', 1, 'version', 2)
        from files where team_id = ?`,
       "delete from files where team_id = ?",
@@ -87,8 +87,8 @@ describe("The trash", () => {
   test("is erased within bounds, by as many runs as it takes", async ({ world, team }) => {
     await insertMany(
       2000,
-      `insert into files (id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, due_at, created_at, updated_at)
-       select lower(hex(randomblob(12))), ?2, ?2, 'many', 'completed', 1, 1, i, 1, 1 from n`,
+      `insert into files (etag, mime_type, file_type, id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, due_at, created_at, updated_at)
+       select 'x', 'audio/mpeg', 'audio file', lower(hex(randomblob(12))), ?2, ?2, 'many', 'completed', 1, 1, i, 1, 1 from n`,
       team.teamId,
     );
     await trashAll(team, "due_at");
@@ -390,8 +390,8 @@ describe("The retention of a team", () => {
   test("reaches many files in bounded statements", async ({ world, team }) => {
     await insertMany(
       1200,
-      `insert into files (id, team_id, key_id, original_name, name_key, status, reserved_bytes, size_bytes, processed_at, created_at, updated_at)
-       select printf('%021x', i) || substr(?2, -3), ?2, ?2, 'many', 'many', 'completed', 1, 1, 1, 1, 1 from n`,
+      `insert into files (etag, mime_type, file_type, id, team_id, key_id, original_name, name_key, status, reserved_bytes, size_bytes, processed_at, created_at, updated_at)
+       select 'x', 'audio/mpeg', 'audio file', printf('%021x', i) || substr(?2, -3), ?2, ?2, 'many', 'many', 'completed', 1, 1, 1, 1, 1 from n`,
       team.teamId,
     );
     await retain(team, 1);

@@ -360,24 +360,28 @@ export class World {
   /** Changes a stored file as if its upload, job or deletion had died in that state. */
   async interrupt(id: string, state: string, dueInMilliseconds = 0): Promise<void> {
     this.messages = this.messages.filter((message) => message !== id);
-    // A file that is being received has no facts about its bytes. The events of a removed file are incomplete.
-    const unknown = state === "receiving" ? ", size_bytes = null, sha256 = null, etag = null" : "";
+    // The events of a removed file are incomplete.
     const hasNoEvents = state === "receiving" || state === "deleting";
     const dueAt = this.system.now() + dueInMilliseconds;
+    const leave = (insert: string) => [
+      DB.prepare(`${insert} from files where id = ?2`).bind(dueAt, id),
+      DB.prepare("delete from files where id = ?").bind(id),
+    ];
     const change =
       state === "deleting"
-        ? [
-            DB.prepare(
-              `insert into removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, due_at)
-               select team_id, id, user_id, original_name, size_bytes, reserved_bytes, is_public, ?1 from files where id = ?2`,
-            ).bind(dueAt, id),
-            DB.prepare("delete from files where id = ?").bind(id),
-          ]
-        : [
-            DB.prepare(
-              `update files set status = ?1, due_at = ?2, lease_ends_at = iif(?1 = 'processing', ?2, null)${unknown} where id = ?3`,
-            ).bind(state, dueAt, id),
-          ];
+        ? leave(`insert into removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, due_at)
+            select team_id, id, user_id, original_name, size_bytes, reserved_bytes, ?1`)
+        : state === "receiving"
+          ? // A receipt has the idempotency key.
+            leave(`insert or replace into uploads (team_id, file_id, key_id, user_id, is_public, original_name, size_bytes,
+                created_at, updated_at, due_at, idempotency_key)
+              select team_id, id, key_id, user_id, 0, original_name, reserved_bytes, created_at, updated_at, ?1,
+                (select idempotency_key from uploads where file_id = id)`)
+          : [
+              DB.prepare(
+                "update files set status = ?1, due_at = ?2, lease_ends_at = iif(?1 = 'processing', ?2, null) where id = ?3",
+              ).bind(state, dueAt, id),
+            ];
     await DB.batch([
       ...change,
       DB.prepare("delete from events where subject_id = ? and ?").bind(id, Number(hasNoEvents)),
@@ -498,6 +502,7 @@ export interface Row {
   status: string;
   reserved_bytes: number;
   is_public: 0 | 1;
+  /** Null during the upload, like `sha256` and `etag`. */
   size_bytes: number | null;
   sha256: string | null;
   etag: string | null;
@@ -515,22 +520,33 @@ export interface Row {
   version: number;
 }
 
-const UNFINISHED_STATES = ["receiving", "pending", "processing"];
+const UNFINISHED_STATES = ["pending", "processing"];
 
-/** Queries of the rows of a team in `files` and in `removed`. */
-const fileQueries = (teamId: string): D1PreparedStatement[] =>
-  ["files", "removed"].map((table) =>
+/** Queries of the rows of a team in `files` and in `removed`, and of its uploads that are no receipts. */
+const fileQueries = (teamId: string): D1PreparedStatement[] => [
+  ...["files", "removed"].map((table) =>
     DB.prepare(
       `select *, exists (select 1 from waveforms w where w.team_id = ${table}.team_id and file_id = id) as has_waveform,
          exists (select 1 from transcripts t where t.team_id = ${table}.team_id and file_id = id) as has_transcript
        from ${table} where team_id = ? order by id`,
     ).bind(teamId),
-  );
-/** The rows of both tables. A file that has left `files` has the status `deleting`, which only tests know. */
-const rowsIn = ([files = [], removed = []]: Row[][]): Row[] =>
+  ),
+  DB.prepare(
+    `select *, file_id as id, size_bytes as reserved_bytes, null as size_bytes, null as sha256, null as hold
+     from uploads where team_id = ? and status <> 'committed' order by id`,
+  ).bind(teamId),
+];
+/**
+ * The rows of the three tables. A file that has left `files` has the status `deleting`, and so has a canceled upload, which only
+ * tests know.
+ */
+const rowsIn = ([files = [], removed = [], uploads = []]: Row[][]): Row[] =>
   [
-    ...files.map((row) => ({ ...row, trashed_at: null, file: null })),
-    ...removed.map((row) => ({ ...JSON.parse(row.file ?? "{}"), ...row, status: "deleting" })),
+    ...files.map((row) => ({ ...row, trashed_at: null, file: null, is_public: 0 as const })),
+    ...removed.map((row) => ({ ...JSON.parse(row.file ?? "{}"), ...row, status: "deleting", is_public: 0 })),
+    ...uploads.map((row) => ({
+      ...{ ...row, status: row.status === "receiving" ? "receiving" : "deleting", trashed_at: null, file: null },
+    })),
   ].sort((a, b) => (a.id < b.id ? -1 : 1));
 
 /** The rows of a team's files, also of those that have left. */
@@ -590,7 +606,7 @@ export async function expectSound(
   // List the objects first, because a row is always inserted before its object.
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   const of = (sql: string) => DB.prepare(sql).bind(teamId);
-  const [files, removed, uploads, parts, [usage], ...eventLog] = (
+  const [files, removed, arriving, uploads, parts, [usage], ...eventLog] = (
     await DB.batch<Record<string, unknown>>([
       ...fileQueries(teamId),
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
@@ -601,8 +617,8 @@ export async function expectSound(
         folders - (select count(*) from folders where team_id = teams.id) as extra_folders from teams where id = ?`),
       ...eventLogQueries(teamId),
     ])
-  ).map(({ results }) => results) as [Row[], Row[], FileId[], object[], object[], ...unknown[][]];
-  const rows = rowsIn([files, removed]);
+  ).map(({ results }) => results) as [Row[], Row[], Row[], FileId[], object[], object[], ...unknown[][]];
+  const rows = rowsIn([files, removed, arriving]);
   expect(parts, "parts without an upload").toEqual([]);
   if (!hasUploads) expect(uploads, "remaining uploads").toEqual([]);
   const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;

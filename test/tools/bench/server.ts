@@ -79,9 +79,9 @@ export async function startServer() {
     /** Inserts rows for a team that is not idle; the id of row i, from 1, is `seededId(i)`. */
     async seed(table: "files" | "users", { teamId }: Team, count: number, sizeBytes = 5 * MEGABYTE) {
       const columns = {
-        files: `(id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, sha256, mime_type, file_type, processed_at,
+        files: `(id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, sha256, etag, mime_type, file_type, processed_at,
           created_at, updated_at) select ${SEEDED_ID}, ?2, ?2, 'interview ' || i || '.mp3', 'completed', ${sizeBytes},
-          ${sizeBytes}, hex(zeroblob(32)), 'audio/mpeg', 'audio file', 1795080000000, 1795080000000, 1795080000000`,
+          ${sizeBytes}, hex(zeroblob(32)), 'x', 'audio/mpeg', 'audio file', 1795080000000, 1795080000000, 1795080000000`,
         users: `(id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at)
           select ${SEEDED_ID}, ?2, 'Ada', 'Lovelace', i || '@example.com', i || '@example.com', hex(zeroblob(60)), 'admin',
           1795080000000, 1795080000000`,

@@ -104,9 +104,9 @@ const bare: Record<string, Bare> = {
   putAndWrite: async (request, env, url) => {
     const id = newId();
     const team = url.searchParams.get("team");
-    const row = [id, team, team, "a.bin", "receiving", 0, 1, 1];
+    const row = [id, team, team, "a.bin", "pending", 0, 0, "", "", "other file", 1, 1];
     await env.DB.prepare(
-      "insert into files (id, team_id, key_id, original_name, status, reserved_bytes, created_at, updated_at) values (?, ?, ?, ?, ?, ?, ?, ?)",
+      "insert into files (id, team_id, key_id, original_name, status, reserved_bytes, size_bytes, etag, mime_type, file_type, created_at, updated_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
       .bind(...row)
       .run();

@@ -187,10 +187,10 @@ function inDatabase({ stateDir }: Server, run: (database: DatabaseSync) => void)
 function insertArchive(server: Server): void {
   const of = (field: string) => `value ->> '${field}'`;
   const sql = `insert or ignore into files (id, team_id, key_id, original_name, name_key, folder, tags, status, reserved_bytes,
-      size_bytes, sha256, mime_type, file_type, audio, processed_at, created_at, updated_at, version)
+      size_bytes, sha256, etag, mime_type, file_type, audio, processed_at, created_at, updated_at, version)
     select ${of("id")}, ?, (select id from api_keys where team_id = ? limit 1), ${of("name")}, ${of("key")},
       ${of("folder")}, ${of("tags")}, 'completed', ${of("seconds")} * 16000, ${of("seconds")} * 16000,
-      hex(zeroblob(32)), 'audio/mpeg', 'audio file', json_object('durationSeconds', ${of("seconds")}),
+      hex(zeroblob(32)), 'x', 'audio/mpeg', 'audio file', json_object('durationSeconds', ${of("seconds")}),
       ${of("createdAt")}, ${of("createdAt")}, ${of("createdAt")}, 2
     from json_each(?)`;
   const waveforms = `insert or ignore into waveforms (team_id, file_id, peaks)
