@@ -282,7 +282,7 @@ export async function wakeWebhooks(deps: Deps, keys: WebhookKey[]): Promise<(Web
  * continues without its events and all other inserts, which need space, and this is logged.
  * @returns the rows of each query, under its name
  */
-async function writeBatch<const B extends Batch>(
+export async function writeWithEvent<const B extends Batch>(
   deps: Deps,
   batch: B,
   options: { isIdempotent: boolean },
@@ -298,48 +298,4 @@ async function writeBatch<const B extends Batch>(
   const keys = new Map(receiving.flat().map((key) => [key.id, key]));
   if (keys.size > 0) deps.after(wakeWebhooks(deps, [...keys.values()]));
   return rows;
-}
-
-/* The form with positions, which uploads, files and the trash still have. */
-
-type Queries = readonly Query[];
-type Placed = NewEvent & { position?: number };
-
-export interface Change<Q extends Queries> {
-  event: Placed;
-  queries: Q;
-}
-
-export function writeWithEvent<const B extends Batch>(
-  deps: Deps,
-  batch: B,
-  options: { isIdempotent: boolean },
-): Promise<RowsOf<B>>;
-export function writeWithEvent<const Q extends Queries>(
-  deps: Deps,
-  event: Placed,
-  queries: Q,
-  options: { isIdempotent: boolean },
-): Promise<RowsOf<Q>>;
-export async function writeWithEvent(
-  deps: Deps,
-  ...given: [Batch, { isIdempotent: boolean }] | [Placed, Queries, { isIdempotent: boolean }]
-): Promise<unknown> {
-  if (given.length === 2) return writeBatch(deps, ...given);
-  const [event, queries, options] = given;
-  return (await writeWithEvents(deps, [{ event, queries }], [], options)).rows[0];
-}
-
-export async function writeWithEvents<const Q extends Queries, const L extends Queries>(
-  deps: Deps,
-  changes: Change<Q>[],
-  last: L,
-  options: { isIdempotent: boolean },
-): Promise<{ rows: RowsOf<Q>[]; last: RowsOf<L> }> {
-  const placed = changes.map(({ event, queries }) => queries.toSpliced(event.position ?? 1, 0, event));
-  const found = await writeBatch(deps, { placed, last }, options);
-  const rows = changes.map(
-    ({ event }, i) => (found.placed[i] as unknown[]).toSpliced(event.position ?? 1, 1) as unknown as RowsOf<Q>,
-  );
-  return { rows, last: found.last as RowsOf<L> };
 }

@@ -59,7 +59,7 @@ export function fileEvents(
   const moved = sql`json_set(${METADATA}, '$.__v', ${subjectVersion}, '$.updatedAt', ${updatedAt}, '$.fields', json('["folder"]'))`;
   const row = { subjectId: sql`${files.id}`, subjectVersion, data: isMove ? moved : METADATA };
   const from = sql`from ${source} where ${isSelected ?? sql`true`}`;
-  return Object.assign(newEventsFrom(deps, type, initiator, teamId, row, from), { position: 0 });
+  return newEventsFrom(deps, type, initiator, teamId, row, from);
 }
 
 interface FileEventOptions {

@@ -103,18 +103,18 @@ export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
       ...changed(now),
     })
     .where(and(isFile(file), inArray(files.status, ["completed", "failed"])));
-  return { event: fileEvent(deps, "file.reprocessed", actor, file), queries: [markPending] as const };
+  return { markPending, event: fileEvent(deps, "file.reprocessed", actor, file) };
 }
 
 /** @throws `not_found` */
 export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
-  const { event, queries } = fileReprocessing(deps, actor, id);
   const file = { ...actor, id };
   const found = deps.db
     .select({ status: files.status, isBulk: hasBacklog(actor.teamId).as("isBulk") })
     .from(files)
     .where(isFile(file));
-  const [, [row]] = await writeWithEvent(deps, event, [...queries, found], { isIdempotent: true });
+  const batch = { change: fileReprocessing(deps, actor, id), found };
+  const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true })).found;
   if (!row) throw new AppError("not_found");
   // If the file was pending already, its message may be lost.
   if (row.status === "pending") enqueue(deps, [file], row.isBulk === 1);
@@ -144,9 +144,12 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
     })
     .where(and(isClaimable(key, now), lt(files.attempts, MAX_CLAIMS)))
     .returning();
-  const queries = [failExhausted(deps, key, MAX_CLAIMS), claim] as const;
-  const [[exhausted], [row]] = await writeWithEvent(deps, failedEvent(deps, key), queries, { isIdempotent: false });
-  if (exhausted) return "failed";
+  const batch = { exhausted: failExhausted(deps, key, MAX_CLAIMS), event: failedEvent(deps, key), claim };
+  const {
+    exhausted,
+    claim: [row],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  if (exhausted.length > 0) return "failed";
   if (!row) return "not_claimed";
   const file = { ...row, ownerId: null };
   try {
@@ -166,10 +169,9 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
  */
 export async function failExhaustedFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const file = { teamId, id: fileId, ownerId: null };
-  const [rows] = await writeWithEvent(deps, failedEvent(deps, file), [failExhausted(deps, file, 1)], {
-    isIdempotent: false,
-  });
-  return rows.length > 0 ? "failed" : "not_claimed";
+  const batch = { exhausted: failExhausted(deps, file, 1), event: failedEvent(deps, file) };
+  const { exhausted } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  return exhausted.length > 0 ? "failed" : "not_claimed";
 }
 
 const failedEvent = (deps: Deps, file: FileOf) => fileEvent(deps, "file.failed", SYSTEM, file);
@@ -265,8 +267,11 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
   const columns = "failureCode" in findings ? failed(findings, now) : completed(file, findings, now);
   const end = deps.db.update(files).set(columns).where(isHeld(file)).returning({ id: files.id });
   const audio = "failureCode" in findings || findings.audio === null ? null : (JSON.parse(findings.audio) as Audio);
-  const measurement = planMeasurement(deps, file, audio);
-  const [rows, planned = []] = await writeWithEvent(deps, event, [end, ...measurement], { isIdempotent: false });
+  const batch = { end, event, measurement: planMeasurement(deps, file, audio) };
+  const {
+    end: rows,
+    measurement: [planned = []],
+  } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (rows.length > 0) {
     enqueueMeasurements(deps, planned);
     return outcome;

@@ -159,7 +159,7 @@ export function fileUpdate(
     .update(files)
     .set({ ...columns, ...changed(deps.system.now()) })
     .where(and(isFile(key), differs, isNull(refusal)));
-  return { event: fileEvent(deps, "file.updated", actor, key, { fields: fieldsOf(changes).map(eventField) }), update };
+  return { update, event: fileEvent(deps, "file.updated", actor, key, { fields: fieldsOf(changes).map(eventField) }) };
 }
 
 /** @throws `not_found`, `version_mismatch`, `file_held` for `deleteAfter` of a held file, `invalid_input` for metadata that is too large after merging */
@@ -170,18 +170,18 @@ export async function updateFile(
   changes: FileProperties,
   versions: ExpectedVersions,
 ): Promise<StoredFile> {
-  const { event, update } = fileUpdate(deps, actor, id, changes, versions);
   const isOne = and(isFile({ ...actor, id }));
   const check = deps.db
     .select({ refusal: refusalOf(changes, versions) })
     .from(files)
     .where(isOne);
   const current = deps.db.select(LISTED_COLUMNS).from(files).where(isOne);
-  const queries = [check, update, current] as const;
-  const [[found], , [row]] = await writeWithEvent(deps, Object.assign(event, { position: 2 }), queries, {
+  const batch = { check, change: fileUpdate(deps, actor, id, changes, versions), current };
+  const {
+    check: [found],
+    current: [row],
     // After a lost response, a repetition would find another version.
-    isIdempotent: versions === undefined,
-  });
+  } = await writeWithEvent(deps, batch, { isIdempotent: versions === undefined });
   if (!found || !row) throw new AppError("not_found");
   if (found.refusal === "version_mismatch") throw new AppError("version_mismatch");
   if (found.refusal === "file_held") {

@@ -161,7 +161,9 @@ async function endWrite(
     .select({ id: ofKnownFile<string>(file, "id"), version: latest.as("version") })
     .from(sql`(select 1) one`);
   const event = fileEvent(deps, "file.updated", actor, file, { fields: ["transcript"] });
-  const [, , [row]] = await writeWithEvent(deps, event, [change, record, kept], { isIdempotent: true });
+  const {
+    kept: [row],
+  } = await writeWithEvent(deps, { change, event, record, kept }, { isIdempotent: true });
   if (!row?.id) {
     // The file was deleted in the meantime.
     await deps.bytes.remove([transcriptKey(file)]);

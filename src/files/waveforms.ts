@@ -137,7 +137,10 @@ async function storeWaveform(
     .returning({ fileId: waveforms.fileId });
   const kept = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
   const event = fileEvent(deps, "file.updated", initiator, file, { fields: ["waveform"] });
-  const [, finished, [row]] = await writeWithEvent(deps, event, [note, finish, kept], { isIdempotent: true });
+  const {
+    finish: finished,
+    kept: [row],
+  } = await writeWithEvent(deps, { note, event, finish, kept }, { isIdempotent: true });
   if (!row?.id) {
     // The file was deleted in the meantime.
     await deps.bytes.remove([waveformKey(file)]);

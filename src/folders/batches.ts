@@ -52,12 +52,8 @@ export async function changeFiles(
   }
   if (action.action === "restore") return restoreFiles(deps, actor, ids);
   const changes = ids.map((id): Batch => {
-    if (action.action === "reprocess") {
-      const { event, queries } = fileReprocessing(deps, actor, id);
-      return [...queries, event];
-    }
-    const { event, update } = fileUpdate(deps, actor, id, propertiesOf(action));
-    return [update, event];
+    if (action.action === "reprocess") return fileReprocessing(deps, actor, id);
+    return fileUpdate(deps, actor, id, propertiesOf(action));
   });
   // Evaluated after the changes, it names the same files: where tags were added, adding them again still fits.
   const refusal = refusalOf(propertiesOf(action));

@@ -3,7 +3,7 @@ import type { TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Change, type Initiator, writeWithEvents } from "../events/events.ts";
+import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { cancelUploads, removeUpload } from "../files/ending.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
@@ -17,7 +17,7 @@ import {
   storedKeys,
   writingSinceOf,
 } from "../files/names.ts";
-import { hasRow, insertWhere, isOneOf, type Query, read, write } from "../platform/db.ts";
+import { type Batch, hasRow, insertWhere, isOneOf, read, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
 import { isCanceled, uploads } from "../uploads/uploads.schema.ts";
 import { isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
@@ -106,7 +106,7 @@ export function leaveMany(deps: Deps, selected: FileSelection, isTrashing = fals
 export function manyDeletions(deps: Deps, initiator: Initiator | SQL, teamId: string, selected: FileSelection) {
   const { isTrashing, type } = kindOf(deps, false);
   const event = fileEvents(deps, type, initiator, teamId, sql`${fileKey} in ${selected(keyColumns)}`);
-  return { event, queries: leaveMany(deps, selected, isTrashing) };
+  return { event, leave: leaveMany(deps, selected, isTrashing) };
 }
 
 /** A write of a waveform or a transcript that began by then is not running. */
@@ -150,18 +150,16 @@ function deletionOf(
   const dueAt = now + MAX_DELETING_MILLISECONDS;
   const inFiles = and(filesOf(actor), isOneOf(files.id, ids), isNull(files.hold));
   const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
-  const leaving: Change<Query[]> = {
+  const leaving = {
     event: fileEvents(deps, type, actor, actor.teamId, inFiles),
-    queries: [
-      ...leave(deps, inFiles, { dueAt, trash }),
-      cancelUploads(deps, and(uploadsOf(actor), isOneOf(uploads.fileId, ids))),
-    ],
+    leave: leave(deps, inFiles, { dueAt, trash }),
+    cancel: cancelUploads(deps, and(uploadsOf(actor), isOneOf(uploads.fileId, ids))),
   };
   const inTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed, isNull(removed.hold));
   const source = trashedFiles(sql`${removed} where ${inTrash}`);
-  const erasing: Change<Query[]> = {
+  const erasing = {
     event: fileEvents(deps, "file.deleted", actor, actor.teamId, undefined, source),
-    queries: [erase(deps, inTrash, dueAt)],
+    erase: erase(deps, inTrash, dueAt),
   };
   /** From the rows of a file in `files` and `removed` after the changes. Null if it was deleted. */
   const refusalOf = (
@@ -176,21 +174,22 @@ function deletionOf(
     if (onlyTrashed) return "not_in_trash";
     return kept.isHeld ? "file_held" : "storage_full";
   };
-  return { changes: [...(onlyTrashed ? [] : [leaving]), ...(isTrashing ? [] : [erasing])], refusalOf, isTrashing };
+  const changes: Batch = [...(onlyTrashed ? [] : [leaving]), ...(isTrashing ? [] : [erasing])];
+  return { changes, refusalOf, isTrashing };
 }
 
 /** Where the files are: those that have not left, and those that have. */
 export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
-  return [
-    db
+  return {
+    kept: db
       .select({ id: files.id, isHeld: sql<0 | 1>`hold is not null`.as("isHeld") })
       .from(files)
       .where(and(filesOf(whose), isOneOf(files.id, ids))),
-    db
+    left: db
       .select(ERASABLE_COLUMNS)
       .from(removed)
       .where(and(removedOf(whose), isOneOf(removed.id, ids))),
-  ] as const;
+  };
 }
 
 /**
@@ -223,9 +222,8 @@ export async function deleteFiles(
     .select()
     .from(uploads)
     .where(and(uploadsOf(actor), isOneOf(uploads.fileId, ids), isCanceled));
-  const {
-    last: [kept, left, ended],
-  } = await writeWithEvents(deps, changes, [...placesOf(deps, actor, ids), canceled], { isIdempotent: true });
+  const batch = { changes, ...placesOf(deps, actor, ids), canceled };
+  const { kept, left, canceled: ended } = await writeWithEvent(deps, batch, { isIdempotent: true });
   const waiting = left.filter((row) => row.trashedAt === null);
   await deps.bytes.remove(waiting.flatMap(storedKeys));
   // The recovery job erases the uploads of many files. A form upload that is still sending the bytes cleans up itself.

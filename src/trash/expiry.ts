@@ -1,7 +1,7 @@
 import { and, asc, eq, isNotNull, lte, type SQL, sql } from "drizzle-orm";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
-import { actorOf, SYSTEM, writeWithEvents } from "../events/events.ts";
+import { actorOf, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { files, isExpiring, teamOfFile } from "../files/files.schema.ts";
 import { fileKey, keyColumns } from "../files/names.ts";
 import { isOneOf, read, write } from "../platform/db.ts";
@@ -72,9 +72,9 @@ async function deleteExpired(deps: Deps): Promise<number> {
     return manyDeletions(deps, initiator, teamId, selected);
   });
   if (changes.length === 0) return 0;
-  const { rows: results } = await writeWithEvents(deps, changes, [], { isIdempotent: true });
+  const results = await writeWithEvent(deps, changes, { isIdempotent: true });
   // A full database moves none.
-  return results.reduce((count, [, left]) => count + left.meta.changes, 0);
+  return results.reduce((count, { leave: [, { meta }] }) => count + meta.changes, 0);
 }
 
 /** Deletes files that are old enough, in the order of both steps. */

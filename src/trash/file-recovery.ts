@@ -1,6 +1,6 @@
 import { and, asc, eq, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
-import { SYSTEM, writeWithEvents } from "../events/events.ts";
+import { SYSTEM, writeWithEvent } from "../events/events.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isAwaitingStep, teamOfFile } from "../files/files.schema.ts";
 import { MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
@@ -91,13 +91,13 @@ export async function eraseRemoved(deps: Deps) {
     const source = trashedFiles(sql`${removed} where ${and(isNext, isTrashed)}`);
     return {
       event: fileEvents(deps, "file.deleted", SYSTEM, teamId, undefined, source),
-      queries: [erase(deps, isNext, deps.system.now())],
+      erase: erase(deps, isNext, deps.system.now()),
     };
   });
   if (changes.length === 0) return { filesDeleted: waiting.length };
-  const { rows: erased } = await writeWithEvents(deps, changes, [], { isIdempotent: true });
+  const erased = await writeWithEvent(deps, changes, { isIdempotent: true });
   return {
     filesDeleted: waiting.length,
-    trashEmptied: erased.reduce((count, [change]) => count + (change?.meta.changes ?? 0), 0),
+    trashEmptied: erased.reduce((count, { erase: { meta } }) => count + meta.changes, 0),
   };
 }

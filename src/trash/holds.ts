@@ -3,12 +3,12 @@ import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { isSecretKeyOrAdmin, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Change, writeWithEvents } from "../events/events.ts";
+import { writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "../files/file-events.ts";
 import { files } from "../files/files.schema.ts";
 import { changed, deleteAfterRetention, type Hold, ofKnownFile, trashedFiles } from "../files/files.ts";
 import { type FileOf, isFile, isRemoved } from "../files/names.ts";
-import type { Query } from "../platform/db.ts";
+import type { Batch, Query } from "../platform/db.ts";
 import { isTrashed, removed } from "./trash.schema.ts";
 
 /*
@@ -30,10 +30,10 @@ function inBoth(
   actor: TeamActor,
   file: FileOf,
   [inFiles, inTrash]: [Query, Query],
-): Change<Query[]>[] {
+): Batch {
   return [
-    { event: fileEvent(deps, type, actor, file), queries: [inFiles] },
-    { event: fileEvent(deps, type, actor, file, { source: trashedFiles() }), queries: [inTrash] },
+    [inFiles, fileEvent(deps, type, actor, file)],
+    [inTrash, fileEvent(deps, type, actor, file, { source: trashedFiles() })],
   ];
 }
 
@@ -60,11 +60,8 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
     .set({ hold: JSON.stringify(hold), file: changedInTrash(now) })
     .where(and(isRemoved(file), isTrashed, isOther(removed.hold), isExisting));
   const held = deps.db.select({ hold: ofKnownFile<string>(file, "hold") }).from(sql`(select 1) one`);
-  const {
-    last: [[row]],
-  } = await writeWithEvents(deps, inBoth(deps, "file.held", actor, file, [place, placeInTrash]), [held], {
-    isIdempotent: true,
-  });
+  const batch = { changes: inBoth(deps, "file.held", actor, file, [place, placeInTrash]), held };
+  const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true })).held;
   if (!row?.hold) throw new AppError("not_found");
   return JSON.parse(row.hold);
 }
@@ -87,9 +84,7 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
     .update(removed)
     .set({ hold: null, file: changedInTrash(now) })
     .where(and(isRemoved(file), isTrashed, isNotNull(removed.hold)));
-  const changes = inBoth(deps, "file.released", actor, file, [release, releaseInTrash]);
-  const {
-    last: [[found]],
-  } = await writeWithEvents(deps, changes, [check], { isIdempotent: true });
+  const batch = { changes: inBoth(deps, "file.released", actor, file, [release, releaseInTrash]), check };
+  const [found] = (await writeWithEvent(deps, batch, { isIdempotent: true })).check;
   if (!found?.id) throw new AppError("not_found");
 }

@@ -3,7 +3,7 @@ import { authorizeOwnRead, type Credential, type TeamActor } from "../access/aut
 import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { writeWithEvents } from "../events/events.ts";
+import { writeWithEvent } from "../events/events.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files } from "../files/files.schema.ts";
 import {
@@ -116,19 +116,18 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
   const isInTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed);
   const restoring = sql`select ${restoredColumns(deps.system.now())} from ${removed} where ${isInTrash}`;
   const event = fileEvents(deps, "file.restored", actor, actor.teamId, undefined, sql`(${restoring}) ${files}`);
-  const queries = [
-    db.insert(files).select(restoring).returning({ id: files.id }),
-    db.delete(removed).where(isInTrash),
-    db
+  const batch = {
+    event,
+    restored: db.insert(files).select(restoring).returning({ id: files.id }),
+    removed: db.delete(removed).where(isInTrash),
+    listed: db
       .select({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") })
       .from(files)
       .where(and(filesOf(actor), isOneOf(files.id, ids))),
-  ] as const;
-  const {
-    rows: [[restored, , listed] = [[], null, []]],
-    last: [, left],
-    // After a lost response, a repetition would find no file in the trash.
-  } = await writeWithEvents(deps, [{ event, queries }], placesOf(deps, actor, ids), { isIdempotent: false });
+    left: placesOf(deps, actor, ids).left,
+  };
+  // After a lost response, a repetition would find no file in the trash.
+  const { restored, listed, left } = await writeWithEvent(deps, batch, { isIdempotent: false });
   const isRestored = new Set(restored.map(({ id }) => id));
   const rows = new Map(listed.map((row) => [row.id, row]));
   enqueuePending(

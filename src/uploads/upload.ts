@@ -331,15 +331,18 @@ export async function commit(
     .from(files)
     .where(isFile(key));
   const { uploadTokenId } = upload;
-  const event = { ...fileEvent(deps, "file.uploaded", initiator, key, { uploadTokenId }), position: 2 };
-  const queries = [
-    db.select({ refusal: refusal.as("refusal") }).from(sql`(select 1) one`),
-    insertWhere(db, files, file, sql`${refusal} is null`),
+  const batch = {
+    refused: db.select({ refusal: refusal.as("refusal") }).from(sql`(select 1) one`),
+    inserted: insertWhere(db, files, file, sql`${refusal} is null`),
+    event: fileEvent(deps, "file.uploaded", initiator, key, { uploadTokenId }),
     settle,
     state,
-    ...extraQueries,
-  ] as const;
-  const [[refused], , , [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+    extraQueries,
+  };
+  const {
+    refused: [refused],
+    state: [row],
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (!row && refused?.refusal === "token_invalid") throw new AppError("token_invalid");
   if (!row && refused?.refusal === "offset_mismatch") throw fencedOff();
   if (!row) throw new AppError("not_found", { message: "The file was deleted during its upload." });
@@ -366,13 +369,15 @@ async function rollBack(
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     const isRevocable = and(isFile(upload), idempotencyKey === undefined ? isNull(files.hold) : sql`0`);
-    const leaving = leave(deps, isRevocable, { dueAt });
-    const cancel = cancelUploads(deps, isUpload(upload), dueAt);
-    // A full database keeps the file, too.
-    const kept = deps.db.select({ id: files.id }).from(files).where(isFile(upload));
-    const event = fileEvents(deps, "file.deleted", actor, teamId, isRevocable);
-    const [, , , [isKept]] = await writeWithEvent(deps, event, [...leaving, cancel, kept], { isIdempotent: true });
-    if (isKept) return;
+    const batch = {
+      event: fileEvents(deps, "file.deleted", actor, teamId, isRevocable),
+      leave: leave(deps, isRevocable, { dueAt }),
+      cancel: cancelUploads(deps, isUpload(upload), dueAt),
+      // A full database keeps the file, too.
+      kept: deps.db.select({ id: files.id }).from(files).where(isFile(upload)),
+    };
+    const { kept } = await writeWithEvent(deps, batch, { isIdempotent: true });
+    if (kept.length > 0) return;
     await deps.bytes.remove(uploadKeys({ ...upload, sizeBytes: maxBytes }));
     if (!isRejection) return;
     await write(deps, [...deleteUploads(deps, [upload]), ...deleteRemoved(deps, [upload])], { isIdempotent: true });
