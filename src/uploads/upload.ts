@@ -18,6 +18,7 @@ import {
   LISTED_COLUMNS,
   type ListedRow,
   MAX_PENDING_MILLISECONDS,
+  ofKnownFile,
   type StoredFile,
   toStoredFile,
 } from "../files/files.ts";
@@ -373,11 +374,13 @@ async function rollBack(
       event: fileEvents(deps, "file.deleted", actor, teamId, isRevocable),
       leave: leave(deps, isRevocable, { dueAt }),
       cancel: cancelUploads(deps, isUpload(upload), dueAt),
-      // A full database keeps the file, too.
-      kept: deps.db.select({ id: files.id }).from(files).where(isFile(upload)),
+      // A full database keeps the file, too, and so does the trash, if somebody has deleted it by now.
+      kept: deps.db.select({ id: ofKnownFile<string>(upload, "id") }).from(sql`(select 1) one`),
     };
-    const { kept } = await writeWithEvent(deps, batch, { isIdempotent: true });
-    if (kept.length > 0) return;
+    const {
+      kept: [kept],
+    } = await writeWithEvent(deps, batch, { isIdempotent: true });
+    if (kept?.id) return;
     await deps.bytes.remove(uploadKeys({ ...upload, sizeBytes: maxBytes }));
     if (!isRejection) return;
     await write(deps, [...deleteUploads(deps, [upload]), ...deleteRemoved(deps, [upload])], { isIdempotent: true });

@@ -129,6 +129,14 @@ const uploading =
     const uploader: Place["team"] = token ? { ...team, token: token(state) } : team;
     return outcomeOf(await must(world.upload(uploader, form, headers, { bindings })));
   };
+/** The call of this number to a method of D1 takes effect, and fails. */
+const withoutResponse =
+  <S>(method: string, call: number, act: Act<S>): Act<S> =>
+  (state, bindings, place) => {
+    const failing = new ProxiedBindings({ binding: "D1", method, call, moment: "after", failure: "permanent" });
+    failing.sendInTurn = bindings.sendInTurn;
+    return act(state, failing, place);
+  };
 /** Deletes the file that it finds, in any state. */
 const deletingAny: Act<unknown> = async (_, bindings, { world, team }) => {
   const database = bindings.database(DB);
@@ -255,6 +263,21 @@ const races: Record<string, Race<any>> = {
     acts: [uploading("note"), deletingAny],
     outcomes: ["200 200", "200 not_found", "not_found 200"],
     verifySettled: expectFileIf("200 not_found"),
+  },
+  "a form upload whose commit takes effect without a response, and its deletion to the trash": {
+    prepare: inService(7, async () => null),
+    acts: [withoutResponse("batch", 3, uploading("note")), deletingAny],
+    outcomes: ["unavailable 200", "unavailable not_found"],
+    verifySettled: async (rows, { world, team }) => {
+      expect(rows).toEqual([]);
+      const { body } = await must(world.ask("GET", "/docs/v1/trash", { token: team.token }));
+      for (const { _id } of body?.data ?? []) {
+        const { status } = await must(world.ask("POST", `/docs/v1/trash/${_id}/restore`, { token: team.token }));
+        expect(status).toBe(200);
+        await world.drain();
+        expect(await DB.prepare("select status from files where id = ?").bind(_id).first("status")).toBe("completed");
+      }
+    },
   },
   "a resumable upload's last request and its cancellation": {
     prepare: begun,
