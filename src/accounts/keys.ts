@@ -226,8 +226,8 @@ export const storedKey = ({ db }: Deps, { id, teamId }: KeyRow) => db.select().f
 
 /**
  * Inserts a key of this caller if the condition holds, with its event, and then runs further queries. The key belongs to the user
- * who calls and so has seen it, or else to the user of the row. The caller's key tells who that is now: the user may have been
- * deleted, and the key kept, since it was authorized.
+ * of the caller, who has seen it, or else to the user of the row. The batch reads the caller's user from the caller's key: since
+ * the caller was authorized, the user may have been deleted, and the key kept.
  * @returns null if the condition doesn't hold, or there is no such team
  * @throws `too_many_keys`; `token_invalid` if the caller has lost its access since it was authorized
  */

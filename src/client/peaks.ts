@@ -30,14 +30,14 @@ export const isForBrowser = (audio: Omit<AudioMetadata, "tags">, sizeBytes: numb
 const fits = (seconds: number, sampleRate: number | null, channels: number | null) =>
   seconds * (sampleRate ?? 48_000) * (channels ?? MAX_CHANNELS) <= MAX_SAMPLES;
 
-/** Whether a browser may measure a file of which no more is known, as a page with the token of a visitor. */
+/** Whether a browser may measure a file that it knows nothing else about, on a page with the token of a visitor. */
 export async function isUnknownForBrowser(file: Blob): Promise<boolean> {
   if (file.size > MAX_UNKNOWN_BYTES) return false;
   const start = new Uint8Array(await file.slice(0, 8).arrayBuffer());
   return UNMEASURED.test(String.fromCharCode(...start)) && fits(await durationOf(file), null, null);
 }
 
-/** The duration of a file in seconds. If the browser can't tell, as of a recording that has no end, the longest possible one. */
+/** The duration of a file in seconds. If it states none, like a recording that was not ended, the longest possible one. */
 async function durationOf(file: Blob): Promise<number> {
   const audio = new Audio();
   const known = new Promise((resolve) => {

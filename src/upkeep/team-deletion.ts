@@ -32,7 +32,7 @@ const DELETED_ROWS = 1000;
 /** Webhooks of a batch. Each is a call to its object. */
 const WOKEN_WEBHOOKS = 100;
 
-/** An upload that is to be canceled, or a receipt. */
+/** An upload that must be canceled, or a receipt. */
 const isOpen = sql`(${uploads.status} = 'receiving' or ${uploads.status} = 'committed' and ${uploads.dueAt} > 0)`;
 
 /** Rows of a table that belong to deleted teams. Starts at the teams, so that it reads no row of another team. */
@@ -109,7 +109,7 @@ function deletions(db: Db, woken: WebhookKey[]) {
   ];
 }
 
-/** Deletes a batch of what deleted teams have. Rows first: a full database may have no room to move files. */
+/** Deletes a batch of rows and files of deleted teams. Rows first: a full database may have no space to move files. */
 export async function deleteTeams(deps: Deps) {
   const columns = sql`${webhooks.teamId} as team_id, ${webhooks.id} as id`;
   const next = sql`(${ofDeletedTeams(columns, webhooks, webhooks.teamId)} limit ${WOKEN_WEBHOOKS})`;

@@ -522,7 +522,7 @@ export interface Row {
 
 const UNFINISHED_STATES = ["pending", "processing"];
 
-/** Queries of the rows of a team in `files` and in `removed`, and of its uploads that are no receipts. */
+/** Queries of the rows of a team in `files` and in `removed`, and of its uploads that are not receipts. */
 const fileQueries = (teamId: string): D1PreparedStatement[] => [
   ...["files", "removed"].map((table) =>
     DB.prepare(

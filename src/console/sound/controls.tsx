@@ -40,7 +40,7 @@ import { drawWaveform, followCanvas, rulerTicks } from "./waveforms.ts";
 
 /** A drag marks whole seconds where a second is narrower than this, and otherwise tenths. */
 const SECOND_PIXELS = 20;
-/** The keys of a handle of the clip move it so many seconds, the second ones with Shift. */
+/** The seconds by which arrow keys move a handle of the clip, without and with Shift. */
 const HANDLE_STEPS = [0.1, 1] as const;
 /** The most and the fewest of a recording that a zoomed waveform shows. A ruler of more parts would be slow. */
 const MAX_ZOOM = 64;
