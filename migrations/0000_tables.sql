@@ -396,12 +396,13 @@ CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new
 END;
 --> statement-breakpoint
 -- No bug can delete a held file. The queries have this condition, too, so that they can say why. A file that leaves keeps its
--- receipt, waveform and transcript until its row in removed is deleted. What its upload left in R2 is deleted soon.
+-- receipt, waveform and transcript until its row in removed is deleted. Other objects of its upload are deleted soon, unless it is in the trash.
 CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
 	SELECT RAISE(ABORT, 'The file is held.') WHERE old.hold IS NOT NULL;
 	UPDATE teams SET files = files - 1, bytes = bytes - old.reserved_bytes
 	WHERE id = old.team_id AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
-	UPDATE uploads SET due_at = 0 WHERE team_id = old.team_id AND file_id = old.id AND has_leftovers;
+	UPDATE uploads SET due_at = 0 WHERE team_id = old.team_id AND file_id = old.id AND has_leftovers
+		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id AND trashed_at IS NOT NULL);
 	DELETE FROM uploads WHERE team_id = old.team_id AND file_id = old.id AND status = 'committed' AND NOT has_leftovers
 		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM links WHERE team_id = old.team_id AND file_id = old.id;
@@ -431,6 +432,8 @@ CREATE TRIGGER removed_gone AFTER DELETE ON removed BEGIN
 	WHERE id = old.team_id AND old.trashed_at IS NOT NULL;
 	UPDATE teams SET files = files - 1, bytes = bytes - old.reserved_bytes
 	WHERE id = old.team_id AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
+	UPDATE uploads SET due_at = 0 WHERE team_id = old.team_id AND file_id = old.id AND has_leftovers
+		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM uploads WHERE team_id = old.team_id AND file_id = old.id AND status = 'committed' AND NOT has_leftovers
 		AND NOT EXISTS (SELECT 1 FROM files WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id

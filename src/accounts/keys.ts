@@ -1,4 +1,4 @@
-import { and, eq, gte, inArray, isNull, lt, lte, not, notInArray, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, gte, inArray, isNull, lt, lte, not, notInArray, type SQL, sql } from "drizzle-orm";
 import type { SQLiteUpdateSetSource } from "drizzle-orm/sqlite-core";
 import {
   type Actor,
@@ -27,7 +27,7 @@ import { fingerprint } from "../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
 import type { KeyLimits } from "../uploads/quota.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
-import { holdsQuota, isReceiving, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
+import { isReceiving, isUnfinishedResumable, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
 import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
 
@@ -197,7 +197,7 @@ function roomForKey({ db, system }: Deps, teamId: string) {
   const uploading = db
     .select({ keyId: sql`key_id` })
     .from(unfinishedUploads)
-    .where(and(eq(uploads.teamId, teamId), holdsQuota, isReceiving));
+    .where(and(eq(uploads.teamId, teamId), isUnfinishedResumable, isReceiving));
   const isReplaceable = and(
     eq(apiKeys.teamId, teamId),
     isApiKey,
@@ -531,7 +531,7 @@ export async function rotateKey(
     actor,
     made,
     newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: made.row.id }),
-    hasRow(apiKeys, and(isOldKey, eq(apiKeys.version, version))),
+    hasRow(apiKeys, and(isOldKey, eq(apiKeys.version, version), gt(apiKeys.expiresAt, createdAt))),
     [endAfterOverlap(isOldKey), endAfterOverlap(isSessionOfKey(teamId, oldId))],
   );
   if (rotated) return rotated;

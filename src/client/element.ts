@@ -253,7 +253,10 @@ export class StowageUpload extends Base {
       const known = [...this.#items].find(({ key }) => key === one.key);
       if (known && known.state !== "failed") return [];
       const item = known ?? this.#createItem(one);
-      if (known) Object.assign(known, { file: one.file, state: "waiting", retryAt: 0 });
+      if (known) {
+        known.file = one.file;
+        this.#queue.retry([known]);
+      }
       this.#items.add(item);
       this.#list.append(item.row);
       return [item];

@@ -148,6 +148,8 @@ export class UploadQueue<U extends QueuedUpload> {
     try {
       const options = { store: this.#storeOf(upload), storeKey: key, signal: stop.signal };
       const id = await this.#host.upload(upload, file, options);
+      // Too late to cancel it.
+      if ((upload.state as UploadState) === "canceling") void this.#store.delete([key]);
       this.#change(upload, { state: "stored", id, failures: 0 });
     } catch (error) {
       if ((upload.state as UploadState) === "canceling") await this.#discard(upload);

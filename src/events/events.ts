@@ -279,18 +279,19 @@ export async function wakeWebhooks(deps: Deps, keys: WebhookKey[]): Promise<(Web
 
 /**
  * Runs changes in one transaction with their events, and wakes the webhooks that receive these. A deletion in a full database
- * continues without its events and all other inserts, which need space, and this is logged.
+ * continues without its events and all other inserts, which need space, and this is logged. One that `needsInserts` does not.
  * @returns the rows of each query, under its name
+ * @throws `storage_full`
  */
 export async function writeWithEvent<const B extends Batch>(
   deps: Deps,
   batch: B,
-  options: { isIdempotent: boolean },
+  { needsInserts = false, ...options }: { isIdempotent: boolean; needsInserts?: boolean },
 ): Promise<RowsOf<B>> {
   const events = queriesIn(batch).filter(isEvent);
   const all = { batch, receiving: events.map((event) => receivingWebhooks(deps, event)) };
   const { batch: rows, receiving } = await write(deps, all, options).catch(async (error) => {
-    if (!isStorageFull(error) || !events.every(isDeletion)) throw error;
+    if (!isStorageFull(error) || needsInserts || !events.every(isDeletion)) throw error;
     const found = await write(deps, all, { ...options, omitsInserts: true });
     for (const { event } of events) deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type });
     return found;

@@ -38,12 +38,8 @@ const MEASUREMENT = {
  * Part of the batch that completes a file, behind the update: its waveform is due to be measured, unless a client has set it.
  * Reprocessing measures it again.
  */
-export function planMeasurement(
-  deps: Deps,
-  file: FileOf & { claim: number; sizeBytes: number | null },
-  audio: Audio | null,
-) {
-  if (!audio || !isMeasurable(audio, file.sizeBytes ?? 0)) return [] as const;
+export function planMeasurement(deps: Deps, file: FileOf & { claim: number; sizeBytes: number }, audio: Audio | null) {
+  if (!audio || !isMeasurable(audio, file.sizeBytes)) return [] as const;
   const dueAt = deps.system.now() + RESEND_MILLISECONDS;
   const isCompleted = and(isFile(file), eq(files.claim, file.claim), eq(files.status, "completed"));
   const plan = deps.db
@@ -87,7 +83,7 @@ export async function resendMeasurements(deps: Deps): Promise<number> {
 }
 
 /** A file, as its measurement needs it. */
-type Claimed = FileOf & { originalName: string; sizeBytes: number | null; audio: string | null };
+type Claimed = FileOf & { originalName: string; sizeBytes: number; audio: string | null };
 
 /**
  * Runs one job: measures the waveform of a file, and stores it unless a client has set one. The attempt is counted before it
@@ -131,7 +127,7 @@ async function measure(deps: Deps, file: Claimed, attempts: number): Promise<str
     };
     // While it is processed again it has no audio, and then a new attempt follows.
     const audio: Audio | null = file.audio === null ? null : JSON.parse(file.audio);
-    const channels = audio && (await measurePeaks(read, file.sizeBytes ?? 0, audio));
+    const channels = audio && (await measurePeaks(read, file.sizeBytes, audio));
     if (channels) {
       const isStored = await setMeasuredWaveform(deps, file, channels, { previousEtag: previous?.etag ?? null });
       return isStored ? "measured" : "superseded";

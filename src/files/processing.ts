@@ -72,7 +72,7 @@ const hasExpiredLease = (now: number) => lte(files.leaseEndsAt, now);
 const isClaimable = (file: FileOf, now: number) =>
   and(isFile(file), or(eq(files.status, "pending"), and(eq(files.status, "processing"), hasExpiredLease(now))));
 /** This worker has the file: its `claim` is the fencing token. */
-const isHeld = (file: ClaimedFile) => and(isFile(file), eq(files.status, "processing"), eq(files.claim, file.claim));
+const hasClaim = (file: ClaimedFile) => and(isFile(file), eq(files.status, "processing"), eq(files.claim, file.claim));
 
 /** Sets the columns of a file whose processing has ended. */
 const ended = (now: number) => ({ processedAt: now, dueAt: null, leaseEndsAt: null, ...changed(now) });
@@ -214,18 +214,22 @@ async function readBack(deps: Deps, file: ClaimedFile, object: ObjectFacts): Pro
     const now = deps.system.now();
     if (now - renewedAt < RENEWAL_MILLISECONDS) return;
     renewedAt = now;
-    await hold(deps, file, { leaseEndsAt: now + LEASE_MILLISECONDS });
+    await renewLease(deps, file, { leaseEndsAt: now + LEASE_MILLISECONDS });
   });
   if (sha256 === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was read.") });
   if ((file.statedSha256 ?? sha256) !== sha256) return null;
   // Stored at once: from now on it identifies the object, even if the object is stored again and this worker dies.
-  await hold(deps, file, { sha256, leaseEndsAt: deps.system.now() + LEASE_MILLISECONDS });
+  await renewLease(deps, file, { sha256, leaseEndsAt: deps.system.now() + LEASE_MILLISECONDS });
   return sha256;
 }
 
 /** Renews the lease, and sets further columns. @throws `unavailable` if another worker has the claim */
-async function hold(deps: Deps, file: ClaimedFile, columns: { leaseEndsAt: number; sha256?: string }): Promise<void> {
-  const renew = deps.db.update(files).set(columns).where(isHeld(file)).returning({ id: files.id });
+async function renewLease(
+  deps: Deps,
+  file: ClaimedFile,
+  columns: { leaseEndsAt: number; sha256?: string },
+): Promise<void> {
+  const renew = deps.db.update(files).set(columns).where(hasClaim(file)).returning({ id: files.id });
   const [rows] = await write(deps, [renew], { isIdempotent: true });
   if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
 }
@@ -241,7 +245,7 @@ async function serveAs(
   contentType: string,
 ): Promise<string> {
   if (object.contentType === contentType) return object.etag;
-  await hold(deps, file, { leaseEndsAt: deps.system.now() + INVOCATION_MILLISECONDS });
+  await renewLease(deps, file, { leaseEndsAt: deps.system.now() + INVOCATION_MILLISECONDS });
   const etag = await deps.bytes.setContentType(objectKey(file), object, contentType);
   if (etag === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was stored.") });
   return etag;
@@ -265,7 +269,7 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
   const outcome = "failureCode" in findings ? "failed" : "completed";
   const event = fileEvent(deps, `file.${outcome}`, SYSTEM, file);
   const columns = "failureCode" in findings ? failed(findings, now) : completed(file, findings, now);
-  const end = deps.db.update(files).set(columns).where(isHeld(file)).returning({ id: files.id });
+  const end = deps.db.update(files).set(columns).where(hasClaim(file)).returning({ id: files.id });
   const audio = "failureCode" in findings || findings.audio === null ? null : (JSON.parse(findings.audio) as Audio);
   const batch = { end, event, measurement: planMeasurement(deps, file, audio) };
   const {
@@ -290,7 +294,7 @@ async function release(deps: Deps, file: ClaimedFile, retryAfterSeconds: number)
   const putBack = deps.db
     .update(files)
     .set({ status: "pending", leaseEndsAt: null, dueAt, ...changed(now) })
-    .where(isHeld(file));
+    .where(hasClaim(file));
   try {
     await write(deps, [putBack], { isIdempotent: true });
   } catch (cause) {

@@ -242,8 +242,11 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
   return { isComplete, held: found?.held ?? 0 };
 }
 
-/** After a lost response, a repetition takes a step more, or finds nothing left. */
-const STEP_OPTIONS = { isIdempotent: true };
+/**
+ * After a lost response, a repetition takes a step more, or finds nothing left. Without its inserts, a step of a deletion would move
+ * no file, and go on to the next ones.
+ */
+const STEP_OPTIONS = { isIdempotent: true, needsInserts: true };
 
 /** Whether the change is complete. */
 function isLastStep(deps: Deps, { teamId }: Requested, { stopped, left }: RowsOf<ReturnType<typeof stepOf>>): boolean {

@@ -25,7 +25,7 @@ const AFTER_ALL_FOLDERS = "\u{10ffff}".repeat(129);
 /** Created folders of a team: a row each. */
 export const MAX_FOLDERS = 10_000;
 /** A tenth of the team's, so that one contributor can't use them up. */
-export const MAX_CONTRIBUTOR_FOLDERS = 1000;
+const MAX_CONTRIBUTOR_FOLDERS = 1000;
 /** Folders have no id. */
 const NO_ID = "0".repeat(24);
 

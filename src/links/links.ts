@@ -303,7 +303,7 @@ export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
   const isInline = link.disposition === "inline" && contentType.startsWith("audio/");
   return {
     fileId: file.id,
-    sizeBytes: file.sizeBytes ?? 0,
+    sizeBytes: file.sizeBytes,
     sha256: file.sha256,
     contentType,
     contentDisposition: contentDisposition(isInline ? "inline" : "attachment", name),

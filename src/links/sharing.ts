@@ -25,7 +25,7 @@ export async function describeLink(deps: Deps, token: string): Promise<SharedFil
   const facts = { mimeType, durationSeconds, title, artist, teamName, expiresAt: link.expiresAt };
   return {
     name,
-    sizeBytes: sizeBytes ?? 0,
+    sizeBytes,
     ...facts,
     waveform: await readWaveform(deps, file),
     hasTranscript: file.transcript !== null,

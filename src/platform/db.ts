@@ -136,7 +136,7 @@ interface Database {
 }
 
 /** D1 stalls for up to 80 s at times, while a batch takes milliseconds. Whoever waits for a response retries sooner. */
-export const MAX_QUERY_SECONDS = 8;
+const MAX_QUERY_SECONDS = 8;
 
 interface WriteOptions {
   isIdempotent: boolean;

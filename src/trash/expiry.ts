@@ -14,7 +14,7 @@ import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
  * The event of a deletion names who set `delete_after`, and not the job that carries it out.
  *
  * The retention of a team sets `delete_after` of each file that reaches its age, once: `retention_reached` moves on, so a file
- * that is restored later stays. That leaves the version: the deletion follows in the same run, with a version and an event.
+ * that is restored later stays. Marking does not change the version: the deletion follows, with a version and an event.
  */
 
 /** How often the job looks for files of a team's retention, which counts days. */
@@ -77,7 +77,7 @@ async function deleteExpired(deps: Deps): Promise<number> {
   return results.reduce((count, { leave: [, { meta }] }) => count + meta.changes, 0);
 }
 
-/** Deletes files that are old enough, in the order of both steps. */
+/** Marks aged files, then deletes those that are due. */
 export const expireFiles = async (deps: Deps) => ({
   filesAged: await expireAged(deps),
   filesExpired: await deleteExpired(deps),

@@ -276,7 +276,7 @@ function saveProgress(db: Db, row: UploadRow, hasKey: SQL) {
 
 /** Inserts a part if the progress was saved. */
 function savePart(db: Db, row: UploadRow, { number, etag, md5 }: StoredPart) {
-  const isSaved = hasRow(uploads, and(isOwn(row), eq(uploads.offsetBytes, row.offsetBytes)));
+  const isSaved = hasRow(uploads, and(isOwn(row), isReceiving, eq(uploads.offsetBytes, row.offsetBytes)));
   return insertWhere(db, uploadParts, { fileId: row.fileId, number, etag, md5 }, isSaved);
 }
 

@@ -13,7 +13,14 @@ import { files, isOwned } from "../files/files.schema.ts";
 import { type FileOf, isFileOfUpload } from "../files/names.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
 import { isOwnedInTrash, removed } from "../trash/trash.schema.ts";
-import { holdsQuota, isCommitted, isReceiving, isResumable, unfinishedUploads, uploads } from "./uploads.schema.ts";
+import {
+  isCommitted,
+  isReceiving,
+  isResumable,
+  isUnfinishedResumable,
+  unfinishedUploads,
+  uploads,
+} from "./uploads.schema.ts";
 
 /*
  * The quota of a team, and the limits of its uploads. The statement that inserts an upload requires that nothing refuses
@@ -162,7 +169,7 @@ export function quotaFor(
       too_many_of_contributor: isAtLeast(besides(sql`sum(user_id = ${ownerId})`), MAX_UPLOADS_PER_CONTRIBUTOR),
     }),
   });
-  const isUpload = and(eq(uploads.teamId, teamId), holdsQuota);
+  const isUpload = and(eq(uploads.teamId, teamId), isUnfinishedResumable);
   const refusals = [
     firstOf({ token_invalid: sql`${teams.status} = 'deleting' or ${isNull(apiKeys.id)}` }),
     ...(resumable ? [sql`(select ${tooManyUnfinished} from ${unfinishedUploads} where ${isUpload})`] : []),

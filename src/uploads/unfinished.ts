@@ -21,7 +21,14 @@ import type { FileJob } from "../platform/messages.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { MINUTE } from "../platform/system.ts";
 import { assembleAndCommit, isComplete, MAX_RESUMABLE_MILLISECONDS } from "./appending.ts";
-import { holdsQuota, isEnded, isIncomplete, isReceiving, unfinishedUploads, uploads } from "./uploads.schema.ts";
+import {
+  isEnded,
+  isIncomplete,
+  isReceiving,
+  isUnfinishedResumable,
+  unfinishedUploads,
+  uploads,
+} from "./uploads.schema.ts";
 
 /* The unfinished resumable uploads of a team: their list and their cancellation, and what ends every upload in time. */
 
@@ -56,7 +63,7 @@ export async function listUnfinished(
         expiresAt: sql<number>`due_at`.as("expiresAt"),
       })
       .from(unfinishedUploads)
-      .where(and(uploadsOf(viewer), holdsQuota, isReceiving, page.where))
+      .where(and(uploadsOf(viewer), isUnfinishedResumable, isReceiving, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset),
@@ -69,7 +76,7 @@ export async function listUnfinished(
  * the recovery job has deleted the bytes and rows. Of one that has all of its bytes, only the commit is missing.
  */
 export function cancelUploadsOfKeys(deps: Deps, teamId: string, keyIds: SQL) {
-  const isOfKeys = and(eq(uploads.teamId, teamId), holdsQuota, sql`${uploads.keyId} in ${keyIds}`);
+  const isOfKeys = and(eq(uploads.teamId, teamId), isUnfinishedResumable, sql`${uploads.keyId} in ${keyIds}`);
   const isIncompleteOfKeys = and(isOfKeys, lt(uploads.offsetBytes, uploads.sizeBytes));
   const selected = sql`(select team_id, file_id from ${unfinishedUploads} where ${isIncompleteOfKeys})`;
   return [cancelUploads(deps, sql`(team_id, file_id) in ${selected}`)] as const;

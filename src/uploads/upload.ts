@@ -273,7 +273,7 @@ type CommitOptions = {
 };
 
 /** How long a receipt answers those who ask for the upload again. No upload token lives longer. */
-export const RECEIPT_MILLISECONDS = DAY;
+const RECEIPT_MILLISECONDS = DAY;
 
 /** Whether someone may ask for the upload again: a late client, a repetition, or the visitor with the upload token. */
 const leavesReceipt = ({ secretHash, idempotencyKey, uploadTokenId }: UploadRow): boolean =>

@@ -7,7 +7,7 @@ export const isCanceled = sql`status = 'canceled'`;
 export const isEnded = sql`status <> 'receiving'`;
 export const isResumable = sql`secret_hash is not null`;
 /** Counts against the limits of unfinished uploads: also one that was canceled, until its bytes are gone. */
-export const holdsQuota = sql`(status <> 'committed' and secret_hash is not null)`;
+export const isUnfinishedResumable = sql`(status <> 'committed' and secret_hash is not null)`;
 /** Has none of its bytes, or not all. Those of a form upload are not counted before its commit. */
 export const isIncomplete = sql`status = 'receiving' and offset_bytes < size_bytes`;
 
@@ -81,7 +81,7 @@ export const uploads = sqliteTable(
     index("uploads_receiving_due").on(t.dueAt).where(isReceiving),
     index("uploads_ended_due").on(t.dueAt).where(isEnded),
     // In the order of the list, and with the columns that a creation counts.
-    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId, t.userId).where(holdsQuota),
+    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId, t.userId).where(isUnfinishedResumable),
     index("uploads_token").on(t.teamId, t.uploadTokenId).where(sql`upload_token_id is not null`),
     uniqueIndex("uploads_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],

@@ -379,6 +379,17 @@ describe("A full database", () => {
     expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toHaveLength(1);
   });
 
+  test("deletes no folder, and keeps its files", async ({ team }) => {
+    const { token } = team;
+    const id = await upload(team, "a.txt", "a");
+    await dataOf(team.call("PATCH", `/docs/v1/uploads/${id}`, { json: { folder: "old" } }));
+    const request = { token, json: { folder: "old" } };
+    const { status, code } = await full().call("POST", "/docs/v1/folders/delete", request);
+    expect([status, code]).toEqual([507, "storage_full"]);
+    expect(idsIn((await read(team, "/docs/v1/uploads")) as { _id: string }[])).toEqual([id]);
+    expect(await read(team, "/docs/v1/folders")).toEqual(["old"]);
+  });
+
   test("cancels an upload, which needs no room", async ({ team }) => {
     const { token } = team;
     const url = locationOf(await create(team.call, 10));

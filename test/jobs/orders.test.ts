@@ -200,6 +200,7 @@ async function expectOneTranscript({ team, state }: { team: Place["team"]; state
 }
 const revoke = (id: string): Request => ["DELETE", `${KEYS}/${id}`];
 const rotate = (id: string): Request => ["POST", `${KEYS}/${id}/rotate`, { json: {} }];
+const rotateAtOnce = (id: string): Request => ["POST", `${KEYS}/${id}/rotate`, { json: { overlapSeconds: 0 } }];
 const newKey = (place: Place, json: object = {}): Promise<{ id: string; key: string }> =>
   given(place, "POST", KEYS, { json: { name: "key", ...json } });
 const readFile = (place: Place, id: string) => given(place, "GET", `${FILES}/${id}/metadata`);
@@ -342,6 +343,11 @@ const races: Record<string, Race<any>> = {
     prepare: newKey,
     acts: [request(({ id }) => rotate(id)), request(({ id }) => rotate(id))],
     outcomes: ["200 200"],
+  },
+  "two rotations of a key without an overlap": {
+    prepare: newKey,
+    acts: [request(({ id }) => rotateAtOnce(id)), request(({ id }) => rotateAtOnce(id))],
+    outcomes: ["200 conflict", "conflict 200"],
   },
   "the creation of a key by a key and the revocation of that": {
     prepare: newKey,
