@@ -45,40 +45,37 @@ function rowsBetween({ db }: Deps, first: string, last: string) {
   const [id, lastId] = [first, last].map((text) => text.split("/")[1] ?? "");
   const isBetween = (key: SQL) => and(sql`${key} >= (${team}, ${id})`, sql`${key} <= (${lastTeam}, ${lastId})`);
   // An upload, and a file that is being erased, may have bytes or none.
-  return (
-    unionAll(
-      db
-        .select({
-          ...{ id: files.id, teamId: sql<string>`${teamOfFile}`.as("team_id"), originalName: files.originalName },
-          isKept: sql<0 | 1>`1`.as("isKept"),
-        })
-        .from(files)
-        .where(isBetween(fileKey)),
-      db
-        .select({
-          ...{
-            id: removed.id,
-            teamId: sql<string>`${teamOfRemoved}`.as("team_id"),
-            originalName: removed.originalName,
-          },
-          isKept: sql<0 | 1>`${isTrashed}`.as("isKept"),
-        })
-        .from(removed)
-        .where(isBetween(removedKey)),
-      db
-        .select({
-          id: sql<string>`${uploads.fileId}`.as("id"),
-          teamId: sql<string>`${uploads.teamId}`.as("team_id"),
-          originalName: uploads.originalName,
-          isKept: sql<0 | 1>`0`.as("isKept"),
-        })
-        .from(uploads)
-        .where(isBetween(sql`(${uploads.teamId}, ${uploads.fileId})`)),
-    )
-      // The row of a file comes before that of its upload.
-      .orderBy(sql`team_id`, sql`id`, sql`isKept desc`)
-      .limit(PAGE_OBJECTS)
-  );
+  return unionAll(
+    db
+      .select({
+        ...{ id: files.id, teamId: sql<string>`${teamOfFile}`.as("team_id"), originalName: files.originalName },
+        isKept: sql<0 | 1>`1`.as("isKept"),
+      })
+      .from(files)
+      .where(isBetween(fileKey)),
+    db
+      .select({
+        ...{
+          id: removed.id,
+          teamId: sql<string>`${teamOfRemoved}`.as("team_id"),
+          originalName: removed.originalName,
+        },
+        isKept: sql<0 | 1>`${isTrashed}`.as("isKept"),
+      })
+      .from(removed)
+      .where(isBetween(removedKey)),
+    db
+      .select({
+        id: sql<string>`${uploads.fileId}`.as("id"),
+        teamId: sql<string>`${uploads.teamId}`.as("team_id"),
+        originalName: uploads.originalName,
+        isKept: sql<0 | 1>`0`.as("isKept"),
+      })
+      .from(uploads)
+      .where(isBetween(sql`(${uploads.teamId}, ${uploads.fileId})`)),
+  )
+    .orderBy(sql`team_id`, sql`id`)
+    .limit(PAGE_OBJECTS);
 }
 
 /** Compares a page. With `isRemoving`, removes bytes without a row that are old enough. */

@@ -104,6 +104,25 @@ describe("The trash", () => {
     expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
   });
 
+  test("keeps the receipt of an upload in chunks, so a restored file counts for its upload token", async ({
+    world,
+    team,
+  }) => {
+    const json = { maxFiles: 1 };
+    const { token } = await dataOf(team.call("POST", "/docs/v1/uploadtokens", { json }));
+    const page = { ...team, token };
+    const client = new Uploader(world, page, patternOf(10));
+    await must(client.create(undefined, 5));
+    await must(client.send(5, 10));
+    await world.drain();
+    await remove(team, client.id);
+    await pass(world, MINUTE);
+    await restore(team, client.id);
+    expect((await must(client.head())).status).toBe(200);
+    const another = await must(world.upload(page, await encodeForm("b.txt", "b")));
+    expect(another.code).toBe("upload_limit_reached");
+  });
+
   test("is erased with its team at once", async ({ world, team }) => {
     const id = await world.store(team, "a.txt", "a");
     await world.drain();
