@@ -497,8 +497,7 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
 const MAX_ROTATION_ATTEMPTS = 3;
 
 /**
- * Creates a key with the name, scopes and limits of the old one, which expires after the overlap. The new key lives as long
- * as the old one was created for.
+ * Creates a key with the name, scopes, limits and lifetime of the old one. The old one expires after the overlap.
  * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired or
  *   keeps changing, `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
  */

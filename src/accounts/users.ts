@@ -329,7 +329,7 @@ export function endSessions(deps: Deps, user: UserKey, password: string, keptKey
   const isKept = keptKeyId === undefined ? undefined : ne(apiKeys.id, keptKeyId);
   const isEnded = and(isKeyOfUser(user), isSession, isKept, isChanged);
   const ended = deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isEnded);
-  return [...cancelUploadsOfKeys(deps, user.teamId, sql`${ended}`), deps.db.delete(apiKeys).where(isEnded)];
+  return [cancelUploadsOfKeys(deps, user.teamId, sql`${ended}`), deps.db.delete(apiKeys).where(isEnded)];
 }
 
 /* Deletion */

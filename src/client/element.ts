@@ -6,7 +6,7 @@ import { type ErrorCode, StowageError } from "./errors.ts";
 import { isUnknownForBrowser, measurePeaks } from "./peaks.ts";
 import { sleep } from "./retrying.ts";
 import { cancelUpload, hasStatus, type UploadOptions, uploadFile } from "./upload.ts";
-import { type QueuedUpload, Sending, UploadQueue, type UploadState } from "./upload-queue.ts";
+import { type QueuedUpload, UploadProgress, UploadQueue, type UploadState } from "./upload-queue.ts";
 
 export type { UploadTexts } from "./element-view.ts";
 
@@ -416,7 +416,7 @@ export class StowageUpload extends Base {
     const cancel = createButton("cancel", () => this.#cancel(item, true));
     const row = create("li", "item", name, progress, status, retry, cancel);
     const view = { row, progress, status, retry, cancel };
-    const item: Item = { ...new Sending(), isRecording: false, isFollowed: false, ...given, file, ...view };
+    const item: Item = { ...new UploadProgress(), isRecording: false, isFollowed: false, ...given, file, ...view };
     return item;
   }
 

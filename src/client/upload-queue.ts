@@ -5,7 +5,7 @@ import { hasStatus, RESUMABLE_BYTES, type SavedUpload, type UploadOptions, type 
 /*
  * The uploads of a page, which the console and the upload element share.
  *
- *   waiting -> sending -> stored        all bytes have arrived
+ *   waiting -> sending -> stored        all bytes have arrived. Then the page may set completed, or failed
  *      ^          +-----> failed        rejected, until the user retries
  *      |          +-----> interrupted   the browser can't read the file any more: the user has to select it again
  *      +----------+                     no connection, token or service: tried again as long as the page lives
@@ -23,7 +23,7 @@ export type UploadState =
   | "completed";
 
 /** The state of a new upload. */
-export class Sending {
+export class UploadProgress {
   state: UploadState = "waiting";
   sentBytes = 0;
   /** Why it failed, or why it waits. */
@@ -40,7 +40,7 @@ export class Sending {
 }
 
 /** An upload of the queue. The page itself asks whether a stored file is completed. */
-export interface QueuedUpload extends Sending {
+export interface QueuedUpload extends UploadProgress {
   /** Identifies the upload in the browser's storage. */
   key: string;
   name: string;

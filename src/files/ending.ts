@@ -2,9 +2,18 @@ import { and, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { hasRow, write } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
-import { isEnded, isReceiving, isResumable, uploadParts, uploads } from "../uploads/uploads.schema.ts";
+import { isCommitted, isEnded, isReceiving, isResumable, uploadParts, uploads } from "../uploads/uploads.schema.ts";
 import { files } from "./files.schema.ts";
-import { chunkPrefix, type FileKey, isFileOfUpload, type Named, objectKey, uploadKeys } from "./names.ts";
+import {
+  chunkPrefix,
+  type FileKey,
+  isFileOfUpload,
+  isOneOfKeys,
+  type Named,
+  objectKey,
+  uploadKey,
+  uploadKeys,
+} from "./names.ts";
 
 /*
  * How an upload ends that does not become a file: one update cancels it, then its bytes are deleted, then its row. Until then, it
@@ -17,7 +26,7 @@ export type UploadRow = typeof uploads.$inferSelect;
 export const MAX_FENCED_MILLISECONDS = 15 * MINUTE;
 
 /** Arriving, or a receipt of a file that has not left. */
-export const isKnownUpload = sql`(${isReceiving} or status = 'committed' and ${hasRow(files, isFileOfUpload)})`;
+export const isKnownUpload = sql`(${isReceiving} or ${isCommitted} and ${hasRow(files, isFileOfUpload)})`;
 
 /** The file that an upload creates, as its objects are named. */
 export const namedFile = ({ teamId, fileId, originalName }: Pick<UploadRow, "teamId" | "fileId" | "originalName">) => ({
@@ -55,13 +64,11 @@ export const keysOfCanceled = (upload: Named & Pick<UploadRow, "sizeBytes" | "se
 
 /** Deletes the rows of uploads that have ended, and of their parts, once their bytes are gone. */
 export function deleteUploads({ db }: Deps, keys: FileKey[]) {
-  // The keys are one parameter, because D1 allows 100.
-  const json = JSON.stringify(keys.map(({ teamId, id }) => ({ teamId, id })));
-  const isGiven = sql`(${uploads.teamId}, ${uploads.fileId}) in (select value ->> 'teamId', value ->> 'id' from json_each(${json}))`;
-  const ended = db.select({ fileId: uploads.fileId }).from(uploads).where(and(isGiven, isEnded));
+  const isGone = and(isOneOfKeys(uploadKey, keys), isEnded);
+  const ended = db.select({ fileId: uploads.fileId }).from(uploads).where(isGone);
   return [
     db.delete(uploadParts).where(sql`${uploadParts.fileId} in ${ended}`),
-    db.delete(uploads).where(and(isGiven, isEnded)),
+    db.delete(uploads).where(isGone),
   ] as const;
 }
 

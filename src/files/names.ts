@@ -98,6 +98,12 @@ export const keyColumns = sql`${teamOfFile}, ${files.id}`;
 /** The key as one value, for a row-value IN. */
 export const fileKey = sql`(${keyColumns})`;
 
+/** Whether the columns of a team and an id are one of these keys, which are one parameter, because D1 allows 100. */
+export const isOneOfKeys = (columns: SQL, keys: FileKey[]): SQL =>
+  sql`${columns} in (select value ->> 'teamId', value ->> 'id'
+    from json_each(${JSON.stringify(keys.map(({ teamId, id }) => ({ teamId, id })))}))`;
+export const uploadKey = sql`(${uploads.teamId}, ${uploads.fileId})`;
+
 /** The values from which the keys of a file's objects are built. */
 export interface Named extends FileKey {
   originalName: string;

@@ -11,6 +11,7 @@ import { keptValues, trashedFiles } from "../files/files.ts";
 import {
   type FileKey,
   fileKey,
+  isOneOfKeys,
   isRemoved,
   keyColumns,
   MAX_WRITING_MILLISECONDS,
@@ -25,7 +26,7 @@ import { isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 /*
  * Deletion: one batch moves the row of a file from `files` to `removed`, then its bytes are deleted, then its row. If there is a
  * trash, the file stays in `removed` with all its data, until it is restored or erased (trash.ts). A held file is never
- * deleted. The other way around, a file whose Worker dies in between would be listed without bytes.
+ * deleted. If the bytes went first, a file whose Worker dies in between would be listed without them.
  */
 
 /**
@@ -259,10 +260,7 @@ export async function deleteFile(
 /** The query that ends deletions, once the bytes are deleted. */
 export function deleteRemoved({ db }: Deps, keys: FileKey[]) {
   const [key] = keys;
-  // The keys are one parameter, because D1 allows 100.
-  const json = JSON.stringify(keys.map(({ teamId, id }) => ({ teamId, id })));
-  const isGiven = sql`${removedKey} in (select value ->> 'teamId', value ->> 'id' from json_each(${json}))`;
-  const isSelected = key && keys.length === 1 ? isRemoved({ ...key, ownerId: null }) : isGiven;
+  const isSelected = key && keys.length === 1 ? isRemoved({ ...key, ownerId: null }) : isOneOfKeys(removedKey, keys);
   return [db.delete(removed).where(and(isSelected, isNull(removed.trashedAt)))] as const;
 }
 

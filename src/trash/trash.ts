@@ -35,7 +35,7 @@ import { isOwnedInTrash, isTrashed, removed, teamOfRemoved } from "./trash.schem
 
 /*
  * The trash. A file in it has left `files` like any deleted file, but its row in `removed` keeps what it had, and `due_at` is days
- * away. So no list, link or index of files has it, nothing can change it, and it counts in the quota. Restoring moves it back.
+ * away. So no list, link or index of files has it, only holds change it, and it counts in the quota. Restoring moves it back.
  * When it is due, the recovery job erases it (file-recovery.ts).
  */
 

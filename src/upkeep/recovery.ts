@@ -24,7 +24,7 @@ export const NOTHING_RECOVERED = {
   webhooks: 0,
   /** Incomplete uploads that expired, or whose Worker died. */
   uploadsExpired: 0,
-  /** Finished uploads that are no longer remembered for late clients. */
+  /** Rows of uploads that ended: canceled ones without bytes, and receipts that no client may ask for any more. */
   uploadsRemoved: 0,
   /** Files of deleted teams. Later steps delete their bytes. */
   teamFilesRemoved: 0,

@@ -8,6 +8,7 @@ import { events } from "../events/events.schema.ts";
 import { wakeWebhooks } from "../events/events.ts";
 import { cancelUploads } from "../files/ending.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
+import { isOneOfKeys } from "../files/names.ts";
 import { folderChanges, folders } from "../folders/folders.schema.ts";
 import { type Db, hasRow, read, write } from "../platform/db.ts";
 import { erase, leaveMany, MAX_DELETED_FILES, removedKey } from "../trash/deletion.ts";
@@ -100,11 +101,7 @@ function deletions(db: Db, woken: WebhookKey[]) {
       .delete(folderChanges)
       .where(sql`team_id in (${ofDeletedTeams(sql`${folderChanges.teamId}`, folderChanges, folderChanges.teamId)})`),
     db.delete(events).where(sql`(team_id, seq) in (${nextEvents})`),
-    db
-      .delete(webhooks)
-      .where(
-        sql`(team_id, id) in (select value ->> 'teamId', value ->> 'id' from json_each(${JSON.stringify(woken)}))`,
-      ),
+    db.delete(webhooks).where(isOneOfKeys(sql`(team_id, id)`, woken)),
     db.delete(teams).where(inArray(teams.id, empty)),
   ];
 }

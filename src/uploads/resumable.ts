@@ -14,7 +14,7 @@ import { HOUR, instantOf, newId } from "../platform/system.ts";
 import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge, isComplete } from "./appending.ts";
 import { isReplaced, type QuotaRefusal, quotaError } from "./quota.ts";
 import { cancelUpload } from "./unfinished.ts";
-import { arriving, insertUpload, setBy, uploaderId } from "./upload.ts";
+import { arrivingUpload, insertUpload, setBy, uploaderId } from "./upload.ts";
 import { isCanceled, isReceiving, uploads } from "./uploads.schema.ts";
 
 /*
@@ -134,7 +134,7 @@ async function insertResumable(
   const replaced = idempotencyKey === null ? undefined : isReplaced(file, idempotencyKey);
   const reservation = { minBytes: sizeBytes, maxBytes: sizeBytes, resumable: { replaced } };
   const inserts = insertUpload(deps, actor, file, columns, reservation);
-  const queries = [...inserts, arriving(deps, file)] as const;
+  const queries = [...inserts, arrivingUpload(deps, file)] as const;
   const created = (upload: UploadRow | undefined, refused: QuotaRefusal | undefined): CreatedUpload => {
     if (!upload) throw quotaError(refused);
     return { url: { id, secret }, upload };

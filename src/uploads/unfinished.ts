@@ -15,7 +15,7 @@ import {
   type UploadRow,
 } from "../files/ending.ts";
 import { files } from "../files/files.schema.ts";
-import { isFile, isUpload } from "../files/names.ts";
+import { isFile, isOneOfKeys, isUpload, uploadKey } from "../files/names.ts";
 import { read, write } from "../platform/db.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
@@ -79,7 +79,7 @@ export function cancelUploadsOfKeys(deps: Deps, teamId: string, keyIds: SQL) {
   const isOfKeys = and(eq(uploads.teamId, teamId), isUnfinishedResumable, sql`${uploads.keyId} in ${keyIds}`);
   const isIncompleteOfKeys = and(isOfKeys, lt(uploads.offsetBytes, uploads.sizeBytes));
   const selected = sql`(select team_id, file_id from ${unfinishedUploads} where ${isIncompleteOfKeys})`;
-  return [cancelUploads(deps, sql`(team_id, file_id) in ${selected}`)] as const;
+  return cancelUploads(deps, sql`(team_id, file_id) in ${selected}`);
 }
 
 /**
@@ -185,10 +185,6 @@ async function eraseEnded(deps: Deps, rows: DueUpload[]): Promise<DueUpload[]> {
   return rows.filter((row) => !failed.has(row));
 }
 
-const isOneOfKeys = (rows: { id: string; teamId: string }[]) =>
-  sql`(${uploads.teamId}, ${uploads.fileId}) in (select value ->> 'teamId', value ->> 'id'
-    from json_each(${JSON.stringify(rows.map(({ teamId, id }) => ({ teamId, id })))}))`;
-
 /** Continues uploads that are due. It deletes first, because a full database may have no room for anything else. */
 export async function continueUploads(deps: Deps) {
   const { db, system, jobs } = deps;
@@ -205,7 +201,7 @@ export async function continueUploads(deps: Deps) {
     db
       .update(uploads)
       .set({ dueAt: now + RETRY_MILLISECONDS })
-      .where(and(isOneOfKeys(rows), lte(uploads.dueAt, now)))
+      .where(and(isOneOfKeys(uploadKey, rows), lte(uploads.dueAt, now)))
       .returning({ teamId: uploads.teamId, fileId: uploads.fileId });
 
   const dirty = ended.filter((row) => !isClean(row));
@@ -220,7 +216,7 @@ export async function continueUploads(deps: Deps) {
   if (sent.length > 0) await jobs.sendAll(sent);
 
   const expired = receiving.filter(({ isComplete }) => isComplete === 0);
-  const isExpired = and(isIncomplete, isDue(now), isOneOfKeys(expired));
+  const isExpired = and(isIncomplete, isDue(now), isOneOfKeys(uploadKey, expired));
   const canceled =
     expired.length === 0
       ? 0

@@ -173,7 +173,7 @@ export function insertUpload(
 }
 
 /** The row of an upload that is arriving. None if it was not inserted. */
-export const arriving = ({ db }: Deps, key: FileOf) =>
+export const arrivingUpload = ({ db }: Deps, key: FileOf) =>
   db
     .select()
     .from(uploads)
@@ -196,7 +196,7 @@ async function insertFormUpload(
   const dueAt = deps.system.now() + receivingMilliseconds(deps, maxBytes);
   const reservation = { minBytes: Math.max(0, minBytes ?? 0), maxBytes };
   const inserts = insertUpload(deps, actor, upload, { idempotencyKey, dueAt }, reservation);
-  const queries = [...inserts, arriving(deps, upload)] as const;
+  const queries = [...inserts, arrivingUpload(deps, upload)] as const;
   if (idempotencyKey === null) {
     const [[refused], , [inserted]] = await write(deps, queries, { isIdempotent: true });
     return { refused, inserted };
@@ -459,9 +459,9 @@ async function settleReplay(
     .select({ ...LISTED_COLUMNS, sha256: files.sha256 })
     .from(files)
     .where(isFile(key));
-  const [[row], [arrives]] = await read(deps, [state, arriving(deps, key)]);
-  if (arrives) {
-    const ageSeconds = Math.ceil((deps.system.now() - arrives.createdAt) / 1000);
+  const [[row], [arriving]] = await read(deps, [state, arrivingUpload(deps, key)]);
+  if (arriving) {
+    const ageSeconds = Math.ceil((deps.system.now() - arriving.createdAt) / 1000);
     const retryAfterSeconds = Math.max(1, Math.min(ageSeconds, MAX_RETRY_AFTER_SECONDS));
     throw new AppError("idempotency_in_progress", { retryAfterSeconds });
   }

@@ -26,7 +26,7 @@ export const uploads = sqliteTable(
     status: text({ enum: ["receiving", "committed", "canceled"] })
       .notNull()
       .default("receiving"),
-    /** The API key that began the upload, and whether a visitor did: with a public key, or an upload token that it issued. */
+    /** The API key or session that began the upload, and whether a visitor did: with a public key, or an upload token that it issued. */
     keyId: text("key_id").notNull(),
     isPublic: integer("is_public", { mode: "boolean" }).notNull(),
     /** The user of that key. A creation counts the uploads of a contributor. */

@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { StowageError } from "../../src/client/errors.ts";
 import { findPeaks, isForBrowser, isUnknownForBrowser } from "../../src/client/peaks.ts";
 import type { FileMetadata, UploadOptions } from "../../src/client/stowage.ts";
-import { type QueuedUpload, Sending, UploadQueue } from "../../src/client/upload-queue.ts";
+import { type QueuedUpload, UploadProgress, UploadQueue } from "../../src/client/upload-queue.ts";
 import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/events/event-list.ts";
 import {
   applyEvents,
@@ -196,7 +196,7 @@ describe("The upload queue", () => {
   function makeQueue(sizes: number[]) {
     const uploads = sizes.map((size, place): QueuedUpload => {
       const file = new File([new Uint8Array(1)], `${place}`);
-      return { ...new Sending(), key: `${place}`, name: `${place}`, size, file };
+      return { ...new UploadProgress(), key: `${place}`, name: `${place}`, size, file };
     });
     const begun: { end(id: string): void; fail(error: unknown): void; options: UploadOptions }[] = [];
     const canceled: string[] = [];

@@ -1,6 +1,6 @@
 import { computed, signal } from "@preact/signals";
 import type { FileMetadata } from "../../client/stowage.ts";
-import { type QueuedUpload, Sending } from "../../client/upload-queue.ts";
+import { type QueuedUpload, UploadProgress } from "../../client/upload-queue.ts";
 import { announce } from "../parts/announce.tsx";
 import { countOf } from "../parts/format.ts";
 import { session } from "../session.ts";
@@ -52,7 +52,7 @@ export const createUpload = (
   record: Pick<Upload, "key" | "owner" | "name" | "path" | "folder" | "size" | "lastModified" | "saved">,
   file: File | undefined,
   others: Partial<Upload> = {},
-): Upload => ({ ...new Sending(), bytesPerSecond: 0, ...record, file, ...others });
+): Upload => ({ ...new UploadProgress(), bytesPerSecond: 0, ...record, file, ...others });
 
 export function addUploads(added: Upload[]): void {
   if (added.length > 0) all.value = [...all.peek(), ...added];
