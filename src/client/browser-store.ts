@@ -112,12 +112,18 @@ export class BrowserStore<R extends UploadRecord = UploadRecord> {
     });
   }
 
+  /** A page that is left right after this call has deleted them. */
   delete(keys: string[]): Promise<void> {
-    return this.#transactEach(keys, ({ records, files }, key) => {
-      records.delete(key);
-      files.delete(key);
-      files.delete(partsOf(key));
-    });
+    return this.#transactEach(
+      keys,
+      ({ records, files }, key) => {
+        records.delete(key);
+        files.delete(key);
+        files.delete(partsOf(key));
+      },
+      // Without it, the transaction ends after an event of its last request, and leaving the page before would undo it.
+      ({ records }) => records.transaction.commit(),
+    );
   }
 
   async #records(): Promise<(R & { savedBytes: number })[]> {
@@ -176,12 +182,18 @@ export class BrowserStore<R extends UploadRecord = UploadRecord> {
     }
   }
 
-  /** Runs `work` for each item, in as many transactions as needed. */
-  async #transactEach<T>(items: T[], work: (stores: Stores, item: T) => unknown): Promise<void> {
+  /** Runs `work` for each item, in as many transactions as needed, and `end` at the end of each. */
+  async #transactEach<T>(
+    items: T[],
+    work: (stores: Stores, item: T) => unknown,
+    end?: (stores: Stores) => void,
+  ): Promise<void> {
     for (let first = 0; first < items.length; first += BATCH_RECORDS) {
       await this.#transact((stores) => {
         for (const item of items.slice(first, first + BATCH_RECORDS)) work(stores, item);
-        return stores.records.count();
+        const last = stores.records.count();
+        end?.(stores);
+        return last;
       });
     }
   }
