@@ -45,6 +45,8 @@ export default defineConfig(async ({ mode }) => {
   const retry = isExhaustive ? 1 : 0;
   const shared = {
     ...timeouts,
+    // Files of a project share processes or Workers, because to start one takes longer than many files.
+    isolate: false,
     provide: { isExhaustive },
     exclude: isExhaustive ? [] : ["test/**/*.exhaustive.test.ts"],
   };
@@ -82,16 +84,22 @@ export default defineConfig(async ({ mode }) => {
           test: {
             name: "workerd",
             include: ["test/unit/**/*.test.ts", "test/api/**/*.test.ts", "test/jobs/**/*.test.ts"],
+            // It empties the stores before each file.
             setupFiles: ["test/setup.ts"],
-            // Files share a Worker: starting it takes longer than most of them. test/setup.ts empties its stores.
-            isolate: false,
             ...shared,
             exclude: [...shared.exclude, "test/unit/**/*.node.test.ts"],
           },
         },
         {
           root,
-          test: { ...shared, retry, name: "node", include: ["test/e2e/**/*.test.ts", "test/unit/**/*.node.test.ts"] },
+          test: {
+            ...shared,
+            retry,
+            name: "node",
+            // Some replace modules.
+            isolate: true,
+            include: ["test/e2e/**/*.test.ts", "test/unit/**/*.node.test.ts"],
+          },
         },
         {
           root,

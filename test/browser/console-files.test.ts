@@ -971,6 +971,7 @@ describe("Organizing files", () => {
     await page.keyboard.press("Enter");
     await expectAnnounced(page, "Moved 1 file to 1978/Winter");
     expect((await propertiesOf(team, one)).folder).toBe("1978/Winter");
+    await expect(row(page, "one.txt")).toHaveCount(0);
     await choose("two.txt", "spring");
     await expect(places).toHaveText(["Create “spring”"]);
     await expect(button(page, "Create and move")).toBeVisible();

@@ -4,19 +4,21 @@ import { type Durations, modeOf, readExpected } from "./durations.ts";
 
 interface Sortable {
   moduleId: string;
-  project: { config: { isolate: boolean } };
+  project: { name: string };
 }
 
+/** In this order. The files of a project follow one another, because a process is kept only for its next file. */
+const PROJECTS = ["node", "client", "browser", "workerd"];
+
 /**
- * Sorts files by their expected durations, the longest first, so that no long file runs last, while the other workers are
- * idle. A file without one counts as the longest. Files that share a Worker follow one another, after all others, because
- * a Worker is kept only for the next file.
+ * Sorts the files of each project by their expected durations, the longest first, so that no long file runs last, while
+ * the other workers are idle. A file without one counts as the longest.
  */
 export function sortLongestFirst<T extends Sortable>(files: T[], root: string, expected: Durations): T[] {
   const secondsOf = ({ moduleId }: T) =>
     expected[relative(root, moduleId).replaceAll("\\", "/")] ?? Number.MAX_SAFE_INTEGER;
-  const isLast = ({ project }: T) => Number(!project.config.isolate);
-  return files.toSorted((a, b) => isLast(a) - isLast(b) || secondsOf(b) - secondsOf(a));
+  const turnOf = ({ project }: T) => PROJECTS.indexOf(project.name);
+  return files.toSorted((a, b) => turnOf(a) - turnOf(b) || secondsOf(b) - secondsOf(a));
 }
 
 export default class LongestFirst extends BaseSequencer {

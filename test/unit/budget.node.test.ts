@@ -48,9 +48,9 @@ describe("A second attempt", () => {
 });
 
 describe("Longest first", () => {
-  const file = (name: string, isolate = true) => ({ moduleId: `/root/${name}`, project: { config: { isolate } } });
-  test("starts unknown files, then the longest, and those that share a Worker at last, one after another", () => {
-    const files = [file("api", false), file("short"), file("model", false), file("new"), file("long")];
+  const file = (name: string, project = "node") => ({ moduleId: `/root/${name}`, project: { name: project } });
+  test("starts unknown files of a project, then its longest, one project after another", () => {
+    const files = [file("api", "workerd"), file("short"), file("model", "workerd"), file("new"), file("long")];
     const sorted = sortLongestFirst(files, "/root", { api: 5, short: 1, model: 60, long: 50 });
     expect(sorted.map(({ moduleId }) => moduleId)).toEqual(
       ["new", "long", "short", "model", "api"].map((name) => `/root/${name}`),
