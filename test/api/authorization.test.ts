@@ -535,9 +535,13 @@ describe("Scopes", () => {
       const path = route.path.replace(/\{\w+\}/, UNKNOWN_ID);
       const headers = { "Tus-Resumable": "1.0.0" };
       // In `npm test`, the key that has all other scopes stands for the keys that have one of them.
-      const isRepetition = (caller: string) =>
-        ALL.some((scope) => scope !== needed && [`a key with ${scope}`, `a key without ${scope}`].includes(caller));
-      const included = Object.entries(CALLERS).filter(([caller]) => inject("isExhaustive") || !isRepetition(caller));
+      const isOmitted = (caller: string) => {
+        const [, relation, scope] = /^a key (with|without) (\S+:\S+)$/.exec(caller) ?? [];
+        if (scope === undefined || scope === needed) return false;
+        // What else the input needs differs, so a key that lacks another scope says nothing of this one.
+        return relation === "without" || !inject("isExhaustive");
+      };
+      const included = Object.entries(CALLERS).filter(([caller]) => !isOmitted(caller));
       for (const [caller, scopes] of included) {
         const where = `${operationId} by ${caller}`;
         const before = written();
