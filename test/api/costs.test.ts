@@ -1,9 +1,9 @@
 import { createExecutionContext, createMessageBatch, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, inject, test, vi } from "vitest";
 import { MAX_TEAM_KEYS } from "../../src/accounts/keys.ts";
 import { MAX_LISTED_USERS } from "../../src/accounts/users.ts";
-import { api } from "../../src/app.ts";
+import { api, createApp } from "../../src/app.ts";
 import { eventId } from "../../src/events/events.ts";
 import { MAX_FOLDER_BYTES } from "../../src/files/names.ts";
 import { MAX_METADATA_BYTES, MAX_REFERENCE_LENGTH, MAX_TAG_LENGTH, MAX_TAGS } from "../../src/files/properties.ts";
@@ -47,6 +47,9 @@ const AUTHORIZED_FIRST = 2;
 const AUTHORIZED_AGAIN = 3;
 /** D1 rejects more queries of one invocation. */
 const MAX_INVOCATION_QUERIES = 1000;
+
+/** The real Worker, except for its cheap password hashes. */
+const app = createApp(readDeps);
 
 type Counts = Pick<Effects, "trips" | "rowsRead" | "r2" | "messages">;
 
@@ -101,9 +104,9 @@ async function send(route: string, path: string, options: CallOptions, change?: 
   driven.add(route);
   const { token } = options;
   const introduce: Work<unknown> = async (bindings, ctx) =>
-    worker.fetch(buildRequest("GET", "/docs/v1/usage", { token }), bindings, ctx);
+    app.fetch(buildRequest("GET", "/docs/v1/usage", { token }), bindings, ctx);
   const counted = await watched(
-    async (bindings, ctx) => worker.fetch(request, bindings, ctx),
+    async (bindings, ctx) => app.fetch(request, bindings, ctx),
     change,
     token ? introduce : undefined,
   );
@@ -938,7 +941,7 @@ describe("With 100,000 files, users and events in a team", () => {
     async (row, count) => {
       const path = `/auth/v1/users/${idAt(row)}/export`;
       const { result, inTotal } = await watched(async (bindings, ctx) => {
-        const { body } = await worker.fetch(buildRequest("GET", path, { token: large.token }), bindings, ctx);
+        const { body } = await app.fetch(buildRequest("GET", path, { token: large.token }), bindings, ctx);
         return JSON.parse(await new Response(body).text());
       });
       expect(result.data).toMatchObject({
@@ -1050,7 +1053,11 @@ const CALLERS = {
   "the operator": async () => OPERATOR,
 } satisfies Record<string, () => Promise<string>>;
 type Caller = keyof typeof CALLERS;
-const CALLER_NAMES = Object.keys(CALLERS) as Caller[];
+/** Their queries are those of an admin, or of a contributor, with another credential. */
+const REPEATED: readonly Caller[] = ["a member", "a viewer", "a session of a key", "an upload token of a contributor"];
+const CALLER_NAMES = (Object.keys(CALLERS) as Caller[]).filter(
+  (name) => inject("isExhaustive") || !REPEATED.includes(name),
+);
 /** The team as another caller calls it. */
 const as = (token: string): Team => ({
   ...team,
@@ -1112,7 +1119,7 @@ describe("Every query of the service", () => {
     const own = name === "the operator" ? team : as(token);
     const sendOne = async (route: string, path: string, options: CallOptions) => {
       await watched(async (bindings, ctx) =>
-        worker.fetch(buildRequest(route.split(" ")[0] ?? "", path, options), bindings, ctx),
+        app.fetch(buildRequest(route.split(" ")[0] ?? "", path, options), bindings, ctx),
       );
       called.add(`${route} by ${name}`);
     };
@@ -1232,11 +1239,17 @@ const isExpensive = (step: string) =>
     step,
   );
 
+const explained = new Map<string, string[]>();
+
 async function explain(sql: string, parameters: unknown[]): Promise<string[]> {
+  const known = explained.get(sql);
+  if (known) return known;
   const { results } = await env.DB.prepare(`explain query plan ${sql}`)
     .bind(...parameters)
     .all<{ detail: string }>();
-  return results.map(({ detail }) => detail);
+  const plan = results.map(({ detail }) => detail);
+  explained.set(sql, plan);
+  return plan;
 }
 
 /** Calls the operations that no test above has called: most of them, if only the tests below run. */
@@ -1275,7 +1288,7 @@ async function sendRemainingQueries() {
   await send("POST /auth/v1/login", "/auth/v1/login", login, { MASTER_KEY });
   const token = await newSession(team, user);
   await watched(async (bindings, ctx) => {
-    const { body } = await worker.fetch(buildRequest("GET", `${path}/export`, { token: team.token }), bindings, ctx);
+    const { body } = await app.fetch(buildRequest("GET", `${path}/export`, { token: team.token }), bindings, ctx);
     await new Response(body).text();
   });
   const passwords = { currentPassword: json.password, newPassword: "staple horse battery" };

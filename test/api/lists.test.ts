@@ -344,7 +344,7 @@ describe("Filters of files", () => {
         const stayed = new Set(atFirst.filter(({ id }) => !gone.has(id)));
         expect(seen.filter((row) => stayed.has(row))).toEqual([...stayed]);
       }),
-      { numRuns: inject("isExhaustive") ? 100 : 15 },
+      { numRuns: inject("isExhaustive") ? 100 : 8 },
     );
   });
 

@@ -24,7 +24,7 @@ import { newEmail } from "../support/routes.ts";
  * others.
  */
 
-const RUNS = inject("isExhaustive") ? 200 : 40;
+const RUNS = inject("isExhaustive") ? 200 : 20;
 const worker = startWorker(compose(withSettings({ trashDays: 1 }), withoutHashing, withoutLimits));
 
 const FILES = "/docs/v1/uploads";

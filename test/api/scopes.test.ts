@@ -20,7 +20,7 @@ import {
  * Set STOWAGE_SEED for other callers.
  */
 
-const CALLERS = inject("isExhaustive") ? 500 : 60;
+const CALLERS = inject("isExhaustive") ? 500 : 30;
 const worker = startWorker(compose(withoutHashing, withoutLimits));
 
 /** Inserts a key, because creating it would be another call. */

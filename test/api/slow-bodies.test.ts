@@ -12,6 +12,7 @@ import {
   snapshot,
   startWorker,
   type Team,
+  upload,
   usageOf,
   withoutJobs,
   withoutLimits,
@@ -92,11 +93,8 @@ describe("A write whose body arrives slowly", () => {
 
   test("is done if the caller keeps its access, and with the access that it has then", async ({ team }) => {
     const { id, token } = await newMember(team, "admin");
-    const own = await newRecord(
-      { ...team, call: (m, p, o) => team.call(m, p, { token, ...o }) },
-      { path: "/docs/v1/uploads" },
-    );
-    const theirs = await newRecord(team, { path: "/docs/v1/uploads" });
+    const own = await upload({ ...team, call: (m, p, o) => team.call(m, p, { token, ...o }) }, "a.txt", "a");
+    const theirs = await upload(team, "a.txt", "a");
     const setRole = (role: string) => team.call("PATCH", `/auth/v1/users/${id}`, { json: { role } });
     const rename = (file: string) =>
       sendSlowly("PATCH", `/docs/v1/uploads/${file}`, { token, json: { name: "b" } }, () => setRole("contributor"));

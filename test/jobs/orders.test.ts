@@ -293,6 +293,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectFileIf(),
   },
   "two requests of a resumable upload": {
+    isSymmetric: true,
     prepare: begun,
     acts: [sending, sending],
     outcomes: ["204 204", "204 offset_mismatch", "offset_mismatch 204"],
@@ -305,6 +306,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectComplete,
   },
   "two changes of a file's metadata": {
+    isSymmetric: true,
     prepare: fileOf,
     acts: ["a", "b"].map((name) =>
       request((id) => ["PATCH", `${FILES}/${id}`, { json: { metadata: { [name]: 1 }, tags: [name] } }]),
@@ -318,6 +320,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two changes of a user that expect the same version": {
+    isSymmetric: true,
     prepare: newUser,
     acts: ["Ada", "Grace"].map((firstName) =>
       request((id) => ["PATCH", `${USERS}/${id}`, { headers: { "If-Match": '"0"' }, json: { firstName } }]),
@@ -340,11 +343,13 @@ const races: Record<string, Race<any>> = {
     verify: ({ team }) => expectNoneAfter(team, "apikey.rotated", "apikey.revoked"),
   },
   "two rotations of a key": {
+    isSymmetric: true,
     prepare: newKey,
     acts: [request(({ id }) => rotate(id)), request(({ id }) => rotate(id))],
     outcomes: ["200 200"],
   },
   "two rotations of a key without an overlap": {
+    isSymmetric: true,
     prepare: newKey,
     acts: [request(({ id }) => rotateAtOnce(id)), request(({ id }) => rotateAtOnce(id))],
     outcomes: ["200 conflict", "conflict 200"],
@@ -415,6 +420,7 @@ const races: Record<string, Race<any>> = {
     outcomes: ["200 file_held", "not_found 200", "token_invalid 200"],
   },
   "two deletions": {
+    isSymmetric: true,
     prepare: fileOf,
     acts: [request((id) => ["DELETE", `${FILES}/${id}`]), request((id) => ["DELETE", `${FILES}/${id}`])],
     // A deletion can be repeated while the first one is deleting the bytes.
@@ -436,6 +442,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectFileIf(),
   },
   "two returns of a file from the trash": {
+    isSymmetric: true,
     prepare: inService(1, trashed),
     acts: [0, 1].map(() => request((id) => ["POST", `/docs/v1/trash/${id}/restore`])),
     outcomes: ["200 not_in_trash", "not_in_trash 200"],
@@ -532,6 +539,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two acceptances of an invitation": {
+    isSymmetric: true,
     prepare: invited,
     acts: [accepting, accepting],
     outcomes: ["200 token_invalid", "token_invalid 200"],
@@ -551,6 +559,7 @@ const races: Record<string, Race<any>> = {
     verify: expectNoSession,
   },
   "the demotions of the last two admins by each other": {
+    isSymmetric: true,
     prepare: twoAdmins,
     acts: [demoting(0), demoting(1)],
     outcomes: ["200 insufficient_scope", "200 last_admin", "insufficient_scope 200", "last_admin 200"],
@@ -560,12 +569,14 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two uploads with the same Idempotency-Key": {
+    isSymmetric: true,
     prepare: async () => null,
     acts: [uploading("note", { "Idempotency-Key": "once" }), uploading("note", { "Idempotency-Key": "once" })],
     outcomes: ["200 200", "200 idempotency_in_progress", "idempotency_in_progress 200"],
     verifySettled: (rows) => expect(rows).toHaveLength(1),
   },
   "two uploads with an upload token for one file": {
+    isSymmetric: true,
     prepare: (place) => given(place, "POST", "/docs/v1/uploadtokens", { json: {} }),
     acts: [0, 1].map((i) => uploading(`note ${i}`, {}, ({ token }: { token: string }) => token)),
     outcomes: ["200 upload_limit_reached", "upload_limit_reached 200"],
@@ -632,6 +643,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: async (_, { state }) => expect(await statusesOf(state)).toMatchObject({ succeeded: 2 }),
   },
   "two moves of a folder": {
+    isSymmetric: true,
     prepare: inFolder,
     acts: ["new", "other"].map((to) => request(() => ["PATCH", "/docs/v1/folders", { json: { folder: "old", to } }])),
     outcomes: ["200 200"],
@@ -649,6 +661,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two uploads of a team with a place for one": {
+    isSymmetric: true,
     async prepare(place) {
       const json = { maxFiles: 1 };
       return given(place, "PATCH", `/auth/v1/teams/${place.team.teamId}`, { token: OPERATOR, json });
@@ -658,6 +671,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: (rows) => expect(rows).toHaveLength(1),
   },
   "two users with the same email": {
+    isSymmetric: true,
     prepare: async () => newEmail(),
     acts: [0, 1].map(() => request((email) => ["POST", USERS, { json: { email, password: PASSWORD } }])),
     outcomes: ["200 email_taken", "email_taken 200"],
@@ -709,6 +723,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two waveforms of a file": {
+    isSymmetric: true,
     prepare: fileOf,
     acts: [1, -1].map((peak) => request((id) => ["PUT", `${FILES}/${id}/waveform`, waveform(peak)])),
     outcomes: ["200 200"],
@@ -735,6 +750,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two waveforms that a visitor sets": {
+    isSymmetric: true,
     prepare: fileOfVisitor,
     acts: [1, -1].map((peak) =>
       request(({ id, token }) => ["PUT", `${FILES}/${id}/waveform`, { ...waveform(peak), token }]),
@@ -746,6 +762,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two messages to measure a waveform": {
+    isSymmetric: true,
     prepare: unmeasured,
     acts: [measuring, measuring],
     outcomes: ["done done"],
@@ -770,6 +787,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectFileIf(),
   },
   "two transcripts of a file": {
+    isSymmetric: true,
     prepare: fileOf,
     acts: ["aa", "bb"].map(settingTranscript),
     outcomes: ["200 200", "200 conflict", "conflict 200"],

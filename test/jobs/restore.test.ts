@@ -16,7 +16,7 @@ import { encodeForm, expectSound, must, World } from "../support/world.ts";
  * then opens, byte for byte. Reconciling then finds exactly the bytes without a row.
  */
 
-const RUNS = inject("isExhaustive") ? 60 : 10;
+const RUNS = inject("isExhaustive") ? 60 : 5;
 const TRASH_DAYS = 5;
 
 afterEach(emptyStores);

@@ -57,8 +57,8 @@ export function buildRequest(
 export function createCall(send: Send, origin = ORIGIN): Call {
   return async (method, path, options) => {
     const response = await send(buildRequest(method, path, options, origin));
-    if (method !== "HEAD" && method !== "OPTIONS") await expectDocumented(method, new URL(path, origin), response);
     const text = await response.text();
+    if (method !== "HEAD" && method !== "OPTIONS") expectDocumented(method, new URL(path, origin), response, text);
     const body = parse(text) as Answer["body"];
     const id = response.headers.get("Location")?.split("/").at(-1) ?? "";
     return { status: response.status, headers: response.headers, text, body, code: body?.code, id };

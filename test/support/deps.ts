@@ -57,11 +57,19 @@ export function withOutboxes(deps: Deps): Deps {
 /** No request looks whether the recovery job runs: the look would be another call to D1, now and then. */
 export const UNWATCHED: Deps["recoveryChecks"] = { get: () => Number.POSITIVE_INFINITY, set: () => UNWATCHED as never };
 
+/** One Drizzle for each database, as in an isolate, because building SQL takes longer than a request. */
+const databasesOf = new WeakMap<TestBindings, Deps["databases"]>();
+
 /** Replaces D1, R2 and the queues of the dependencies. */
-export function withBindings(deps: Deps, bindings: TestBindings): Deps {
+export function withBindings(
+  deps: Deps,
+  bindings: TestBindings,
+  databases = databasesOf.get(bindings) ?? createDatabases(bindings),
+): Deps {
+  databasesOf.set(bindings, databases);
   const { BUCKET, JOBS, BULK_JOBS = JOBS, WAVEFORMS = sink, RECOVERY = sink } = bindings;
   const parts = {
-    databases: createDatabases(bindings),
+    databases,
     bytes: createByteStore(BUCKET, deps.system),
     jobs: createJobs(JOBS as never),
     bulkJobs: createJobs(BULK_JOBS as never),

@@ -78,7 +78,7 @@ export const pathIn = (route: Pick<Route, "path">, records: Records): string => 
 
 export const newEmail = () => `${crypto.randomUUID()}@canary.example`;
 
-const makers: Record<Noun, (team: Team) => Promise<string>> = {
+const makers: Record<Noun, (team: Team, route?: Pick<Route, "name">) => Promise<string>> = {
   apikeys: async (team) => (await team.call("POST", "/auth/v1/apikeys", { json: { name: "record" } })).body.data.id,
   sessions: async (team) => (await team.call("POST", "/auth/v1/sessions")).body.data.id,
   /** Another team, which may be suspended or deleted. */
@@ -87,9 +87,12 @@ const makers: Record<Noun, (team: Team) => Promise<string>> = {
   users: async (team) =>
     (await team.call("POST", "/auth/v1/users", { json: { email: newEmail(), password: PASSWORD } })).body.data._id,
   events: async (team) => (await team.call("GET", "/auth/v1/events?limit=1")).body.data[0]._id,
-  uploads: async (team) => {
+  /** With a waveform and a transcript, unless the route needs less. */
+  uploads: async (team, needing) => {
     const { id } = await team.call("POST", "/docs/v1/uploads", { body: form("record.txt", "record") });
+    const isWhole = !needing || needing.name === "DELETE /docs/v1/uploads/{id}";
     for (const kind of ["waveform", "transcript"]) {
+      if (!isWhole && !needing.name.endsWith(`/${kind}`)) continue;
       const route = routeNamed(`PUT /docs/v1/uploads/{id}/${kind}`);
       await team.call(route.method, pathTo(route, id), requestFor(route));
     }
@@ -127,7 +130,8 @@ export const tokenFor = ({ path }: Pick<Route, "path">, team: Team): string =>
   /^\/auth\/v1\/(teams|reconciliation)/.test(path) ? env.OPERATOR_TOKEN : team.token;
 
 /** Creates a record of the route's kind. */
-export const newRecord = (team: Team, route: Pick<Route, "path">): Promise<string> => makers[nounOf(route)](team);
+export const newRecord = (team: Team, route: Pick<Route, "name" | "path">): Promise<string> =>
+  makers[nounOf(route)](team, route);
 
 /** Creates a record of each kind, or of those. */
 export async function newRecords(team: Team, nouns = Object.keys(makers) as Noun[]): Promise<Records> {

@@ -187,7 +187,11 @@ export class World {
   } as unknown as Queue;
 
   /** Returns the dependencies of one invocation in the world's own database. `after` gets the promises of `waitUntil`. */
-  deps(bindings = new ProxiedBindings(), after: (work: Promise<unknown>) => void = () => undefined): Deps {
+  deps(
+    bindings = new ProxiedBindings(),
+    after: (work: Promise<unknown>) => void = () => undefined,
+    databases?: Deps["databases"],
+  ): Deps {
     bindings.multiparts = this.multiparts;
     bindings.now = this.system.now;
     const read = readDeps(env, { waitUntil: after });
@@ -211,7 +215,7 @@ export class World {
       },
     };
     const queues = { JOBS: this.queue as Queue, WAVEFORMS: this.waveformQueue, RECOVERY: this.recoveryQueue };
-    const bound = withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues }));
+    const bound = withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues }), databases);
     return {
       ...bound,
       db: bound.databases.get(this.database) as Deps["db"],
@@ -319,7 +323,7 @@ export class World {
     after: ((work: Promise<unknown>) => void) | undefined,
     work: (deps: Deps) => Promise<T>,
   ): Promise<Outcome<T>> {
-    const deps = { ...this.deps(bindings, after), databases: sharedDatabases, db: NO_DB };
+    const deps = { ...this.deps(bindings, after, sharedDatabases), db: NO_DB };
     const databases = ALL_DATABASES.map((database) => bindings.database(database));
     const result = currentDatabases.run(databases, () => work(deps));
     return Promise.race([result, bindings.death]);

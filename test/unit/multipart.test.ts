@@ -137,7 +137,7 @@ const outcome = (result: Promise<Taken>) =>
   );
 
 /** In `npm test`, a longer form is not read byte by byte: that takes most of the time, and shows what short forms show. */
-const LONG_BYTES = 4000;
+const LONG_BYTES = 1000;
 
 /** Reads a form from every kind of stream. A failure names the stream. */
 async function expectEach(bytes: Bytes, expected: unknown, note = "") {
