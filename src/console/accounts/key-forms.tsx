@@ -159,10 +159,10 @@ function NewKey({ teamId, isOperator, onClose }: NewKeyProps) {
   return (
     <TaskDialog title="Create key" action="Create key" onRun={create} onClose={() => onClose()}>
       <TextField label="Name" name="name" required maxLength={100} hint="For example, “Web player”" />
-      <fieldset class="choices types">
+      <fieldset class="key-values types">
         <legend>What it can do</legend>
         {Object.entries(TYPES).map(([value, [label, text]]) => (
-          <label key={value}>
+          <label key={value} class="card">
             <input
               type="radio"
               name="type"
@@ -172,6 +172,7 @@ function NewKey({ teamId, isOperator, onClose }: NewKeyProps) {
             />
             <span>
               {label}
+              <br />
               <span class="quiet">{text}</span>
             </span>
           </label>
