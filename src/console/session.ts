@@ -173,8 +173,10 @@ export const acceptInvitation = (acceptance: { token: string; password: string }
   clientFor().acceptInvitation(acceptance);
 
 /** Signs in as a user who has accepted an invitation. @param leavePage replaces the URL, which contains the used token */
-export const startInvited = (created: ApiKey, leavePage: () => void): Promise<void> =>
-  startSession(created, created.id, leavePage);
+export function startInvited(created: ApiKey, leavePage: () => void): Promise<void> {
+  rememberTeam({ id: created.teamId });
+  return startSession(created, created.id, leavePage);
+}
 
 /** Ends the session. The page has to be reloaded afterwards. @throws StowageError if that fails; the browser has deleted the key anyway */
 export async function signOut(): Promise<void> {

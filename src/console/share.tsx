@@ -139,9 +139,9 @@ function Page({ shared }: { shared: SharedFile }) {
           )}
         </p>
       </div>
+      <Download url={url} />
       {isAudio && <SharedPlayer shared={shared} />}
       {isVisual(shared) && <Picture file={shared} url={url} />}
-      <Download url={url} />
     </>
   );
 }

@@ -114,6 +114,9 @@ describe("Signing in", () => {
       await button(page, "Change").click();
       await expect(page.getByLabel("Team ID")).toBeFocused();
       await expect(page.getByLabel("Team ID")).toHaveValue("");
+      // A sign-in link, or an invitation that contains one, has the ID.
+      await page.getByLabel("Team ID").fill(`Sign in: ${url}/console/sign-in?team=${team.teamId} Email: ada@x`);
+      await expect(page.getByLabel("Team ID")).toHaveValue(team.teamId);
     },
   );
 
@@ -285,7 +288,9 @@ describe("Keys", () => {
     const { page, team } = await at("/keys");
     await button(page, "Create key").click();
     await dialog(page).getByLabel("Name").fill("Web player 🎧");
-    await dialog(page).getByLabel("Type").selectOption("public");
+    await dialog(page)
+      .getByRole("radio", { name: /^Upload only/ })
+      .check();
     await dialog(page).getByLabel("Expires in").selectOption("30 days");
     await dialog(page).getByRole("button", { name: "Create key" }).click();
     await expect(dialog(page)).toContainText("The console won't show it again.");
@@ -324,6 +329,9 @@ describe("Keys", () => {
     const copied = nextCopied(page);
     await button(page, "Create key").click();
     await dialog(page).getByLabel("Name").fill("server");
+    await dialog(page)
+      .getByRole("radio", { name: /^All actions on files/ })
+      .check();
     await page.keyboard.press("Enter");
     const shown = await dialog(page).locator("code").first().textContent();
     await dialog(page).getByText("JavaScript", { exact: true }).click();
@@ -335,7 +343,6 @@ describe("Keys", () => {
       `STOWAGE_URL=${new URL(page.url()).origin}\nSTOWAGE_KEY=${shown}`,
     );
     await expectAnnounced(page, "Copied JavaScript sample in a dialog");
-    // Without a choice, a key is for files only.
     const made = (await collect(team.stowage.keys.list())).find(({ name }) => name === "server");
     expect(made?.scopes.every((scope) => scope.startsWith("files:"))).toBe(true);
   });
@@ -474,11 +481,13 @@ describe("Users", () => {
     const copied = nextCopied(page);
     await dialog(page).getByRole("button", { name: "Create and copy link" }).click();
     await expect(dialog(page)).toHaveAccessibleName("Invite grace@example.com");
-    const text = await dialog(page).getByText("Choose a password:").textContent();
-    expect(await copied).toBe(text);
+    const text = await copied;
     await expectAnnounced(page, "Copied invitation in a dialog");
     const [, link = "", later] =
-      /^Choose a password: (\S+)\nEmail: grace@example\.com\nSign in later: (\S+)$/.exec(text ?? "") ?? [];
+      /^Choose a password: (\S+)\nEmail: grace@example\.com\nSign in later: (\S+)$/.exec(text) ?? [];
+    // Only the link, in one line.
+    await expect(dialog(page).locator("code")).toHaveText(link);
+    expect((await dialog(page).locator("code").boundingBox())?.height).toBeLessThan(60);
     expect(later).toBe(`${url}/console/sign-in?team=${team.teamId}`);
     expect(link.split("#")[0]).toBe(`${url}/console/invitation`);
     expect(await copyBy(dialog(page).getByRole("button", { name: "Copy invitation" }), link)).toBe(text);
@@ -500,6 +509,7 @@ describe("Users", () => {
     await button(guest, "Set password and sign in").click();
     await expect(heading(guest, "Files")).toBeVisible();
     expect(guest.url()).not.toContain("stow_in_");
+    await expect.poll(() => readStorage(guest)).toMatch(/stowage\.team.*name[\\":]*test/);
     await guest.goBack();
     await expect(guest.getByText("stow_in_")).toHaveCount(0);
     await new Stowage({ url, key: null }).logIn({
@@ -538,7 +548,7 @@ describe("Users", () => {
     await expect(dialog(page)).toHaveAccessibleName("Reset password of ada@example.com");
     await expect(dialog(page)).toContainText("Their current password works until then.");
     await button(page, "Create and copy link").click();
-    await expect(dialog(page).getByText("Reset your password:")).toBeVisible();
+    await expect(dialog(page).getByText("Link to set a new password")).toBeVisible();
     // The service of the tests sends no emails.
     await expect(button(page, "Send email instead")).toHaveCount(0);
     const { url: link } = await team.stowage.users.invite(_id);
@@ -739,9 +749,11 @@ exhaustive("keys and users work by keyboard", async ({ openPage }) => {
   await expect(button(page, "Create key")).toBeFocused();
   await page.keyboard.press("Space");
   await page.keyboard.type("By keyboard");
-  await tabTo(dialog(page).getByLabel("Type"));
-  await page.keyboard.type("Pub");
-  await expect(dialog(page).getByLabel("Type")).toHaveValue("public");
+  // The fewest permissions are the default.
+  await tabTo(dialog(page).getByRole("radio", { name: /^Upload only/ }));
+  await page.keyboard.press("ArrowDown");
+  await expect(dialog(page).getByRole("radio", { name: /^View and download/ })).toBeChecked();
+  await page.keyboard.press("ArrowUp");
   await tabTo(dialog(page).getByRole("button", { name: "Create key" }));
   await page.keyboard.press("Enter");
   await expect(dialog(page)).toContainText("Copy this key now.");

@@ -31,7 +31,7 @@ describe("Event log", () => {
     await byAda.files.update(file.id, { folder: "season 2" });
     await byAda.files.update(file.id, { name: "final.txt", reference: "7" });
     await byAda.users.update(_id, { lastName: "King" });
-    const { page } = await at("/events?signins=shown", { team });
+    const { page } = await at("/events?routine=shown", { team });
     await expect(sentences(page)).toHaveText([
       "test started a session",
       "Ada King changed their own name",
@@ -93,7 +93,7 @@ describe("Event log", () => {
       const [list] = /(?<=\/auth\/v1\/)(users|apikeys|sessions|webhooks)/.exec(request.url()) ?? [];
       if (list) asked.push(list);
     });
-    await page.goto("/console/events?signins=shown");
+    await page.goto("/console/events?routine=shown");
     await untilLive(page);
     await expect(sentences(page).first()).toBeVisible();
     await expect.poll(() => new Set(asked).size).toBe(4);
@@ -106,18 +106,41 @@ describe("Event log", () => {
     expect(asked).toEqual([]);
   });
 
-  exhaustive("hides sign-ins until the user asks for them", async ({ at }) => {
-    const { page } = await at("/events", { width: 390 });
-    await expect(sentences(page)).toHaveText(["The operator created the key test", "The operator created the team"]);
-    await page.getByLabel("Show sign-ins").check();
-    await expect(sentences(page).first()).toHaveText("test started a session");
-    await expect(page).toHaveURL(`${url}/console/events?signins=shown`);
-    await page.getByLabel("Show sign-ins").uncheck();
-    await expect(sentences(page)).toHaveCount(2);
+  test("hides sign-ins and processing until the user asks for them, except for one file", async ({ at }) => {
+    const { page, id, stowage } = await at("/events", { width: 390, files: ["one.txt"] });
+    const { _id: created } = (await stowage.events.list({ type: "team.created" }).page()).items[0] ?? {};
+    const people = ["test uploaded one.txt", "The operator created the key test", "The operator created the team"];
+    await stowage.files.waitUntilProcessed(id);
+    await page.reload();
+    await expect(sentences(page)).toHaveText(people);
+    await page.goto(`/console/events?subject=${id}`);
+    await expect(sentences(page)).toHaveText(["Stowage processed one.txt", "test uploaded one.txt"]);
+    await page.goto(`/console/events?after=${created}`);
+    await expect(sentences(page)).toHaveText(people.slice(0, 2));
+    await page.goto("/console/events");
+    await page.getByLabel("Show sign-ins and processing").check();
+    await expect(sentences(page).filter({ hasText: "test started a session" })).toHaveCount(1);
+    await expect(page).toHaveURL(`${url}/console/events?routine=shown`);
+    await page.getByLabel("Show sign-ins and processing").uncheck();
+    await expect(sentences(page)).toHaveText(people);
+  });
+
+  test("shows uploads in a row as one, and each of them on demand", async ({ at }) => {
+    const { page, stowage } = await at("/events", { files: ["1.txt", "2.txt", "3.txt"] });
+    await expect(sentences(page).first()).toHaveText("test uploaded 3.txt");
+    await stowage.files.upload(new File(["text"], "4.txt"));
+    await expect(sentences(page).first()).toHaveText("test uploaded 4 files");
+    await button(page, "Each of the 4 files").click();
+    const names = ["4.txt", "3.txt", "2.txt", "1.txt"].map((name) => `test uploaded ${name}`);
+    await expect(sentences(page)).toHaveText([
+      ...["test uploaded 4 files", ...names],
+      ...["The operator created the key test", "The operator created the team"],
+    ]);
+    await expectAccessible(page);
   });
 
   exhaustive("adds new events on top, or announces them while the user reads further down", async ({ at }) => {
-    const { page, stowage } = await at("/events?signins=shown");
+    const { page, stowage } = await at("/events?routine=shown");
     for (let made = 0; made < 60; made += 10)
       await Promise.all(Array.from({ length: 10 }, () => stowage.keys.create({ name: "many", isPublic: true })));
     // The 60 keys, the team with its first key, and the session.
@@ -268,7 +291,7 @@ describe("Event page", () => {
     await expect(page.getByRole("link", { name: "one.txt" })).toHaveAttribute("href", `/console/files/${id}`);
     await expectAccessible(page);
     await page.getByRole("link", { name: "Newer →" }).click();
-    await expect(sentences(page)).toHaveText(["test deleted one.txt", "Stowage processed one.txt"]);
+    await expect(sentences(page)).toHaveText(["test deleted one.txt"]);
     await expect(page.getByText(`Showing events after ${uploaded}`)).toBeVisible();
     await page.goBack();
     await page.getByRole("link", { name: "← Older" }).click();
@@ -277,7 +300,7 @@ describe("Event page", () => {
     await untilLive(page);
     await team.stowage.keys.create({ name: "later" });
     await page.getByRole("link", { name: "Clear filters" }).click();
-    await expect(sentences(page)).toHaveCount(6);
+    await expect(sentences(page)).toHaveCount(5);
 
     await page.goto(`/console/events/${deleted}`);
     await expect(heading(page, "File deleted")).toBeVisible();
@@ -287,6 +310,6 @@ describe("Event page", () => {
     await page.goto(`/console/events/${id}`);
     await expect(page.getByRole("heading", { name: "Event not found" })).toBeVisible();
     await page.getByRole("link", { name: "Back to events" }).click();
-    await expect(sentences(page)).toHaveCount(6);
+    await expect(sentences(page)).toHaveCount(5);
   });
 });

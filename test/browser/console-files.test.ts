@@ -734,6 +734,10 @@ describe("Organizing files", () => {
     await page.keyboard.press("Enter");
     await expect(shown).toHaveCount(12);
     await expect(shown.nth(count).getByRole("link")).toBeFocused();
+    // To hide two folders isn't worth a button.
+    for (let place = 12; place > count + 2; place--) await team.stowage.files.deleteFolder(`${9 + place} ${long}`);
+    await page.reload();
+    await expect(shown).toHaveCount(count + 2);
   });
 
   exhaustive("plays all files of a folder from the first one", async ({ at }) => {
@@ -752,7 +756,9 @@ describe("Organizing files", () => {
     await button(page, "Play one.wav").first().click();
     const bar = await player(page).boundingBox();
     expect(bar?.y).toBeGreaterThan(290);
-    expect((await page.getByRole("navigation", { name: "Sections" }).boundingBox())?.height).toBeLessThan(50);
+    // The tabs are at the side.
+    expect((await page.getByRole("navigation", { name: "Sections" }).boundingBox())?.width).toBeLessThan(80);
+    expect((await page.getByRole("main").boundingBox())?.y).toBe(0);
   });
 
   exhaustive("moves files from the list of folders, and offers the last ones again", async ({ at }) => {

@@ -116,7 +116,7 @@ describe("Trash page", () => {
       batches.push({ files: ids.length, release });
     });
     await button(page, "Empty trash").click();
-    await expect(dialog(page)).toHaveAccessibleName("Empty the trash?");
+    await expect(dialog(page)).toHaveAccessibleName(/^Erase 5 files \(\d+ B\)\?$/);
     await expect(dialog(page)).toContainText("All files in the trash are erased.");
     const confirm = () => dialog(page).getByRole("button", { name: "Empty trash" }).click();
     await confirm();

@@ -223,13 +223,13 @@ describe("Delivery log", () => {
     const { page, team, webhooks, _id } = await openWebhook(at, endpoint.url);
     await expect(deliveries(page)).toHaveCount(1);
     await expect(deliveries(page)).toContainText(
-      /(Waiting|Failing)Session created · .+(HTTP 500 · \d attempts?.+ · next|Not sent yet)/,
+      /Session created(Waiting|Failing).+(HTTP 500 · \d attempts?.+ · next|Not sent yet)/,
     );
     endpoint.response = { status: 200, body: "thanks" };
     // On a slow machine, the next attempt may be minutes away.
     for (const { _id: id, attempts } of (await webhooks.deliveries(_id).page()).items)
       if (attempts.length > 1) await webhooks.redeliver(id);
-    await expect(deliveries(page)).toContainText(/DeliveredSession created · .+HTTP 200 · \d attempts/);
+    await expect(deliveries(page)).toContainText(/Session createdDelivered.+HTTP 200 · \d attempts/);
     // On a slow machine, several attempts fail before the page shows the first one.
     const attempts = endpoint.received.length;
     await expect(deliveries(page)).toContainText(`HTTP 200 · ${attempts} attempts`);
@@ -258,7 +258,7 @@ describe("Delivery log", () => {
     // New deliveries appear on top, and the chosen one stays.
     await team.stowage.keys.create({ name: "next" });
     await expect(deliveries(page)).toHaveCount(2);
-    await expect(deliveries(page).first()).toContainText(/nextDeliveredAPI key created · .+HTTP 200 · 1 attempt$/);
+    await expect(deliveries(page).first()).toContainText(/API key createdDeliverednext · .+HTTP 200 · 1 attempt$/);
     await expect(details(page).getByRole("heading")).toHaveText("Session created");
 
     await link.click();
@@ -284,6 +284,7 @@ describe("Delivery log", () => {
     await expect(listed.getByRole("cell").last()).toHaveText("Failing");
     expect(requests.filter((requested) => requested.includes("deliveries"))).toEqual([]);
     await expect(listed.getByRole("img")).toHaveAccessibleName(/^(\d+) of \1 attempts failed$/);
+    await expect(listed.getByText(/^0 of \d+$/)).toBeVisible();
     await listed.getByRole("link").click();
     await expect(heading(page, new URL(endpoint.url).host)).toBeVisible();
     const banner = page.getByRole("status").filter({ hasText: "Failing since" });
@@ -332,7 +333,7 @@ describe("Delivery log", () => {
     await expect(banner).toContainText("maintenance");
     await expect(page.getByRole("radio", { name: "Failing" })).toBeChecked();
     await expect(deliveries(page).first()).toContainText(
-      /^(one|two|three)FailingAPI key created · .+HTTP 50[03] · \d attempt/,
+      /^API key created(one|two|three) · .+HTTP 50[03] · \d attempt/,
     );
     await expect(deliveries(page).filter({ hasText: "waiting" })).toHaveCount(0);
     await expect(details(page)).toContainText(/HTTP 50[03] · .+maintenance.+Request/s);
@@ -342,7 +343,7 @@ describe("Delivery log", () => {
     await expect(page.getByText("No matching deliveries")).toBeVisible();
     await show("All");
     await expect(deliveries(page)).toHaveCount(50);
-    await expect(deliveries(page).first()).toContainText(/^waiting \d+WaitingAPI key created · .+Not sent yet$/);
+    await expect(deliveries(page).first()).toContainText(/^API key createdWaitingwaiting \d+ · .+Not sent yet$/);
     await expect(button(page, "Send now")).not.toHaveClass(/primary/);
 
     endpoint.response = { status: 200, body: "" };
@@ -361,7 +362,7 @@ describe("Delivery log", () => {
     endpoint.response = { status: 410, body: "" };
     await team.stowage.keys.create({ name: "gone" });
     await expect(page.getByText("Disabled: endpoint returned 410 Gone")).toBeVisible();
-    await expect(deliveries(page).first()).toContainText(/goneFailedAPI key created · .+HTTP 410 · 1 attempt$/);
+    await expect(deliveries(page).first()).toContainText(/API key createdFailedgone · .+HTTP 410 · 1 attempt$/);
     const [failed] = (await webhooks.deliveries(_id).page()).items;
 
     problems.allow(/status of 409/);
@@ -379,7 +380,7 @@ describe("Delivery log", () => {
     await dialog(page).getByLabel("Failed deliveries only").check();
     await dialog(page).getByRole("button", { name: "Replay" }).click();
     await expectAnnounced(page, "1 event queued for resending");
-    await expect(deliveries(page).first()).toContainText(/DeliveredAPI key created · .+HTTP 200 · 2 attempts$/);
+    await expect(deliveries(page).first()).toContainText(/API key createdDelivered.+HTTP 200 · 2 attempts$/);
     expect(endpoint.received.at(-1)?.headers["webhook-id"]).toBe(failed?.eventId);
     expect(endpoint.received).toHaveLength(3);
   });

@@ -26,12 +26,13 @@ const PRESETS: Record<"files" | "read", Scope[]> = {
   files: ["files:upload", "files:read", "files:download", "files:write", "files:delete"],
   read: ["files:read", "files:download"],
 };
+/** The kinds of key and what each can do, the least first. */
 const TYPES = {
-  files: "Secret – all actions on files",
-  read: "Secret – view and download files",
-  custom: "Secret – choose permissions",
-  full: "Secret – full access",
-  public: "Public – upload only",
+  public: ["Upload only", "Adds files, and sees none. Safe in a web page or an app, where anyone can read it."],
+  read: ["View and download files", "Changes nothing. Keep it on your server, as all those below."],
+  files: ["All actions on files", "Also adds, edits, shares, and deletes them."],
+  full: ["Full access", "Also manages users, keys, and webhooks. Whoever has it has the whole team."],
+  custom: ["Choose permissions", "Only what you select."],
 };
 
 /** Describes the scopes and limits of a key in a few words. */
@@ -139,9 +140,7 @@ interface NewKeyProps {
 
 function NewKey({ teamId, isOperator, onClose }: NewKeyProps) {
   // The operator's key may be the first of a new team, which creates its others.
-  const [type, setType] = useState<keyof typeof TYPES>(
-    isOperator ? "full" : PRESETS.files.every(can) ? "files" : "custom",
-  );
+  const [type, setType] = useState<keyof typeof TYPES>(isOperator ? "full" : can("files:upload") ? "public" : "custom");
   // A malicious link could make the operator create a key for the wrong team.
   const isLinked = teamId !== undefined && teamId === linkedTeam;
   const create = async (form: HTMLFormElement) => {
@@ -160,19 +159,25 @@ function NewKey({ teamId, isOperator, onClose }: NewKeyProps) {
   return (
     <TaskDialog title="Create key" action="Create key" onRun={create} onClose={() => onClose()}>
       <TextField label="Name" name="name" required maxLength={100} hint="For example, “Web player”" />
-      <SelectField
-        label="Type"
-        name="type"
-        value={type}
-        onChange={(chosen) => setType(chosen as keyof typeof TYPES)}
-        hint={type === "public" ? "Safe to use in a browser." : "Keep secret keys on your server."}
-      >
-        {Object.entries(TYPES).map(([value, label]) => (
-          <option key={value} value={value}>
-            {label}
-          </option>
+      <fieldset class="key-values types">
+        <legend>What it can do</legend>
+        {Object.entries(TYPES).map(([value, [label, text]]) => (
+          <label key={value} class="card">
+            <input
+              type="radio"
+              name="type"
+              value={value}
+              checked={type === value}
+              onChange={() => setType(value as keyof typeof TYPES)}
+            />
+            <span>
+              {label}
+              <br />
+              <span class="quiet">{text}</span>
+            </span>
+          </label>
         ))}
-      </SelectField>
+      </fieldset>
       {type === "custom" && <ScopeBoxes scopes={SCOPES.filter(can)} checked={[]} />}
       {type === "public" && <LimitFields />}
       <SelectField label="Expires in" name="expiresAt">

@@ -17,6 +17,8 @@ import { unfinishedUploads } from "../uploads/upload.ts";
 
 /** A complete secret key. Once one is pasted, nothing is left to enter. */
 const KEY = /^\s*stow_sk_\w{40}\s*$/;
+/** The team in a sign-in link, or in an invitation that has one. */
+const LINKED_TEAM = /[?&]team=([0-9a-f]{24})/;
 const METHODS = { password: "Email and password", key: "API key" };
 type Method = keyof typeof METHODS;
 /** How somebody last signed in on this device. It isn't secret. */
@@ -140,12 +142,16 @@ export function SignIn() {
                 ) : (
                   <TextField
                     key="team"
-                    label="Team ID"
+                    label="Team ID or sign-in link"
                     name="teamId"
                     defaultValue={isOtherTeam ? "" : team}
                     required
                     spellcheck={false}
-                    hint="Ask your admin, or use your team's sign-in link."
+                    hint="Your invitation has the sign-in link. Otherwise, ask your admin."
+                    onInput={({ currentTarget: input }) => {
+                      const [, id] = LINKED_TEAM.exec(input.value) ?? [];
+                      if (id) input.value = id;
+                    }}
                   />
                 )}
                 <TextField key="email" label="Email" name="email" type="email" autocomplete="username" required />

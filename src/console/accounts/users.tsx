@@ -214,7 +214,7 @@ function Invite({ user: existing, onClose }: InviteProps) {
   // A new user is kept if only the link fails, so that the next attempt creates only the link.
   const [user, setUser] = useState<Pick<User, "_id" | "firstName" | "lastName" | "email"> | null>(existing);
   const [hasPassword, setHasPassword] = useState(false);
-  const [message, setMessage] = useState<{ text: string; expiresAt?: string } | null>(null);
+  const [message, setMessage] = useState<{ text: string; url?: string; expiresAt?: string } | null>(null);
   const sending = useTask();
   const isReset = existing?.hasPassword === true;
   const name = user && nameOfUser(user);
@@ -232,7 +232,7 @@ function Invite({ user: existing, onClose }: InviteProps) {
     const { url, expiresAt } = await client.value.users.invite(invited._id).finally(() => setUser(invited));
     const later = `Sign in later: ${signInUrl(session.value?.team?.id ?? "")}`;
     const text = `${isReset ? "Reset your password" : "Choose a password"}: ${url}\n${email}\n${later}`;
-    setMessage({ text, expiresAt });
+    setMessage({ text, url, expiresAt });
     await copy(text, "invitation");
   };
   const send = () =>
@@ -278,7 +278,16 @@ function Invite({ user: existing, onClose }: InviteProps) {
           )}
           The console won't show it again.
         </p>
-        <pre class="json">{message.text}</pre>
+        {message.url ? (
+          <div class="field">
+            <span>{isReset ? "Link to set a new password" : "Invitation link"}</span>
+            <code class="json invitation" title={message.url}>
+              {message.url}
+            </code>
+          </div>
+        ) : (
+          <pre class="json">{message.text}</pre>
+        )}
         <Failure error={sending.error} />
         <div class="actions">
           {message.expiresAt && sendsEmail.value && (

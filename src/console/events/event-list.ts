@@ -48,6 +48,22 @@ export function groupByDay<E extends { createdAt: string }>(list: E[]): E[][] {
   return [...days.values()];
 }
 
+/** This many uploads in a row are one row of the log. */
+const MIN_BURST = 4;
+
+/** Groups the uploads of a list that follow each other and have the same actor. Any other event is a group of its own. */
+export function groupBursts<E extends Pick<Event, "type" | "actor">>(list: E[]): E[][] {
+  const groups: E[][] = [];
+  for (const event of list) {
+    const group = groups.at(-1);
+    const isSame = ({ type, actor }: E) =>
+      type === "file.uploaded" && event.type === type && actor.keyId === event.actor.keyId;
+    if (group?.[0] && isSame(group[0])) group.push(event);
+    else groups.push([event]);
+  }
+  return groups.flatMap((group) => (group.length < MIN_BURST ? group.map((event) => [event]) : [group]));
+}
+
 /** Ids ascend with time, so they decide the order. */
 interface Identified {
   _id: string;

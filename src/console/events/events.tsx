@@ -11,9 +11,9 @@ import { Day, Time } from "../parts/values.tsx";
 import { href, query } from "../router.ts";
 import { client } from "../session.ts";
 import { useEvents, useList } from "../store.ts";
-import { DELETED, filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "./event-list.ts";
+import { DELETED, filtersFrom, groupBursts, groupByDay, isListed, isOfType, mergeEvents } from "./event-list.ts";
 import { EVENT_LABELS, EVENT_TYPES } from "./event-types.ts";
-import { EventDetails, isSignIn, Sentence, Subject, titleOf, useNames } from "./sentence.tsx";
+import { Actor, EventDetails, isRoutine, Sentence, Subject, titleOf, useNames } from "./sentence.tsx";
 
 const PAGE_EVENTS = 50;
 const KINDS: Record<Event["subject"]["kind"], { label: string; icon: IconName }> = {
@@ -34,25 +34,26 @@ const TYPES = Object.fromEntries([
 /** The event log of the team, newest first. */
 export function Events() {
   const filters = filtersFrom(query.value);
-  const { type, after, before } = filters;
-  const hasSignIns = query.value.has("signins");
+  const { type, subject, after, before } = filters;
+  const hasRoutine = query.value.has("routine");
   return (
     <Page title="Events" call={{ path: "/auth/v1/events", query: { ...filters } }}>
       <Filters
         names={["type", "actor", "subject", "from", "until", "after", "before"]}
         search={
-          !type && (
+          !type &&
+          !subject && (
             <label class="quiet">
               <input
                 type="checkbox"
-                checked={hasSignIns}
-                onChange={() => setQuery({ signins: hasSignIns ? undefined : "shown" })}
+                checked={hasRoutine}
+                onChange={() => setQuery({ routine: hasRoutine ? undefined : "shown" })}
               />{" "}
-              Show sign-ins
+              Show sign-ins and processing
             </label>
           )
         }
-        kept={hasSignIns ? { signins: "shown" } : {}}
+        kept={hasRoutine ? { routine: "shown" } : {}}
       >
         <Choice name="type" label="Type" all="All events" options={TYPES} />
         <UserChoice name="actor" label="Actor" all="All actors" />
@@ -72,7 +73,9 @@ export function Events() {
       <EventLog
         key={query.value.toString()}
         filters={filters}
-        isShown={(event) => (type ? isOfType(event, query.value.get("type") ?? "") : hasSignIns || !isSignIn(event))}
+        isShown={(event) =>
+          type ? isOfType(event, query.value.get("type") ?? "") : subject || hasRoutine || !isRoutine(event)
+        }
       />
     </Page>
   );
@@ -83,7 +86,7 @@ const isReading = () => scrollY > 0 || document.querySelector(".timeline :is(:fo
 
 interface EventLogProps {
   filters: EventFilters;
-  isShown: (event: Event) => boolean;
+  isShown: (event: Event) => unknown;
 }
 
 /** New events appear on top. While the user is reading, they wait behind a button that shows them. */
@@ -144,9 +147,14 @@ function EventLog({ filters, isShown }: EventLogProps) {
                 <Day at={createdAt} />
               </h2>
               <ol>
-                {day.map((event) => (
-                  <EventRow key={event._id} event={event} />
-                ))}
+                {groupBursts(day).map((group) => {
+                  const [event] = group.slice(-1);
+                  if (group.length > 1)
+                    return (
+                      <Burst key={event?._id} events={group} isOpenEnded={!isComplete && event === shown.at(-1)} />
+                    );
+                  return event && <EventRow key={event._id} event={event} />;
+                })}
               </ol>
             </section>
           );
@@ -154,6 +162,41 @@ function EventLog({ filters, isShown }: EventLogProps) {
       </div>
       <More of={events} />
     </>
+  );
+}
+
+/** Uploads that followed each other. @param isOpenEnded whether the next page may have more of them */
+function Burst({ events, isOpenEnded }: { events: Event[]; isOpenEnded: boolean }) {
+  const [isOpen, setOpen] = useState(false);
+  const [latest] = events;
+  if (!latest) return null;
+  const text = `uploaded ${isOpenEnded ? "at least " : ""}${countOf(events.length, "file")}`;
+  return (
+    <li>
+      <div class="event">
+        <Icon name="document" />
+        <span class="sentence">
+          <Actor event={latest} isFirst /> {text}
+        </span>
+        <Time at={latest.createdAt} isRelative />
+        <button
+          type="button"
+          class="button ghost chevron"
+          aria-expanded={isOpen}
+          aria-label={`Each of the ${countOf(events.length, "file")}`}
+          onClick={() => setOpen(!isOpen)}
+        >
+          <Icon name="chevron" />
+        </button>
+      </div>
+      {isOpen && (
+        <ol>
+          {events.map((event) => (
+            <EventRow key={event._id} event={event} />
+          ))}
+        </ol>
+      )}
+    </li>
   );
 }
 

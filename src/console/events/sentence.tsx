@@ -139,6 +139,12 @@ function phraseOf({ type, data }: Event, isOwn: boolean): [string, string?] {
 export const isSignIn = ({ type, actor, subject }: Event): boolean =>
   type === "session.created" || type === "user.logged_in" || (type === "session.revoked" && actor.keyId === subject.id);
 
+/** Whether an event is a sign-in or the result of processing, which follow other events and say least. */
+export const isRoutine = (event: Event): boolean =>
+  isSignIn(event) ||
+  event.type === "file.completed" ||
+  (event.type === "file.updated" && event.data.fields?.every((field) => field === "waveform") === true);
+
 /** An event as a sentence: its actor, what happened, and the resource. */
 export function Sentence({ event }: { event: Event }) {
   const { type, actor, subject } = event;

@@ -177,11 +177,14 @@ function useTwoRows() {
   return { list, count };
 }
 
+/** Fewer hidden folders than this would save less room than the button takes. */
+const MIN_HIDDEN = 3;
+
 /** The folders in the open folder. @param isShort shows two rows of them at first */
 export function FolderList({ folders, isShort }: { folders: string[]; isShort: boolean }) {
   const { list, count } = useTwoRows();
   const [isOpen, setOpen] = useState(false);
-  const isShortened = isShort && !isOpen && folders.length > count;
+  const isShortened = isShort && !isOpen && folders.length >= count + MIN_HIDDEN;
   return (
     <>
       <ul ref={list} class="folders" aria-label="Folders in this folder">

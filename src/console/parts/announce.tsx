@@ -6,6 +6,8 @@ interface Announcement {
   id: number;
   content: ComponentChildren;
   undo?: (() => void) | undefined;
+  /** Whether the page shows the result elsewhere, so that only screen readers need it. */
+  isSpoken?: boolean;
 }
 
 const SHOWN_MILLISECONDS = 6000;
@@ -20,8 +22,8 @@ const dismiss = (id: number) => {
   announcements.value = announcements.value.filter((announcement) => announcement.id !== id);
 };
 
-function show(content: ComponentChildren, undo?: () => void): number {
-  announcements.value = [...announcements.value, { id: ++latestId, content, undo }];
+function show(content: ComponentChildren, undo?: () => void, isSpoken = false): number {
+  announcements.value = [...announcements.value, { id: ++latestId, content, undo, isSpoken }];
   return latestId;
 }
 
@@ -32,6 +34,12 @@ function show(content: ComponentChildren, undo?: () => void): number {
 export function announce(text: string, undo?: () => void): void {
   const id = show(<span>{text}</span>, undo);
   setTimeout(() => dismiss(id), undo ? UNDO_MILLISECONDS : SHOWN_MILLISECONDS);
+}
+
+/** Reads a result to screen readers that the page shows by itself. */
+export function speak(text: string): void {
+  const id = show(text, undefined, true);
+  setTimeout(() => dismiss(id), SHOWN_MILLISECONDS);
 }
 
 /** Shows why an action failed, until the user dismisses it. Forms and pages show their errors themselves. */
@@ -48,26 +56,32 @@ export function Announcements({ inDialog = false }: { inDialog?: boolean }) {
   return (
     <div class="announcements" role="status">
       {isUsed &&
-        announcements.value.map(({ id, content, undo }) => (
-          <div key={id} data-undo={undo !== undefined}>
-            {content}
-            {undo && (
-              <button
-                type="button"
-                class="button"
-                onClick={() => {
-                  dismiss(id);
-                  undo();
-                }}
-              >
-                Undo
+        announcements.value.map(({ id, content, undo, isSpoken }) =>
+          isSpoken ? (
+            <span key={id} class="visually-hidden">
+              {content}
+            </span>
+          ) : (
+            <div key={id} data-undo={undo !== undefined}>
+              {content}
+              {undo && (
+                <button
+                  type="button"
+                  class="button"
+                  onClick={() => {
+                    dismiss(id);
+                    undo();
+                  }}
+                >
+                  Undo
+                </button>
+              )}
+              <button type="button" class="button ghost" aria-label="Dismiss" onClick={() => dismiss(id)}>
+                <Icon name="close" />
               </button>
-            )}
-            <button type="button" class="button ghost" aria-label="Dismiss" onClick={() => dismiss(id)}>
-              <Icon name="close" />
-            </button>
-          </div>
-        ))}
+            </div>
+          ),
+        )}
     </div>
   );
 }

@@ -31,13 +31,15 @@ interface DeleteFilesProps {
   isErasure?: boolean;
   /** To empty the trash: lists its next files, called again once those are erased. An empty list ends it. */
   next?: () => Promise<NamedFile[]>;
+  /** Says how many files `next` lists, if that is known. */
+  total?: string | undefined;
 }
 
 /** Confirms and deletes the files, in as many requests as needed. It can be stopped, and continued after a failure. */
 export const askToDelete = (props: DeleteFilesProps): Promise<void> =>
   open((close) => <DeleteFiles {...props} onClose={() => close()} />);
 
-function DeleteFiles({ files, isErasure = false, next, onClose }: DeleteFilesProps & { onClose: () => void }) {
+function DeleteFiles({ files, isErasure = false, next, total, onClose }: DeleteFilesProps & { onClose: () => void }) {
   const [progress, setProgress] = useState({ left: files, done: 0, held: 0 });
   const isStopped = useRef(false);
   const verb = isErasure ? "Erase" : "Delete";
@@ -61,7 +63,7 @@ function DeleteFiles({ files, isErasure = false, next, onClose }: DeleteFilesPro
     }
   };
   const [title, action] = next
-    ? ["Empty the trash?", "Empty trash"]
+    ? [total ? `Erase ${total}?` : "Empty the trash?", "Empty trash"]
     : [`${verb} ${countOf(files.length, "file")}?`, `${verb} ${countOf(progress.left.length, "file")}`];
   return (
     <TaskDialog

@@ -66,10 +66,15 @@ const actionsOf = (files: TrashedFile[]): Actions => [
   },
 ];
 
-const emptyTrash: Action = {
-  label: "Empty trash",
-  isDangerous: true,
-  run: () => askToDelete({ files: [], isErasure: true, next: trashPages() }),
+/** @param files all files of the trash, if they are known */
+const emptyTrash = (files?: TrashedFile[]): Action => {
+  const size = files?.reduce((sum, file) => sum + file.size, 0) ?? 0;
+  const total = files && `${countOf(files.length, "file")} (${formatBytes(size)})`;
+  return {
+    label: "Empty trash",
+    isDangerous: true,
+    run: () => askToDelete({ files: [], isErasure: true, next: trashPages(), total }),
+  };
 };
 
 /** The deleted files that can be restored. */
@@ -135,7 +140,7 @@ export function Trash() {
       back={<Breadcrumbs links={[{ href: href("/files"), label: "Files" }]} />}
       subtitle={rows.length > 0 && "Files in the trash count toward the storage."}
       call={{ path: "/docs/v1/trash" }}
-      main={canErase() && rows.length > 0 && emptyTrash}
+      main={canErase() && rows.length > 0 && emptyTrash(trash.more ? undefined : rows)}
       filters={seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
       of={trash}
       empty={

@@ -1,7 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { type QueuedUpload, UploadProgress } from "../../client/upload-queue.ts";
-import { announce } from "../parts/announce.tsx";
+import { speak } from "../parts/announce.tsx";
 import { countOf } from "../parts/format.ts";
 import { session } from "../session.ts";
 import { type SavedRecord, savedUploads } from "./saved.ts";
@@ -87,6 +87,6 @@ function announceEnded(): void {
   ended.clear();
   const stored = own.filter(({ state }) => state === "stored").length;
   const failed = own.length - stored;
-  if (own.length === 1) announce(stored ? `Uploaded ${own[0]?.name}` : `Couldn't upload ${own[0]?.name}`);
-  else if (own.length > 1) announce(`${countOf(stored, "file")} uploaded${failed ? `, ${failed} failed` : ""}`);
+  if (own.length === 1) speak(stored ? `Uploaded ${own[0]?.name}` : `Couldn't upload ${own[0]?.name}`);
+  else if (own.length > 1) speak(`${countOf(stored, "file")} uploaded${failed ? `, ${failed} failed` : ""}`);
 }

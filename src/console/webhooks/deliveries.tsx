@@ -135,7 +135,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
       <section class="stack" aria-labelledby="deliveries">
         <header class="page-header">
           <h2 id="deliveries">Deliveries</h2>
-          <HealthBadge webhook={webhook} />
+          {webhook.health !== "failing" && <HealthBadge webhook={webhook} />}
         </header>
         <DayCounts webhook={webhook} />
         <Failure error={deliveries.error} onRetry={reload} />
@@ -172,7 +172,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
                       document.getElementById("delivery")?.scrollIntoView({ block: "nearest" });
                     }}
                   >
-                    <Summary delivery={delivery} />
+                    <Summary delivery={delivery} tab={tab} />
                   </button>
                 </li>
               ))}
@@ -193,18 +193,18 @@ async function resend({ _id }: Delivery): Promise<void> {
 
 const labelOf = ({ event, type }: Delivery) => (event ? titleOf(event) : (EVENT_LABELS[type] ?? type));
 
-/** One event in the list: its resource and its result. */
-function Summary({ delivery }: { delivery: Delivery }) {
-  const { event, attempts, nextAttemptAt } = delivery;
+/** One event in the list: its type, its resource and its result, unless the tab says it. */
+function Summary({ delivery, tab }: { delivery: Delivery; tab: Tab }) {
+  const { event, status, attempts, nextAttemptAt } = delivery;
   const latest = attempts.at(-1);
   return (
     <>
-      <span class="panes-title">{event ? <Subject event={event} isPlain /> : labelOf(delivery)}</span>
-      <StatusBadge delivery={delivery} />
+      <span class="panes-title">{labelOf(delivery)}</span>
+      {(tab === "all" || status === "failed") && <StatusBadge delivery={delivery} />}
       <span class="quiet">
         {event && (
           <>
-            {labelOf(delivery)} · <Time at={event.createdAt} isRelative />
+            <Subject event={event} isPlain /> · <Time at={event.createdAt} isRelative />
           </>
         )}
       </span>

@@ -1,5 +1,5 @@
 import type { Delivery, Webhook } from "../../client/stowage.ts";
-import { countOf, formatPercent } from "../parts/format.ts";
+import { countOf, formatCount, formatPercent } from "../parts/format.ts";
 import { Time } from "../parts/values.tsx";
 
 /* Whether an endpoint works, as its record says. */
@@ -46,32 +46,37 @@ const HOUR_MILLISECONDS = 3_600_000;
 const STEP = 4;
 const HEIGHT = 20;
 
-/** The attempts of the last day as a bar for each hour, with the failed ones in red. */
+/** The attempts of the last day: their number, and a bar for each hour, with the failed ones in red. */
 export function DayBars({ webhook: { lastDay } }: { webhook: Webhook }) {
-  const { failed, hours } = lastDay;
+  const { succeeded, failed, hours } = lastDay;
   const most = Math.max(...hours.map(attemptsOf));
   const first = Math.floor(Date.now() / HOUR_MILLISECONDS) - HOURS + 1;
   return (
-    <svg
-      class="delivery-bars"
-      viewBox={`0 0 ${HOURS * STEP} ${HEIGHT}`}
-      role="img"
-      aria-label={`${failed} of ${countOf(attemptsOf(lastDay), "attempt")} failed`}
-    >
-      {hours.map((hour) => {
-        const x = (Date.parse(hour.startsAt) / HOUR_MILLISECONDS - first) * STEP;
-        const bar = (count: number, status: string) => {
-          const height = (count * HEIGHT) / most;
-          return <rect data-status={status} x={x} y={HEIGHT - height} width={STEP - 1} height={height} />;
-        };
-        return (
-          <g key={hour.startsAt}>
-            {bar(attemptsOf(hour), "succeeded")}
-            {bar(hour.failed, "failed")}
-          </g>
-        );
-      })}
-    </svg>
+    <div class="two-lines">
+      <svg
+        class="delivery-bars"
+        viewBox={`0 0 ${HOURS * STEP} ${HEIGHT}`}
+        role="img"
+        aria-label={`${failed} of ${countOf(attemptsOf(lastDay), "attempt")} failed`}
+      >
+        {hours.map((hour) => {
+          const x = (Date.parse(hour.startsAt) / HOUR_MILLISECONDS - first) * STEP;
+          const bar = (count: number, status: string) => {
+            const height = (count * HEIGHT) / most;
+            return <rect data-status={status} x={x} y={HEIGHT - height} width={STEP - 1} height={height} />;
+          };
+          return (
+            <g key={hour.startsAt}>
+              {bar(attemptsOf(hour), "succeeded")}
+              {bar(hour.failed, "failed")}
+            </g>
+          );
+        })}
+      </svg>
+      <span class="quiet" aria-hidden="true">
+        {formatCount(succeeded)} of {formatCount(succeeded + failed)}
+      </span>
+    </div>
   );
 }
 
