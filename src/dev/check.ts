@@ -22,7 +22,7 @@ const PROJECTS = [
 const TYPES = ["src/env.d.ts", "--include-runtime=false", "--strict-vars=false"];
 const CHECKS: Record<string, string[]> = {
   "biome check": [bin("@biomejs/biome/bin/biome"), "check", "."],
-  "tsc -b": [bin("typescript/bin/tsc"), "-b", ...PROJECTS],
+  "tsc -b": [bin("typescript/bin/tsc"), "-b", "--singleThreaded", ...PROJECTS],
   "client types": [join(root, "src/dev/client-types.ts"), "--check"],
   "wrangler types": [bin("wrangler/bin/wrangler.js"), "types", ...TYPES, "--check"],
   migrations: [join(root, "src/dev/check-migrations.ts")],
