@@ -1,6 +1,5 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
-import type { Action } from "../parts/action.tsx";
 import { ask, open, TaskDialog } from "../parts/dialog.tsx";
 import { SelectField, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, TYPE_LABELS } from "../parts/format.ts";
@@ -113,23 +112,18 @@ function chosenLimits(form: HTMLFormElement): ApiKey["limits"] | undefined {
 }
 
 /** Creates a key of the team, or, for the operator, of another one. */
-export const createKey = (teamId?: string): Action => ({
-  label: "Create key",
-  icon: "key",
-  scope: "keys:write",
-  run: async () => {
-    const isOperator = session.peek()?.team === null;
-    const created = await open<ApiKey>((close) => <NewKey teamId={teamId} isOperator={isOperator} onClose={close} />);
-    if (!created) return;
-    const { name, key, teamId: owner } = created;
-    const text = isOperator && (
-      <p>
-        Team ID: <code>{owner}</code>
-      </p>
-    );
-    return showSecret({ title: `Key “${name}”`, noun: "key", secret: key, apiKey: created, text });
-  },
-});
+export async function createKey(teamId?: string): Promise<void> {
+  const isOperator = session.peek()?.team === null;
+  const created = await open<ApiKey>((close) => <NewKey teamId={teamId} isOperator={isOperator} onClose={close} />);
+  if (!created) return;
+  const { name, key, teamId: owner } = created;
+  const text = isOperator && (
+    <p>
+      Team ID: <code>{owner}</code>
+    </p>
+  );
+  return showSecret({ title: `Key “${name}”`, noun: "key", secret: key, apiKey: created, text });
+}
 
 interface NewKeyProps {
   teamId: string | undefined;

@@ -4,6 +4,7 @@ import { ActionButton, type Actions } from "../parts/action.tsx";
 import { confirm } from "../parts/dialog.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { mask } from "../parts/format.ts";
+import type { PageProps } from "../parts/lazy.tsx";
 import { ListTable } from "../parts/list-page.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { type Column, Table } from "../parts/table.tsx";
@@ -17,13 +18,13 @@ import { accessOf, createKey, editKey, rotateKey } from "./key-forms.tsx";
 const SOON_MILLISECONDS = 7 * 86_400_000;
 
 /** The team's keys. The operator sees those of the team in the URL. */
-export function Keys() {
+export function Keys({ create }: PageProps) {
   const isOperator = session.value?.team === null;
   const teamId = (isOperator && query.value.get("team")) || undefined;
   return (
     <Page
       title="Keys"
-      actions={<ActionButton action={createKey(teamId)} class="primary" />}
+      actions={create && <ActionButton action={{ ...create, run: () => createKey(teamId) }} class="primary" />}
       call={{ path: "/auth/v1/apikeys", query: { teamId } }}
     >
       <MissingScopes scopes={["keys:write"]} />

@@ -26,7 +26,7 @@ export function TeamPage({ id }: { id: string }) {
       titleOf={({ name }) => name}
       call={{ path: `/auth/v1/teams/${id}` }}
       actions={(team) => team.status !== "deleting" && teamActions(team)}
-      main={(team) => team.status !== "deleting" && createKey(id)}
+      main={(team) => team.status !== "deleting" && { label: "Create key", run: () => createKey(id) }}
     >
       {({ status, usage, maxBytes, maxFiles, database, createdAt }) => (
         <>

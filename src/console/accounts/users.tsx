@@ -1,12 +1,13 @@
 import { useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
-import { type Action, ActionButton, type Actions } from "../parts/action.tsx";
+import { ActionButton, type Actions } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { CopyButton, copy } from "../parts/copy.tsx";
 import { ask, confirm, Dialog, open, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { passwordOf, SelectField, TextField, textOf } from "../parts/form.tsx";
+import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
@@ -53,14 +54,7 @@ const removeUser = (user: User) =>
     done: `Deleted ${nameOfUser(user)}`,
   });
 
-const invite = (user: User | null) => open((close) => <Invite user={user} onClose={() => close()} />);
-
-export const inviteUser: Action = {
-  label: "Invite user",
-  icon: "users",
-  scope: "users:write",
-  run: () => invite(null),
-};
+export const invite = (user: User | null) => open((close) => <Invite user={user} onClose={() => close()} />);
 
 const actionsOf = ([user]: User[]): Actions =>
   user
@@ -76,13 +70,13 @@ const actionsOf = ([user]: User[]): Actions =>
       ]
     : [];
 
-export function Users() {
+export function Users({ create }: PageProps) {
   const search = query.value.get("search") ?? "";
   const users = useUsers(search);
   return (
     <ListPage
       title="Users"
-      main={inviteUser}
+      create={create}
       call={{ path: "/auth/v1/users" }}
       scopes={["users:write"]}
       filters={<Filters names={["search"]} search={<SearchField name="search" label="Search users" />} />}
@@ -95,7 +89,7 @@ export function Users() {
         ) : (
           <Empty title="No users yet">
             <p>Add people who can sign in with an email and password.</p>
-            <ActionButton action={inviteUser} class="primary" />
+            {create && <ActionButton action={create} class="primary" />}
           </Empty>
         )
       }

@@ -1,7 +1,6 @@
 import { useState } from "preact/hooks";
 import type { Webhook } from "../../client/stowage.ts";
 import { EVENT_LABELS, EVENT_TYPES, type EventType } from "../events/event-types.ts";
-import type { Action } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { ask, confirm, open, TaskDialog } from "../parts/dialog.tsx";
 import { saveChanges, TextField, textOf } from "../parts/form.tsx";
@@ -15,24 +14,19 @@ import { UserError } from "../user-error.ts";
 
 type Fields = Pick<Webhook, "url" | "types" | "description">;
 
-export const createWebhook: Action = {
-  label: "Create webhook",
-  icon: "webhook",
-  scope: "webhooks:write",
-  run: async () => {
-    const created = await open<{ secret: string }>((close) => (
-      <WebhookForm
-        title="Create webhook"
-        action="Create webhook"
-        onSave={async (fields) => close(await client.value.webhooks.create(fields))}
-        onClose={() => close()}
-      />
-    ));
-    if (!created) return;
-    const text = <p>Use this signing secret to verify that requests come from Stowage.</p>;
-    await showSecret({ title: "Webhook created", noun: "secret", secret: created.secret, text });
-  },
-};
+export async function createWebhook(): Promise<void> {
+  const created = await open<{ secret: string }>((close) => (
+    <WebhookForm
+      title="Create webhook"
+      action="Create webhook"
+      onSave={async (fields) => close(await client.value.webhooks.create(fields))}
+      onClose={() => close()}
+    />
+  ));
+  if (!created) return;
+  const text = <p>Use this signing secret to verify that requests come from Stowage.</p>;
+  await showSecret({ title: "Webhook created", noun: "secret", secret: created.secret, text });
+}
 
 export const editWebhook = (webhook: Webhook) =>
   open((close) => (

@@ -1,12 +1,12 @@
 import type { Webhook } from "../../client/stowage.ts";
 import { EVENT_LABELS } from "../events/event-types.ts";
 import { Code } from "../parts/connect.tsx";
+import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { href } from "../router.ts";
 import { client } from "../session.ts";
 import { useList } from "../store.ts";
-import { createWebhook } from "./webhook-forms.tsx";
 import { DayBars, HealthBadge } from "./webhook-health.tsx";
 
 /** How a server checks a request of a webhook. */
@@ -24,7 +24,7 @@ export const eventsOf = ({ types }: Webhook): string =>
 
 export const nameOf = ({ description, url }: Webhook): string => description || new URL(url).host;
 
-export function Webhooks() {
+export function Webhooks({ create }: PageProps) {
   const webhooks = useList("webhooks", (signal) => client.value.webhooks.list({ signal }), {
     of: ["webhook"],
     // The results of deliveries, which decide its health, aren't events.
@@ -33,7 +33,7 @@ export function Webhooks() {
   return (
     <ListPage
       title="Webhooks"
-      main={createWebhook}
+      create={create}
       call={{ path: "/auth/v1/webhooks" }}
       scopes={["webhooks:write"]}
       of={webhooks}
