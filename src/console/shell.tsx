@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
-import { MissingScopes, ROLE_LABELS } from "./accounts/access.tsx";
 import { SignIn } from "./accounts/sign-in.tsx";
 import { announceSignOut, leave } from "./leaving.tsx";
 import { canFollow, isLive, isLost } from "./live.ts";
+import { MissingScopes, ROLE_LABELS } from "./parts/access.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { Dialogs } from "./parts/dialog.tsx";
 import { Failure } from "./parts/failure.tsx";

@@ -2,10 +2,8 @@ import { effect, type Signal, signal, untracked } from "@preact/signals";
 import { useCallback, useEffect, useRef } from "preact/hooks";
 import type { Event, List } from "../client/stowage.ts";
 import { canFollow, gaps, onEvent, reconnects, waitForPosition } from "./live.ts";
+import { type Noun, writtenBy } from "./nouns.ts";
 import { client, latestCall, noteFailure, session } from "./session.ts";
-
-/** The kind of record that data consist of. */
-type Noun = Event["subject"]["kind"];
 
 /*
  * The data of the pages, by key. Each says of which nouns they are: an event of one of them, and a write of this tab, loads
@@ -80,28 +78,6 @@ function forgetUnused(): void {
   const unused = [...entries].filter(([, { users }]) => users === 0);
   for (const [place, [key, { isPaused }]] of unused.entries())
     if (isPaused || place < unused.length - MAX_UNUSED) entries.delete(key);
-}
-
-/** The noun of a route, by the last of its words that has one. Waveforms aren't part of lists. */
-const NOUNS: Record<string, Noun | null> = {
-  apikeys: "apikey",
-  sessions: "session",
-  password: "session",
-  users: "user",
-  teams: "team",
-  webhooks: "webhook",
-  deliveries: "webhook",
-  uploads: "file",
-  folders: "file",
-  trash: "file",
-  links: "link",
-  waveform: null,
-};
-
-function nounOf(route: string): Noun | null | undefined {
-  if (route.startsWith("GET ")) return null;
-  const word = route.match(/[a-z]+/g)?.findLast((word) => word in NOUNS);
-  return word === undefined ? null : NOUNS[word];
 }
 
 /** Reloads the entries with this noun: now if a page shows them, otherwise when one opens. */
@@ -202,7 +178,7 @@ export function followStore(): void {
       if (isStale || (isBack && entry.state.peek().error !== null)) refresh(entry, "now");
   });
   effect(() => {
-    const noun = nounOf(latestCall.value.route);
+    const noun = writtenBy(latestCall.value.route);
     if (noun) untracked(() => touch(noun));
   });
   setInterval(() => {

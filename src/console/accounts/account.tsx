@@ -1,6 +1,7 @@
 import type { Session } from "../../client/stowage.ts";
-import { NameOf, useNames } from "../events/sentence.tsx";
+import { NameOf, useNames } from "../events/names.tsx";
 import { leave } from "../leaving.tsx";
+import { MissingScopes, ROLE_LABELS, SCOPES, scopeLabel } from "../parts/access.tsx";
 import { ActionButton } from "../parts/action.tsx";
 import { Copyable } from "../parts/copy.tsx";
 import { ask, confirm } from "../parts/dialog.tsx";
@@ -12,7 +13,6 @@ import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
 import { useList } from "../store.ts";
-import { MissingScopes, ROLE_LABELS, SCOPES, scopeLabel } from "./access.tsx";
 
 /** The link for members of a team who sign in with email and password. */
 export const signInUrl = (teamId: string) => location.origin + href("/sign-in", { team: teamId });

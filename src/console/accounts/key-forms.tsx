@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
+import { SCOPES, scopeLabel, shortScopeLabel } from "../parts/access.tsx";
 import { ask, open, TaskDialog } from "../parts/dialog.tsx";
 import { SelectField, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, TYPE_LABELS } from "../parts/format.ts";
@@ -8,7 +9,6 @@ import { Time } from "../parts/values.tsx";
 import { linkedTeam } from "../router.ts";
 import { can, client, type Scope, session } from "../session.ts";
 import { UserError } from "../user-error.ts";
-import { SCOPES, scopeLabel, shortScopeLabel } from "./access.tsx";
 
 /* The forms that create, edit, and rotate API keys. */
 

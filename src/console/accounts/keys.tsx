@@ -1,5 +1,6 @@
 import type { ApiKey } from "../../client/stowage.ts";
-import { NameOf, useNames } from "../events/sentence.tsx";
+import { NameOf, useNames } from "../events/names.tsx";
+import { MissingScopes, scopeLabel } from "../parts/access.tsx";
 import { ActionButton, type Actions } from "../parts/action.tsx";
 import { confirm } from "../parts/dialog.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
@@ -12,7 +13,6 @@ import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { client, session } from "../session.ts";
 import { useList } from "../store.ts";
-import { MissingScopes, scopeLabel } from "./access.tsx";
 import { accessOf, createKey, editKey, rotateKey } from "./key-forms.tsx";
 
 const SOON_MILLISECONDS = 7 * 86_400_000;

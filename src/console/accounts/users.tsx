@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
+import { ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { ActionButton, type Actions } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { CopyButton, copy } from "../parts/copy.tsx";
@@ -14,7 +15,6 @@ import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { client, sendsEmail, session } from "../session.ts";
-import { ROLE_LABELS, type Role } from "./access.tsx";
 import { signInUrl } from "./account.tsx";
 import { nameOfUser, useUsers } from "./user-choice.tsx";
 

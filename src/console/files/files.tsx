@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import { MissingScopes } from "../accounts/access.tsx";
 import { UserChoice } from "../accounts/user-choice.tsx";
 import { FolderList, FolderPath, folderActions, newFolder, startDrag } from "../folders/folders.tsx";
+import { MissingScopes } from "../parts/access.tsx";
 import { ActionButton, allowed, shortcutsOf } from "../parts/action.tsx";
 import { Code, uploadCommand } from "../parts/connect.tsx";
 import { Failure } from "../parts/failure.tsx";

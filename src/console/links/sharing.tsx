@@ -1,6 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { FileMetadata, Link, NewLink } from "../../client/stowage.ts";
-import { NameOf, useNames } from "../events/sentence.tsx";
+import { NameOf, useNames } from "../events/names.tsx";
 import { Copyable, copy } from "../parts/copy.tsx";
 import { confirm, Dialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";

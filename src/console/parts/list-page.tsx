@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
-import { MissingScopes } from "../accounts/access.tsx";
 import type { Scope } from "../session.ts";
 import type { Listing } from "../store.ts";
+import { MissingScopes } from "./access.tsx";
 import { type Action, ActionButton } from "./action.tsx";
 import type { Call } from "./curl.tsx";
 import { Failure } from "./failure.tsx";

@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { StowageError } from "../../client/stowage.ts";
-import { MissingScopes } from "../accounts/access.tsx";
 import { type Scope, seesOwnFilesOnly } from "../session.ts";
 import type { Loaded } from "../store.ts";
+import { MissingScopes } from "./access.tsx";
 import { type Action, ActionButton, type Actions } from "./action.tsx";
 import type { Call } from "./curl.tsx";
 import { Failure } from "./failure.tsx";

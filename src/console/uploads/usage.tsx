@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import { StowageError, type UnfinishedUpload, type Usage as UsageRecord } from "../../client/stowage.ts";
-import { NameOf, useNames } from "../events/sentence.tsx";
+import { NameOf, useNames } from "../events/names.tsx";
 import { confirm } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes, formatCount, formatPercent } from "../parts/format.ts";

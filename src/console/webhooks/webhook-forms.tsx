@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
-import type { Webhook } from "../../client/stowage.ts";
-import { EVENT_LABELS, EVENT_TYPES, type EventType } from "../events/event-types.ts";
+import type { EventType, Webhook } from "../../client/stowage.ts";
+import { EVENT_TYPES, labelOf } from "../events/event-types.ts";
 import { announce } from "../parts/announce.tsx";
 import { ask, confirm, open, TaskDialog } from "../parts/dialog.tsx";
 import { saveChanges, TextField, textOf } from "../parts/form.tsx";
@@ -116,7 +116,7 @@ function WebhookForm({ webhook, onSave, onClose, ...labels }: WebhookFormProps) 
           EVENT_TYPES.map((type) => (
             <label key={type}>
               <input type="checkbox" name="type" value={type} defaultChecked={webhook?.types?.includes(type)} />{" "}
-              {EVENT_LABELS[type]}
+              {labelOf(type)}
             </label>
           ))}
       </fieldset>

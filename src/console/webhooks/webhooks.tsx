@@ -1,5 +1,6 @@
 import type { Webhook } from "../../client/stowage.ts";
-import { EVENT_LABELS } from "../events/event-types.ts";
+import { labelOf } from "../events/event-types.ts";
+import { nameOfWebhook } from "../events/names.tsx";
 import { Code } from "../parts/connect.tsx";
 import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
@@ -19,10 +20,7 @@ export async function POST(request) {
   return Response.json({ received: message.type });
 }`;
 
-export const eventsOf = ({ types }: Webhook): string =>
-  types?.map((type) => EVENT_LABELS[type]).join(", ") ?? "All events";
-
-export const nameOf = ({ description, url }: Webhook): string => description || new URL(url).host;
+export const eventsOf = ({ types }: Webhook): string => types?.map(labelOf).join(", ") ?? "All events";
 
 export function Webhooks({ create }: PageProps) {
   const webhooks = useList("webhooks", (signal) => client.value.webhooks.list({ signal }), {
@@ -55,7 +53,7 @@ export function Webhooks({ create }: PageProps) {
           cell: (webhook) => (
             <div class="two-lines">
               <a href={href(`/webhooks/${webhook._id}`)} title={webhook.url}>
-                <bdi>{nameOf(webhook)}</bdi>
+                <bdi>{nameOfWebhook(webhook)}</bdi>
               </a>
               <bdi class="quiet" title={webhook.url}>
                 {webhook.url}
