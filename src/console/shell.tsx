@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { SignIn } from "./accounts/sign-in.tsx";
+import { useTeam } from "./data.ts";
 import { announceSignOut, leave } from "./leaving.tsx";
 import { canFollow, isLive, isLost } from "./live.ts";
 import { MissingScopes, ROLE_LABELS } from "./parts/access.tsx";
@@ -16,7 +17,6 @@ import { href, navigate, steps } from "./router.ts";
 import { allSections, type Section, visibleSections } from "./sections.ts";
 import {
   can,
-  client,
   isAsking,
   isExpired,
   isLeaving,
@@ -31,7 +31,6 @@ import {
 } from "./session.ts";
 import { togglePalette } from "./shortcuts.tsx";
 import { PlayerBar } from "./sound/player.tsx";
-import { useData } from "./store.ts";
 import type { SavedSession } from "./token.ts";
 import { UploadCard } from "./uploads/card.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
@@ -223,9 +222,7 @@ function Bar({ sections, first, team }: BarProps) {
 
 /** The name of the team above that of the product. */
 function TeamName({ team }: { team: SavedSession }) {
-  const { value } = useData(`team ${team.id}`, (signal) => client.value.teams.get(team.id, { signal }), {
-    of: ["team"],
-  });
+  const { value } = useTeam(team.id);
   useEffect(() => {
     trashDays.value = value?.trashDays;
     sendsEmail.value = value?.sendsEmail ?? false;

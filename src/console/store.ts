@@ -50,14 +50,13 @@ const MAX_UNUSED = 20;
 
 const entries = new Map<string, Entry<unknown>>();
 
-function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
+/** The entry of a key. Its options are those of whoever uses it first: data of several pages are declared once, in data.ts. */
+function entryOf<T>(key: string, load: Entry<T>["load"], { of = [], interval, isPolled }: DataOptions<T>): Entry<T> {
   let entry = entries.get(key) as Entry<T> | undefined;
   if (!entry) {
     const state = signal<State<T>>({ value: undefined, error: null, isLoading: true });
-    const interval = () => MIN_INTERVAL_MILLISECONDS;
+    const options = { of, interval: interval ?? (() => MIN_INTERVAL_MILLISECONDS), isPolled: isPolled ?? false };
     const idle = {
-      of: [],
-      isPolled: false,
       users: 0,
       isPaused: false,
       stop: undefined,
@@ -65,7 +64,7 @@ function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
       timer: 0,
       next: "no" as const,
     };
-    entry = { state, load, interval, ...idle, updates: [] };
+    entry = { state, load, ...options, ...idle, updates: [] };
   }
   // The entry that was used last is the last one.
   entries.delete(key);
@@ -204,16 +203,10 @@ interface DataOptions<T> {
 }
 
 /** Loads data for a page. While the data of another key loads, the component keeps what it had. */
-export function useData<T>(
-  key: string,
-  load: Entry<T>["load"],
-  { of = [], on = ({ subject }) => of.includes(subject.kind), interval, isPolled }: DataOptions<T> = {},
-): Loaded<T> {
-  const entry = entryOf(key, load);
+export function useData<T>(key: string, load: Entry<T>["load"], options: DataOptions<T> = {}): Loaded<T> {
+  const entry = entryOf(key, load, options);
+  const { on = ({ subject }) => entry.of.includes(subject.kind) } = options;
   entry.load = load;
-  entry.of = of;
-  if (interval) entry.interval = interval;
-  if (isPolled) entry.isPolled = true;
   useEffect(() => addUser(entry), [entry]);
   useEvents(on, () => refresh(entry, "soon"));
   const state = entry.state.value;

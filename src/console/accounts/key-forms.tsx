@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
 import { SCOPES, scopeLabel, shortScopeLabel } from "../parts/access.tsx";
 import { ask, open, TaskDialog } from "../parts/dialog.tsx";
-import { SelectField, TextField, textOf } from "../parts/form.tsx";
+import { SelectField, saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, TYPE_LABELS } from "../parts/format.ts";
 import { showSecret } from "../parts/secret.tsx";
 import { Time } from "../parts/values.tsx";
@@ -210,7 +210,11 @@ export const editKey = ({ id, isPublic, name, scopes }: ApiKey) =>
       </>
     ),
     run: (form) =>
-      client.value.keys.update(id, { name: textOf(form, "name"), ...(!isPublic && { scopes: chosenScopes(form) }) }),
+      saveChanges<{ name: string; scopes?: Scope[] }>(
+        { name, scopes },
+        { name: textOf(form, "name"), ...(!isPublic && { scopes: chosenScopes(form) }) },
+        (changes) => client.value.keys.update(id, changes),
+      ),
     done: "Key updated",
   });
 

@@ -75,7 +75,7 @@ export function Teams({ create }: PageProps) {
       }
       keyOf={({ _id }) => _id}
       nameOf={({ name }) => name}
-      actions={([team]) => (team && team.status !== "deleting" ? teamActions(team) : [])}
+      actions={teamActions}
       columns={[
         {
           id: "name",
@@ -111,9 +111,10 @@ export function Teams({ create }: PageProps) {
   );
 }
 
-/** Suspends, resumes, or deletes a team, after a confirmation. */
+/** Edits a team, and suspends, resumes, or deletes it after a confirmation. */
 export function teamActions(team: Team): Action[] {
   const { _id, name, status } = team;
+  if (status === "deleting") return [];
   const isSuspended = status === "suspended";
   const toggle = () =>
     confirm({

@@ -4,10 +4,10 @@ import { ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { ActionButton, type Actions } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { CopyButton, copy } from "../parts/copy.tsx";
-import { ask, confirm, Dialog, open, TaskDialog } from "../parts/dialog.tsx";
+import { ask, Dialog, open, removeRecord, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
-import { passwordOf, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { passwordOf, SelectField, saveChanges, TextField, textOf } from "../parts/form.tsx";
 import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
@@ -36,7 +36,8 @@ function newPassword(): string {
 }
 
 const removeUser = (user: User) =>
-  confirm({
+  removeRecord({
+    id: user._id,
     title: `Delete ${nameOfUser(user)}?`,
     text: (
       <>
@@ -56,19 +57,16 @@ const removeUser = (user: User) =>
 
 export const invite = (user: User | null) => open((close) => <Invite user={user} onClose={() => close()} />);
 
-const actionsOf = ([user]: User[]): Actions =>
-  user
-    ? [
-        { label: "Edit", icon: "edit", scope: "users:write", run: () => editUser(user) },
-        {
-          label: user.hasPassword ? "Reset password" : "Invite again",
-          icon: "link",
-          scope: "users:write",
-          run: () => invite(user),
-        },
-        { label: "Delete", icon: "trash", scope: "users:write", isDangerous: true, run: () => removeUser(user) },
-      ]
-    : [];
+const actionsOf = (user: User): Actions => [
+  { label: "Edit", icon: "edit", scope: "users:write", run: () => editUser(user) },
+  {
+    label: user.hasPassword ? "Reset password" : "Invite again",
+    icon: "link",
+    scope: "users:write",
+    run: () => invite(user),
+  },
+  { label: "Delete", icon: "trash", scope: "users:write", isDangerous: true, run: () => removeUser(user) },
+];
 
 export function Users({ create }: PageProps) {
   const search = query.value.get("search") ?? "";
@@ -149,7 +147,9 @@ const editUser = (user: User) =>
     run: (form) => {
       const password = passwordOf(form);
       const changes = { ...fieldsOf(form), ...(password && { password }) };
-      return client.value.users.update(user._id, changes, { version: user.__v });
+      return saveChanges<object>(user, changes, (changed) =>
+        client.value.users.update(user._id, changed, { version: user.__v }),
+      );
     },
     done: "User updated",
   });

@@ -42,7 +42,7 @@ interface RecordPageProps<T> extends MissingProps {
   /** The actions with their own buttons. */
   buttons?: (record: T) => Action[];
   /** The other actions, in a menu. */
-  actions?: (record: T) => Actions | false;
+  actions?: (record: T) => Actions;
   /** The most important action, at the end. */
   main?: (record: T) => Action | false;
   /** Stand before the actions. */
@@ -70,7 +70,7 @@ export function RecordPage<T>(props: RecordPageProps<T>) {
             {buttons?.(value).map((action) => (
               <ActionButton key={action.label} action={action} />
             ))}
-            <Menu label={`Actions for this ${noun.toLowerCase()}`} items={actions?.(value) || []} />
+            <Menu label={`Actions for this ${noun.toLowerCase()}`} items={actions?.(value) ?? []} />
             {mainAction && <ActionButton action={mainAction} class="primary" />}
           </>
         )

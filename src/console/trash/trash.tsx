@@ -150,7 +150,7 @@ export function Trash() {
       keyOf={({ _id }) => _id}
       nameOf={({ name }) => name}
       columns={columns}
-      actions={actionsOf}
+      actions={(_, files) => actionsOf(files)}
       selected={selected}
       isBusy={trash.isLoading}
     >

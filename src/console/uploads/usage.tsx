@@ -150,8 +150,8 @@ function UnfinishedUploads() {
           },
         ]}
         nameOf={({ name }) => name}
-        actions={([upload]) => [
-          upload && {
+        actions={(upload) => [
+          {
             label: "Cancel upload",
             icon: "close",
             scope: "files:delete",

@@ -2,12 +2,10 @@ import { useState } from "preact/hooks";
 import type { EventType, Webhook } from "../../client/stowage.ts";
 import { EVENT_TYPES, labelOf } from "../events/event-types.ts";
 import { announce } from "../parts/announce.tsx";
-import { ask, confirm, open, TaskDialog } from "../parts/dialog.tsx";
+import { ask, open, removeRecord, TaskDialog } from "../parts/dialog.tsx";
 import { saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { showSecret } from "../parts/secret.tsx";
-import { href, navigate } from "../router.ts";
 import { client } from "../session.ts";
-import { whilePaused } from "../store.ts";
 import { UserError } from "../user-error.ts";
 
 /* The dialogs that change webhooks. */
@@ -66,17 +64,12 @@ export async function rotateSecret({ _id }: Webhook): Promise<void> {
 }
 
 export const deleteWebhook = ({ _id, url }: Webhook) =>
-  confirm({
+  removeRecord({
+    id: _id,
     title: "Delete this webhook?",
     text: `${url} will stop receiving events, and its delivery log will be deleted.`,
     action: "Delete webhook",
-    run: async () => {
-      await whilePaused([_id], async () => {
-        await client.value.webhooks.delete(_id);
-        return [];
-      });
-      navigate(href("/webhooks"));
-    },
+    run: () => client.value.webhooks.delete(_id),
     done: "Webhook deleted",
   });
 

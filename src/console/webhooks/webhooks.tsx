@@ -1,4 +1,5 @@
 import type { Webhook } from "../../client/stowage.ts";
+import { useWebhooks } from "../data.ts";
 import { labelOf } from "../events/event-types.ts";
 import { nameOfWebhook } from "../events/names.tsx";
 import { Code } from "../parts/connect.tsx";
@@ -6,8 +7,6 @@ import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { href } from "../router.ts";
-import { client } from "../session.ts";
-import { useList } from "../store.ts";
 import { DayBars, HealthBadge } from "./webhook-health.tsx";
 
 /** How a server checks a request of a webhook. */
@@ -23,11 +22,7 @@ export async function POST(request) {
 export const eventsOf = ({ types }: Webhook): string => types?.map(labelOf).join(", ") ?? "All events";
 
 export function Webhooks({ create }: PageProps) {
-  const webhooks = useList("webhooks", (signal) => client.value.webhooks.list({ signal }), {
-    of: ["webhook"],
-    // The results of deliveries, which decide its health, aren't events.
-    isPolled: true,
-  });
+  const webhooks = useWebhooks();
   return (
     <ListPage
       title="Webhooks"
