@@ -16,22 +16,21 @@ const demo = join(source, "../dev/demo");
 const hasDemo = process.env.STOWAGE_DEMO === "true";
 const target = join(source, "../../.wrangler", hasDemo ? "console-dev" : "console");
 /**
- * Makes each page that the console loads later import the console's entry point. So whatever the console loads first is one
- * chunk. By itself, esbuild makes a chunk of the modules that the same pages share: 28 scripts, most below 1 kB.
+ * Makes each module that the console loads later import the console's entry point. So whatever the console loads first is
+ * one chunk. By itself, esbuild makes a chunk of the modules that the same pages share: 28 scripts, most below 1 kB.
  */
 const oneFirstChunk = {
   name: "one-first-chunk",
-  setup({ onLoad }) {
-    const shell = readFileSync(join(source, "shell.tsx"), "utf8");
-    const later = new Set([...shell.matchAll(/import\("(.+?)"\)/g)].map(([, path]) => join(source, path)));
-    onLoad({ filter: /\.tsx$/ }, ({ path }) =>
-      later.has(path)
-        ? {
-            contents: `${readFileSync(path, "utf8")}\nimport ${JSON.stringify(join(source, "main.tsx"))};`,
-            loader: "tsx",
-          }
-        : undefined,
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^\./ }, ({ kind, path, resolveDir }) =>
+      kind === "dynamic-import" ? { path: join(resolveDir, path), namespace: "later" } : undefined,
     );
+    onLoad({ filter: /./, namespace: "later" }, ({ path }) => ({
+      contents: [`export * from ${JSON.stringify(path)};`, `import ${JSON.stringify(join(source, "main.tsx"))};`].join(
+        "",
+      ),
+      resolveDir: source,
+    }));
   },
 };
 /** The page `{name}.html`, or the rendered reference, gets `{name}.js` and `{name}.css` of its entry points. */

@@ -1,23 +1,18 @@
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { createKey } from "./accounts/key-forms.tsx";
-import { inviteUser } from "./accounts/users.tsx";
 import { recordingOf } from "./files/file-rows.ts";
 import { newFolder, useAllFolders } from "./folders/folders.tsx";
-import { help } from "./help.ts";
 import { leave } from "./leaving.tsx";
 import { type Actions, allowed, perform } from "./parts/action.tsx";
 import { copy } from "./parts/copy.tsx";
-import { Dialog, open } from "./parts/dialog.tsx";
+import { Dialog } from "./parts/dialog.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
 import { hasWords, Marked } from "./parts/values.tsx";
 import { href, navigate } from "./router.ts";
 import { visibleSections } from "./sections.ts";
 import { can, client, session } from "./session.ts";
 import { useList } from "./store.ts";
-import { uploadFiles } from "./uploads/drop-zone.tsx";
-import { createWebhook } from "./webhooks/webhook-forms.tsx";
 
-/* The palette that ⌘K opens, and the sheet of shortcuts. */
+/* The palette that ⌘K opens. It is loaded with the first page, so that it has every key that is typed after ⌘K. */
 
 const TYPING_MILLISECONDS = 250;
 const MAX_FILES = 8;
@@ -35,28 +30,23 @@ interface Result {
   run: () => void;
 }
 
-/** Pages and actions, which need no request. */
-function commands(): Result[] {
+/** Pages and actions, which need no request. @param openHelp shows the sheet of shortcuts */
+function commands(openHelp: () => void): Result[] {
   const team = session.value?.team;
-  const page = (label: string, icon: IconName, url: string) => ({
-    key: url,
-    label,
-    note: "Page",
-    icon,
-    run: () => navigate(url),
-  });
-  const pages = visibleSections().map(([step, { label, icon }]) => page(label, icon, href(`/${step}`)));
+  const sections = visibleSections();
   const actions: Actions = [
-    team && uploadFiles,
+    ...sections.map(([, { create }]) => create),
     team && newFolder,
-    team && createKey(),
-    team && inviteUser,
-    team && createWebhook,
     team && { label: "Copy team ID", icon: "copy", run: () => copy(team.id, "team ID") },
   ];
   return [
-    ...pages,
-    ...(team ? [page("Your session", "users", href("/session"))] : []),
+    ...sections.map(([step, { label, icon }]) => ({
+      key: step,
+      label,
+      note: "Page",
+      icon,
+      run: () => navigate(href(`/${step}`)),
+    })),
     ...allowed(actions).map((action) => ({
       key: action.label,
       label: action.label,
@@ -71,13 +61,7 @@ function commands(): Result[] {
       icon: "book",
       run: () => void window.open("/reference", "_blank", "noopener"),
     },
-    {
-      key: "help",
-      label: "Keyboard shortcuts",
-      note: "?",
-      icon: "menu",
-      run: () => void open((close) => <ShortcutHelp onClose={() => close()} />),
-    },
+    { key: "help", label: "Keyboard shortcuts", note: "?", icon: "menu", run: openHelp },
     { key: "leave", label: "Sign out", note: "Action", icon: "back", run: () => leave() },
   ];
 }
@@ -119,7 +103,7 @@ function useMatches(search: string): Result[] {
 }
 
 /** Finds files, folders, pages, and actions by typing. */
-export function Palette({ onClose }: { onClose: () => void }) {
+export function Palette({ openHelp, onClose }: { openHelp: () => void; onClose: () => void }) {
   const id = useId();
   const [typed, setTyped] = useState("");
   const [search, setSearch] = useState("");
@@ -131,7 +115,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
   }, [typed]);
   const matches = useMatches(search);
   const isWaiting = typed.trim() !== "" && search === "";
-  const results = [...commands().filter(({ label }) => hasWords(label, typed)), ...(isWaiting ? [] : matches)];
+  const results = [...commands(openHelp).filter(({ label }) => hasWords(label, typed)), ...(isWaiting ? [] : matches)];
   const at = Math.max(0, Math.min(place, results.length - 1));
   const choose = (result: Result | undefined) => {
     if (!result) return;
@@ -198,31 +182,3 @@ export function Palette({ onClose }: { onClose: () => void }) {
     </Dialog>
   );
 }
-
-/** The sheet that `?` opens. */
-export const ShortcutHelp = ({ onClose }: { onClose: () => void }) => (
-  <Dialog title="Keyboard shortcuts" class="wide" onClose={onClose}>
-    <div class="columns">
-      {Object.entries(help()).map(([title, keys]) => (
-        <section key={title} class="stack">
-          <h3>{title}</h3>
-          <dl class="shortcuts">
-            {Object.entries(keys).map(([key, text]) => (
-              <div key={key}>
-                <dt>
-                  <kbd>{key}</kbd>
-                </dt>
-                <dd>{text}</dd>
-              </div>
-            ))}
-          </dl>
-        </section>
-      ))}
-    </div>
-    <div class="actions">
-      <button type="button" class="button primary" onClick={onClose}>
-        Close
-      </button>
-    </div>
-  </Dialog>
-);

@@ -1,7 +1,11 @@
+import { Files } from "./files/files.tsx";
+import type { Action } from "./parts/action.tsx";
 import type { IconName } from "./parts/icon.tsx";
-import { can, type Scope, session, trashDays } from "./session.ts";
+import { lazy, type PageProps, type View } from "./parts/lazy.tsx";
+import { can, hasTrash, type Scope, session } from "./session.ts";
+import { uploadFiles } from "./uploads/drop-zone.tsx";
 
-/* The sections of the console. shell.tsx has their pages. */
+/* The sections of the console: a row makes the pages, the entry in the sidebar, and those of the palette. */
 
 export interface Section {
   label: string;
@@ -10,28 +14,84 @@ export interface Section {
   group?: "Library" | "Team" | "Developers" | "Service";
   /** Sessions without it don't see the section. */
   scope?: Scope;
+  /** The list, and the page of one of its records. They are loaded when they are first shown. */
+  pages: View<PageProps>[];
+  /** Adds a record: the button of the list, and a command of the palette. Its form comes with the list. */
+  create?: Action;
 }
+
+const KEYS: Section = {
+  ...{ label: "Keys", icon: "key", group: "Developers", scope: "keys:read" },
+  pages: [lazy(() => import("./accounts/keys.tsx").then((room) => room.Keys))],
+  create: {
+    ...{ label: "Create key", icon: "key", scope: "keys:write" },
+    run: () => import("./accounts/key-forms.tsx").then((room) => room.createKey()),
+  },
+};
 
 /** The sections by the first segment of the path. */
 const TEAM_SECTIONS: Record<string, Section> = {
-  files: { label: "Files", icon: "folder", group: "Library", scope: "files:read" },
-  usage: { label: "Usage", icon: "gauge", group: "Library", scope: "files:read" },
-  events: { label: "Events", icon: "activity", group: "Library", scope: "events:read" },
-  trash: { label: "Trash", icon: "trash", group: "Library", scope: "files:delete" },
-  users: { label: "Users", icon: "users", group: "Team", scope: "users:read" },
-  keys: { label: "Keys", icon: "key", group: "Developers", scope: "keys:read" },
-  webhooks: { label: "Webhooks", icon: "webhook", group: "Developers", scope: "webhooks:read" },
+  files: {
+    ...{ label: "Files", icon: "folder", group: "Library", scope: "files:read", create: uploadFiles },
+    pages: [Files, lazy(() => import("./files/file.tsx").then((room) => room.FilePage))],
+  },
+  usage: {
+    ...{ label: "Usage", icon: "gauge", group: "Library", scope: "files:read" },
+    pages: [lazy(() => import("./uploads/usage.tsx").then((room) => room.Usage))],
+  },
+  events: {
+    ...{ label: "Events", icon: "activity", group: "Library", scope: "events:read" },
+    pages: [
+      lazy(() => import("./events/events.tsx").then((room) => room.Events)),
+      lazy(() => import("./events/event.tsx").then((room) => room.EventPage)),
+    ],
+  },
+  trash: {
+    ...{ label: "Trash", icon: "trash", group: "Library", scope: "files:delete" },
+    pages: [lazy(() => import("./trash/trash.tsx").then((room) => room.Trash))],
+  },
+  users: {
+    ...{ label: "Users", icon: "users", group: "Team", scope: "users:read" },
+    pages: [lazy(() => import("./accounts/users.tsx").then((room) => room.Users))],
+    create: {
+      ...{ label: "Invite user", icon: "users", scope: "users:write" },
+      run: () => import("./accounts/users.tsx").then((room) => room.invite(null)),
+    },
+  },
+  keys: KEYS,
+  webhooks: {
+    ...{ label: "Webhooks", icon: "webhook", group: "Developers", scope: "webhooks:read" },
+    pages: [
+      lazy(() => import("./webhooks/webhooks.tsx").then((room) => room.Webhooks)),
+      lazy(() => import("./webhooks/webhook.tsx").then((room) => room.WebhookPage)),
+    ],
+    create: {
+      ...{ label: "Create webhook", icon: "webhook", scope: "webhooks:write" },
+      run: () => import("./webhooks/webhook-forms.tsx").then((room) => room.createWebhook()),
+    },
+  },
+  session: {
+    ...{ label: "Your session", icon: "users" },
+    pages: [lazy(() => import("./accounts/account.tsx").then((room) => room.Account))],
+  },
 };
 const OPERATOR_SECTIONS: Record<string, Section> = {
-  teams: { label: "Teams", icon: "users", group: "Service" },
-  keys: { label: "Keys", icon: "key", group: "Service" },
+  teams: {
+    ...{ label: "Teams", icon: "users", group: "Service" },
+    pages: [
+      lazy(() => import("./accounts/teams.tsx").then((room) => room.Teams)),
+      lazy(() => import("./accounts/team.tsx").then((room) => room.TeamPage)),
+    ],
+    create: {
+      ...{ label: "Create team", icon: "users" },
+      run: () => import("./accounts/teams.tsx").then((room) => room.createTeam()),
+    },
+  },
+  keys: { ...KEYS, group: "Service" },
 };
 
 /** The sections of a team, or those of the operator, by the first segment of their paths. */
 export const allSections = (): Record<string, Section> => (session.value?.team ? TEAM_SECTIONS : OPERATOR_SECTIONS);
-
-/** Whether deleted files go to a trash that the session may see. */
-export const hasTrash = (): boolean => (trashDays.value ?? 0) > 0 && can("files:delete");
 
 /** The sections that the session may see. */
 export const visibleSections = (): [string, Section][] =>

@@ -64,6 +64,9 @@ export const sendsEmail = signal(false);
 export const can = (scope: Scope): boolean =>
   session.value?.team === null || (me.value?.scopes?.includes(scope) ?? false);
 
+/** Whether deleted files go to a trash that the session may see. */
+export const hasTrash = (): boolean => (trashDays.value ?? 0) > 0 && can("files:delete");
+
 /** Whether the user is a contributor, who sees only their own files. */
 export const seesOwnFilesOnly = (): boolean => me.value?.role === "contributor";
 

@@ -1,15 +1,15 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
-import { MissingScopes, ROLE_LABELS } from "./accounts/access.tsx";
 import { SignIn } from "./accounts/sign-in.tsx";
-import { Files } from "./files/files.tsx";
+import { useTeam } from "./data.ts";
 import { announceSignOut, leave } from "./leaving.tsx";
 import { canFollow, isLive, isLost } from "./live.ts";
+import { MissingScopes, ROLE_LABELS } from "./parts/access.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { Dialogs } from "./parts/dialog.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { Icon } from "./parts/icon.tsx";
-import { lazy, preloadPages, type View } from "./parts/lazy.tsx";
+import { lazy, preloadPages } from "./parts/lazy.tsx";
 import { NotFound } from "./parts/not-found.tsx";
 import { Entrance, Page } from "./parts/page.tsx";
 import { Popover } from "./parts/popover.tsx";
@@ -17,7 +17,6 @@ import { href, navigate, steps } from "./router.ts";
 import { allSections, type Section, visibleSections } from "./sections.ts";
 import {
   can,
-  client,
   isAsking,
   isExpired,
   isLeaving,
@@ -32,40 +31,11 @@ import {
 } from "./session.ts";
 import { togglePalette } from "./shortcuts.tsx";
 import { PlayerBar } from "./sound/player.tsx";
-import { useData } from "./store.ts";
 import type { SavedSession } from "./token.ts";
 import { UploadCard } from "./uploads/card.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
 
-const AcceptInvitation = lazy(() =>
-  import("./accounts/invitation.tsx").then(({ AcceptInvitation }) => AcceptInvitation),
-);
-const Account = lazy(() => import("./accounts/account.tsx").then(({ Account }) => Account));
-const FilePage = lazy(() => import("./files/file.tsx").then(({ FilePage }) => FilePage));
-const Keys = lazy(() => import("./accounts/keys.tsx").then(({ Keys }) => Keys));
-const Users = lazy(() => import("./accounts/users.tsx").then(({ Users }) => Users));
-const Events = lazy(() => import("./events/events.tsx").then(({ Events }) => Events));
-const EventPage = lazy(() => import("./events/event.tsx").then(({ EventPage }) => EventPage));
-const Webhooks = lazy(() => import("./webhooks/webhooks.tsx").then(({ Webhooks }) => Webhooks));
-const WebhookPage = lazy(() => import("./webhooks/webhook.tsx").then(({ WebhookPage }) => WebhookPage));
-const Teams = lazy(() => import("./accounts/teams.tsx").then(({ Teams }) => Teams));
-const TeamPage = lazy(() => import("./accounts/team.tsx").then(({ TeamPage }) => TeamPage));
-const Trash = lazy(() => import("./trash/trash.tsx").then(({ Trash }) => Trash));
-const Usage = lazy(() => import("./uploads/usage.tsx").then(({ Usage }) => Usage));
-
-/** The pages by the first segment of the path, and the number of further ones: the list, and one of its records. */
-const PAGES: Record<string, View<{ id: string }>[]> = {
-  files: [Files, FilePage],
-  usage: [Usage],
-  trash: [Trash],
-  events: [Events, EventPage],
-  users: [Users],
-  keys: [Keys],
-  webhooks: [Webhooks, WebhookPage],
-  teams: [Teams, TeamPage],
-  // Linked from the menu of the account.
-  session: [Account],
-};
+const AcceptInvitation = lazy(() => import("./accounts/invitation.tsx").then((room) => room.AcceptInvitation));
 /** The number of sections that fit next to "More" at the bottom of a phone. */
 const MAX_TABS = 3;
 
@@ -146,8 +116,7 @@ function Workspace({ team }: { team: SavedSession | null }) {
   const isOffline = team !== null && isLost.value;
   const all = allSections();
   const section = Object.hasOwn(all, first) ? all[first] : undefined;
-  const isKnown = section !== undefined || (team !== null && first === "session");
-  const Shown = (isKnown && PAGES[first]?.[rest.length]) || NotFound;
+  const Shown = section?.pages[rest.length] ?? NotFound;
   return (
     <div class="workspace">
       <Bar sections={sections.filter(([, { group }]) => group)} first={first} team={team} />
@@ -159,7 +128,11 @@ function Workspace({ team }: { team: SavedSession | null }) {
         </p>
         <LimitNotice />
         <ErrorBoundary key={steps.value.join("/")}>
-          {section?.scope && !can(section.scope) ? <NoAccess scope={section.scope} /> : <Shown id={rest.join("/")} />}
+          {section?.scope && !can(section.scope) ? (
+            <NoAccess scope={section.scope} />
+          ) : (
+            <Shown id={rest.join("/")} create={section?.create} />
+          )}
         </ErrorBoundary>
       </main>
       {team && <UploadCard />}
@@ -249,9 +222,7 @@ function Bar({ sections, first, team }: BarProps) {
 
 /** The name of the team above that of the product. */
 function TeamName({ team }: { team: SavedSession }) {
-  const { value } = useData(`team ${team.id}`, (signal) => client.value.teams.get(team.id, { signal }), {
-    of: ["team"],
-  });
+  const { value } = useTeam(team.id);
   useEffect(() => {
     trashDays.value = value?.trashDays;
     sendsEmail.value = value?.sendsEmail ?? false;

@@ -1,5 +1,6 @@
 import { computed } from "@preact/signals";
 import { DESTINATIONS } from "./help.ts";
+import { Palette } from "./palette.tsx";
 import { open } from "./parts/dialog.tsx";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
 import { lazy } from "./parts/lazy.tsx";
@@ -9,8 +10,9 @@ import { isExpired, session } from "./session.ts";
 /* The keys of every page of the console. A page adds its own with `addShortcuts`. */
 
 const SEQUENCE_MILLISECONDS = 1000;
-const Palette = lazy(() => import("./palette.tsx").then(({ Palette }) => Palette));
-const ShortcutHelp = lazy(() => import("./palette.tsx").then(({ ShortcutHelp }) => ShortcutHelp));
+const ShortcutHelp = lazy(() => import("./shortcut-help.tsx").then((room) => room.ShortcutHelp));
+
+const openHelp = () => void open((close) => <ShortcutHelp onClose={() => close()} />);
 
 let closePalette: (() => void) | undefined;
 
@@ -19,7 +21,7 @@ export async function togglePalette(): Promise<void> {
   if (closePalette) return closePalette();
   await open((close) => {
     closePalette = () => close();
-    return <Palette onClose={() => close()} />;
+    return <Palette openHelp={openHelp} onClose={() => close()} />;
   });
   closePalette = undefined;
 }
@@ -34,7 +36,7 @@ export function followShortcuts(): void {
       field.focus();
       field.select();
     },
-    "?": () => void open((close) => <ShortcutHelp onClose={() => close()} />),
+    "?": openHelp,
     g: () => {
       prefixAt = Date.now();
     },

@@ -2,10 +2,8 @@ import { effect, type Signal, signal, untracked } from "@preact/signals";
 import { useCallback, useEffect, useRef } from "preact/hooks";
 import type { Event, List } from "../client/stowage.ts";
 import { canFollow, gaps, onEvent, reconnects, waitForPosition } from "./live.ts";
+import { type Noun, writtenBy } from "./nouns.ts";
 import { client, latestCall, noteFailure, session } from "./session.ts";
-
-/** The kind of record that data consist of. */
-type Noun = Event["subject"]["kind"];
 
 /*
  * The data of the pages, by key. Each says of which nouns they are: an event of one of them, and a write of this tab, loads
@@ -52,14 +50,13 @@ const MAX_UNUSED = 20;
 
 const entries = new Map<string, Entry<unknown>>();
 
-function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
+/** The entry of a key. Its options are those of whoever uses it first: data of several pages are declared once, in data.ts. */
+function entryOf<T>(key: string, load: Entry<T>["load"], { of = [], interval, isPolled }: DataOptions<T>): Entry<T> {
   let entry = entries.get(key) as Entry<T> | undefined;
   if (!entry) {
     const state = signal<State<T>>({ value: undefined, error: null, isLoading: true });
-    const interval = () => MIN_INTERVAL_MILLISECONDS;
+    const options = { of, interval: interval ?? (() => MIN_INTERVAL_MILLISECONDS), isPolled: isPolled ?? false };
     const idle = {
-      of: [],
-      isPolled: false,
       users: 0,
       isPaused: false,
       stop: undefined,
@@ -67,7 +64,7 @@ function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
       timer: 0,
       next: "no" as const,
     };
-    entry = { state, load, interval, ...idle, updates: [] };
+    entry = { state, load, ...options, ...idle, updates: [] };
   }
   // The entry that was used last is the last one.
   entries.delete(key);
@@ -80,28 +77,6 @@ function forgetUnused(): void {
   const unused = [...entries].filter(([, { users }]) => users === 0);
   for (const [place, [key, { isPaused }]] of unused.entries())
     if (isPaused || place < unused.length - MAX_UNUSED) entries.delete(key);
-}
-
-/** The noun of a route, by the last of its words that has one. Waveforms aren't part of lists. */
-const NOUNS: Record<string, Noun | null> = {
-  apikeys: "apikey",
-  sessions: "session",
-  password: "session",
-  users: "user",
-  teams: "team",
-  webhooks: "webhook",
-  deliveries: "webhook",
-  uploads: "file",
-  folders: "file",
-  trash: "file",
-  links: "link",
-  waveform: null,
-};
-
-function nounOf(route: string): Noun | null | undefined {
-  if (route.startsWith("GET ")) return null;
-  const word = route.match(/[a-z]+/g)?.findLast((word) => word in NOUNS);
-  return word === undefined ? null : NOUNS[word];
 }
 
 /** Reloads the entries with this noun: now if a page shows them, otherwise when one opens. */
@@ -202,7 +177,7 @@ export function followStore(): void {
       if (isStale || (isBack && entry.state.peek().error !== null)) refresh(entry, "now");
   });
   effect(() => {
-    const noun = nounOf(latestCall.value.route);
+    const noun = writtenBy(latestCall.value.route);
     if (noun) untracked(() => touch(noun));
   });
   setInterval(() => {
@@ -228,16 +203,10 @@ interface DataOptions<T> {
 }
 
 /** Loads data for a page. While the data of another key loads, the component keeps what it had. */
-export function useData<T>(
-  key: string,
-  load: Entry<T>["load"],
-  { of = [], on = ({ subject }) => of.includes(subject.kind), interval, isPolled }: DataOptions<T> = {},
-): Loaded<T> {
-  const entry = entryOf(key, load);
+export function useData<T>(key: string, load: Entry<T>["load"], options: DataOptions<T> = {}): Loaded<T> {
+  const entry = entryOf(key, load, options);
+  const { on = ({ subject }) => entry.of.includes(subject.kind) } = options;
   entry.load = load;
-  entry.of = of;
-  if (interval) entry.interval = interval;
-  if (isPolled) entry.isPolled = true;
   useEffect(() => addUser(entry), [entry]);
   useEvents(on, () => refresh(entry, "soon"));
   const state = entry.state.value;

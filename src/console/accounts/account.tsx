@@ -1,9 +1,10 @@
 import type { Session } from "../../client/stowage.ts";
-import { NameOf, useNames } from "../events/sentence.tsx";
+import { NameOf, useNames } from "../events/names.tsx";
 import { leave } from "../leaving.tsx";
+import { MissingScopes, ROLE_LABELS, SCOPES, scopeLabel } from "../parts/access.tsx";
 import { ActionButton } from "../parts/action.tsx";
 import { Copyable } from "../parts/copy.tsx";
-import { ask, confirm } from "../parts/dialog.tsx";
+import { ask, removeRecord } from "../parts/dialog.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { TextField } from "../parts/form.tsx";
 import { ListTable } from "../parts/list-page.tsx";
@@ -12,7 +13,6 @@ import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
 import { useList } from "../store.ts";
-import { MissingScopes, ROLE_LABELS, SCOPES, scopeLabel } from "./access.tsx";
 
 /** The link for members of a team who sign in with email and password. */
 export const signInUrl = (teamId: string) => location.origin + href("/sign-in", { team: teamId });
@@ -85,8 +85,9 @@ const endSession = ({ _id }: Session) => {
   const labels = { title: "Sign out this session?", action: "Sign out" };
   if (_id === session.peek()?.team?.keyId)
     return leave({ ...labels, text: "This is your session. You'll be signed out." });
-  return confirm({
+  return removeRecord({
     ...labels,
+    id: _id,
     text: "It stops working immediately, and its unfinished uploads are canceled.",
     run: () => client.value.sessions.delete(_id),
     done: "Session signed out",
@@ -139,9 +140,7 @@ function Sessions() {
           },
         ]}
         nameOf={() => "this session"}
-        actions={([one]) => [
-          one && { label: "Sign out", scope: "keys:write", isDangerous: true, run: () => endSession(one) },
-        ]}
+        actions={(one) => [{ label: "Sign out", scope: "keys:write", isDangerous: true, run: () => endSession(one) }]}
       />
     </section>
   );

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import { type ApiKey, type InvitationDescription, StowageError } from "../../client/stowage.ts";
+import { ROLE_LABELS } from "../parts/access.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, passwordOf, SecretField } from "../parts/form.tsx";
 import { Entrance, Page, Skeleton } from "../parts/page.tsx";
@@ -7,7 +8,6 @@ import { useTask } from "../parts/task.ts";
 import { href, navigate } from "../router.ts";
 import { acceptInvitation, describeInvitation, startInvited } from "../session.ts";
 import { UserError } from "../user-error.ts";
-import { ROLE_LABELS } from "./access.tsx";
 
 const explain = (error: unknown): never => {
   if (!(error instanceof StowageError && error.code === "token_invalid")) throw error;

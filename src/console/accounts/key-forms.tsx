@@ -1,15 +1,14 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
-import type { Action } from "../parts/action.tsx";
+import { SCOPES, scopeLabel, shortScopeLabel } from "../parts/access.tsx";
 import { ask, open, TaskDialog } from "../parts/dialog.tsx";
-import { SelectField, TextField, textOf } from "../parts/form.tsx";
+import { SelectField, saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, TYPE_LABELS } from "../parts/format.ts";
 import { showSecret } from "../parts/secret.tsx";
 import { Time } from "../parts/values.tsx";
 import { linkedTeam } from "../router.ts";
 import { can, client, type Scope, session } from "../session.ts";
 import { UserError } from "../user-error.ts";
-import { SCOPES, scopeLabel, shortScopeLabel } from "./access.tsx";
 
 /* The forms that create, edit, and rotate API keys. */
 
@@ -114,23 +113,18 @@ function chosenLimits(form: HTMLFormElement): ApiKey["limits"] | undefined {
 }
 
 /** Creates a key of the team, or, for the operator, of another one. */
-export const createKey = (teamId?: string): Action => ({
-  label: "Create key",
-  icon: "key",
-  scope: "keys:write",
-  run: async () => {
-    const isOperator = session.peek()?.team === null;
-    const created = await open<ApiKey>((close) => <NewKey teamId={teamId} isOperator={isOperator} onClose={close} />);
-    if (!created) return;
-    const { name, key, teamId: owner } = created;
-    const text = isOperator && (
-      <p>
-        Team ID: <code>{owner}</code>
-      </p>
-    );
-    return showSecret({ title: `Key “${name}”`, noun: "key", secret: key, apiKey: created, text });
-  },
-});
+export async function createKey(teamId?: string): Promise<void> {
+  const isOperator = session.peek()?.team === null;
+  const created = await open<ApiKey>((close) => <NewKey teamId={teamId} isOperator={isOperator} onClose={close} />);
+  if (!created) return;
+  const { name, key, teamId: owner } = created;
+  const text = isOperator && (
+    <p>
+      Team ID: <code>{owner}</code>
+    </p>
+  );
+  return showSecret({ title: `Key “${name}”`, noun: "key", secret: key, apiKey: created, text });
+}
 
 interface NewKeyProps {
   teamId: string | undefined;
@@ -221,7 +215,11 @@ export const editKey = ({ id, isPublic, name, scopes }: ApiKey) =>
       </>
     ),
     run: (form) =>
-      client.value.keys.update(id, { name: textOf(form, "name"), ...(!isPublic && { scopes: chosenScopes(form) }) }),
+      saveChanges<{ name: string; scopes?: Scope[] }>(
+        { name, scopes },
+        { name: textOf(form, "name"), ...(!isPublic && { scopes: chosenScopes(form) }) },
+        (changes) => client.value.keys.update(id, changes),
+      ),
     done: "Key updated",
   });
 

@@ -1,29 +1,30 @@
 import type { ApiKey } from "../../client/stowage.ts";
-import { NameOf, useNames } from "../events/sentence.tsx";
+import { useKeys } from "../data.ts";
+import { NameOf, useNames } from "../events/names.tsx";
+import { MissingScopes, scopeLabel } from "../parts/access.tsx";
 import { ActionButton, type Actions } from "../parts/action.tsx";
-import { confirm } from "../parts/dialog.tsx";
+import { removeRecord } from "../parts/dialog.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { mask } from "../parts/format.ts";
+import type { PageProps } from "../parts/lazy.tsx";
 import { ListTable } from "../parts/list-page.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { client, session } from "../session.ts";
-import { useList } from "../store.ts";
-import { MissingScopes, scopeLabel } from "./access.tsx";
 import { accessOf, createKey, editKey, rotateKey } from "./key-forms.tsx";
 
 const SOON_MILLISECONDS = 7 * 86_400_000;
 
 /** The team's keys. The operator sees those of the team in the URL. */
-export function Keys() {
+export function Keys({ create }: PageProps) {
   const isOperator = session.value?.team === null;
   const teamId = (isOperator && query.value.get("team")) || undefined;
   return (
     <Page
       title="Keys"
-      actions={<ActionButton action={createKey(teamId)} class="primary" />}
+      actions={create && <ActionButton action={{ ...create, run: () => createKey(teamId) }} class="primary" />}
       call={{ path: "/auth/v1/apikeys", query: { teamId } }}
     >
       <MissingScopes scopes={["keys:write"]} />
@@ -40,7 +41,8 @@ export function Keys() {
 }
 
 const revoke = ({ id, name }: ApiKey) =>
-  confirm({
+  removeRecord({
+    id,
     title: `Revoke “${name}”?`,
     text: "Apps and sessions using this key stop working immediately, and their unfinished uploads are canceled. This can't be undone.",
     action: "Revoke key",
@@ -48,20 +50,15 @@ const revoke = ({ id, name }: ApiKey) =>
     done: `Revoked “${name}”`,
   });
 
-const actionsOf = ([key]: ApiKey[]): Actions =>
-  key
-    ? [
-        { label: "Edit", icon: "edit", scope: "keys:write", run: () => editKey(key) },
-        { label: "Rotate", icon: "refresh", scope: "keys:write", run: () => rotateKey(key) },
-        { label: "Revoke", icon: "trash", scope: "keys:write", isDangerous: true, run: () => revoke(key) },
-      ]
-    : [];
+const actionsOf = (key: ApiKey): Actions => [
+  { label: "Edit", icon: "edit", scope: "keys:write", run: () => editKey(key) },
+  { label: "Rotate", icon: "refresh", scope: "keys:write", run: () => rotateKey(key) },
+  { label: "Revoke", icon: "trash", scope: "keys:write", isDangerous: true, run: () => revoke(key) },
+];
 
 /** The keys of a team, those that expire soon last, and the expired ones folded. */
 export function KeyList({ teamId }: { teamId: string | undefined }) {
-  const keys = useList(`keys ${teamId}`, (signal) => client.value.keys.list({ teamId }, { signal }), {
-    of: ["apikey"],
-  });
+  const keys = useKeys(teamId);
   useNames();
   const table = {
     keyOf: ({ id }: ApiKey) => id,

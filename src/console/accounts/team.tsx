@@ -1,3 +1,4 @@
+import { useTeam } from "../data.ts";
 import { Sentence } from "../events/sentence.tsx";
 import { Copyable } from "../parts/copy.tsx";
 import { FactCard } from "../parts/facts.tsx";
@@ -8,7 +9,7 @@ import { RecordPage } from "../parts/record-page.tsx";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { client } from "../session.ts";
-import { useData, useList } from "../store.ts";
+import { useList } from "../store.ts";
 import { createKey } from "./key-forms.tsx";
 import { KeyList } from "./keys.tsx";
 import { TeamStatus, teamActions, Used } from "./teams.tsx";
@@ -17,7 +18,7 @@ const LATEST_EVENTS = 20;
 
 /** A team with its usage, keys, and latest events, for the operator. */
 export function TeamPage({ id }: { id: string }) {
-  const loaded = useData(`team ${id}`, (signal) => client.value.teams.get(id, { signal }), { of: ["team"] });
+  const loaded = useTeam(id);
   return (
     <RecordPage
       noun="Team"
@@ -25,8 +26,8 @@ export function TeamPage({ id }: { id: string }) {
       of={loaded}
       titleOf={({ name }) => name}
       call={{ path: `/auth/v1/teams/${id}` }}
-      actions={(team) => team.status !== "deleting" && teamActions(team)}
-      main={(team) => team.status !== "deleting" && createKey(id)}
+      actions={teamActions}
+      main={(team) => team.status !== "deleting" && { label: "Create key", run: () => createKey(id) }}
     >
       {({ status, usage, maxBytes, maxFiles, database, createdAt }) => (
         <>

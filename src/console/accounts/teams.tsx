@@ -5,6 +5,7 @@ import { ask, confirm } from "../parts/dialog.tsx";
 import { Choice, Filters, SearchField } from "../parts/filters.tsx";
 import { saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount } from "../parts/format.ts";
+import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { showSecret } from "../parts/secret.tsx";
@@ -43,7 +44,7 @@ export const Used = ({
 );
 
 /** The teams of the service, for the operator. */
-export function Teams() {
+export function Teams({ create }: PageProps) {
   const name = query.value.get("name") || undefined;
   const status = (query.value.get("status") as Status | null) || undefined;
   const teams = useList(`teams ${name} ${status}`, (signal) => client.value.teams.list({ name, status }, { signal }), {
@@ -53,7 +54,7 @@ export function Teams() {
   return (
     <ListPage
       title="Teams"
-      main={!isFirst && createTeam}
+      create={!isFirst && create}
       call={{ path: "/auth/v1/teams", query: { name, status } }}
       filters={
         <Filters names={["name", "status"]} search={<SearchField name="name" label="Name starts with" />}>
@@ -69,12 +70,12 @@ export function Teams() {
       empty={
         <Empty title={isFirst ? "Create the first team" : "No matching teams"}>
           <p>A team has its own files, users, and keys. Its first key is created with it.</p>
-          {isFirst && <ActionButton action={createTeam} class="primary" />}
+          {isFirst && create && <ActionButton action={create} class="primary" />}
         </Empty>
       }
       keyOf={({ _id }) => _id}
       nameOf={({ name }) => name}
-      actions={([team]) => (team && team.status !== "deleting" ? teamActions(team) : [])}
+      actions={teamActions}
       columns={[
         {
           id: "name",
@@ -110,9 +111,10 @@ export function Teams() {
   );
 }
 
-/** Suspends, resumes, or deletes a team, after a confirmation. */
+/** Edits a team, and suspends, resumes, or deletes it after a confirmation. */
 export function teamActions(team: Team): Action[] {
   const { _id, name, status } = team;
+  if (status === "deleting") return [];
   const isSuspended = status === "suspended";
   const toggle = () =>
     confirm({
@@ -189,22 +191,19 @@ const editTeam = (team: Team) =>
     done: "Team updated",
   });
 
-const createTeam: Action = {
-  label: "Create team",
-  run: async () => {
-    const created = await ask({
-      title: "Create team",
-      action: "Create team",
-      text: <TeamFields />,
-      run: async (form) => (await client.value.teams.create(fieldsOf(form))).apiKey,
-    });
-    if (!created) return;
-    const { name, key, teamId } = created;
-    const text = (
-      <p>
-        Team ID: <Copyable text={teamId} label="team ID" />
-      </p>
-    );
-    await showSecret({ title: `First key of “${name}”`, noun: "key", secret: key, apiKey: created, text });
-  },
-};
+export async function createTeam(): Promise<void> {
+  const created = await ask({
+    title: "Create team",
+    action: "Create team",
+    text: <TeamFields />,
+    run: async (form) => (await client.value.teams.create(fieldsOf(form))).apiKey,
+  });
+  if (!created) return;
+  const { name, key, teamId } = created;
+  const text = (
+    <p>
+      Team ID: <Copyable text={teamId} label="team ID" />
+    </p>
+  );
+  await showSecret({ title: `First key of “${name}”`, noun: "key", secret: key, apiKey: created, text });
+}

@@ -1,19 +1,20 @@
 import { useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
-import { type Action, ActionButton, type Actions } from "../parts/action.tsx";
+import { ROLE_LABELS, type Role } from "../parts/access.tsx";
+import { ActionButton, type Actions } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { CopyButton, copy } from "../parts/copy.tsx";
-import { ask, confirm, Dialog, open, TaskDialog } from "../parts/dialog.tsx";
+import { ask, Dialog, open, removeRecord, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
-import { passwordOf, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { passwordOf, SelectField, saveChanges, TextField, textOf } from "../parts/form.tsx";
+import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { query } from "../router.ts";
 import { client, sendsEmail, session } from "../session.ts";
-import { ROLE_LABELS, type Role } from "./access.tsx";
 import { signInUrl } from "./account.tsx";
 import { nameOfUser, useUsers } from "./user-choice.tsx";
 
@@ -35,7 +36,8 @@ function newPassword(): string {
 }
 
 const removeUser = (user: User) =>
-  confirm({
+  removeRecord({
+    id: user._id,
     title: `Delete ${nameOfUser(user)}?`,
     text: (
       <>
@@ -53,36 +55,26 @@ const removeUser = (user: User) =>
     done: `Deleted ${nameOfUser(user)}`,
   });
 
-const invite = (user: User | null) => open((close) => <Invite user={user} onClose={() => close()} />);
+export const invite = (user: User | null) => open((close) => <Invite user={user} onClose={() => close()} />);
 
-export const inviteUser: Action = {
-  label: "Invite user",
-  icon: "users",
-  scope: "users:write",
-  run: () => invite(null),
-};
+const actionsOf = (user: User): Actions => [
+  { label: "Edit", icon: "edit", scope: "users:write", run: () => editUser(user) },
+  {
+    label: user.hasPassword ? "Reset password" : "Invite again",
+    icon: "link",
+    scope: "users:write",
+    run: () => invite(user),
+  },
+  { label: "Delete", icon: "trash", scope: "users:write", isDangerous: true, run: () => removeUser(user) },
+];
 
-const actionsOf = ([user]: User[]): Actions =>
-  user
-    ? [
-        { label: "Edit", icon: "edit", scope: "users:write", run: () => editUser(user) },
-        {
-          label: user.hasPassword ? "Reset password" : "Invite again",
-          icon: "link",
-          scope: "users:write",
-          run: () => invite(user),
-        },
-        { label: "Delete", icon: "trash", scope: "users:write", isDangerous: true, run: () => removeUser(user) },
-      ]
-    : [];
-
-export function Users() {
+export function Users({ create }: PageProps) {
   const search = query.value.get("search") ?? "";
   const users = useUsers(search);
   return (
     <ListPage
       title="Users"
-      main={inviteUser}
+      create={create}
       call={{ path: "/auth/v1/users" }}
       scopes={["users:write"]}
       filters={<Filters names={["search"]} search={<SearchField name="search" label="Search users" />} />}
@@ -95,7 +87,7 @@ export function Users() {
         ) : (
           <Empty title="No users yet">
             <p>Add people who can sign in with an email and password.</p>
-            <ActionButton action={inviteUser} class="primary" />
+            {create && <ActionButton action={create} class="primary" />}
           </Empty>
         )
       }
@@ -155,7 +147,9 @@ const editUser = (user: User) =>
     run: (form) => {
       const password = passwordOf(form);
       const changes = { ...fieldsOf(form), ...(password && { password }) };
-      return client.value.users.update(user._id, changes, { version: user.__v });
+      return saveChanges<object>(user, changes, (changed) =>
+        client.value.users.update(user._id, changed, { version: user.__v }),
+      );
     },
     done: "User updated",
   });

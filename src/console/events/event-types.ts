@@ -1,41 +1,48 @@
-import type { Event } from "../../client/stowage.ts";
+import type { EventType } from "../../client/stowage.ts";
 
-export type EventType = Event["type"];
-
-/** A label for each type of event. A type that the API gains does not compile until it has one. */
-export const EVENT_LABELS: Record<EventType, string> = {
-  "file.uploaded": "File uploaded",
-  "file.completed": "File processed",
-  "file.failed": "File failed",
-  "file.deleted": "File deleted",
-  "file.trashed": "File moved to trash",
-  "file.restored": "File restored",
-  "file.held": "File held",
-  "file.released": "File released",
-  "file.reprocessed": "File requeued",
-  "file.updated": "File updated",
-  "link.created": "Link created",
-  "link.revoked": "Link revoked",
-  "user.created": "User created",
-  "user.updated": "User updated",
-  "user.deleted": "User deleted",
-  "user.invited": "User invited",
-  "user.logged_in": "User signed in",
-  "apikey.created": "API key created",
-  "apikey.updated": "API key updated",
-  "apikey.rotated": "API key rotated",
-  "apikey.revealed": "API key revealed",
-  "apikey.revoked": "API key revoked",
-  "session.created": "Session created",
-  "session.revoked": "Session revoked",
-  "team.created": "Team created",
-  "team.updated": "Team updated",
-  "team.suspended": "Team suspended",
-  "team.deleted": "Team deleted",
-  "webhook.created": "Webhook created",
-  "webhook.updated": "Webhook updated",
-  "webhook.deleted": "Webhook deleted",
-  "webhook.disabled": "Webhook disabled",
+/**
+ * Each type of event: its label, and the words of its sentence before its resource and after it. An update names the changed
+ * fields instead. A type that the API gains does not compile until it is here.
+ */
+export const EVENTS: {
+  [T in EventType]: T extends `${string}.updated` ? [label: string] : [label: string, before: string, after?: string];
+} = {
+  "file.uploaded": ["File uploaded", "uploaded"],
+  "file.completed": ["File processed", "processed"],
+  "file.failed": ["File failed", "couldn't process"],
+  "file.deleted": ["File deleted", "deleted"],
+  "file.trashed": ["File moved to trash", "moved", "to the trash"],
+  "file.restored": ["File restored", "restored"],
+  "file.held": ["File held", "put", "on hold"],
+  "file.released": ["File released", "released", "from its hold"],
+  "file.reprocessed": ["File requeued", "requeued"],
+  "file.updated": ["File updated"],
+  "link.created": ["Link created", "created"],
+  "link.revoked": ["Link revoked", "revoked"],
+  "user.created": ["User created", "created"],
+  "user.updated": ["User updated"],
+  "user.deleted": ["User deleted", "deleted"],
+  // Also a reset that the user has asked for.
+  "user.invited": ["User invited", "created a password link for"],
+  "user.logged_in": ["User signed in", "signed in"],
+  "apikey.created": ["API key created", "created"],
+  "apikey.updated": ["API key updated"],
+  "apikey.rotated": ["API key rotated", "rotated"],
+  "apikey.revealed": ["API key revealed", "revealed"],
+  "apikey.revoked": ["API key revoked", "revoked"],
+  "session.created": ["Session created", "started a session"],
+  "session.revoked": ["Session revoked", "ended"],
+  "team.created": ["Team created", "created"],
+  "team.updated": ["Team updated"],
+  "team.suspended": ["Team suspended", "suspended"],
+  "team.deleted": ["Team deleted", "deleted"],
+  "webhook.created": ["Webhook created", "created"],
+  "webhook.updated": ["Webhook updated"],
+  "webhook.deleted": ["Webhook deleted", "deleted"],
+  "webhook.disabled": ["Webhook disabled", "disabled"],
 };
 
-export const EVENT_TYPES = Object.keys(EVENT_LABELS) as EventType[];
+export const EVENT_TYPES = Object.keys(EVENTS) as EventType[];
+
+/** The label of a type, which may be newer than this page. */
+export const labelOf = (type: EventType): string => EVENTS[type]?.[0] ?? type;

@@ -1,10 +1,11 @@
 import { useRef, useState } from "preact/hooks";
 import type { Event, EventFilters } from "../../client/stowage.ts";
 import { UserChoice } from "../accounts/user-choice.tsx";
+import { NOUNS } from "../nouns.ts";
 import { Failure } from "../parts/failure.tsx";
 import { Choice, DateFilter, Filters, setQuery } from "../parts/filters.tsx";
 import { countOf } from "../parts/format.ts";
-import { Icon, type IconName } from "../parts/icon.tsx";
+import { Icon } from "../parts/icon.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Day, Time } from "../parts/values.tsx";
@@ -12,23 +13,15 @@ import { href, query } from "../router.ts";
 import { client } from "../session.ts";
 import { useEvents, useList } from "../store.ts";
 import { DELETED, filtersFrom, groupBursts, groupByDay, isListed, isOfType, mergeEvents } from "./event-list.ts";
-import { EVENT_LABELS, EVENT_TYPES } from "./event-types.ts";
-import { Actor, EventDetails, isRoutine, Sentence, Subject, titleOf, useNames } from "./sentence.tsx";
+import { EVENT_TYPES, labelOf } from "./event-types.ts";
+import { useNames } from "./names.tsx";
+import { Actor, EventDetails, isRoutine, Sentence, Subject, titleOf } from "./sentence.tsx";
 
 const PAGE_EVENTS = 50;
-const KINDS: Record<Event["subject"]["kind"], { label: string; icon: IconName }> = {
-  file: { label: "Files", icon: "document" },
-  link: { label: "Links", icon: "link" },
-  user: { label: "Users", icon: "users" },
-  apikey: { label: "API keys", icon: "key" },
-  session: { label: "Sessions", icon: "key" },
-  team: { label: "Team", icon: "users" },
-  webhook: { label: "Webhooks", icon: "webhook" },
-};
 const TYPES = Object.fromEntries([
-  ...Object.entries(KINDS).map(([kind, { label }]) => [kind, label]),
+  ...Object.entries(NOUNS).map(([noun, { plural }]) => [noun, plural]),
   [DELETED, "Files deleted (trash or erased)"],
-  ...EVENT_TYPES.map((type) => [type, EVENT_LABELS[type]]),
+  ...EVENT_TYPES.map((type) => [type, labelOf(type)]),
 ]);
 
 /** The event log of the team, newest first. */
@@ -205,7 +198,7 @@ function EventRow({ event }: { event: Event }) {
   return (
     <li>
       <div class="event">
-        <Icon name={KINDS[event.subject.kind]?.icon ?? "activity"} />
+        <Icon name={NOUNS[event.subject.kind]?.icon ?? "activity"} />
         <Sentence event={event} />
         <Time at={event.createdAt} isRelative />
         <button

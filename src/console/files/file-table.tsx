@@ -118,7 +118,7 @@ export function FileTable(props: FileTableProps) {
       keyOf={({ _id }) => _id}
       nameOf={({ name }) => name}
       columns={cells}
-      actions={fileActions}
+      actions={(_, files) => fileActions(files)}
       selected={isSelectable ? selected : undefined}
       onSpace={(file) => isPlayable(file) && toggle(file, tracks())}
       inputs={[cells, isSelectable]}

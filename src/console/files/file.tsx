@@ -1,9 +1,10 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { FileMetadata, Hold } from "../../client/stowage.ts";
-import { MissingScopes, SCOPES } from "../accounts/access.tsx";
-import { Actor, NameOf, titleOf, useNames } from "../events/sentence.tsx";
+import { NameOf, useNames } from "../events/names.tsx";
+import { Actor, titleOf } from "../events/sentence.tsx";
 import { FileCrumbs } from "../folders/folders.tsx";
 import { Sharing, SignedUrl } from "../links/sharing.tsx";
+import { MissingScopes, SCOPES } from "../parts/access.tsx";
 import { ActionButton, type Actions, allowed, perform, shortcutsOf } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { Copyable, copy } from "../parts/copy.tsx";

@@ -1,8 +1,9 @@
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
-import { MissingScopes } from "../accounts/access.tsx";
 import { UserChoice } from "../accounts/user-choice.tsx";
+import { useKeys, useWebhooks } from "../data.ts";
 import { FolderList, FolderPath, folderActions, newFolder, startDrag } from "../folders/folders.tsx";
+import { MissingScopes } from "../parts/access.tsx";
 import { ActionButton, allowed, shortcutsOf } from "../parts/action.tsx";
 import { Code, uploadCommand } from "../parts/connect.tsx";
 import { Failure } from "../parts/failure.tsx";
@@ -14,9 +15,8 @@ import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { href, query } from "../router.ts";
-import { can, client, seesOwnFilesOnly } from "../session.ts";
+import { can, seesOwnFilesOnly } from "../session.ts";
 import { playFrom, type Track } from "../sound/playback.ts";
-import { useList } from "../store.ts";
 import { uploadFiles, uploadFolder } from "../uploads/drop-zone.tsx";
 import { fileActions } from "./file-actions.tsx";
 import { type FileList, useFileList } from "./file-list.ts";
@@ -207,13 +207,8 @@ function NoFiles({ list: { shown } }: { list: FileList }) {
 
 /** The first steps of a new team, as far as the session may take them. They tick themselves. */
 function FirstSteps() {
-  const [mayReadKeys, mayReadWebhooks] = [can("keys:read"), can("webhooks:read")];
-  const keys = useList("first-keys", mayReadKeys ? (signal) => client.value.keys.list({}, { signal }) : null, {
-    on: ({ subject }) => subject.kind === "apikey",
-  });
-  const webhooks = useList("webhooks", mayReadWebhooks ? (signal) => client.value.webhooks.list({ signal }) : null, {
-    on: ({ subject }) => subject.kind === "webhook",
-  });
+  const keys = useKeys(undefined, can("keys:read"));
+  const webhooks = useWebhooks(can("webhooks:read"));
   return (
     <ol class="first-steps">
       {can("keys:write") && (

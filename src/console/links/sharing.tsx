@@ -1,8 +1,8 @@
 import { useEffect, useState } from "preact/hooks";
 import type { FileMetadata, Link, NewLink } from "../../client/stowage.ts";
-import { NameOf, useNames } from "../events/sentence.tsx";
+import { NameOf, useNames } from "../events/names.tsx";
 import { Copyable, copy } from "../parts/copy.tsx";
-import { confirm, Dialog } from "../parts/dialog.tsx";
+import { Dialog, removeRecord } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { formatTenths } from "../parts/format.ts";
@@ -247,7 +247,8 @@ const ID_CHARACTERS = 4;
 function Links({ links, copiedId, onRevoked }: LinksProps) {
   useNames();
   const revoke = (id: string) =>
-    confirm({
+    removeRecord({
+      id,
       title: "Revoke link?",
       text: "The link stops working immediately. This can't be undone.",
       action: "Revoke link",

@@ -1,8 +1,9 @@
 import { effect, signal } from "@preact/signals";
 import { type ComponentChildren, Fragment } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
-import { path } from "../router.ts";
+import { href, navigate, path } from "../router.ts";
 import { isExpired, session } from "../session.ts";
+import { whilePaused } from "../store.ts";
 import { Announcements, announce, openDialogs } from "./announce.tsx";
 import { Form } from "./form.tsx";
 import { useTask } from "./task.ts";
@@ -181,3 +182,17 @@ export const ask = <Result,>({ text, run, done, ...labels }: Question<Result>): 
 /** Asks before an action that can't be undone. */
 export const confirm = <Result,>(question: Question<Result>): Promise<Result | undefined> =>
   ask({ isDangerous: true, ...question });
+
+/** Asks before a record is deleted by `run`, and leaves its page for the list. */
+export const removeRecord = ({ id, run, ...question }: Question<unknown> & { id: string }): Promise<unknown> =>
+  confirm({
+    ...question,
+    run: async (form) => {
+      await whilePaused([id], async () => {
+        await run(form);
+        return [];
+      });
+      const [list, shown] = path.peek().split(`/${id}`);
+      if (shown === "") navigate(href(list || "/"));
+    },
+  });

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import type { Action } from "./action.tsx";
 import { Failure } from "./failure.tsx";
 import { Skeleton } from "./page.tsx";
 
@@ -8,6 +9,13 @@ const PRELOAD_DELAY_MILLISECONDS = 1000;
 
 /** A component that is a function. */
 export type View<Props> = (props: Props) => ComponentChildren;
+
+/** What a page gets from its section. */
+export interface PageProps {
+  /** The record, on its page. */
+  id: string;
+  create?: Action | undefined;
+}
 
 const loaders: (() => Promise<unknown>)[] = [];
 

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
-import { MissingScopes } from "../accounts/access.tsx";
 import type { Scope } from "../session.ts";
 import type { Listing } from "../store.ts";
+import { MissingScopes } from "./access.tsx";
 import { type Action, ActionButton } from "./action.tsx";
 import type { Call } from "./curl.tsx";
 import { Failure } from "./failure.tsx";
@@ -34,7 +34,7 @@ interface ListPageProps<Row> extends Omit<ListTableProps<Row>, "label"> {
   subtitle?: ComponentChildren;
   call: Call;
   /** The button at the top. */
-  main?: Action | false | undefined;
+  create?: Action | false | undefined;
   /** The scopes that the page needs. It shows which of them the user lacks. */
   scopes?: Scope[];
   filters?: ComponentChildren;
@@ -44,14 +44,14 @@ interface ListPageProps<Row> extends Omit<ListTableProps<Row>, "label"> {
 
 /** The page of all records of a kind. */
 export function ListPage<Row>(props: ListPageProps<Row>) {
-  const { title, back, subtitle, call, main, scopes = [], filters, children, ...table } = props;
+  const { title, back, subtitle, call, create, scopes = [], filters, children, ...table } = props;
   return (
     <Page
       title={title}
       back={back}
       subtitle={subtitle}
       call={call}
-      actions={main && <ActionButton action={main} class={main.isDangerous ? "danger" : "primary"} />}
+      actions={create && <ActionButton action={create} class={create.isDangerous ? "danger" : "primary"} />}
     >
       <MissingScopes scopes={scopes} />
       {filters}

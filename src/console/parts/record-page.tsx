@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { StowageError } from "../../client/stowage.ts";
-import { MissingScopes } from "../accounts/access.tsx";
 import { type Scope, seesOwnFilesOnly } from "../session.ts";
 import type { Loaded } from "../store.ts";
+import { MissingScopes } from "./access.tsx";
 import { type Action, ActionButton, type Actions } from "./action.tsx";
 import type { Call } from "./curl.tsx";
 import { Failure } from "./failure.tsx";
@@ -42,7 +42,7 @@ interface RecordPageProps<T> extends MissingProps {
   /** The actions with their own buttons. */
   buttons?: (record: T) => Action[];
   /** The other actions, in a menu. */
-  actions?: (record: T) => Actions | false;
+  actions?: (record: T) => Actions;
   /** The most important action, at the end. */
   main?: (record: T) => Action | false;
   /** Stand before the actions. */
@@ -70,7 +70,7 @@ export function RecordPage<T>(props: RecordPageProps<T>) {
             {buttons?.(value).map((action) => (
               <ActionButton key={action.label} action={action} />
             ))}
-            <Menu label={`Actions for this ${noun.toLowerCase()}`} items={actions?.(value) || []} />
+            <Menu label={`Actions for this ${noun.toLowerCase()}`} items={actions?.(value) ?? []} />
             {mainAction && <ActionButton action={mainAction} class="primary" />}
           </>
         )

@@ -36,8 +36,8 @@ export interface TableProps<Row> {
   /** Names a row in the labels of its controls. */
   nameOf?: (row: Row) => string;
   columns: Column<Row>[];
-  /** The actions for rows: those of one in its menu, and by their keys those of the focused or the selected ones. */
-  actions?: (rows: Row[]) => Actions;
+  /** The actions for a row: in its menu, and by their keys. If it is one of the selected ones, `rows` are all of these. */
+  actions?: (row: Row, rows: Row[]) => Actions;
   /** Rows can be selected. Their controls are then one stop of the Tab key: the arrow keys move between rows. */
   selected?: Selection | undefined;
   /** Called for the space bar on the link of a row. */
@@ -96,8 +96,8 @@ export function Table<Row>(props: TableProps<Row>) {
         onSpace(row);
       };
       return {
-        ...shortcutsOf(actions?.([row]) ?? []),
-        ...(chosen.includes(row) && shortcutsOf(actions?.(chosen) ?? [])),
+        ...shortcutsOf(actions?.(row, [row]) ?? []),
+        ...(chosen.includes(row) && shortcutsOf(actions?.(row, chosen) ?? [])),
         ...moves,
         x: () => select(keyOf(row), false),
         " ": space,
@@ -116,7 +116,7 @@ export function Table<Row>(props: TableProps<Row>) {
   };
   const columns = selected ? [choice, ...props.columns] : props.columns;
   const hasMenu =
-    selected !== undefined || (actions !== undefined && rows.some((row) => allowed(actions([row])).length > 0));
+    selected !== undefined || (actions !== undefined && rows.some((row) => allowed(actions(row, [row])).length > 0));
   const tracks = [...columns.map(({ width }) => width), ...(hasMenu ? ["2rem"] : [])].join(" ");
   return (
     <div class="table-place">
@@ -193,7 +193,7 @@ function TableRow<Row>(props: RowProps<Row>) {
             <td data-column="menu">
               <RowMenu
                 label={`Actions for ${nameOf?.(row) ?? "this row"}`}
-                items={[...(actions?.([row]) ?? []), selected && { label: "Select", icon: "check", run: select }]}
+                items={[...(actions?.(row, [row]) ?? []), selected && { label: "Select", icon: "check", run: select }]}
               />
             </td>
           )}

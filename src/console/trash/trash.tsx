@@ -140,7 +140,7 @@ export function Trash() {
       back={<Breadcrumbs links={[{ href: href("/files"), label: "Files" }]} />}
       subtitle={rows.length > 0 && "Files in the trash count toward the storage."}
       call={{ path: "/docs/v1/trash" }}
-      main={canErase() && rows.length > 0 && emptyTrash(trash.more ? undefined : rows)}
+      create={canErase() && rows.length > 0 && emptyTrash(trash.more ? undefined : rows)}
       filters={seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
       of={trash}
       empty={
@@ -155,7 +155,7 @@ export function Trash() {
       keyOf={({ _id }) => _id}
       nameOf={({ name }) => name}
       columns={columns}
-      actions={actionsOf}
+      actions={(_, files) => actionsOf(files)}
       selected={selected}
       isBusy={trash.isLoading}
     >

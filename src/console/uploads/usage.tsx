@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import { StowageError, type UnfinishedUpload, type Usage as UsageRecord } from "../../client/stowage.ts";
-import { NameOf, useNames } from "../events/sentence.tsx";
+import { NameOf, useNames } from "../events/names.tsx";
 import { confirm } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes, formatCount, formatPercent } from "../parts/format.ts";
@@ -9,8 +9,7 @@ import { ListTable } from "../parts/list-page.tsx";
 import { Page } from "../parts/page.tsx";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
-import { hasTrash } from "../sections.ts";
-import { can, client, seesOwnFilesOnly } from "../session.ts";
+import { can, client, hasTrash, seesOwnFilesOnly } from "../session.ts";
 import { touch, useData, useList } from "../store.ts";
 import { revision, unfinishedUploads } from "./upload.ts";
 import { UsageChart } from "./usage-chart.tsx";
@@ -151,8 +150,8 @@ function UnfinishedUploads() {
           },
         ]}
         nameOf={({ name }) => name}
-        actions={([upload]) => [
-          upload && {
+        actions={(upload) => [
+          {
             label: "Cancel upload",
             icon: "close",
             scope: "files:delete",

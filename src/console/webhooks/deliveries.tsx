@@ -1,7 +1,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Delivery, RecordedEvent, Webhook } from "../../client/stowage.ts";
-import { EVENT_LABELS } from "../events/event-types.ts";
-import { Subject, titleOf, useNames } from "../events/sentence.tsx";
+import { labelOf } from "../events/event-types.ts";
+import { useNames } from "../events/names.tsx";
+import { Subject, titleOf } from "../events/sentence.tsx";
 import { isLive } from "../live.ts";
 import { ActionButton } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
@@ -191,7 +192,7 @@ async function resend({ _id }: Delivery): Promise<void> {
   announce("Queued for sending");
 }
 
-const labelOf = ({ event, type }: Delivery) => (event ? titleOf(event) : (EVENT_LABELS[type] ?? type));
+const titleOfDelivery = ({ event, type }: Delivery) => (event ? titleOf(event) : labelOf(type));
 
 /** One event in the list: its type, its resource and its result, unless the tab says it. */
 function Summary({ delivery, tab }: { delivery: Delivery; tab: Tab }) {
@@ -199,7 +200,7 @@ function Summary({ delivery, tab }: { delivery: Delivery; tab: Tab }) {
   const latest = attempts.at(-1);
   return (
     <>
-      <span class="panes-title">{labelOf(delivery)}</span>
+      <span class="panes-title">{titleOfDelivery(delivery)}</span>
       {(tab === "all" || status === "failed") && <StatusBadge delivery={delivery} />}
       <span class="quiet">
         {event && (
@@ -228,7 +229,7 @@ function DeliveryDetails({ delivery }: { delivery: Delivery }) {
   return (
     <section id="delivery" class="card stack" aria-label="Delivery">
       <header class="page-header">
-        <h3>{labelOf(delivery)}</h3>
+        <h3>{titleOfDelivery(delivery)}</h3>
         <ActionButton
           action={{ label: wasSent ? "Resend" : "Send now", scope: "webhooks:write", run: () => resend(delivery) }}
           class={wasSent ? "primary" : ""}

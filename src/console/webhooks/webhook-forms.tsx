@@ -1,38 +1,30 @@
 import { useState } from "preact/hooks";
-import type { Webhook } from "../../client/stowage.ts";
-import { EVENT_LABELS, EVENT_TYPES, type EventType } from "../events/event-types.ts";
-import type { Action } from "../parts/action.tsx";
+import type { EventType, Webhook } from "../../client/stowage.ts";
+import { EVENT_TYPES, labelOf } from "../events/event-types.ts";
 import { announce } from "../parts/announce.tsx";
-import { ask, confirm, open, TaskDialog } from "../parts/dialog.tsx";
+import { ask, open, removeRecord, TaskDialog } from "../parts/dialog.tsx";
 import { saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { showSecret } from "../parts/secret.tsx";
-import { href, navigate } from "../router.ts";
 import { client } from "../session.ts";
-import { whilePaused } from "../store.ts";
 import { UserError } from "../user-error.ts";
 
 /* The dialogs that change webhooks. */
 
 type Fields = Pick<Webhook, "url" | "types" | "description">;
 
-export const createWebhook: Action = {
-  label: "Create webhook",
-  icon: "webhook",
-  scope: "webhooks:write",
-  run: async () => {
-    const created = await open<{ secret: string }>((close) => (
-      <WebhookForm
-        title="Create webhook"
-        action="Create webhook"
-        onSave={async (fields) => close(await client.value.webhooks.create(fields))}
-        onClose={() => close()}
-      />
-    ));
-    if (!created) return;
-    const text = <p>Use this signing secret to verify that requests come from Stowage.</p>;
-    await showSecret({ title: "Webhook created", noun: "secret", secret: created.secret, text });
-  },
-};
+export async function createWebhook(): Promise<void> {
+  const created = await open<{ secret: string }>((close) => (
+    <WebhookForm
+      title="Create webhook"
+      action="Create webhook"
+      onSave={async (fields) => close(await client.value.webhooks.create(fields))}
+      onClose={() => close()}
+    />
+  ));
+  if (!created) return;
+  const text = <p>Use this signing secret to verify that requests come from Stowage.</p>;
+  await showSecret({ title: "Webhook created", noun: "secret", secret: created.secret, text });
+}
 
 export const editWebhook = (webhook: Webhook) =>
   open((close) => (
@@ -72,17 +64,12 @@ export async function rotateSecret({ _id }: Webhook): Promise<void> {
 }
 
 export const deleteWebhook = ({ _id, url }: Webhook) =>
-  confirm({
+  removeRecord({
+    id: _id,
     title: "Delete this webhook?",
     text: `${url} will stop receiving events, and its delivery log will be deleted.`,
     action: "Delete webhook",
-    run: async () => {
-      await whilePaused([_id], async () => {
-        await client.value.webhooks.delete(_id);
-        return [];
-      });
-      navigate(href("/webhooks"));
-    },
+    run: () => client.value.webhooks.delete(_id),
     done: "Webhook deleted",
   });
 
@@ -122,7 +109,7 @@ function WebhookForm({ webhook, onSave, onClose, ...labels }: WebhookFormProps) 
           EVENT_TYPES.map((type) => (
             <label key={type}>
               <input type="checkbox" name="type" value={type} defaultChecked={webhook?.types?.includes(type)} />{" "}
-              {EVENT_LABELS[type]}
+              {labelOf(type)}
             </label>
           ))}
       </fieldset>

@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import type { Webhook } from "../../client/stowage.ts";
+import { nameOfWebhook } from "../events/names.tsx";
 import type { Action } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { Copyable } from "../parts/copy.tsx";
@@ -12,7 +13,7 @@ import { useData } from "../store.ts";
 import { AttemptFacts, Deliveries, replay } from "./deliveries.tsx";
 import { deleteWebhook, editWebhook, rotateSecret } from "./webhook-forms.tsx";
 import type { Attempt } from "./webhook-health.tsx";
-import { eventsOf, nameOf } from "./webhooks.tsx";
+import { eventsOf } from "./webhooks.tsx";
 
 const toggle = async ({ _id, status }: Webhook) => {
   const isEnabled = status === "enabled";
@@ -48,7 +49,7 @@ export function WebhookPage({ id }: { id: string }) {
       noun="Webhook"
       list={{ href: href("/webhooks"), label: "Webhooks" }}
       of={loaded}
-      titleOf={nameOf}
+      titleOf={nameOfWebhook}
       subtitle={({ url }) => <bdi>{url}</bdi>}
       call={{ path: `/auth/v1/webhooks/${id}/deliveries` }}
       buttons={() => [{ label: "Send test event", scope: "webhooks:write", run: test }]}

@@ -1,12 +1,12 @@
 import type { Webhook } from "../../client/stowage.ts";
-import { EVENT_LABELS } from "../events/event-types.ts";
+import { useWebhooks } from "../data.ts";
+import { labelOf } from "../events/event-types.ts";
+import { nameOfWebhook } from "../events/names.tsx";
 import { Code } from "../parts/connect.tsx";
+import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { href } from "../router.ts";
-import { client } from "../session.ts";
-import { useList } from "../store.ts";
-import { createWebhook } from "./webhook-forms.tsx";
 import { DayBars, HealthBadge } from "./webhook-health.tsx";
 
 /** How a server checks a request of a webhook. */
@@ -19,21 +19,14 @@ export async function POST(request) {
   return Response.json({ received: message.type });
 }`;
 
-export const eventsOf = ({ types }: Webhook): string =>
-  types?.map((type) => EVENT_LABELS[type]).join(", ") ?? "All events";
+export const eventsOf = ({ types }: Webhook): string => types?.map(labelOf).join(", ") ?? "All events";
 
-export const nameOf = ({ description, url }: Webhook): string => description || new URL(url).host;
-
-export function Webhooks() {
-  const webhooks = useList("webhooks", (signal) => client.value.webhooks.list({ signal }), {
-    of: ["webhook"],
-    // The results of deliveries, which decide its health, aren't events.
-    isPolled: true,
-  });
+export function Webhooks({ create }: PageProps) {
+  const webhooks = useWebhooks();
   return (
     <ListPage
       title="Webhooks"
-      main={createWebhook}
+      create={create}
       call={{ path: "/auth/v1/webhooks" }}
       scopes={["webhooks:write"]}
       of={webhooks}
@@ -55,7 +48,7 @@ export function Webhooks() {
           cell: (webhook) => (
             <div class="two-lines">
               <a href={href(`/webhooks/${webhook._id}`)} title={webhook.url}>
-                <bdi>{nameOf(webhook)}</bdi>
+                <bdi>{nameOfWebhook(webhook)}</bdi>
               </a>
               <bdi class="quiet" title={webhook.url}>
                 {webhook.url}

@@ -1,20 +1,6 @@
+import { SCOPE_LABELS } from "../nouns.ts";
 import { can, me, type Scope } from "../session.ts";
 
-/** The action that each scope allows, to follow "may". A scope that the API gains does not compile until it has a label. */
-const SCOPE_LABELS: Record<Scope, string> = {
-  "files:upload": "upload files",
-  "files:read": "view files",
-  "files:download": "download and share files",
-  "files:write": "edit files",
-  "files:delete": "delete files",
-  "users:read": "view users",
-  "users:write": "manage users",
-  "keys:read": "view keys and sessions",
-  "keys:write": "manage keys and sessions",
-  "events:read": "view events",
-  "webhooks:read": "view webhooks",
-  "webhooks:write": "manage webhooks",
-};
 /** The action as a separate label, such as "View files". */
 export const scopeLabel = (scope: Scope): string => SCOPE_LABELS[scope].replace(/^./, (letter) => letter.toUpperCase());
 /** The action in one or two words, such as "view" or "manage keys". */

@@ -1,0 +1,30 @@
+import { help } from "./help.ts";
+import { Dialog } from "./parts/dialog.tsx";
+
+/** The sheet that `?` opens. */
+export const ShortcutHelp = ({ onClose }: { onClose: () => void }) => (
+  <Dialog title="Keyboard shortcuts" class="wide" onClose={onClose}>
+    <div class="columns">
+      {Object.entries(help()).map(([title, keys]) => (
+        <section key={title} class="stack">
+          <h3>{title}</h3>
+          <dl class="shortcuts">
+            {Object.entries(keys).map(([key, text]) => (
+              <div key={key}>
+                <dt>
+                  <kbd>{key}</kbd>
+                </dt>
+                <dd>{text}</dd>
+              </div>
+            ))}
+          </dl>
+        </section>
+      ))}
+    </div>
+    <div class="actions">
+      <button type="button" class="button primary" onClick={onClose}>
+        Close
+      </button>
+    </div>
+  </Dialog>
+);
