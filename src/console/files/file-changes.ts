@@ -39,7 +39,7 @@ async function changeFiles(action: Action, ids: string[], onDone: OnDone = () =>
 }
 
 /** Announces a change with a button that undoes it. */
-const announceChange = (text: string, undo: () => Promise<unknown>): void =>
+export const announceChange = (text: string, undo: () => Promise<unknown>): void =>
   announce(
     text,
     () =>

@@ -23,13 +23,13 @@ import { href, lastList } from "../router.ts";
 import { can, client, seesOwnFilesOnly } from "../session.ts";
 import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
-import { Transcript } from "../sound/transcript.tsx";
 import { useData, useList } from "../store.ts";
 import { fileActions } from "./file-actions.tsx";
 import { downloadFiles } from "./file-changes.ts";
 import { AddFields, Metadata } from "./file-metadata.tsx";
 import { Preview } from "./file-preview.tsx";
 import { lacksAudio } from "./file-rows.ts";
+import { TranscriptCard, transcriptActions } from "./file-transcript.tsx";
 import { Rename, renaming } from "./rename.tsx";
 import { Tags } from "./tags.tsx";
 
@@ -121,6 +121,7 @@ function pageActions(file: FileMetadata): Actions {
   const row = { ...file, durationSeconds: audio?.durationSeconds ?? null };
   return [
     ...fileActions([row]),
+    !file.transcript && isRecording(file) && transcriptActions(file)[0],
     {
       label: "Reprocess",
       icon: "refresh",
@@ -152,10 +153,13 @@ function pageActions(file: FileMetadata): Actions {
   ];
 }
 
+/** Whether the page has a player, and so a transcript. */
+const isRecording = (file: FileMetadata): boolean =>
+  !file.failure && isPlayable(file) && !file.mimeType.startsWith("video/") && can("files:download");
+
 function Details({ file }: { file: FileMetadata }) {
   const { audio, failure, processedAt, sha256, size } = file;
   const canOpen = can("files:download");
-  const isVideo = file.mimeType.startsWith("video/");
   return (
     <>
       {failure && (
@@ -175,8 +179,14 @@ function Details({ file }: { file: FileMetadata }) {
         </div>
       )}
       <MissingScopes scopes={["files:download", "files:write", "files:delete"]} />
-      {canOpen && !failure && (isVideo || !isPlayable(file) ? <Preview file={file} /> : <Recording file={file} />)}
       <div class="file-columns">
+        {isRecording(file) ? <FilePlayer file={file} /> : canOpen && !failure && <Preview file={file} />}
+        {canOpen && (
+          <div class="file-side">
+            <Sharing file={file} />
+            {isRecording(file) && <TranscriptCard file={file} />}
+          </div>
+        )}
         <FactCard
           title="Details"
           facts={{
@@ -188,7 +198,6 @@ function Details({ file }: { file: FileMetadata }) {
           <AddFields file={file} />
         </FactCard>
         <Metadata file={file} />
-        {canOpen && <Sharing file={file} />}
         <details class="card">
           <summary>Technical details</summary>
           <div class="stack">
@@ -213,36 +222,6 @@ function Details({ file }: { file: FileMetadata }) {
         {can("events:read") && <Activity id={file._id} />}
       </div>
     </>
-  );
-}
-
-/** The player, next to the transcript. */
-function Recording({ file }: { file: FileMetadata }) {
-  return (
-    <div class="with-transcript">
-      <FilePlayer file={file} />
-      {file.transcript && <FileTranscript file={file} transcript={file.transcript} />}
-    </div>
-  );
-}
-
-function FileTranscript({
-  file,
-  transcript,
-}: {
-  file: FileMetadata;
-  transcript: NonNullable<FileMetadata["transcript"]>;
-}) {
-  const { _id } = file;
-  const { value, error, reload } = useData(`transcript ${_id} ${transcript.updatedAt}`, (signal) =>
-    client.value.files.getTranscript(_id, { signal }),
-  );
-  if (error) return <Failure error={error} onRetry={reload} />;
-  if (!value) return null;
-  return (
-    <div class="card">
-      <Transcript file={file} vtt={value} language={transcript.language} />
-    </div>
   );
 }
 

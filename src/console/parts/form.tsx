@@ -79,6 +79,7 @@ function useField({ label, name, hint }: { label: string; name: string; hint?: s
 
 type InputProps = Pick<
   ComponentProps<"input">,
+  | "accept"
   | "autocomplete"
   | "defaultValue"
   | "max"
@@ -96,7 +97,7 @@ type InputProps = Pick<
 > & {
   label: string;
   name: string;
-  type?: "email" | "password" | "text" | "url" | "search" | "datetime-local" | "date" | "number";
+  type?: "email" | "password" | "text" | "url" | "search" | "datetime-local" | "date" | "number" | "file";
   hint?: string;
   /** The id of a datalist with suggestions. */
   list?: string;

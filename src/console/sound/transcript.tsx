@@ -1,4 +1,5 @@
 import { effect, useComputed } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { formatDuration } from "../parts/format.ts";
 import { IconButton } from "./controls.tsx";
@@ -16,28 +17,33 @@ const BLOCK_CUES = 100;
 const CUE_REMS = 2.25;
 /** Blocks are added before they can be seen. */
 const MARGIN = "600px 0px";
+/** On a narrow screen, a list of more cues is shortened. */
+const SHORT_CUES = 5;
 
 interface TranscriptProps {
   file: Track;
   /** WebVTT. */
   vtt: string;
   language: string | null;
+  /** Stands next to the search. */
+  children?: ComponentChildren;
 }
 
-export function Transcript({ file, vtt, language }: TranscriptProps) {
+export function Transcript({ file, vtt, language, children }: TranscriptProps) {
   const cues = useMemo(() => parseCues(vtt), [vtt]);
   const texts = useMemo(() => cues.map(({ text }) => folded(text)), [cues]);
   const [query, setQuery] = useState("");
   const found = useMemo(() => findCues(texts, query), [texts, query]);
   const isFound = useMemo(() => new Set(found), [found]);
   const [match, setMatch] = useState(0);
+  const [isAll, setAll] = useState(false);
   const list = useRef<CueListHandle | null>(null);
   const go = (to: number) => {
     const at = (to + found.length) % found.length;
     setMatch(at);
     list.current?.show(found[at] ?? 0);
   };
-  if (cues.length === 0) return null;
+  if (cues.length === 0 && !children) return null;
   const onFindKey = (event: KeyboardEvent) => {
     if (event.key !== "Enter" || found.length === 0) return;
     event.preventDefault();
@@ -71,14 +77,20 @@ export function Transcript({ file, vtt, language }: TranscriptProps) {
             <IconButton label="Next match" icon="chevron" onClick={() => go(match + 1)} />
           </>
         )}
+        {children}
       </div>
       <CueList
         key={vtt}
-        {...{ file, cues, language, handle: list }}
+        {...{ file, cues, language, isAll, handle: list }}
         found={isFound}
         query={query}
         match={found[match]}
       />
+      {cues.length > SHORT_CUES && (
+        <button type="button" class="button transcript-all" aria-expanded={isAll} onClick={() => setAll(!isAll)}>
+          {isAll ? "Show less" : "Show all"}
+        </button>
+      )}
     </section>
   );
 }
@@ -92,6 +104,8 @@ interface CueListProps {
   file: Track;
   cues: Cue[];
   language: string | null;
+  /** Whether a narrow screen shows the list in full length, in the page. */
+  isAll: boolean;
   /** The cues in which the words of the query are marked. */
   found: ReadonlySet<number>;
   query: string;
@@ -99,7 +113,7 @@ interface CueListProps {
   handle: { current: CueListHandle | null };
 }
 
-function CueList({ file, cues, language, found, query, match, handle }: CueListProps) {
+function CueList({ file, cues, language, isAll, found, query, match, handle }: CueListProps) {
   const scroller = useRef<HTMLOListElement>(null);
   const blocks = Math.ceil(cues.length / BLOCK_CUES);
   const [shown, setShown] = useState<ReadonlySet<number>>(new Set([0]));
@@ -124,6 +138,10 @@ function CueList({ file, cues, language, found, query, match, handle }: CueListP
     if (isFocused) cue.focus({ preventScroll: true });
     // Only the list scrolls, and not the page.
     if (!isVisible(box, cue)) box.scrollTop = cue.offsetTop - box.clientHeight / 3;
+    // A list in full length moves the page, once, to what the reader looks for.
+    if (!isAll || isFollowing.current) return;
+    cue.scrollIntoView({ block: "nearest" });
+    target.current.at = -1;
   };
   const reach = (at: number, isFocused = false) => {
     target.current = { at, isFocused };
@@ -156,11 +174,11 @@ function CueList({ file, cues, language, found, query, match, handle }: CueListP
             .filter((one) => one.isIntersecting)
             .map(({ target }) => Number((target as HTMLElement).dataset.block)),
         ),
-      { root: box, rootMargin: MARGIN },
+      { root: isAll ? null : box, rootMargin: MARGIN },
     );
     for (const block of box.children) observer.observe(block);
     return () => observer.disconnect();
-  }, []);
+  }, [isAll]);
 
   // Changed by hand, so that no cue renders again while the recording plays. The list has another key for other cues.
   useEffect(() => {
@@ -197,6 +215,7 @@ function CueList({ file, cues, language, found, query, match, handle }: CueListP
     <ol
       ref={scroller}
       class="transcript-cues"
+      data-short={!isAll && cues.length > SHORT_CUES}
       lang={language ?? undefined}
       onKeyDown={onKeyDown}
       onClick={onClick}
