@@ -14,16 +14,35 @@ interface NounWords {
   one: string;
   /** Stands before the name of a record. */
   named?: string;
+  /** The path and the query of its page. */
+  page?: (of: Identity) => [path: string, query?: Record<string, string | undefined>];
+}
+
+interface Identity {
+  id: string;
+  /** The file of a link. */
+  fileId: string;
+  /** The email of a user. */
+  email: string | undefined;
 }
 
 export const NOUNS: Record<Noun, NounWords> = {
-  file: { plural: "Files", icon: "document", one: "a file" },
-  link: { plural: "Links", icon: "link", one: "a link to a file", named: "a link to " },
-  user: { plural: "Users", icon: "users", one: "a user", named: "the user " },
-  apikey: { plural: "API keys", icon: "key", one: "a key", named: "the key " },
+  file: { plural: "Files", icon: "document", one: "a file", page: ({ id }) => [`/files/${id}`] },
+  link: {
+    ...{ plural: "Links", icon: "link", one: "a link to a file", named: "a link to " },
+    page: ({ fileId }) => [`/files/${fileId}`],
+  },
+  user: {
+    ...{ plural: "Users", icon: "users", one: "a user", named: "the user " },
+    page: ({ email }) => ["/users", { search: email }],
+  },
+  apikey: { plural: "API keys", icon: "key", one: "a key", named: "the key ", page: () => ["/keys"] },
   session: { plural: "Sessions", icon: "key", one: "a session", named: "a session of " },
   team: { plural: "Team", icon: "users", one: "the team" },
-  webhook: { plural: "Webhooks", icon: "webhook", one: "a webhook", named: "the webhook " },
+  webhook: {
+    ...{ plural: "Webhooks", icon: "webhook", one: "a webhook", named: "the webhook " },
+    page: ({ id }) => [`/webhooks/${id}`],
+  },
 };
 
 /** The first word of each route that writes: `apikeys` of `POST /auth/v1/apikeys/{id}/rotate`. */

@@ -6,7 +6,7 @@ import { type Actions, allowed, perform } from "./parts/action.tsx";
 import { copy } from "./parts/copy.tsx";
 import { Dialog } from "./parts/dialog.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
-import { hasWords, Marked } from "./parts/values.tsx";
+import { hasWords, Marked } from "./parts/words.tsx";
 import { href, navigate } from "./router.ts";
 import { visibleSections } from "./sections.ts";
 import { can, client, session } from "./session.ts";

@@ -33,9 +33,6 @@ export function href(to: string, filters: Record<string, string | undefined> = {
   return BASE + to + (search && `?${search}`);
 }
 
-/** The last list of files and the file that was opened from it, to return to. */
-export const lastList = { url: href("/files"), id: "" };
-
 export function navigate(url: string, { replace = false } = {}): void {
   if (replace) history.replaceState(null, "", url);
   else history.pushState(null, "", url);

@@ -202,6 +202,27 @@ describe("Palette", () => {
     await expectGoodLooks(page, "shortcuts");
   });
 
+  test("has what is typed right after it is opened, before any other script has loaded", async ({ at }) => {
+    const { page } = await at("/files");
+    const html = await page.content();
+    let release = () => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await page.route(/\/assets\/.*\.js/, async (route) => {
+      if (!html.includes(new URL(route.request().url()).pathname)) await released;
+      await route.continue().catch(() => undefined);
+    });
+    await page.reload();
+    await expect(heading(page, "Files")).toBeVisible();
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("usage");
+    await page.keyboard.press("Enter");
+    await expect(page).toHaveURL(/\/usage$/);
+    release();
+    await expect(heading(page, "Usage")).toBeVisible();
+  });
+
   exhaustive("shows new files, and the title and artist of a file, in which it marks the match", async ({ at }) => {
     const team = await newTeam();
     await upload(team, "Night drive.mp3", sample("tone-vbr.mp3"));

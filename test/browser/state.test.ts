@@ -12,6 +12,7 @@ import {
   splitName,
   viewFrom,
 } from "../../src/console/files/file-rows.ts";
+import { writtenBy } from "../../src/console/nouns.ts";
 import { curlFor } from "../../src/console/parts/curl.tsx";
 import {
   countOf,
@@ -441,4 +442,17 @@ describe("dailyTotals", () => {
 test("a copied curl command has no quote that a link could end it with", () => {
   const command = curlFor({ path: "/docs/v1/uploads/';id;'/metadata", query: { search: "it's" } }, "https://x.test");
   expect(command.split("'")).toHaveLength(3);
+});
+
+test.each([
+  ["GET /auth/v1/users", null],
+  ["POST /auth/v1/users/{id}/invitations", "user"],
+  ["POST /auth/v1/me/password", "session"],
+  ["POST /auth/v1/apikeys/{id}/rotate", "apikey"],
+  ["POST /auth/v1/deliveries/{id}/redeliver", "webhook"],
+  ["POST /docs/v1/uploads/batch", "file"],
+  ["POST /docs/v1/uploads/{id}/links", "link"],
+  ["PUT /docs/v1/uploads/{id}/waveform", null],
+])("%s changes records of the noun %s", (route, noun) => {
+  expect(writtenBy(route)).toBe(noun);
 });

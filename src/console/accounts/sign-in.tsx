@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
+import { Segments } from "../parts/choice.tsx";
 import { Form, passwordOf, SecretField, TextField, textOf } from "../parts/form.tsx";
 import { Entrance, Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
@@ -87,21 +88,12 @@ export function SignIn() {
                 " Your uploads then continue. If the session was ended, they start over."}
             </p>
           )}
-          <fieldset class="segments">
-            <legend class="visually-hidden">How to sign in</legend>
-            {Object.entries(METHODS).map(([value, label]) => (
-              <label key={value}>
-                <input
-                  type="radio"
-                  name="method"
-                  value={value}
-                  checked={method === value}
-                  onChange={() => choose(false, value as Method)}
-                />
-                {label}
-              </label>
-            ))}
-          </fieldset>
+          <Segments
+            label="How to sign in"
+            options={METHODS}
+            chosen={method}
+            onChoose={(chosen) => choose(false, chosen)}
+          />
           <Form
             error={error}
             onSubmit={submit}

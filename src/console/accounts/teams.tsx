@@ -2,7 +2,7 @@ import type { Team } from "../../client/stowage.ts";
 import { type Action, ActionButton } from "../parts/action.tsx";
 import { Copyable } from "../parts/copy.tsx";
 import { ask, confirm } from "../parts/dialog.tsx";
-import { Choice, Filters, SearchField } from "../parts/filters.tsx";
+import { ChoiceFilter, Filters, SearchField } from "../parts/filters.tsx";
 import { saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount } from "../parts/format.ts";
 import type { PageProps } from "../parts/lazy.tsx";
@@ -58,7 +58,7 @@ export function Teams({ create }: PageProps) {
       call={{ path: "/auth/v1/teams", query: { name, status } }}
       filters={
         <Filters names={["name", "status"]} search={<SearchField name="name" label="Name starts with" />}>
-          <Choice
+          <ChoiceFilter
             name="status"
             label="Status"
             all="All statuses"

@@ -3,7 +3,7 @@ import type { Event, EventFilters } from "../../client/stowage.ts";
 import { UserChoice } from "../accounts/user-choice.tsx";
 import { NOUNS } from "../nouns.ts";
 import { Failure } from "../parts/failure.tsx";
-import { Choice, DateFilter, Filters, setQuery } from "../parts/filters.tsx";
+import { ChoiceFilter, DateFilter, Filters, setQuery } from "../parts/filters.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { More } from "../parts/more.tsx";
@@ -48,7 +48,7 @@ export function Events() {
         }
         kept={hasRoutine ? { routine: "shown" } : {}}
       >
-        <Choice name="type" label="Type" all="All events" options={TYPES} />
+        <ChoiceFilter name="type" label="Type" all="All events" options={TYPES} />
         <UserChoice name="actor" label="Actor" all="All actors" />
         <DateFilter from="After" until="Before" />
       </Filters>

@@ -78,22 +78,15 @@ export function Subject({ event, isPlain = false }: { event: RecordedEvent; isPl
   const fileId = "fileId" in event.data ? String(event.data.fileId) : "";
   const known = names.value.get(kind === "link" ? fileId : id);
   const name = isFileEvent(event) ? event.data.originalName : known?.name;
-  const { one, named } = NOUNS[kind];
+  const { one, named, page } = NOUNS[kind];
   const shown = name ? <bdi title={name}>{name}</bdi> : <span title={kind === "link" ? undefined : id}>{one}</span>;
-  const pages: Partial<Record<typeof kind, string>> = {
-    file: href(`/files/${id}`),
-    link: href(`/files/${fileId}`),
-    webhook: href(`/webhooks/${id}`),
-    apikey: href("/keys"),
-    user: href("/users", { search: known?.email }),
-  };
   if (isPlain) return shown;
   // The operator has none of these pages.
-  const url = session.value?.team && !/deleted|revoked/.test(type) ? pages[kind] : undefined;
+  const place = session.value?.team && !/deleted|revoked/.test(type) && page?.({ id, fileId, email: known?.email });
   return (
     <>
       {name && named}
-      {url ? <a href={url}>{shown}</a> : shown}
+      {place ? <a href={href(...place)}>{shown}</a> : shown}
     </>
   );
 }

@@ -2,10 +2,11 @@ import { type BatchResult, MAX_BATCH_FILES, type StoredFile, type Stowage } from
 import { perform } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { countOf } from "../parts/format.ts";
-import { lastList, navigate, path } from "../router.ts";
+import { navigate, path } from "../router.ts";
 import { client } from "../session.ts";
 import { forgetSignedUrl } from "../sound/signed-playback.ts";
 import { whilePaused } from "../store.ts";
+import { lastList } from "./last-list.ts";
 
 /* Changes of many files. Each announces its result, and all but an erasure and a restoration can be undone. */
 

@@ -2,11 +2,12 @@ import { type Signal, useSignal } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 import { type Event, type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { useFolders } from "../folders/folders.tsx";
-import { lastList, query } from "../router.ts";
+import { query } from "../router.ts";
 import { client } from "../session.ts";
 import { isPlayable, type Track } from "../sound/playback.ts";
 import { useEvents, useList } from "../store.ts";
 import { applyEvents, type FileRow, type FileView, isRemoval, viewFrom } from "./file-rows.ts";
+import { lastList } from "./last-list.ts";
 
 export const PAGE_FILES = 100;
 /** The most pages that a link or "back" loads. More rows at once freeze the tab. */

@@ -1,5 +1,24 @@
-import { StatusBadge } from "../parts/values.tsx";
+import type { StoredFile } from "../../client/stowage.ts";
 import { lacksAudio } from "./file-rows.ts";
+
+/** A status that the API gains does not compile until it has a label. */
+export const STATUS_LABELS: Record<StoredFile["status"], string> = {
+  pending: "Queued",
+  processing: "Processing",
+  completed: "Ready",
+  failed: "Failed",
+};
+
+const STATUS_CLASSES: Record<StoredFile["status"], string> = {
+  pending: "busy",
+  processing: "busy",
+  completed: "good",
+  failed: "bad",
+};
+
+export const StatusBadge = ({ status }: Pick<StoredFile, "status">) => (
+  <span class={`badge ${STATUS_CLASSES[status]}`}>{STATUS_LABELS[status]}</span>
+);
 
 type FileLike = Parameters<typeof lacksAudio>[0];
 

@@ -4,9 +4,10 @@ import { useTabIndex } from "../parts/choice.tsx";
 import { setQuery } from "../parts/filters.tsx";
 import { formatBytes, formatDuration } from "../parts/format.ts";
 import { Icon, type IconName } from "../parts/icon.tsx";
-import { type Column, Table } from "../parts/table.tsx";
-import { Marked, Time } from "../parts/values.tsx";
-import { href, lastList } from "../router.ts";
+import { type Column, sortHead, Table } from "../parts/table.tsx";
+import { Time } from "../parts/values.tsx";
+import { Marked } from "../parts/words.tsx";
+import { href } from "../router.ts";
 import { can } from "../session.ts";
 import { PlayButton } from "../sound/controls.tsx";
 import { isPlayable, toggle } from "../sound/playback.ts";
@@ -15,6 +16,7 @@ import { fileActions } from "./file-actions.tsx";
 import type { FileList } from "./file-list.ts";
 import { type FileRow, type FileView, lacksAudio, recordingOf, SORTS, splitName } from "./file-rows.ts";
 import { FileStatus } from "./file-status.tsx";
+import { lastList } from "./last-list.ts";
 import { Rename, renaming } from "./rename.tsx";
 import { Tags } from "./tags.tsx";
 
@@ -48,19 +50,8 @@ export function FileTable(props: FileTableProps) {
   const sortable = (label: string, first: FileView["sort"], second: FileView["sort"]) => {
     const isSorted = shown.sort === first || shown.sort === second;
     const isDescending = SORTS[shown.sort].startsWith("-");
-    return {
-      head: (
-        <button
-          type="button"
-          class="sort"
-          onClick={() => setQuery({ sort: latest.current.list.shown.sort === first ? second : first })}
-        >
-          {label}
-          {isSorted && <span aria-hidden="true">{isDescending ? " ↓" : " ↑"}</span>}
-        </button>
-      ),
-      sorted: isSorted ? (isDescending ? ("descending" as const) : ("ascending" as const)) : undefined,
-    };
+    const sorted = isSorted ? (isDescending ? "descending" : "ascending") : undefined;
+    return sortHead(label, sorted, () => setQuery({ sort: latest.current.list.shown.sort === first ? second : first }));
   };
   const cells = useMemo<Column<FileRow>[]>(
     () => [

@@ -7,8 +7,8 @@ import { MissingScopes } from "../parts/access.tsx";
 import { ActionButton, allowed, shortcutsOf } from "../parts/action.tsx";
 import { Code, uploadCommand } from "../parts/connect.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { Choice, ClearFilters, DateFilter, Filters, SearchField, setQuery } from "../parts/filters.tsx";
-import { countOf, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
+import { ChoiceFilter, ClearFilters, DateFilter, Filters, SearchField, setQuery } from "../parts/filters.tsx";
+import { countOf, TYPE_LABELS } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { addShortcuts } from "../parts/keys.ts";
 import { Menu } from "../parts/menu.tsx";
@@ -21,6 +21,7 @@ import { uploadFiles, uploadFolder } from "../uploads/drop-zone.tsx";
 import { fileActions } from "./file-actions.tsx";
 import { type FileList, useFileList } from "./file-list.ts";
 import { pathOf } from "./file-rows.ts";
+import { STATUS_LABELS } from "./file-status.tsx";
 import { FileTable } from "./file-table.tsx";
 import { describeFiles, SelectionBar } from "./selection.tsx";
 import { rememberTags, tagChoices } from "./tags.tsx";
@@ -80,13 +81,13 @@ export function Files() {
           }
           status={shown.isFiltered && count && (more ? `${count} shown, and there are more` : count)}
         >
-          <Choice name="type" label="Type" all="All types" options={TYPE_LABELS} />
-          <Choice name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
+          <ChoiceFilter name="type" label="Type" all="All types" options={TYPE_LABELS} />
+          <ChoiceFilter name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
           <DateFilter />
           <TagChoice />
           {!seesOwnFilesOnly() && <UserChoice name="user" label="Uploaded by" all="All users" />}
           <span class="narrow-only">
-            <Choice name="sort" label="Sort" all="Default order" options={ORDERS} />
+            <ChoiceFilter name="sort" label="Sort" all="Default order" options={ORDERS} />
           </span>
         </Filters>
       )}
@@ -121,7 +122,7 @@ export function Files() {
 
 function TagChoice() {
   const tags = tagChoices(query.value.get("tag") ?? "");
-  return Object.keys(tags).length > 0 ? <Choice name="tag" label="Tag" all="All tags" options={tags} /> : null;
+  return Object.keys(tags).length > 0 ? <ChoiceFilter name="tag" label="Tag" all="All tags" options={tags} /> : null;
 }
 
 /** The ways to add something; on a phone behind one button. */

@@ -12,7 +12,7 @@ import { countOf, formatCount } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { Breadcrumbs } from "../parts/page.tsx";
-import { hasWords } from "../parts/values.tsx";
+import { hasWords } from "../parts/words.tsx";
 import { href, navigate, path, query } from "../router.ts";
 import { client, trashDays } from "../session.ts";
 import { useList } from "../store.ts";

@@ -1,8 +1,8 @@
 import { type Signal, useComputed } from "@preact/signals";
 import { createContext } from "preact";
-import { useContext } from "preact/hooks";
+import { useContext, useId } from "preact/hooks";
 
-/* The boxes that select rows of a table. */
+/* The boxes that select rows of a table, and the choice of one of a few values. */
 
 /** The keys of the selected rows. */
 export type Selection = Signal<ReadonlySet<string>>;
@@ -19,15 +19,15 @@ export function toggleRow(selected: Selection, key: string, range: string[] = []
   selected.value = keys;
 }
 
-interface ChoiceProps {
+interface SelectRowProps {
   /** The key of the row. */
-  of: string;
+  row: string;
   name: string | undefined;
   selected: Selection;
   onSelect: (key: string, isRange: boolean) => void;
 }
 
-export function Choice({ of: key, name, selected, onSelect }: ChoiceProps) {
+export function SelectRow({ row: key, name, selected, onSelect }: SelectRowProps) {
   return (
     <input
       type="checkbox"
@@ -56,5 +56,31 @@ export function SelectAll({ keys, selected }: { keys: string[]; selected: Select
         selected.value = new Set(isAll ? [] : keys);
       }}
     />
+  );
+}
+
+interface SegmentsProps<Value extends string> {
+  label: string;
+  /** The labels by their values. */
+  options: Record<Value, string>;
+  chosen: Value;
+  onChoose: (value: Value) => void;
+  class?: string;
+}
+
+/** A choice of one of a few values, which are all shown. */
+export function Segments<Value extends string>(props: SegmentsProps<Value>) {
+  const { label, options, chosen, onChoose, class: className = "" } = props;
+  const name = useId();
+  return (
+    <fieldset class={`segments ${className}`}>
+      <legend class="visually-hidden">{label}</legend>
+      {(Object.entries(options) as [Value, string][]).map(([value, text]) => (
+        <label key={value}>
+          <input type="radio" name={name} checked={chosen === value} onChange={() => onChoose(value)} />
+          {text}
+        </label>
+      ))}
+    </fieldset>
   );
 }

@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
+import { Segments } from "./choice.tsx";
 import { CopyButton } from "./copy.tsx";
 
 export const uploadCommand = (key: string, url: string): string =>
@@ -55,15 +56,12 @@ export function Connect({ apiKey, onCopied }: { apiKey: Pick<ApiKey, "key" | "is
   const text = samples[chosen] ?? "";
   return (
     <div class="stack">
-      <fieldset class="segments">
-        <legend class="visually-hidden">Language</legend>
-        {Object.keys(samples).map((name) => (
-          <label key={name}>
-            <input type="radio" name="sample" value={name} checked={chosen === name} onChange={() => setChosen(name)} />
-            {name}
-          </label>
-        ))}
-      </fieldset>
+      <Segments
+        label="Language"
+        options={Object.fromEntries(Object.keys(samples).map((name) => [name, name]))}
+        chosen={chosen}
+        onChoose={setChosen}
+      />
       <Code text={text} label={`${chosen} sample`} onCopied={onCopied} />
       <p class="quiet">
         <a href="/reference" target="_blank" rel="noreferrer">

@@ -70,7 +70,7 @@ export const SearchField = ({ name, ...props }: { name: string; label: string; h
   <SearchInput name={name} {...props} applied={parameter(name)} onSearch={(text) => setQuery({ [name]: text })} />
 );
 
-interface ChoiceProps {
+interface ChoiceFilterProps {
   name: string;
   label: string;
   /** The choice that filters nothing. */
@@ -79,7 +79,7 @@ interface ChoiceProps {
 }
 
 /** A filter with one of a few values. */
-export const Choice = ({ name, label, all, options }: ChoiceProps) => (
+export const ChoiceFilter = ({ name, label, all, options }: ChoiceFilterProps) => (
   <select
     class="chip"
     aria-label={label}

@@ -8,14 +8,6 @@ const integer = new Intl.NumberFormat(LOCALE);
 const oneDecimal = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 1 });
 const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"];
 
-/** A status that the API gains does not compile until it has a label. */
-export const STATUS_LABELS: Record<StoredFile["status"], string> = {
-  pending: "Queued",
-  processing: "Processing",
-  completed: "Ready",
-  failed: "Failed",
-};
-
 export const TYPE_LABELS: Record<StoredFile["fileType"], string> = {
   "audio file": "Audio",
   "video file": "Video",

@@ -2,7 +2,7 @@ import { type Signal, useComputed, useSignal } from "@preact/signals";
 import type { ComponentChildren, ComponentProps } from "preact";
 import { type Inputs, useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { type Actions, allowed, shortcutsOf } from "./action.tsx";
-import { Choice, SelectAll, type Selection, TabStop, toggleRow, useTabIndex } from "./choice.tsx";
+import { SelectAll, type Selection, SelectRow, TabStop, toggleRow, useTabIndex } from "./choice.tsx";
 import { focusRow } from "./focus.ts";
 import { addShortcuts } from "./keys.ts";
 import { Menu } from "./menu.tsx";
@@ -26,6 +26,17 @@ export interface Column<Row> {
   /** Whether it names the row. By default, the first column does. */
   isHeader?: boolean;
 }
+
+/** The head of a column that sorts. */
+export const sortHead = (label: string, sorted: Column<unknown>["sorted"], onSort: () => void) => ({
+  head: (
+    <button type="button" class="sort" onClick={onSort}>
+      {label}
+      {sorted && <span aria-hidden="true">{sorted === "descending" ? " ↓" : " ↑"}</span>}
+    </button>
+  ),
+  sorted,
+});
 
 export interface TableProps<Row> {
   class?: string;
@@ -112,7 +123,7 @@ export function Table<Row>(props: TableProps<Row>) {
     card: "bare",
     head: selected && <SelectAll keys={keys} selected={selected} />,
     cell: (row) =>
-      selected && <Choice of={keyOf(row)} name={props.nameOf?.(row)} selected={selected} onSelect={select} />,
+      selected && <SelectRow row={keyOf(row)} name={props.nameOf?.(row)} selected={selected} onSelect={select} />,
   };
   const columns = selected ? [choice, ...props.columns] : props.columns;
   const hasMenu =

@@ -2,6 +2,7 @@ import { effect, useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { formatDuration } from "../parts/format.ts";
+import { Marked } from "../parts/words.tsx";
 import { IconButton } from "./controls.tsx";
 import { type Cue, cueAt, findCues, folded, parseCues } from "./cues.ts";
 import { position, seek, type Track, track } from "./playback.ts";
@@ -272,7 +273,7 @@ function Block({ block, from, part, found, query, isShown, stop, match, spoken }
                 aria-current={spoken === at ? "true" : undefined}
               >
                 <span class="quiet number">{formatDuration(Math.floor(start))}</span>{" "}
-                <span dir="auto">{found.has(at) ? <Marked text={text} query={query} /> : text}</span>
+                <span dir="auto">{found.has(at) ? <Marked text={text} search={query} /> : text}</span>
               </button>
             </li>
           );
@@ -280,13 +281,4 @@ function Block({ block, from, part, found, query, isShown, stop, match, spoken }
       </ol>
     </li>
   );
-}
-
-const escapeRegExp = (text: string) => text.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
-
-/** Marks the words that are searched. One with another accent is found, but not marked. */
-function Marked({ text, query }: { text: string; query: string }) {
-  const words = query.trim().split(/\s+/).map(escapeRegExp);
-  const parts = text.split(new RegExp(`(${words.join("|")})`, "giu"));
-  return <>{parts.map((part, index) => (index % 2 === 1 ? <mark key={index}>{part}</mark> : part))}</>;
 }

@@ -6,6 +6,7 @@ import { Subject, titleOf } from "../events/sentence.tsx";
 import { isLive } from "../live.ts";
 import { ActionButton } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
+import { Segments } from "../parts/choice.tsx";
 import { open, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
@@ -145,15 +146,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
             <p>Each event sent to this endpoint appears here with every attempt and response.</p>
           </Empty>
         ) : (
-          <fieldset class="segments start">
-            <legend class="visually-hidden">Show</legend>
-            {Object.entries(TABS).map(([value, label]) => (
-              <label key={value}>
-                <input type="radio" name="deliveries" checked={tab === value} onChange={() => setTab(value as Tab)} />
-                {label}
-              </label>
-            ))}
-          </fieldset>
+          <Segments class="start" label="Show" options={TABS} chosen={tab} onChoose={setTab} />
         )}
         {tab !== "all" && deliveries.items?.length === 0 && (
           <p class="quiet">{more ? "No matches so far" : "No matching deliveries"}</p>
