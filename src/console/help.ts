@@ -48,7 +48,7 @@ export const help = (): Record<string, Record<string, string>> => ({
     "N and P": "Next and previous file",
     "< >": "Slower and faster",
     M: "Mute",
-    C: "Copy a link for your team to this moment",
+    C: "Copy a team link to this moment or the clip",
     "[ and ]": "Start and end a clip here",
   },
 });

@@ -4,14 +4,15 @@ import { useEffect } from "preact/hooks";
 import type { Schemas } from "../client/api.ts";
 import { isVisual, Picture } from "./files/picture.tsx";
 import { Announcements } from "./parts/announce.tsx";
+import { copy } from "./parts/copy.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { formatBytes, formatDuration } from "./parts/format.ts";
 import { Icon } from "./parts/icon.tsx";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
 import { Time } from "./parts/values.tsx";
 import {
-  copyMoment,
   formatClip,
+  IconButton,
   PlayButton,
   PlaybackFailure,
   Player,
@@ -19,7 +20,7 @@ import {
   SpeedSelect,
   Times,
 } from "./sound/controls.tsx";
-import { clip, openOnPage, startPlayback, type Track } from "./sound/playback.ts";
+import { clip, momentOf, openOnPage, startPlayback, type Track } from "./sound/playback.ts";
 import { rememberWaveform, waveformOf } from "./sound/waveforms.ts";
 import { UserError } from "./user-error.ts";
 
@@ -80,8 +81,11 @@ const trackOf = ({ name, mimeType, durationSeconds }: SharedFile): Track => ({
   artist: null,
 });
 
-const copySharedMoment = () =>
-  file.value && copyMoment(trackOf(file.value), (seconds) => `${location.origin}${PAGE}#t=${seconds}`);
+function copySharedMoment() {
+  if (!file.value) return;
+  const seconds = Math.floor(momentOf(trackOf(file.value)));
+  void copy(`${location.origin}${PAGE}#t=${seconds}`, `link to ${formatDuration(seconds)}`);
+}
 
 /** A shared recording, opened at the moment or the clip in the URL, such as `#t=90`. Space and the arrow keys control it. */
 function useShared(shared: SharedFile) {
@@ -99,7 +103,11 @@ function SharedPlayer({ shared }: { shared: SharedFile }) {
   const { file, channels } = useShared(shared);
   return (
     <div class="with-transcript">
-      <Player file={file} channels={channels} onCopyMoment={copySharedMoment}>
+      <Player
+        file={file}
+        channels={channels}
+        copyButton={<IconButton label="Copy link to this moment" icon="link" onClick={copySharedMoment} />}
+      >
         {clip.value && <p class="quiet">Plays {formatClip(clip.value)}</p>}
       </Player>
       {transcript.value && <transcript.value.Transcript file={file} {...transcript.value} />}

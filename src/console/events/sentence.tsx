@@ -57,15 +57,20 @@ export const isRoutine = (event: Event): boolean =>
   event.type === "file.completed" ||
   (event.type === "file.updated" && event.data.fields?.every((field) => field === "waveform") === true);
 
-/** An event as a sentence: its actor, what happened, and the resource. */
-export function Sentence({ event }: { event: Event }) {
+/** An event as a sentence: its actor, what happened, and the resource. `isOnPage` of the file that it is about. */
+export function Sentence({ event, isOnPage = false }: { event: Event; isOnPage?: boolean }) {
   const { type, actor, subject } = event;
   const isSignOut = type === "session.revoked" && isSignIn(event);
   const isOwn = type === "user.updated" && actor.userId === subject.id;
   const [verb, after] = isSignOut ? ["signed out"] : phraseOf(event, isOwn);
   return (
     <span class="sentence">
-      <Actor event={event} isFirst /> {verb} {!isOwn && !isSignIn(event) && <Subject event={event} />}
+      <Actor event={event} isFirst /> {verb}{" "}
+      {isOnPage
+        ? subject.kind === "link"
+          ? "a link"
+          : "this file"
+        : !isOwn && !isSignIn(event) && <Subject event={event} />}
       {after && ` ${after}`}
     </span>
   );

@@ -1,7 +1,8 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { FileMetadata, Hold } from "../../client/stowage.ts";
+import { isAbout } from "../events/event-list.ts";
 import { NameOf, useNames } from "../events/names.tsx";
-import { Actor, titleOf } from "../events/sentence.tsx";
+import { Sentence } from "../events/sentence.tsx";
 import { FileCrumbs } from "../folders/folders.tsx";
 import { Sharing, SignedUrl } from "../links/sharing.tsx";
 import { MissingScopes, SCOPES } from "../parts/access.tsx";
@@ -279,10 +280,10 @@ function Uploader({ file: { uploadedBy } }: { file: FileMetadata }) {
   );
 }
 
-/** The events of a file, newest first. A request reads about 500 events of the team, so older ones load on demand. */
+/** The events of a file and of its links, newest first. A request reads about 500 events of the team, so older ones load on demand. */
 function Activity({ id }: { id: string }) {
   const events = useList(`activity ${id}`, (signal) => client.value.events.list({ subject: id }, { signal }), {
-    on: ({ subject }) => subject.id === id,
+    on: (event) => isAbout(event, id),
   });
   const items = events.items ?? [];
   const isComplete = items.some(({ type }) => type === "file.uploaded");
@@ -293,9 +294,9 @@ function Activity({ id }: { id: string }) {
       <ul class="activity">
         {items.map((event) => (
           <li key={event._id}>
-            {titleOf(event)}{" "}
+            <Sentence event={event} isOnPage />{" "}
             <span class="quiet">
-              by <Actor event={event} /> · <Time at={event.createdAt} isRelative />
+              · <Time at={event.createdAt} isRelative />
             </span>
           </li>
         ))}

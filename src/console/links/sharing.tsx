@@ -53,6 +53,7 @@ export function Sharing({ file }: { file: FileMetadata }) {
       {links.value && links.value.length > 0 && (
         <Links
           links={links.value}
+          isAudio={file.mimeType.startsWith("audio/")}
           copiedId={copiedId}
           onRevoked={(linkId) => created?.link._id === linkId && setCreated(null)}
         />
@@ -161,7 +162,6 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
       <p class="quiet">
         Anyone with the link can {isAudio && isPage && "listen and "}download{" "}
         {lifetime && `for ${LIFETIMES[lifetime as keyof typeof LIFETIMES]}, or `}until you revoke it.
-        {isClip && " They can still play and download the rest of the recording."}
       </p>
       {isAudio && isPage && (part.from > 0 || part.to) && (
         <label>
@@ -172,6 +172,7 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
           />{" "}
           Start at {formatTenths(part.from)}
           {part.to && `, end at ${formatTenths(part.to)}`}
+          {isClip && <span class="quiet">They can still play and download the rest.</span>}
         </label>
       )}
     </Form>
@@ -236,15 +237,13 @@ export function SignedUrl({ id }: { id: string }) {
 
 interface LinksProps {
   links: Link[];
+  isAudio: boolean;
   /** The link that was copied last. */
   copiedId: string;
   onRevoked: (id: string) => void;
 }
 
-/** The last characters of an ID distinguish similar links. */
-const ID_CHARACTERS = 4;
-
-function Links({ links, copiedId, onRevoked }: LinksProps) {
+function Links({ links, isAudio, copiedId, onRevoked }: LinksProps) {
   useNames();
   const revoke = (id: string) =>
     removeRecord({
@@ -260,11 +259,21 @@ function Links({ links, copiedId, onRevoked }: LinksProps) {
     });
   return (
     <ul class="links" aria-label="Links">
-      {links.map(({ _id, createdAt, createdBy, disposition, expiresAt }) => (
+      {links.map(({ _id, name, createdAt, createdBy, disposition, expiresAt }) => (
         <li key={_id}>
           <div>
             <p>
-              {disposition === "inline" ? "Plays in the browser" : "Download"}
+              {disposition === "attachment"
+                ? "Downloads the file"
+                : isAudio
+                  ? "Plays the recording"
+                  : "Opens in the browser"}
+              {name && (
+                <>
+                  {" as "}
+                  <bdi>{name}</bdi>
+                </>
+              )}
               {" · "}
               {expiresAt === null ? (
                 "never expires"
@@ -279,13 +288,14 @@ function Links({ links, copiedId, onRevoked }: LinksProps) {
             </p>
             <p class="quiet">
               Created <Time at={createdAt} isRelative /> by <NameOf {...createdBy} />
-              {" · "}
-              <span title={_id}>ID …{_id.slice(-ID_CHARACTERS)}</span>
             </p>
           </div>
           <Menu
             label="Actions for this link"
-            items={[{ label: "Revoke link", icon: "trash", isDangerous: true, run: () => revoke(_id) }]}
+            items={[
+              { label: "Copy ID", icon: "copy", run: () => copy(_id, "ID") },
+              { label: "Revoke link", icon: "trash", isDangerous: true, run: () => revoke(_id) },
+            ]}
           />
         </li>
       ))}

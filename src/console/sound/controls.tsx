@@ -1,7 +1,6 @@
 import { effect, type Signal, useComputed, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { copy } from "../parts/copy.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatDuration, formatTenths } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
@@ -348,14 +347,8 @@ export const SpeedSelect = () => (
   </select>
 );
 
-/** Copies a URL that starts at the present second of a file. @param label names it in the announcement */
-export const copyMoment = (file: Track, urlAt: (seconds: number) => string, label = "link to"): Promise<boolean> => {
-  const seconds = Math.floor(momentOf(file));
-  return copy(urlAt(seconds), `${label} ${formatDuration(seconds)}`);
-};
-
-/** Speed, repetition, sound, and a link to the present moment, which the caller copies. */
-export function Settings({ onCopyMoment, children }: { onCopyMoment: () => void; children?: ComponentChildren }) {
+/** Speed, repetition, sound, and a button that copies a link to the present moment. */
+export function Settings({ copyButton, children }: { copyButton: ComponentChildren; children?: ComponentChildren }) {
   const box = (label: string, value: Signal<boolean>) => (
     <label>
       <input
@@ -404,7 +397,7 @@ export function Settings({ onCopyMoment, children }: { onCopyMoment: () => void;
           </div>
         )}
       </Popover>
-      <IconButton label="Copy link to this moment" icon="link" onClick={onCopyMoment} />
+      {copyButton}
     </div>
   );
 }
@@ -522,13 +515,13 @@ function useZoom(file: Track) {
 
 interface PlayerProps extends SeekBarProps {
   class?: string;
-  onCopyMoment: () => void;
+  copyButton: ComponentChildren;
   /** Shown below the buttons. */
   children?: ComponentChildren;
 }
 
 /** The player on the page of a file or of a link: its waveform with the clip, and all settings. */
-export function Player({ class: className = "", onCopyMoment, children, ...bar }: PlayerProps) {
+export function Player({ class: className = "", copyButton, children, ...bar }: PlayerProps) {
   const { file, channels } = bar;
   const { isCurrent } = usePlace(file);
   const { level, buttons, props } = useZoom(file);
@@ -546,7 +539,7 @@ export function Player({ class: className = "", onCopyMoment, children, ...bar }
         <SkipButton seconds={FORWARD_SECONDS} />
         <Times file={file} />
       </div>
-      <Settings onCopyMoment={onCopyMoment}>{buttons}</Settings>
+      <Settings copyButton={copyButton}>{buttons}</Settings>
       {children}
       {isCurrent && <PlaybackFailure />}
     </section>

@@ -2,10 +2,11 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { isMeasured } from "../../client/measured.ts";
 import type { FileMetadata } from "../../client/stowage.ts";
+import { copy } from "../parts/copy.tsx";
+import { formatDuration } from "../parts/format.ts";
 import { addShortcuts } from "../parts/keys.ts";
 import { href, query } from "../router.ts";
 import {
-  copyMoment,
   formatClip,
   IconButton,
   PlayButton,
@@ -25,6 +26,7 @@ import {
   leavePage,
   markClip,
   markHere,
+  momentOf,
   neighbor,
   openOnPage,
   pageTrack,
@@ -41,13 +43,27 @@ const UP_NEXT_SECONDS = 5;
 /** Whether there is a mouse, and so probably a keyboard. */
 const canDrag = matchMedia("(hover: hover)").matches;
 
-/** Copies a URL of the file's page that starts at the present moment: `?t=83`. Only the team can open it. */
-const copyFileMoment = (file: Track) =>
-  copyMoment(
-    file,
-    (seconds) => location.origin + href(`/files/${file._id}`, { t: String(seconds) }),
-    "a link for your team, at",
-  );
+/** The part that a link for the team plays: the marked clip, or all from the present moment on. */
+function teamPart(file: Track) {
+  const marked = pageTrack.value?._id === file._id ? clip.value : null;
+  const seconds = Math.floor(momentOf(file));
+  return marked
+    ? { t: `${marked.from},${marked.to}`, label: formatClip(marked) }
+    : { t: String(seconds), label: formatDuration(seconds) };
+}
+
+/** Copies a URL of the file's page, such as `?t=83`, which only the team can open. */
+function copyTeamLink(file: Track) {
+  const { t, label } = teamPart(file);
+  return copy(location.origin + href(`/files/${file._id}`, { t }), `a link to ${label}, for your team only`);
+}
+
+function TeamLink({ file }: { file: Track }) {
+  // Its name changes with the position.
+  usePlace(file);
+  const label = `Copy team link to ${teamPart(file).label}`;
+  return <IconButton label={label} icon="users" onClick={() => copyTeamLink(file)} />;
+}
 
 /** The player at the bottom of every page while a file is open in it, except on the page of that file. */
 export function PlayerBar() {
@@ -62,7 +78,7 @@ function OpenPlayerBar({ file }: { file: Track }) {
   const { seconds, total } = usePlace(file);
   const next = neighbor(1);
   useEffect(() => void loadWaveform(file._id), [file._id]);
-  useEffect(() => addShortcuts({ c: () => void copyFileMoment(file) }), [file._id]);
+  useEffect(() => addShortcuts({ c: () => void copyTeamLink(file) }), [file._id]);
   const isEnding = next && total - seconds <= UP_NEXT_SECONDS && seconds > 0;
   return (
     <section class="player-bar" aria-label="Player" data-open={isOpen.value}>
@@ -83,7 +99,7 @@ function OpenPlayerBar({ file }: { file: Track }) {
       </div>
       <SeekBar file={file} channels={channels} />
       <Times file={file} />
-      <Settings onCopyMoment={() => copyFileMoment(file)} />
+      <Settings copyButton={<TeamLink file={file} />} />
       <IconButton
         label="All player controls"
         icon="chevron"
@@ -105,7 +121,7 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
   useEffect(() => {
     openOnPage(file, query.peek().get("t"));
     const remove = addShortcuts({
-      c: () => void copyFileMoment(file),
+      c: () => void copyTeamLink(file),
       "[": () => markHere(file, "from"),
       "]": () => markHere(file, "to"),
     });
@@ -121,7 +137,7 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
       channels={channels}
       class="card"
       isMarkable={file.durationSeconds !== null}
-      onCopyMoment={() => copyFileMoment(file)}
+      copyButton={<TeamLink file={file} />}
     >
       {file.durationSeconds !== null && (
         <div class="player-marking actions">
