@@ -29,7 +29,7 @@ describe("Viewer", () => {
     await expect(button(page, "Copy link")).toBeVisible();
     await expect(page.getByRole("button", { name: /Reprocess|Rename|Delete/ })).toHaveCount(0);
     // The log names the key. The list of keys is not the viewer's to read.
-    await expect(page.getByRole("region", { name: "Activity" })).toContainText("File uploaded by test");
+    await expect(page.getByRole("region", { name: "Activity" })).toContainText("test uploaded this file");
   });
 
   exhaustive("sees no section by its URL without the scope, and more after a change of the role", async ({ at }) => {
