@@ -1133,7 +1133,7 @@ export interface Api {
       order?: "asc" | "desc" | undefined;
       /** Only events of this type, or of this kind of record. */
       type?: EventType | "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook" | undefined;
-      /** Only events of the record with this id. For a file, those of its links, too. */
+      /** Only events of the record with this id, such as a file's. */
       subject?: string | undefined;
       /** Only events caused by the user or the key with this id. */
       actor?: string | undefined;

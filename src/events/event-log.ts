@@ -50,7 +50,7 @@ interface EventsRequest {
   order: "asc" | "desc";
   /** A type, or a kind of record such as `file` for all of its types. */
   type?: EventType | EventKind | undefined;
-  /** Only events of the record with this id, and of the links of the file with it. */
+  /** Only events of the record with this id. */
   subject?: string | undefined;
   /** Only events caused by the user or the key with this id. */
   actor?: string | undefined;
@@ -129,10 +129,10 @@ function mergeLogs(logs: ExaminedEvent[][], order: "asc" | "desc"): ExaminedEven
 /** The condition of the filters. Undefined without filters: then no event has to be examined. */
 function eventFilter({ type, subject, actor }: Pick<EventsRequest, "type" | "subject" | "actor">) {
   if (type === undefined && subject === undefined && actor === undefined) return undefined;
-  return (row: { type: SQLWrapper; subjectId: SQLWrapper; actor: SQLWrapper; data: SQLWrapper }) =>
+  return (row: { type: SQLWrapper; subjectId: SQLWrapper; actor: SQLWrapper }) =>
     and(
       type === undefined ? undefined : sql`${row.type} glob ${type.includes(".") ? type : `${type}.*`}`,
-      subject === undefined ? undefined : sql`${subject} in (${row.subjectId}, ${row.data} ->> '$.fileId')`,
+      subject === undefined ? undefined : sql`${row.subjectId} = ${subject}`,
       actor === undefined
         ? undefined
         : sql`${actor} in (${idsOfActor(row.actor).userId}, ${idsOfActor(row.actor).keyId})`,

@@ -114,9 +114,7 @@ export const list = listOperation(
         .enum([...EVENT_TYPES, ...EVENT_KINDS])
         .optional()
         .meta({ description: "Only events of this type, or of this kind of record." }),
-      subject: id
-        .optional()
-        .meta({ description: "Only events of the record with this id. For a file, those of its links, too." }),
+      subject: id.optional().meta({ description: "Only events of the record with this id, such as a file's." }),
       actor: id.optional().meta({ description: "Only events caused by the user or the key with this id." }),
       after: eventId.optional().meta({ description: "Only events after this event id." }),
       before: eventId.optional().meta({ description: "Only events before this event id." }),

@@ -309,14 +309,6 @@ describe("Reading the event log", () => {
     expect(await readLog(await newTeam(), `subject=${file?.subject.id}`)).toEqual([]);
   });
 
-  test("filtered by a file has its links, too", async ({ team }) => {
-    const [id, other] = [await upload(team, "a.txt", "a"), await upload(team, "b.txt", "b")];
-    for (const file of [id, other]) await dataOf(team.call("POST", `/docs/v1/uploads/${file}/links`, { json: {} }));
-    const found = await readLog(team, `subject=${id}`);
-    expect(found.map(({ type }) => type)).toEqual(expect.arrayContaining(["file.uploaded", "link.created"]));
-    expect(found.filter(({ type }) => type === "link.created")).toHaveLength(1);
-  });
-
   test("filters by kind, by actor, and by time", async ({ team }) => {
     const other = await newKey(team);
     const { token, id: userId } = await newMember(team, "admin");

@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { StowageError } from "../../src/client/errors.ts";
 import { findPeaks, isForBrowser, isUnknownForBrowser } from "../../src/client/peaks.ts";
-import type { FileMetadata, Event as LoggedEvent, UploadOptions } from "../../src/client/stowage.ts";
+import type { FileMetadata, UploadOptions } from "../../src/client/stowage.ts";
 import { type QueuedUpload, UploadProgress, UploadQueue } from "../../src/client/upload-queue.ts";
 import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/events/event-list.ts";
 import {
@@ -57,7 +57,6 @@ describe("Filters of events", () => {
     subject: { kind: "file" as const, id: "f", version: 1 },
     actor: { kind: "session" as const, keyId: "k", userId: "u", name: null, requestId: null },
     createdAt: new Date(2026, 2, 1, 12).toISOString(),
-    data: { _id: "f" } as LoggedEvent["data"],
   };
 
   test.for([

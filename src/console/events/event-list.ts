@@ -24,20 +24,16 @@ export function filtersFrom(query: URLSearchParams): EventFilters {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value)) as EventFilters;
 }
 
-/** Whether an event is of the record with this id, or of a link of that file. */
-export const isAbout = ({ subject, data }: Pick<Event, "subject" | "data">, id: string): boolean =>
-  subject.id === id || ("fileId" in data && data.fileId === id);
-
 /** Whether a new event belongs to a filtered list. */
 export const isListed = (
-  { type, subject, actor, createdAt, data }: Pick<Event, "type" | "subject" | "actor" | "createdAt" | "data">,
+  { type, subject, actor, createdAt }: Pick<Event, "type" | "subject" | "actor" | "createdAt">,
   filters: EventFilters,
 ): boolean =>
   !filters.before &&
   (!filters.createdBefore || createdAt < filters.createdBefore) &&
   (!filters.createdAfter || createdAt > filters.createdAfter) &&
   (!filters.type || filters.type === type || filters.type === subject.kind) &&
-  (!filters.subject || isAbout({ subject, data }, filters.subject)) &&
+  (!filters.subject || filters.subject === subject.id) &&
   (!filters.actor || filters.actor === actor.userId || filters.actor === actor.keyId);
 
 /** Groups a list by the days of the reader's calendar. */

@@ -66,11 +66,7 @@ export function Sentence({ event, isOnPage = false }: { event: Event; isOnPage?:
   return (
     <span class="sentence">
       <Actor event={event} isFirst /> {verb}{" "}
-      {isOnPage
-        ? subject.kind === "link"
-          ? "a link"
-          : "this file"
-        : !isOwn && !isSignIn(event) && <Subject event={event} />}
+      {isOnPage ? "this file" : !isOwn && !isSignIn(event) && <Subject event={event} />}
       {after && ` ${after}`}
     </span>
   );

@@ -1,6 +1,5 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { FileMetadata, Hold } from "../../client/stowage.ts";
-import { isAbout } from "../events/event-list.ts";
 import { NameOf, useNames } from "../events/names.tsx";
 import { Sentence } from "../events/sentence.tsx";
 import { FileCrumbs } from "../folders/folders.tsx";
@@ -280,10 +279,10 @@ function Uploader({ file: { uploadedBy } }: { file: FileMetadata }) {
   );
 }
 
-/** The events of a file and of its links, newest first. A request reads about 500 events of the team, so older ones load on demand. */
+/** The events of a file, newest first. A request reads about 500 events of the team, so older ones load on demand. */
 function Activity({ id }: { id: string }) {
   const events = useList(`activity ${id}`, (signal) => client.value.events.list({ subject: id }, { signal }), {
-    on: (event) => isAbout(event, id),
+    on: ({ subject }) => subject.id === id,
   });
   const items = events.items ?? [];
   const isComplete = items.some(({ type }) => type === "file.uploaded");
