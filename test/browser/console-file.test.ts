@@ -43,7 +43,9 @@ describe("File page", () => {
     // On a phone, sharing follows the player, and precedes the details and the activity.
     await page.setViewportSize({ width: 375, height: 667 });
     await expect(page.getByRole("button", { name: "Download" })).toBeHidden();
-    expect(await top("Share")).toBeLessThan(await top("Details"));
+    expect((await player(page).boundingBox())?.y).toBeLessThan(await top("Share"));
+    expect(await top("Share")).toBeLessThan(667);
+    expect(await top("Transcript")).toBeLessThan(await top("Details"));
     expect(await top("Details")).toBeLessThan(await top("Activity"));
   });
 
@@ -164,6 +166,8 @@ describe("File page", () => {
     const lifetime = ({ expiresAt }: { expiresAt: string | null }) => Date.parse(expiresAt ?? "") - Date.now();
     const [first] = await created();
     expect(first?.disposition).toBe("inline");
+    await page.getByRole("button", { name: "Actions for this link" }).click();
+    expect(await copyBy(page.getByRole("menuitem", { name: "Copy ID" }), first?._id ?? "none")).toBe(first?._id);
     await expect(listed).toContainText("by test");
     expect(Math.abs(lifetime(first ?? { expiresAt: null }) - 7 * 86_400_000)).toBeLessThan(60_000);
     // The same link, embedded, and another one that downloads.
@@ -219,9 +223,9 @@ describe("File page", () => {
     await expect(dialog(page)).toHaveCount(0);
     expect(await collect(team.stowage.links.list(id))).toHaveLength(1);
     // A link for the team needs no secret.
-    const moment = await copyBy(page.getByRole("button", { name: "Copy link to this moment" }), "?t=42");
+    const moment = await copyBy(page.getByRole("button", { name: "Copy team link to 0:42" }), "?t=42");
     expect(moment).toBe(`${url}/console/files/${id}?t=42`);
-    await expectAnnounced(page, "Copied a link for your team, at 0:42");
+    await expectAnnounced(page, "Copied a link to 0:42, for your team only");
   });
 
   exhaustive("sends a link by the sheet of the device, if it has one", async ({ at }) => {
@@ -413,7 +417,7 @@ describe("Player", () => {
     const moment = page
       .getByRole("region", { name: "Player" })
       .first()
-      .getByRole("button", { name: /^Copy link to/ });
+      .getByRole("button", { name: "Copy team link to 0:00" });
     expect(await copyBy(moment, id)).toBe(`${url}/console/files/${id}?t=0`);
   });
 
@@ -474,7 +478,10 @@ describe("Player", () => {
     await page.keyboard.press("ArrowRight");
     await expect(handle("End")).toHaveAttribute("aria-valuetext", "0:31.1");
     const panel = page.getByRole("region", { name: "Share" });
-    await expect(panel).toContainText("They can still play and download the rest.");
+    const part = panel.getByRole("checkbox", { name: "Start at 0:20, end at 0:31.1" });
+    await expect(part).toHaveAccessibleName(/They can still play and download the rest\.$/);
+    const teamLink = await copyBy(page.getByRole("button", { name: "Copy team link to 0:20 – 0:31.1" }), "?t=");
+    expect(new URL(teamLink).searchParams.get("t")).toBe("20,31.1");
     const link = await copyBy(panel.getByRole("button", { name: "Copy link to 0:20 – 0:31.1" }), "#t=20,31.1");
     expect(link).toMatch(/\/share\/[^#]+#t=20,31\.1$/);
     expect((await collect(team.stowage.links.list(id)))[0]).toMatchObject({ disposition: "inline" });

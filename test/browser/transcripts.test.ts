@@ -2,8 +2,8 @@ import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { newTeam, type Team, upload } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
-import { exhaustive as exhaustiveInConsole } from "./console.ts";
-import { position } from "./locators.ts";
+import { chooseAction, exhaustive as exhaustiveInConsole, test as testInConsole } from "./console.ts";
+import { button, dialog, position } from "./locators.ts";
 import { silence } from "./sounds.ts";
 import { exhaustive, expect, test } from "./support.ts";
 
@@ -118,6 +118,7 @@ describe("The transcript on the page of a link", () => {
       await expect.poll(scrolled).toBeGreaterThan(0);
       await page.keyboard.press(" ");
       expect(await page.evaluate(() => scrollY)).toBe(0);
+      await page.setViewportSize({ width: 1280, height: 700 });
       await list.hover();
       await page.mouse.wheel(0, -100_000);
       await expect.poll(scrolled).toBe(0);
@@ -126,6 +127,24 @@ describe("The transcript on the page of a link", () => {
       expect(await scrolled()).toBe(0);
     },
   );
+
+  test("is short on a phone, and scrolls with the page once all of it is shown", async ({ openPage }) => {
+    const { pathname } = await recordingOf(await newTeam(), LONG);
+    const page = await openPage({ path: pathname, width: 390, height: 700 });
+    const list = page.locator(".transcript-cues");
+    const height = () => list.evaluate(({ clientHeight }) => clientHeight);
+    await expect(cue(page, "Sentence number 0.")).toBeVisible();
+    expect(await height()).toBeLessThan(250);
+    await button(page, "Show all").click();
+    await expect.poll(height).toBeGreaterThan(100_000);
+    // Only the cues near the window are in the page, and a search moves the page to a match.
+    await page.getByLabel("Find in transcript").fill("number 4321.");
+    await expect(cue(page, "Sentence number 4321.")).toBeInViewport();
+    expect(await transcript(page).locator("[data-cue]").count()).toBeLessThan(1000);
+    await page.getByLabel("Find in transcript").fill("number 0.");
+    await button(page, "Show less").click();
+    await expect.poll(height).toBeLessThan(250);
+  });
 
   exhaustive("is below the player on a phone, and next to it on a desktop", async ({ openPage }) => {
     const { pathname } = await recordingOf(await newTeam(), SAID);
@@ -157,7 +176,7 @@ describe("The transcript on the page of a link", () => {
     await page.keyboard.press("Home");
     await expect(cue(page, /Good evening/)).toBeFocused();
     await page.keyboard.press("Tab");
-    await expect(page.getByRole("link", { name: "Download" })).toBeFocused();
+    await expect(transcript(page).locator(":focus")).toHaveCount(0);
   });
 
   exhaustive("is absent in a frame, and if there is none", async ({ openPage }) => {
@@ -184,7 +203,69 @@ describe("The transcript on the page of a file", () => {
     await team.stowage.files.setTranscript(id, vttOf(cueOf(0, 60, "Corrected.")));
     await expect(cue(page, "Corrected.")).toBeVisible();
     await team.stowage.files.deleteTranscript(id);
-    await expect(transcript(page)).toHaveCount(0);
+    await expect(button(page, "Add transcript…")).toBeVisible();
     await expect(place(page)).toBeVisible();
+  });
+
+  testInConsole("is added from a file, replaced, saved, and removed, which can be undone", async ({ at, problems }) => {
+    problems.allow(/status of 400/);
+    const team = await newTeam();
+    const id = await upload(team, "night shift.wav", silence(65));
+    const { page } = await at(`/files/${id}`, { team });
+    const [corrected, stored] = [vttOf(cueOf(0, 60, "Corrected.")), () => team.stowage.files.getTranscript(id)];
+    const choose = (text: string | Buffer) =>
+      dialog(page)
+        .getByLabel("WebVTT file")
+        .setInputFiles({ name: "said.vtt", mimeType: "text/vtt", buffer: Buffer.from(text) });
+    await button(page, "Add transcript…").click();
+    // What is not WebVTT is explained, and the dialog stays.
+    for (const [wrong, explanation] of [
+      [Buffer.from([0xff, 0xfe]), "This file isn't text in UTF-8."],
+      [Buffer.alloc(2 * 1024 * 1024 + 1), "A transcript can have at most 2 MiB."],
+      ["no WebVTT", "WEBVTT"],
+    ] as const) {
+      await choose(wrong as string);
+      await dialog(page).getByRole("button", { name: "Add transcript" }).click();
+      await expect(dialog(page).getByRole("alert")).toContainText(explanation);
+    }
+    await expectGoodLooks(page, "file-transcript-add");
+    await choose(SAID);
+    await dialog(page).getByLabel("Language").fill("en");
+    await dialog(page).getByRole("button", { name: "Add transcript" }).click();
+    await expect(cue(page, /The lock opens/)).toBeVisible();
+    expect((await team.stowage.files.get(id)).transcript?.language).toBe("en");
+    await chooseAction(page, "Actions for the transcript", "Replace transcript…");
+    await choose(corrected);
+    await dialog(page).getByRole("button", { name: "Replace transcript" }).click();
+    await expect(cue(page, "Corrected.")).toBeVisible();
+    const saving = page.waitForEvent("download");
+    await chooseAction(page, "Actions for the transcript", "Download transcript");
+    const download = await saving;
+    expect(download.suggestedFilename()).toBe("night shift.vtt");
+    expect(Buffer.concat(await (await download.createReadStream()).toArray()).toString()).toBe(corrected);
+    await chooseAction(page, "Actions for the transcript", "Remove transcript");
+    await expect(button(page, "Add transcript…")).toBeVisible();
+    expect(await stored()).toBe(null);
+    await page
+      .getByRole("status")
+      .filter({ hasText: "Transcript removed" })
+      .getByRole("button", { name: "Undo" })
+      .last()
+      .click();
+    await expect(cue(page, "Corrected.")).toBeVisible();
+    expect(await stored()).toBe(corrected);
+    expect((await team.stowage.files.get(id)).transcript?.language).toBe("en");
+    await expect(page.getByRole("region", { name: "Activity" })).toContainText(
+      "test changed the transcript of this file",
+    );
+  });
+
+  exhaustiveInConsole("can't be added by a viewer", async ({ at }) => {
+    const { page } = await at("/files/:id", { role: "viewer", files: ["minute.wav"] });
+    await expect(place(page)).toBeVisible();
+    await expect(page.getByRole("heading", { name: "Transcript" })).toHaveCount(0);
+    await button(page, "Actions for this file").click();
+    await expect(page.getByRole("menuitem", { name: "Copy ID" })).toBeVisible();
+    await expect(page.getByRole("menuitem", { name: /transcript/ })).toHaveCount(0);
   });
 });

@@ -110,7 +110,7 @@ export function TranscriptCard({ file }: { file: FileMetadata }) {
   return (
     <section class="card stack" aria-labelledby="no-transcript">
       <h2 id="no-transcript">Transcript</h2>
-      <p class="quiet">Shown with the recording, here and on the pages of its links. A click on a line plays it.</p>
+      <p class="quiet">Follows the recording, here and on the pages of its links.</p>
       <button type="button" class="button start" onClick={() => void perform(add)}>
         {add.label}
       </button>

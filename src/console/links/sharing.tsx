@@ -170,9 +170,16 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
             checked={chosen !== null}
             onChange={({ currentTarget }) => setChosen(currentTarget.checked ? part : null)}
           />{" "}
-          Start at {formatTenths(part.from)}
-          {part.to && `, end at ${formatTenths(part.to)}`}
-          {isClip && <span class="quiet">They can still play and download the rest.</span>}
+          <span>
+            Start at {formatTenths(part.from)}
+            {part.to && `, end at ${formatTenths(part.to)}`}
+            {isClip && (
+              <>
+                <br />
+                <span class="hint">They can still play and download the rest.</span>
+              </>
+            )}
+          </span>
         </label>
       )}
     </Form>

@@ -212,7 +212,7 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
       ...{ before: "1", goal: "1", start: "/console/files" },
       perform: async (user) => {
         await user.click(user.link("R0417.mp3"));
-        await user.page.getByRole("region", { name: "Activity" }).getByText("File uploaded").waitFor();
+        await user.page.getByRole("region", { name: "Activity" }).getByText("uploaded this file").waitFor();
       },
     },
     {
