@@ -1239,6 +1239,7 @@ const isExpensive = (step: string) =>
     step,
   );
 
+/** The plans by the text of the query, on which alone they depend. */
 const explained = new Map<string, string[]>();
 
 async function explain(sql: string, parameters: unknown[]): Promise<string[]> {

@@ -88,13 +88,13 @@ const makers: Record<Noun, (team: Team, route?: Pick<Route, "name">) => Promise<
     (await team.call("POST", "/auth/v1/users", { json: { email: newEmail(), password: PASSWORD } })).body.data._id,
   events: async (team) => (await team.call("GET", "/auth/v1/events?limit=1")).body.data[0]._id,
   /** With a waveform and a transcript, unless the route needs less. */
-  uploads: async (team, needing) => {
+  uploads: async (team, route) => {
     const { id } = await team.call("POST", "/docs/v1/uploads", { body: form("record.txt", "record") });
-    const isWhole = !needing || needing.name === "DELETE /docs/v1/uploads/{id}";
+    const isWhole = !route || route.name === "DELETE /docs/v1/uploads/{id}";
     for (const kind of ["waveform", "transcript"]) {
-      if (!isWhole && !needing.name.endsWith(`/${kind}`)) continue;
-      const route = routeNamed(`PUT /docs/v1/uploads/{id}/${kind}`);
-      await team.call(route.method, pathTo(route, id), requestFor(route));
+      if (!isWhole && !route.name.endsWith(`/${kind}`)) continue;
+      const put = routeNamed(`PUT /docs/v1/uploads/{id}/${kind}`);
+      await team.call(put.method, pathTo(put, id), requestFor(put));
     }
     return id;
   },
