@@ -26,9 +26,7 @@ const oneFirstChunk = {
       kind === "dynamic-import" ? { path: join(resolveDir, path), namespace: "later" } : undefined,
     );
     onLoad({ filter: /./, namespace: "later" }, ({ path }) => ({
-      contents: [`export * from ${JSON.stringify(path)};`, `import ${JSON.stringify(join(source, "main.tsx"))};`].join(
-        "",
-      ),
+      contents: `export * from ${JSON.stringify(path)}; import ${JSON.stringify(join(source, "main.tsx"))};`,
       resolveDir: source,
     }));
   },

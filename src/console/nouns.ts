@@ -55,7 +55,7 @@ type Written =
       : never
     : never;
 
-/** What a write changes, by the last word of its route that is here. Null: nothing that pages show. */
+/** The noun that a write changes, by the last word of its route that is a key here. Null if no page shows what it changes. */
 const WRITES: Record<Written | "links" | "password" | "waveform", Noun | null> = {
   login: null,
   logout: null,
@@ -79,7 +79,7 @@ const WRITES: Record<Written | "links" | "password" | "waveform", Noun | null> =
   waveform: null,
 };
 
-/** The noun that a call of a route has changed. */
+/** The noun that a call of a route changes. */
 export function writtenBy(route: string): Noun | null {
   if (route.startsWith("GET ")) return null;
   const word = route.match(/[a-z]+/g)?.findLast((word) => Object.hasOwn(WRITES, word));

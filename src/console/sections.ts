@@ -22,10 +22,10 @@ export interface Section {
 
 const KEYS: Section = {
   ...{ label: "Keys", icon: "key", group: "Developers", scope: "keys:read" },
-  pages: [lazy(() => import("./accounts/keys.tsx").then((room) => room.Keys))],
+  pages: [lazy(() => import("./accounts/keys.tsx").then((module) => module.Keys))],
   create: {
     ...{ label: "Create key", icon: "key", scope: "keys:write" },
-    run: () => import("./accounts/key-forms.tsx").then((room) => room.createKey()),
+    run: () => import("./accounts/key-forms.tsx").then((module) => module.createKey()),
   },
 };
 
@@ -33,58 +33,58 @@ const KEYS: Section = {
 const TEAM_SECTIONS: Record<string, Section> = {
   files: {
     ...{ label: "Files", icon: "folder", group: "Library", scope: "files:read", create: uploadFiles },
-    pages: [Files, lazy(() => import("./files/file.tsx").then((room) => room.FilePage))],
+    pages: [Files, lazy(() => import("./files/file.tsx").then((module) => module.FilePage))],
   },
   usage: {
     ...{ label: "Usage", icon: "gauge", group: "Library", scope: "files:read" },
-    pages: [lazy(() => import("./uploads/usage.tsx").then((room) => room.Usage))],
+    pages: [lazy(() => import("./uploads/usage.tsx").then((module) => module.Usage))],
   },
   events: {
     ...{ label: "Events", icon: "activity", group: "Library", scope: "events:read" },
     pages: [
-      lazy(() => import("./events/events.tsx").then((room) => room.Events)),
-      lazy(() => import("./events/event.tsx").then((room) => room.EventPage)),
+      lazy(() => import("./events/events.tsx").then((module) => module.Events)),
+      lazy(() => import("./events/event.tsx").then((module) => module.EventPage)),
     ],
   },
   trash: {
     ...{ label: "Trash", icon: "trash", group: "Library", scope: "files:delete" },
-    pages: [lazy(() => import("./trash/trash.tsx").then((room) => room.Trash))],
+    pages: [lazy(() => import("./trash/trash.tsx").then((module) => module.Trash))],
   },
   users: {
     ...{ label: "Users", icon: "users", group: "Team", scope: "users:read" },
-    pages: [lazy(() => import("./accounts/users.tsx").then((room) => room.Users))],
+    pages: [lazy(() => import("./accounts/users.tsx").then((module) => module.Users))],
     create: {
       ...{ label: "Invite user", icon: "users", scope: "users:write" },
-      run: () => import("./accounts/users.tsx").then((room) => room.invite(null)),
+      run: () => import("./accounts/users.tsx").then((module) => module.invite(null)),
     },
   },
   keys: KEYS,
   webhooks: {
     ...{ label: "Webhooks", icon: "webhook", group: "Developers", scope: "webhooks:read" },
     pages: [
-      lazy(() => import("./webhooks/webhooks.tsx").then((room) => room.Webhooks)),
-      lazy(() => import("./webhooks/webhook.tsx").then((room) => room.WebhookPage)),
+      lazy(() => import("./webhooks/webhooks.tsx").then((module) => module.Webhooks)),
+      lazy(() => import("./webhooks/webhook.tsx").then((module) => module.WebhookPage)),
     ],
     create: {
       ...{ label: "Create webhook", icon: "webhook", scope: "webhooks:write" },
-      run: () => import("./webhooks/webhook-forms.tsx").then((room) => room.createWebhook()),
+      run: () => import("./webhooks/webhook-forms.tsx").then((module) => module.createWebhook()),
     },
   },
   session: {
     ...{ label: "Your session", icon: "users" },
-    pages: [lazy(() => import("./accounts/account.tsx").then((room) => room.Account))],
+    pages: [lazy(() => import("./accounts/account.tsx").then((module) => module.Account))],
   },
 };
 const OPERATOR_SECTIONS: Record<string, Section> = {
   teams: {
     ...{ label: "Teams", icon: "users", group: "Service" },
     pages: [
-      lazy(() => import("./accounts/teams.tsx").then((room) => room.Teams)),
-      lazy(() => import("./accounts/team.tsx").then((room) => room.TeamPage)),
+      lazy(() => import("./accounts/teams.tsx").then((module) => module.Teams)),
+      lazy(() => import("./accounts/team.tsx").then((module) => module.TeamPage)),
     ],
     create: {
       ...{ label: "Create team", icon: "users" },
-      run: () => import("./accounts/teams.tsx").then((room) => room.createTeam()),
+      run: () => import("./accounts/teams.tsx").then((module) => module.createTeam()),
     },
   },
   keys: { ...KEYS, group: "Service" },

@@ -35,7 +35,7 @@ import type { SavedSession } from "./token.ts";
 import { UploadCard } from "./uploads/card.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
 
-const AcceptInvitation = lazy(() => import("./accounts/invitation.tsx").then((room) => room.AcceptInvitation));
+const AcceptInvitation = lazy(() => import("./accounts/invitation.tsx").then((module) => module.AcceptInvitation));
 /** The number of sections that fit next to "More" at the bottom of a phone. */
 const MAX_TABS = 3;
 

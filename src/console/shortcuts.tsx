@@ -10,7 +10,7 @@ import { isExpired, session } from "./session.ts";
 /* The keys of every page of the console. A page adds its own with `addShortcuts`. */
 
 const SEQUENCE_MILLISECONDS = 1000;
-const ShortcutHelp = lazy(() => import("./shortcut-help.tsx").then((room) => room.ShortcutHelp));
+const ShortcutHelp = lazy(() => import("./shortcut-help.tsx").then((module) => module.ShortcutHelp));
 
 const openHelp = () => void open((close) => <ShortcutHelp onClose={() => close()} />);
 

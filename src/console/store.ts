@@ -51,11 +51,11 @@ const MAX_UNUSED = 20;
 const entries = new Map<string, Entry<unknown>>();
 
 /** The entry of a key. Its options are those of whoever uses it first: data of several pages are declared once, in data.ts. */
-function entryOf<T>(key: string, load: Entry<T>["load"], { of = [], interval, isPolled }: DataOptions<T>): Entry<T> {
+function entryOf<T>(key: string, load: Entry<T>["load"], options: DataOptions<T>): Entry<T> {
   let entry = entries.get(key) as Entry<T> | undefined;
   if (!entry) {
     const state = signal<State<T>>({ value: undefined, error: null, isLoading: true });
-    const options = { of, interval: interval ?? (() => MIN_INTERVAL_MILLISECONDS), isPolled: isPolled ?? false };
+    const { of = [], interval = () => MIN_INTERVAL_MILLISECONDS, isPolled = false } = options;
     const idle = {
       users: 0,
       isPaused: false,
@@ -64,7 +64,7 @@ function entryOf<T>(key: string, load: Entry<T>["load"], { of = [], interval, is
       timer: 0,
       next: "no" as const,
     };
-    entry = { state, load, ...options, ...idle, updates: [] };
+    entry = { state, load, of, interval, isPolled, ...idle, updates: [] };
   }
   // The entry that was used last is the last one.
   entries.delete(key);

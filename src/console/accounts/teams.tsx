@@ -54,7 +54,7 @@ export function Teams({ create }: PageProps) {
   return (
     <ListPage
       title="Teams"
-      create={!isFirst && create}
+      main={!isFirst && create}
       call={{ path: "/auth/v1/teams", query: { name, status } }}
       filters={
         <Filters names={["name", "status"]} search={<SearchField name="name" label="Name starts with" />}>

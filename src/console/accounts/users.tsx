@@ -74,7 +74,7 @@ export function Users({ create }: PageProps) {
   return (
     <ListPage
       title="Users"
-      create={create}
+      main={create}
       call={{ path: "/auth/v1/users" }}
       scopes={["users:write"]}
       filters={<Filters names={["search"]} search={<SearchField name="search" label="Search users" />} />}

@@ -55,10 +55,10 @@ const MIN_BURST = 4;
 export function groupBursts<E extends Pick<Event, "type" | "actor">>(list: E[]): E[][] {
   const groups: E[][] = [];
   for (const event of list) {
-    const group = groups.at(-1);
-    const isSame = ({ type, actor }: E) =>
-      type === "file.uploaded" && event.type === type && actor.keyId === event.actor.keyId;
-    if (group?.[0] && isSame(group[0])) group.push(event);
+    const [first] = groups.at(-1) ?? [];
+    const isNext =
+      first?.type === "file.uploaded" && event.type === first.type && event.actor.keyId === first.actor.keyId;
+    if (isNext) groups.at(-1)?.push(event);
     else groups.push([event]);
   }
   return groups.flatMap((group) => (group.length < MIN_BURST ? group.map((event) => [event]) : [group]));

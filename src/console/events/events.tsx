@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { Event, EventFilters } from "../../client/stowage.ts";
 import { UserChoice } from "../accounts/user-choice.tsx";
@@ -5,7 +6,7 @@ import { NOUNS } from "../nouns.ts";
 import { Failure } from "../parts/failure.tsx";
 import { ChoiceFilter, DateFilter, Filters, setQuery } from "../parts/filters.tsx";
 import { countOf } from "../parts/format.ts";
-import { Icon } from "../parts/icon.tsx";
+import { Icon, type IconName } from "../parts/icon.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Day, Time } from "../parts/values.tsx";
@@ -29,6 +30,8 @@ export function Events() {
   const filters = filtersFrom(query.value);
   const { type, subject, after, before } = filters;
   const hasRoutine = query.value.has("routine");
+  const isShown = (event: Event): boolean =>
+    type ? isOfType(event, query.value.get("type") ?? "") : subject !== undefined || hasRoutine || !isRoutine(event);
   return (
     <Page title="Events" call={{ path: "/auth/v1/events", query: { ...filters } }}>
       <Filters
@@ -63,13 +66,7 @@ export function Events() {
             </p>
           ),
       )}
-      <EventLog
-        key={query.value.toString()}
-        filters={filters}
-        isShown={(event) =>
-          type ? isOfType(event, query.value.get("type") ?? "") : subject || hasRoutine || !isRoutine(event)
-        }
-      />
+      <EventLog key={query.value.toString()} filters={filters} isShown={isShown} />
     </Page>
   );
 }
@@ -79,7 +76,7 @@ const isReading = () => scrollY > 0 || document.querySelector(".timeline :is(:fo
 
 interface EventLogProps {
   filters: EventFilters;
-  isShown: (event: Event) => unknown;
+  isShown: (event: Event) => boolean;
 }
 
 /** New events appear on top. While the user is reading, they wait behind a button that shows them. */
@@ -141,12 +138,13 @@ function EventLog({ filters, isShown }: EventLogProps) {
               </h2>
               <ol>
                 {groupBursts(day).map((group) => {
-                  const [event] = group.slice(-1);
-                  if (group.length > 1)
-                    return (
-                      <Burst key={event?._id} events={group} isOpenEnded={!isComplete && event === shown.at(-1)} />
-                    );
-                  return event && <EventRow key={event._id} event={event} />;
+                  // The oldest one stays, when newer ones join the burst.
+                  const oldest = group.at(-1) as Event;
+                  return group.length === 1 ? (
+                    <EventRow key={oldest._id} event={oldest} />
+                  ) : (
+                    <Burst key={oldest._id} events={group} isOpenEnded={!isComplete && oldest === shown.at(-1)} />
+                  );
                 })}
               </ol>
             </section>
@@ -158,60 +156,69 @@ function EventLog({ filters, isShown }: EventLogProps) {
   );
 }
 
-/** Uploads that followed each other. @param isOpenEnded whether the next page may have more of them */
-function Burst({ events, isOpenEnded }: { events: Event[]; isOpenEnded: boolean }) {
+interface RowProps {
+  icon: IconName;
+  sentence: ComponentChildren;
+  at: string;
+  /** What the button shows. */
+  label: string;
+  children: ComponentChildren;
+}
+
+/** A row of the log, with a button that shows the rest. */
+function Row({ icon, sentence, at, label, children }: RowProps) {
   const [isOpen, setOpen] = useState(false);
-  const [latest] = events;
-  if (!latest) return null;
-  const text = `uploaded ${isOpenEnded ? "at least " : ""}${countOf(events.length, "file")}`;
   return (
     <li>
       <div class="event">
-        <Icon name="document" />
-        <span class="sentence">
-          <Actor event={latest} isFirst /> {text}
-        </span>
-        <Time at={latest.createdAt} isRelative />
+        <Icon name={icon} />
+        {sentence}
+        <Time at={at} isRelative />
         <button
           type="button"
           class="button ghost chevron"
           aria-expanded={isOpen}
-          aria-label={`Each of the ${countOf(events.length, "file")}`}
+          aria-label={label}
           onClick={() => setOpen(!isOpen)}
         >
           <Icon name="chevron" />
         </button>
       </div>
-      {isOpen && (
-        <ol>
-          {events.map((event) => (
-            <EventRow key={event._id} event={event} />
-          ))}
-        </ol>
-      )}
+      {isOpen && children}
     </li>
   );
 }
 
-function EventRow({ event }: { event: Event }) {
-  const [isOpen, setOpen] = useState(false);
+/** Uploads that followed each other. @param isOpenEnded whether the next page may have more of them */
+function Burst({ events, isOpenEnded }: { events: Event[]; isOpenEnded: boolean }) {
+  const [latest] = events as [Event];
+  const count = countOf(events.length, "file");
+  const sentence = (
+    <span class="sentence">
+      <Actor event={latest} isFirst /> uploaded {isOpenEnded && "at least "}
+      {count}
+    </span>
+  );
   return (
-    <li>
-      <div class="event">
-        <Icon name={NOUNS[event.subject.kind]?.icon ?? "activity"} />
-        <Sentence event={event} />
-        <Time at={event.createdAt} isRelative />
-        <button
-          type="button"
-          class="button ghost chevron"
-          aria-expanded={isOpen}
-          aria-label={`Details of ${titleOf(event)}`}
-          onClick={() => setOpen(!isOpen)}
-        >
-          <Icon name="chevron" />
-        </button>
-      </div>
-      {isOpen && <EventDetails event={event} />}
-    </li>
+    <Row icon={NOUNS.file.icon} sentence={sentence} at={latest.createdAt} label={`Each of the ${count}`}>
+      <ol>
+        {events.map((event) => (
+          <EventRow key={event._id} event={event} />
+        ))}
+      </ol>
+    </Row>
+  );
+}
+
+function EventRow({ event }: { event: Event }) {
+  return (
+    <Row
+      icon={NOUNS[event.subject.kind]?.icon ?? "activity"}
+      sentence={<Sentence event={event} />}
+      at={event.createdAt}
+      label={`Details of ${titleOf(event)}`}
+    >
+      <EventDetails event={event} />
+    </Row>
   );
 }

@@ -57,7 +57,10 @@ export const isRoutine = (event: Event): boolean =>
   event.type === "file.completed" ||
   (event.type === "file.updated" && event.data.fields?.every((field) => field === "waveform") === true);
 
-/** An event as a sentence: its actor, what happened, and the resource. `isOnPage` of the file that it is about. */
+/**
+ * An event as a sentence: its actor, what happened, and the resource.
+ * @param isOnPage says "this file" instead of its name, on the page of the file
+ */
 export function Sentence({ event, isOnPage = false }: { event: Event; isOnPage?: boolean }) {
   const { type, actor, subject } = event;
   const isSignOut = type === "session.revoked" && isSignIn(event);

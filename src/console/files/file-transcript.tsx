@@ -1,5 +1,5 @@
 import type { FileMetadata } from "../../client/stowage.ts";
-import { type Actions, allowed, perform } from "../parts/action.tsx";
+import { type Action, type Actions, allowed, perform } from "../parts/action.tsx";
 import { ask } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
@@ -9,6 +9,7 @@ import { Transcript } from "../sound/transcript.tsx";
 import { useData } from "../store.ts";
 import { UserError } from "../user-error.ts";
 import { announceChange } from "./file-changes.ts";
+import { splitName } from "./file-rows.ts";
 
 /** The API's limit. A larger file isn't read: it may be the recording itself. */
 const MAX_TRANSCRIPT_BYTES = 2 * 1024 * 1024;
@@ -70,25 +71,29 @@ const setTranscript = (file: FileMetadata) =>
 async function downloadTranscript({ _id, name }: FileMetadata) {
   const vtt = (await client.value.files.getTranscript(_id)) ?? "";
   const url = URL.createObjectURL(new Blob([vtt], { type: "text/vtt" }));
-  Object.assign(document.createElement("a"), { href: url, download: `${name.replace(/\.\w+$/, "")}.vtt` }).click();
+  Object.assign(document.createElement("a"), { href: url, download: `${splitName(name)[0]}.vtt` }).click();
   URL.revokeObjectURL(url);
 }
 
-/** What can be done with the transcript of a file, or without one. */
-export const transcriptActions = (file: FileMetadata): Actions =>
-  file.transcript
-    ? [
-        { label: "Replace transcript…", icon: "upload", scope: "files:write", run: () => setTranscript(file) },
-        { label: "Download transcript", icon: "download", run: () => downloadTranscript(file) },
-        {
-          label: "Remove transcript",
-          icon: "trash",
-          scope: "files:write",
-          isDangerous: true,
-          run: () => changeTranscript(file, "Transcript removed", () => client.value.files.deleteTranscript(file._id)),
-        },
-      ]
-    : [{ label: "Add transcript…", icon: "document", scope: "files:write", run: () => setTranscript(file) }];
+/** For a file without a transcript. */
+export const addTranscript = (file: FileMetadata): Action => ({
+  label: "Add transcript…",
+  icon: "document",
+  scope: "files:write",
+  run: () => setTranscript(file),
+});
+
+const transcriptActions = (file: FileMetadata): Actions => [
+  { label: "Replace transcript…", icon: "upload", scope: "files:write", run: () => setTranscript(file) },
+  { label: "Download transcript", icon: "download", run: () => downloadTranscript(file) },
+  {
+    label: "Remove transcript",
+    icon: "trash",
+    scope: "files:write",
+    isDangerous: true,
+    run: () => changeTranscript(file, "Transcript removed", () => client.value.files.deleteTranscript(file._id)),
+  },
+];
 
 /** The transcript of a recording, or the way to add one. */
 export function TranscriptCard({ file }: { file: FileMetadata }) {
@@ -105,7 +110,7 @@ export function TranscriptCard({ file }: { file: FileMetadata }) {
         </Transcript>
       </div>
     ) : null;
-  const [add] = allowed(transcriptActions(file));
+  const [add] = allowed([addTranscript(file)]);
   if (!add) return null;
   return (
     <section class="card stack" aria-labelledby="no-transcript">

@@ -30,7 +30,7 @@ import { AddFields, Metadata } from "./file-metadata.tsx";
 import { Preview } from "./file-preview.tsx";
 import { lacksAudio } from "./file-rows.ts";
 import { StatusBadge } from "./file-status.tsx";
-import { TranscriptCard, transcriptActions } from "./file-transcript.tsx";
+import { addTranscript, TranscriptCard } from "./file-transcript.tsx";
 import { lastList } from "./last-list.ts";
 import { Rename, renaming } from "./rename.tsx";
 import { Tags } from "./tags.tsx";
@@ -123,7 +123,7 @@ function pageActions(file: FileMetadata): Actions {
   const row = { ...file, durationSeconds: audio?.durationSeconds ?? null };
   return [
     ...fileActions([row]),
-    !file.transcript && isRecording(file) && transcriptActions(file)[0],
+    !file.transcript && isRecording(file) && addTranscript(file),
     {
       label: "Reprocess",
       icon: "refresh",

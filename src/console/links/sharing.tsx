@@ -11,7 +11,7 @@ import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { client } from "../session.ts";
 import { formatClip, usePlace } from "../sound/controls.tsx";
-import { type Clip, clip, pageTrack, type Track } from "../sound/playback.ts";
+import { type Clip, clip, fragmentOf, type Part, pageTrack, type Track } from "../sound/playback.ts";
 import { useData } from "../store.ts";
 
 /** In seconds, and "" for never. */
@@ -82,12 +82,6 @@ export function ShareDialog({ file, onClose }: { file: Track; onClose: () => voi
 /** Opens the device's sheet of ways to send something. Whoever closes it has chosen not to. */
 const sendByDevice = (title: string, url: string) => navigator.share({ title, url }).catch(() => {});
 
-/** The part that a link plays: a clip, or all from a moment on. */
-type Part = Pick<Clip, "from"> & Partial<Clip>;
-
-/** A media fragment, which browsers understand, too. */
-const fragmentOf = ({ from, to }: Part) => `#t=${to === undefined ? from : `${from},${to}`}`;
-
 interface LinkFormProps {
   file: Track;
   created: Created;
@@ -112,7 +106,7 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
   const link = created?.lifetime === lifetime && created.link.disposition === disposition ? created.link : null;
   const urlOf = ({ url, pageUrl }: NewLink) => {
     if (!isPage) return url;
-    const start = chosen ? pageUrl + fragmentOf(chosen) : pageUrl;
+    const start = chosen ? `${pageUrl}#t=${fragmentOf(chosen)}` : pageUrl;
     return type === "embed" ? embedCode(start) : start;
   };
   const label = TYPES[type];

@@ -192,7 +192,7 @@ export const removeRecord = ({ id, run, ...question }: Question<unknown> & { id:
         await run(form);
         return [];
       });
-      const [list, shown] = path.peek().split(`/${id}`);
-      if (shown === "") navigate(href(list || "/"));
+      const page = `/${id}`;
+      if (path.peek().endsWith(page)) navigate(href(path.peek().slice(0, -page.length) || "/"));
     },
   });

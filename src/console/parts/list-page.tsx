@@ -34,7 +34,7 @@ interface ListPageProps<Row> extends Omit<ListTableProps<Row>, "label"> {
   subtitle?: ComponentChildren;
   call: Call;
   /** The button at the top. */
-  create?: Action | false | undefined;
+  main?: Action | false | undefined;
   /** The scopes that the page needs. It shows which of them the user lacks. */
   scopes?: Scope[];
   filters?: ComponentChildren;
@@ -44,14 +44,14 @@ interface ListPageProps<Row> extends Omit<ListTableProps<Row>, "label"> {
 
 /** The page of all records of a kind. */
 export function ListPage<Row>(props: ListPageProps<Row>) {
-  const { title, back, subtitle, call, create, scopes = [], filters, children, ...table } = props;
+  const { title, back, subtitle, call, main, scopes = [], filters, children, ...table } = props;
   return (
     <Page
       title={title}
       back={back}
       subtitle={subtitle}
       call={call}
-      actions={create && <ActionButton action={create} class={create.isDangerous ? "danger" : "primary"} />}
+      actions={main && <ActionButton action={main} class={main.isDangerous ? "danger" : "primary"} />}
     >
       <MissingScopes scopes={scopes} />
       {filters}

@@ -214,6 +214,12 @@ export function markHere(file: Track, end: keyof Clip): void {
   else markClip(from < here ? from : 0, here);
 }
 
+/** The part that a link plays: a clip, or all from a moment on. */
+export type Part = Pick<Clip, "from"> & Partial<Clip>;
+
+/** The value of `t` in a URL: `83` or `83,97`, as in a media fragment, which browsers understand, too. */
+export const fragmentOf = ({ from, to }: Part): string => (to === undefined ? `${from}` : `${from},${to}`);
+
 /** The seconds of a moment: `83` or `1:23`. */
 function parseMoment(text: string): number {
   const seconds = text.split(":").reduce((sum, part) => sum * 60 + Number(part), 0);

@@ -23,12 +23,14 @@ import {
   clip,
   close,
   FORWARD_SECONDS,
+  fragmentOf,
   leavePage,
   markClip,
   markHere,
   momentOf,
   neighbor,
   openOnPage,
+  type Part,
   pageTrack,
   playNext,
   type Track,
@@ -43,26 +45,25 @@ const UP_NEXT_SECONDS = 5;
 /** Whether there is a mouse, and so probably a keyboard. */
 const canDrag = matchMedia("(hover: hover)").matches;
 
-/** The part that a link for the team plays: the marked clip, or all from the present moment on. */
-function teamPart(file: Track) {
+/** What a link for the team plays, and its name: the marked clip, or all from the present moment on. */
+function teamPart(file: Track): [part: Part, label: string] {
   const marked = pageTrack.value?._id === file._id ? clip.value : null;
-  const seconds = Math.floor(momentOf(file));
-  return marked
-    ? { t: `${marked.from},${marked.to}`, label: formatClip(marked) }
-    : { t: String(seconds), label: formatDuration(seconds) };
+  const from = Math.floor(momentOf(file));
+  return marked ? [marked, formatClip(marked)] : [{ from }, formatDuration(from)];
 }
 
 /** Copies a URL of the file's page, such as `?t=83`, which only the team can open. */
 function copyTeamLink(file: Track) {
-  const { t, label } = teamPart(file);
-  return copy(location.origin + href(`/files/${file._id}`, { t }), `a link to ${label}, for your team only`);
+  const [part, label] = teamPart(file);
+  const url = location.origin + href(`/files/${file._id}`, { t: fragmentOf(part) });
+  return copy(url, `a link to ${label}, for your team only`);
 }
 
 function TeamLink({ file }: { file: Track }) {
   // Its name changes with the position.
   usePlace(file);
-  const label = `Copy team link to ${teamPart(file).label}`;
-  return <IconButton label={label} icon="users" onClick={() => copyTeamLink(file)} />;
+  const [, label] = teamPart(file);
+  return <IconButton label={`Copy team link to ${label}`} icon="users" onClick={() => copyTeamLink(file)} />;
 }
 
 /** The player at the bottom of every page while a file is open in it, except on the page of that file. */

@@ -140,7 +140,7 @@ export function Trash() {
       back={<Breadcrumbs links={[{ href: href("/files"), label: "Files" }]} />}
       subtitle={rows.length > 0 && "Files in the trash count toward the storage."}
       call={{ path: "/docs/v1/trash" }}
-      create={canErase() && rows.length > 0 && emptyTrash(trash.more ? undefined : rows)}
+      main={canErase() && rows.length > 0 && emptyTrash(trash.more ? undefined : rows)}
       filters={seesOwnFilesOnly() && <p class="quiet">You see only your own files.</p>}
       of={trash}
       empty={

@@ -26,7 +26,7 @@ export function Webhooks({ create }: PageProps) {
   return (
     <ListPage
       title="Webhooks"
-      create={create}
+      main={create}
       call={{ path: "/auth/v1/webhooks" }}
       scopes={["webhooks:write"]}
       of={webhooks}
