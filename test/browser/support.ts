@@ -101,7 +101,8 @@ function recordAnnouncements(): void {
       const isRead = node instanceof Element && node.parentElement?.matches(".announcements[role=status]");
       if (!isRead || !node.checkVisibility()) continue;
       const place = node.closest("dialog") ? "in a dialog" : "on the page";
-      announced.push(`${node.querySelector("span")?.textContent} ${place}`);
+      // What only screen readers get has no buttons, and is the text itself.
+      announced.push(`${(node.querySelector("span") ?? node).textContent} ${place}`);
     }
   }).observe(document, { childList: true, subtree: true });
 }

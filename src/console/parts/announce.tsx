@@ -36,7 +36,7 @@ export function announce(text: string, undo?: () => void): void {
   setTimeout(() => dismiss(id), undo ? UNDO_MILLISECONDS : SHOWN_MILLISECONDS);
 }
 
-/** Reads a result to screen readers that the page shows by itself. */
+/** Reads a result to screen readers alone, because the page shows it elsewhere. */
 export function speak(text: string): void {
   const id = show(text, undefined, true);
   setTimeout(() => dismiss(id), SHOWN_MILLISECONDS);
