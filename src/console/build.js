@@ -34,7 +34,12 @@ const oneFirstChunk = {
 /** The page `{name}.html`, or the rendered reference, gets `{name}.js` and `{name}.css` of its entry points. */
 const ENTRIES = {
   home: { entryPoints: ["styles/home.css"] },
-  console: { entryPoints: ["main.tsx"], format: "esm", splitting: true, plugins: [oneFirstChunk] },
+  console: {
+    entryPoints: ["main.tsx", "styles/console.css"],
+    format: "esm",
+    splitting: true,
+    plugins: [oneFirstChunk],
+  },
   share: { entryPoints: ["share.tsx", "styles/share.css"], format: "esm", splitting: true },
   reference: { entryPoints: ["reference/script.ts", "styles/reference.css"], format: "esm" },
 };

@@ -1,16 +1,8 @@
 import { fileActions } from "./files/file-actions.tsx";
 import type { FileRow } from "./files/file-rows.ts";
 import { type Actions, allowed } from "./parts/action.tsx";
+import { visibleSections } from "./sections.ts";
 import { uploadFiles } from "./uploads/drop-zone.tsx";
-
-/** The pages by the key that follows G. */
-export const DESTINATIONS: Record<string, string> = {
-  f: "/files",
-  e: "/events",
-  k: "/keys",
-  u: "/usage",
-  w: "/webhooks",
-};
 
 /** Stands for the focused row. */
 const ANY_FILE = {} as FileRow;
@@ -23,16 +15,8 @@ const keysOf = (actions: Actions): Record<string, string> =>
     ),
   );
 
-/** The keys and what they do, for the sheet that `?` opens. */
-export const help = (): Record<string, Record<string, string>> => ({
-  Everywhere: {
-    "⌘ K": "Find files, folders, pages, and actions",
-    "/": "Search this page",
-    ...Object.fromEntries(
-      Object.entries(DESTINATIONS).map(([key, page]) => [`G then ${key.toUpperCase()}`, `Go to ${page.slice(1)}`]),
-    ),
-    "?": "Show these shortcuts",
-  },
+/** The keys of a list of files and of the player. */
+const fileHelp = (): Record<string, Record<string, string>> => ({
   "List of files": {
     "↑ ↓ or J K": "Previous and next row",
     Enter: "Open",
@@ -52,3 +36,20 @@ export const help = (): Record<string, Record<string, string>> => ({
     "[ and ]": "Start and end a clip here",
   },
 });
+
+/** The keys that this session can use, for the sheet that `?` opens. */
+export function help(): Record<string, Record<string, string>> {
+  const sections = visibleSections();
+  const destinations = sections.flatMap(([, { key, label }]) =>
+    key ? [[`G then ${key.toUpperCase()}`, `Go to ${label.toLowerCase()}`]] : [],
+  );
+  return {
+    Everywhere: {
+      "⌘ K": "Find files, folders, pages, and actions",
+      "/": "Search this page",
+      ...Object.fromEntries(destinations),
+      "?": "Show these shortcuts",
+    },
+    ...(sections.some(([step]) => step === "files") && fileHelp()),
+  };
+}

@@ -8,7 +8,6 @@ import { followShortcuts } from "./shortcuts.tsx";
 import { startSignedPlayback } from "./sound/signed-playback.ts";
 import { followStore } from "./store.ts";
 import { reloadOnReturn, shareSession } from "./token.ts";
-import "./styles/console.css";
 import { followProcessing } from "./uploads/processing.ts";
 import { startQueue } from "./uploads/queue.ts";
 

@@ -5,13 +5,15 @@ import { lazy, type PageProps, type View } from "./parts/lazy.tsx";
 import { can, hasTrash, type Scope, session } from "./session.ts";
 import { uploadFiles } from "./uploads/drop-zone.tsx";
 
-/* The sections of the console: a row makes the pages, the entry in the sidebar, and those of the palette. */
+/* The sections of the console: a row makes the pages, the entry in the sidebar, those of the palette, and the key. */
 
 export interface Section {
   label: string;
   icon: IconName;
   /** The heading in the sidebar under which it is listed. Without it, other pages and the palette lead there. */
   group?: "Library" | "Team" | "Developers" | "Service";
+  /** After G, it opens the section. */
+  key?: string;
   /** Sessions without it don't see the section. */
   scope?: Scope;
   /** The list, and the page of one of its records. They are loaded when they are first shown. */
@@ -21,7 +23,7 @@ export interface Section {
 }
 
 const KEYS: Section = {
-  ...{ label: "Keys", icon: "key", group: "Developers", scope: "keys:read" },
+  ...{ label: "Keys", icon: "key", group: "Developers", key: "k", scope: "keys:read" },
   pages: [lazy(() => import("./accounts/keys.tsx").then((module) => module.Keys))],
   create: {
     ...{ label: "Create key", icon: "key", scope: "keys:write" },
@@ -32,15 +34,15 @@ const KEYS: Section = {
 /** The sections by the first segment of the path. */
 const TEAM_SECTIONS: Record<string, Section> = {
   files: {
-    ...{ label: "Files", icon: "folder", group: "Library", scope: "files:read", create: uploadFiles },
+    ...{ label: "Files", icon: "folder", group: "Library", key: "f", scope: "files:read", create: uploadFiles },
     pages: [Files, lazy(() => import("./files/file.tsx").then((module) => module.FilePage))],
   },
   usage: {
-    ...{ label: "Usage", icon: "gauge", group: "Library", scope: "files:read" },
+    ...{ label: "Usage", icon: "gauge", group: "Library", key: "u", scope: "files:read" },
     pages: [lazy(() => import("./uploads/usage.tsx").then((module) => module.Usage))],
   },
   events: {
-    ...{ label: "Events", icon: "activity", group: "Library", scope: "events:read" },
+    ...{ label: "Events", icon: "activity", group: "Library", key: "e", scope: "events:read" },
     pages: [
       lazy(() => import("./events/events.tsx").then((module) => module.Events)),
       lazy(() => import("./events/event.tsx").then((module) => module.EventPage)),
@@ -60,7 +62,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
   },
   keys: KEYS,
   webhooks: {
-    ...{ label: "Webhooks", icon: "webhook", group: "Developers", scope: "webhooks:read" },
+    ...{ label: "Webhooks", icon: "webhook", group: "Developers", key: "w", scope: "webhooks:read" },
     pages: [
       lazy(() => import("./webhooks/webhooks.tsx").then((module) => module.Webhooks)),
       lazy(() => import("./webhooks/webhook.tsx").then((module) => module.WebhookPage)),
@@ -77,7 +79,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
 };
 const OPERATOR_SECTIONS: Record<string, Section> = {
   teams: {
-    ...{ label: "Teams", icon: "users", group: "Service" },
+    ...{ label: "Teams", icon: "users", group: "Service", key: "t" },
     pages: [
       lazy(() => import("./accounts/teams.tsx").then((module) => module.Teams)),
       lazy(() => import("./accounts/team.tsx").then((module) => module.TeamPage)),

@@ -9,6 +9,7 @@ import { Failure } from "./parts/failure.tsx";
 import { formatBytes, formatDuration } from "./parts/format.ts";
 import { Icon } from "./parts/icon.tsx";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
+import { Skeleton } from "./parts/page.tsx";
 import { Time } from "./parts/values.tsx";
 import {
   formatClip,
@@ -192,14 +193,6 @@ function EmbeddedPlayer({ shared }: { shared: SharedFile }) {
   );
 }
 
-const Loading = () => (
-  <div class="skeleton" role="status">
-    <span class="visually-hidden">Loading</span>
-    <span />
-    <span />
-  </div>
-);
-
 function Shared() {
   const Content = isEmbedded ? Embed : Page;
   const content = problem.value ? (
@@ -207,7 +200,7 @@ function Shared() {
   ) : file.value ? (
     <Content shared={file.value} />
   ) : (
-    <Loading />
+    <Skeleton rows={2} />
   );
   if (isEmbedded) return <main class="embed">{content}</main>;
   return (

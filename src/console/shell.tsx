@@ -158,8 +158,7 @@ const ReferenceLink = () => (
 
 /** The sidebar; on a phone, the bar at the top and the tabs at the bottom. */
 function Bar({ sections, first, team }: BarProps) {
-  const groups = new Map<string, [string, Section][]>();
-  for (const entry of sections) groups.set(entry[1].group ?? "", [...(groups.get(entry[1].group ?? "") ?? []), entry]);
+  const groups = Map.groupBy(sections, ([, { group }]) => group);
   const link = ([step, { label, icon }]: [string, Section]) => (
     <a href={href(`/${step}`)} aria-current={step === first ? "page" : undefined}>
       <Icon name={icon} />

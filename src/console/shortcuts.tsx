@@ -1,10 +1,10 @@
 import { computed } from "@preact/signals";
-import { DESTINATIONS } from "./help.ts";
 import { Palette } from "./palette.tsx";
 import { open } from "./parts/dialog.tsx";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
 import { lazy } from "./parts/lazy.tsx";
 import { href, navigate } from "./router.ts";
+import { visibleSections } from "./sections.ts";
 import { isExpired, session } from "./session.ts";
 
 /* The keys of every page of the console. A page adds its own with `addShortcuts`. */
@@ -48,7 +48,8 @@ export function followShortcuts(): void {
   };
   // Above the sign-in, an overlay would be invisible until a session begins.
   const hasPage = computed(() => session.value !== null && !isExpired.value);
-  const destinations = Object.fromEntries(Object.entries(DESTINATIONS).map(([key, page]) => [key, () => goTo(page)]));
+  const destinations = () =>
+    Object.fromEntries(visibleSections().flatMap(([step, { key }]) => (key ? [[key, () => goTo(`/${step}`)]] : [])));
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || !hasPage.peek()) return;
     const { key, metaKey, ctrlKey, altKey } = event;
@@ -57,6 +58,6 @@ export function followShortcuts(): void {
       void togglePalette();
       return;
     }
-    runShortcut(event, destinations);
+    runShortcut(event, destinations());
   });
 }

@@ -6,7 +6,7 @@ import { ActionButton } from "../parts/action.tsx";
 import { Copyable } from "../parts/copy.tsx";
 import { ask, removeRecord } from "../parts/dialog.tsx";
 import { FactCard } from "../parts/facts.tsx";
-import { TextField } from "../parts/form.tsx";
+import { passwordOf, TextField } from "../parts/form.tsx";
 import { ListTable } from "../parts/list-page.tsx";
 import { Page } from "../parts/page.tsx";
 import { Time } from "../parts/values.tsx";
@@ -71,13 +71,11 @@ const changePassword = () =>
         />
       </>
     ),
-    run: (form) => {
-      const { currentPassword = "", newPassword = "" } = Object.fromEntries(new FormData(form)) as Record<
-        string,
-        string
-      >;
-      return client.value.changePassword({ currentPassword, newPassword });
-    },
+    run: (form) =>
+      client.value.changePassword({
+        currentPassword: passwordOf(form, "currentPassword"),
+        newPassword: passwordOf(form, "newPassword"),
+      }),
     done: "Password changed. Your other sessions have ended.",
   });
 

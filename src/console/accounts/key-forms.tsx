@@ -15,7 +15,7 @@ import { UserError } from "../user-error.ts";
 const DAY_MILLISECONDS = 86_400_000;
 const MEGABYTE = 1_000_000;
 /** In days. The API allows at most ten years. */
-const LIFETIMES_DAYS = { "1 day": 1, "30 days": 30, "90 days": 90, "1 year": 365, "10 years": 3650 };
+const LIFETIMES_DAYS = { 1: "1 day", 30: "30 days", 90: "90 days", 365: "1 year", 3650: "10 years" };
 /** In seconds. */
 const OVERLAPS = { 0: "Immediately", 3600: "In 1 hour", 86400: "In 1 day", 604800: "In 7 days", 2592000: "In 30 days" };
 const DEFAULT_OVERLAP = "86400";
@@ -174,13 +174,7 @@ function NewKey({ teamId, isOperator, onClose }: NewKeyProps) {
       </fieldset>
       {type === "custom" && <ScopeBoxes scopes={SCOPES.filter(can)} checked={[]} />}
       {type === "public" && <LimitFields />}
-      <SelectField label="Expires in" name="expiresAt">
-        {Object.entries(LIFETIMES_DAYS).map(([label, days]) => (
-          <option key={label} value={days} selected={days === 365}>
-            {label}
-          </option>
-        ))}
-      </SelectField>
+      <SelectField label="Expires in" name="expiresAt" options={LIFETIMES_DAYS} chosen="365" />
       {isOperator && (
         <TextField
           label="Team ID"
@@ -231,13 +225,7 @@ export async function rotateKey({ id, name, expiresAt }: ApiKey): Promise<void> 
     text: (
       <>
         <p>Creates a new key with the same name, permissions, and limits.</p>
-        <SelectField label="The old key stops working" name="overlap">
-          {Object.entries(OVERLAPS).map(([seconds, label]) => (
-            <option key={seconds} value={seconds} selected={seconds === DEFAULT_OVERLAP}>
-              {label}
-            </option>
-          ))}
-        </SelectField>
+        <SelectField label="The old key stops working" name="overlap" options={OVERLAPS} chosen={DEFAULT_OVERLAP} />
       </>
     ),
     run: async (form) => {

@@ -52,7 +52,7 @@ const removeUser = (user: User) =>
     ),
     action: "Delete user",
     run: (form) => client.value.users.delete(user._id, { keepKeys: new FormData(form).has("keepKeys") }),
-    done: `Deleted ${nameOfUser(user)}`,
+    done: `Deleted “${nameOfUser(user)}”`,
   });
 
 export const invite = (user: User | null) => open((close) => <Invite user={user} onClose={() => close()} />);
@@ -164,13 +164,7 @@ const fieldsOf = (form: HTMLFormElement) => ({
 const UserFields = ({ user }: { user: User | null }) => (
   <>
     <TextField label="Email" name="email" type="email" defaultValue={user?.email ?? ""} required />
-    <SelectField label="Role" name="role">
-      {Object.entries(ROLES).map(([role, text]) => (
-        <option key={role} value={role} selected={role === (user?.role ?? "viewer")}>
-          {text}
-        </option>
-      ))}
-    </SelectField>
+    <SelectField label="Role" name="role" options={ROLES} chosen={user?.role ?? "viewer"} />
     <TextField label="First name (optional)" name="firstName" defaultValue={user?.firstName ?? ""} maxLength={100} />
     <TextField label="Last name (optional)" name="lastName" defaultValue={user?.lastName ?? ""} maxLength={100} />
   </>

@@ -37,16 +37,9 @@ export const isListed = (
   (!filters.actor || filters.actor === actor.userId || filters.actor === actor.keyId);
 
 /** Groups a list by the days of the reader's calendar. */
-export function groupByDay<E extends { createdAt: string }>(list: E[]): E[][] {
-  const days = new Map<string, E[]>();
-  for (const event of list) {
-    const day = new Date(event.createdAt).toDateString();
-    const events = days.get(day);
-    if (events) events.push(event);
-    else days.set(day, [event]);
-  }
-  return [...days.values()];
-}
+export const groupByDay = <E extends { createdAt: string }>(list: E[]): E[][] => [
+  ...Map.groupBy(list, ({ createdAt }) => new Date(createdAt).toDateString()).values(),
+];
 
 /** This many uploads in a row are one row of the log. */
 const MIN_BURST = 4;

@@ -1,8 +1,9 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { type Event, isFileEvent, type List, type Webhook } from "../../client/stowage.ts";
+import { type CallOptions, type Event, isFileEvent, type List, type Webhook } from "../../client/stowage.ts";
 import { nameOfUser } from "../accounts/user-choice.tsx";
-import { can, client, me, session } from "../session.ts";
+import type { Noun } from "../nouns.ts";
+import { can, client, me, type Scope, session } from "../session.ts";
 import { useData } from "../store.ts";
 
 /** Without the path of the URL, which may contain a secret. */
@@ -21,8 +22,40 @@ interface Name {
  */
 export const names = signal<ReadonlyMap<string, Name>>(new Map());
 
-/** Records beyond the first page of a list keep their general name. */
-const firstPage = async <T,>(list: List<T>): Promise<T[]> => (await list.page()).items;
+interface NamedList {
+  scope: Scope;
+  /** Records beyond the first page of a list keep their general name. */
+  load(options: CallOptions): Promise<[id: string, Name][]>;
+}
+
+const firstOf = async <T,>(list: List<T>, nameOf: (record: T) => [id: string, Name]) =>
+  (await list.page()).items.map(nameOf);
+
+/** The lists of the kinds of records whose events lack a name. A kind that the API gains does not compile until it is here. */
+const LISTS: Record<Noun, NamedList | null> = {
+  apikey: {
+    scope: "keys:read",
+    load: (options) => firstOf(client.value.keys.list({}, options), ({ id, name }) => [id, { name }]),
+  },
+  user: {
+    scope: "users:read",
+    load: (options) =>
+      firstOf(client.value.users.list({}, options), (user) => [
+        user._id,
+        { name: nameOfUser(user), email: user.email },
+      ]),
+  },
+  webhook: {
+    scope: "webhooks:read",
+    load: (options) =>
+      firstOf(client.value.webhooks.list(options), (webhook) => [webhook._id, { name: nameOfWebhook(webhook) }]),
+  },
+  // It has the name of its user, or of the key that created it.
+  session: null,
+  file: null,
+  link: null,
+  team: null,
+};
 
 /** Loads the names that a page of events needs, as far as the session may read them. Those of files are in `events`. */
 export function useNames(events?: Event[]): void {
@@ -37,21 +70,12 @@ export function useNames(events?: Event[]): void {
   const load = async (signal: AbortSignal) => {
     // The operator reads no names.
     if (!session.value?.team) return null;
-    const { keys, sessions, users, webhooks } = client.value;
-    const [latestKeys, latestSessions, firstUsers, allWebhooks] = await Promise.all([
-      can("keys:read") ? firstPage(keys.list({}, { signal })) : [],
-      can("keys:read") ? firstPage(sessions.list({}, { signal })) : [],
-      can("users:read") ? firstPage(users.list({}, { signal })) : [],
-      can("webhooks:read") ? firstPage(webhooks.list({ signal })) : [],
+    const [sessions, ...loaded] = await Promise.all([
+      can("keys:read") ? client.value.sessions.list({}, { signal }).page() : null,
+      ...Object.values(LISTS).flatMap((list) => (list && can(list.scope) ? [list.load({ signal })] : [])),
     ]);
-    const known = new Map<string, Name>([
-      ...names.value,
-      ...latestKeys.map(({ id, name }) => [id, { name }] as const),
-      ...firstUsers.map((user) => [user._id, { name: nameOfUser(user), email: user.email }] as const),
-      ...allWebhooks.map((webhook) => [webhook._id, { name: nameOfWebhook(webhook) }] as const),
-    ]);
-    // A session has the name of its user, or of the key that created it.
-    for (const { _id, userId, createdBy } of latestSessions) {
+    const known = new Map([...names.value, ...loaded.flat()]);
+    for (const { _id, userId, createdBy } of sessions?.items ?? []) {
       const owner = known.get(userId ?? createdBy?.keyId ?? "");
       if (owner) known.set(_id, owner);
     }
@@ -60,7 +84,7 @@ export function useNames(events?: Event[]): void {
   };
   useData("names", load, {
     // Not after each sign-in: a product may start sessions for all its visitors.
-    on: ({ type }) => /^(apikey|user|webhook)\.(created|updated)$/.test(type),
+    on: ({ type, subject }) => LISTS[subject.kind] !== null && /\.(created|updated)$/.test(type),
   });
 }
 

@@ -14,6 +14,7 @@ import { addShortcuts } from "../parts/keys.ts";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
+import { hasWords } from "../parts/words.tsx";
 import { href, query } from "../router.ts";
 import { can, seesOwnFilesOnly } from "../session.ts";
 import { playFrom, type Track } from "../sound/playback.ts";
@@ -39,9 +40,8 @@ export function Files() {
     if (rows) rememberTags(rows);
   }, [rows]);
   useEffect(() => addShortcuts(() => shortcutsOf([uploadFiles])), []);
-  const words = view.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const isFound = (path: string) => words.every((word) => path.slice(folder.length).toLowerCase().includes(word));
-  const childFolders = shown.folders.filter((path) => !shown.isFiltered || (words.length > 0 && isFound(path)));
+  const isFound = (path: string) => view.search.trim() !== "" && hasWords(path.slice(folder.length), view.search);
+  const childFolders = shown.folders.filter((path) => !shown.isFiltered || isFound(path));
   const isEmptyOfFiles = rows?.length === 0;
   const isEmpty = isEmptyOfFiles && childFolders.length === 0;
   const showMore = async () => {

@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { open, TaskDialog } from "../parts/dialog.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
+import { countOf } from "../parts/format.ts";
 import { href } from "../router.ts";
 import { tagFiles } from "./file-changes.ts";
 import type { FileRow } from "./file-rows.ts";
@@ -67,7 +68,7 @@ function TagDialog({ files, onClose }: { files: Tagged[]; onClose: () => void })
   const own = new Set(files.flatMap(({ tags }) => tags));
   const [choices] = useState(() => [...own, ...[...knownTags.peek()].filter((tag) => !own.has(tag))]);
   const [changes, setChanges] = useState<ReadonlyMap<string, boolean>>(new Map());
-  const countOf = (tag: string) => files.filter(({ tags }) => tags.includes(tag)).length;
+  const countWith = (tag: string) => files.filter(({ tags }) => tags.includes(tag)).length;
   const save = async (form: HTMLFormElement) => {
     const typed = textOf(form, "tags")
       .split(",")
@@ -79,7 +80,7 @@ function TagDialog({ files, onClose }: { files: Tagged[]; onClose: () => void })
   };
   return (
     <TaskDialog
-      title={files.length === 1 ? `Tags of “${files[0]?.name}”` : `Tags of ${files.length.toLocaleString()} files`}
+      title={files.length === 1 ? `Tags of “${files[0]?.name}”` : `Tags of ${countOf(files.length, "file")}`}
       action="Save"
       onRun={save}
       onClose={onClose}
@@ -88,13 +89,13 @@ function TagDialog({ files, onClose }: { files: Tagged[]; onClose: () => void })
         <fieldset class="choices">
           <legend>Tags</legend>
           {choices.slice(0, Math.max(MAX_SUGGESTIONS, own.size)).map((tag) => {
-            const isChecked = changes.get(tag) ?? countOf(tag) === files.length;
+            const isChecked = changes.get(tag) ?? countWith(tag) === files.length;
             return (
               <label key={tag}>
                 <input
                   type="checkbox"
                   checked={isChecked}
-                  indeterminate={!changes.has(tag) && !isChecked && countOf(tag) > 0}
+                  indeterminate={!changes.has(tag) && !isChecked && countWith(tag) > 0}
                   onChange={({ currentTarget }) => setChanges(new Map([...changes, [tag, currentTarget.checked]]))}
                 />{" "}
                 <bdi>{tag}</bdi>

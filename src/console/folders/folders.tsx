@@ -202,7 +202,7 @@ export function FolderList({ folders, isShort }: { folders: string[]; isShort: b
             requestAnimationFrame(() => list.current?.querySelectorAll("a")[count]?.focus());
           }}
         >
-          Show all {folders.length.toLocaleString()}
+          Show all {formatCount(folders.length)}
         </button>
       )}
     </>
@@ -210,9 +210,8 @@ export function FolderList({ folders, isShort }: { folders: string[]; isShort: b
 }
 
 function Folder({ folder }: { folder: string }) {
-  const { onDragOver, ...target } = useDropTarget(folder);
   return (
-    <li class="folder" {...target} onDragOver={onDragOver}>
+    <li class="folder" {...useDropTarget(folder)}>
       <Icon name="folder" size={18} />
       <a href={folderUrl(folder)} title={nameOf(folder)}>
         <bdi>{nameOf(folder)}</bdi>

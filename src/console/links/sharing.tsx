@@ -26,13 +26,6 @@ const embedCode = (pageUrl: string) =>
 
 const expiryIn = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString();
 
-const options = (labels: Record<string, string>) =>
-  Object.entries(labels).map(([value, label]) => (
-    <option key={value} value={value}>
-      {label}
-    </option>
-  ));
-
 /** A link that this page has created. Nothing else knows its URL. */
 type Created = { link: NewLink; lifetime: string } | null;
 
@@ -142,12 +135,20 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
           <details>
             <summary>Options</summary>
             <div class="stack">
-              <SelectField label="Expires in" name="expiresAt" value={lifetime} onChange={setLifetime}>
-                {options(LIFETIMES)}
-              </SelectField>
-              <SelectField label="Copy as" name="type" value={type} onChange={(next) => setType(next as typeof type)}>
-                {options(TYPES)}
-              </SelectField>
+              <SelectField
+                label="Expires in"
+                name="expiresAt"
+                value={lifetime}
+                onChange={setLifetime}
+                options={LIFETIMES}
+              />
+              <SelectField
+                label="Copy as"
+                name="type"
+                value={type}
+                onChange={(next) => setType(next as typeof type)}
+                options={TYPES}
+              />
             </div>
           </details>
         </>
@@ -217,9 +218,13 @@ export function SignedUrl({ id }: { id: string }) {
         }
       >
         <p class="quiet">Anyone with a signed URL can download the file until it expires. It can't be revoked.</p>
-        <SelectField label="Expires in" name="expiresAt" value={lifetime} onChange={setLifetime}>
-          {options(SIGNED_LIFETIMES)}
-        </SelectField>
+        <SelectField
+          label="Expires in"
+          name="expiresAt"
+          value={lifetime}
+          onChange={setLifetime}
+          options={SIGNED_LIFETIMES}
+        />
         {lifetime === "custom" && (
           <TextField
             label="Seconds"

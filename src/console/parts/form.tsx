@@ -6,8 +6,9 @@ import { Failure, fieldErrors } from "./failure.tsx";
 export const textOf = (form: HTMLFormElement, name: string): string =>
   String(new FormData(form).get(name) ?? "").trim();
 
-/** The password of a form, as it was typed: spaces around it belong to it. Empty if the form has none. */
-export const passwordOf = (form: HTMLFormElement): string => String(new FormData(form).get("password") ?? "");
+/** A password of a form, as it was typed: spaces around it belong to it. Empty if the form has none. */
+export const passwordOf = (form: HTMLFormElement, name = "password"): string =>
+  String(new FormData(form).get(name) ?? "");
 
 /** Saves the fields that the user has changed, so that others' changes of the rest stay. Without a change, nothing. */
 export async function saveChanges<Fields extends object>(
@@ -122,26 +123,29 @@ export function SecretField(input: InputProps) {
   );
 }
 
-/** A labeled list of options. */
-export function SelectField({
-  label,
-  name,
-  value,
-  hint,
-  onChange,
-  children,
-}: {
+interface SelectProps {
   label: string;
   name: string;
   hint?: string;
+  /** The labels of the options by value. */
+  options: Record<string, string>;
+  /** The option that is chosen at first. */
+  chosen?: string | undefined;
+  /** The chosen option, if the form keeps it. */
   value?: string;
   onChange?: (value: string) => void;
-  children: ComponentChildren;
-}) {
+}
+
+/** A labeled list of options. */
+export function SelectField({ label, name, hint, options, chosen, value, onChange }: SelectProps) {
   const { attributes, wrap } = useField({ label, name, hint });
   return wrap(
     <select {...attributes} value={value} onChange={(event) => onChange?.(event.currentTarget.value)}>
-      {children}
+      {Object.entries(options).map(([option, text]) => (
+        <option key={option} value={option} selected={value === undefined ? option === chosen : undefined}>
+          {text}
+        </option>
+      ))}
     </select>,
   );
 }

@@ -6,7 +6,7 @@ export function NotFound() {
     <Page title="Page not found">
       <Empty title="This page doesn't exist">
         <p>
-          <a href={href("/")}>Back to Files</a>
+          <a href={href("/")}>Back to the start</a>
         </p>
       </Empty>
     </Page>

@@ -78,18 +78,17 @@ export const Entrance = ({ children }: { children: ComponentChildren }) => (
 );
 
 interface CrumbsProps {
-  label?: string;
   /** The pages above this one, from the top. */
-  links: { href: string; label: string; props?: object }[];
+  links: { href: string; label: string }[];
 }
 
 /** The way from the top to the page. */
-export const Breadcrumbs = ({ label = "Breadcrumbs", links }: CrumbsProps) => (
-  <nav class="breadcrumbs" aria-label={label}>
+export const Breadcrumbs = ({ links }: CrumbsProps) => (
+  <nav class="breadcrumbs" aria-label="Breadcrumbs">
     <ol>
-      {links.map(({ href, label, props }) => (
+      {links.map(({ href, label }) => (
         <li key={href}>
-          <a href={href} {...props}>
+          <a href={href}>
             <bdi>{label}</bdi>
           </a>
         </li>

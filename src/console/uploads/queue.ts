@@ -3,6 +3,7 @@ import { StowageError } from "../../client/stowage.ts";
 import { UploadQueue } from "../../client/upload-queue.ts";
 import { reconnects } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
+import { countOf } from "../parts/format.ts";
 import { call, isExpired, session } from "../session.ts";
 import { UserError } from "../user-error.ts";
 import { fetchProcessing } from "./processing.ts";
@@ -67,7 +68,7 @@ export function addFiles(chosen: ChosenFile[]): void {
   const owner = session.peek()?.team?.owner;
   if (!owner) return;
   if (chosen.length > MAX_ADDED_FILES)
-    announce(`Only the first ${MAX_ADDED_FILES.toLocaleString()} files were added. Add the others afterward.`);
+    announce(`Only the first ${countOf(MAX_ADDED_FILES, "file")} were added. Add the others afterward.`);
   const interrupted = new Map<string, Upload>();
   for (const upload of uploads.peek()) if (upload.state === "interrupted") interrupted.set(upload.path, upload);
   const added: Upload[] = [];
