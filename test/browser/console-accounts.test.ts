@@ -177,6 +177,12 @@ describe("Signing in", () => {
     expect(newTeamId).not.toBe(team.teamId);
     await button(page, "Done").click();
 
+    await page.keyboard.press("?");
+    await expect(dialog(page)).toContainText("G then TGo to teams");
+    // None of the list of files and of the player, which the operator doesn't have.
+    await expect(dialog(page).getByRole("heading", { level: 3 })).toHaveText(["Everywhere"]);
+    await page.keyboard.press("Escape");
+
     await page.reload();
     await expect(heading(page, "Sign in")).toBeVisible();
     await expect(page.getByLabel("Secret key")).toHaveAccessibleDescription(/The operator token isn't kept/);

@@ -190,7 +190,7 @@ describe("Trash page", () => {
   exhaustive("isn't offered by a service without a trash", async ({ at }) => {
     const { page } = await at("/trash");
     await expect(heading(page, "Page not found")).toBeVisible();
-    await link(page, "Back to Files").click();
+    await link(page, "Go to the start page").click();
     await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
     await expect(link(page, "Trash")).toHaveCount(0);
   });

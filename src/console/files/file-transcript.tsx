@@ -1,10 +1,10 @@
 import type { FileMetadata } from "../../client/stowage.ts";
-import { type Action, type Actions, allowed, perform } from "../parts/action.tsx";
+import { type Action, ActionButton, type Actions } from "../parts/action.tsx";
 import { ask } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { Menu } from "../parts/menu.tsx";
-import { client } from "../session.ts";
+import { can, client } from "../session.ts";
 import { Transcript } from "../sound/transcript.tsx";
 import { useData } from "../store.ts";
 import { UserError } from "../user-error.ts";
@@ -110,15 +110,12 @@ export function TranscriptCard({ file }: { file: FileMetadata }) {
         </Transcript>
       </div>
     ) : null;
-  const [add] = allowed([addTranscript(file)]);
-  if (!add) return null;
+  if (!can("files:write")) return null;
   return (
     <section class="card stack" aria-labelledby="no-transcript">
       <h2 id="no-transcript">Transcript</h2>
       <p class="quiet">Follows the recording, here and on the pages of its links.</p>
-      <button type="button" class="button start" onClick={() => void perform(add)}>
-        {add.label}
-      </button>
+      <ActionButton action={addTranscript(file)} class="start" />
     </section>
   );
 }

@@ -6,7 +6,7 @@ export function NotFound() {
     <Page title="Page not found">
       <Empty title="This page doesn't exist">
         <p>
-          <a href={href("/")}>Back to the start</a>
+          <a href={href("/")}>Go to the start page</a>
         </p>
       </Empty>
     </Page>
