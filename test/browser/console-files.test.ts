@@ -922,6 +922,7 @@ describe("Organizing files", () => {
     await expect(page).toHaveURL(/\/console\/files\?tag=%D0%98\S+$/);
     await expect(page.getByRole("rowheader")).toHaveCount(2);
     await page.getByRole("button", { name: "Undo" }).click();
+    await expectAnnounced(page, "Change undone");
     await expect(page.getByRole("heading", { name: "No matching files" })).toBeVisible();
     expect((await propertiesOf(team, one)).tags.sort()).toEqual(["draft", "music"]);
     expect((await propertiesOf(team, two)).tags).toEqual([]);

@@ -556,13 +556,16 @@ describe("The upload element", () => {
 });
 
 /** Opens a page with a recorder whose getToken is a script of the page. */
+/** What the timer shows from one second on. A busy machine may miss the text of any one second. */
+const ONE_SECOND = /0:(0[1-9]|[1-5])/;
+
 async function openRecorder(tools: Tools, options: FormOptions = {}) {
   const opened = await openForm(tools, { attributes: "record", ...options });
   const button = (name: string) => opened.page.getByRole("button", { name, exact: true });
   /** Records for at least a second, and stops. */
   const record = async () => {
     await button("Record").click();
-    await expect(opened.element.getByRole("timer")).toHaveText("0:01");
+    await expect(opened.element.getByRole("timer")).toHaveText(ONE_SECOND);
     await button("Stop").click();
     await stateOf(opened.element, "recorded");
   };
@@ -653,7 +656,7 @@ describe("A recording", () => {
       await stateOf(tab.locator("stowage-upload"), "completed");
       expect(await stored(team)).toMatchObject([{ fileType: "audio file", status: "completed" }]);
       await tab.getByRole("button", { name: "Record", exact: true }).click();
-      await expect(tab.getByRole("timer")).toHaveText("0:01");
+      await expect(tab.getByRole("timer")).toHaveText(ONE_SECOND);
       await tab.getByRole("button", { name: "Stop", exact: true }).click();
       await stateOf(tab.locator("stowage-upload"), "recorded");
       await tab.getByRole("button", { name: "Cancel", exact: true }).click();
@@ -675,7 +678,7 @@ describe("A recording", () => {
       };
     });
     await button("Record").click();
-    await expect(page.locator("stowage-upload").getByRole("timer")).toHaveText("0:04");
+    await expect(page.locator("stowage-upload").getByRole("timer")).toHaveText(/0:(0[4-9]|[1-5])/);
     const tab = await page.context().newPage();
     const address = page.url();
     await page.close({ runBeforeUnload: false });

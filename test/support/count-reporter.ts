@@ -42,8 +42,9 @@ const OUTSIDE = {
 
 /**
  * Runs the static checks in parallel with the tests. Prints test annotations, the slowest files, the tests that passed only
- * on their second attempt, why the run fails besides failed tests, and at last `N passed, N failed` for machines. A file that
- * can't be loaded, a hook that throws, and whatever exceeds the budget count as failures.
+ * on their second attempt with the error of the first, why the run fails besides failed tests, and at last
+ * `N passed, N failed` for machines. A file that can't be loaded, a hook that throws, and whatever exceeds the budget count
+ * as failures.
  */
 export default class CountReporter implements Reporter {
   readonly #outside: typeof OUTSIDE;
@@ -76,14 +77,16 @@ export default class CountReporter implements Reporter {
   async onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): Promise<void> {
     let passed = 0;
     let failed = errors.length;
-    const repeated: string[] = [];
+    const repeated: { name: string; errors: string[] }[] = [];
     for (const module of modules) {
       failed += module.errors().length;
       for (const suite of module.children.allSuites()) failed += suite.errors().length;
       for (const test of module.children.allTests()) {
         if (test.result().state === "passed") passed++;
         if (test.result().state === "failed") failed++;
-        if (test.diagnostic()?.flaky) repeated.push(`${relativePath(module)} > ${test.fullName}`);
+        if (!test.diagnostic()?.flaky) continue;
+        const errors = (test.result().errors ?? []).map(({ message }) => message);
+        repeated.push({ name: `${relativePath(module)} > ${test.fullName}`, errors });
       }
     }
     const durations = modules
@@ -93,10 +96,9 @@ export default class CountReporter implements Reporter {
       .slice(0, SLOWEST_FILES)
       .map(({ file, seconds }) => `${seconds.toFixed(1).padStart(8)} s  ${file}`);
     const checks = await this.#checks;
+    const names = repeated.map(({ name }) => name);
     const problems = this.#isSuite
-      ? [await this.#findOverrun(durations), checks, findRepeatProblem(this.#mode, repeated)].filter(
-          (one) => one !== null,
-        )
+      ? [await this.#findOverrun(durations), checks, findRepeatProblem(this.#mode, names)].filter((one) => one !== null)
       : [];
     if (problems.length > 0) process.exitCode = 1;
     failed += problems.length;
@@ -111,7 +113,7 @@ export default class CountReporter implements Reporter {
       ...slowest,
       "",
       ...(this.#isSuite ? [`The machine is ${this.#slowness.toFixed(2)} times as slow as the goals assume.`] : []),
-      ...repeated.map((name) => `Passed on the second attempt: ${name}`),
+      ...repeated.flatMap(({ name, errors }) => [`Passed on the second attempt: ${name}`, ...errors]),
       ...problems.map((problem) => problem.trimEnd()),
       `${passed} passed, ${failed} failed`,
     ];
