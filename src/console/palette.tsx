@@ -67,7 +67,12 @@ function commands(openHelp: () => void): Result[] {
 }
 
 /** Folders and files that match; without a search, the newest files. */
-function useMatches(search: string): Result[] {
+function useMatches(typed: string): { matches: Result[]; isLoading: boolean } {
+  const [search, setSearch] = useState("");
+  useEffect(() => {
+    const timer = setTimeout(() => setSearch(typed.trim()), TYPING_MILLISECONDS);
+    return () => clearTimeout(timer);
+  }, [typed]);
   const isUsed = can("files:read") && session.value?.team != null;
   const folders = useAllFolders(isUsed);
   const files = useList(
@@ -80,9 +85,14 @@ function useMatches(search: string): Result[] {
           )
       : null,
   );
-  return [
+  const isLoading = files.isLoading || typed.trim() !== search;
+  // While it loads, these are the files of an earlier search.
+  const found = files.items?.filter(
+    (file) => !isLoading || hasWords(`${file.name} ${file.folder} ${recordingOf(file)}`, typed),
+  );
+  const matches = [
     ...(folders.items ?? [])
-      .filter((folder) => search && hasWords(folder, search))
+      .filter((folder) => search && hasWords(folder, typed))
       .slice(0, MAX_FOLDERS)
       .map((folder) => ({
         key: `folder ${folder}`,
@@ -91,7 +101,7 @@ function useMatches(search: string): Result[] {
         icon: "folder" as const,
         run: () => navigate(href("/files", { folder })),
       })),
-    ...(files.items ?? []).map((file) => ({
+    ...(found ?? []).map((file) => ({
       key: file._id,
       label: file.name,
       detail: recordingOf(file),
@@ -100,22 +110,17 @@ function useMatches(search: string): Result[] {
       run: () => navigate(href(`/files/${file._id}`)),
     })),
   ];
+  return { matches, isLoading };
 }
 
 /** Finds files, folders, pages, and actions by typing. */
 export function Palette({ openHelp, onClose }: { openHelp: () => void; onClose: () => void }) {
   const id = useId();
   const [typed, setTyped] = useState("");
-  const [search, setSearch] = useState("");
   const [place, setPlace] = useState(0);
   const list = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const timer = setTimeout(() => setSearch(typed.trim()), TYPING_MILLISECONDS);
-    return () => clearTimeout(timer);
-  }, [typed]);
-  const matches = useMatches(search);
-  const isWaiting = typed.trim() !== "" && search === "";
-  const results = [...commands(openHelp).filter(({ label }) => hasWords(label, typed)), ...(isWaiting ? [] : matches)];
+  const { matches, isLoading } = useMatches(typed);
+  const results = [...commands(openHelp).filter(({ label }) => hasWords(label, typed)), ...matches];
   const at = Math.max(0, Math.min(place, results.length - 1));
   const choose = (result: Result | undefined) => {
     if (!result) return;
@@ -166,11 +171,11 @@ export function Palette({ openHelp, onClose }: { openHelp: () => void; onClose: 
             <Icon name={result.icon} />
             <span class="two-lines">
               <bdi>
-                <Marked text={result.label} search={search} />
+                <Marked text={result.label} search={typed} />
               </bdi>
               {result.detail && (
                 <bdi class="quiet">
-                  <Marked text={result.detail} search={search} />
+                  <Marked text={result.detail} search={typed} />
                 </bdi>
               )}
             </span>
@@ -178,7 +183,7 @@ export function Palette({ openHelp, onClose }: { openHelp: () => void; onClose: 
           </div>
         ))}
       </div>
-      {results.length === 0 && <p class="quiet">Nothing found for “{typed}”</p>}
+      {results.length === 0 && <p class="quiet">{isLoading ? "Searching…" : `Nothing found for “${typed}”`}</p>}
     </Dialog>
   );
 }
