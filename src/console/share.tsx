@@ -6,6 +6,7 @@ import { isVisual, Picture } from "./files/picture.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { copy } from "./parts/copy.tsx";
 import { Failure } from "./parts/failure.tsx";
+import { FileName } from "./parts/file-name.tsx";
 import { formatBytes, formatDuration } from "./parts/format.ts";
 import { Icon } from "./parts/icon.tsx";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
@@ -159,7 +160,7 @@ function Embed({ shared }: { shared: SharedFile }) {
   const title = (
     <h1>
       <a href={PAGE} target="_blank" rel="noopener" title={name}>
-        <bdi>{name}</bdi>
+        <FileName name={name} />
       </a>
     </h1>
   );

@@ -581,7 +581,7 @@ describe("The upload element", () => {
     const page = await openPage({ path: "/assets/demo.html" });
     await expectAccessible(page);
     await page.getByLabel("API key").fill(key);
-    await page.getByLabel("Recordings").setInputFiles(SOUND);
+    await page.getByLabel("Recordings", { exact: true }).setInputFiles(SOUND);
     await stateOf(page.locator("stowage-upload"), "completed");
     await page.getByRole("button", { name: "Submit" }).click();
     await expect(page.locator("output")).toHaveText(/recordings=[0-9a-f]{24}$/);

@@ -3,6 +3,7 @@ import { useEffect } from "preact/hooks";
 import { isMeasured } from "../../client/measured.ts";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { copy } from "../parts/copy.tsx";
+import { FileName } from "../parts/file-name.tsx";
 import { formatDuration } from "../parts/format.ts";
 import { addShortcuts } from "../parts/keys.ts";
 import { href, query } from "../router.ts";
@@ -92,7 +93,7 @@ function OpenPlayerBar({ file }: { file: Track }) {
       </div>
       <div class="player-name">
         <a href={href(`/files/${file._id}`)} title={file.name}>
-          <bdi>{file.name}</bdi>
+          <FileName name={file.name} />
         </a>
         <span class="quiet">
           <bdi>{isEnding ? `Up next: ${next.name}` : file.folder || file.artist || ""}</bdi>

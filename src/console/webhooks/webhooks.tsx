@@ -65,7 +65,7 @@ export function Webhooks({ create }: PageProps) {
         {
           id: "latest",
           label: "Last day",
-          width: "7.5rem",
+          width: "11rem",
           card: "bare",
           cell: (webhook) => webhook.lastDay.hours.length > 0 && <DayBars webhook={webhook} />,
         },
