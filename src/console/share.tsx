@@ -6,7 +6,6 @@ import { isVisual, Picture } from "./files/picture.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { copy } from "./parts/copy.tsx";
 import { Failure } from "./parts/failure.tsx";
-import { FileName } from "./parts/file-name.tsx";
 import { formatBytes, formatDuration } from "./parts/format.ts";
 import { Icon } from "./parts/icon.tsx";
 import { addShortcuts, runShortcut } from "./parts/keys.ts";
@@ -160,7 +159,7 @@ function Embed({ shared }: { shared: SharedFile }) {
   const title = (
     <h1>
       <a href={PAGE} target="_blank" rel="noopener" title={name}>
-        <FileName name={name} />
+        <bdi>{name}</bdi>
       </a>
     </h1>
   );
