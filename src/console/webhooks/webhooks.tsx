@@ -60,6 +60,7 @@ export function Webhooks({ create }: PageProps) {
           id: "events",
           label: "Events",
           width: "minmax(0, 2fr)",
+          card: "bare",
           cell: (webhook) => <span title={eventsOf(webhook)}>{eventsOf(webhook)}</span>,
         },
         {
