@@ -5,7 +5,6 @@ import { leave } from "./leaving.tsx";
 import { type Actions, allowed, perform } from "./parts/action.tsx";
 import { copy } from "./parts/copy.tsx";
 import { Dialog } from "./parts/dialog.tsx";
-import { FileName } from "./parts/file-name.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
 import { hasWords, Marked } from "./parts/words.tsx";
 import { href, navigate } from "./router.ts";
@@ -166,7 +165,9 @@ export function Palette({ openHelp, onClose }: { openHelp: () => void; onClose: 
           >
             <Icon name={result.icon} />
             <span class="two-lines">
-              <FileName name={result.label} show={(text) => <Marked text={text} search={search} />} />
+              <bdi>
+                <Marked text={result.label} search={search} />
+              </bdi>
               {result.detail && (
                 <bdi class="quiet">
                   <Marked text={result.detail} search={search} />

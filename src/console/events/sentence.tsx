@@ -91,7 +91,13 @@ export function Subject({ event, isPlain = false }: { event: RecordedEvent; isPl
   return (
     <>
       {name && named}
-      {place ? <a href={href(...place)}>{shown}</a> : shown}
+      {place ? (
+        <a href={href(...place)} aria-label={name}>
+          {shown}
+        </a>
+      ) : (
+        shown
+      )}
     </>
   );
 }

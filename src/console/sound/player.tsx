@@ -92,7 +92,7 @@ function OpenPlayerBar({ file }: { file: Track }) {
         <IconButton label="Next file" icon="next" isDisabled={!next} onClick={() => playNext()} />
       </div>
       <div class="player-name">
-        <a href={href(`/files/${file._id}`)} title={file.name}>
+        <a href={href(`/files/${file._id}`)} aria-label={file.name}>
           <FileName name={file.name} />
         </a>
         <span class="quiet">
