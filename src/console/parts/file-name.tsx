@@ -28,9 +28,7 @@ export function FileName({ name, show = (text) => text }: FileNameProps) {
   const [start, end] = splitEnd(name);
   // Browsers would copy the two parts as two lines.
   const copyName = (event: TargetedClipboardEvent<HTMLElement>) => {
-    const { anchorNode, focusNode } = getSelection() ?? {};
-    const isInside = [anchorNode, focusNode].every((node) => event.currentTarget.contains(node ?? null));
-    if (!isInside || !String(getSelection()).includes("\n")) return;
+    if (String(getSelection()).replaceAll("\n", "").trim() !== name) return;
     event.clipboardData?.setData("text/plain", name);
     event.preventDefault();
   };
