@@ -2,6 +2,11 @@
 
 /** Texts of the element. `{name}`, `{percent}` and `{message}` are replaced. */
 export const TEXTS = {
+  // "…File" without the attribute `multiple` of the input.
+  choose: "Choose files",
+  chooseFile: "Choose a file",
+  drop: "or drop them here",
+  dropFile: "or drop it here",
   cancel: "Cancel",
   remove: "Remove",
   retry: "Retry",
@@ -64,6 +69,8 @@ export const STYLES = `
 :host([data-dragging]) { outline: 2px dashed; outline-offset: 4px; }
 [part=panel] { visibility: visible; pointer-events: auto; cursor: auto; user-select: auto; text-align: start; line-height: 1.4;
   letter-spacing: normal; word-spacing: normal; text-indent: 0; text-transform: none; text-shadow: none; white-space: normal; }
+[part=chooser] { display: inline-flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 0 8px 8px 0; }
+@media not (pointer: fine) { [part=drop] { display: none; } }
 [part=list] { list-style: none; margin: 0; padding: 0; }
 [part~=item], [part=recorder], [part=playback] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 8px 0; }
 [part=name] { flex: 1 1 10em; overflow-wrap: anywhere; }

@@ -12,8 +12,9 @@ export type { UploadTexts } from "./element-view.ts";
 
 /*
  * <stowage-upload> wraps the page's own <input type="file">, uploads what the user chooses, drops or records, and submits
- * the ids of the files with the form. The input stays in the page. What the element adds is in a shadow root, where the
- * page's styles don't reach it except by ::part().
+ * the ids of the files with the form. The input stays in the page, and a button takes its place, because browsers say
+ * "No file chosen" next to an input whose files are uploaded. What the element adds is in a shadow root, where the page's
+ * styles don't reach it except by ::part().
  * upload-queue.ts sends the files. After that, the element waits until they are processed.
  */
 
@@ -131,6 +132,9 @@ export class StowageUpload extends Base {
   readonly #internals = this.attachInternals();
   readonly #root = this.attachShadow({ mode: "open", delegatesFocus: false });
   readonly #items = new Set<Item>();
+  readonly #choose = createButton("choose", () => this.#input?.click());
+  readonly #drop = create("span", "drop");
+  readonly #chooser = create("div", "chooser", this.#choose, this.#drop);
   readonly #list = create("ul", "list");
   readonly #announcement = create("p", "announcement");
   readonly #recorder = new Recorder({
@@ -174,7 +178,7 @@ export class StowageUpload extends Base {
     super();
     this.#list.role = "list";
     this.#announcement.role = "status";
-    const panel = create("div", "panel", ...this.#recorder.elements, this.#list, this.#announcement);
+    const panel = create("div", "panel", this.#chooser, ...this.#recorder.elements, this.#list, this.#announcement);
     this.#root.append(document.createElement("slot"), panel);
     // A policy of the page may forbid <style>, but not this.
     const styles = new CSSStyleSheet();
@@ -567,7 +571,10 @@ export class StowageUpload extends Base {
     this.#items.delete(item);
     this.#letGo(item.key);
     row.remove();
-    if (hasFocus) (next?.querySelector<HTMLElement>("button:not([hidden])") ?? this.#input ?? this.#recorder).focus();
+    if (hasFocus)
+      (
+        next?.querySelector<HTMLElement>("button:not([hidden])") ?? (this.#input ? this.#choose : this.#recorder)
+      ).focus();
     if (isAnnounced) this.#announce("announceCanceled", item);
     if (state === "stored" || state === "completed") {
       item.stop.abort();
@@ -606,6 +613,7 @@ export class StowageUpload extends Base {
   #update(): void {
     const items = [...this.#items];
     for (const item of items) this.#show(item);
+    this.#showChooser();
     this.#recorder.update(this.hasAttribute("record"), this.#isDisabled);
 
     const has = (...states: UploadState[]) => items.some(({ state }) => states.includes(state));
@@ -622,10 +630,24 @@ export class StowageUpload extends Base {
     const problem = { recording: "unsent", recorded: "unsent", sending: "busy", waiting: "busy", failed: "unresolved" }[
       state as string
     ];
-    const anchor = this.#input ?? undefined;
+    const anchor = this.#input ? this.#choose : undefined;
     if (problem) this.#internals.setValidity({ customError: true }, this.#text(problem), anchor);
     else if (isMissing) this.#internals.setValidity({ valueMissing: true }, this.#text("required"), anchor);
     else this.#internals.setValidity({});
+  }
+
+  /** Shows the button in place of the input, with the name of the input for screen readers. */
+  #showChooser(): void {
+    const input = this.#input;
+    this.#chooser.hidden = !input;
+    if (!input) return;
+    input.style.setProperty("display", "none", "important");
+    const [text, drop] = input.multiple ? ["choose", "drop"] : ["chooseFile", "dropFile"];
+    this.#choose.textContent = this.#text(text);
+    this.#drop.textContent = this.#text(drop);
+    const names = [input.ariaLabel, ...[...(input.labels ?? [])].map(({ textContent }) => textContent?.trim())];
+    this.#choose.ariaLabel = [this.#text(text), names.find(Boolean)].filter(Boolean).join(": ");
+    this.#choose.disabled = this.#isDisabled;
   }
 
   #announce(name: string, item?: Item): void {

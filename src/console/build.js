@@ -119,7 +119,12 @@ for (const page of [...Object.keys(ENTRIES), "gone", "not-found"]) {
   const html = (await template).replace("<head>", `<head>${headOf(page)}`);
   writeFileSync(join(target, `${page}.html`), html);
 }
-copyFileSync(join(source, "icon.svg"), join(target, "assets/icon.svg"));
+// Under the same names in each build.
+const copied = ["icon.svg", "pictures/files-light.webp", "pictures/files-dark.webp"];
+for (const path of copied) {
+  copyFileSync(join(source, path), join(target, "assets", basename(path)));
+  built.push(basename(path));
+}
 // With CORS, pages can also load the element as a module, or with a checksum.
 let headers = `${readFileSync(join(source, "headers.txt"), "utf8").trim()}
 
@@ -139,5 +144,5 @@ writeFileSync(join(target, "_headers"), headers);
 
 // Files of earlier builds are deleted last, because a page that is being served may still refer to them.
 for (const name of readdirSync(join(target, "assets"))) {
-  if (name !== "icon.svg" && !built.includes(name)) rmSync(join(target, "assets", name));
+  if (!built.includes(name)) rmSync(join(target, "assets", name));
 }

@@ -182,7 +182,8 @@ export async function tabTo(target: Locator, key: "Tab" | "Shift+Tab" = "Tab"): 
       found.passed.add(activeElement);
       found.last = activeElement;
       const name = (activeElement?.cloneNode() as Element | undefined)?.outerHTML ?? "nothing";
-      return { isThere: element === activeElement, isAgain, name };
+      const root = element.getRootNode() as Document | ShadowRoot;
+      return { isThere: element === root.activeElement, isAgain, name };
     }, press === 0);
     if (reached.isThere) return;
     passed.push(reached.name);

@@ -159,6 +159,7 @@ describe("File page", () => {
     const listed = share.getByRole("list", { name: "Links" }).getByRole("listitem");
     await expect(listed).toHaveText(/Plays the recording · expires in 7 days/);
     await expect(listed).not.toContainText("Copied just now");
+    await expect(page.getByRole("region", { name: "Activity" })).toContainText("1 link to this file");
     expect(await copyBy(copy, pageUrl)).toBe(pageUrl);
     await expectAnnounced(page, "Copied link");
     await expect(listed).toContainText("Copied just now");

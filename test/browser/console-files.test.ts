@@ -197,7 +197,14 @@ describe("File list", () => {
     await page.getByLabel("Search files").fill("NO");
     await expect(names(page)).toHaveText(["notes.txt"]);
     await expect(page).toHaveURL(/\/console\/files\?type=text\+file&search=NO$/);
-    await page.getByRole("combobox", { name: "Status" }).selectOption("Failed");
+    // Few need it. It stays as long as it filters.
+    const [more, status] = [button(page, "More filters"), page.getByRole("combobox", { name: "Status" })];
+    await expect(status).toHaveCount(0);
+    await more.click();
+    await status.selectOption("Failed");
+    await more.click();
+    await expect(button(page, /^Uploaded by/)).toHaveCount(0);
+    await expect(status).toHaveValue("failed");
     await expect(page.getByRole("heading", { name: "Nothing found for “NO”" })).toBeVisible();
     const clear = page.getByRole("main").getByRole("link", { name: "Clear filters" }).first();
     await clear.click();
@@ -249,6 +256,7 @@ describe("File list", () => {
       return route.continue({ url: asked.href });
     });
     await expect(page.getByRole("rowheader")).toHaveText(["by Ada.txt", "by a key.txt"]);
+    await button(page, "More filters").click();
     const choice = page.getByRole("button", { name: "Uploaded by" });
     await choice.click();
     const users = page.locator("[popover] .menu button");
@@ -530,6 +538,27 @@ describe("File list by keyboard, and its layout", () => {
     await page.getByRole("button", { name: "Today" }).click();
     await expect(page).toHaveURL(/from=\d{4}-\d\d-\d\d$/);
     await expect(names(page)).toHaveText(["one.txt"]);
+  });
+
+  test("shortens a long name in its middle, and copies all of it", async ({ at }) => {
+    const name = "2026-11-14 Field recording from the harbor at dawn, take 3 (final) v12.mp3";
+    const { page } = await at("/files", { files: [name], width: 320 });
+    const end = link(page, name).getByText("nal) v12.mp3", { exact: true });
+    const isWhole = () => end.evaluate((part) => part.scrollWidth <= part.clientWidth && part.clientWidth > 0);
+    expect(await isWhole()).toBe(true);
+    expect(await findTooWide(page)).toEqual([]);
+    const [place, shown] = [await row(page, name).boundingBox(), await end.boundingBox()];
+    expect((shown?.x ?? 0) + (shown?.width ?? 0)).toBeLessThan((place?.x ?? 0) + (place?.width ?? 0));
+    // The rows of this list are dragged, so no text in them can be selected.
+    await page.goto("/console/events");
+    const copied = await link(page, name).evaluate((target) => {
+      getSelection()?.selectAllChildren(target);
+      const clipboardData = new DataTransfer();
+      const event = new ClipboardEvent("copy", { clipboardData, bubbles: true, cancelable: true });
+      target.querySelector("span")?.dispatchEvent(event);
+      return clipboardData.getData("text/plain");
+    });
+    expect(copied).toBe(name);
   });
 
   exhaustive("has rows of one height and fits a phone, whatever names and tags contain", async ({ at }) => {
@@ -859,6 +888,8 @@ describe("Organizing files", () => {
     await folder(page, "box").click();
     await folder(page, "music").click();
     await expect(title("music")).toBeVisible();
+    await button(page, "Actions for this folder").click();
+    await copyBy(page.getByRole("menuitem", { name: "Copy team link" }), "/console/files?folder=");
     await chooseAction(page, "Actions for this folder", "Delete");
     await dialog(page).getByRole("button", { name: "Delete folder" }).click();
     await expect(title("box")).toBeVisible();

@@ -37,6 +37,8 @@ describe("Dialog", () => {
     const { page, stowage } = await at("/keys");
     const place = await page.locator("main").boundingBox();
     await button(page, "Create key").click();
+    // Nothing takes room from the page, also if the scrollbar does not.
+    expect(await page.evaluate(() => innerWidth - document.documentElement.offsetWidth)).toBe(0);
     await dialog(page).getByLabel("Name").fill("Made");
     const { release, isHeld } = await hold(page, "POST", /\/auth\/v1\/apikeys/);
     await page.keyboard.press("Enter");

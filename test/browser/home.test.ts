@@ -17,6 +17,18 @@ describe("Home page", () => {
     }
   });
 
+  test("shows the console where there is room, and otherwise does not load the picture", async ({ openPage }) => {
+    const page = await openPage();
+    const picture = page.getByRole("img", { name: "The list of files in the console" });
+    await picture.scrollIntoViewIfNeeded();
+    await expect.poll(() => picture.evaluate((one) => (one as HTMLImageElement).naturalWidth)).toBeGreaterThan(0);
+    const phone = await openPage({ width: 390 });
+    await phone.evaluate(() => scrollTo(0, document.body.scrollHeight));
+    await expect(phone.locator(".shot img")).toBeHidden();
+    const loaded = await phone.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name));
+    expect(loaded.filter((name) => name.endsWith(".webp"))).toEqual([]);
+  });
+
   exhaustive("works with only a keyboard", async ({ openPage }) => {
     const page = await openPage();
     for (const name of Object.keys(LINKS)) await tabTo(page.getByRole("link", { name, exact: true }));

@@ -105,7 +105,12 @@ describe("Files of pages", () => {
     async (page) => {
       const paths = await filesOf(page);
       expect(paths.length).toBeGreaterThan(1);
-      const types: Record<string, RegExp> = { js: /^text\/javascript/, css: /^text\/css/, svg: /^image\/svg\+xml/ };
+      const types: Record<string, RegExp> = {
+        js: /^text\/javascript/,
+        css: /^text\/css/,
+        svg: /^image\/svg\+xml/,
+        webp: /^image\/webp/,
+      };
       for (const path of paths) {
         const response = await get(path, "*/*");
         expect(response.status, path).toBe(200);

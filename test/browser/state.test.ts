@@ -4,16 +4,10 @@ import { findPeaks, isForBrowser, isUnknownForBrowser } from "../../src/client/p
 import type { FileMetadata, UploadOptions } from "../../src/client/stowage.ts";
 import { type QueuedUpload, UploadProgress, UploadQueue } from "../../src/client/upload-queue.ts";
 import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/events/event-list.ts";
-import {
-  applyEvents,
-  type FileRow,
-  lacksAudio,
-  pathOf,
-  splitName,
-  viewFrom,
-} from "../../src/console/files/file-rows.ts";
+import { applyEvents, type FileRow, lacksAudio, pathOf, viewFrom } from "../../src/console/files/file-rows.ts";
 import { writtenBy } from "../../src/console/nouns.ts";
 import { curlFor } from "../../src/console/parts/curl.tsx";
+import { splitEnd, splitName } from "../../src/console/parts/file-name.tsx";
 import {
   countOf,
   formatAge,
@@ -152,6 +146,22 @@ describe("viewFrom", () => {
       [".hidden", ""],
       ["Night Signals", ""],
     ]);
+  });
+
+  test("keeps the last 12 characters of a long name apart, but its extension where directions are mixed", () => {
+    const names = [
+      "Field recording, take 3 (final) v12.mp3",
+      "interview.mp3",
+      "ראיון ארוך מאוד עם נועה על הים Take 12.mp3",
+    ];
+    expect(names.map(splitEnd)).toEqual([
+      ["Field recording, take 3 (fi", "nal) v12.mp3"],
+      ["interview", ".mp3"],
+      ["ראיון ארוך מאוד עם נועה על הים Take 12", ".mp3"],
+    ]);
+    // An accent stays with its letter.
+    const [, end] = splitEnd(`${"a".repeat(20)}e\u0301${"b".repeat(11)}`);
+    expect(end).toBe(`e\u0301${"b".repeat(11)}`);
   });
 
   test("includes both days of a date filter, and ignores invalid dates", () => {

@@ -77,7 +77,17 @@ const opener =
     const page = await openPage({ baseURL: `http://127.0.0.1:${port}`, extraHTTPHeaders: {} });
     const element = page.locator("stowage-upload");
     const submit = page.getByRole("button", { name: "Submit" });
-    return { page, team, key, element, submit, submitted, input: page.getByLabel("Recordings") };
+    const choose = page.getByRole("button", { name: /^Choose .*: Recordings$/ });
+    return {
+      page,
+      team,
+      key,
+      element,
+      submit,
+      submitted,
+      input: page.getByLabel("Recordings", { exact: true }),
+      choose,
+    };
   };
 
 /** For tests that open several forms, or a recorder. */
@@ -167,13 +177,14 @@ describe("The upload element", () => {
   });
 
   exhaustive("takes over `required` of the input, and replaces a single file", async ({ openForm }) => {
-    const { page, element, submit, submitted, input } = await openForm({
-      input: '<label for="file">Recordings</label><input id="file" type="file" required>',
+    const { page, element, submit, submitted, input, choose } = await openForm({
+      input: '<label>Recordings<input type="file" required></label>',
     });
+    await expect(choose).toHaveText("Choose a file");
     expect(await isValid(element)).toBe(false);
     await submit.click();
     expect(submitted).toEqual([]);
-    await expect(input).toBeFocused();
+    await expect(choose).toBeFocused();
     await input.setInputFiles(textFile("first.txt", "First"));
     await stateOf(element, "completed");
     const first = await idsOf(element);
@@ -194,9 +205,9 @@ describe("The upload element", () => {
   });
 
   exhaustive("works with only a keyboard, and keeps the form invalid while it sends", async ({ openForm }) => {
-    const { page, element, submit, submitted, input } = await openForm();
+    const { page, element, submit, submitted, choose } = await openForm();
     const { release } = await hold(page, "POST", UPLOADS);
-    await tabTo(input);
+    await tabTo(choose);
     const choosing = page.waitForEvent("filechooser");
     // A key could overtake the order to intercept the dialog.
     await page.evaluate("0");
@@ -215,7 +226,7 @@ describe("The upload element", () => {
     await stateOf(element, "completed");
     await expect(page.getByRole("button", { name: "Remove b.txt" })).toBeFocused();
     await page.keyboard.press("Enter");
-    await expect(input).toBeFocused();
+    await expect(choose).toBeFocused();
     await stateOf(element, "empty");
   });
 
@@ -253,12 +264,34 @@ describe("The upload element", () => {
       },
       [url, key],
     );
-    await page.getByLabel("Inner").setInputFiles(SOUND);
+    await page.getByLabel("Inner", { exact: true }).setInputFiles(SOUND);
     const element = page.locator("section stowage-upload");
     await stateOf(element, "completed");
     const submitted = element.evaluate((one) => new FormData((one as StowageUpload).form ?? undefined).getAll("inner"));
     expect(await submitted).toEqual(await idsOf(element));
     expect(await events()).toContain("upload-completed tone.mp3");
+  });
+
+  test("replaces the browser's input by a button and, for a mouse, a hint, under other styles and texts, too", async ({
+    openForm,
+    openPage,
+  }) => {
+    const head = "<style>input { display: block !important; } stowage-upload::part(choose) { color: red; }</style>";
+    const { page, element, input, choose } = await openForm({ head });
+    await expect(input).toBeHidden();
+    await expect(choose).toHaveText("Choose files");
+    await expect(choose).toHaveCSS("color", "rgb(255, 0, 0)");
+    await expect(element.getByText("or drop them here")).toBeVisible();
+    await element.evaluate((one) => {
+      (one as StowageUpload).texts = { choose: "Dateien auswählen" };
+    });
+    await expect(page.getByRole("button", { name: "Dateien auswählen: Recordings" })).toBeEnabled();
+    // A disabled form is one of the states of the button.
+    await page.evaluate(() => document.querySelector("input")?.closest("stowage-upload")?.toggleAttribute("disabled"));
+    await expect(page.getByRole("button", { name: /Recordings/ })).toBeDisabled();
+    const phone = await openPage({ baseURL: page.url(), extraHTTPHeaders: {}, isMobile: true, hasTouch: true });
+    await expect(phone.getByRole("button", { name: /Recordings/ })).toBeVisible();
+    await expect(phone.getByText("or drop them here")).toBeHidden();
   });
 
   test("works under a strict policy with Trusted Types", async ({ openForm }) => {
@@ -456,9 +489,9 @@ describe("The upload element", () => {
 
   test("records from the microphone, plays the recording, and sends it", async ({ openForm }) => {
     const headers = { "Content-Security-Policy": POLICY };
-    const { page, team, element, input } = await openForm({ headers, attributes: "record" });
+    const { page, team, element, choose } = await openForm({ headers, attributes: "record" });
     const button = (name: string) => page.getByRole("button", { name, exact: true });
-    await tabTo(input);
+    await tabTo(choose);
     await page.keyboard.press("Tab");
     await expect(button("Record")).toBeFocused();
     await page.keyboard.press("Enter");
@@ -548,7 +581,7 @@ describe("The upload element", () => {
     const page = await openPage({ path: "/assets/demo.html" });
     await expectAccessible(page);
     await page.getByLabel("API key").fill(key);
-    await page.getByLabel("Recordings").setInputFiles(SOUND);
+    await page.getByLabel("Recordings", { exact: true }).setInputFiles(SOUND);
     await stateOf(page.locator("stowage-upload"), "completed");
     await page.getByRole("button", { name: "Submit" }).click();
     await expect(page.locator("output")).toHaveText(/recordings=[0-9a-f]{24}$/);

@@ -61,7 +61,7 @@ const actionsOf = (user: User): Actions => [
   { label: "Edit", icon: "edit", scope: "users:write", run: () => editUser(user) },
   {
     label: user.hasPassword ? "Reset password" : "Invite again",
-    icon: "link",
+    icon: "key",
     scope: "users:write",
     run: () => invite(user),
   },

@@ -2,6 +2,7 @@ import { type Event, isFileEvent, type RecordedEvent } from "../../client/stowag
 import { NOUNS } from "../nouns.ts";
 import { CopyButton } from "../parts/copy.tsx";
 import { RequestId } from "../parts/failure.tsx";
+import { FileName } from "../parts/file-name.tsx";
 import { href } from "../router.ts";
 import { session } from "../session.ts";
 import { EVENTS, labelOf } from "./event-types.ts";
@@ -83,14 +84,20 @@ export function Subject({ event, isPlain = false }: { event: RecordedEvent; isPl
   const known = names.value.get(kind === "link" ? fileId : id);
   const name = isFileEvent(event) ? event.data.originalName : known?.name;
   const { one, named, page } = NOUNS[kind];
-  const shown = name ? <bdi title={name}>{name}</bdi> : <span title={kind === "link" ? undefined : id}>{one}</span>;
+  const shown = name ? <FileName name={name} /> : <span title={kind === "link" ? undefined : id}>{one}</span>;
   if (isPlain) return shown;
   // The operator has none of these pages.
   const place = session.value?.team && !/deleted|revoked/.test(type) && page?.({ id, fileId, email: known?.email });
   return (
     <>
       {name && named}
-      {place ? <a href={href(...place)}>{shown}</a> : shown}
+      {place ? (
+        <a href={href(...place)} aria-label={name}>
+          {shown}
+        </a>
+      ) : (
+        shown
+      )}
     </>
   );
 }

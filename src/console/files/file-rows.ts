@@ -1,4 +1,5 @@
 import type { FileEvent, FileFilters, StoredFile } from "../../client/stowage.ts";
+import { splitName } from "../parts/file-name.tsx";
 
 /* The rows of the list of files, and the URL that selects them. Pure, so that they are tested without a browser. */
 
@@ -80,12 +81,6 @@ export function viewFrom(query: URLSearchParams): FileView {
   const place = isFiltered ? folder && { under: folder } : { folder };
   const all = { ...filters, ...place, sort: SORTS[sort] } as FileFilters;
   return { folder, isFiltered, search: filters.search ?? "", sort, filters: all };
-}
-
-/** A name in two parts, the last of which stays visible if the name is too long: its extension. */
-export function splitName(name: string): [string, string] {
-  const dot = name.lastIndexOf(".");
-  return dot > 0 && /^\.\w{1,5}$/.test(name.slice(dot)) ? [name.slice(0, dot), name.slice(dot)] : [name, ""];
 }
 
 const AUDIO_NAME = /\.(aac|aiff?|alac|amr|ape|flac|m4[abr]|mka|mp[123]|oga|ogg|opus|ra|wav|wma|wv)$/i;

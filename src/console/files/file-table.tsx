@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { folderUrl } from "../folders/folders.tsx";
 import { useTabIndex } from "../parts/choice.tsx";
+import { FileName } from "../parts/file-name.tsx";
 import { setQuery } from "../parts/filters.tsx";
 import { formatBytes, formatDuration } from "../parts/format.ts";
 import { Icon, type IconName } from "../parts/icon.tsx";
@@ -14,7 +15,7 @@ import { isPlayable, toggle } from "../sound/playback.ts";
 import { RowWave } from "../sound/row-wave.tsx";
 import { fileActions } from "./file-actions.tsx";
 import type { FileList } from "./file-list.ts";
-import { type FileRow, type FileView, lacksAudio, recordingOf, SORTS, splitName } from "./file-rows.ts";
+import { type FileRow, type FileView, lacksAudio, recordingOf, SORTS } from "./file-rows.ts";
 import { FileStatus } from "./file-status.tsx";
 import { lastList } from "./last-list.ts";
 import { Rename, renaming } from "./rename.tsx";
@@ -127,7 +128,6 @@ function Name({ file, list }: { file: FileRow; list: FileList }) {
   const { name, tags, status, fileType, folder } = file;
   const { shown, tracks } = list;
   const tabIndex = useTabIndex();
-  const [stem, extension] = splitName(name);
   const recording = recordingOf(file);
   return (
     <>
@@ -142,18 +142,12 @@ function Name({ file, list }: { file: FileRow; list: FileList }) {
         <a
           href={urlOf(file)}
           aria-label={name}
-          title={name}
           tabIndex={tabIndex}
           onClick={() => {
             lastList.id = file._id;
           }}
         >
-          <bdi>
-            <span>
-              <Marked text={stem} search={shown.search} />
-            </span>
-            <span>{extension}</span>
-          </bdi>
+          <FileName name={name} show={(text) => <Marked text={text} search={shown.search} />} />
         </a>
         {(status !== "completed" || lacksAudio(file)) && <FileStatus file={file} />}
         <div class="file-facts quiet">

@@ -2,6 +2,7 @@ import type { FileMetadata } from "../../client/stowage.ts";
 import { type Action, ActionButton, type Actions } from "../parts/action.tsx";
 import { ask } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
+import { splitName } from "../parts/file-name.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { can, client } from "../session.ts";
@@ -9,7 +10,6 @@ import { Transcript } from "../sound/transcript.tsx";
 import { useData } from "../store.ts";
 import { UserError } from "../user-error.ts";
 import { announceChange } from "./file-changes.ts";
-import { splitName } from "./file-rows.ts";
 
 /** The API's limit. A larger file isn't read: it may be the recording itself. */
 const MAX_TRANSCRIPT_BYTES = 2 * 1024 * 1024;

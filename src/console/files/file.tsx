@@ -3,7 +3,7 @@ import type { FileMetadata, Hold } from "../../client/stowage.ts";
 import { NameOf, useNames } from "../events/names.tsx";
 import { Sentence } from "../events/sentence.tsx";
 import { FileCrumbs } from "../folders/folders.tsx";
-import { Sharing, SignedUrl } from "../links/sharing.tsx";
+import { Sharing, SignedUrl, useLinks } from "../links/sharing.tsx";
 import { MissingScopes, SCOPES } from "../parts/access.tsx";
 import { ActionButton, type Actions, allowed, perform, shortcutsOf } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
@@ -12,7 +12,7 @@ import { ask } from "../parts/dialog.tsx";
 import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
-import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
+import { countOf, formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
 import { addShortcuts } from "../parts/keys.ts";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
@@ -300,9 +300,16 @@ function Activity({ id }: { id: string }) {
           </li>
         ))}
       </ul>
+      {can("files:download") && <LinkCount id={id} />}
       <More of={isComplete ? { ...events, more: undefined } : events} label="Search older events" />
     </section>
   );
+}
+
+/** The events of a link are those of another resource, so the events of a file don't say that it is shared. */
+function LinkCount({ id }: { id: string }) {
+  const count = useLinks(id).value?.length;
+  return count ? <p class="quiet">{countOf(count, "link")} to this file, listed under “Share”.</p> : null;
 }
 
 /** The tags of the audio, as text only. */

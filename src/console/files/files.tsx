@@ -79,13 +79,17 @@ export function Files() {
               hint="Search name, title, artist, tag, folder, or reference"
             />
           }
+          rare={{
+            status: (
+              <ChoiceFilter key="status" name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
+            ),
+            user: !seesOwnFilesOnly() && <UserChoice key="user" name="user" label="Uploaded by" all="All users" />,
+          }}
           status={shown.isFiltered && count && (more ? `${count} shown, and there are more` : count)}
         >
           <ChoiceFilter name="type" label="Type" all="All types" options={TYPE_LABELS} />
-          <ChoiceFilter name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
           <DateFilter />
           <TagChoice />
-          {!seesOwnFilesOnly() && <UserChoice name="user" label="Uploaded by" all="All users" />}
           <span class="narrow-only">
             <ChoiceFilter name="sort" label="Sort" all="Default order" options={ORDERS} />
           </span>

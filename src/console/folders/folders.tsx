@@ -142,7 +142,11 @@ const deleteFolder = (folder: string) =>
 /** The actions of a folder. */
 export const folderActions = (folder: string): Actions => [
   { label: "Open", icon: "folder", run: () => navigate(folderUrl(folder)) },
-  { label: "Copy link", icon: "link", run: () => copy(location.origin + folderUrl(folder), "link to the folder") },
+  {
+    label: "Copy team link",
+    icon: "users",
+    run: () => copy(location.origin + folderUrl(folder), "a link to the folder, for your team only"),
+  },
   { label: "Rename", icon: "edit", scope: "files:write", run: () => renameFolder(folder) },
   { label: "Move", icon: "move", scope: "files:write", run: () => moveFolder(folder) },
   { label: "Delete", icon: "trash", scope: "files:delete", isDangerous: true, run: () => deleteFolder(folder) },

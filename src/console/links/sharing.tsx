@@ -29,13 +29,17 @@ const expiryIn = (seconds: number) => new Date(Date.now() + seconds * 1000).toIS
 /** A link that this page has created. Nothing else knows its URL. */
 type Created = { link: NewLink; lifetime: string } | null;
 
-/** Creates, lists, and revokes the links of a file. */
-export function Sharing({ file }: { file: FileMetadata }) {
-  const { _id: id } = file;
-  const links = useData(`links ${id}`, (signal) => client.value.links.list(id, { signal }).toArray(), {
+/** The links of a file, in one request for all parts of its page. */
+export const useLinks = (id: string) =>
+  useData(`links ${id}`, (signal) => client.value.links.list(id, { signal }).toArray(), {
     of: ["link"],
     on: ({ type, data }) => type === "link.created" && data.fileId === id,
   });
+
+/** Creates, lists, and revokes the links of a file. */
+export function Sharing({ file }: { file: FileMetadata }) {
+  const { _id: id } = file;
+  const links = useLinks(id);
   const [created, setCreated] = useState<Created>(null);
   const [copiedId, setCopiedId] = useState("");
   return (

@@ -32,6 +32,9 @@ export function Dialog({ title, class: className = "", isTitleHidden = false, on
     const outer = origin.closest("dialog");
     if (outer) origin = origins.get(outer) ?? origin;
     origins.set(dialog, origin);
+    const { clientWidth, style } = document.documentElement;
+    // Only for a scrollbar that takes room. Otherwise it would be a margin of the page.
+    if (openDialogs.peek() === 0) style.scrollbarGutter = innerWidth > clientWidth ? "stable" : "auto";
     dialog.showModal();
     openDialogs.value++;
     return () => {

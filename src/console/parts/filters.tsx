@@ -156,11 +156,14 @@ interface FiltersProps {
   /** Says how many records match. */
   status?: ComponentChildren;
   children?: ComponentChildren;
+  /** Filters that few need, by their parameters. Those without a value are behind one button. */
+  rare?: Record<string, ComponentChildren>;
 }
 
 /** The bar of filters above a list. On a phone, all but the search are behind one button. */
-export function Filters({ search, names, kept = {}, status, children }: FiltersProps) {
+export function Filters({ search, names, kept = {}, status, children, rare = {} }: FiltersProps) {
   const [isOpen, setOpen] = useState(false);
+  const hidden = Object.entries(rare).filter(([name, filter]) => filter && parameter(name) === "");
   const count = names.filter((name) => parameter(name) !== "").length;
   return (
     <search class="filters">
@@ -179,6 +182,17 @@ export function Filters({ search, names, kept = {}, status, children }: FiltersP
       )}
       <div class="filters-rest" data-open={isOpen}>
         {children}
+        {hidden.length > 0 && (
+          <button
+            type="button"
+            class="button ghost chevron more-filters"
+            aria-expanded={isOpen}
+            onClick={() => setOpen(!isOpen)}
+          >
+            More filters <Icon name="chevron" />
+          </button>
+        )}
+        {Object.entries(rare).map(([name, filter]) => (isOpen || parameter(name)) && filter)}
         {count > 0 && <ClearFilters kept={kept} />}
       </div>
       <span role="status" class="quiet">

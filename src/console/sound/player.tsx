@@ -3,6 +3,7 @@ import { useEffect } from "preact/hooks";
 import { isMeasured } from "../../client/measured.ts";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { copy } from "../parts/copy.tsx";
+import { FileName } from "../parts/file-name.tsx";
 import { formatDuration } from "../parts/format.ts";
 import { addShortcuts } from "../parts/keys.ts";
 import { href, query } from "../router.ts";
@@ -91,8 +92,8 @@ function OpenPlayerBar({ file }: { file: Track }) {
         <IconButton label="Next file" icon="next" isDisabled={!next} onClick={() => playNext()} />
       </div>
       <div class="player-name">
-        <a href={href(`/files/${file._id}`)} title={file.name}>
-          <bdi>{file.name}</bdi>
+        <a href={href(`/files/${file._id}`)} aria-label={file.name}>
+          <FileName name={file.name} />
         </a>
         <span class="quiet">
           <bdi>{isEnding ? `Up next: ${next.name}` : file.folder || file.artist || ""}</bdi>

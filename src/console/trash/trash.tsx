@@ -5,6 +5,7 @@ import { PAGE_FILES } from "../files/file-list.ts";
 import { SelectionBar } from "../files/selection.tsx";
 import { type Action, type Actions, perform } from "../parts/action.tsx";
 import { useTabIndex } from "../parts/choice.tsx";
+import { FileName } from "../parts/file-name.tsx";
 import { countOf, formatBytes } from "../parts/format.ts";
 import { ListPage } from "../parts/list-page.tsx";
 import { NotFound } from "../parts/not-found.tsx";
@@ -100,7 +101,7 @@ export function Trash() {
       isHeader: true,
       cell: ({ name, folder }) => (
         <div class="two-lines">
-          <bdi title={name}>{name}</bdi>
+          <FileName name={name} />
           <bdi class="quiet">{folder || "Files"}</bdi>
         </div>
       ),

@@ -46,19 +46,14 @@ const HOUR_MILLISECONDS = 3_600_000;
 const STEP = 4;
 const HEIGHT = 20;
 
-/** The attempts of the last day: their number, and a bar for each hour, with the failed ones in red. */
+/** The attempts of the last day: a bar for each hour with the failed ones in red, and how many failed. */
 export function DayBars({ webhook: { lastDay } }: { webhook: Webhook }) {
-  const { succeeded, failed, hours } = lastDay;
+  const { failed, hours } = lastDay;
   const most = Math.max(...hours.map(attemptsOf));
   const first = Math.floor(Date.now() / HOUR_MILLISECONDS) - HOURS + 1;
   return (
     <div class="two-lines">
-      <svg
-        class="delivery-bars"
-        viewBox={`0 0 ${HOURS * STEP} ${HEIGHT}`}
-        role="img"
-        aria-label={`${failed} of ${countOf(attemptsOf(lastDay), "attempt")} failed`}
-      >
+      <svg class="delivery-bars" viewBox={`0 0 ${HOURS * STEP} ${HEIGHT}`} aria-hidden="true">
         {hours.map((hour) => {
           const x = (Date.parse(hour.startsAt) / HOUR_MILLISECONDS - first) * STEP;
           const bar = (count: number, status: string) => {
@@ -73,8 +68,8 @@ export function DayBars({ webhook: { lastDay } }: { webhook: Webhook }) {
           );
         })}
       </svg>
-      <span class="quiet" aria-hidden="true">
-        {formatCount(succeeded)} of {formatCount(succeeded + failed)}
+      <span class="quiet">
+        {formatCount(failed)} of {countOf(attemptsOf(lastDay), "attempt")} failed
       </span>
     </div>
   );
