@@ -593,6 +593,8 @@ describe("A write by a token that this isolate knows", () => {
   let records: Records;
   beforeAll(async () => {
     team = await newTeam(worker);
+    // At once, each record that needs a webhook would make one.
+    await newRecords(team, ["webhooks"]);
     records = await newRecords(team);
   });
 

@@ -134,7 +134,7 @@ test.runIf(inject("isExhaustive"))(
   },
 );
 
-test("SIGTERM to npm stops every process of npm run dev", async () => {
+test.runIf(inject("isExhaustive"))("SIGTERM to npm stops every process of npm run dev", async () => {
   const folder = await clonePreparedProject();
   const { child, exited, output } = runNpmDev(folder, { PORT: await freePort() });
   await vi.waitUntil(() => output().includes('"event":"recovery_finished"'), { timeout: 250_000 });
