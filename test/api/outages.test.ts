@@ -79,7 +79,7 @@ async function sender(route: Route) {
   };
 
   // From now on, the isolate knows the token.
-  await quick.call("GET", "/docs/v1/usage");
+  await quick.call("GET", "/auth/v1/me");
   const newPath = async () => (route.path.includes("{id}") ? pathTo(route, await newRecord(quick, route)) : route.path);
   let known: string | undefined;
   return {

@@ -337,7 +337,7 @@ export class World {
   async newTeam(database = this.database): Promise<Team> {
     const team = await foundTeam(this.call, OPERATOR, database);
     this.databases.add(database);
-    expect((await team.call("GET", "/docs/v1/usage")).status).toBe(200);
+    expect((await team.call("GET", "/auth/v1/me")).status).toBe(200);
     return team;
   }
 
