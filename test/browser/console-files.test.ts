@@ -197,7 +197,7 @@ describe("File list", () => {
     await page.getByLabel("Search files").fill("NO");
     await expect(names(page)).toHaveText(["notes.txt"]);
     await expect(page).toHaveURL(/\/console\/files\?type=text\+file&search=NO$/);
-    // Few need it. It stays as long as it filters.
+    // Few need it. It stays once it is used.
     const [more, status] = [button(page, "More filters"), page.getByRole("combobox", { name: "Status" })];
     await expect(status).toHaveCount(0);
     await more.click();
@@ -206,6 +206,9 @@ describe("File list", () => {
     await expect(button(page, /^Uploaded by/)).toHaveCount(0);
     await expect(status).toHaveValue("failed");
     await expect(page.getByRole("heading", { name: "Nothing found for “NO”" })).toBeVisible();
+    await status.selectOption("All statuses");
+    await expect(names(page)).toHaveText(["notes.txt"]);
+    await expect(status).toHaveValue("");
     const clear = page.getByRole("main").getByRole("link", { name: "Clear filters" }).first();
     await clear.click();
     await expect(names(page)).toHaveText(["Other.txt", "notes.txt", "song.mp3"]);

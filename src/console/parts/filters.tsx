@@ -156,14 +156,17 @@ interface FiltersProps {
   /** Says how many records match. */
   status?: ComponentChildren;
   children?: ComponentChildren;
-  /** Filters that few need, by their parameters. Those without a value are behind one button. */
+  /** Filters that few need, by their parameters. Those that are not used are behind one button. */
   rare?: Record<string, ComponentChildren>;
 }
 
 /** The bar of filters above a list. On a phone, all but the search are behind one button. */
 export function Filters({ search, names, kept = {}, status, children, rare = {} }: FiltersProps) {
   const [isOpen, setOpen] = useState(false);
-  const hidden = Object.entries(rare).filter(([name, filter]) => filter && parameter(name) === "");
+  // One that is reset stays, because it has the focus.
+  const used = useRef(new Set<string>()).current;
+  for (const name of Object.keys(rare)) if (parameter(name) !== "") used.add(name);
+  const hidden = Object.entries(rare).filter(([name, filter]) => filter && !used.has(name));
   const count = names.filter((name) => parameter(name) !== "").length;
   return (
     <search class="filters">
@@ -192,7 +195,7 @@ export function Filters({ search, names, kept = {}, status, children, rare = {} 
             More filters <Icon name="chevron" />
           </button>
         )}
-        {Object.entries(rare).map(([name, filter]) => (isOpen || parameter(name)) && filter)}
+        {Object.entries(rare).map(([name, filter]) => (isOpen || used.has(name)) && filter)}
         {count > 0 && <ClearFilters kept={kept} />}
       </div>
       <span role="status" class="quiet">
