@@ -123,7 +123,9 @@ function Workspace({ team }: { team: SavedSession | null }) {
       <main id="content" tabIndex={-1}>
         <p role="status" class={isOffline ? "notice" : "visually-hidden"}>
           {isOffline
-            ? "You're offline. Changes will appear when you reconnect."
+            ? navigator.onLine
+              ? "Can't reach Stowage. Reconnecting…"
+              : "You're offline. Changes will appear when you reconnect."
             : team && canFollow.value && !isLive.value && "Connecting…"}
         </p>
         <LimitNotice />

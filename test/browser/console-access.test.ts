@@ -163,6 +163,7 @@ describe("Key", () => {
     expect(Math.abs(left - 3_600_000)).toBeLessThan(60_000);
 
     await startKey("Contest", "public");
+    await dialog(page).getByText("Limits", { exact: true }).click();
     await dialog(page).getByLabel("Largest file in MB").fill("1.5");
     await box("Audio").check();
     await expectGoodLooks(page, "keys-public");

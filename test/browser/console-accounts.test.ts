@@ -8,7 +8,7 @@ import { chooseAction, exhaustive, PASSWORD, signIn, submitKey, test } from "./c
 import { alter, respond } from "./fakes.ts";
 import { button, dialog, heading, row, rows } from "./locators.ts";
 import { readStorage } from "./storage.ts";
-import { copyBy, expect, expectAnnounced, nextCopied } from "./support.ts";
+import { copyBy, expect, expectAnnounced, failRequests, nextCopied } from "./support.ts";
 
 const sessionsOf = ({ stowage }: Team) => collect(stowage.sessions.list());
 
@@ -675,6 +675,16 @@ describe("Users", () => {
 });
 
 describe("Usage", () => {
+  exhaustive("shows no numbers of uploads while it can't load them", async ({ at, problems }) => {
+    problems.allow(/ERR_INTERNET_DISCONNECTED/);
+    const { page } = await at("/keys");
+    await failRequests(page, /\/auth\/v1\/events/);
+    await page.getByRole("link", { name: "Usage" }).click();
+    const chart = page.getByRole("region", { name: "Uploads" });
+    await expect(chart).toContainText("Can't reach Stowage.");
+    await expect(chart).not.toContainText(/Loading|No uploads|in the last/);
+  });
+
   test("shows the used part of each limit and the uploads of each day, and updates them", async ({ at }) => {
     const { page, stowage } = await at("/usage");
     const files = page.getByRole("region", { name: "Files" });

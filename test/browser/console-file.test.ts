@@ -2,7 +2,7 @@ import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, expectLinkColor, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
-import { type At, chooseAction, exhaustive, test } from "./console.ts";
+import { type At, type ConsoleOptions, chooseAction, exhaustive, test } from "./console.ts";
 import { respond } from "./fakes.ts";
 import { dialog, fact, heading, player, position, rows, secondsOf } from "./locators.ts";
 import { tone } from "./sounds.ts";
@@ -439,11 +439,11 @@ describe("Player", () => {
   });
 
   /** The page of a recording of 65 seconds with a waveform, and its drags by the mouse from one second to another. */
-  async function openRecording(at: At) {
+  async function openRecording(at: At, options: ConsoleOptions = {}) {
     const team = await newTeam();
     const id = await upload(team, "minute.wav", tone(65));
     await team.stowage.files.setWaveform(id, [Array.from({ length: 130 }, (_, place) => (place < 65 ? 0.9 : 0.1))]);
-    const { page } = await at(`/files/${id}`, { team });
+    const { page } = await at(`/files/${id}`, { team, ...options });
     await expect(page.locator('.player[data-flat="false"]')).toBeVisible();
     const bar = async () => (await position(page).boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 };
     const xAt = async (seconds: number) => {
@@ -627,6 +627,16 @@ describe("Player", () => {
     await touch("touchEnd");
     await expect.poll(widthOf).toBeGreaterThan(1.9 * shown.width);
     await expect(place).toHaveAttribute("aria-valuetext", "0:30 of 1:05");
+  });
+
+  exhaustive("zooms to the position, also without motion", async ({ at }) => {
+    const { page, place, xAt, drag } = await openRecording(at, { reducedMotion: true });
+    await drag(10, 60.5);
+    await expect(place).toHaveAttribute("aria-valuetext", "1:00 of 1:05");
+    for (let press = 0; press < 2; press++) await page.getByRole("button", { name: "Zoom in" }).click();
+    const { x, width } = (await page.locator(".player-view").boundingBox()) ?? { x: 0, width: 0 };
+    expect(await xAt(60)).toBeGreaterThan(x);
+    expect(await xAt(60)).toBeLessThan(x + width);
   });
 
   exhaustive("starts at the moment of the link, and keeps the volume for other files", async ({ at }) => {

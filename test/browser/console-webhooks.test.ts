@@ -1,11 +1,12 @@
 import type { Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
 import { SignatureError, verifyMessage } from "../../src/client/signatures.ts";
+import type { Webhook } from "../../src/client/stowage.ts";
 import { type Received, Receiver } from "../support/receiver.ts";
 import { collect, newTeam, url } from "../support/team.ts";
 import { expectGoodLooks, tabTo } from "./appearance.ts";
 import { type At, chooseAction, exhaustive, test } from "./console.ts";
-import { respond } from "./fakes.ts";
+import { alter, respond } from "./fakes.ts";
 import { button, dialog, heading } from "./locators.ts";
 import { copyBy, expect, expectAnnounced } from "./support.ts";
 
@@ -212,6 +213,21 @@ describe("Webhooks", () => {
     await expect(page.getByRole("heading", { name: "Webhook not found" })).toBeVisible();
     await page.getByRole("link", { name: "Back to webhooks" }).click();
     await expect(heading(page, "Webhooks")).toBeFocused();
+  });
+});
+
+describe("A webhook whose last attempt failed", () => {
+  exhaustive("is not called healthy, although it is not failing yet", async ({ at }) => {
+    const endpoint = await openEndpoint();
+    endpoint.response = { status: 500, body: "" };
+    const { page, webhooks, _id } = await openWebhook(at, endpoint.url);
+    await expect.poll(async () => (await webhooks.get(_id)).lastResult).not.toBeNull();
+    // The third failure may come before the page asks.
+    const asHealthy = (webhook: Webhook) => ({ ...webhook, health: "healthy", failingSince: null });
+    await page.route(`**/auth/v1/webhooks/${_id}`, (route) => alter(route, asHealthy));
+    await page.reload();
+    await expect(page.getByText("Last attempt failed")).toBeVisible();
+    await expect(page.getByText("Healthy")).toHaveCount(0);
   });
 });
 

@@ -11,7 +11,7 @@ const PAGES = ["/", "/console", "/console/files/01a200a6007316cfb20018cd", "/ref
 const MAX_SCRIPT_BYTES = 62_000;
 const MAX_STYLE_BYTES = 8_700;
 /** Without the code of a transcript, which loads only if there is one. */
-const MAX_SHARE_BYTES = 26_800;
+const MAX_SHARE_BYTES = 27_000;
 /** The reference with its script and styles. It grows with each operation. */
 const MAX_REFERENCE_BYTES = 62_000;
 

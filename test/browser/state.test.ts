@@ -148,14 +148,18 @@ describe("viewFrom", () => {
     ]);
   });
 
-  test("keeps the last 12 characters of a long name apart, but its extension where directions are mixed", () => {
+  test("keeps the end of a long name apart, by words or 12 characters, but its extension where directions are mixed", () => {
     const names = [
       "Field recording, take 3 (final) v12.mp3",
+      "2026-03-01 kitchen-recorder-3.wav",
+      "FieldRecordingTakeThreeFinalV12.mp3",
       "interview.mp3",
       "ראיון ארוך מאוד עם נועה על הים Take 12.mp3",
     ];
     expect(names.map(splitEnd)).toEqual([
-      ["Field recording, take 3 (fi", "nal) v12.mp3"],
+      ["Field recording, take 3 (final) ", "v12.mp3"],
+      ["2026-03-01 kitchen-", "recorder-3.wav"],
+      ["FieldRecordingTakeThree", "FinalV12.mp3"],
       ["interview", ".mp3"],
       ["ראיון ארוך מאוד עם נועה על הים Take 12", ".mp3"],
     ]);

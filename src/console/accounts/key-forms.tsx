@@ -28,7 +28,7 @@ const PRESETS: Record<"files" | "read", Scope[]> = {
 /** The kinds of key and what each can do, the least first. */
 const TYPES = {
   public: ["Upload only", "Adds files, and sees none. Safe in a web page or an app, where anyone can read it."],
-  read: ["View and download files", "Changes nothing. Keep it on your server, as all those below."],
+  read: ["View and download files", "Changes nothing. Keep this and the keys below on your server."],
   files: ["All actions on files", "Also adds, edits, shares, and deletes them."],
   full: ["Full access", "Also manages users, keys, and webhooks. Whoever has it has the whole team."],
   custom: ["Choose permissions", "Only what you select."],
@@ -81,7 +81,8 @@ function chosenScopes(form: HTMLFormElement): Scope[] {
 
 function LimitFields() {
   return (
-    <>
+    <details>
+      <summary>Limits</summary>
       <TextField
         label="Largest file in MB"
         name="maxFileBytes"
@@ -98,7 +99,7 @@ function LimitFields() {
           </label>
         ))}
       </fieldset>
-    </>
+    </details>
   );
 }
 

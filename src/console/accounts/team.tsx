@@ -1,5 +1,5 @@
 import { useTeam } from "../data.ts";
-import { Sentence } from "../events/sentence.tsx";
+import { isRoutine, Sentence } from "../events/sentence.tsx";
 import { Copyable } from "../parts/copy.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
@@ -37,9 +37,9 @@ export function TeamPage({ id }: { id: string }) {
               Status: <TeamStatus status={status} />,
               Storage: <Used used={usage.bytes} limit={maxBytes} format={formatBytes} />,
               Files: <Used used={usage.files} limit={maxFiles} format={formatCount} />,
-              Database: String(database),
               "Team ID": <Copyable text={id} label="team ID" />,
               Created: <Time at={createdAt} />,
+              "Database number": String(database),
             }}
           />
           <h2>Keys</h2>
@@ -55,12 +55,13 @@ function TeamEvents({ teamId }: { teamId: string }) {
   const events = useList(`team-events ${teamId}`, (signal) =>
     client.value.events.list({ teamId, limit: LATEST_EVENTS }, { signal }),
   );
+  const shown = (events.items ?? []).filter((event) => !isRoutine(event));
   return (
     <>
       <h2>Events</h2>
       <Failure error={events.error} onRetry={events.reload} />
       <ul class="activity card">
-        {events.items?.map((event) => (
+        {shown.map((event) => (
           <li key={event._id}>
             <Sentence event={event} />{" "}
             <span class="quiet">

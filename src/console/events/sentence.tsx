@@ -52,11 +52,13 @@ function phraseOf({ type, data }: Event, isOwn: boolean): [string, string | unde
 export const isSignIn = ({ type, actor, subject }: Event): boolean =>
   type === "session.created" || type === "user.logged_in" || (type === "session.revoked" && actor.keyId === subject.id);
 
+/** Whether a waveform was measured, which nobody asked for. */
+export const isWaveform = (event: Event): boolean =>
+  event.type === "file.updated" && event.data.fields?.every((field) => field === "waveform") === true;
+
 /** Whether an event is a sign-in or the result of processing, which follow other events and say least. */
 export const isRoutine = (event: Event): boolean =>
-  isSignIn(event) ||
-  event.type === "file.completed" ||
-  (event.type === "file.updated" && event.data.fields?.every((field) => field === "waveform") === true);
+  isSignIn(event) || event.type === "file.completed" || isWaveform(event);
 
 /**
  * An event as a sentence: its actor, what happened, and the resource.

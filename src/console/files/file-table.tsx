@@ -161,7 +161,7 @@ function Name({ file, list }: { file: FileRow; list: FileList }) {
               <bdi>{folder || "Files"}</bdi>
             </a>
           )}
-          {tags.length > 0 && <Tags tags={tags} inRow tabIndex={tabIndex} />}
+          {tags.length > 0 && <Tags tags={tags} inRow search={shown.search} tabIndex={tabIndex} />}
         </div>
       </div>
     </>

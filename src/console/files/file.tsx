@@ -1,7 +1,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { FileMetadata, Hold } from "../../client/stowage.ts";
 import { NameOf, useNames } from "../events/names.tsx";
-import { Sentence } from "../events/sentence.tsx";
+import { isWaveform, Sentence } from "../events/sentence.tsx";
 import { FileCrumbs } from "../folders/folders.tsx";
 import { Sharing, SignedUrl, useLinks } from "../links/sharing.tsx";
 import { MissingScopes, SCOPES } from "../parts/access.tsx";
@@ -291,14 +291,16 @@ function Activity({ id }: { id: string }) {
     <section class="card stack" aria-labelledby="activity">
       <h2 id="activity">Activity</h2>
       <ul class="activity">
-        {items.map((event) => (
-          <li key={event._id}>
-            <Sentence event={event} isOnPage />{" "}
-            <span class="quiet">
-              · <Time at={event.createdAt} isRelative />
-            </span>
-          </li>
-        ))}
+        {items
+          .filter((event) => !isWaveform(event))
+          .map((event) => (
+            <li key={event._id}>
+              <Sentence event={event} isOnPage />{" "}
+              <span class="quiet">
+                · <Time at={event.createdAt} isRelative />
+              </span>
+            </li>
+          ))}
       </ul>
       {can("files:download") && <LinkCount id={id} />}
       <More of={isComplete ? { ...events, more: undefined } : events} label="Search older events" />

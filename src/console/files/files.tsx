@@ -109,7 +109,7 @@ export function Files() {
       )}
       {rows?.length === 0 && more && <p class="quiet">No matches so far. Keep searching?</p>}
       <More
-        of={{ items: rows, isLoading: list.isLoading, more: more && showMore }}
+        of={{ items: rows, isLoading: list.isLoading && !list.error, more: more && showMore }}
         label={rows?.length ? "Load more" : "Search more"}
       />
       {chosen.length > 0 && (

@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { open, TaskDialog } from "../parts/dialog.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf } from "../parts/format.ts";
+import { Marked } from "../parts/words.tsx";
 import { href } from "../router.ts";
 import { tagFiles } from "./file-changes.ts";
 import type { FileRow } from "./file-rows.ts";
@@ -30,6 +31,8 @@ interface TagsProps {
   tags: string[];
   /** In a row of a list: shows the first ones, fewer of them if the list is narrow, and counts the others. */
   inRow?: boolean;
+  /** Words to mark. */
+  search?: string;
   tabIndex?: number;
 }
 
@@ -37,12 +40,14 @@ interface TagsProps {
 const SHOWN_IN_ROW = { wide: 2, narrow: 1 };
 
 /** The tags of a file. Each leads to all files with it. */
-export const Tags = ({ tags, inRow = false, tabIndex = 0 }: TagsProps) => (
+export const Tags = ({ tags, inRow = false, search = "", tabIndex = 0 }: TagsProps) => (
   <ul class="tags" aria-label="Tags">
     {tags.slice(0, inRow ? SHOWN_IN_ROW.wide : tags.length).map((tag, place) => (
       <li key={tag} data-width={inRow && place >= SHOWN_IN_ROW.narrow ? "wide" : undefined}>
         <a class="badge" href={href("/files", { tag })} title={tag} tabIndex={tabIndex}>
-          <bdi>{tag}</bdi>
+          <bdi>
+            <Marked text={tag} search={search} />
+          </bdi>
         </a>
       </li>
     ))}

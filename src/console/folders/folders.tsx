@@ -144,7 +144,7 @@ export const folderActions = (folder: string): Actions => [
   { label: "Open", icon: "folder", run: () => navigate(folderUrl(folder)) },
   {
     label: "Copy team link",
-    icon: "users",
+    icon: "copy",
     run: () => copy(location.origin + folderUrl(folder), "a link to the folder, for your team only"),
   },
   { label: "Rename", icon: "edit", scope: "files:write", run: () => renameFolder(folder) },

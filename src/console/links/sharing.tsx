@@ -127,7 +127,7 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
           </button>
           {link && (
             <div role="status" class="secret">
-              <p>You won't be able to see this again.</p>
+              <p>Copy it now: for security, it isn't kept. You can always create another one.</p>
               <code>{urlOf(link)}</code>
               {type !== "embed" && "share" in navigator && (
                 <button type="button" class="button start" onClick={() => void sendByDevice(file.name, urlOf(link))}>

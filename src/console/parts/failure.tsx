@@ -8,6 +8,7 @@ const MESSAGES: Partial<Record<string, string>> = {
   connection_failed: "Can't reach Stowage. Check your connection and try again.",
   token_invalid: "That key isn't valid. Check that you copied all of it.",
   email_not_configured: "This service sends no emails. Ask your admin for a link to set a new password.",
+  unexpected_response: "Something between this page and Stowage failed. Try again.",
   login_failed: "Incorrect team ID, email or password.",
 };
 

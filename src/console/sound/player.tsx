@@ -64,7 +64,7 @@ function TeamLink({ file }: { file: Track }) {
   // Its name changes with the position.
   usePlace(file);
   const [, label] = teamPart(file);
-  return <IconButton label={`Copy team link to ${label}`} icon="users" onClick={() => copyTeamLink(file)} />;
+  return <IconButton label={`Copy team link to ${label}`} icon="copy" onClick={() => copyTeamLink(file)} />;
 }
 
 /** The player at the bottom of every page while a file is open in it, except on the page of that file. */

@@ -2,6 +2,7 @@ import { useId } from "preact/hooks";
 import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes, LOCALE } from "../parts/format.ts";
+import { Skeleton } from "../parts/page.tsx";
 import { client } from "../session.ts";
 import { useData, useEvents } from "../store.ts";
 import { CHART_DAYS, type Day, dailyTotals, type Sized } from "./daily-totals.ts";
@@ -57,15 +58,21 @@ export function UsageChart() {
     <section class="card stack" aria-labelledby={id}>
       <h2 id={id}>Uploads</h2>
       <Failure error={error} onRetry={reload} />
-      <p>
-        {value ? `${countOf(count, "file")} (${formatBytes(bytes)})` : "Loading…"}{" "}
-        {since ? `since ${day.format(new Date(since))}` : `in the last ${CHART_DAYS} days`}
-      </p>
-      <Bars days={days} />
-      <p class="quiet">
-        From the event log, including files that were deleted since.
-        {since && ` Older uploads are not shown, because a chart reads at most ${MAX_PAGES * PAGE_EVENTS} events.`}
-      </p>
+      {value ? (
+        <>
+          <p>
+            {countOf(count, "file")} ({formatBytes(bytes)}){" "}
+            {since ? `since ${day.format(new Date(since))}` : `in the last ${CHART_DAYS} days`}
+          </p>
+          <Bars days={days} />
+          <p class="quiet">
+            From the event log, including files that were deleted since.
+            {since && ` Older uploads are not shown, because a chart reads at most ${MAX_PAGES * PAGE_EVENTS} events.`}
+          </p>
+        </>
+      ) : (
+        !error && <Skeleton rows={4} />
+      )}
     </section>
   );
 }

@@ -32,9 +32,10 @@ export const hasSucceeded = ({ httpStatus, error }: Attempt): boolean =>
 const attemptsOf = ({ succeeded, failed }: { succeeded: number; failed: number }) => succeeded + failed;
 
 /** The state of a webhook in one word, with a color. */
-export function HealthBadge({ webhook: { health, disabledReason, lastDay } }: { webhook: Webhook }) {
+export function HealthBadge({ webhook: { health, disabledReason, lastDay, lastResult } }: { webhook: Webhook }) {
   if (health === "disabled") return <span class="badge">{REASONS[disabledReason ?? "requested"]}</span>;
   if (health === "failing") return <span class="badge bad">Failing</span>;
+  if (lastResult && !hasSucceeded(lastResult)) return <span class="badge busy">Last attempt failed</span>;
   // A webhook that nothing was sent to is healthy, too.
   return attemptsOf(lastDay) > 0 ? <span class="badge good">Healthy</span> : <span class="badge">Enabled</span>;
 }
