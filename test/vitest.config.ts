@@ -53,8 +53,8 @@ export default defineConfig(async ({ mode }) => {
   return {
     root,
     test: {
-      // Twice the cores of a small machine. Tests compute almost all of the time, but while one waits, another one can run.
-      maxWorkers: 4,
+      // One more than the cores of a small machine: while one test waits, another one runs. Each worker loads all modules again.
+      maxWorkers: 3,
       sequence: { sequencer: LongestFirst },
       silent: "passed-only" as const,
       reporters: ["default", support("count-reporter.ts")],
