@@ -17,7 +17,7 @@ describe("Home page", () => {
     }
   });
 
-  test("shows the console where there is room, and otherwise does not load the picture", async ({ openPage }) => {
+  test("shows a picture of the console on a wide page, and does not load it on a phone", async ({ openPage }) => {
     const page = await openPage();
     const picture = page.getByRole("img", { name: "The list of files in the console" });
     await picture.scrollIntoViewIfNeeded();

@@ -6,14 +6,17 @@ export function splitName(name: string): [string, string] {
   return dot > 0 && /^\.\w{1,5}$/.test(name.slice(dot)) ? [name.slice(0, dot), name.slice(dot)] : [name, ""];
 }
 
-/** A long name, and its end: whole words of at most 14 characters, or the last 12 that don't begin with an accent. */
-const LONG_NAME = /^(.{12,}?[\s._-])([^\s._-].{5,13})$|^(.{12,})(\P{M}.{11,})$/su;
+/** A long name and its last words, of 6 to 14 characters. */
+const BY_WORDS = /^(.{12,}?[\s._-])([^\s._-].{5,13})$/su;
+/** A long name and its last 12 characters, which don't begin with an accent. */
+const BY_LENGTH = /^(.{12,})(\P{M}.{11,})$/su;
 /** Where directions are mixed, a cut in the middle of words would change their order. */
 const RIGHT_TO_LEFT = /[\u0590-\u08ff]/;
 
 /** A name in two parts, the last of which stays visible if its place is too narrow. */
 export function splitEnd(name: string): [string, string] {
-  const [start, end] = ((!RIGHT_TO_LEFT.test(name) && LONG_NAME.exec(name)) || []).slice(1).filter(Boolean);
+  if (RIGHT_TO_LEFT.test(name)) return splitName(name);
+  const [, start, end] = BY_WORDS.exec(name) ?? BY_LENGTH.exec(name) ?? [];
   return start && end ? [start, end] : splitName(name);
 }
 
