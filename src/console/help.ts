@@ -1,6 +1,7 @@
 import { fileActions } from "./files/file-actions.tsx";
 import type { FileRow } from "./files/file-rows.ts";
 import { type Actions, allowed } from "./parts/action.tsx";
+import { PALETTE_KEYS } from "./parts/keys.ts";
 import { visibleSections } from "./sections.ts";
 import { uploadFiles } from "./uploads/drop-zone.tsx";
 
@@ -45,7 +46,7 @@ export function help(): Record<string, Record<string, string>> {
   );
   return {
     Everywhere: {
-      "⌘ K": "Find files, folders, pages, and actions",
+      [PALETTE_KEYS]: "Find files, folders, pages, and actions",
       "/": "Search this page",
       ...Object.fromEntries(destinations),
       "?": "Show these shortcuts",

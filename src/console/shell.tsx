@@ -9,6 +9,7 @@ import { Announcements } from "./parts/announce.tsx";
 import { Dialogs } from "./parts/dialog.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { Icon } from "./parts/icon.tsx";
+import { PALETTE_KEYS } from "./parts/keys.ts";
 import { lazy, preloadPages } from "./parts/lazy.tsx";
 import { NotFound } from "./parts/not-found.tsx";
 import { Entrance, Page } from "./parts/page.tsx";
@@ -176,7 +177,7 @@ function Bar({ sections, first, team }: BarProps) {
       <button type="button" class="button palette-button" onClick={() => void togglePalette()}>
         <Icon name="search" />
         <span>Find…</span>
-        <kbd>{/Mac|iP/.test(navigator.platform) ? "⌘K" : "Ctrl K"}</kbd>
+        <kbd>{PALETTE_KEYS}</kbd>
       </button>
       <nav aria-label="Sections">
         {[...groups].map(([group, members]) => (

@@ -629,6 +629,20 @@ describe("Player", () => {
     await expect(place).toHaveAttribute("aria-valuetext", "0:30 of 1:05");
   });
 
+  exhaustive("keeps its button in reach on a phone, below the player", async ({ at }) => {
+    const { page } = await openRecording(at, { width: 390, height: 500 });
+    const bar = page.locator(".player-bar");
+    await page.getByRole("button", { name: "Play minute.wav" }).click();
+    await expect(page.getByRole("button", { name: "Pause minute.wav" })).toBeVisible();
+    await expect(bar).toHaveCount(0);
+    await page.getByRole("heading", { name: "Activity" }).scrollIntoViewIfNeeded();
+    await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+    await bar.getByRole("button", { name: "Pause minute.wav" }).click();
+    await expect(bar.getByRole("button", { name: "Play minute.wav" })).toBeVisible();
+    await page.evaluate(() => scrollTo(0, 0));
+    await expect(bar).toHaveCount(0);
+  });
+
   exhaustive("zooms to the position, also without motion", async ({ at }) => {
     const { page, place, xAt, drag } = await openRecording(at, { reducedMotion: true });
     await drag(10, 60.5);

@@ -53,6 +53,7 @@ describe("Reference without a script", () => {
       for (const part of wanted) expect(text, operation.operationId).toContain(part);
       expect(samples, operation.operationId).toBe(3);
     }
+    await expect(page.locator("main #setTranscript")).toContainText("--data-binary '@interview.vtt'");
     await expect(page.getByRole("link", { name: "Console", exact: true })).toHaveAttribute("href", "/console");
     await expect(page.getByRole("link", { name: document.info.title, exact: true })).toHaveAttribute("href", "/");
   });

@@ -123,11 +123,11 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
         <>
           <button type="submit" class="button primary start" aria-disabled={isRunning}>
             Copy {label.toLowerCase()}
-            {isClip && ` to ${formatClip(chosen as Clip)}`}
+            {isClip && ` ${type === "embed" ? "for" : "to"} ${formatClip(chosen as Clip)}`}
           </button>
           {link && (
             <div role="status" class="secret">
-              <p>Copy it now: for security, it isn't kept. You can always create another one.</p>
+              <p>For security, its URL isn't kept. You can create another link at any time.</p>
               <code>{urlOf(link)}</code>
               {type !== "embed" && "share" in navigator && (
                 <button type="button" class="button start" onClick={() => void sendByDevice(file.name, urlOf(link))}>

@@ -42,7 +42,8 @@ function bodyOf(operation: Operation): SampleRequest["body"] {
     return { kind, text: formatJson(example) };
   }
   if (kind === "form") return { kind, fields: {}, file: FILE };
-  return kind === "bytes" && required ? { kind, file: FILE } : undefined;
+  const file = bodyTypeOf(operation) === "text/vtt" ? "interview.vtt" : FILE;
+  return kind === "bytes" && required ? { kind, file } : undefined;
 }
 
 /** The least that the operation accepts. Variables in the path are upper-case names in `variable`'s notation. */

@@ -520,13 +520,25 @@ interface PlayerProps extends SeekBarProps {
   children?: ComponentChildren;
 }
 
-/** The player on the page of a file or of a link: its waveform with the clip, and all settings. */
+/**
+ * The player on the page of a file or of a link: its waveform with the clip, and all settings. On a phone, whoever scrolls
+ * down to the transcript still has its button.
+ */
 export function Player({ class: className = "", copyButton, children, ...bar }: PlayerProps) {
   const { file, channels } = bar;
   const { isCurrent } = usePlace(file);
   const { level, buttons, props } = useZoom(file);
+  const section = useRef<HTMLElement>(null);
+  const isAway = useSignal(false);
+  useEffect(() => {
+    const observer = new IntersectionObserver(([entry]) => {
+      isAway.value = matchMedia("(max-width: 44rem)").matches && entry?.isIntersecting === false;
+    });
+    observer.observe(section.current as HTMLElement);
+    return () => observer.disconnect();
+  }, []);
   return (
-    <section class={`player ${className}`} aria-label="Player" data-flat={!channels}>
+    <section ref={section} class={`player ${className}`} aria-label="Player" data-flat={!channels}>
       <div class="player-view" {...props}>
         <div class="player-wave">
           <SeekBar {...bar} />
@@ -542,6 +554,12 @@ export function Player({ class: className = "", copyButton, children, ...bar }: 
       <Settings copyButton={copyButton}>{buttons}</Settings>
       {children}
       {isCurrent && <PlaybackFailure />}
+      {isAway.value && isCurrent && (
+        <div class="player-bar">
+          <PlayButton file={file} class="primary" />
+          <Times file={file} />
+        </div>
+      )}
     </section>
   );
 }

@@ -14,6 +14,8 @@ import { position, seek, type Track, track } from "./playback.ts";
 
 /** Cues of a block. */
 const BLOCK_CUES = 100;
+/** The list fades at its end (player.css), where no line can be read. */
+const FADE_PIXELS = 32;
 /** The height of a cue until its block is in the page. */
 const CUE_REMS = 2.25;
 /** Blocks are added before they can be seen. */
@@ -128,7 +130,7 @@ function CueList({ file, cues, language, isAll, found, query, match, handle }: C
 
   const elementOf = (at: number) => scroller.current?.querySelector<HTMLElement>(`[data-cue="${at}"]`) ?? null;
   const isVisible = (box: HTMLElement, { offsetTop, offsetHeight }: HTMLElement) =>
-    offsetTop >= box.scrollTop && offsetTop + offsetHeight <= box.scrollTop + box.clientHeight;
+    offsetTop >= box.scrollTop && offsetTop + offsetHeight <= box.scrollTop + box.clientHeight - FADE_PIXELS;
   const add = (added: number[]) =>
     setShown((before) => (added.every((block) => before.has(block)) ? before : new Set([...before, ...added])));
   const settle = () => {

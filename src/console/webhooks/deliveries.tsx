@@ -50,6 +50,7 @@ export function AttemptFacts({ attempt }: { attempt: Attempt }) {
   return (
     <>
       <p>
+        {hasSucceeded(attempt) ? <span class="badge good">Succeeded</span> : <span class="badge bad">Failed</span>}{" "}
         <strong>{resultOf(attempt)}</strong>{" "}
         <span class="quiet">
           · {formatCount(durationMilliseconds)} ms · <Time at={at} />

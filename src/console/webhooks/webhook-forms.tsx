@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import type { EventType, Webhook } from "../../client/stowage.ts";
 import { EVENT_TYPES, labelOf } from "../events/event-types.ts";
+import { NOUNS } from "../nouns.ts";
 import { announce } from "../parts/announce.tsx";
 import { ask, open, removeRecord, TaskDialog } from "../parts/dialog.tsx";
 import { saveChanges, TextField, textOf } from "../parts/form.tsx";
@@ -99,20 +100,22 @@ function WebhookForm({ webhook, onSave, onClose, ...labels }: WebhookFormProps) 
         hint="For example, https://example.com/webhooks/stowage"
       />
       <TextField label="Description" name="description" maxLength={200} defaultValue={webhook?.description ?? ""} />
-      <fieldset class="choices">
-        <legend>Events</legend>
-        <label>
-          <input type="checkbox" checked={isAll} onChange={(event) => setAll(event.currentTarget.checked)} /> All
-          events, including new ones added later
-        </label>
-        {!isAll &&
-          EVENT_TYPES.map((type) => (
-            <label key={type}>
-              <input type="checkbox" name="type" value={type} defaultChecked={webhook?.types?.includes(type)} />{" "}
-              {labelOf(type)}
-            </label>
-          ))}
-      </fieldset>
+      <label>
+        <input type="checkbox" checked={isAll} onChange={(event) => setAll(event.currentTarget.checked)} /> All events,
+        including new ones added later
+      </label>
+      {!isAll &&
+        Object.entries(NOUNS).map(([noun, { plural }]) => (
+          <fieldset key={noun} class="choices">
+            <legend>{plural}</legend>
+            {EVENT_TYPES.filter((type) => type.startsWith(`${noun}.`)).map((type) => (
+              <label key={type}>
+                <input type="checkbox" name="type" value={type} defaultChecked={webhook?.types?.includes(type)} />{" "}
+                {labelOf(type)}
+              </label>
+            ))}
+          </fieldset>
+        ))}
     </TaskDialog>
   );
 }

@@ -70,7 +70,9 @@ export function DayBars({ webhook: { lastDay } }: { webhook: Webhook }) {
         })}
       </svg>
       <span class="quiet">
-        {formatCount(failed)} of {countOf(attemptsOf(lastDay), "attempt")} failed
+        {failed > 0 && `${formatCount(failed)} of `}
+        {countOf(attemptsOf(lastDay), "attempt")}
+        {failed > 0 ? " failed" : ", none failed"}
       </span>
     </div>
   );
