@@ -202,6 +202,8 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
         await user.click(user.link("Keys"));
         await user.click(user.button("Create key"));
         await user.type("Importer");
+        // The choice at first is the least, which only uploads.
+        await user.click(user.page.getByRole("radio", { name: /^All actions on files/ }));
         await user.press("Enter");
         await user.click(user.button("Copy .env sample"));
         await user.expectCopied(/STOWAGE_KEY=stow_sk_/);
