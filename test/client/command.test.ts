@@ -29,6 +29,7 @@ import { Progress } from "../../src/client/command/progress.ts";
 import { verifyMessage } from "../../src/client/signatures.ts";
 import { RESUMABLE_BYTES, Stowage, type WebhookMessage } from "../../src/client/stowage.ts";
 import { MEBIBYTE, sha256 } from "../support/bytes.ts";
+import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, sample, type Team, upload, url } from "../support/team.ts";
 import { expectFailure, linesOf, Machine, newMachine } from "./command-line.ts";
 import { hangUp, json, openLine, refusal, type Step, scripted } from "./support.ts";
@@ -1421,16 +1422,23 @@ describe("stowage get", () => {
     writeFileSync(partial, "");
     const other = new Machine(team.key);
     linkSync(partial, other.path("seen.bin"));
-    const line = await openLine("none");
-    const run = machine.run(`get ${id}`, { env: { STOWAGE_URL: line.url } });
-    await vi.waitUntil(() => line.connections > 0, { timeout: 60_000 });
-    writeFileSync(partial, bytes);
     let isCut = false;
-    const watch = setInterval(() => {
-      isCut ||= statSync(other.path("seen.bin")).size !== bytes.length;
-    }, 1);
-    expect((await run).code).toBe(0);
-    clearInterval(watch);
+    let watch: NodeJS.Timeout | undefined;
+    const line = await Line.open(url, (connection) => {
+      // At its first request, this run hasn't looked at the partial file.
+      if (connection === 0) {
+        writeFileSync(partial, bytes);
+        watch = setInterval(() => {
+          isCut ||= statSync(other.path("seen.bin")).size !== bytes.length;
+        }, 1);
+      }
+      return { fault: "none", afterBytes: 0 };
+    });
+    onTestFinished(() => {
+      clearInterval(watch);
+      return line.close();
+    });
+    expect((await machine.run(`get ${id}`, { env: { STOWAGE_URL: line.url } })).code).toBe(0);
     expect(isCut).toBe(false);
     expect(readFileSync(machine.path("song.bin")).equals(bytes)).toBe(true);
   });
