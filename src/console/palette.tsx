@@ -14,6 +14,8 @@ import { useList } from "./store.ts";
 
 /* The palette that ⌘K opens. It is loaded with the first page, so that it has every key that is typed after ⌘K. */
 
+/** The keys that open it, as they are labeled on the keyboard. */
+export const PALETTE_KEYS = /Mac|iP/.test(navigator.platform) ? "⌘ K" : "Ctrl K";
 const TYPING_MILLISECONDS = 250;
 const MAX_FILES = 8;
 const MAX_FOLDERS = 5;
@@ -92,7 +94,7 @@ function useMatches(typed: string): { matches: Result[]; isLoading: boolean } {
   );
   const matches = [
     ...(folders.items ?? [])
-      .filter((folder) => search && hasWords(folder, typed))
+      .filter((folder) => typed.trim() !== "" && hasWords(folder, typed))
       .slice(0, MAX_FOLDERS)
       .map((folder) => ({
         key: `folder ${folder}`,

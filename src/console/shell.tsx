@@ -4,12 +4,12 @@ import { SignIn } from "./accounts/sign-in.tsx";
 import { useTeam } from "./data.ts";
 import { announceSignOut, leave } from "./leaving.tsx";
 import { canFollow, isLive, isLost } from "./live.ts";
+import { PALETTE_KEYS } from "./palette.tsx";
 import { MissingScopes, ROLE_LABELS } from "./parts/access.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { Dialogs } from "./parts/dialog.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { Icon } from "./parts/icon.tsx";
-import { PALETTE_KEYS } from "./parts/keys.ts";
 import { lazy, preloadPages } from "./parts/lazy.tsx";
 import { NotFound } from "./parts/not-found.tsx";
 import { Entrance, Page } from "./parts/page.tsx";
@@ -110,6 +110,10 @@ function LimitNotice() {
   );
 }
 
+/** Why changes don't arrive. */
+const lostMessage = () =>
+  navigator.onLine ? "Can't reach Stowage. Reconnecting…" : "You're offline. Changes will appear when you reconnect.";
+
 function Workspace({ team }: { team: SavedSession | null }) {
   const sections = visibleSections();
   const [first = sections[0]?.[0] ?? "session", ...rest] = steps.value;
@@ -123,11 +127,7 @@ function Workspace({ team }: { team: SavedSession | null }) {
       <Bar sections={sections.filter(([, { group }]) => group)} first={first} team={team} />
       <main id="content" tabIndex={-1}>
         <p role="status" class={isOffline ? "notice" : "visually-hidden"}>
-          {isOffline
-            ? navigator.onLine
-              ? "Can't reach Stowage. Reconnecting…"
-              : "You're offline. Changes will appear when you reconnect."
-            : team && canFollow.value && !isLive.value && "Connecting…"}
+          {isOffline ? lostMessage() : team && canFollow.value && !isLive.value && "Connecting…"}
         </p>
         <LimitNotice />
         <ErrorBoundary key={steps.value.join("/")}>

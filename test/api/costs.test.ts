@@ -111,17 +111,20 @@ async function introduced(token: string, change?: Partial<Env>): Promise<Isolate
 }
 const introductions = new Map<string, Promise<Isolate>>();
 
-/** Sends a request to an isolate that knows the token: one for each token, unless bindings change. One request at a time. */
+/** The isolate of a caller: for each token one that knows it, and a new one if bindings change or there is no token. */
+function isolateFor(token: string | undefined, change?: Partial<Env>): Isolate | Promise<Isolate> {
+  if (!token) return newIsolate(change);
+  if (change) return introduced(token, change);
+  const known = introductions.get(token) ?? introduced(token);
+  introductions.set(token, known);
+  return known;
+}
+
+/** Sends a request to the isolate of its caller, which counts only one request at a time. */
 async function send(route: string, path: string, options: CallOptions, change?: Partial<Env>) {
   const request = buildRequest(route.split(" ")[0] ?? "", path, options);
   driven.add(route);
-  const { token } = options;
-  let isolate: Isolate | undefined;
-  if (!token || change) isolate = token ? await introduced(token, change) : newIsolate(change);
-  else {
-    if (!introductions.has(token)) introductions.set(token, introduced(token));
-    isolate = await introductions.get(token);
-  }
+  const isolate = await isolateFor(options.token, change);
   const counted = await watched(async (bindings, ctx) => app.fetch(request, bindings, ctx), isolate);
   return { ...counted, response: counted.result };
 }
@@ -1073,8 +1076,11 @@ const CALLERS = {
 type Caller = keyof typeof CALLERS;
 /** Their queries are those of an admin, or of a contributor, with another credential. */
 const REPEATED: readonly Caller[] = [
-  ...(["a member", "a viewer", "a session of a key"] as const),
-  ...(["a key of a contributor", "an upload token of a contributor"] as const),
+  "a member",
+  "a viewer",
+  "a session of a key",
+  "a key of a contributor",
+  "an upload token of a contributor",
 ];
 const CALLER_NAMES = (Object.keys(CALLERS) as Caller[]).filter(
   (name) => inject("isExhaustive") || !REPEATED.includes(name),

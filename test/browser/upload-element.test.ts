@@ -588,10 +588,10 @@ describe("The upload element", () => {
   });
 });
 
-/** Opens a page with a recorder whose getToken is a script of the page. */
 /** What the timer shows from one second on. A busy machine may miss the text of any one second. */
 const ONE_SECOND = /0:(0[1-9]|[1-5])/;
 
+/** Opens a page with a recorder whose getToken is a script of the page. */
 async function openRecorder(tools: Tools, options: FormOptions = {}) {
   const opened = await openForm(tools, { attributes: "record", ...options });
   const button = (name: string) => opened.page.getByRole("button", { name, exact: true });

@@ -129,9 +129,9 @@ interface SelectProps {
   hint?: string;
   /** The labels of the options by value. */
   options: Record<string, string>;
-  /** The option that is chosen at first. */
+  /** The option that is chosen at first, if the form reads the field only when it is sent. */
   chosen?: string | undefined;
-  /** The chosen option, if the form keeps it. */
+  /** The option that is chosen now, which `onChange` changes. */
   value?: string;
   onChange?: (value: string) => void;
 }
@@ -142,7 +142,7 @@ export function SelectField({ label, name, hint, options, chosen, value, onChang
   return wrap(
     <select {...attributes} value={value} onChange={(event) => onChange?.(event.currentTarget.value)}>
       {Object.entries(options).map(([option, text]) => (
-        <option key={option} value={option} selected={value === undefined ? option === chosen : undefined}>
+        <option key={option} value={option} selected={option === (value ?? chosen)}>
           {text}
         </option>
       ))}

@@ -1,8 +1,5 @@
 /* Keys that work on a whole page. */
 
-/** The keys that open the palette, as their keyboard has them. */
-export const PALETTE_KEYS = /Mac|iP/.test(navigator.platform) ? "⌘ K" : "Ctrl K";
-
 /** Handlers by the key in lower case. One that returns false leaves the key to others. */
 type Shortcuts = Record<string, (event: KeyboardEvent) => unknown>;
 

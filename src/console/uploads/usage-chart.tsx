@@ -50,30 +50,32 @@ export function UsageChart() {
       return { uploads: [...added, ...uploads], since };
     }),
   );
-  const days = dailyTotals(value?.uploads ?? [], Date.now());
-  const count = days.reduce((sum, one) => sum + one.count, 0);
-  const bytes = days.reduce((sum, one) => sum + one.bytes, 0);
-  const since = value?.since && new Date(value.since) > (days[0]?.start ?? 0) ? value.since : undefined;
   return (
     <section class="card stack" aria-labelledby={id}>
       <h2 id={id}>Uploads</h2>
       <Failure error={error} onRetry={reload} />
-      {value ? (
-        <>
-          <p>
-            {countOf(count, "file")} ({formatBytes(bytes)}){" "}
-            {since ? `since ${day.format(new Date(since))}` : `in the last ${CHART_DAYS} days`}
-          </p>
-          <Bars days={days} />
-          <p class="quiet">
-            From the event log, including files that were deleted since.
-            {since && ` Older uploads are not shown, because a chart reads at most ${MAX_PAGES * PAGE_EVENTS} events.`}
-          </p>
-        </>
-      ) : (
-        !error && <Skeleton rows={4} />
-      )}
+      {value ? <Totals {...value} /> : !error && <Skeleton rows={4} />}
     </section>
+  );
+}
+
+function Totals({ uploads, since: oldest }: Uploads) {
+  const days = dailyTotals(uploads, Date.now());
+  const count = days.reduce((sum, one) => sum + one.count, 0);
+  const bytes = days.reduce((sum, one) => sum + one.bytes, 0);
+  const since = oldest && new Date(oldest) > (days[0]?.start ?? 0) ? oldest : undefined;
+  return (
+    <>
+      <p>
+        {countOf(count, "file")} ({formatBytes(bytes)}){" "}
+        {since ? `since ${day.format(new Date(since))}` : `in the last ${CHART_DAYS} days`}
+      </p>
+      <Bars days={days} />
+      <p class="quiet">
+        From the event log, including files that were deleted since.
+        {since && ` Older uploads are not shown, because a chart reads at most ${MAX_PAGES * PAGE_EVENTS} events.`}
+      </p>
+    </>
   );
 }
 

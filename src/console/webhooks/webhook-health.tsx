@@ -50,6 +50,7 @@ const HEIGHT = 20;
 /** The attempts of the last day: a bar for each hour with the failed ones in red, and how many failed. */
 export function DayBars({ webhook: { lastDay } }: { webhook: Webhook }) {
   const { failed, hours } = lastDay;
+  const attempts = countOf(attemptsOf(lastDay), "attempt");
   const most = Math.max(...hours.map(attemptsOf));
   const first = Math.floor(Date.now() / HOUR_MILLISECONDS) - HOURS + 1;
   return (
@@ -70,9 +71,7 @@ export function DayBars({ webhook: { lastDay } }: { webhook: Webhook }) {
         })}
       </svg>
       <span class="quiet">
-        {failed > 0 && `${formatCount(failed)} of `}
-        {countOf(attemptsOf(lastDay), "attempt")}
-        {failed > 0 ? " failed" : ", none failed"}
+        {failed > 0 ? `${formatCount(failed)} of ${attempts} failed` : `${attempts}, none failed`}
       </span>
     </div>
   );
