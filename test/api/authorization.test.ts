@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { afterEach, beforeAll, describe, expect, inject, test } from "vitest";
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import { api } from "../../src/app.ts";
 import { splitRoute } from "../../src/http/operation.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
@@ -36,6 +36,7 @@ import {
   routes,
   uploadRoutes,
 } from "../support/routes.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { create as createUpload } from "../support/tus.ts";
 import { newUploadToken } from "../support/visitors.ts";
 
@@ -205,7 +206,7 @@ function idsFor(route: Route, kind: IdKind, credential: Credential): string[] {
   if (kind === "unknown id") return [UNKNOWN_ID, own[noun === "users" ? "uploads" : "users"]];
   if (kind === "no id") return [""];
   const malformed = [...MALFORMED_IDS, own[noun].toUpperCase(), `${own[noun]}%20`];
-  if (inject("isExhaustive")) return malformed;
+  if (isExhaustive) return malformed;
   // One shows that the id is not read before the token. With the team's own key, each route gets three of them.
   const first = routes.indexOf(route);
   return credential === "the team's own key"
@@ -226,17 +227,14 @@ const deletedBy = (route: Route): Noun[] =>
 function kindsOf({ name, path }: Route, credential: Credential): readonly IdKind[] {
   if (!path.includes("{id}")) return ["no id"];
   const isRefused = [401, 403].includes(expected(name, credential, "own id")[0]);
-  return isRefused && !inject("isExhaustive") ? ["own id", "malformed id"] : IDS;
+  return isRefused && !isExhaustive ? ["own id", "malformed id"] : IDS;
 }
 
 /** Tokens that the database doesn't accept are refused in one place. In `npm test`, each route gets one of them. */
 const UNACCEPTED: readonly Credential[] = ["an unknown token", "an expired token", "a revoked token"];
 const credentialsFor = (route: Route) =>
   (Object.keys(CREDENTIALS) as Credential[]).filter(
-    (one) =>
-      inject("isExhaustive") ||
-      !UNACCEPTED.includes(one) ||
-      one === UNACCEPTED[routes.indexOf(route) % UNACCEPTED.length],
+    (one) => isExhaustive || !UNACCEPTED.includes(one) || one === UNACCEPTED[routes.indexOf(route) % UNACCEPTED.length],
   );
 
 describe.each(routes)("$name", (route) => {
@@ -539,7 +537,7 @@ describe("Scopes", () => {
         const [, relation, scope] = /^a key (with|without) (\S+:\S+)$/.exec(caller) ?? [];
         if (scope === undefined || scope === needed) return false;
         // What else the input needs differs, so a key that lacks another scope says nothing of this one.
-        return relation === "without" || !inject("isExhaustive");
+        return relation === "without" || !isExhaustive;
       };
       const included = Object.entries(CALLERS).filter(([caller]) => !isOmitted(caller));
       for (const [caller, scopes] of included) {
@@ -631,7 +629,7 @@ describe("A write by a token that this isolate knows", () => {
     const changes = needsScope ? CHANGES : CHANGES.slice(1);
     // In `npm test`, each route gets one of them: the token is read in one place.
     const which = writes.indexOf(route) % changes.length;
-    for (const [sql, status, code] of inject("isExhaustive") ? changes : [changes[which]!]) {
+    for (const [sql, status, code] of isExhaustive ? changes : [changes[which]!]) {
       for (const json of route.operation.body ? [{}, { json: { unknown: 1 } }] : [{}]) {
         const path = await newPath();
         await introduce();

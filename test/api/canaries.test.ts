@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, inject, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { recover } from "../../src/upkeep/recovery.ts";
@@ -21,6 +21,7 @@ import {
 } from "../support/harness.ts";
 import { inObject } from "../support/objects.ts";
 import { deletionsLast, newRecords, pathIn, pathTo, type Records } from "../support/routes.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { issueToken } from "../support/visitors.ts";
 import { begin, createEvent, keyOf } from "../support/webhooks.ts";
 
@@ -187,7 +188,7 @@ describe("Log lines and errors", () => {
     // Each route gets an unknown token, a public key, the operator token and the team's key, and secrets in the query. While
     // something fails, `npm test` sends the team's key and one of the others.
     const others = [newToken(realSystem, "secret", 0), page.body.data.key, visitor.token, OPERATOR];
-    const isShort = failing !== "nothing failing" && !inject("isExhaustive");
+    const isShort = failing !== "nothing failing" && !isExhaustive;
     const other = Object.keys(FAILURES).indexOf(failing) % others.length;
     const tokens = [...(isShort ? others.slice(other, other + 1) : others), team.token];
     const query = `?token=${team.token}&email=${email}&password=${PASSWORD}`;

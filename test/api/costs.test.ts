@@ -1,6 +1,6 @@
 import { createExecutionContext, createMessageBatch, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeAll, describe, expect, inject, test, vi } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { MAX_TEAM_KEYS } from "../../src/accounts/keys.ts";
 import { MAX_LISTED_USERS } from "../../src/accounts/users.ts";
 import { api, createApp } from "../../src/app.ts";
@@ -31,6 +31,7 @@ import {
 } from "../support/harness.ts";
 import { namespaceOf } from "../support/objects.ts";
 import { newRecord, pathTo, type Route, requestFor, routeNamed, routes, tokenFor } from "../support/routes.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { create, locationOf, tusHeaders } from "../support/tus.ts";
 import { issueToken, newUploadToken } from "../support/visitors.ts";
 
@@ -1082,9 +1083,7 @@ const REPEATED: readonly Caller[] = [
   "a key of a contributor",
   "an upload token of a contributor",
 ];
-const CALLER_NAMES = (Object.keys(CALLERS) as Caller[]).filter(
-  (name) => inject("isExhaustive") || !REPEATED.includes(name),
-);
+const CALLER_NAMES = (Object.keys(CALLERS) as Caller[]).filter((name) => isExhaustive || !REPEATED.includes(name));
 /** The team as another caller calls it. */
 const as = (token: string): Team => ({
   ...team,
@@ -1143,7 +1142,7 @@ describe("With 20,000 files of another team", () => {
 
 describe("Every query of the service", () => {
   /** In `npm test`, the queries of a secret key are those of the tests above. */
-  const callers = CALLER_NAMES.filter((name) => inject("isExhaustive") || name !== "a secret key");
+  const callers = CALLER_NAMES.filter((name) => isExhaustive || name !== "a secret key");
   /** The operations that each kind of caller has called. */
   const called = new Set<string>();
 

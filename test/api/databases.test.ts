@@ -273,7 +273,8 @@ describe("While one database fails", () => {
     expect((await worker.call("GET", "/health")).body.databases).toBeUndefined();
 
     // Never silently short.
-    for (const path of [TEAMS, "/auth/v1/events"]) expect(await statusOf(OPERATOR, path), path).toBe(503);
+    const ofAll = [TEAMS, "/auth/v1/events"].map((path) => statusOf(OPERATOR, path));
+    expect(await Promise.all(ofAll)).toEqual([503, 503]);
     expect(await statusOf(OPERATOR, `${TEAMS}/${teams[0]?.teamId}`)).toBe(200);
     const { body } = await worker.call("POST", TEAMS, { token: OPERATOR, json: { name: "new" } });
     expect(body.data.database).not.toBe(1);

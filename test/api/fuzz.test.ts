@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { beforeAll, expect, inject, test } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import type { AppError } from "../../src/errors.ts";
 import { properties } from "../../src/files/properties.routes.ts";
 import { METADATA_PATTERN, parseMetadata } from "../../src/uploads/resumable.routes.ts";
@@ -18,6 +18,7 @@ import {
   withoutLimits,
 } from "../support/harness.ts";
 import { newRecords, nounOf, type Records, tokenFor } from "../support/routes.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { newUploadToken } from "../support/visitors.ts";
 
 /*
@@ -27,7 +28,7 @@ import { newUploadToken } from "../support/visitors.ts";
  */
 
 const setting = (name: string) => Number((import.meta.env as Record<string, string | undefined>)[name]) || undefined;
-const RUNS = setting("VITE_FUZZ_RUNS") ?? (inject("isExhaustive") ? 1500 : 400);
+const RUNS = setting("VITE_FUZZ_RUNS") ?? (isExhaustive ? 1500 : 400);
 
 // Hashing is slow. Messages and limits are not under test.
 const withoutVerifying: Change = (deps) => ({

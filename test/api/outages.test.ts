@@ -1,6 +1,6 @@
 import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { describe, expect, inject, vi } from "vitest";
+import { describe, expect, vi } from "vitest";
 import { teams } from "../../src/accounts/teams.schema.ts";
 import { createApp } from "../../src/app.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
@@ -13,6 +13,7 @@ import { type Change, compose, readDeps, withDatabases, withoutHashing, withoutJ
 import { worldTest as test } from "../support/fixtures.ts";
 import { dataOf, expectNoFiles, newTeam, newUser, type Team, upload } from "../support/harness.ts";
 import { newEmail, newRecord, PASSWORD, pathTo, type Route, requestFor, routes, tokenFor } from "../support/routes.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { create, locationOf, patch } from "../support/tus.ts";
 import { encodeForm, expectSettled, expectSound, must, rowsOf, UNAVAILABLE, World } from "../support/world.ts";
 
@@ -105,19 +106,23 @@ function expectUnavailable({ status, code, headers }: Answer): void {
 }
 
 describe.each(routes)("$name", (route) => {
+  const position = routes.indexOf(route);
   /**
    * `npm test` lets each call fail in one way. Another route and another call take the next one, so that each way meets each
    * kind of call. `npm run test:all` tries them all.
    */
   const chosen = <T>(ways: readonly T[], call: number): readonly T[] =>
-    inject("isExhaustive") ? ways : ways.filter((_, i) => i === (routes.indexOf(route) + call) % ways.length);
+    isExhaustive ? ways : ways.filter((_, i) => i === (position + call) % ways.length);
+  /** Of the three tests of a route, `npm test` runs one, and for the next route the next one. */
+  const every = [0, 1, 2].map((turn) => test.runIf(isExhaustive || position % 3 === turn));
+  const [whileDown, permanently, once] = every as [typeof test, typeof test, typeof test];
   const at = (call: number, moment: (typeof MOMENTS)[number], failure: "transient" | "permanent" | "outage") =>
     new ProxiedBindings({ call, moment, failure });
 
   /** A new team first asks each database for its size, and goes to one that responds. */
   const goesElsewhere = (i: number) => route.name === "POST /auth/v1/teams" && i < ALL_DATABASES.length;
 
-  test("responds 503 while D1 is down, and works afterwards", async () => {
+  whileDown("responds 503 while D1 is down, and works afterwards", async () => {
     const { send } = await sender(route);
     expectUnavailable(await send(at(1, "before", "outage")));
     const answer = await send(at(1, "before", "permanent"));
@@ -125,7 +130,7 @@ describe.each(routes)("$name", (route) => {
     expect((await send()).status).toBe(200);
   });
 
-  test("either takes effect or fails, whichever call fails permanently", async () => {
+  permanently("either takes effect or fails, whichever call fails permanently", async () => {
     const { world, team, send } = await sender(route);
     const peace = new ProxiedBindings();
     expect((await send(peace)).status).toBe(200);
@@ -159,7 +164,7 @@ describe.each(routes)("$name", (route) => {
   });
 
   const isRepeatable = !UNREPEATABLE.includes(route.name);
-  test(`${isRepeatable ? "succeeds" : "succeeds or responds 503"} if any one call fails once`, async () => {
+  once(`${isRepeatable ? "succeeds" : "succeeds or responds 503"} if any one call fails once`, async () => {
     const { send } = await sender(route);
     const peace = new ProxiedBindings();
     await send(peace);

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { expect, inject, test } from "vitest";
+import { expect, test } from "vitest";
 import {
   type Answer,
   compose,
@@ -18,13 +18,14 @@ import {
 } from "../support/harness.ts";
 import { type Actor, mayDo, type Operation, ROLES, SCOPES, type Target, VISITOR } from "../support/permissions.ts";
 import { newEmail } from "../support/routes.ts";
+import { isExhaustive } from "../support/tiers.ts";
 
 /*
  * Random actors, operations and targets: the response agrees with the rules of support/permissions.ts. Set STOWAGE_SEED for
  * others.
  */
 
-const RUNS = inject("isExhaustive") ? 200 : 20;
+const RUNS = isExhaustive ? 200 : 20;
 const worker = startWorker(compose(withSettings({ trashDays: 1 }), withoutHashing, withoutLimits));
 
 const FILES = "/docs/v1/uploads";

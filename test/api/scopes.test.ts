@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { expect, inject, test } from "vitest";
+import { expect, test } from "vitest";
 import { maskOf, ROLE_NAMES, ROLES, type Role, SCOPE_NAMES, type Scope, scopesIn } from "../../src/access/scopes.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { databaseOf, newId, newToken, realSystem } from "../../src/platform/system.ts";
@@ -14,13 +14,14 @@ import {
   withoutHashing,
   withoutLimits,
 } from "../support/harness.ts";
+import { isExhaustive } from "../support/tiers.ts";
 
 /*
  * Random callers with random scopes, in one team: whatever they do, they learn no token that may do more than they may.
  * Set STOWAGE_SEED for other callers.
  */
 
-const CALLERS = inject("isExhaustive") ? 500 : 30;
+const CALLERS = isExhaustive ? 500 : 30;
 const worker = startWorker(compose(withoutHashing, withoutLimits));
 
 /** Inserts a key, because creating it would be another call. */

@@ -1,6 +1,7 @@
 import type { Frame, Locator, Page } from "@playwright/test";
 import axe from "axe-core";
-import { expect, isExhaustive, screenshot } from "./support.ts";
+import { isExhaustive } from "../support/tiers.ts";
+import { expect, screenshot } from "./support.ts";
 
 /* Every page meets WCAG 2.2 AA, works with only a keyboard, and fits a narrow screen. */
 

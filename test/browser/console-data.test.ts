@@ -115,7 +115,7 @@ describe("Data of a page", () => {
   });
 });
 
-test("a link opens in a new tab with the session of the first", async ({ at, problems }) => {
+exhaustive("a link opens in a new tab with the session of the first", async ({ at, problems }) => {
   // Signing out in one tab ends the session of the other.
   problems.allow(/status of 401/);
   const { page, stowage } = await at("/files");

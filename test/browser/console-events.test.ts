@@ -280,7 +280,7 @@ exhaustive("shows the newest events after the tab was in the background", async 
 });
 
 describe("Event page", () => {
-  test("links to the events before and after it", async ({ at, problems }) => {
+  exhaustive("links to the events before and after it", async ({ at, problems }) => {
     const team = await newTeam();
     const { id } = await team.stowage.files.upload(new File(["text"], "one.txt"));
     await team.stowage.files.waitUntilProcessed(id);

@@ -16,7 +16,7 @@ test("shows a not found page for unknown and malformed URLs", async ({ at }) => 
 });
 
 describe("Dialog", () => {
-  test("shows the result of a deletion even if Escape is pressed during it", async ({ at, problems }) => {
+  exhaustive("shows the result of a deletion even if Escape is pressed during it", async ({ at, problems }) => {
     problems.allow(/status of 403/);
     const { page, stowage } = await at("/files");
     const { id } = await stowage.files.upload(new File(["Text"], "kept.txt"));
@@ -120,7 +120,7 @@ describe("Session", () => {
   });
 });
 
-test("shows a banner while offline, and catches up afterward", async ({ at }) => {
+exhaustive("shows a banner while offline, and catches up afterward", async ({ at }) => {
   const { page, stowage } = await at("/keys");
   // The script of the page has loaded, too. Without the network, it would have to be loaded by a button.
   await expect(page.getByRole("row").nth(1)).toBeVisible();

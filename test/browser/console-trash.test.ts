@@ -1,10 +1,11 @@
 import { describe, inject } from "vitest";
 import { collect, newTeam, type Team } from "../support/team.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { expectAccessible, expectGoodLooks, expectNoSidewaysScroll } from "./appearance.ts";
 import { type ConsoleOptions, chooseAction, test as consoleTest, uploadNamed } from "./console.ts";
 import { alter, respond } from "./fakes.ts";
 import { button, dialog, fact, heading, link, rows } from "./locators.ts";
-import { expect, expectAnnounced, isExhaustive } from "./support.ts";
+import { expect, expectAnnounced } from "./support.ts";
 
 /* The console of a service that has a trash, and the holds and times of deletion of files. */
 

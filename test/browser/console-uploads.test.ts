@@ -320,7 +320,7 @@ describe("Uploads", () => {
     expect(await stored(team)).toHaveLength(2);
   });
 
-  test("retries transient failures automatically, and others by a button", async ({ at, problems }) => {
+  exhaustive("retries transient failures automatically, and others by a button", async ({ at, problems }) => {
     problems.allow(/500|413|ERR_FAILED|ERR_CONNECTION/);
     const { team, page, card } = await openFiles(at);
     const reject = (code: string, message: string) =>

@@ -206,7 +206,7 @@ describe("Webhooks", () => {
       await expect(verify(third.message, secret)).rejects.toBeInstanceOf(SignatureError);
   });
 
-  test("says that a webhook was not found", async ({ at, problems }) => {
+  exhaustive("says that a webhook was not found", async ({ at, problems }) => {
     const { page, webhooks, _id } = await openWebhook(at, "http://127.0.0.1:1/");
     problems.allow(/status of 404/);
     await webhooks.delete(_id);
@@ -370,7 +370,7 @@ describe("Delivery log", () => {
     await expect(deliveries(page).first()).toContainText("Delivered");
   });
 
-  test("replays failed deliveries after a disabled webhook is enabled again", async ({ at, problems }) => {
+  exhaustive("replays failed deliveries after a disabled webhook is enabled again", async ({ at, problems }) => {
     const endpoint = await openEndpoint();
     const { page, webhooks, team, _id } = await openWebhook(at, endpoint.url);
     await expect(deliveries(page)).toContainText("Delivered");

@@ -3,8 +3,9 @@ import type { Page } from "@playwright/test";
 import { Stowage } from "../../src/client/stowage.ts";
 import type { SavedSession } from "../../src/console/token.ts";
 import { newTeam, sample, type Team, upload } from "../support/team.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { tone } from "./sounds.ts";
-import { test as base, expect, isExhaustive, type OpenPage, type PageOptions } from "./support.ts";
+import { test as base, expect, type OpenPage, type PageOptions } from "./support.ts";
 
 /* Pages of the console. */
 

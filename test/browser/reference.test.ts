@@ -10,6 +10,7 @@ import { type OpenApi, type Route, routesOf } from "../../src/console/reference/
 import { renderReference } from "../../src/console/reference/page.tsx";
 import { ORIGIN, samplesOf } from "../../src/console/reference/samples.ts";
 import { newTeam, sample } from "../support/team.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
 import { copyBy, exhaustive, expect, screenshot, test, url } from "./support.ts";
 
@@ -230,11 +231,13 @@ describe("Reference", () => {
     await page.context().setOffline(true);
     await operation.getByRole("button", { name: "Send request" }).click();
     await expect(operation.getByRole("status")).toContainText("The request failed");
-    await page.emulateMedia({ colorScheme: "dark" });
-    await expectAccessible(operation, "contrast");
     await page.setViewportSize({ width: 320, height: 640 });
     await expectNoSidewaysScroll(page);
+    // Axe reads all of this long page.
+    if (!isExhaustive) return;
     await expectAccessible(operation, "target size");
+    await page.emulateMedia({ colorScheme: "dark" });
+    await expectAccessible(operation, "contrast");
   });
 
   exhaustive("works with only a keyboard", async ({ openPage }) => {

@@ -11,12 +11,11 @@ import {
 } from "@playwright/test";
 import { test as base, inject } from "vitest";
 import type { SavedSession } from "../../src/console/token.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { Problems, settle, watch } from "./problems.ts";
 
 export const url = inject("url");
 export const storeOrigin = inject("storeOrigin");
-/** Whether this run includes the tests that `exhaustive` defines. */
-export const isExhaustive = inject("isExhaustive");
 
 /** Reached only if an expected state never occurs. Machines may be slow and busy. */
 const TIMEOUT_MILLISECONDS = 100_000;

@@ -16,11 +16,12 @@ import type { UploadTokenInput } from "../../src/client/stowage.ts";
 import { MEBIBYTE } from "../support/bytes.ts";
 import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, sample, type Team, url } from "../support/team.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { expectAccessible, tabTo } from "./appearance.ts";
 import { dropFiles } from "./dragging.ts";
 import { hold, respond } from "./fakes.ts";
 import type { Problems } from "./problems.ts";
-import { test as base, expect, failRequests, isExhaustive, type OpenPage } from "./support.ts";
+import { test as base, expect, failRequests, type OpenPage } from "./support.ts";
 
 /* Pages of another origin than the service, as its users have them. */
 
@@ -745,23 +746,23 @@ describe("A recording", () => {
 });
 
 describe("The upload element, over a bad connection,", () => {
-  test("sends a file below 8 MB over connections that reset after each 3 MB, by a token for one file", async ({
-    openPage,
-    problems,
-  }) => {
-    problems.allow(/ERR_/, /CORS/, /status of (400|409|423|500)/);
-    const proxy = await Line.open(url, () => ({ fault: "cut", afterBytes: 3_000_000 }));
-    onTestFinished(() => proxy.close());
-    const options = { serviceUrl: proxy.url, limits: { maxFiles: 1 } };
-    const { team, element, input } = await openForm({ openPage, problems }, options);
-    const buffer = bytesOf(7_000_000);
-    await input.setInputFiles({ name: "interview.bin", mimeType: "", buffer });
-    await stateOf(element, "completed");
-    expect(proxy.faults).toBeGreaterThan(1);
-    expect((await stored(team)).map(({ size, _id }) => [size, _id])).toEqual([
-      [buffer.length, (await idsOf(element))[0]],
-    ]);
-  });
+  exhaustive(
+    "sends a file below 8 MB over connections that reset after each 3 MB, by a token for one file",
+    async ({ openPage, problems }) => {
+      problems.allow(/ERR_/, /CORS/, /status of (400|409|423|500)/);
+      const proxy = await Line.open(url, () => ({ fault: "cut", afterBytes: 3_000_000 }));
+      onTestFinished(() => proxy.close());
+      const options = { serviceUrl: proxy.url, limits: { maxFiles: 1 } };
+      const { team, element, input } = await openForm({ openPage, problems }, options);
+      const buffer = bytesOf(7_000_000);
+      await input.setInputFiles({ name: "interview.bin", mimeType: "", buffer });
+      await stateOf(element, "completed");
+      expect(proxy.faults).toBeGreaterThan(1);
+      expect((await stored(team)).map(({ size, _id }) => [size, _id])).toEqual([
+        [buffer.length, (await idsOf(element))[0]],
+      ]);
+    },
+  );
 
   exhaustive(
     "continues by itself when the network is back, however long it was away",

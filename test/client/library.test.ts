@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { promisify } from "node:util";
-import { afterEach, describe, expect, inject, onTestFinished, test, vi } from "vitest";
+import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { SignatureError, verifyMessage } from "../../src/client/signatures.ts";
 import {
   type SavedUpload,
@@ -17,6 +17,7 @@ import {
 } from "../../src/client/stowage.ts";
 import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { bytesOf, collect, newTeam, url } from "../support/team.ts";
+import { exhaustive, isExhaustive } from "../support/tiers.ts";
 import { cutShort, hangUp, json, openLine, refusal, scripted } from "./support.ts";
 
 const USAGE = { message: "Usage of the team.", data: { files: 0, bytes: 0, maxFiles: 1, maxBytes: 1 } };
@@ -193,21 +194,24 @@ describe("files", () => {
     }
   });
 
-  test.each([5000, 23 * MEBIBYTE])("a path and a stream of %i bytes are uploaded", async (size) => {
-    const { key, stowage } = await newTeam();
-    const bytes = bytesOf(size);
-    const folder = mkdtempSync(join(tmpdir(), "stowage path "));
-    writeFileSync(join(folder, "song.bin"), bytes);
-    const line = await openLine("cut", 6 * MEBIBYTE, 3);
-    const { files } = new Stowage({ url: line.url, key });
-    const { id: first } = await files.upload(join(folder, "song.bin"));
-    expect(await stowage.files.waitUntilProcessed(first)).toMatchObject({ originalName: "song.bin", size });
-    for (const stream of [new Blob([bytes]).stream(), Readable.from([bytes.subarray(0, 100), bytes.subarray(100)])]) {
-      const { id } = await files.upload(stream, { size, name: "stream.bin" });
-      expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: sha256(bytes) });
-    }
-    rmSync(folder, { recursive: true });
-  });
+  test.each([5000, (isExhaustive ? 23 : 9) * MEBIBYTE])(
+    "a path and a stream of %i bytes are uploaded",
+    async (size) => {
+      const { key, stowage } = await newTeam();
+      const bytes = bytesOf(size);
+      const folder = mkdtempSync(join(tmpdir(), "stowage path "));
+      writeFileSync(join(folder, "song.bin"), bytes);
+      const line = await openLine("cut", 6 * MEBIBYTE, 3);
+      const { files } = new Stowage({ url: line.url, key });
+      const { id: first } = await files.upload(join(folder, "song.bin"));
+      expect(await stowage.files.waitUntilProcessed(first)).toMatchObject({ originalName: "song.bin", size });
+      for (const stream of [new Blob([bytes]).stream(), Readable.from([bytes.subarray(0, 100), bytes.subarray(100)])]) {
+        const { id } = await files.upload(stream, { size, name: "stream.bin" });
+        expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: sha256(bytes) });
+      }
+      rmSync(folder, { recursive: true });
+    },
+  );
 
   test.each([10, 9 * MEBIBYTE])("a failed upload of a stream of %i bytes leaves nothing behind", async (size) => {
     const { stowage } = await newTeam();
@@ -267,7 +271,7 @@ describe("files", () => {
   });
 
   // In a separate process, because the memory of the test would count, too.
-  test.runIf(inject("isExhaustive")).each(["path", "stream", "Blob"])(
+  exhaustive.each(["path", "stream", "Blob"])(
     "an upload of 1 GB by %s takes at most 100 MiB of memory",
     async (input) => {
       const size = 1_000_000_000;

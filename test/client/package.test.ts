@@ -20,6 +20,7 @@ import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { unstable_startWorker } from "wrangler";
 import { bytesOf, collect, newTeam, sample, url } from "../support/team.ts";
+import { exhaustive, isExhaustive } from "../support/tiers.ts";
 import { openLine } from "./support.ts";
 
 /* Installs the packed client in a folder outside of the project. */
@@ -125,7 +126,6 @@ describe("the package", () => {
     [process.execPath, ...programs].filter((path) => existsSync(path)).map((path) => realpathSync(path)),
   );
 
-  const isExhaustive = inject("isExhaustive");
   // Each Node of this machine, because developers run the tests with a newer one than the oldest supported one.
   test.each(isExhaustive ? [...nodes] : [process.execPath])(
     "runs as a command and as a module with %s, and transfers small and large files",
@@ -195,7 +195,7 @@ describe("the package", () => {
   // From some date on, the runtime gives itself out as Node. A new project has the newest date.
   const settings = readFileSync(join(root, "wrangler.toml"), "utf8");
   const newest = /^compatibility_date = "(.+)"$/m.exec(settings)?.[1] ?? "";
-  test.runIf(isExhaustive).each([
+  exhaustive.each([
     ["2026-01-01", ["nodejs_compat"]],
     [newest, ["nodejs_compat"]],
     [newest, []],

@@ -4,10 +4,11 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { findMissingMigrations, listMigrations, statementsOf } from "../../src/dev/migrations.ts";
 import { clonePreparedProject, cloneProject } from "../support/project.ts";
 import { freePort, isGroupAlive, runDev, runNpmDev, Server } from "../support/server.ts";
+import { exhaustive, isExhaustive } from "../support/tiers.ts";
 
 /* `npm run dev`: the data that it creates, prints and keeps. */
 
@@ -115,7 +116,7 @@ describe("The first start in a fresh clone", () => {
   });
 });
 
-test.runIf(inject("isExhaustive"))(
+exhaustive(
   "a start without a master key creates one, keeps the rest, and applies an added migration",
   async ({ onTestFinished }) => {
     const server = await Server.start();
@@ -134,7 +135,7 @@ test.runIf(inject("isExhaustive"))(
   },
 );
 
-test.runIf(inject("isExhaustive"))("SIGTERM to npm stops every process of npm run dev", async () => {
+exhaustive("SIGTERM to npm stops every process of npm run dev", async () => {
   const folder = await clonePreparedProject();
   const { child, exited, output } = runNpmDev(folder, { PORT: await freePort() });
   await vi.waitUntil(() => output().includes('"event":"recovery_finished"'), { timeout: 250_000 });
@@ -230,7 +231,7 @@ describe("npm run dev", () => {
     expect(output()).toBe('Ignored the unknown option --prot.\nPORT is "0"; it must be 1 to 65535.\n');
   });
 
-  test.each(inject("isExhaustive") ? ["0", "65536", "http", "-1", "80.5"] : ["65536", "http"])(
+  test.each(isExhaustive ? ["0", "65536", "http", "-1", "80.5"] : ["65536", "http"])(
     "rejects PORT=%s",
     async (port) => {
       const { exited, output } = runDev(folder, { PORT: port });

@@ -2,18 +2,18 @@ import { createReadStream, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { Upload } from "tus-js-client";
-import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { MEBIBYTE, noise, sha256 } from "../support/bytes.ts";
 import { processed } from "../support/client.ts";
 import { type Fault, Line } from "../support/line.ts";
 import { Server, type TestTeam } from "../support/server.ts";
+import { exhaustive, isExhaustive } from "../support/tiers.ts";
 
 /*
  * tus-js-client against a real server, over connections with faults. It is a third-party client: this service and the
  * client do not know each other.
  */
 
-const isExhaustive = inject("isExhaustive");
 const RESUMABLE = "/docs/v1/uploads/resumable";
 
 let server: Server;
@@ -79,13 +79,13 @@ describe("tus-js-client", () => {
   /** A source, the MiB of a chunk, and those of the file. */
   const cases: [keyof typeof sources, number, number][] = [
     ["a Buffer", all, 12],
-    ["a file", 7.5, 12],
     ["a stream of no known size", 5, 12],
   ];
   const more: typeof cases = [
     ["a Buffer", 1, 12],
     ["a Buffer", 5, 12],
     ["a Buffer", 7.5, 12],
+    ["a file", 7.5, 12],
     ["a file", all, 12],
     // The chunks that the README recommends.
     ["a file", 80, 170],
@@ -130,7 +130,7 @@ describe("A connection", () => {
     },
   );
 
-  test("that breaks after every MiB still transfers a file of 8 MiB", async ({ annotate }) => {
+  exhaustive("that breaks after every MiB still transfers a file of 8 MiB", async ({ annotate }) => {
     const bytes = noise(8 * MEBIBYTE);
     const line = await Line.open(server.url, () => ({ fault: "cut", afterBytes: MEBIBYTE }));
     const id = await upload(line.url, bytes, bytes.length, Number.POSITIVE_INFINITY);
@@ -141,7 +141,7 @@ describe("A connection", () => {
   });
 });
 
-test.runIf(isExhaustive)(
+exhaustive(
   "A connection that stalls after every MiB, on a server with a long timeout, still transfers a file of 8 MiB",
   async () => {
     const slowServer = await Server.start(["--var", "UPLOAD_IDLE_SECONDS:600"]);

@@ -3,18 +3,18 @@ import { appendFileSync, globSync, readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { facts } from "../audio/facts.ts";
 import { noise, sha256 } from "../support/bytes.ts";
 import { processed, upload } from "../support/client.ts";
 import { clonePreparedProject } from "../support/project.ts";
 import { Server, type TestTeam } from "../support/server.ts";
+import { exhaustive, isExhaustive } from "../support/tiers.ts";
 
 /* One real server over HTTP: what it stores and serves, and bodies that fetch can't send. */
 
 /** The server's timeout of a stalled upload. Even on a slow machine, only uploads that stall on purpose reach it. */
 const IDLE_SECONDS = 15;
-const isExhaustive = inject("isExhaustive");
 /** Its limit of a form upload: the real one, or one that is reached sooner. */
 const LIMIT_BYTES = isExhaustive ? 100_000_000 : 25_000_000;
 /** The pause between two pieces of a slow upload, far shorter than the timeout. */
@@ -80,7 +80,7 @@ describe("a file", () => {
     expect(bytes.equals(await bytesOf(opened))).toBe(true);
   });
 
-  test.runIf(isExhaustive)("of 20 MB of noise is downloaded unchanged", async () => {
+  exhaustive("of 20 MB of noise is downloaded unchanged", async () => {
     const bytes = noise(20_000_000);
     const id = await upload(team, "noise.bin", bytes);
     expect(await processed(team, id)).toMatchObject({ status: "completed", fileType: "other file", audio: null });
@@ -362,55 +362,52 @@ describe("an upload that fetch can't send", () => {
 
 const RESUMABLE = "/docs/v1/uploads/resumable";
 
-test.runIf(isExhaustive)(
-  "sixteen slow uploads at once complete, although the isolate's memory holds nine",
-  async () => {
-    const team = await server.newTeam();
-    const gate = Promise.withResolvers<void>();
-    /** Holds back the last bytes until the gate opens. */
-    const slow = (bytes: Buffer) => {
-      let at = 0;
-      return new ReadableStream<Uint8Array>({
-        async pull(controller) {
-          if (at >= bytes.length - 100_000) await gate.promise;
-          if (at < bytes.length) controller.enqueue(bytes.subarray(at, at + 100_000));
-          else controller.close();
-          at += 100_000;
-        },
-      });
-    };
-    const send = (path: string, method: string, headers: Record<string, string>, bytes: Buffer) =>
-      team.send(method, path, { headers, body: slow(bytes) });
-    const files = Array.from({ length: 16 }, () => noise(6 * 1024 * 1024));
-    const byForm = async (bytes: Buffer) => {
-      const start = '--slow\r\nContent-Disposition: form-data; name="file"; filename="slow.bin"\r\n\r\n';
-      const body = Buffer.concat([Buffer.from(start), bytes, Buffer.from("\r\n--slow--\r\n")]);
-      const answer = await send(
-        "/docs/v1/uploads",
-        "POST",
-        { "Content-Type": "multipart/form-data; boundary=slow" },
-        body,
-      );
-      expect(answer.status).toBe(200);
-      return answer.headers.get("Location")?.split("/").at(-1) ?? "";
-    };
-    const byTus = async (bytes: Buffer) => {
-      const version = { "Tus-Resumable": "1.0.0" };
-      const headers = { ...version, "Upload-Length": `${bytes.length}` };
-      const made = await team.send("POST", RESUMABLE, { headers });
-      const type = "application/offset+octet-stream";
-      const part = { ...version, "Upload-Offset": "0", "Content-Type": type };
-      expect((await send(made.headers.get("Location") ?? "", "PATCH", part, bytes)).status).toBe(204);
-      return made.headers.get("Content-Location")?.split("/").at(-1) ?? "";
-    };
-    const sent = files.map((bytes, i) => (i % 2 === 0 ? byForm(bytes) : byTus(bytes)));
-    await vi.waitUntil(async () => (await team.call("GET", "/docs/v1/usage")).body.data.files === files.length, {
-      timeout: 100_000,
+exhaustive("sixteen slow uploads at once complete, although the isolate's memory holds nine", async () => {
+  const team = await server.newTeam();
+  const gate = Promise.withResolvers<void>();
+  /** Holds back the last bytes until the gate opens. */
+  const slow = (bytes: Buffer) => {
+    let at = 0;
+    return new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        if (at >= bytes.length - 100_000) await gate.promise;
+        if (at < bytes.length) controller.enqueue(bytes.subarray(at, at + 100_000));
+        else controller.close();
+        at += 100_000;
+      },
     });
-    gate.resolve();
-    const ids = await Promise.all(sent);
-    for (const [i, id] of ids.entries()) {
-      expect(await processed(team, id)).toMatchObject({ status: "completed", sha256: sha256(files[i] as Buffer) });
-    }
-  },
-);
+  };
+  const send = (path: string, method: string, headers: Record<string, string>, bytes: Buffer) =>
+    team.send(method, path, { headers, body: slow(bytes) });
+  const files = Array.from({ length: 16 }, () => noise(6 * 1024 * 1024));
+  const byForm = async (bytes: Buffer) => {
+    const start = '--slow\r\nContent-Disposition: form-data; name="file"; filename="slow.bin"\r\n\r\n';
+    const body = Buffer.concat([Buffer.from(start), bytes, Buffer.from("\r\n--slow--\r\n")]);
+    const answer = await send(
+      "/docs/v1/uploads",
+      "POST",
+      { "Content-Type": "multipart/form-data; boundary=slow" },
+      body,
+    );
+    expect(answer.status).toBe(200);
+    return answer.headers.get("Location")?.split("/").at(-1) ?? "";
+  };
+  const byTus = async (bytes: Buffer) => {
+    const version = { "Tus-Resumable": "1.0.0" };
+    const headers = { ...version, "Upload-Length": `${bytes.length}` };
+    const made = await team.send("POST", RESUMABLE, { headers });
+    const type = "application/offset+octet-stream";
+    const part = { ...version, "Upload-Offset": "0", "Content-Type": type };
+    expect((await send(made.headers.get("Location") ?? "", "PATCH", part, bytes)).status).toBe(204);
+    return made.headers.get("Content-Location")?.split("/").at(-1) ?? "";
+  };
+  const sent = files.map((bytes, i) => (i % 2 === 0 ? byForm(bytes) : byTus(bytes)));
+  await vi.waitUntil(async () => (await team.call("GET", "/docs/v1/usage")).body.data.files === files.length, {
+    timeout: 100_000,
+  });
+  gate.resolve();
+  const ids = await Promise.all(sent);
+  for (const [i, id] of ids.entries()) {
+    expect(await processed(team, id)).toMatchObject({ status: "completed", sha256: sha256(files[i] as Buffer) });
+  }
+});

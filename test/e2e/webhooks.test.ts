@@ -1,11 +1,12 @@
 import type { ServerResponse } from "node:http";
 import { Webhook as Verifier } from "standardwebhooks";
-import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { MAX_IN_FLIGHT } from "../../src/webhooks/outbox.ts";
 import { processed, upload } from "../support/client.ts";
 import { clonePreparedProject, replaceIn } from "../support/project.ts";
 import { type Behavior, Receiver } from "../support/receiver.ts";
 import { Server, type TestTeam } from "../support/server.ts";
+import { exhaustive, isExhaustive } from "../support/tiers.ts";
 
 /*
  * A real server and real webhook endpoints on this machine: some accept messages; others hang, drip, flood, reset, or
@@ -32,7 +33,7 @@ async function open(behavior?: Behavior): Promise<Receiver> {
 beforeAll(async () => {
   const folder = await clonePreparedProject();
   // Tests wait for the timeouts of attempts, and in the exhaustive run for the real ones.
-  if (!inject("isExhaustive"))
+  if (!isExhaustive)
     replaceIn(folder, "src/platform/sender.ts", "TIMEOUT_MILLISECONDS = 15_000", "TIMEOUT_MILLISECONDS = 4000");
   server = await Server.start([], {}, { folder });
   good = await open();
@@ -174,7 +175,7 @@ describe("A webhook endpoint", () => {
     expect(server.output).not.toMatch(/\/hook|whsec_|"level":"error"|uncaught/i);
   });
 
-  test("receives every event though the server is killed while it sends", async () => {
+  exhaustive("receives every event though the server is killed while it sends", async () => {
     const own = await server.newTeam();
     const endpoint = await open((response) => setTimeout(() => response.end(), 20));
     await newHook(own, endpoint.url, ["apikey.created"]);

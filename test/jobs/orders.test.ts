@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
-import { describe, expect, inject, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { WaveformJob } from "../../src/platform/messages.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { sample } from "../audio/samples.ts";
@@ -23,6 +23,7 @@ import {
   runEveryOrder,
 } from "../support/orders.ts";
 import { newEmail, PASSWORD } from "../support/routes.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { Uploader } from "../support/uploader.ts";
 import { createEvent, type Hook, keyOf, newHook, statusesOf } from "../support/webhooks.ts";
@@ -266,6 +267,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectFileIf("200 not_found"),
   },
   "a form upload whose commit takes effect without a response, and its deletion to the trash": {
+    isOneOfMany: true,
     prepare: inService(7, async () => null),
     acts: [withoutResponse("batch", 3, uploading("note")), deletingAny],
     outcomes: ["unavailable 200", "unavailable not_found"],
@@ -300,6 +302,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectComplete,
   },
   "a request of a resumable upload and a request for its offset": {
+    isOneOfMany: true,
     prepare: begun,
     acts: [sending, asking],
     outcomes: ["204 200"],
@@ -334,6 +337,7 @@ const races: Record<string, Race<any>> = {
     verify: ({ team }) => expectNoneAfter(team, "apikey.rotated", "apikey.revoked"),
   },
   "the rotation of a key by itself and its revocation": {
+    isOneOfMany: true,
     prepare: newKey,
     acts: [
       request(({ id, key }) => [rotate(id)[0], rotate(id)[1], { ...rotate(id)[2], token: key }]),
@@ -395,6 +399,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "a hold and a deletion of many files": {
+    isOneOfMany: true,
     prepare: fileOf,
     acts: [
       request((id) => hold(id)),
@@ -406,6 +411,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "a hold and the deletion of its folder": {
+    isOneOfMany: true,
     prepare: inFolder,
     acts: [request((id) => hold(id)), deletingFolder],
     outcomes: ["200 200", "not_found 200"],
@@ -436,6 +442,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectFileIf("200 not_in_trash"),
   },
   "the return of a file from the trash and its permanent deletion": {
+    isOneOfMany: true,
     prepare: inService(1, trashed),
     acts: [request((id) => ["POST", `/docs/v1/trash/${id}/restore`]), request((id) => erase(id))],
     outcomes: ["200 200", "not_found 200"],
@@ -462,6 +469,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectFileIf(),
   },
   "the processing of a file and its reprocessing": {
+    isOneOfMany: true,
     async prepare({ world, team }) {
       const id = await world.store(team, "note.txt", "note");
       world.messages = world.messages.filter((message) => message !== id);
@@ -484,6 +492,7 @@ const races: Record<string, Race<any>> = {
     outcomes: ["200 200", "token_invalid 200"],
   },
   "a resumable upload's last request and the deletion of its team": {
+    isOneOfMany: true,
     isTeamDeleted: true,
     prepare: begun,
     acts: [sending, request((_, { team }) => ["DELETE", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR }])],
@@ -507,6 +516,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "the alarm of a webhook and its deletion": {
+    isOneOfMany: true,
     prepare: webhookWithEvent,
     acts: [deliveringTo, request(({ _id }: Hook) => ["DELETE", `/auth/v1/webhooks/${_id}`])],
     outcomes: ["sent 200"],
@@ -530,6 +540,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "the move of a folder and a move of its file": {
+    isOneOfMany: true,
     prepare: inFolder,
     acts: [moving, request((id) => ["PATCH", `${FILES}/${id}`, { json: { folder: "third" } }])],
     outcomes: ["200 200"],
@@ -653,6 +664,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "the moves of a folder there and back": {
+    isOneOfMany: true,
     prepare: inFolder,
     acts: [moving, request(() => ["PATCH", "/docs/v1/folders", { json: { folder: "new", to: "old" } }])],
     outcomes: ["200 200"],
@@ -683,6 +695,7 @@ const races: Record<string, Race<any>> = {
     verify: expectNoSession,
   },
   "a logout and the deletion of its user": {
+    isOneOfMany: true,
     prepare: async (place) => {
       const id = await newUser(place);
       return { id, token: await newSession(place.team, id) };
@@ -723,6 +736,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two waveforms of a file": {
+    isOneOfMany: true,
     isSymmetric: true,
     prepare: fileOf,
     acts: [1, -1].map((peak) => request((id) => ["PUT", `${FILES}/${id}/waveform`, waveform(peak)])),
@@ -738,6 +752,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "a waveform that a visitor sets, and one that the team sets": {
+    isOneOfMany: true,
     prepare: fileOfVisitor,
     acts: [
       request(({ id, token }) => ["PUT", `${FILES}/${id}/waveform`, { ...waveform(1), token }]),
@@ -750,6 +765,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two waveforms that a visitor sets": {
+    isOneOfMany: true,
     isSymmetric: true,
     prepare: fileOfVisitor,
     acts: [1, -1].map((peak) =>
@@ -772,6 +788,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "a waveform that is measured, and the deletion of its file": {
+    isOneOfMany: true,
     prepare: unmeasured,
     acts: [measuring, request(({ fileId }) => ["DELETE", `${FILES}/${fileId}`])],
     outcomes: ["done 200"],
@@ -794,6 +811,7 @@ const races: Record<string, Race<any>> = {
     verify: expectOneTranscript,
   },
   "a transcript of a file and the deletion of one": {
+    isOneOfMany: true,
     async prepare(place) {
       const id = await fileOf(place);
       await settingTranscript("aa")(id, new ProxiedBindings(), place);
@@ -872,10 +890,9 @@ const crowds: Record<string, { prepare: Race<any>["prepare"]; acts: Record<strin
   },
 };
 
-/** The recovery job takes the longest, so one race with it stands for the others in `npm test`. */
-const STANDS_FOR_RECOVERY = "the expiry of a file in the trash and its return";
+/** `npm test` leaves out the races with the recovery job, which take the longest, and those that others stand for. */
 const included = Object.entries(races).filter(
-  ([name, { isRecovery }]) => inject("isExhaustive") || !isRecovery || name === STANDS_FOR_RECOVERY,
+  ([, { isRecovery, isOneOfMany }]) => isExhaustive || (!isRecovery && !isOneOfMany),
 );
 
 describe("Every order of the calls", () => {
@@ -888,8 +905,8 @@ describe("Every order of the calls", () => {
 });
 
 describe("A random order of the calls", () => {
-  const RUNS = inject("isExhaustive") ? 60 : 15;
-  const included = Object.entries(crowds).slice(0, inject("isExhaustive") ? undefined : 1);
+  const RUNS = isExhaustive ? 60 : 15;
+  const included = Object.entries(crowds).slice(0, isExhaustive ? undefined : 1);
 
   test.for(included)(
     "of three or more acts on %s keeps every acknowledged change",

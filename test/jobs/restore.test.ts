@@ -1,12 +1,13 @@
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
-import { afterEach, expect, inject, test } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import { sha256 } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";
 import { databaseWith } from "../support/databases.ts";
 import { worldTest } from "../support/fixtures.ts";
 import { OPERATOR } from "../support/harness.ts";
 import { emptyStores, tableNames } from "../support/stores.ts";
+import { isExhaustive } from "../support/tiers.ts";
 import { DAY, HOUR, MINUTE } from "../support/time.ts";
 import { encodeForm, expectSound, must, World } from "../support/world.ts";
 
@@ -16,7 +17,7 @@ import { encodeForm, expectSound, must, World } from "../support/world.ts";
  * then opens, byte for byte. Reconciling then finds exactly the bytes without a row.
  */
 
-const RUNS = inject("isExhaustive") ? 60 : 5;
+const RUNS = isExhaustive ? 60 : 5;
 const TRASH_DAYS = 5;
 
 afterEach(emptyStores);

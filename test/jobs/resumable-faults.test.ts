@@ -303,7 +303,6 @@ const uploads: Record<string, Upload> = {
   },
   "the recovery job with a complete upload that is not assembled": {
     ...recovery,
-    isRepresentative: true,
     bytes: large,
     async prepare(client) {
       await sendUnassembled(client);

@@ -1,7 +1,8 @@
-import { expect, inject } from "vitest";
+import { expect } from "vitest";
 import { type Fault, MOMENTS, ProxiedBindings } from "./bindings.ts";
 import type { Team } from "./client.ts";
 import { emptyStores } from "./stores.ts";
+import { isExhaustive } from "./tiers.ts";
 import { expectErased, expectSettled, expectSound, type Row, World } from "./world.ts";
 
 /*
@@ -15,7 +16,6 @@ import { expectErased, expectSettled, expectSound, type Row, World } from "./wor
  * in a row get every combination. Pairs of faults are left to the random steps of jobs/model.test.ts.
  */
 
-const isExhaustive = inject("isExhaustive");
 const ERRORS = ["transient", "permanent", "outage"] as const;
 
 /** One team's part of a scenario. */

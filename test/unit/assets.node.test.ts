@@ -2,20 +2,24 @@ import { execFile } from "node:child_process";
 import { readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { cloneProject } from "../support/project.ts";
+import { exhaustive } from "../support/tiers.ts";
 
-test("the pages of a deployment have the upload element, and leave those of a development server with its demonstration", async () => {
-  const folder = cloneProject();
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  const build = (STOWAGE_DEMO: string) => {
-    const env = { ...process.env, STOWAGE_DEMO };
-    return promisify(execFile)(process.execPath, [join(folder, "src/console/build.js")], { env });
-  };
-  const builtIn = (name: string) =>
-    readdirSync(join(folder, ".wrangler", name, "assets")).filter((file) => /^(upload|demo)/.test(file));
-  await build("true");
-  await build("");
-  expect(builtIn("console-dev")).toEqual(["demo.css", "demo.html", "demo.js", "upload.js"]);
-  expect(builtIn("console")).toEqual(["upload.js"]);
-});
+exhaustive(
+  "the pages of a deployment have the upload element, and leave those of a development server with its demonstration",
+  async () => {
+    const folder = cloneProject();
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const build = (STOWAGE_DEMO: string) => {
+      const env = { ...process.env, STOWAGE_DEMO };
+      return promisify(execFile)(process.execPath, [join(folder, "src/console/build.js")], { env });
+    };
+    const builtIn = (name: string) =>
+      readdirSync(join(folder, ".wrangler", name, "assets")).filter((file) => /^(upload|demo)/.test(file));
+    await build("true");
+    await build("");
+    expect(builtIn("console-dev")).toEqual(["demo.css", "demo.html", "demo.js", "upload.js"]);
+    expect(builtIn("console")).toEqual(["upload.js"]);
+  },
+);

@@ -1,4 +1,4 @@
-import { describe, expect, inject, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { inspectFile } from "../../src/audio/inspect.ts";
 import { detectMediaType, formatOf } from "../../src/audio/media-type.ts";
 import { Budget, MAX_WORK, RangeSource, UnreadableAudio } from "../../src/audio/range-source.ts";
@@ -25,6 +25,7 @@ import {
 } from "../audio/build.ts";
 import { sample, samples } from "../audio/samples.ts";
 import { MEBIBYTE } from "../support/bytes.ts";
+import { isExhaustive } from "../support/tiers.ts";
 
 /* Bulk in a file costs at most its tags. No content makes an inspection slow. */
 
@@ -370,7 +371,7 @@ describe("A lightly damaged file", () => {
   test("is read or rejected after few reads", async () => {
     for (const { bytes, file, audio } of samples) {
       if (!audio) continue;
-      for (let seed = 1; seed <= (inject("isExhaustive") ? 40 : 15); seed++) {
+      for (let seed = 1; seed <= (isExhaustive ? 40 : 10); seed++) {
         const junk = noise(48, seed * 7919 + file.length);
         const broken = bytes.slice();
         // Most of the structure is in the first kilobytes.

@@ -1,8 +1,9 @@
 import { Busboy } from "@fastify/busboy";
 import fc from "fast-check";
-import { afterEach, describe, expect, inject, it, vi } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { AppError } from "../../src/errors.ts";
 import { readMultipartFile } from "../../src/http/multipart.ts";
+import { isExhaustive } from "../support/tiers.ts";
 
 const BOUNDARY = "----boundary7MA4YWxk";
 const LONGEST = `'()+_,-./:=? ${"x".repeat(57)}`;
@@ -142,7 +143,7 @@ const LONG_BYTES = 1000;
 /** Reads a form from every kind of stream. A failure names the stream. */
 async function expectEach(bytes: Bytes, expected: unknown, note = "") {
   for (const [delivery, deliver] of DELIVERIES) {
-    if (delivery === BYTE_BY_BYTE && bytes.length > LONG_BYTES && !inject("isExhaustive")) continue;
+    if (delivery === BYTE_BY_BYTE && bytes.length > LONG_BYTES && !isExhaustive) continue;
     const actual = await outcome(read(deliver(bytes), TYPE, { ...LIMITS, maxFileBytes: 2000 }));
     expect.soft(actual, `${note} ${delivery}`).toEqual(expected);
   }
