@@ -71,7 +71,7 @@ export default defineConfig(async ({ mode }) => {
                   TEST_MIGRATIONS: await readD1Migrations(join(root, "migrations")),
                   MASTER_KEY: btoa("0123456789abcdef0123456789abcdef"),
                   OPERATOR_TOKEN: "operator-token-of-the-test-suite-0123456789",
-                  STOWAGE_MODEL_RUNS: process.env.STOWAGE_MODEL_RUNS ?? (isExhaustive ? "200" : "6"),
+                  STOWAGE_MODEL_RUNS: process.env.STOWAGE_MODEL_RUNS ?? (isExhaustive ? "200" : "4"),
                   // The same random cases in each run. Another seed looks for failures in other cases.
                   STOWAGE_SEED: process.env.STOWAGE_SEED ?? "1",
                   S3_ENDPOINT: "https://account.r2.cloudflarestorage.com",

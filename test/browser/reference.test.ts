@@ -158,7 +158,8 @@ describe("Reference", () => {
     await form.getByRole("button", { name: "Send request" }).click();
     await expect(form.getByRole("status")).toHaveText("Response 200");
     await expect(form.getByRole("region", { name: "Response" })).toContainText('"name": "<img src=x>.txt"');
-    await expectAccessible(operation);
+    // Axe reads all of this long page.
+    if (isExhaustive) await expectAccessible(operation);
     await screenshot(page, "reference-try");
     // Other forms have the token, too.
     const me = page.locator("#getMe");
@@ -233,7 +234,6 @@ describe("Reference", () => {
     await expect(operation.getByRole("status")).toContainText("The request failed");
     await page.setViewportSize({ width: 320, height: 640 });
     await expectNoSidewaysScroll(page);
-    // Axe reads all of this long page.
     if (!isExhaustive) return;
     await expectAccessible(operation, "target size");
     await page.emulateMedia({ colorScheme: "dark" });

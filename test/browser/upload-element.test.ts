@@ -422,8 +422,10 @@ describe("The upload element", () => {
       route.request().method() === "PATCH" ? undefined : route.continue(),
     );
     const creating = page.waitForResponse((response) => response.request().method() === "POST");
-    const large = { name: "large.bin", mimeType: "", buffer: bytesOf(9_000_000) };
-    await input.setInputFiles(large);
+    const folder = await mkdtemp(join(tmpdir(), "stowage canceled "));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    writeFileSync(join(folder, "large.bin"), bytesOf(9_000_000));
+    await input.setInputFiles(join(folder, "large.bin"));
     expect((await creating).status()).toBe(201);
     await expect.poll(async () => (await collect(team.stowage.unfinishedUploads.list())).length).toBe(1);
     const deleting = page.waitForResponse((response) => response.request().method() === "DELETE");

@@ -1,12 +1,12 @@
-import { createReadStream, writeFileSync } from "node:fs";
+import { createReadStream, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { Upload } from "tus-js-client";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { MEBIBYTE, noise, sha256 } from "../support/bytes.ts";
-import { processed } from "../support/client.ts";
 import { type Fault, Line } from "../support/line.ts";
-import { Server, type TestTeam } from "../support/server.ts";
+import { newTeam, type Team, url } from "../support/team.ts";
 import { exhaustive, isExhaustive } from "../support/tiers.ts";
 
 /*
@@ -16,19 +16,17 @@ import { exhaustive, isExhaustive } from "../support/tiers.ts";
 
 const RESUMABLE = "/docs/v1/uploads/resumable";
 
-let server: Server;
-let team: TestTeam;
+let team: Team;
 beforeAll(async () => {
-  // Only uploads that stall on purpose reach this timeout, also on a slow machine.
-  server = await Server.start(["--var", "UPLOAD_IDLE_SECONDS:15"]);
-  team = await server.newTeam();
+  team = await newTeam();
 });
-afterAll(() => server?.remove());
 
 const sources = {
   "a Buffer": (bytes: Buffer) => bytes,
   "a file": (bytes: Buffer) => {
-    const path = join(server.folder, `${sha256(bytes)}.bin`);
+    const folder = mkdtempSync(join(tmpdir(), "stowage tus "));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const path = join(folder, "random.bin");
     writeFileSync(path, bytes);
     return createReadStream(path);
   },
@@ -44,15 +42,15 @@ const sources = {
 };
 
 /** @returns the file's id */
-async function upload(url: string, source: Buffer | Readable, size: number, chunkSize: number): Promise<string> {
+async function upload(origin: string, source: Buffer | Readable, size: number, chunkSize: number): Promise<string> {
   let id = "";
   await new Promise<void>((resolve, reject) => {
     const sending = new Upload(source as Buffer, {
-      endpoint: url + RESUMABLE,
+      endpoint: origin + RESUMABLE,
       chunkSize,
       ...(source instanceof Readable && { uploadSize: size }),
       retryDelays: [0, 0, 100, 100, 500, 500, 1000, 1000],
-      headers: { Authorization: `Bearer ${team.token}` },
+      headers: { Authorization: `Bearer ${team.key}` },
       metadata: { filename: "random.bin", filetype: "audio/wav" },
       onAfterResponse: (_, response) => {
         id = response.getHeader("Content-Location")?.split("/").at(-1) ?? id;
@@ -67,10 +65,11 @@ async function upload(url: string, source: Buffer | Readable, size: number, chun
 
 /** The stored bytes are the sent ones, and no reported offset decreased. */
 async function expectStored(id: string, bytes: Buffer, line?: Line): Promise<void> {
-  const found = await processed(team, id);
+  const { files } = team.stowage;
+  const found = await files.waitUntilProcessed(id);
   expect(found).toMatchObject({ status: "completed", size: bytes.length, sha256: sha256(bytes), failure: null });
-  const opened = await fetch(await team.sign(id));
-  expect(sha256(new Uint8Array(await opened.arrayBuffer()))).toBe(sha256(bytes));
+  const stored = await (await files.download(id)).arrayBuffer();
+  expect(sha256(new Uint8Array(stored))).toBe(sha256(bytes));
   if (line) expect(line.offsets).toEqual(line.offsets.toSorted((a, b) => a - b));
 }
 
@@ -94,7 +93,7 @@ describe("tus-js-client", () => {
   test.each(cases)("uploads every byte of %s in chunks of %d MiB", async (kind, chunk, size) => {
     const bytes = noise(size * MEBIBYTE + 345);
     const [source, chunkSize] = [sources[kind], chunk * MEBIBYTE];
-    const line = await Line.open(server.url, () => ({ fault: "none", afterBytes: 0 }));
+    const line = await Line.open(url, () => ({ fault: "none", afterBytes: 0 }));
     const id = await upload(line.url, source(bytes), bytes.length, chunkSize);
     await expectStored(id, bytes, line);
     expect(line.sentBytes - bytes.length, "bytes in addition to the file").toBeLessThan(100_000);
@@ -119,7 +118,7 @@ describe("A connection", () => {
     async ([, fault, afterBytes], { annotate }) => {
       const bytes = noise(12 * MEBIBYTE + 345);
       // Any connection, because a client may open one for each request.
-      const line = await Line.open(server.url, () => ({ fault, afterBytes }), 1);
+      const line = await Line.open(url, () => ({ fault, afterBytes }), 1);
       const id = await upload(line.url, bytes, bytes.length, Number.POSITIVE_INFINITY);
       await expectStored(id, bytes, line);
       if (fault !== "double") expect(line.faults).toBe(1);
@@ -132,7 +131,7 @@ describe("A connection", () => {
 
   exhaustive("that breaks after every MiB still transfers a file of 8 MiB", async ({ annotate }) => {
     const bytes = noise(8 * MEBIBYTE);
-    const line = await Line.open(server.url, () => ({ fault: "cut", afterBytes: MEBIBYTE }));
+    const line = await Line.open(url, () => ({ fault: "cut", afterBytes: MEBIBYTE }));
     const id = await upload(line.url, bytes, bytes.length, Number.POSITIVE_INFINITY);
     await expectStored(id, bytes, line);
     expect(line.faults).toBeGreaterThanOrEqual(8);
@@ -140,46 +139,3 @@ describe("A connection", () => {
     await line.close();
   });
 });
-
-exhaustive(
-  "A connection that stalls after every MiB, on a server with a long timeout, still transfers a file of 8 MiB",
-  async () => {
-    const slowServer = await Server.start(["--var", "UPLOAD_IDLE_SECONDS:600"]);
-    const team = await slowServer.newTeam();
-    const line = await Line.open(slowServer.url, () => ({ fault: "stall", afterBytes: MEBIBYTE }));
-    const bytes = noise(8 * MEBIBYTE);
-    const version = { "Tus-Resumable": "1.0.0" };
-    const made = await team.send("POST", RESUMABLE, { headers: { ...version, "Upload-Length": `${bytes.length}` } });
-    const path = made.headers.get("Location") ?? "";
-    const fetchOffset = async () =>
-      Number((await team.send("HEAD", path, { headers: version })).headers.get("Upload-Offset"));
-    for (let offset = 0; offset < bytes.length; ) {
-      const controller = new AbortController();
-      const Authorization = `Bearer ${team.token}`;
-      const type = "application/offset+octet-stream";
-      const sending = fetch(line.url + path, {
-        method: "PATCH",
-        headers: { ...version, Authorization, "Content-Type": type, "Upload-Offset": `${offset}` },
-        body: bytes.subarray(offset),
-        signal: controller.signal,
-      }).catch(() => undefined);
-      // The request stalls until the client aborts it. The client polls over another connection.
-      const next = await vi.waitFor(
-        async () => {
-          const reported = await fetchOffset();
-          expect(reported).toBeGreaterThan(offset);
-          return reported;
-        },
-        { timeout: 100_000, interval: 100 },
-      );
-      controller.abort();
-      await sending;
-      offset = next;
-    }
-    const id = made.headers.get("Content-Location")?.split("/").at(-1) ?? "";
-    expect(await processed(team, id)).toMatchObject({ status: "completed", sha256: sha256(bytes) });
-    expect(line.connections).toBeGreaterThanOrEqual(8);
-    await line.close();
-    await slowServer.remove();
-  },
-);
