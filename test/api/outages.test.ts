@@ -114,15 +114,14 @@ describe.each(routes)("$name", (route) => {
   const chosen = <T>(ways: readonly T[], call: number): readonly T[] =>
     isExhaustive ? ways : ways.filter((_, i) => i === (position + call) % ways.length);
   /** Of the three tests of a route, `npm test` runs one, and for the next route the next one. */
-  const every = [0, 1, 2].map((turn) => test.runIf(isExhaustive || position % 3 === turn));
-  const [whileDown, permanently, once] = every as [typeof test, typeof test, typeof test];
+  const inTurn = (turn: 0 | 1 | 2) => test.runIf(isExhaustive || position % 3 === turn);
   const at = (call: number, moment: (typeof MOMENTS)[number], failure: "transient" | "permanent" | "outage") =>
     new ProxiedBindings({ call, moment, failure });
 
   /** A new team first asks each database for its size, and goes to one that responds. */
   const goesElsewhere = (i: number) => route.name === "POST /auth/v1/teams" && i < ALL_DATABASES.length;
 
-  whileDown("responds 503 while D1 is down, and works afterwards", async () => {
+  inTurn(0)("responds 503 while D1 is down, and works afterwards", async () => {
     const { send } = await sender(route);
     expectUnavailable(await send(at(1, "before", "outage")));
     const answer = await send(at(1, "before", "permanent"));
@@ -130,7 +129,7 @@ describe.each(routes)("$name", (route) => {
     expect((await send()).status).toBe(200);
   });
 
-  permanently("either takes effect or fails, whichever call fails permanently", async () => {
+  inTurn(1)("either takes effect or fails, whichever call fails permanently", async () => {
     const { world, team, send } = await sender(route);
     const peace = new ProxiedBindings();
     expect((await send(peace)).status).toBe(200);
@@ -164,7 +163,7 @@ describe.each(routes)("$name", (route) => {
   });
 
   const isRepeatable = !UNREPEATABLE.includes(route.name);
-  once(`${isRepeatable ? "succeeds" : "succeeds or responds 503"} if any one call fails once`, async () => {
+  inTurn(2)(`${isRepeatable ? "succeeds" : "succeeds or responds 503"} if any one call fails once`, async () => {
     const { send } = await sender(route);
     const peace = new ProxiedBindings();
     await send(peace);

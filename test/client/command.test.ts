@@ -660,7 +660,9 @@ describe("stowage upload", () => {
       const bytes = bytesOf(40 * MEBIBYTE);
       machine.write("large.bin", bytes);
       const first = machine.start("upload large.bin");
-      await vi.waitUntil(() => line.faults > 0, { timeout: 60_000 });
+      // What the service has received, it may still be storing.
+      const storedBytes = async () => (await collect(team.stowage.unfinishedUploads.list()))[0]?.offset ?? 0;
+      await vi.waitUntil(async () => (await storedBytes()) >= 20 * MEBIBYTE, { timeout: 60_000, interval: 50 });
       first.child.kill(signal);
       const ended = await first.ended;
       if (signal === "SIGINT") {

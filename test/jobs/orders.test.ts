@@ -267,7 +267,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectFileIf("200 not_found"),
   },
   "a form upload whose commit takes effect without a response, and its deletion to the trash": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: inService(7, async () => null),
     acts: [withoutResponse("batch", 3, uploading("note")), deletingAny],
     outcomes: ["unavailable 200", "unavailable not_found"],
@@ -302,7 +302,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectComplete,
   },
   "a request of a resumable upload and a request for its offset": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: begun,
     acts: [sending, asking],
     outcomes: ["204 200"],
@@ -337,7 +337,7 @@ const races: Record<string, Race<any>> = {
     verify: ({ team }) => expectNoneAfter(team, "apikey.rotated", "apikey.revoked"),
   },
   "the rotation of a key by itself and its revocation": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: newKey,
     acts: [
       request(({ id, key }) => [rotate(id)[0], rotate(id)[1], { ...rotate(id)[2], token: key }]),
@@ -399,7 +399,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "a hold and a deletion of many files": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: fileOf,
     acts: [
       request((id) => hold(id)),
@@ -411,7 +411,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "a hold and the deletion of its folder": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: inFolder,
     acts: [request((id) => hold(id)), deletingFolder],
     outcomes: ["200 200", "not_found 200"],
@@ -442,7 +442,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectFileIf("200 not_in_trash"),
   },
   "the return of a file from the trash and its permanent deletion": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: inService(1, trashed),
     acts: [request((id) => ["POST", `/docs/v1/trash/${id}/restore`]), request((id) => erase(id))],
     outcomes: ["200 200", "not_found 200"],
@@ -469,7 +469,7 @@ const races: Record<string, Race<any>> = {
     verifySettled: expectFileIf(),
   },
   "the processing of a file and its reprocessing": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     async prepare({ world, team }) {
       const id = await world.store(team, "note.txt", "note");
       world.messages = world.messages.filter((message) => message !== id);
@@ -492,7 +492,7 @@ const races: Record<string, Race<any>> = {
     outcomes: ["200 200", "token_invalid 200"],
   },
   "a resumable upload's last request and the deletion of its team": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     isTeamDeleted: true,
     prepare: begun,
     acts: [sending, request((_, { team }) => ["DELETE", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR }])],
@@ -516,7 +516,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "the alarm of a webhook and its deletion": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: webhookWithEvent,
     acts: [deliveringTo, request(({ _id }: Hook) => ["DELETE", `/auth/v1/webhooks/${_id}`])],
     outcomes: ["sent 200"],
@@ -540,7 +540,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "the move of a folder and a move of its file": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: inFolder,
     acts: [moving, request((id) => ["PATCH", `${FILES}/${id}`, { json: { folder: "third" } }])],
     outcomes: ["200 200"],
@@ -664,7 +664,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "the moves of a folder there and back": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: inFolder,
     acts: [moving, request(() => ["PATCH", "/docs/v1/folders", { json: { folder: "new", to: "old" } }])],
     outcomes: ["200 200"],
@@ -695,7 +695,7 @@ const races: Record<string, Race<any>> = {
     verify: expectNoSession,
   },
   "a logout and the deletion of its user": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: async (place) => {
       const id = await newUser(place);
       return { id, token: await newSession(place.team, id) };
@@ -736,7 +736,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two waveforms of a file": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     isSymmetric: true,
     prepare: fileOf,
     acts: [1, -1].map((peak) => request((id) => ["PUT", `${FILES}/${id}/waveform`, waveform(peak)])),
@@ -752,7 +752,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "a waveform that a visitor sets, and one that the team sets": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: fileOfVisitor,
     acts: [
       request(({ id, token }) => ["PUT", `${FILES}/${id}/waveform`, { ...waveform(1), token }]),
@@ -765,7 +765,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "two waveforms that a visitor sets": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     isSymmetric: true,
     prepare: fileOfVisitor,
     acts: [1, -1].map((peak) =>
@@ -788,7 +788,7 @@ const races: Record<string, Race<any>> = {
     },
   },
   "a waveform that is measured, and the deletion of its file": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     prepare: unmeasured,
     acts: [measuring, request(({ fileId }) => ["DELETE", `${FILES}/${fileId}`])],
     outcomes: ["done 200"],
@@ -811,7 +811,7 @@ const races: Record<string, Race<any>> = {
     verify: expectOneTranscript,
   },
   "a transcript of a file and the deletion of one": {
-    isOneOfMany: true,
+    isLikeAnother: true,
     async prepare(place) {
       const id = await fileOf(place);
       await settingTranscript("aa")(id, new ProxiedBindings(), place);
@@ -892,7 +892,7 @@ const crowds: Record<string, { prepare: Race<any>["prepare"]; acts: Record<strin
 
 /** `npm test` leaves out the races with the recovery job, which take the longest, and those that others stand for. */
 const included = Object.entries(races).filter(
-  ([, { isRecovery, isOneOfMany }]) => isExhaustive || (!isRecovery && !isOneOfMany),
+  ([, { isRecovery, isLikeAnother }]) => isExhaustive || (!isRecovery && !isLikeAnother),
 );
 
 describe("Every order of the calls", () => {

@@ -48,8 +48,13 @@ export class Line {
     this.#isReliable = true;
   }
 
-  async close(): Promise<void> {
+  /** Breaks all connections. */
+  disconnect(): void {
     for (const socket of this.#sockets) socket.destroy();
+  }
+
+  async close(): Promise<void> {
+    this.disconnect();
     this.#server.close();
     await once(this.#server, "close");
   }

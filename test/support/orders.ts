@@ -174,8 +174,8 @@ export interface Race<S> {
   isSymmetric?: true;
   /** The recovery job is an act, which changes rows of every team, so each order is settled before the next one runs. */
   isRecovery?: true;
-  /** Another race of the same two writes stands for it in `npm test`. */
-  isOneOfMany?: true;
+  /** Another race of similar writes stands for it in `npm test`. */
+  isLikeAnother?: true;
 }
 
 async function describing<T>(order: Turn[], work: () => Promise<T>): Promise<T> {
