@@ -335,7 +335,11 @@ export const isKey = (teamId: string, id: string) => and(eq(apiKeys.id, id), eq(
  * Whether the caller is still who it was when it was authorized: its token exists, has the scopes, and sees the same files.
  * The condition of a write that grants something which outlives the caller's own access.
  */
-export function isStillAllowed({ db, system }: Deps, { teamId, keyId, ownerId }: TeamActor, mask: number): SQL {
+export function isStillAllowed(
+  { db, system }: Deps,
+  { teamId, keyId, ownerId }: Pick<TeamActor, "teamId" | "keyId" | "ownerId">,
+  mask: number,
+): SQL {
   const isAllowed = sql`${apiKeys.expiresAt} > ${system.now()} and (${presentScopes(db)} & ${mask}) = ${mask}
     and ${presentOwner} is ${ownerId}`;
   return hasRow(apiKeys, and(isKey(teamId, keyId), isAllowed));

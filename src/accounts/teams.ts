@@ -1,4 +1,4 @@
-import { and, eq, isNull, not, sql } from "drizzle-orm";
+import { and, eq, isNull, not, type SQL, sql } from "drizzle-orm";
 import {
   type Actor,
   authorize,
@@ -6,6 +6,7 @@ import {
   type Credential,
   isExistingTeam,
   isSecretKeyOrAdmin,
+  isStillAllowed,
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
@@ -183,7 +184,13 @@ export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
 }
 
 /** Suspending takes effect with the next request of the team. @throws `not_found`, `conflict` if the team is being deleted */
-export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: TeamChanges): Promise<Team> {
+export async function updateTeam(
+  deps: Deps,
+  actor: Actor,
+  id: string,
+  changes: TeamChanges,
+  condition?: SQL,
+): Promise<Team> {
   const { db, system } = deps;
   const type = changes.status === "suspended" ? "team.suspended" : "team.updated";
   const batch = {
@@ -199,7 +206,7 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
         }),
         ...{ updatedAt: system.now(), version: sql`${teams.version} + 1` },
       })
-      .where(isExistingTeam(id))
+      .where(and(isExistingTeam(id), condition))
       .returning(),
     event: newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) }),
     found: db.select().from(teams).where(eq(teams.id, id)),
@@ -209,6 +216,7 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
     found: [found],
   } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
+  if (!team && found.status !== "deleting") throw new AppError("token_invalid");
   if (!team) throw new AppError("conflict", { message: "The team is being deleted." });
   return team;
 }
@@ -221,7 +229,7 @@ export async function setRetention(deps: Deps, actor: TeamActor, retentionDays: 
   if (!isSecretKeyOrAdmin(actor)) {
     throw new AppError("forbidden", { message: "Only a secret key or an admin can set the retention of a team." });
   }
-  return updateTeam(deps, actor, actor.teamId, { retentionDays });
+  return updateTeam(deps, actor, actor.teamId, { retentionDays }, isStillAllowed(deps, actor, actor.scopes));
 }
 
 /** From now on, the team's tokens are invalid. The recovery job deletes everything. Can be repeated. @throws `not_found`, `file_held` */

@@ -21,6 +21,7 @@ import {
   OWN_FILES_SCOPES,
   ROLES,
   type Role,
+  SCOPES,
 } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
@@ -250,7 +251,7 @@ export async function updateUser(
   // The hash may have waited for seconds, in which the caller's access can end.
   if (hash !== undefined) checkCovered(await authorize(deps, credential), granted);
   const refusal = refusalOf(deps, actor, versions, role, {
-    token_invalid: not(isStillAllowed(deps, actor, granted)),
+    token_invalid: not(isStillAllowed(deps, actor, SCOPES["users:write"] | granted)),
   });
   const isChanged = and(isUser(target), isNull(refusal));
   const isDemoting = role === OWN_FILES_ROLE;

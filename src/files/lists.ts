@@ -104,6 +104,8 @@ const CONDITIONS: Conditions = {
     return and(...keys.map((key) => sql`instr(${files.nameKey}, ${key}) + instr(${files.searchText}, ${key}) > 0`));
   },
   tag: (tag) => {
+    // Only this tag looks like the end of a tag that ends with a comma, and the start of the next one.
+    if (tag === ",") return sql`exists (select 1 from json_each(${files.tags}) where value = ${tag})`;
     // The opening quote follows a bracket or a comma only at the start of a tag: within one, it is escaped. `json_each` would
     // read a row for each tag.
     const text = JSON.stringify(tag);

@@ -1,8 +1,8 @@
 import { and, asc, eq, isNull, lte, ne, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { isKey, type TeamActor, teamExists } from "../access/authorization.ts";
+import { isStillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
-import { apiKeys } from "../accounts/keys.schema.ts";
+import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
@@ -30,8 +30,9 @@ import { AFTER_SEPARATOR, foldersOf } from "./folders.ts";
  * repeated step changes nothing twice. A team changes one folder at a time, and so does each contributor among the own files,
  * who therefore can't hold up the team. If two changes concern the same file, the first one wins, because it sets `folder_since`.
  *
- * A change that can't be stopped would continue to delete after a leaked key is revoked. So each step requires that the key or
- * session that requested it still exists, and that its team is active. Otherwise, the change ends as it is.
+ * A change that can't be stopped would continue to delete after a leaked key is revoked. So each step requires that its
+ * caller could still request it, with the same scopes and for the same files, and that the team is active. Otherwise, the
+ * change ends as it is.
  *
  * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`). So a
  * deletion never deletes a file that a client stores after the request.
@@ -73,11 +74,16 @@ const isOfOwner = ({ teamId, ownerId }: Omit<Range, "folder">) =>
 const isChange = ({ id, ...change }: Omit<Range, "folder"> & Pick<FolderChange, "id">) =>
   and(isOfOwner(change), eq(folderChanges.id, id));
 
-/** Whether the change may continue. */
-function isAllowed({ teamId, initiator }: Pick<FolderChange, "teamId" | "initiator">): SQL {
-  const { keyId } = JSON.parse(initiator) as TeamActor;
+/** Whether the change may continue: its caller could still request it. */
+function isAllowed(
+  deps: Deps,
+  change: Pick<FolderChange, "teamId" | "initiator" | "ownerId" | "folder" | "target">,
+): SQL {
+  const { teamId, target } = change;
+  const { keyId } = JSON.parse(change.initiator) as TeamActor;
   const isActive = and(eq(teams.id, teamId), eq(teams.status, "active"));
-  return hasRow(teams, and(isActive, hasRow(apiKeys, isKey(teamId, keyId))));
+  const scope = SCOPES[target === null ? "files:delete" : "files:write"];
+  return hasRow(teams, and(isActive, isStillAllowed(deps, { teamId, keyId, ownerId: ownerIn(change) }, scope)));
 }
 
 /** Whether a path in the folder would be too long after the move, or there are too many folders to check. */
@@ -117,7 +123,7 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     order by ${files.folderKey}, ${files.id} limit 1 offset ${(target === null ? MAX_DELETED_FILES : MOVED_FILES) - 1})`;
   const stopped = db
     .delete(folderChanges)
-    .where(and(isChange(change), sql`not ${isAllowed(change)}`))
+    .where(and(isChange(change), sql`not ${isAllowed(deps, change)}`))
     .returning({ id: folderChanges.id });
   const select = db
     .update(folderChanges)
@@ -217,7 +223,7 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
     createdAt: now,
   };
   const refusal = firstOf({
-    token_invalid: sql`not ${isAllowed(change)}`,
+    token_invalid: sql`not ${isAllowed(deps, change)}`,
     folder_busy: hasRow(folderChanges, and(isOfOwner(change), ne(folderChanges.id, change.id))),
     too_long: target === null ? undefined : isTooLong(deps, change, target),
   });

@@ -1,5 +1,14 @@
 import { and, eq, sql } from "drizzle-orm";
-import { authorizeRead, type Credential, type TeamActor, teamExists } from "../access/authorization.ts";
+import {
+  authorizeRead,
+  type Credential,
+  isKey,
+  isStillAllowed,
+  type TeamActor,
+  teamExists,
+} from "../access/authorization.ts";
+import { SCOPES } from "../access/scopes.ts";
+import { apiKeys } from "../accounts/keys.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import {
@@ -34,6 +43,15 @@ const withHealth = async (deps: Deps, row: WebhookRow): Promise<Webhook> => ({
 });
 
 /** The number of the last event of the team. */
+/** A webhook outlives its caller's access, so each write repeats the condition. */
+const mayStillWrite = (deps: Deps, actor: TeamActor) => isStillAllowed(deps, actor, SCOPES["webhooks:write"]);
+/** Selects the caller's token, unless it has lost its access. */
+const selectCaller = (deps: Deps, actor: TeamActor) =>
+  deps.db
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
+    .where(and(isKey(actor.teamId, actor.keyId), mayStillWrite(deps, actor)));
+
 const lastSeq = (teamId: string) => sql<number>`coalesce((select max(seq) from events where team_id = ${teamId}), 0)`;
 
 const storedTypes = (types: EventType[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
@@ -83,15 +101,18 @@ export async function createWebhook(
   };
   // The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent.
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, actor.teamId)})`;
-  const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId));
+  const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId), mayStillWrite(deps, actor));
   const batch = {
+    caller: selectCaller(deps, actor),
     insert: insertWhere(deps.db, webhooks, { ...row, sinceSeq: lastSeq(actor.teamId), cursor: 0 }, isAllowed),
     event: newEvent(deps, "webhook.created", actor, row),
     stored: webhookByKey(deps.db, key),
   };
   const {
+    caller: [caller],
     stored: [stored],
   } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  if (!stored && !caller) throw new AppError("token_invalid");
   if (!stored) {
     const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
     throw new AppError("too_many_webhooks", { message });
@@ -159,7 +180,7 @@ export async function updateWebhook(
       updatedAt: deps.system.now(),
       version: sql`${webhooks.version} + 1`,
     })
-    .where(isWebhook(key))
+    .where(and(isWebhook(key), mayStillWrite(deps, actor)))
     .returning();
   const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
   // All ids have this form. Another one names no object.
@@ -167,9 +188,10 @@ export async function updateWebhook(
   // Before the change, so that its failure changes nothing.
   const health = await deps.outboxes(key).health();
   const {
+    caller: [caller],
     update: [row],
-  } = await writeWithEvent(deps, { update, event }, { isIdempotent: false });
-  if (!row) throw new AppError("not_found");
+  } = await writeWithEvent(deps, { caller: selectCaller(deps, actor), update, event }, { isIdempotent: false });
+  if (!row) throw new AppError(caller ? "not_found" : "token_invalid");
   deps.after(wakeWebhooks(deps, [key]));
   return { ...row, ...health, ...(isReset && { failures: 0, failingSince: null }) };
 }
@@ -216,11 +238,14 @@ export async function rotateSecret(
       version: sql`${webhooks.version} + 1`,
     })
     // If a concurrent rotation was faster, no row has the secret that was read.
-    .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret)));
+    .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret), mayStillWrite(deps, actor)));
   const event = newEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
+  const batch = { caller: selectCaller(deps, actor), replace, event, stored: webhookByKey(deps.db, row) };
   const {
+    caller: [caller],
     stored: [rotated],
-  } = await writeWithEvent(deps, { replace, event, stored: webhookByKey(deps.db, row) }, { isIdempotent: true });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  if (!caller) throw new AppError("token_invalid");
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
   return { webhook: { ...rotated, ...health }, secret };

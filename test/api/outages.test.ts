@@ -22,18 +22,20 @@ import { encodeForm, expectSettled, expectSound, must, rowsOf, UNAVAILABLE, Worl
  * `unavailable` with `Retry-After`. A 500 fails every call that goes through `World`.
  */
 
-/** Writes that must not be repeated. A second attempt would return `email_taken` or `not_found`. */
+/** Writes that must not be repeated: a second attempt could find what the first one has changed, and be rejected. */
 const UNREPEATABLE = [
-  ...["PATCH /auth/v1/apikeys/{id}", "DELETE /auth/v1/apikeys/{id}", "DELETE /auth/v1/sessions/{id}"],
-  ...["PATCH /auth/v1/webhooks/{id}", "DELETE /auth/v1/webhooks/{id}", "POST /auth/v1/webhooks/{id}/replay"],
-  ...[
-    "PATCH /auth/v1/users/{id}",
-    "DELETE /auth/v1/users/{id}",
-    "PATCH /auth/v1/teams/{id}",
-    "DELETE /docs/v1/links/{id}",
-    "POST /docs/v1/trash/{id}/restore",
-    "PUT /docs/v1/retention",
-  ],
+  "PATCH /auth/v1/apikeys/{id}",
+  "DELETE /auth/v1/apikeys/{id}",
+  "DELETE /auth/v1/sessions/{id}",
+  "PATCH /auth/v1/webhooks/{id}",
+  "DELETE /auth/v1/webhooks/{id}",
+  "POST /auth/v1/webhooks/{id}/replay",
+  "PATCH /auth/v1/users/{id}",
+  "DELETE /auth/v1/users/{id}",
+  "PATCH /auth/v1/teams/{id}",
+  "DELETE /docs/v1/links/{id}",
+  "POST /docs/v1/trash/{id}/restore",
+  "PUT /docs/v1/retention",
 ];
 
 const unlimited = compose(withoutHashing, (deps) => ({
@@ -123,7 +125,7 @@ describe.each(routes)("$name", (route) => {
 
   inTurn(0)("responds 503 while D1 is down, and works afterwards", async () => {
     const { send } = await sender(route);
-    expectUnavailable(await send(at(1, "before", "outage")));
+    expectUnavailable(await send(new ProxiedBindings(outageOf("D1"))));
     const answer = await send(at(1, "before", "permanent"));
     if (!goesElsewhere(0)) expectUnavailable(answer);
     expect((await send()).status).toBe(200);
@@ -146,8 +148,8 @@ describe.each(routes)("$name", (route) => {
           continue;
         }
         const answer = await sent;
-        // The recovery job sends the message, wakes the webhook, and deletes the row of a file whose bytes are deleted. A waveform's last
-        // write follows the response, too.
+        // The recovery job sends the message, wakes the webhook, and deletes the row of a file whose bytes are deleted. A
+        // waveform's last write follows the response, too.
         const isLast = i === peace.calls.length - 1;
         // An email is sent after the response.
         const isUnseen = route.name === FORGOT && i > 0;
@@ -349,10 +351,6 @@ describe("An error of D1", () => {
     try {
       for (let i = 0; i < 3; i++) await askWith("D1_ERROR: The moon is in the wrong phase.");
       expect(linesWith("D1_ERROR: The moon is in the wrong phase.")).toHaveLength(1);
-      for (const [message, , isKnown] of D1_ERRORS) {
-        await askWith(message);
-        if (isKnown !== false) expect(linesWith(message)).toEqual([]);
-      }
     } finally {
       printed.mockRestore();
     }
@@ -360,7 +358,7 @@ describe("An error of D1", () => {
 });
 
 describe("An error of R2", () => {
-  /** Uploads while the first call to `put` fails with this error. */
+  /** Uploads while every call to `put` fails with this error. */
   const uploadWith = async (message: string, isBug = false) => {
     const world = new World();
     const team = await world.newTeam();

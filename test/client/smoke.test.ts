@@ -129,7 +129,7 @@ describe("The smoke test", () => {
   );
 
   exhaustive(
-    "asks for the offset once more if the service learns of the cut after it has stated it",
+    "asks for the offset once more if the service notices the cut only after it has reported the offset",
     async ({ onTestFinished }) => {
       let asked = 0;
       const learnLate: Break = async (request, forward) => {

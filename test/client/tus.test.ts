@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { Upload } from "tus-js-client";
-import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { MEBIBYTE, noise, sha256 } from "../support/bytes.ts";
 import { type Fault, Line } from "../support/line.ts";
 import { newTeam, type Team, url } from "../support/team.ts";
@@ -19,7 +19,7 @@ const RESUMABLE = "/docs/v1/uploads/resumable";
 const WAIT = { timeout: 100_000, interval: 50 };
 
 let team: Team;
-beforeAll(async () => {
+beforeEach(async () => {
   team = await newTeam();
 });
 
@@ -110,7 +110,7 @@ describe("tus-js-client", () => {
 });
 
 describe("A connection", () => {
-  /** The bytes before the fault, and those that the service has stored when a stalled connection breaks. */
+  /** The bytes before the fault, and those that the service has stored when a stalled connection is broken. */
   const faults: [string, Fault, number, number?][] = [
     ["is interrupted within the second part", "stall", 8 * MEBIBYTE, 5 * MEBIBYTE],
     ["loses the last response", "drop the answer", 12 * MEBIBYTE],

@@ -104,9 +104,10 @@ describe("npm run deploy", () => {
     api.stop();
     for (const path of [project, folder]) rmSync(path, { recursive: true, maxRetries: 5 });
   });
-  const run = (...args: string[]) =>
+  const run = (...args: string[]) => runWith({}, ...args);
+  const runWith = (env: Record<string, string>, ...args: string[]) =>
     new Promise<{ code: number | null; output: string }>((done) => {
-      const options = { cwd: project, env: api.environment(folder) };
+      const options = { cwd: project, env: { ...api.environment(folder), ...env } };
       const child = execFile(process.execPath, ["src/dev/deploy.ts", ...args], options, (_, stdout, stderr) =>
         done({ code: child.exitCode, output: stdout + stderr }),
       );
@@ -124,6 +125,9 @@ describe("npm run deploy", () => {
       expect(help).toEqual({ code: 0, output: expect.stringContaining(option) });
       expect(readFileSync(join(root, "README.md"), "utf8")).toContain(`\`${option}`);
     }
+    // As after `npm run deploy --dry-run`, whose option never arrives.
+    const swallowed = await runWith({ npm_config_dry_run: "true" });
+    expect(swallowed).toEqual({ code: 1, output: expect.stringContaining("npm run deploy -- --dry-run") });
     expect(api.requests).toEqual([]);
   });
 

@@ -97,18 +97,30 @@ describe("A folder of many files", () => {
     expect(folders).toBe(0);
   });
 
-  test.for(["its key is deleted", "its team is suspended"] as const)(
+  const ENDINGS = [
+    "its key is deleted",
+    "its key loses the scope",
+    "its caller is demoted",
+    "its team is suspended",
+  ] as const;
+  test.for(ENDINGS)(
     "stops being deleted once %s, and then another change can begin",
     async (ending, { world, team }) => {
       await fillFolder(team, "Old");
       const { body: created } = await call(world, team, "POST", "/auth/v1/apikeys", { name: "leaked" });
-      const leaked = { ...team, token: created.data.key };
-      expect((await erase(world, leaked, "Old")).body.data).toEqual({ folder: "Old", isComplete: false, held: 0 });
+      const member = await newMember(team, "member");
+      const caller = { ...team, token: ending === "its caller is demoted" ? member.token : created.data.key };
+      expect((await erase(world, caller, "Old")).body.data).toEqual({ folder: "Old", isComplete: false, held: 0 });
       const before = await countsOf(team);
       const operator = { ...team, token: OPERATOR };
       const suspend = (status: string) => call(world, operator, "PATCH", `/auth/v1/teams/${team.teamId}`, { status });
+      const key = `/auth/v1/apikeys/${created.data.id}`;
       if (ending === "its team is suspended") await suspend("suspended");
-      else await call(world, team, "DELETE", `/auth/v1/apikeys/${created.data.id}`);
+      if (ending === "its key is deleted") await call(world, team, "DELETE", key);
+      if (ending === "its key loses the scope") await call(world, team, "PATCH", key, { scopes: ["files:read"] });
+      // A contributor deletes only the own files, and has the scope.
+      const demotion = { role: "contributor" };
+      if (ending === "its caller is demoted") await call(world, team, "PATCH", `/auth/v1/users/${member.id}`, demotion);
       await finish(world);
       expect(await countsOf(team)).toEqual(before);
       if (ending === "its team is suspended") await suspend("active");

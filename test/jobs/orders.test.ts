@@ -70,6 +70,7 @@ async function given({ world, team }: Place, ...[method, path, options]: Request
 
 const FILES = "/docs/v1/uploads";
 const KEYS = "/auth/v1/apikeys";
+const HOOKS = "/auth/v1/webhooks";
 const USERS = "/auth/v1/users";
 const fileOf = async ({ world, team }: Place) => {
   const id = await world.store(team, "note.txt", "note");
@@ -258,6 +259,33 @@ const recovering: Act<unknown> = async (_, bindings, { world }) => {
   return "done";
 };
 
+const HOOK = { url: "https://hooks.example.com/in" };
+/** What an admin changes, and the deletion of that admin. Nothing changes after it, and no webhook of theirs stays enabled. */
+const withLeaver = (
+  change: (state: { hook: string }) => Request,
+): Race<{ id: string; token: string; hook: string }> => ({
+  async prepare(place) {
+    const id = await newUser(place, "admin");
+    const token = await newSession(place.team, id);
+    const { _id: hook } = await given({ ...place, team: { ...place.team, token } }, "POST", HOOKS, { json: HOOK });
+    return { id, token, hook };
+  },
+  acts: [
+    request(({ token, ...state }) => {
+      const [method, path, options] = change(state);
+      return [method, path, { token, ...options }];
+    }),
+    request(({ id }) => ["DELETE", `${USERS}/${id}`]),
+  ],
+  outcomes: ["200 200", "token_invalid 200"],
+  async verify({ team }) {
+    for (const type of ["webhook.created", "webhook.updated", "team.updated"])
+      await expectNoneAfter(team, type, "user.deleted");
+    const enabled = DB.prepare("select count(*) as n from webhooks where team_id = ? and status = 'enabled'");
+    expect(await enabled.bind(team.teamId).first("n"), "enabled webhooks").toBe(0);
+  },
+});
+
 // biome-ignore lint/suspicious/noExplicitAny: races of every state.
 const races: Record<string, Race<any>> = {
   "a form upload and its deletion": {
@@ -271,10 +299,9 @@ const races: Record<string, Race<any>> = {
     prepare: inService(7, async () => null),
     acts: [withoutResponse("batch", 3, uploading("note")), deletingAny],
     outcomes: ["unavailable 200", "unavailable not_found"],
-    verifySettled: async (rows, { world, team }) => {
-      expect(rows).toEqual([]);
+    async verify({ world, team }) {
       const { body } = await must(world.ask("GET", "/docs/v1/trash", { token: team.token }));
-      for (const { _id } of body?.data ?? []) {
+      for (const { _id } of body.data) {
         const { status } = await must(world.ask("POST", `/docs/v1/trash/${_id}/restore`, { token: team.token }));
         expect(status).toBe(200);
         await world.drain();
@@ -316,8 +343,8 @@ const races: Record<string, Race<any>> = {
     ),
     outcomes: ["200 200"],
     async verify({ state, ...place }) {
-      const { metadata, tags, __v } = await readFile(place, state);
-      expect({ metadata, __v }).toMatchObject({ metadata: { a: 1, b: 1 } });
+      const { metadata, tags } = await readFile(place, state);
+      expect(metadata).toEqual({ a: 1, b: 1 });
       const { results } = await DB.prepare("select tag from file_tags where file_id = ?").bind(state).all();
       expect(results).toEqual(tags.map((tag: string) => ({ tag })));
     },
@@ -626,7 +653,7 @@ const races: Record<string, Race<any>> = {
     },
     acts: [recovering, sending],
     outcomes: ["done not_found", "done upload_expired"],
-    verifySettled: expectFileIf("done 204"),
+    verifySettled: expectFileIf(),
   },
   "the recovery job and a delivery": {
     isRecovery: true,
@@ -735,6 +762,21 @@ const races: Record<string, Race<any>> = {
       if (outcomes[0] === 200) await expectNoneAfter(team, "apikey.created", "user.updated");
     },
   },
+  "the creation of a webhook and the deletion of its user": withLeaver((_) => ["POST", HOOKS, { json: HOOK }]),
+  "the enabling of a webhook and the deletion of its user": withLeaver(({ hook }) => [
+    "PATCH",
+    `${HOOKS}/${hook}`,
+    { json: { status: "enabled" } },
+  ]),
+  "a new secret of a webhook and the deletion of its user": withLeaver(({ hook }) => [
+    "POST",
+    `${HOOKS}/${hook}/secret`,
+  ]),
+  "the retention of a team and the deletion of its admin": withLeaver(() => [
+    "PUT",
+    "/docs/v1/retention",
+    { json: { days: 30 } },
+  ]),
   "two waveforms of a file": {
     isLikeAnother: true,
     isSymmetric: true,
@@ -895,9 +937,9 @@ const included = Object.entries(races).filter(
   ([, { isRecovery, isLikeAnother }]) => isExhaustive || (!isRecovery && !isLikeAnother),
 );
 
-describe("Every order of the calls", () => {
+describe("Every order with few switches", () => {
   test.for(included)(
-    "of %s keeps every acknowledged change",
+    "of the calls of %s keeps every acknowledged change",
     { timeout: 600_000 },
     async ([name, race], { annotate }) =>
       void (await annotate(`orders of ${name}: ${JSON.stringify(await runEveryOrder(race))}`)),
@@ -921,7 +963,8 @@ describe("A random order of the calls", () => {
       });
       await fc.assert(property, { numRuns: RUNS });
       await annotate(`outcomes of ${RUNS} orders: ${[...seen].sort().join(", ")}`);
-      // Each act took place.
+      // Each act took place. A few runs need not choose every one.
+      if (!isExhaustive) return;
       expect(new Set([...seen].map((outcome) => outcome.split(":")[0]))).toEqual(new Set(Object.keys(acts)));
     },
   );
@@ -946,25 +989,26 @@ function countingIn(reads: boolean) {
 }
 
 describe("The scheduler", () => {
-  test("runs each order of two reads and writes, of which half lose an update", async () => {
+  test("runs each order of two reads and writes, of which four lose an update", async () => {
     const found: Record<string, number> = {};
     await everyOrder(async (choose) => {
       const { increment, read } = countingIn(true);
       const { order } = await interleave([increment, increment], choose);
       found[describeOrder(order)] = read();
       return { order };
-    });
-    // The two reads commute, so two of the six orders are omitted.
+    }, 2);
     expect(found).toEqual({
       "1 R2 get, 1 R2 put, 2 R2 get, 2 R2 put": 2,
       "1 R2 get, 2 R2 get, 1 R2 put, 2 R2 put": 1,
       "1 R2 get, 2 R2 get, 2 R2 put, 1 R2 put": 1,
+      "2 R2 get, 1 R2 get, 1 R2 put, 2 R2 put": 1,
+      "2 R2 get, 1 R2 get, 2 R2 put, 1 R2 put": 1,
       "2 R2 get, 2 R2 put, 1 R2 get, 1 R2 put": 2,
     });
   });
 
   test.each([
-    [Number.POSITIVE_INFINITY, 6],
+    [2, 6],
     [0, 2],
     [1, 4],
   ])("with at most %d switches runs %i orders of two writes each", async (maxSwitches, expected) => {

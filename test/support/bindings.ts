@@ -86,7 +86,6 @@ export interface PendingCall {
   binding: BindingName;
   /** Such as `D1 batch`. */
   name: string;
-  isRead: boolean;
 }
 
 interface Bindings {
@@ -235,9 +234,7 @@ export class ProxiedBindings {
   ): Promise<T> {
     const send = () => this.#send(binding, name, given, work, isIdle);
     if (!this.sendInTurn) return send();
-    const isQuery = binding === "D1" && (given as Sent[]).every(({ sql }) => /^\s*\(?select\b/i.test(sql));
-    const isRead = isQuery || (binding === "R2" && [...READS, "body"].includes(name)) || name === "metrics";
-    return this.sendInTurn({ binding, name: `${binding} ${name}`, isRead }, send);
+    return this.sendInTurn({ binding, name: `${binding} ${name}` }, send);
   }
 
   async #send<T>(

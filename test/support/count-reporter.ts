@@ -7,7 +7,7 @@ import { measureSlowness } from "./calibration.ts";
 import { type Durations, keepLast, type Mode, modeOf, readRecorded } from "./durations.ts";
 
 const SLOWEST_FILES = 10;
-/** Of the speed of a machine on which a run took too long. */
+/** How often the speed of the machine is measured again before a run that took too long fails. */
 const MEASUREMENTS = 3;
 
 const root = join(import.meta.dirname, "../..");

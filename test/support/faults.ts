@@ -10,10 +10,11 @@ import { expectErased, expectSettled, expectSound, type Row, World } from "./wor
  * per fault, each time in a separate team: a call fails or the Worker dies, before or after the call takes effect. Then
  * the bindings work again, days pass, the recovery job runs, and the invariants of support/world.ts must hold.
  *
- * `npm run test:all` enumerates every fault of every call of every scenario. `ProxiedBindings.everyFault` omits only faults with the same
- * rows, objects and response as another one. `npm test` runs the representative scenarios: every death of the
- * Worker (a third of them in scenarios that are marked as long, and of the recovery job), and one error for each call that changes something. The kind and moment of the errors alternate, so that six such calls
- * in a row get every combination. Pairs of faults are left to the random steps of jobs/model.test.ts.
+ * `npm run test:all` enumerates every fault of every call of every scenario. `ProxiedBindings.everyFault` omits only faults
+ * with the same rows, objects and response as another one. `npm test` runs the representative scenarios: every death of the
+ * Worker (a third of them in scenarios that are marked as long, and of the recovery job), and one error for each call that
+ * changes something. The kind and moment of the errors alternate, so that six such calls in a row get every combination.
+ * Pairs of faults are left to the random steps of jobs/model.test.ts.
  */
 
 const ERRORS = ["transient", "permanent", "outage"] as const;

@@ -31,7 +31,7 @@ export class Line {
     this.#server = createServer((client) => this.#join(client));
   }
 
-  /** After `maxFaults`, all connections work: a client may open connections that it doesn't use. */
+  /** After `maxFaults` faults, all connections work. Unused connections don't count, because a client may open some. */
   static async open(target: string, plan: Plan, maxFaults = Number.POSITIVE_INFINITY): Promise<Line> {
     const line = new Line(new URL(target), plan, maxFaults);
     line.#server.listen(0, "localhost");

@@ -11,8 +11,9 @@ import { expectErased, expectSettled, expectSound, type Row, World } from "./wor
  * chosen. Only one call is in flight at a time, so the order of the calls decides everything: each batch of D1 is atomic.
  * Calls that one invocation sends at once keep their order.
  *
- * `everyOrder` enumerates the orders. It omits an order that differs from another one only in neighbors that commute: two
- * reads, calls to different bindings, or a message, because no call reads a queue.
+ * `everyOrder` enumerates the orders in which an invocation is left only so often before it ends. Of a race that goes wrong,
+ * one or two such switches usually suffice, and all orders would be too many. A message is sent at once, because no call
+ * reads a queue.
  */
 
 /** A call that waits for its turn. `by` is the number of its invocation. */
@@ -71,53 +72,43 @@ export async function interleave<R>(
     );
     order.push(turn);
     await next?.go();
-    // An invocation that waits with another call may send a further one first.
+    // An invocation that already waits with another call may send a further one, for which `untilQuiet` would not wait.
     await new Promise((resolve) => setTimeout(resolve));
     await untilQuiet(turn.by);
   }
   return { results: await Promise.all(results), order };
 }
 
-const commute = (a: PendingCall, b: PendingCall) =>
-  a.binding !== b.binding || a.binding === "Queue" || (a.isRead && b.isRead);
-
 /** An order is shown by the invocation and name of each call. */
 export const describeOrder = (order: Turn[]) => order.map(({ by, name }) => `${by + 1} ${name}`).join(", ");
 
 /**
- * Calls `run` once for each order. With `maxSwitches`, only for those that leave an invocation whose next call waits at most so
- * often. If the invocations are the same, only those that the first one begins. @returns the number of runs
+ * Calls `run` once for each order that at most `maxSwitches` times leaves an invocation whose next call waits. If the
+ * invocations are the same, only for those that the first one begins. @returns the number of runs
  */
 export async function everyOrder(
   run: (choose: Choose) => Promise<{ order: Turn[] }>,
-  maxSwitches = Number.POSITIVE_INFINITY,
+  maxSwitches: number,
   isSymmetric = false,
 ): Promise<number> {
   /** The chosen invocation of each step, and those that are still to be chosen there. */
   const path: { by: number; others: number[] }[] = [];
   for (let runs = 1; ; runs++) {
     let [step, switches] = [0, 0];
-    let before: { turn: Turn; waiting: Turn[] } | undefined;
+    let before: Turn | undefined;
     const choose = (waiting: Turn[]): Turn => {
       const of = (by: number) => waiting.find((turn) => turn.by === by);
-      const isSwitch = ({ by }: Turn) =>
-        before !== undefined && by !== before.turn.by && of(before.turn.by) !== undefined;
-      /** The two calls in the other order were a separate run. */
-      const isKnown = (turn: Turn) =>
-        before !== undefined && turn.by < before.turn.by && before.waiting.includes(turn) && commute(turn, before.turn);
+      const isSwitch = ({ by }: Turn) => before !== undefined && by !== before.by && of(before.by) !== undefined;
       if (step === path.length) {
         const message = waiting.find(({ binding }) => binding === "Queue");
-        const isBounded = maxSwitches !== Number.POSITIVE_INFINITY;
-        const allowed = waiting.filter((turn) =>
-          isBounded ? !isSwitch(turn) || switches < maxSwitches : !isKnown(turn),
-        );
+        const allowed = waiting.filter((turn) => !isSwitch(turn) || switches < maxSwitches);
         const [by, ...others] = (message ? [message] : allowed.length > 0 ? allowed : waiting).map((turn) => turn.by);
         path.push({ by: by as number, others: isSymmetric && path.length === 0 ? [] : others });
       }
       const turn = of(path[step++]?.by as number);
       if (!turn) throw new Error("The invocations made other calls in the same order.");
       if (isSwitch(turn) && turn.binding !== "Queue") switches++;
-      before = { turn, waiting };
+      before = turn;
       return turn;
     };
     const { order } = await run(choose);

@@ -1,23 +1,29 @@
 import { env } from "cloudflare:workers";
 import type { Team } from "./client.ts";
 import { DB } from "./databases.ts";
+import { tablesOfTeams } from "./stores.ts";
 
 /* Rows that a test reads or inserts directly: what no call returns, and more than calls could create. */
 
-const TABLES = ["api_keys", "users", "files", "uploads", "events", "webhooks", "links", "folders"];
-
-/** Returns every row and object of a team, to check that a rejected call changed nothing. */
+/** Returns every row, and every object of R2, of a team, to check that a rejected call changed nothing. */
 export async function snapshot(teamId: string) {
   const of = (sql: string) => DB.prepare(sql).bind(teamId);
-  const [[parts, ...rows], { objects }] = await Promise.all([
+  const names = await tablesOfTeams();
+  const [[team, parts, ...rows], { objects }] = await Promise.all([
     DB.batch([
+      of("select * from teams where id = ?"),
       of("select * from upload_parts where file_id in (select file_id from uploads where team_id = ?) order by 1, 2"),
-      ...TABLES.map((table) => of(`select * from ${table} where team_id = ? order by 1, 2`)),
+      ...names.map((table) => of(`select * from ${table} where team_id = ? order by 1, 2`)),
     ]),
     env.BUCKET.list({ prefix: `${teamId}/` }),
   ]);
-  const tables = Object.fromEntries(TABLES.map((table, i) => [table, rows[i]?.results]));
-  return { ...tables, parts: parts?.results, objects: objects.map(({ key, etag }) => [key, etag]) };
+  const tables = Object.fromEntries(names.map((table, i) => [table, rows[i]?.results]));
+  return {
+    ...tables,
+    team: team?.results,
+    parts: parts?.results,
+    objects: objects.map(({ key, etag }) => [key, etag]),
+  };
 }
 
 /** Runs one insert that selects from `n`, the numbers `i` from 1 to `count`, which is parameter ?1. */

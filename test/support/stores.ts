@@ -9,9 +9,13 @@ export async function tableNames(): Promise<string[]> {
   return results.map(({ name }) => name);
 }
 
+/** The tables whose rows belong to a team by their `team_id`. */
+export const tablesOfTeams = async () =>
+  (await tableNames()).filter((name) => !["teams", "upload_parts", "recovery"].includes(name));
+
 /** The teams whose rows each database has, by its number. */
 export async function teamsByDatabase(): Promise<Set<string>[]> {
-  const names = (await tableNames()).filter((name) => !["teams", "upload_parts", "recovery"].includes(name));
+  const names = await tablesOfTeams();
   const selects = ["select id from teams", ...names.map((name) => `select distinct team_id as id from "${name}"`)];
   const found = ALL_DATABASES.map(async (database) => {
     const answers = await database.batch<{ id: string }>(selects.map((sql) => database.prepare(sql)));
@@ -20,7 +24,7 @@ export async function teamsByDatabase(): Promise<Set<string>[]> {
   return Promise.all(found);
 }
 
-/** Removes every row and every object. */
+/** Removes every row, and every object of R2. */
 export async function emptyStores(): Promise<void> {
   const names = await tableNames();
   for (const database of ALL_DATABASES) {

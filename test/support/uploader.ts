@@ -7,6 +7,7 @@ import { ProxiedBindings } from "./bindings.ts";
 import type { Answer, Team } from "./client.ts";
 import { DB } from "./databases.ts";
 import type { Change, Deps } from "./deps.ts";
+import { brokenStream } from "./streams.ts";
 import { idOf, locationOf, offsetOf, RESUMABLE, tusHeaders } from "./tus.ts";
 import { must, type Outcome, type World } from "./world.ts";
 
@@ -83,15 +84,7 @@ export class Uploader {
   /** Sends the bytes until the connection is interrupted at `to`. */
   sendInterrupted(from: number, to: number, bindings?: ProxiedBindings, change?: Change): Promise<Outcome<Answer>> {
     const body = this.bytes.slice(from, to);
-    let hasSent = false;
-    const interrupted = new ReadableStream<Uint8Array>({
-      pull(controller) {
-        if (hasSent) controller.error(new Error("Network connection lost."));
-        else controller.enqueue(body);
-        hasSent = true;
-      },
-    });
-    return this.patch(from, interrupted, { "Content-Length": `${this.bytes.length - from}` }, bindings, change);
+    return this.patch(from, brokenStream(body), { "Content-Length": `${this.bytes.length - from}` }, bindings, change);
   }
 
   /** Sends bytes over a connection that stalls at `at`, continues once those are saved, and is interrupted at `to`. */

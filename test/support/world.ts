@@ -38,11 +38,12 @@ import {
   storageWith,
   storedDeliveries,
 } from "./objects.ts";
+import { tablesOfTeams } from "./stores.ts";
 
 /*
  * A `World` is everything outside of an invocation of the Worker: a clock that a test advances, and queues that deliver
- * when a test calls them. D1, R2 and the storage of objects are real. Each invocation can have its own `ProxiedBindings`, which make a call fail or
- * kill the invocation.
+ * when a test calls them. D1, R2 and the storage of objects are real. Each invocation can have its own `ProxiedBindings`,
+ * which make a call fail or kill the invocation.
  */
 
 /** The response when a binding fails. */
@@ -442,7 +443,10 @@ export class World {
     }
   }
 
-  /** Runs the recovery job in each database that has teams of this world, or in all if it has no team. @returns the sums of the counts */
+  /**
+   * Runs the recovery job in each database that has teams of this world, or in all if it has no team.
+   * @returns the sums of the counts
+   */
   async recover(bindings = new ProxiedBindings()): Promise<Outcome<Recovered>> {
     const sums: Record<string, number> = {};
     for (const database of this.databases.size > 0 ? this.databases : sharedDatabases.keys()) {
@@ -705,10 +709,7 @@ export async function expectSettled(
 
 /** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
 export async function expectErased(teamId: string, world: World): Promise<void> {
-  const tables =
-    "api_keys events file_tags files folder_changes folders links removed transcripts uploads users waveforms webhooks".split(
-      " ",
-    );
+  const tables = await tablesOfTeams();
   const [team, parts, ...others] = await DB.batch([
     DB.prepare("select * from teams where id = ?").bind(teamId),
     DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
