@@ -183,7 +183,10 @@ export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
   retentionDays?: number | null | undefined;
 }
 
-/** Suspending takes effect with the next request of the team. @throws `not_found`, `conflict` if the team is being deleted */
+/**
+ * Suspending takes effect with the next request of the team.
+ * @throws `not_found`, `conflict` if the team is being deleted, `token_invalid` without the condition of the caller
+ */
 export async function updateTeam(
   deps: Deps,
   actor: Actor,

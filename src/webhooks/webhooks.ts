@@ -43,7 +43,7 @@ const withHealth = async (deps: Deps, row: WebhookRow): Promise<Webhook> => ({
 });
 
 /** The number of the last event of the team. */
-/** A webhook outlives its caller's access, so each write repeats the condition. */
+/** A webhook outlives its caller's access, so what creates, enables or redirects one repeats the condition. */
 const mayStillWrite = (deps: Deps, actor: TeamActor) => isStillAllowed(deps, actor, SCOPES["webhooks:write"]);
 /** Selects the caller's token, unless it has lost its access. */
 const selectCaller = (deps: Deps, actor: TeamActor) =>
@@ -71,7 +71,8 @@ export interface NewWebhook {
 
 /**
  * @returns the webhook and its secret, which no later response shows
- * @throws `invalid_input` for a URL that is not allowed, `too_many_webhooks`
+ * @throws `invalid_input` for a URL that is not allowed, `too_many_webhooks`, `token_invalid` if the caller has lost its access
+ *   in the meantime, as the changes below
  */
 export async function createWebhook(
   deps: Deps,

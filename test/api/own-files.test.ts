@@ -293,6 +293,16 @@ describe("A contributor's token", () => {
 });
 
 describe("The role contributor", () => {
+  test("finds the files of a tag, and none with a similar one", async () => {
+    const team = await newTeam();
+    const { token } = await newMember(team, "contributor");
+    const tags = ["x,", "y", '"'];
+    const id = await put(team, token, "a.txt", "a", { tags });
+    const comma = await put(team, token, "b.txt", "b", { tags: ["x", ","] });
+    for (const tag of tags) expect(await listed(team, token, `tag=${encodeURIComponent(tag)}`), tag).toEqual([id]);
+    expect(await listed(team, token, "tag=%2C")).toEqual([comma]);
+  });
+
   test("applies to live sessions from the next request, and so does another role", async () => {
     const team = await newTeam();
     const { id, token } = await newMember(team, "member");

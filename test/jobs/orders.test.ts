@@ -600,7 +600,7 @@ const races: Record<string, Race<any>> = {
     isSymmetric: true,
     prepare: twoAdmins,
     acts: [demoting(0), demoting(1)],
-    outcomes: ["200 insufficient_scope", "200 last_admin", "insufficient_scope 200", "last_admin 200"],
+    outcomes: ["200 insufficient_scope", "200 token_invalid", "insufficient_scope 200", "token_invalid 200"],
     async verify({ team }) {
       const { results } = await DB.prepare("select role from users where team_id = ?").bind(team.teamId).all();
       expect(results).toContainEqual({ role: "admin" });
