@@ -1,4 +1,4 @@
-import { and, eq, isNull, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, not, sql } from "drizzle-orm";
 import {
   type Actor,
   authorize,
@@ -16,7 +16,7 @@ import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { actorOf, fieldsOf, newEvent, newTeamEvents, writeWithEvent } from "../events/events.ts";
 import { files, isHeld } from "../files/files.schema.ts";
-import { hasRow, read } from "../platform/db.ts";
+import { firstOf, hasRow, read } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
 import { newId } from "../platform/system.ts";
@@ -185,16 +185,15 @@ export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
 
 /**
  * Suspending takes effect with the next request of the team.
- * @throws `not_found`, `conflict` if the team is being deleted, `token_invalid` without the condition of the caller
+ * @throws `not_found`, `conflict` if the team is being deleted, `token_invalid` if a caller of the team has lost its access in the
+ *   meantime
  */
-export async function updateTeam(
-  deps: Deps,
-  actor: Actor,
-  id: string,
-  changes: TeamChanges,
-  condition?: SQL,
-): Promise<Team> {
+export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: TeamChanges): Promise<Team> {
   const { db, system } = deps;
+  const refusal = firstOf({
+    conflict: eq(teams.status, "deleting"),
+    token_invalid: "teamId" in actor ? not(isStillAllowed(deps, actor, actor.scopes)) : undefined,
+  });
   const type = changes.status === "suspended" ? "team.suspended" : "team.updated";
   const batch = {
     updated: db
@@ -209,17 +208,17 @@ export async function updateTeam(
         }),
         ...{ updatedAt: system.now(), version: sql`${teams.version} + 1` },
       })
-      .where(and(isExistingTeam(id), condition))
+      .where(and(eq(teams.id, id), isNull(refusal)))
       .returning(),
     event: newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) }),
-    found: db.select().from(teams).where(eq(teams.id, id)),
+    found: db.select({ refusal }).from(teams).where(eq(teams.id, id)),
   };
   const {
     updated: [team],
     found: [found],
   } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
-  if (!team && found.status !== "deleting") throw new AppError("token_invalid");
+  if (found.refusal === "token_invalid") throw new AppError("token_invalid");
   if (!team) throw new AppError("conflict", { message: "The team is being deleted." });
   return team;
 }
@@ -232,7 +231,7 @@ export async function setRetention(deps: Deps, actor: TeamActor, retentionDays: 
   if (!isSecretKeyOrAdmin(actor)) {
     throw new AppError("forbidden", { message: "Only a secret key or an admin can set the retention of a team." });
   }
-  return updateTeam(deps, actor, actor.teamId, { retentionDays }, isStillAllowed(deps, actor, actor.scopes));
+  return updateTeam(deps, actor, actor.teamId, { retentionDays });
 }
 
 /** From now on, the team's tokens are invalid. The recovery job deletes everything. Can be repeated. @throws `not_found`, `file_held` */

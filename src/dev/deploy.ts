@@ -20,6 +20,8 @@ Options:
 const root = join(import.meta.dirname, "../..");
 
 try {
+  if (process.env.npm_config_dry_run === "true")
+    throw new Refusal("npm took --dry-run for itself. Nothing was changed. Write: npm run deploy -- --dry-run");
   const { values } = parseArgs({
     options: {
       env: { type: "string" },
@@ -29,8 +31,6 @@ try {
     },
   });
   const home = join(homedir(), ".stowage");
-  if (process.env.npm_config_dry_run === "true")
-    throw new Refusal("npm took --dry-run for itself. Nothing was changed. Write: npm run deploy -- --dry-run");
   const machine = { root, home, env: process.env, wrangler: wranglerIn(root), fetch, sleep, print: console.log };
   if (values.help) console.log(USAGE);
   else await deploy(machine, { environment: values.env, location: values.location, isDryRun: values["dry-run"] });

@@ -104,7 +104,7 @@ const CONDITIONS: Conditions = {
     return and(...keys.map((key) => sql`instr(${files.nameKey}, ${key}) + instr(${files.searchText}, ${key}) > 0`));
   },
   tag: (tag) => {
-    // Only this tag looks like the end of a tag that ends with a comma, and the start of the next one.
+    // The text of this tag also stands between two tags, if the first one ends with a comma: ["x,","y"].
     if (tag === ",") return sql`exists (select 1 from json_each(${files.tags}) where value = ${tag})`;
     // The opening quote follows a bracket or a comma only at the start of a tag: within one, it is escaped. `json_each` would
     // read a row for each tag.

@@ -54,13 +54,13 @@ const CONTINUED_STEPS = 4;
 type FolderChange = typeof folderChanges.$inferSelect;
 type Requested = Omit<FolderChange, "position" | "stepEnd" | "dueAt">;
 type Range = Pick<FolderChange, "teamId" | "ownerId" | "folder">;
-const ownerIn = ({ ownerId }: Range): string | null => (ownerId === "" ? null : ownerId);
+const ownerIn = ({ ownerId }: Pick<Range, "ownerId">): string | null => (ownerId === "" ? null : ownerId);
 
 /** The folder and those below it: one range, because no path has a character before the separator. */
 const isWithin = (column: SQLiteColumn, folder: string) =>
   sql`${column} >= ${folderKey(folder)} and ${column} < ${folderKey(folder) + AFTER_SEPARATOR}`;
 function filesWithin({ folder, ...range }: Range): { from: SQL; where: SQL | undefined } {
-  const whose = { ...range, ownerId: ownerIn({ folder, ...range }) };
+  const whose = { ...range, ownerId: ownerIn(range) };
   const [index, isInIndex] =
     whose.ownerId === null ? [sql`files_folder`, isInFolder] : [sql`files_owner_folder`, isOwnedInFolder];
   const where = and(filesOf(whose), isInIndex, isWithin(files.folderKey, folder));
@@ -75,10 +75,7 @@ const isChange = ({ id, ...change }: Omit<Range, "folder"> & Pick<FolderChange, 
   and(isOfOwner(change), eq(folderChanges.id, id));
 
 /** Whether the change may continue: its caller could still request it. */
-function isAllowed(
-  deps: Deps,
-  change: Pick<FolderChange, "teamId" | "initiator" | "ownerId" | "folder" | "target">,
-): SQL {
+function isAllowed(deps: Deps, change: Pick<FolderChange, "teamId" | "initiator" | "ownerId" | "target">): SQL {
   const { teamId, target } = change;
   const { keyId } = JSON.parse(change.initiator) as TeamActor;
   const isActive = and(eq(teams.id, teamId), eq(teams.status, "active"));

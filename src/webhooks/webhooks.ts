@@ -1,14 +1,6 @@
-import { and, eq, sql } from "drizzle-orm";
-import {
-  authorizeRead,
-  type Credential,
-  isKey,
-  isStillAllowed,
-  type TeamActor,
-  teamExists,
-} from "../access/authorization.ts";
+import { and, eq, isNull, not, sql } from "drizzle-orm";
+import { authorizeRead, type Credential, isStillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
-import { apiKeys } from "../accounts/keys.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import {
@@ -20,7 +12,7 @@ import {
   wakeWebhooks,
   writeWithEvent,
 } from "../events/events.ts";
-import { insertWhere, read } from "../platform/db.ts";
+import { firstOf, insertWhere, read } from "../platform/db.ts";
 import { DAY, newId } from "../platform/system.ts";
 import type { WebhookHealth } from "./outboxes.ts";
 import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
@@ -42,16 +34,13 @@ const withHealth = async (deps: Deps, row: WebhookRow): Promise<Webhook> => ({
   ...(await deps.outboxes(row).health()),
 });
 
-/** The number of the last event of the team. */
-/** A webhook outlives its caller's access, so what creates, enables or redirects one repeats the condition. */
-const mayStillWrite = (deps: Deps, actor: TeamActor) => isStillAllowed(deps, actor, SCOPES["webhooks:write"]);
-/** Selects the caller's token, unless it has lost its access. */
-const selectCaller = (deps: Deps, actor: TeamActor) =>
-  deps.db
-    .select({ id: apiKeys.id })
-    .from(apiKeys)
-    .where(and(isKey(actor.teamId, actor.keyId), mayStillWrite(deps, actor)));
+/** Why the write is refused, and the query of that. A webhook outlives the access of the caller who creates or changes it. */
+function refusalOf(deps: Deps, actor: TeamActor) {
+  const refusal = firstOf({ token_invalid: not(isStillAllowed(deps, actor, SCOPES["webhooks:write"])) });
+  return { refusal, checked: deps.db.select({ refusal }).from(sql`(select 1) one`) };
+}
 
+/** The number of the last event of the team. */
 const lastSeq = (teamId: string) => sql<number>`coalesce((select max(seq) from events where team_id = ${teamId}), 0)`;
 
 const storedTypes = (types: EventType[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
@@ -72,7 +61,7 @@ export interface NewWebhook {
 /**
  * @returns the webhook and its secret, which no later response shows
  * @throws `invalid_input` for a URL that is not allowed, `too_many_webhooks`, `token_invalid` if the caller has lost its access
- *   in the meantime, as the changes below
+ *   in the meantime
  */
 export async function createWebhook(
   deps: Deps,
@@ -102,19 +91,20 @@ export async function createWebhook(
   };
   // The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent.
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, actor.teamId)})`;
-  const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId), mayStillWrite(deps, actor));
+  const { refusal, checked } = refusalOf(deps, actor);
+  const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId), isNull(refusal));
   const batch = {
-    caller: selectCaller(deps, actor),
+    checked,
     insert: insertWhere(deps.db, webhooks, { ...row, sinceSeq: lastSeq(actor.teamId), cursor: 0 }, isAllowed),
     event: newEvent(deps, "webhook.created", actor, row),
     stored: webhookByKey(deps.db, key),
   };
   const {
-    caller: [caller],
+    checked: [caller],
     stored: [stored],
   } = await writeWithEvent(deps, batch, { isIdempotent: true });
-  if (!stored && !caller) throw new AppError("token_invalid");
   if (!stored) {
+    if (caller?.refusal) throw new AppError(caller.refusal);
     const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
     throw new AppError("too_many_webhooks", { message });
   }
@@ -155,7 +145,7 @@ export type WebhookChanges = { [Field in keyof NewWebhook]?: NewWebhook[Field] |
 /**
  * Enabling it or changing its URL resets its failures, and what happened while it was disabled is not sent. Disabling it ends
  * its pending deliveries.
- * @throws `not_found`, `invalid_input` for a URL that is not allowed
+ * @throws `not_found`, `invalid_input` for a URL that is not allowed, `token_invalid` as for a creation
  */
 export async function updateWebhook(
   deps: Deps,
@@ -166,6 +156,7 @@ export async function updateWebhook(
   const { url, types, description, status } = changes;
   const key = { id, teamId: actor.teamId };
   const isReset = status === "enabled" || url !== undefined;
+  const { refusal, checked } = refusalOf(deps, actor);
   const update = deps.db
     .update(webhooks)
     .set({
@@ -181,7 +172,7 @@ export async function updateWebhook(
       updatedAt: deps.system.now(),
       version: sql`${webhooks.version} + 1`,
     })
-    .where(and(isWebhook(key), mayStillWrite(deps, actor)))
+    .where(and(isWebhook(key), isNull(refusal)))
     .returning();
   const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
   // All ids have this form. Another one names no object.
@@ -189,10 +180,10 @@ export async function updateWebhook(
   // Before the change, so that its failure changes nothing.
   const health = await deps.outboxes(key).health();
   const {
-    caller: [caller],
+    checked: [caller],
     update: [row],
-  } = await writeWithEvent(deps, { caller: selectCaller(deps, actor), update, event }, { isIdempotent: false });
-  if (!row) throw new AppError(caller ? "not_found" : "token_invalid");
+  } = await writeWithEvent(deps, { checked, update, event }, { isIdempotent: false });
+  if (!row) throw new AppError(caller?.refusal ?? "not_found");
   deps.after(wakeWebhooks(deps, [key]));
   return { ...row, ...health, ...(isReset && { failures: 0, failingSince: null }) };
 }
@@ -214,7 +205,7 @@ export const OLD_SECRET_MILLISECONDS = DAY;
 
 /**
  * Creates a new secret. The previous one also signs for a day, unless it is revoked or cannot be decrypted.
- * @throws `not_found`; `conflict` if another rotation was faster
+ * @throws `not_found`; `conflict` if another rotation was faster; `token_invalid` as for a creation
  */
 export async function rotateSecret(
   deps: Deps,
@@ -228,6 +219,7 @@ export async function rotateSecret(
   const secret = newSecret(deps.system);
   const old = revokeOld ? null : reencryptSecret(deps, row, row.encryptedSecret);
   const encryptedSecret = encryptSecret(deps, row, secret);
+  const { refusal, checked } = refusalOf(deps, actor);
   const replace = deps.db
     .update(webhooks)
     .set({
@@ -239,14 +231,14 @@ export async function rotateSecret(
       version: sql`${webhooks.version} + 1`,
     })
     // If a concurrent rotation was faster, no row has the secret that was read.
-    .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret), mayStillWrite(deps, actor)));
+    .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret), isNull(refusal)));
   const event = newEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
-  const batch = { caller: selectCaller(deps, actor), replace, event, stored: webhookByKey(deps.db, row) };
+  const batch = { checked, replace, event, stored: webhookByKey(deps.db, row) };
   const {
-    caller: [caller],
+    checked: [caller],
     stored: [rotated],
   } = await writeWithEvent(deps, batch, { isIdempotent: true });
-  if (!caller) throw new AppError("token_invalid");
+  if (caller?.refusal) throw new AppError(caller.refusal);
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
   return { webhook: { ...rotated, ...health }, secret };

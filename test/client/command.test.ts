@@ -662,7 +662,8 @@ describe("stowage upload", () => {
       const first = machine.start("upload large.bin");
       // What the service has received, it may still be storing.
       const storedBytes = async () => (await collect(team.stowage.unfinishedUploads.list()))[0]?.offset ?? 0;
-      await vi.waitUntil(async () => (await storedBytes()) >= 20 * MEBIBYTE, { timeout: 60_000, interval: 50 });
+      const hasStalled = async () => line.faults > 0 && (await storedBytes()) >= 20 * MEBIBYTE;
+      await vi.waitUntil(hasStalled, { timeout: 60_000, interval: 50 });
       first.child.kill(signal);
       const ended = await first.ended;
       if (signal === "SIGINT") {

@@ -296,18 +296,20 @@ const races: Record<string, Race<any>> = {
   },
   "a form upload whose commit takes effect without a response, and its deletion to the trash": {
     isLikeAnother: true,
-    prepare: inService(7, async () => null),
+    prepare: inService(7, async () => ({ restored: [] as string[] })),
     acts: [withoutResponse("batch", 3, uploading("note")), deletingAny],
     outcomes: ["unavailable 200", "unavailable not_found"],
-    async verify({ world, team }) {
+    async verify({ world, team, state }) {
       const { body } = await must(world.ask("GET", "/docs/v1/trash", { token: team.token }));
       for (const { _id } of body.data) {
         const { status } = await must(world.ask("POST", `/docs/v1/trash/${_id}/restore`, { token: team.token }));
         expect(status).toBe(200);
         await world.drain();
         expect(await DB.prepare("select status from files where id = ?").bind(_id).first("status")).toBe("completed");
+        state.restored.push(_id);
       }
     },
+    verifySettled: (rows, { state }) => expect(rows.map(({ id }) => id)).toEqual(state.restored),
   },
   "a resumable upload's last request and its cancellation": {
     prepare: begun,
@@ -527,10 +529,7 @@ const races: Record<string, Race<any>> = {
   },
   "the alarm of a webhook and its disabling": {
     prepare: webhookWithEvent,
-    acts: [
-      deliveringTo,
-      request(({ _id }: Hook) => ["PATCH", `/auth/v1/webhooks/${_id}`, { json: { status: "disabled" } }]),
-    ],
+    acts: [deliveringTo, request(({ _id }: Hook) => ["PATCH", `${HOOKS}/${_id}`, { json: { status: "disabled" } }])],
     outcomes: ["sent 200"],
     async verifySettled(_, { state, world, team, order }) {
       // An alarm that begins after the response to the change sends nothing.
@@ -545,7 +544,7 @@ const races: Record<string, Race<any>> = {
   "the alarm of a webhook and its deletion": {
     isLikeAnother: true,
     prepare: webhookWithEvent,
-    acts: [deliveringTo, request(({ _id }: Hook) => ["DELETE", `/auth/v1/webhooks/${_id}`])],
+    acts: [deliveringTo, request(({ _id }: Hook) => ["DELETE", `${HOOKS}/${_id}`])],
     outcomes: ["sent 200"],
   },
   "the move of a folder and an upload into it": {
@@ -762,7 +761,7 @@ const races: Record<string, Race<any>> = {
       if (outcomes[0] === 200) await expectNoneAfter(team, "apikey.created", "user.updated");
     },
   },
-  "the creation of a webhook and the deletion of its user": withLeaver((_) => ["POST", HOOKS, { json: HOOK }]),
+  "the creation of a webhook and the deletion of its user": withLeaver(() => ["POST", HOOKS, { json: HOOK }]),
   "the enabling of a webhook and the deletion of its user": withLeaver(({ hook }) => [
     "PATCH",
     `${HOOKS}/${hook}`,

@@ -229,7 +229,7 @@ export async function raceAlone<S>(race: Race<S>, choose: Choose): Promise<Raced
  */
 const maxSwitches = ({ isRecovery }: { isRecovery?: true }) => (isExhaustive && !isRecovery ? 2 : 1);
 
-/** Runs the race in every order. @returns the number of orders and of those with each outcome */
+/** Runs the race in every order with few switches. @returns the number of orders and of those with each outcome */
 export async function runEveryOrder<S>(race: Race<S>) {
   const world = new World();
   const all: Raced<S>[] = [];
