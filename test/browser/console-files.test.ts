@@ -879,10 +879,15 @@ describe("Organizing files", () => {
     const { page, stowage } = await at("/files?folder=music");
     await expect(heading(page, "music")).toBeVisible();
     await page.evaluate(() => {
-      const { readEntries } = FileSystemDirectoryReader.prototype;
       const released = new Promise<void>((resolve) => Reflect.set(window, "release", resolve));
-      FileSystemDirectoryReader.prototype.readEntries = function (...callbacks) {
-        void released.then(() => readEntries.apply(this, callbacks));
+      const { webkitGetAsEntry } = DataTransferItem.prototype;
+      DataTransferItem.prototype.webkitGetAsEntry = function () {
+        const entry = webkitGetAsEntry.call(this) as FileSystemDirectoryEntry;
+        const reader = entry.createReader();
+        entry.createReader = () => ({
+          readEntries: (...callbacks) => void released.then(() => reader.readEntries(...callbacks)),
+        });
+        return entry;
       };
     });
     await dropFiles(page.getByRole("main"), { "album/one.txt": Buffer.from("1") });
@@ -1041,7 +1046,7 @@ describe("Organizing files", () => {
     const places = dialog(page).getByRole("list", { name: "Places to move to" }).getByRole("listitem");
     await choose("one.txt", "winter");
     // The folders whose name matches are first.
-    await expect(places).toHaveText(["Winter1978", "Takes1978/Winter", "Create “winter”"]);
+    await expect(places).toHaveText(["Move to Winter1978", "Move to Takes1978/Winter", "Create “winter”"]);
     await expect(button(page, "Move to Winter 1978")).toHaveAttribute("aria-current", "true");
     await page.keyboard.press("Enter");
     await expectAnnounced(page, "Moved 1 file to 1978/Winter");
