@@ -54,7 +54,7 @@ async function storing(
 ) {
   let requests = 0;
   const service = await scripted((request, response) => {
-    const data = { _id: SONG, name, size: bytes.length, sha256: requests === 0 ? digest : later };
+    const data = { _id: SONG, folder: "", name, size: bytes.length, sha256: requests === 0 ? digest : later };
     if (request.url === "/bytes") return step ? step(request, response) : void response.end(bytes);
     if (request.url?.endsWith("/metadata")) requests += 1;
     response.end(JSON.stringify({ data, status: true, signedUrl: `${service.url}/bytes` }));
