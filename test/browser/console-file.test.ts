@@ -578,7 +578,10 @@ describe("Player", () => {
         };
       });
     // A step is smaller than a time, so some step cuts one.
-    const { scrollWidth, clientWidth } = await view.evaluate(({ scrollWidth, clientWidth }) => ({ scrollWidth, clientWidth }));
+    const { scrollWidth, clientWidth } = await view.evaluate(({ scrollWidth, clientWidth }) => ({
+      scrollWidth,
+      clientWidth,
+    }));
     for (let scrolled = 0; scrolled < Math.min(400, scrollWidth - clientWidth); scrolled += 10) {
       await view.evaluate(async (element, to) => {
         element.scrollLeft = to;

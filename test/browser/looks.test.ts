@@ -142,7 +142,8 @@ const baselineOf = (text: Locator): Promise<number> =>
 describe("Texts beside each other stand on one line", () => {
   const expectOneLine = async (...texts: Locator[]) => {
     const [first = 0, ...others] = await Promise.all(texts.map(baselineOf));
-    for (const [place, other] of others.entries()) expect(Math.abs(other - first), `${texts[place + 1]}`).toBeLessThan(1);
+    for (const [place, other] of others.entries())
+      expect(Math.abs(other - first), `${texts[place + 1]}`).toBeLessThan(1);
   };
 
   test("above and below the title of a file, beside the buttons of a clip, and in a table", async ({ at }) => {
@@ -230,7 +231,11 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
       email: `${UNBREAKABLE.slice(0, 60).replace("ü", "u")}@example.com`,
     });
     const webhook = await stowage.webhooks.create({
-      ...{ url: `https://hooks.example.com/${encodeURIComponent(UNBREAKABLE)}`, description: UNBREAKABLE, types: ["user.deleted"] },
+      ...{
+        url: `https://hooks.example.com/${encodeURIComponent(UNBREAKABLE)}`,
+        description: UNBREAKABLE,
+        types: ["user.deleted"],
+      },
     });
     const [event] = (await stowage.events.list({ type: "file.uploaded", limit: 1 }).page()).items;
     const { page } = await at("/session", { team, width: 1440 });

@@ -83,7 +83,12 @@ const SHOTS: Record<(typeof PICTURE_NAMES)[number], (page: Page, archive: Archiv
     await page.goto(`${url}/console/files/${shownId}?t=${CLIP}`);
     await page.getByRole("heading", { name: SHOWN_NAME }).waitFor();
     await page.getByRole("region", { name: "Transcript" }).getByRole("button").first().waitFor();
-    await tryStep("playing the clip", () => page.getByRole("button", { name: `Play ${SHOWN_NAME}` }).first().click());
+    await tryStep("playing the clip", () =>
+      page
+        .getByRole("button", { name: `Play ${SHOWN_NAME}` })
+        .first()
+        .click(),
+    );
   },
   /** The upload element in a form, as in the README. */
   async upload(page, { key }) {
