@@ -146,7 +146,7 @@ export const get = readOperation(
     tag: "API keys",
     summary: "Get API key details",
     description:
-      "Shows the whole token if your scopes cover those of the key. Each time is recorded as the event `apikey.revealed`.",
+      "Shows the whole token if your scopes cover those of the key. This is recorded as the event `apikey.revealed`, once an hour for each caller.",
     success: { description: "The key.", message: "API key found.", schema, example },
   },
   async ({ c, deps, credential, id }) => {

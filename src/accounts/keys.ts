@@ -12,19 +12,20 @@ import {
   isStillAllowed,
   refusalError,
   refuseNamedTeam,
+  type TeamActor,
   teamExists,
   teamNotAllowed,
 } from "../access/authorization.ts";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
-import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
+import { lacking, maskOf, PUBLIC_SCOPES, SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { fieldsOf, type NewEvent, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { fieldsOf, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Query, read } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { isStorageFull } from "../platform/retry.ts";
 import { fingerprint } from "../platform/secrets.ts";
-import { DAY, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
+import { DAY, HOUR, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
 import type { KeyLimits } from "../uploads/quota.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { isReceiving, isUnfinishedResumable, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
@@ -123,7 +124,7 @@ interface MadeKey {
 /** Makes a token and the row of its key or session. A session has its token as a hash only. */
 export function newKeyRow(
   { system, db, secrets }: Deps,
-  { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt">>,
+  { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt" | "userAgent">>,
 ): MadeKey {
   const token = newToken(system, fields.kind, db.number);
   const id = newId(system, db.number);
@@ -132,6 +133,9 @@ export function newKeyRow(
     id,
     uuid: newUuid(system),
     limits: null,
+    userAgent: null,
+    rotatedTo: null,
+    revealed: "{}",
     ...fields,
     tokenHash: fingerprint(token),
     encryptedToken: isHashedOnly ? null : secrets.encrypt(token, encryptionContext({ id, teamId: fields.teamId })),
@@ -244,7 +248,7 @@ async function insertKey(
   const room = roomForKey(deps, row.teamId);
   const caller = actor.kind === "operator" ? null : actor;
   const refusal = firstOf({
-    token_invalid: caller ? not(isStillAllowed(deps, caller, row.scopes ?? 0)) : undefined,
+    token_invalid: caller ? not(isStillAllowed(deps, caller, SCOPES["keys:write"] | (row.scopes ?? 0))) : undefined,
     too_many_keys: room.tooManyKeys,
   });
   const userIds = db.select({ userId: apiKeys.userId }).from(apiKeys);
@@ -296,6 +300,9 @@ export async function createKey(
 
 /* Reads */
 
+/** Callers that a key remembers to have shown its token to. If more fetch it in an hour, some are recorded twice. */
+const NOTED_READERS = 100;
+
 type KeyAccess = "keys:read or operator";
 
 /**
@@ -342,8 +349,8 @@ async function readKey<T>(
 }
 
 /**
- * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first. A full database can't
- * record it, so there the token stays masked, and so it does unless the response is shown.
+ * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first, once an hour. A full
+ * database can't record it, so there the token stays masked, and so it does unless the response is shown.
  * @throws `not_found`
  */
 export async function fetchKey(
@@ -361,10 +368,21 @@ export async function fetchKey(
   if (!row) throw new AppError("not_found");
   const token = tokenOf(deps, row);
   if (!isShown || token === "" || !maySeeToken(actor, row)) return viewKey(row, masked(token));
-  const data = sql`${JSON.stringify({ _id: id })}`;
-  const event = newEventFrom(deps, "apikey.revealed", actor, row, { subjectVersion: sql`null`, data }, sql`where true`);
-  // A retry may record one reading twice, which is better than none.
-  const isRecorded = await writeWithEvent(deps, { event }, { isIdempotent: true }).then(
+  // A team's caller, because the operator sees no token.
+  const { keyId } = actor as TeamActor;
+  const now = deps.system.now();
+  const isUnknown = sql`not exists (select 1 from json_each(${apiKeys.revealed}) where key = ${keyId} and value > ${now - HOUR})`;
+  const latest = sql`select key, value from json_each(${apiKeys.revealed}) where key <> ${keyId} and value > ${now - HOUR}
+    order by value desc limit ${NOTED_READERS - 1}`;
+  const revealed = sql`(select json_group_object(key, value) from (select * from (${latest}) union all select ${keyId}, ${now}))`;
+  const batch = {
+    noted: deps.db
+      .update(apiKeys)
+      .set({ revealed })
+      .where(and(isKeyOf(row.teamId, id), isUnknown)),
+    event: newEvent(deps, "apikey.revealed", actor, row),
+  };
+  const isRecorded = await writeWithEvent(deps, batch, { isIdempotent: true }).then(
     () => true,
     (error) => {
       if (!isStorageFull(error)) throw error;
