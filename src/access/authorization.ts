@@ -8,6 +8,7 @@ import { AppError, type Code } from "../errors.ts";
 import { type BoundQuery, type Db, hasRow, type Param, preparedQuery, type Query, read } from "../platform/db.ts";
 import { fingerprint, sameSecret } from "../platform/secrets.ts";
 import { databaseOf, isTokenShaped } from "../platform/system.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { type Actor, isVisitor, type Operator, type TeamActor, type UploadToken } from "./actor.ts";
 import { limitOf, type RequestLimit, sharersOf } from "./limiter.ts";
 import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
@@ -310,6 +311,21 @@ export const tokenName = ({ tokenHash }: Credential): string => tokenHash ?? "op
 export async function checkCounted({ caller }: Credential): Promise<void> {
   const exceeded = await caller?.exceeded;
   if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
+}
+
+/** The files that a heavy request changes for each place of the limit that it takes. */
+export const FILES_PER_PLACE = 10;
+/** A larger change than the rest of a minute allows has to be possible in the next one. */
+const MAX_PLACES_SHARE = 0.5;
+
+/** Counts the places of a heavy request that changes so many files, besides its first. @throws `rate_limited` */
+export async function countFiles({ limiter }: Deps, { caller }: Credential, files: number): Promise<void> {
+  if (!caller) return;
+  const sharers = sharersOf(caller.actor);
+  const limit = limitOf(sharers, true);
+  const most = Math.floor(RATE_LIMITS[limit] * MAX_PLACES_SHARE);
+  const places = Math.min(Math.ceil(files / FILES_PER_PLACE), most) - 1;
+  if (places > 0 && !(await limiter.countPlaces(sharers, places))) throw new AppError("rate_limited", { limit });
 }
 
 function admitOperator<A extends Access>(deps: Deps, credential: Credential): ActorWith<A> {

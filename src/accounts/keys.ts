@@ -21,11 +21,11 @@ import { lacking, maskOf, PUBLIC_SCOPES, SCOPES, type Scope, scopesIn } from "..
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { fieldsOf, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
-import { firstOf, hasRow, insertWhere, type Query, read } from "../platform/db.ts";
+import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { isStorageFull } from "../platform/retry.ts";
 import { fingerprint } from "../platform/secrets.ts";
-import { DAY, HOUR, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
+import { DAY, HOUR, MINUTE, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
 import type { KeyLimits } from "../uploads/quota.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { isReceiving, isUnfinishedResumable, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
@@ -380,7 +380,7 @@ export async function fetchKey(
       .update(apiKeys)
       .set({ revealed })
       .where(and(isKeyOf(row.teamId, id), isUnknown)),
-    event: newEvent(deps, "apikey.revealed", actor, row),
+    event: newEvent(deps, "apikey.revealed", actor, keyOf(row)),
   };
   const isRecorded = await writeWithEvent(deps, batch, { isIdempotent: true }).then(
     () => true,
@@ -513,9 +513,15 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
 
 /** Each change of the old key at the same time costs an attempt. */
 const MAX_ROTATION_ATTEMPTS = 3;
+/** How long a caller who did not get the response can repeat the request. */
+export const REPEAT_SECONDS = HOUR / SECOND;
+/** The overlap at least of a key that rotates itself, because it could not repeat a request whose response was lost. */
+export const MIN_OWN_OVERLAP_SECONDS = MINUTE / SECOND;
 
 /**
- * Creates a key with the name, scopes, limits and lifetime of the old one. The old one expires after the overlap.
+ * Creates a key with the name, scopes, limits and lifetime of the old one. The old one expires after the overlap. If the response is
+ * lost, only the new key's token can replace the old one. So a repetition by the same caller returns the same new key, until that is
+ * used, for an hour.
  * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired or
  *   keeps changing, `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
  */
@@ -530,30 +536,72 @@ export async function rotateKey(
   const isOfTeam = actor.kind === "operator" ? undefined : eq(apiKeys.teamId, actor.teamId);
   const isOldKey = and(eq(apiKeys.id, oldId), isApiKey, isOfTeam);
   const found = and(isOldKey, teamExists(apiKeys.teamId));
-  const [[old]] = await read(deps, [db.select().from(apiKeys).where(found)]);
+  const latest = db.select({ id: apiKeys.rotatedTo }).from(apiKeys).where(isOldKey);
+  const [[old], [successor]] = await read(deps, [
+    db.select().from(apiKeys).where(found),
+    db.select().from(apiKeys).where(sql`${apiKeys.id} = ${latest}`),
+  ]);
   if (!old) throw new AppError("not_found");
   const { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds, version } = old;
   checkCovered(actor, scopes ?? 0);
   const createdAt = system.now();
+  const caller = actor.kind === "operator" ? null : actor;
+  const isOwn = caller !== null && (await isKeyOrItsSession(deps, caller, oldId));
+  const overlapEndsAt = createdAt + Math.max(overlapSeconds, isOwn ? MIN_OWN_OVERLAP_SECONDS : 0) * SECOND;
+  const endAfterOverlap = (newId: string) => {
+    const isRotated = hasRow(apiKeys, eq(apiKeys.id, newId));
+    const end = (isEnding: SQL | undefined, rotated: { rotatedTo?: string }) =>
+      db
+        .update(apiKeys)
+        .set({ ...rotated, expiresAt: sql`min(${apiKeys.expiresAt}, ${overlapEndsAt})` })
+        .where(and(isEnding, isRotated));
+    return [end(isOldKey, { rotatedTo: newId }), end(isSessionOfKey(teamId, oldId), {})];
+  };
+  if (successor && isRepeatable(deps, successor, caller)) {
+    const token = decryptToken(deps, successor);
+    if (token !== null) {
+      // It may ask for a shorter overlap.
+      await write(deps, endAfterOverlap(successor.id), { isIdempotent: true });
+      return viewKey(successor, token);
+    }
+  }
   if (old.expiresAt <= createdAt) throw new AppError("conflict", { message: "The key has expired. Create a new one." });
   const copied = { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds };
   const made = newKeyRow(deps, { ...copied, createdByKeyId: null, createdAt });
-  const endAfterOverlap = (isEnding: SQL | undefined) =>
-    db
-      .update(apiKeys)
-      .set({ expiresAt: sql`min(${apiKeys.expiresAt}, ${createdAt + overlapSeconds * SECOND})` })
-      .where(and(isEnding, hasRow(apiKeys, eq(apiKeys.id, made.row.id))));
   const rotated = await insertKey(
     deps,
     actor,
     made,
     newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: made.row.id }),
-    hasRow(apiKeys, and(isOldKey, eq(apiKeys.version, version), gt(apiKeys.expiresAt, createdAt))),
-    [endAfterOverlap(isOldKey), endAfterOverlap(isSessionOfKey(teamId, oldId))],
+    // Of several rotations at once, the first one wins, and the others are its repetitions.
+    hasRow(
+      apiKeys,
+      and(
+        isOldKey,
+        eq(apiKeys.version, version),
+        gt(apiKeys.expiresAt, createdAt),
+        sql`(${apiKeys.rotatedTo} is ${old.rotatedTo} or ${apiKeys.rotatedTo} = ${made.row.id})`,
+      ),
+    ),
+    endAfterOverlap(made.row.id),
   );
   if (rotated) return rotated;
   if (attempts === 1) throw new AppError("conflict");
   return rotateKey(deps, actor, oldId, overlapSeconds, attempts - 1);
+}
+
+/** Whether the successor of a rotated key may be returned again: to the caller who rotated the key, and has perhaps not seen it. */
+const isRepeatable = ({ system }: Deps, successor: KeyRow, caller: TeamActor | null): boolean =>
+  successor.createdByKeyId === (caller?.keyId ?? null) &&
+  successor.lastUsedAt === null &&
+  successor.expiresAt > system.now() &&
+  successor.createdAt > system.now() - REPEAT_SECONDS * SECOND;
+
+async function isKeyOrItsSession(deps: Deps, { teamId, keyId, kind }: TeamActor, id: string): Promise<boolean> {
+  if (kind !== "session" || keyId === id) return keyId === id;
+  const isItsSession = and(isKey(teamId, keyId), isSessionOfKey(teamId, id));
+  const [found] = await read(deps, [deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isItsSession)]);
+  return found.length > 0;
 }
 
 /* For the recovery job */

@@ -1,4 +1,4 @@
-import { and, eq, gt, inArray, lte, max, ne, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, gte, inArray, lte, max, ne, or, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { hasRow, insertWhere, write } from "../platform/db.ts";
@@ -39,7 +39,7 @@ export function newMail({ db, system }: Deps, user: UserKey) {
   const isRecent = and(
     eq(sentMails.teamId, user.teamId),
     or(eq(sentMails.userId, user.id), eq(sentMails.mailbox, mailbox)),
-    gt(sentMails.sentAt, now - MAIL_PAUSE_MILLISECONDS),
+    gte(sentMails.sentAt, now - MAIL_PAUSE_MILLISECONDS),
     isOther,
   );
   const isFull = (most: number, ofTeam?: SQL) => {

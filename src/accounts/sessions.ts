@@ -45,7 +45,10 @@ const ALL_SESSIONS = 1_000_000;
 /** Sessions that a page of the list examines. It may read each twice: with the caller, less than 1,000 rows. */
 const EXAMINED_SESSIONS = 490;
 
-export type Session = Pick<KeyRow, "id" | "userId" | "createdByKeyId" | "createdAt" | "expiresAt" | "lastUsedAt" | "userAgent">;
+export type Session = Pick<
+  KeyRow,
+  "id" | "userId" | "createdByKeyId" | "createdAt" | "expiresAt" | "lastUsedAt" | "userAgent"
+>;
 
 /* Sessions of users */
 

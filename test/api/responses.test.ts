@@ -25,6 +25,7 @@ import {
 } from "../support/harness.ts";
 import { startLimited } from "../support/limits.ts";
 import { pathTo, requestFor, routes, tokenFor } from "../support/routes.ts";
+import { insertMany } from "../support/rows.ts";
 import { newUploadToken } from "../support/visitors.ts";
 
 /* Properties of every response: headers, error shape, limits, and resistance to forged requests. */
@@ -375,6 +376,31 @@ describe("Rate limits", () => {
       expect((await search(key)).code).toBe(code);
     }
     expect((await search(team.token)).status).toBe(200);
+  });
+
+  test("take a place of the heavy limit for each ten files of a batch, and of a folder that is moved or deleted", async () => {
+    const { call } = startLimited({ HEAVY_LIMIT: 10, CONTRIBUTOR_HEAVY_LIMIT: 4 });
+    const own = await newTeam();
+    const ids = Array.from({ length: 41 }, (_, i) => i.toString(16).padStart(24, "0"));
+    const batch = (token: string, count: number) =>
+      call("POST", "/docs/v1/uploads/batch", {
+        token,
+        json: { action: "untag", ids: ids.slice(0, count), tags: ["a"] },
+      });
+    const contributor = await newMember(own, "contributor");
+    expect((await batch(contributor.token, 31)).status).toBe(200);
+    expect((await batch(contributor.token, 1)).code).toBe("rate_limited");
+    await insertMany(
+      21,
+      `insert into files (etag, mime_type, file_type, id, team_id, key_id, original_name, folder, status, reserved_bytes, size_bytes,
+         created_at, updated_at) select '', '', 'text file', printf('%024x', i), ?2, '', 'a.txt', 'a', 'completed', 0, 0, 1, 1 from n`,
+      own.teamId,
+    );
+    const change = (method: string, path: string, json: object) => call(method, path, { token: own.token, json });
+    expect((await change("PATCH", "/docs/v1/folders", { folder: "a", to: "b" })).status).toBe(200);
+    expect((await batch(own.token, 30)).status).toBe(200);
+    expect((await change("PATCH", "/docs/v1/folders", { folder: "b", to: "c" })).status).toBe(200);
+    await rejected(own, 429, "rate_limited", () => change("POST", "/docs/v1/folders/delete", { folder: "c" }));
   });
 
   test("refuse a key once more without the database, and a session, whose user may have another role, with it", async () => {

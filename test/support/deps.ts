@@ -146,6 +146,7 @@ export const withoutLimits: Change = (deps) => ({
   ...deps,
   limiter: {
     countRequest: async () => true,
+    countPlaces: async () => true,
     countRefusal: async () => true,
     areRefusalsBlocked: () => false,
     noteRefused: () => {},
