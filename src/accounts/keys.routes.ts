@@ -200,7 +200,7 @@ export const rotate = writeOperation(
     tag: "API keys",
     summary: "Rotate an API key",
     description:
-      "Creates a key with the same name, scopes, limits and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.\n\nIf you get no response, repeat the request: until the new key is used, for an hour, the caller who created it gets the same key again. An overlap is at least a minute for a key that rotates itself, or its session.",
+      "Creates a key with the same name, scopes, limits, user and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.\n\nIf you get no response, repeat the request: until the new key is used, for an hour, the caller who created it gets the same key again. An overlap is at least a minute for a key that rotates itself, or its session.",
     body: z.strictObject({
       overlapSeconds: z
         .int()
