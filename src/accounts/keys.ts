@@ -124,7 +124,10 @@ interface MadeKey {
 /** Makes a token and the row of its key or session. A session has its token as a hash only. */
 export function newKeyRow(
   { system, db, secrets }: Deps,
-  { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt" | "originId" | "userAgent">>,
+  {
+    createdAt = system.now(),
+    ...fields
+  }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt" | "originId" | "userAgent">>,
 ): MadeKey {
   const token = newToken(system, fields.kind, db.number);
   const id = newId(system, db.number);
