@@ -19,9 +19,12 @@ export async function countOpening(c: Context<AppEnv>): Promise<void> {
   if (!(await c.var.deps.limiter.countOpening(clientIpOf(c)))) throw new AppError("rate_limited", { limit: "light" });
 }
 
+/** In place of a client IP, for a request that does not come through Cloudflare's edge, such as by a service binding. */
+export const UNKNOWN_IP = "unknown";
+
 /** The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. */
 export function clientIpOf(c: Context<AppEnv>): string {
-  const clientIp = c.req.header("CF-Connecting-IP") ?? "unknown";
+  const clientIp = c.req.header("CF-Connecting-IP") ?? UNKNOWN_IP;
   if (!clientIp.includes(":") || clientIp.includes(".")) return clientIp;
   const [before = "", after] = clientIp.toLowerCase().split("::");
   const head = before.split(":").filter(Boolean);

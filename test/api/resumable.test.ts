@@ -268,8 +268,8 @@ describe("The unfinished uploads of a team", () => {
 
     const pages = await readPages(team, `${RESUMABLE}?limit=1`);
     expect(pages).toMatchObject([
-      [{ _id: idOf(second), name: "two.wav", size: 200, offset: 1, keyId: page.id }],
-      [{ _id: idOf(first), name: "one.wav", size: 300, offset: 100 }],
+      [{ _id: idOf(second), name: "two.wav", size: 200, offset: 1, kind: "resumable", keyId: page.id }],
+      [{ _id: idOf(first), name: "one.wav", size: 300, offset: 100, status: "receiving" }],
     ]);
     const lifetimes = pages.map(([upload]) => Date.parse(upload.expiresAt) - Date.parse(upload.createdAt));
     expect(lifetimes.map((milliseconds) => Math.floor(milliseconds / HOUR))).toEqual([24, 24]);
@@ -343,8 +343,14 @@ describe("The unfinished uploads of a team", () => {
     const kept = await create(call, 7, {}, await newToken(team));
     expect((await team.call("DELETE", revoked)).status).toBe(200);
     expect(await usageOf(team)).toMatchObject({ files: 2, bytes: 12 * MEBIBYTE + 7 });
-    expect(idsIn(await read(team, RESUMABLE))).toEqual([idOf(kept)]);
+    const listed = await read(team, RESUMABLE);
+    expect(idsIn(listed)).toContain(idOf(kept));
+    expect(listed.map(({ status, size }: { status: string; size: number }) => [status, size]).sort()).toEqual([
+      ["canceled", 12 * MEBIBYTE],
+      ["receiving", 7],
+    ]);
     await must(new World().recover());
+    expect(idsIn(await read(team, RESUMABLE))).toEqual([idOf(kept)]);
     expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 7 });
     expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toEqual([]);
     expect((await head(team.call, path)).status).toBe(404);
