@@ -742,6 +742,19 @@ describe("A creation with the Idempotency-Key of an unfinished upload", () => {
   });
 });
 
+test("A finished upload keeps no metadata, which may be larger than all else that it leaves", async () => {
+  const team = await newTeam();
+  const created = await create(team.call, 1, { filename: "a.txt", pad: "x".repeat(8000) });
+  const metadata = async () => (await head(team.call, locationOf(created))).headers.get("Upload-Metadata");
+  expect(await metadata()).toContain("pad ");
+  await patch(team.call, locationOf(created), 0, new Uint8Array(1));
+  expect(await metadata()).toBeNull();
+  const row = await DB.prepare("select status, metadata, properties from uploads where team_id = ?")
+    .bind(team.teamId)
+    .first();
+  expect(row).toEqual({ status: "committed", metadata: "", properties: null });
+});
+
 describe("The properties of an upload with a public key", () => {
   const properties = (bytes: number) => JSON.stringify({ metadata: { a: "x".repeat(bytes - 21) } });
 
