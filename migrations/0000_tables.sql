@@ -9,6 +9,7 @@ CREATE TABLE `api_keys` (
 	`encrypted_token` text,
 	`encrypted_with` text,
 	`created_by_key_id` text,
+	`origin_id` text,
 	`user_id` text,
 	`last_used_at` integer,
 	`limits` text,
@@ -23,6 +24,7 @@ CREATE INDEX `api_keys_team` ON `api_keys` (`team_id`,`id`) WHERE kind <> 'sessi
 CREATE INDEX `api_keys_team_sessions` ON `api_keys` (`team_id`,`id`) WHERE kind = 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_encrypted_with` ON `api_keys` (`encrypted_with`) WHERE encrypted_with is not null;--> statement-breakpoint
 CREATE INDEX `api_keys_user` ON `api_keys` (`user_id`) WHERE user_id is not null;--> statement-breakpoint
+CREATE INDEX `api_keys_origin` ON `api_keys` (`origin_id`) WHERE origin_id is not null and kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_team_expiry` ON `api_keys` (`team_id`,`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_expiry` ON `api_keys` (`expires_at`) WHERE kind = 'session';--> statement-breakpoint
@@ -71,7 +73,7 @@ CREATE TABLE `users` (
 	`version` integer DEFAULT 0 NOT NULL,
 	`invitation_hash` text,
 	`invitation_ends_at` integer,
-	`invitation_is_by_caller` integer DEFAULT false NOT NULL,
+	`invitation_by` text,
 	`folders` integer DEFAULT 0 NOT NULL,
 	`full_name` text GENERATED ALWAYS AS (trim(first_name || ' ' || last_name)) VIRTUAL
 );
@@ -184,6 +186,7 @@ CREATE TABLE `folder_changes` (
 	`folder` text NOT NULL,
 	`target` text,
 	`initiator` text NOT NULL,
+	`requested_by` text NOT NULL,
 	`created_at` integer NOT NULL,
 	`position` text DEFAULT '["",""]' NOT NULL,
 	`step_end` text,
@@ -297,6 +300,7 @@ CREATE TABLE `webhooks` (
 	`disabled_reason` text,
 	`key_id` text DEFAULT '' NOT NULL,
 	`user_id` text,
+	`changed_by` text NOT NULL,
 	`encrypted_secret` text NOT NULL,
 	`old_encrypted_secret` text,
 	`old_secret_ends_at` integer,

@@ -1,6 +1,6 @@
 import { and, eq, ne, type SQL, sql } from "drizzle-orm";
-import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { apiKeys } from "../accounts/keys.schema.ts";
+import { alias, type SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { apiKeys, isApiKey, isSuccessor } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
@@ -20,7 +20,8 @@ import { openUploadToken } from "./upload-tokens.ts";
  *             finds the caller. The others are limited to the team of that same token, so an invalid one finds nothing.
  *   A write   authorizes first (`authorize`), and then writes in one batch. So does anything expensive.
  *
- * Where minutes lie between the two, the write repeats the condition (`isStillAllowed`), or authorizes once more.
+ * Where minutes lie between the two, the write repeats the condition (`isStillAllowed`), or authorizes once more. What a caller
+ * leaves behind that works later names its principal, which is checked then (`isPrincipalAllowed`).
  */
 
 export type { Actor, TeamActor };
@@ -343,6 +344,47 @@ export function isStillAllowed(
   const isAllowed = sql`${apiKeys.expiresAt} > ${system.now()} and (${presentScopes(db)} & ${mask}) = ${mask}
     and ${presentOwner} is ${ownerId}`;
   return hasRow(apiKeys, and(isKey(teamId, keyId), isAllowed));
+}
+
+/* What a caller leaves behind */
+
+/**
+ * Who answers for what a caller leaves behind that works later: the user of a user's session, so that it goes on after the user
+ * logs out, or else the key, also of the key's session. A key is named by the first of those that it replaced by rotation.
+ */
+export const principalOf = ({ db }: Deps, { teamId, keyId }: Pick<TeamActor, "teamId" | "keyId">): SQL<string> => {
+  const ownId = sql`iif(${apiKeys.kind} = 'session', ${apiKeys.userId}, ${apiKeys.id})`;
+  const id = sql<string>`coalesce(${apiKeys.originId}, ${ownId})`;
+  return sql`${db.select({ id }).from(apiKeys).where(isKey(teamId, keyId))}`;
+};
+
+interface Principal {
+  teamId: string | SQLiteColumn;
+  /** What `principalOf` was. */
+  id: string | SQLiteColumn;
+  /** The files that the caller saw: those of this contributor, or all if it is null. */
+  ownerId: string | null;
+}
+
+const principals = alias(users, "principal");
+
+/**
+ * Whether a principal could still ask for what it left behind: the user exists and has these scopes by the role, or the key or
+ * one of its successors is live and has them, and it sees the same files. It is checked whenever what is left takes effect.
+ */
+export function isPrincipalAllowed({ db, system }: Deps, { teamId, id, ownerId }: Principal, mask: number | SQL): SQL {
+  const covers = (scopes: SQL) => sql`(${scopes} & ${mask}) = ${mask}`;
+  const owner = sql`iif(${principals.role} = ${OWN_FILES_ROLE}, ${principals.id}, null)`;
+  const isUser = and(eq(principals.id, id), eq(principals.teamId, teamId));
+  const isLiveKey = and(
+    eq(apiKeys.teamId, teamId),
+    isApiKey,
+    sql`${apiKeys.expiresAt} > ${system.now()} and ${covers(presentScopes(db))} and ${presentOwner} is ${ownerId}`,
+  );
+  const isPresentUser = and(isUser, covers(maskOfRole(principals.role)), sql`${owner} is ${ownerId}`);
+  return sql`(exists (select 1 from ${users} ${principals} where ${isPresentUser})
+    or ${hasRow(apiKeys, and(eq(apiKeys.id, id), isLiveKey))}
+    or ${hasRow(apiKeys, and(eq(apiKeys.originId, id), isSuccessor, isLiveKey))})`;
 }
 
 export const teamNotAllowed = () => new AppError("forbidden", { message: "Only the operator can send a team ID." });

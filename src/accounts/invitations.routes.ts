@@ -34,7 +34,7 @@ export const invite = writeOperation(
   {
     tag: "Users",
     summary: "Invite a user, or let them reset their password",
-    description: `Returns a link with which the person sets the user's password, once, until it expires. It ends earlier with a newer one, and if the email, the role or the password changes. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead.`,
+    description: `Returns a link with which the person sets the user's password, once, until it expires. It ends earlier with a newer one, and if the email, the role or the password changes. It works only while you could still create it: not after your user is deleted or loses the scopes, or your key is deleted. A rotated key's successor counts as the key. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead.`,
     body: z.strictObject({
       email: z.boolean().default(false).meta({ description: "Sends the link by email instead of returning it." }),
       expiresIn: z

@@ -1,9 +1,16 @@
-import { and, eq, gt, isNull, lt, lte, not, or, type SQL, sql } from "drizzle-orm";
-import { exceeds, isStillAllowed, refusalError, type TeamActor } from "../access/authorization.ts";
+import { and, eq, gt, isNotNull, isNull, lt, lte, not, or, type SQL, sql } from "drizzle-orm";
+import {
+  exceeds,
+  isPrincipalAllowed,
+  isStillAllowed,
+  principalOf,
+  refusalError,
+  type TeamActor,
+} from "../access/authorization.ts";
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitResets } from "../access/login-limits.ts";
 import { hashPassword } from "../access/passwords.ts";
-import { maskOf, maskOfRole, ROLES } from "../access/scopes.ts";
+import { maskOf, maskOfRole, ROLES, SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { fieldsOf, newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
@@ -20,7 +27,7 @@ import { emailKey, endSessions, hasPassword, isUser, type UserKey } from "./user
 /*
  * Invitations: links with which a person sets the password of a user. A password reset is one, too. The user's row has the
  * hash of the only valid one. It ends when it is used, after a day, with a newer one, and when the email, the role or the
- * password changes.
+ * password changes. One by a caller is valid only while that caller could still create it, for the role that the user has.
  */
 
 export const DEFAULT_INVITATION_SECONDS = DAY / SECOND;
@@ -42,11 +49,19 @@ export interface Invitation {
 /** Returns the URL at which a person uses the invitation with this token. */
 export type InvitationUrl = (token: string) => string;
 
+/** Whether the caller who created the invitation could still do so. */
+const isByPresentCaller = (deps: Deps) =>
+  isPrincipalAllowed(
+    deps,
+    { teamId: users.teamId, id: users.invitationBy, ownerId: null },
+    sql`(${SCOPES["users:write"]} | ${maskOfRole(users.role)})`,
+  );
+
 /** A new invitation, and the update that stores it in place of an older one if `condition` holds. */
 function newInvitation(
   deps: Deps,
   user: UserKey,
-  invitationIsByCaller: boolean,
+  invitationBy: SQL<string> | null,
   condition: SQL | undefined,
   expiresInSeconds = DEFAULT_INVITATION_SECONDS,
 ) {
@@ -57,7 +72,7 @@ function newInvitation(
   const isNew = sql`${users.invitationHash} is not ${invitationHash}`;
   const replace = deps.db
     .update(users)
-    .set({ invitationHash, invitationEndsAt, invitationIsByCaller })
+    .set({ invitationHash, invitationEndsAt, invitationBy })
     .where(and(isUser(user), isNew, condition))
     .returning({ id: users.id });
   return { invitation, replace };
@@ -83,7 +98,13 @@ export async function inviteUser(
     token_invalid: not(isStillAllowed(deps, actor, actor.scopes)),
     insufficient_scope: exceeds(actor, maskOfRole(users.role)),
   });
-  const { invitation, replace } = newInvitation(deps, target, true, isNull(refusal), expiresInSeconds);
+  const { invitation, replace } = newInvitation(
+    deps,
+    target,
+    principalOf(deps, actor),
+    isNull(refusal),
+    expiresInSeconds,
+  );
   const columns = { refusal, role: users.role, email: users.email, teamName: teams.name };
   const batch = {
     found: db.select(columns).from(users).innerJoin(teams, eq(teams.id, users.teamId)).where(isUser(target)),
@@ -161,10 +182,11 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
   // Anyone can ask for a reset, so it does not end what a caller created.
   const isDue = or(
     isNull(users.invitationHash),
-    and(eq(users.invitationIsByCaller, false), lt(users.invitationEndsAt, now + DAY - RESET_PAUSE_MILLISECONDS)),
+    and(isNull(users.invitationBy), lt(users.invitationEndsAt, now + DAY - RESET_PAUSE_MILLISECONDS)),
+    and(isNotNull(users.invitationBy), not(isByPresentCaller(deps))),
     lte(users.invitationEndsAt, now),
   );
-  const { invitation, replace } = newInvitation(deps, user, false, and(eq(users.emailKey, key), isDue));
+  const { invitation, replace } = newInvitation(deps, user, null, and(eq(users.emailKey, key), isDue));
   const event = newEvent(deps, "user.invited", SYSTEM, user);
   const { replace: replaced } = await writeWithEvent(deps, { replace, event }, { isIdempotent: false });
   if (replaced.length > 0) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
@@ -180,6 +202,7 @@ function openInvitation(given: Deps, token: string) {
       eq(users.id, link.id),
       eq(users.invitationHash, fingerprint(link.secret)),
       gt(users.invitationEndsAt, deps.system.now()),
+      or(isNull(users.invitationBy), isByPresentCaller(deps)),
       hasRow(teams, isActiveTeam),
     );
   return { deps, isOpen };

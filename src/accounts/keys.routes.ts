@@ -200,7 +200,7 @@ export const rotate = writeOperation(
     tag: "API keys",
     summary: "Rotate an API key",
     description:
-      "Creates a key with the same name, scopes, limits and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.",
+      "Creates a key with the same name, scopes, limits, user and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.",
     body: z.strictObject({
       overlapSeconds: z
         .int()

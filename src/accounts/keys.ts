@@ -123,7 +123,7 @@ interface MadeKey {
 /** Makes a token and the row of its key or session. A session has its token as a hash only. */
 export function newKeyRow(
   { system, db, secrets }: Deps,
-  { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt">>,
+  { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt" | "originId">>,
 ): MadeKey {
   const token = newToken(system, fields.kind, db.number);
   const id = newId(system, db.number);
@@ -132,6 +132,7 @@ export function newKeyRow(
     id,
     uuid: newUuid(system),
     limits: null,
+    originId: null,
     ...fields,
     tokenHash: fingerprint(token),
     encryptedToken: isHashedOnly ? null : secrets.encrypt(token, encryptionContext({ id, teamId: fields.teamId })),
@@ -225,9 +226,8 @@ function roomForKey({ db, system }: Deps, teamId: string) {
 export const storedKey = ({ db }: Deps, { id, teamId }: KeyRow) => db.select().from(apiKeys).where(isKey(teamId, id));
 
 /**
- * Inserts a key of this caller if the condition holds, with its event, and then runs further queries. The key belongs to the user
- * of the caller, who has seen it, or else to the user of the row. The batch reads the caller's user from the caller's key: since
- * the caller was authorized, the user may have been deleted, and the key kept.
+ * Inserts a key of this caller if the condition holds, with its event, and then runs further queries. `userId` is whom the key
+ * belongs to, which the batch may read.
  * @returns null if the condition doesn't hold, or there is no such team
  * @throws `too_many_keys`; `token_invalid` if the caller has lost its access since it was authorized
  */
@@ -236,8 +236,7 @@ async function insertKey(
   actor: Actor,
   { row, token }: MadeKey,
   event: NewEvent,
-  condition?: SQL,
-  further: Query[] = [],
+  { userId, condition, further = [] }: { userId: string | SQL | null; condition?: SQL; further?: Query[] },
 ): Promise<ApiKey | null> {
   const { db } = deps;
   const isTeam = isExistingTeam(row.teamId);
@@ -247,13 +246,7 @@ async function insertKey(
     token_invalid: caller ? not(isStillAllowed(deps, caller, row.scopes ?? 0)) : undefined,
     too_many_keys: room.tooManyKeys,
   });
-  const userIds = db.select({ userId: apiKeys.userId }).from(apiKeys);
-  const presentUser = caller && userIds.where(isKey(caller.teamId, caller.keyId));
-  const created = {
-    ...row,
-    createdByKeyId: caller?.keyId ?? null,
-    userId: sql`coalesce(${presentUser}, ${row.userId})`,
-  };
+  const created = { ...row, createdByKeyId: caller?.keyId ?? null, userId };
   const canInsert = and(isNull(refusal), condition);
   const batch = {
     team: db.select({ refusal }).from(teams).where(isTeam),
@@ -288,7 +281,10 @@ export async function createKey(
   // No team has an empty id.
   const teamId = actor.kind === "operator" ? (named ?? "") : actor.teamId;
   const made = makeKey(deps, actor, fields, teamId);
-  const key = await insertKey(deps, actor, made, newEvent(deps, "apikey.created", actor, keyOf(made.row)));
+  // Since the caller was authorized, its user may have been deleted, and its key kept.
+  const users = deps.db.select({ userId: apiKeys.userId }).from(apiKeys);
+  const userId = actor.kind === "operator" ? null : sql`${users.where(isKey(actor.teamId, actor.keyId))}`;
+  const key = await insertKey(deps, actor, made, newEvent(deps, "apikey.created", actor, keyOf(made.row)), { userId });
   if (key) return key;
   if (actor.kind !== "operator") throw new AppError("token_invalid");
   throw new AppError("not_found", { message: "No team has this `teamId`." });
@@ -497,7 +493,8 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
 const MAX_ROTATION_ATTEMPTS = 3;
 
 /**
- * Creates a key with the name, scopes, limits and lifetime of the old one. The old one expires after the overlap.
+ * Creates a key with the name, scopes, limits, lifetime and user of the old one, whoever rotates it: the user of a contributor's
+ * key decides which files it sees. The old one expires after the overlap.
  * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired or
  *   keeps changing, `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
  */
@@ -515,10 +512,11 @@ export async function rotateKey(
   const [[old]] = await read(deps, [db.select().from(apiKeys).where(found)]);
   if (!old) throw new AppError("not_found");
   const { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds, version } = old;
+  const originId = old.originId ?? old.id;
   checkCovered(actor, scopes ?? 0);
   const createdAt = system.now();
   if (old.expiresAt <= createdAt) throw new AppError("conflict", { message: "The key has expired. Create a new one." });
-  const copied = { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds };
+  const copied = { name, kind, teamId, scopes, limits, originId, userId, lifetimeMilliseconds };
   const made = newKeyRow(deps, { ...copied, createdByKeyId: null, createdAt });
   const endAfterOverlap = (isEnding: SQL | undefined) =>
     db
@@ -530,8 +528,12 @@ export async function rotateKey(
     actor,
     made,
     newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: made.row.id }),
-    hasRow(apiKeys, and(isOldKey, eq(apiKeys.version, version), gt(apiKeys.expiresAt, createdAt))),
-    [endAfterOverlap(isOldKey), endAfterOverlap(isSessionOfKey(teamId, oldId))],
+    {
+      // A user who is deleted, or becomes a contributor, changes the version of a key.
+      condition: hasRow(apiKeys, and(isOldKey, eq(apiKeys.version, version), gt(apiKeys.expiresAt, createdAt))),
+      userId,
+      further: [endAfterOverlap(isOldKey), endAfterOverlap(isSessionOfKey(teamId, oldId))],
+    },
   );
   if (rotated) return rotated;
   if (attempts === 1) throw new AppError("conflict");

@@ -163,6 +163,7 @@ export async function createSession(deps: Deps, actor: Actor, expiresInSeconds: 
     name: sql`${apiKeys.name}`,
     scopes: sql`${apiKeys.scopes}`,
     userId: sql`${apiKeys.userId}`,
+    originId: sql`coalesce(${apiKeys.originId}, ${apiKeys.id})`,
     expiresAt: sql`min(${apiKeys.expiresAt}, ${row.expiresAt})`,
   };
   const batch = {

@@ -247,10 +247,12 @@ export interface Webhook {
   types: Array<EventType> | null;
   description: string;
   status: WebhookStatus;
-  /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted. `creator_demoted`: the user became a contributor. */
+  /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it, or last changed its URL, secret or status, was deleted. `creator_demoted`: the user became a contributor. */
   disabledReason: "requested" | "gone" | "failing" | "creator_deleted" | "creator_demoted" | null;
   /** The key or session that created it, with its user. */
   createdBy: Creator;
+  /** The key or session that last changed its URL, secret or status, or created it, with its user. */
+  changedBy: Creator;
   createdAt: string;
   updatedAt: string;
   __v: number;

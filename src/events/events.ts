@@ -250,6 +250,10 @@ export function newTeamEvents(
   );
 }
 
+/** All webhooks of a team. */
+export const webhooksOf = ({ db }: Deps, teamId: string) =>
+  db.select({ teamId: webhooks.teamId, id: webhooks.id }).from(webhooks).where(eq(webhooks.teamId, teamId));
+
 const isEvent = (query: Query): query is NewEvent => "event" in query;
 /** Disabling a webhook is part of the deletion of its user. */
 const isDeletion = ({ event }: NewEvent): boolean => /\.(deleted|revoked|trashed|disabled)$/.test(event.type);
@@ -267,9 +271,17 @@ const receivingWebhooks = ({ db }: Deps, { event: { teamId, type } }: NewEvent) 
       ),
     );
 
-/** Wakes the objects of webhooks. If that fails, the recovery job wakes them. @returns those that are awake, with their cursors */
-export async function wakeWebhooks(deps: Deps, keys: WebhookKey[]): Promise<(WebhookKey & { cursor: number })[]> {
-  const woken = keys.map(async (key) => ({ ...key, cursor: await deps.outboxes(key).wake() }));
+/**
+ * Wakes the objects of webhooks. If that fails, the recovery job wakes them. After a change of the webhook or its team
+ * (`isChanged`), wait for it before the response: from then on, no message begins that the change forbids.
+ * @returns those that are awake, with their cursors
+ */
+export async function wakeWebhooks(
+  deps: Deps,
+  keys: WebhookKey[],
+  isChanged: boolean,
+): Promise<(WebhookKey & { cursor: number })[]> {
+  const woken = keys.map(async (key) => ({ ...key, cursor: await deps.outboxes(key).wake(isChanged) }));
   return (await Promise.allSettled(woken)).flatMap((result) => {
     if (result.status === "fulfilled") return [result.value];
     deps.log("warn", "webhook_wake_failed", { cause: result.reason });
@@ -289,7 +301,9 @@ export async function writeWithEvent<const B extends Batch>(
   { needsInserts = false, ...options }: { isIdempotent: boolean; needsInserts?: boolean },
 ): Promise<RowsOf<B>> {
   const events = queriesIn(batch).filter(isEvent);
-  const all = { batch, receiving: events.map((event) => receivingWebhooks(deps, event)) };
+  // A batch has up to a hundred events of one type.
+  const distinct = new Map(events.map((one) => [`${one.event.teamId}/${one.event.type}`, one]));
+  const all = { batch, receiving: [...distinct.values()].map((event) => receivingWebhooks(deps, event)) };
   const { batch: rows, receiving } = await write(deps, all, options).catch(async (error) => {
     if (!isStorageFull(error) || needsInserts || !events.every(isDeletion)) throw error;
     const found = await write(deps, all, { ...options, omitsInserts: true });
@@ -297,6 +311,6 @@ export async function writeWithEvent<const B extends Batch>(
     return found;
   });
   const keys = new Map(receiving.flat().map((key) => [key.id, key]));
-  if (keys.size > 0) deps.after(wakeWebhooks(deps, [...keys.values()]));
+  if (keys.size > 0) deps.after(wakeWebhooks(deps, [...keys.values()], false));
   return rows;
 }

@@ -61,7 +61,7 @@ export const create = writeOperation(
 );
 
 const FOLDER_CHANGE =
-  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). It ends as it is if your token is revoked, or your team suspended. " +
+  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). It goes on if you log out or rotate your key, and ends as it is if you can't request it any more: the user is deleted or loses the scope, the key is deleted, expires or is narrowed, or the team is suspended. " +
   "A file that comes into the folder after the request stays in it. Each file has its event, as in a batch. " +
   "A contributor changes only the own files, independently of the others.";
 const folderChange = z.strictObject({

@@ -2,7 +2,7 @@ import { describe, expect } from "vitest";
 import type { Mailer } from "../../src/platform/mailer.ts";
 import { buildRequest } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
-import { withBatch, withDatabases } from "../support/deps.ts";
+import { beforeWrite, withBatch, withDatabases } from "../support/deps.ts";
 import { apiTest } from "../support/fixtures.ts";
 import {
   atOnce,
@@ -21,6 +21,7 @@ import {
   newTeam,
   newUser,
   OPERATOR,
+  openSession,
   PASSWORD,
   pausedStream,
   randomAddress,
@@ -208,6 +209,124 @@ describe("An invitation", () => {
     for (const expiresIn of [3599, 1_209_601, "3600"]) {
       await rejected(team, 400, "invalid_input", () => invite(team, _id, { json: { expiresIn } }), ["expiresIn"]);
     }
+  });
+
+  describe("by a caller", () => {
+    /** How a caller invites, and how it then loses the right to. */
+    const admin = async (team: Team) => {
+      const { id, token } = await newMember(team, "admin");
+      return { path: userPath(id), token };
+    };
+    const ofKey = async (team: Team, fields: object = {}) => {
+      const { id, key } = await newKey(team, fields);
+      return { path: `/auth/v1/apikeys/${id}`, token: key };
+    };
+    const ofUsersKey = async (team: Team) => {
+      const user = await admin(team);
+      const { key } = await dataOf(team.call("POST", "/auth/v1/apikeys", { json: { name: "a" }, token: user.token }));
+      return { ...user, token: key };
+    };
+    const ofKeysSession = async (team: Team) => {
+      const key = await ofKey(team);
+      return { ...key, token: (await openSession(key.token)).key };
+    };
+    const patch = (json: object) => (team: Team, path: string) => team.call("PATCH", path, { json });
+    const remove = (team: Team, path: string) => team.call("DELETE", path);
+
+    test.each<[string, typeof admin, (team: Team, path: string) => Promise<unknown>]>([
+      ["an admin who is deleted", admin, remove],
+      ["an admin who becomes a viewer", admin, patch({ role: "viewer" })],
+      ["an admin who becomes a contributor", admin, patch({ role: "contributor" })],
+      ["a key that is deleted", ofKey, remove],
+      ["a key that loses users:write", ofKey, patch({ scopes: ["users:read"] })],
+      ["a key that loses a scope of the role", ofKey, patch({ scopes: ["users:write", "files:read"] })],
+      ["the key of a user who is deleted", ofUsersKey, remove],
+      ["the key of a user who becomes a contributor", ofUsersKey, patch({ role: "contributor" })],
+      ["the session of a key that is deleted", ofKeysSession, remove],
+    ])("doesn't work once it is by %s, and a forgotten password replaces it", async (_, newInviter, lose) => {
+      const team = await newTeam();
+      const user = await newUser(team, { role: "member" });
+      const { path, token } = await newInviter(team);
+      const link = (await dataOf(invite(team, user._id, { token }))).token;
+      expect((await describeLink(link)).status).toBe(200);
+      const { mails, worker } = mailing();
+      await worker.call("POST", FORGOT, { json: { teamId: team.teamId, email: EMAIL } });
+      expect(mails).toHaveLength(0);
+      await lose(team, path);
+      await rejected(team, 401, "token_invalid", () => describeLink(link));
+      await rejected(team, 401, "token_invalid", () => accept(link));
+      await worker.call("POST", FORGOT, { json: { teamId: team.teamId, email: EMAIL } });
+      expect(mails).toHaveLength(1);
+      const [, reset = ""] = /#(stow_in_\S+)/.exec(mails[0]?.text ?? "") ?? [];
+      expect((await accept(reset)).status).toBe(200);
+    });
+
+    test.each<[string, typeof admin, (team: Team, path: string, token: string) => Promise<unknown>]>([
+      ["its user logs out", admin, (_, __, token) => call("POST", "/auth/v1/logout", { token })],
+      ["its user gets a new password", admin, patch({ password: "another password" })],
+      [
+        "its key is rotated, and deleted",
+        ofKey,
+        async (team, path) => {
+          await team.call("POST", `${path}/rotate`, { json: { overlapSeconds: 0 } });
+          await remove(team, path);
+        },
+      ],
+      [
+        "its session is revoked, and the key rotated twice",
+        ofKeysSession,
+        async (team, path, token) => {
+          await call("POST", "/auth/v1/logout", { token });
+          const { id } = await dataOf(team.call("POST", `${path}/rotate`, { json: { overlapSeconds: 0 } }));
+          await team.call("POST", `/auth/v1/apikeys/${id}/rotate`, { json: { overlapSeconds: 0 } });
+        },
+      ],
+      [
+        "the other scopes of its key are removed",
+        ofKey,
+        patch({
+          scopes: [
+            "users:write",
+            "files:upload",
+            "files:read",
+            "files:download",
+            "files:write",
+            "files:delete",
+            "events:read",
+          ],
+        }),
+      ],
+    ])("works when %s", async (_, newInviter, change) => {
+      const team = await newTeam();
+      const user = await newUser(team, { role: "member" });
+      const { path, token } = await newInviter(team);
+      const link = (await dataOf(invite(team, user._id, { token }))).token;
+      await change(team, path, token);
+      expect((await accept(link)).status).toBe(200);
+    });
+
+    test("doesn't work once every successor of its key is deleted", async ({ team }) => {
+      const user = await newUser(team, { role: "member" });
+      const { path, token } = await ofKey(team);
+      const link = (await dataOf(invite(team, user._id, { token }))).token;
+      const { id } = await dataOf(team.call("POST", `${path}/rotate`, {}));
+      for (const gone of [path, `/auth/v1/apikeys/${id}`]) await remove(team, gone);
+      await rejected(team, 401, "token_invalid", () => accept(link));
+    });
+
+    test("doesn't work if its caller is deleted while it is accepted", async ({ team }) => {
+      const user = await newUser(team, { role: "member" });
+      const { path, token } = await admin(team);
+      const link = (await dataOf(invite(team, user._id, { token }))).token;
+      const worker = startWorker(
+        compose(
+          withoutJobs,
+          beforeWrite(() => remove(team, path)),
+        ),
+      );
+      expect((await accept(link, {}, worker)).code).toBe("token_invalid");
+      expect((await logIn(team)).status).toBe(200);
+    });
   });
 
   test("expires after a day", async ({ team }) => {

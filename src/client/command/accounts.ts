@@ -259,7 +259,7 @@ function addUserCommands(program: Command, define: Define): void {
     async (context, [given = ""]) => {
       const id = await locate(given, async (email) => (await findUser(context, email))._id);
       const exported = await context.stowage.users.export(id, context.call);
-      context.results.print(exported, [JSON.stringify(exported)]);
+      context.results.printJson(exported);
     },
   );
   define<UserOptions & { send?: boolean }>(
