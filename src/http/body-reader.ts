@@ -8,7 +8,7 @@ import type { MemoryBudget } from "../platform/part.ts";
 import { withTimeout } from "../timeout.ts";
 import { MIN_BYTES_PER_SECOND } from "../uploads/upload.ts";
 import type { AppEnv } from "./app-env.ts";
-import { clientIpOf, UNKNOWN_IP } from "./authentication.ts";
+import { clientIpOf } from "./authentication.ts";
 
 /** The read buffer of a fast body, which the memory budget counts. Each read costs as much, however few bytes it returns. */
 const FAST_READ_BYTES = 256 * 1024;
@@ -36,8 +36,7 @@ export function beginBody(c: Context<AppEnv>): BodyMemory {
   const actor = c.get("credential")?.caller?.actor;
   const visitorsOf = actor && actor.kind !== "operator" && isVisitor(actor) ? actor.teamId : null;
   const isPublic = actor === undefined || visitorsOf !== null;
-  const clientIp = clientIpOf(c);
-  const sender = { isVisitor: isPublic, visitorsOf, clientIp: clientIp === UNKNOWN_IP ? null : clientIp };
+  const sender = { isVisitor: isPublic, visitorsOf, clientIp: clientIpOf(c) };
   return { slot: bodies.enter(sender), budget: bytes.budget, isVisitor: isPublic };
 }
 
