@@ -287,6 +287,10 @@ export interface Delivery {
   attempts: Array<Attempt>;
   nextAttemptAt: string | null;
 }
+export interface Redelivery extends Delivery {
+  /** Null if there was none within 20 s: it follows. */
+  attempt: Attempt | null;
+}
 export interface UploadToken {
   /** The `uploadTokenId` in events of its files. */
   _id: string;
@@ -520,6 +524,7 @@ export interface Schemas {
   Attempt: Attempt;
   Webhook: Webhook;
   Delivery: Delivery;
+  Redelivery: Redelivery;
   UploadToken: UploadToken;
   File: StoredFile;
   UnfinishedUpload: UnfinishedUpload;
@@ -866,7 +871,7 @@ export interface Api {
   "POST /auth/v1/deliveries/{id}/redeliver": {
     query: undefined;
     body: undefined;
-    response: Data<Delivery>;
+    response: Data<Redelivery>;
   };
   "POST /docs/v1/uploadtokens": {
     query: undefined;
