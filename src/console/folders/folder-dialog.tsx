@@ -6,7 +6,7 @@ import { TextField } from "../parts/form.tsx";
 import { formatCount } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
 import { hasWords } from "../parts/words.tsx";
-import { join, nameOf, parentOf, useAllFolders, useFolders } from "./folders.tsx";
+import { join, nameOf, parentOf, useAllFolders, useFolders } from "./folder-data.ts";
 
 /** The folders that files were moved to last, the latest first. */
 const recent = signal<string[]>([]);

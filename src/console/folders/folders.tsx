@@ -14,14 +14,11 @@ import { Menu } from "../parts/menu.tsx";
 import { Breadcrumbs } from "../parts/page.tsx";
 import { href, navigate, path, query } from "../router.ts";
 import { client, trashDays } from "../session.ts";
-import { useList } from "../store.ts";
+import { join, nameOf, parentOf } from "./folder-data.ts";
 
 /* Folders: the way to the open one, the ones in it, their changes, and moving files. */
 
 export const folderUrl = (folder: string) => href("/files", { folder });
-export const nameOf = (folder: string) => pathOf(folder).at(-1)?.name ?? "Files";
-export const parentOf = (folder: string) => pathOf(folder).at(-2)?.path ?? "";
-export const join = (parent: string, name: string) => (parent ? `${parent}/${name}` : name);
 
 const FolderDialog = lazy(() => import("./folder-dialog.tsx").then((module) => module.FolderDialog));
 
@@ -275,21 +272,3 @@ export function askToMove(files: FileRow[]): Promise<void> {
     />
   ));
 }
-
-/** The folders directly in a folder. */
-export const useFolders = (folder: string, isUsed = true) =>
-  useList(
-    isUsed ? `folders ${folder}` : "no folders",
-    isUsed ? (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }) : null,
-    { of: ["file"] },
-  );
-
-/** The pages of folders of all levels that are loaded to search them, a request each. */
-const MAX_FOLDER_PAGES = 10;
-
-/** The folders of all levels. If the team has very many, `more` is defined. */
-export const useAllFolders = (isUsed = true) =>
-  useList("all folders", isUsed ? (signal) => client.value.files.folders({ deep: "true" }, { signal }) : null, {
-    of: ["file"],
-    pages: MAX_FOLDER_PAGES,
-  });
