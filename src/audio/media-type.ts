@@ -117,10 +117,8 @@ const ALIASES: Record<string, string> = {
 };
 
 /** Formats of sound that are not listed: TTA, AU, TAK, OptimFROG, Shorten, La, W64, big-endian RIFF, and DTS. */
-const OTHER_SOUND = [
-  ...["TTA1", "TTA2", ".snd", "tBaK", "OFR ", "ajkg", "LA03", "LA04", "riff", "RIFX"],
-  ...["\x7f\xfe\x80\x01", "\xfe\x7f\x01\x80", "\x1f\xff\xe8\x00", "\xff\x1f\x00\xe8"],
-];
+const OTHER_SOUND = ["TTA1", "TTA2", ".snd", "tBaK", "OFR ", "ajkg", "LA03", "LA04", "riff", "RIFX"];
+const DTS = [0x7ffe8001, 0xfe7f0180, 0x1fffe800, 0xff1f00e8];
 /** Boxes in front of the movie of QuickTime. */
 const MAX_FIRST_BOXES = 16;
 
@@ -167,7 +165,8 @@ export async function detectMediaType(head: Uint8Array, content?: Uint8Array): P
   const found = await detectContent(start);
   const isKnown = found.fileType !== UNKNOWN.fileType && found !== TEXT;
   // A tag says nothing about the format behind it. But if that is unknown, or too far behind, the tag stands in front of sound.
-  return tagBytes === 0 || isKnown || OTHER_SOUND.includes(latin1(start, 0, 4)) ? found : TAGGED;
+  const isOther = OTHER_SOUND.includes(latin1(start, 0, 4)) || DTS.includes(uint(start, 0, 4));
+  return tagBytes === 0 || isKnown || isOther ? found : TAGGED;
 }
 
 async function signatureOf(head: Uint8Array): Promise<string | undefined> {

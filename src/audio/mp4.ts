@@ -118,7 +118,7 @@ export async function readMp4(source: RangeSource): Promise<Reading | null> {
     sampleRate: entry.sampleRate || track.ticksPerSecond,
     channels: frame?.channels ?? entry.channels,
     lossless: entry.isLossless,
-    seconds: ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond),
+    seconds: ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond, fragment !== null),
     ...(fragment ? { soundBytes: media.soundBytes + source.size - fragment.start } : media),
     readTags,
   };
@@ -168,13 +168,21 @@ function readRows(source: RangeSource, table: Uint8Array, rowBytes: number, widt
   });
 }
 
-/** Returns the seconds that the edit list selects. An edit without a media time is a pause; one of length 0 is unlimited. */
-function editedSeconds({ edits, ticksPerSecond }: Track, ticks: number, movieTicksPerSecond: number): number {
+/**
+ * Returns the seconds that the edit list selects. An edit without a media time is a pause; one of length 0 is unlimited, as
+ * is any in a file with fragments, which are not counted in its length.
+ */
+function editedSeconds(
+  { edits, ticksPerSecond }: Track,
+  ticks: number,
+  movieTicksPerSecond: number,
+  hasFragments: boolean,
+): number {
   const audible = (edits ?? []).filter(([, mediaTime]) => mediaTime < ticks);
   if (audible.length === 0 || movieTicksPerSecond === 0) return ticks / ticksPerSecond;
   return audible.reduce((seconds, [editTicks, mediaTime]) => {
     const rest = (ticks - mediaTime) / ticksPerSecond;
-    return seconds + (editTicks === 0 ? rest : Math.min(editTicks / movieTicksPerSecond, rest));
+    return seconds + (editTicks === 0 || hasFragments ? rest : Math.min(editTicks / movieTicksPerSecond, rest));
   }, 0);
 }
 
@@ -199,8 +207,7 @@ async function measureFragments(source: RangeSource, first: Segment, id: number,
     lastAt = mark - 4;
     return readAt(lastAt);
   });
-  const isSame = lastAt === first.start;
-  if (isSame) return from && from.ticks;
+  if (lastAt === first.start) return from?.ticks ?? null;
   if (from && last && from.start !== null && last.start !== null && last.start >= from.start + from.ticks) {
     return last.start + last.ticks - from.start;
   }
