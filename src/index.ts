@@ -20,8 +20,8 @@ export class WebhookObject extends DurableObject<Env> implements Outbox {
     return this.#opened;
   }
 
-  wake() {
-    return this.#outbox.wake();
+  wake(isChanged: boolean) {
+    return this.#outbox.wake(isChanged);
   }
   health() {
     return this.#outbox.health();

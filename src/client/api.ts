@@ -108,6 +108,8 @@ export interface Session {
   expiresAt: string;
   /** Accurate to an hour. */
   lastUsedAt: string | null;
+  /** The `User-Agent` of the request that created the session, at most 200 characters. */
+  userAgent: string | null;
 }
 export interface InvitationDescription {
   teamName: string;
@@ -247,10 +249,12 @@ export interface Webhook {
   types: Array<EventType> | null;
   description: string;
   status: WebhookStatus;
-  /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted. `creator_demoted`: the user became a contributor. */
+  /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it, or last changed its URL, secret or status, was deleted. `creator_demoted`: the user became a contributor. */
   disabledReason: "requested" | "gone" | "failing" | "creator_deleted" | "creator_demoted" | null;
   /** The key or session that created it, with its user. */
   createdBy: Creator;
+  /** The key or session that last changed its URL, secret or status, or created it, with its user. */
+  changedBy: Creator;
   createdAt: string;
   updatedAt: string;
   __v: number;

@@ -67,6 +67,8 @@ export class WebhookOutbox implements Outbox {
   #isRunning = false;
   /** There may be events, or changes of the webhook, that the running alarm has not read. */
   #isWoken = false;
+  /** The webhook or its team has changed since the running alarm began to read it. */
+  #isChanged = false;
   #notify = () => {};
 
   /** @throws `not_found` if the database of the webhook's team is not bound */
@@ -81,8 +83,9 @@ export class WebhookOutbox implements Outbox {
     return this.#deps.system.now();
   }
 
-  async wake(): Promise<number> {
+  async wake(isChanged: boolean): Promise<number> {
     this.#isWoken = true;
+    this.#isChanged ||= isChanged;
     this.#notify();
     if (!this.#isRunning) {
       const at = await this.#storage.getAlarm();
@@ -125,7 +128,7 @@ export class WebhookOutbox implements Outbox {
   /** Ends the pause, because a user who redelivers or replays wants it now. */
   async #resume(): Promise<void> {
     this.#store.update({ resumeAt: null });
-    await this.wake();
+    await this.wake(false);
   }
 
   #replayFailures(after: number) {
@@ -175,6 +178,7 @@ export class WebhookOutbox implements Outbox {
         await this.#store.empty();
         return null;
       }
+      if (this.#isChanged) continue;
       const { webhook, hasMore } = source;
       if (webhook.status === "disabled") this.#store.endPending(unsent(this.#now, "webhook_disabled"));
       // Activating the team is an event, so the recovery job wakes the object.
@@ -225,6 +229,7 @@ export class WebhookOutbox implements Outbox {
   /** Reads the webhook, and adds a delivery for each of the next events that it receives. @returns null if the webhook is gone */
   async #takeEvents(): Promise<{ webhook: Source; hasMore: boolean } | null> {
     this.#isWoken = false;
+    this.#isChanged = false;
     const limit = this.#hasRoom() ? PAGE_EVENTS : 0;
     // Events that occurred while the webhook was disabled are never sent.
     const since = sql`(select ${webhooks.sinceSeq} from ${webhooks} where ${isWebhook(this.#key)})`;
@@ -295,7 +300,7 @@ export class WebhookOutbox implements Outbox {
       .returning({ id: webhooks.id });
     const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...this.#key, version: version + 1 }, { reason });
     const { disabled } = await writeWithEvent(deps, { disabled: disable, event }, { isIdempotent: true });
-    await this.wake();
+    await this.wake(true);
     return disabled.length > 0;
   }
 }

@@ -49,8 +49,11 @@ export interface ReplayRequest {
 
 /** The calls of an object. It doesn't authorize: the Worker has found the webhook in the caller's team. */
 export interface Outbox {
-  /** Has it read the new events soon. @returns the number of the last event that it has read */
-  wake(): Promise<number>;
+  /**
+   * Has it read the new events soon, and if the webhook or its team `isChanged`, this before it sends another message.
+   * @returns the number of the last event that it has read
+   */
+  wake(isChanged: boolean): Promise<number>;
   health(): Promise<WebhookHealth>;
   /** Newest first, of events with a number below `before`. */
   list(request: ListRequest): Promise<StoredDelivery[]>;
@@ -80,7 +83,7 @@ export function createOutboxes(namespace: DurableObjectNamespace, system: System
   return (key) => {
     const stub = namespace.getByName(nameOf(key)) as unknown as Outbox;
     return {
-      wake: () => retrying(system, () => stub.wake()),
+      wake: (isChanged) => retrying(system, () => stub.wake(isChanged)),
       health: () => retrying(system, () => stub.health()),
       list: (request) => retrying(system, () => stub.list(request)),
       redeliver: (seq) => retrying(system, () => stub.redeliver(seq)),

@@ -266,6 +266,7 @@ describe("Until its response", () => {
     // Finds where its events begin.
     "GET /auth/v1/users/{id}/export": { trips: 3 },
     "POST /auth/v1/webhooks/{id}/secret": { trips: 3 },
+    "PATCH /auth/v1/webhooks/{id}": { trips: 3 },
     "GET /docs/v1/uploads/{id}/waveform": { r2: ["get"] },
     // Before the object is stored, a row says that it may be written.
     "PUT /docs/v1/uploads/{id}/waveform": { trips: 3, r2: ["put"] },
@@ -604,6 +605,30 @@ describe("An event", () => {
     // The refusal and the insert read the team and the caller, too.
     expect(none).toBeLessThanOrEqual(CREDENTIAL_ROWS + 15);
     expect(all - none).toBeLessThanOrEqual(12);
+  });
+
+  test("of each of 100 files in a batch looks up the team's webhooks once", async () => {
+    const { token } = await newTeam();
+    const before = queries.length;
+    const ids = Array.from({ length: 100 }, (_, i) => i.toString(16).padStart(24, "0"));
+    const json = { action: "move", folder: "a", ids };
+    await send("POST /docs/v1/uploads/batch", "/docs/v1/uploads/batch", { token, json });
+    const lookups = queries.slice(before).filter(({ sql }) => sql.startsWith('select "team_id", "id" from "webhooks"'));
+    expect(lookups.filter(({ parameters }) => parameters.includes("file.updated"))).toHaveLength(1);
+  });
+
+  test.each([
+    ["PATCH /auth/v1/webhooks/{id}", "", { description: "a" }],
+    ["POST /auth/v1/webhooks/{id}/secret", "/secret", {}],
+    ["POST /auth/v1/webhooks/{id}/test", "/test", {}],
+    ["POST /auth/v1/webhooks/{id}/replay", "/replay", { after: "2026-01-01T00:00:00Z" }],
+    ["GET /auth/v1/webhooks/{id}/deliveries", "/deliveries", undefined],
+    ["DELETE /auth/v1/webhooks/{id}", "", undefined],
+  ])("calls no object of an invented webhook: %s", async (route, path, json) => {
+    const { token } = await newTeam();
+    const invented = `/auth/v1/webhooks/0193477c0d2b4f6e8a1c3e50${path}`;
+    const { response, inTotal } = await send(route, invented, { token, ...(json && { json }) });
+    expect([response.status, inTotal.objects]).toEqual([404, 0]);
   });
 
   test("has deliveries, of which a page takes one call of the webhook's object", async () => {

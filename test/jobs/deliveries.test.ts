@@ -8,10 +8,10 @@ import { realSystem } from "../../src/platform/system.ts";
 import { MAX_DUE, MAX_IN_FLIGHT } from "../../src/webhooks/outbox.ts";
 import { MAX_KEPT_DELIVERIES, type OutboxState } from "../../src/webhooks/outbox-store.ts";
 import { outageOf, ProxiedBindings } from "../support/bindings.ts";
-import type { Team } from "../support/client.ts";
+import type { CallOptions, Team } from "../support/client.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
 import { DB } from "../support/databases.ts";
-import { nextOf, OPERATOR } from "../support/harness.ts";
+import { newMember, nextOf, OPERATOR } from "../support/harness.ts";
 import { inObject, isEmpty, nameOf } from "../support/objects.ts";
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
@@ -783,6 +783,42 @@ describe("an alarm", () => {
     expect(await statusesOf(hook)).toEqual({ succeeded: 2 });
   });
 
+  type Ending = (team: Team, hook: Hook, userId: string) => [method: string, path: string, options?: CallOptions];
+  const asOperator = (team: Team, method: string, json?: object): ReturnType<Ending> => [
+    method,
+    `/auth/v1/teams/${team.teamId}`,
+    { token: OPERATOR, ...(json && { json }) },
+  ];
+  test.each<[string, Ending]>([
+    ["the suspension of its team", (team) => asOperator(team, "PATCH", { status: "suspended" })],
+    ["the deletion of its team", (team) => asOperator(team, "DELETE")],
+    ["its disabling", (_, { _id }) => ["PATCH", `/auth/v1/webhooks/${_id}`, { json: { status: "disabled" } }]],
+    ["its deletion", (_, { _id }) => ["DELETE", `/auth/v1/webhooks/${_id}`]],
+    ["the deletion of its user", (_, __, userId) => ["DELETE", `/auth/v1/users/${userId}`]],
+    [
+      "the demotion of its user",
+      (_, __, userId) => ["PATCH", `/auth/v1/users/${userId}`, { json: { role: "contributor" } }],
+    ],
+  ])("begins no message after the response to %s, however fast the endpoint is", async (_, ending) => {
+    const { world, team, hook } = await begin();
+    const { id, token } = await newMember(team, "admin");
+    await team.call("PATCH", `/auth/v1/webhooks/${hook._id}`, { token, json: { url: `${HOOK_URL}&a=b` } });
+    let sent: Promise<number> | undefined;
+    world.answer = async () => {
+      await realSystem.sleep(1);
+      sent ??= team.call(...ending(team, hook, id)).then((answer) => {
+        expect(answer.status).toBe(200);
+        return world.posts.length;
+      });
+      return {};
+    };
+    await createEvent(team);
+    await copyEvent(team, 99);
+    await world.runAlarms();
+    expect(world.posts).toHaveLength((await sent) ?? 0);
+    expect(world.posts.length).toBeLessThan(100);
+  });
+
   test("notices within an attempt that its webhook was disabled", async () => {
     const { world, team, hook } = await begin();
     world.answer = async () => {
@@ -858,12 +894,12 @@ describe("an alarm", () => {
     await createEvent(team);
     const stub = env.WEBHOOKS.getByName(nameOf(keyOf(hook)));
     await runDurableObjectAlarm(stub);
-    const cursor = await stub.wake();
+    const cursor = await stub.wake(false);
     await runDurableObjectAlarm(stub);
     expect(await deliveriesOf(team, hook._id)).toMatchObject([
       { status: "pending", attempts: [{ error: "address_refused" }] },
     ]);
-    expect(await stub.wake()).toBeGreaterThan(cursor);
+    expect(await stub.wake(false)).toBeGreaterThan(cursor);
     const alarm = await inObject(keyOf(hook), ({ storage }) => storage.getAlarm());
     expect(alarm).not.toBeNull();
     await inObject(keyOf(hook), ({ storage }) => storage.deleteAll());

@@ -52,7 +52,7 @@ export function storageWith(storage: DurableObjectStorage, alarm: Alarm): Durabl
 export const outboxOf = (
   call: <T>(name: keyof Outbox, work: (outbox: Outbox) => Promise<T>) => Promise<T>,
 ): Outbox => ({
-  wake: () => call("wake", (outbox) => outbox.wake()),
+  wake: (isChanged) => call("wake", (outbox) => outbox.wake(isChanged)),
   health: () => call("health", (outbox) => outbox.health()),
   list: (request) => call("list", (outbox) => outbox.list(request)),
   redeliver: (seq) => call("redeliver", (outbox) => outbox.redeliver(seq)),
