@@ -253,7 +253,7 @@ describe("The sound of an MP4", () => {
     expect(audio).toMatchObject({ codec, lossless, sampleRate: 16_000, channels: 1, durationSeconds: 2 });
   });
 
-  const fragmented = bytesOf("fragmented.m4a");
+  const fragmented: Bytes = bytesOf("fragmented.m4a");
   const times: number[] = [];
   for (let at = indexOf(fragmented, "tfdt"); at >= 0; at = indexOf(fragmented, "tfdt", at + 1)) times.push(at);
   const whole = 4.06;
@@ -295,7 +295,7 @@ describe("The duration of WMA", () => {
   test("follows the times to play, not the times to send", async () => {
     const tone = bytesOf("tone.wma");
     const [headerBytes, packetBytes] = [new DataView(tone.buffer).getUint32(16, true), 3200];
-    let early = tone;
+    let early: Bytes = tone;
     // The sample has no error, and lengths of one byte, in front of these fields.
     for (let n = 0; n < 5; n++)
       early = patched(early, headerBytes + 50 + n * packetBytes + 6, join(le32(n * 10), le16(10)));
