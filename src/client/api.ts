@@ -343,9 +343,14 @@ export interface UnfinishedUpload {
   size: number;
   /** Bytes stored so far. */
   offset: number;
+  /** Of a form upload, `size` is an upper bound, and `offset` stays 0 until it ends. */
+  kind: "resumable" | "form";
+  /** A canceled upload counts until its requests have ended, which they do within seconds, and its bytes are deleted. */
+  status: "receiving" | "canceled";
   /** The API key that created the upload. */
   keyId: string;
   createdAt: string;
+  /** When the service ends the upload, or removes a canceled one, unless that has happened before. */
   expiresAt: string;
 }
 export interface FileMetadata extends FileStatus {

@@ -154,7 +154,7 @@ describe("File page", () => {
     const share = page.getByRole("region", { name: "Share" });
     const copy = share.getByRole("button", { name: "Copy link" });
     await copy.click();
-    // A browser that does not let the page write to the clipboard shows the link.
+    // The page may not write to the clipboard, so it shows the link.
     const pageUrl = (await share.getByRole("status").getByRole("code").textContent()) ?? "";
     const listed = share.getByRole("list", { name: "Links" }).getByRole("listitem");
     await expect(listed).toHaveText(/Plays the recording · expires in 7 days/);

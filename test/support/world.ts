@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
+import { Bodies } from "../../src/platform/bodies.ts";
 import { createDb, NO_DB } from "../../src/platform/db.ts";
 import { receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
@@ -204,6 +205,7 @@ export class World {
       system: this.system,
       // An invocation that dies takes its isolate with it.
       decoding: { endsAt: 0 },
+      bodies: new Bodies(),
       log: (level, event, fields) => {
         // A dead invocation logs nothing.
         if (!bindings.isDead) this.lines.push({ level, event, ...fields });
