@@ -1,7 +1,7 @@
 import { readAiff, readWav } from "../chunks.ts";
 import type { Audio } from "../inspect.ts";
 import { Budget, byte, MAX_WINDOW_BYTES, RangeSource, type ReadRange } from "../range-source.ts";
-import { id3Length } from "../tags.ts";
+import { skipLeadingTags } from "../tags.ts";
 import { type Decoder, openFlac, openMp3, openOpus, openVorbis, type TakeSound } from "./decoders.ts";
 import { flacFrames, matroskaPackets, mp3Bytes, oggPackets, pcmSound } from "./packets.ts";
 import { PeakMeter } from "./peaks.ts";
@@ -43,7 +43,6 @@ const MEASURED_PEAKS = 1000;
 const MIN_PEAKS = 16;
 /** If less of the duration can be decoded, its waveform would be wrong in every part. */
 const MIN_DECODED_SHARE = 0.9;
-const MAX_LEADING_TAGS = 4;
 
 /** @returns null if no waveform can be measured: the format has no decoder, or the sound is too long */
 function formatOf(
@@ -117,7 +116,7 @@ export async function measurePeaks(
     source.budget.charge(PACKET_WORK + samples * format.work + silentBytes * SILENT_BYTE_WORK);
   };
   try {
-    for (let n = 0; n < MAX_LEADING_TAGS; n++) source.skip(id3Length(await source.read(0, 10)));
+    await skipLeadingTags(source);
     const sampleRate = await decode(source, format, audio, run);
     const isIncomplete = meter.samples < (audio.durationSeconds ?? 0) * sampleRate * MIN_DECODED_SHARE;
     if (meter.samples === 0 || isIncomplete) return null;

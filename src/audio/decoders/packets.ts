@@ -1,6 +1,6 @@
 import { CLUSTER, elements, TRACK } from "../matroska.ts";
 import { byte, join, MAX_WINDOW_BYTES, type Pcm, type RangeSource, UnreadableAudio, uint } from "../range-source.ts";
-import { FLAC_HEADER_WORK, flacFrame, pageAt, streamOf } from "../xiph.ts";
+import { FLAC_HEADER_WORK, openFlacFile, pageAt, streamOf } from "../xiph.ts";
 import { MAX_INPUT_BYTES } from "./decoders.ts";
 
 /* The input of decoders, in the order of a file: the packets of a stream, or samples that are already numbers. */
@@ -20,18 +20,14 @@ export async function* mp3Bytes(source: RangeSource): AsyncGenerator<Uint8Array>
 
 /** Yields the frames. A frame ends where the one with the next number begins, because it doesn't state its length. */
 export async function* flacFrames(source: RangeSource): AsyncGenerator<Uint8Array> {
-  const blockSamples = uint(await source.read(10, 2));
-  let at = 4;
-  for (let header = await source.read(at, 4); ; header = await source.read(at, 4)) {
-    at += 4 + uint(header, 1, 3);
-    if (byte(header, 0) >= 128 || header.length < 4) break;
-  }
+  const { frames } = await openFlacFile(source);
+  let { at } = frames;
   while (at < source.size) {
     const bytes = await source.read(at, MAX_WINDOW_BYTES);
     const isEnd = at + bytes.length >= source.size;
     const frameIn = (from: number) => {
       source.budget.charge(FLAC_HEADER_WORK);
-      return flacFrame(bytes.subarray(from, from + 16), blockSamples);
+      return frames.frameIn(bytes, from);
     };
     let start = 0;
     for (let frame = frameIn(0); frame; ) {
