@@ -13,6 +13,9 @@ CREATE TABLE `api_keys` (
 	`user_id` text,
 	`last_used_at` integer,
 	`limits` text,
+	`user_agent` text,
+	`rotated_to` text,
+	`revealed` text DEFAULT '{}' NOT NULL,
 	`lifetime_milliseconds` integer NOT NULL,
 	`created_at` integer NOT NULL,
 	`expires_at` integer NOT NULL,
@@ -29,6 +32,16 @@ CREATE INDEX `api_keys_team_expiry` ON `api_keys` (`team_id`,`expires_at`) WHERE
 CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_expiry` ON `api_keys` (`expires_at`) WHERE kind = 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_creator` ON `api_keys` (`created_by_key_id`,`expires_at`) WHERE kind = 'session' and created_by_key_id is not null;--> statement-breakpoint
+CREATE TABLE `sent_mails` (
+	`id` text PRIMARY KEY NOT NULL,
+	`team_id` text NOT NULL,
+	`user_id` text NOT NULL,
+	`mailbox` text NOT NULL,
+	`sent_at` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `sent_mails_team` ON `sent_mails` (`team_id`,`sent_at`);--> statement-breakpoint
+CREATE INDEX `sent_mails_time` ON `sent_mails` (`sent_at`);--> statement-breakpoint
 CREATE TABLE `teams` (
 	`id` text PRIMARY KEY NOT NULL,
 	`name` text NOT NULL,
@@ -49,6 +62,7 @@ CREATE TABLE `teams` (
 	`folders` integer DEFAULT 0 NOT NULL,
 	`users` integer DEFAULT 0 NOT NULL,
 	`events_purged_to` integer DEFAULT 0 NOT NULL,
+	`account_events_until` integer DEFAULT 0 NOT NULL,
 	`admins` integer DEFAULT 0 NOT NULL,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
@@ -75,6 +89,7 @@ CREATE TABLE `users` (
 	`invitation_ends_at` integer,
 	`invitation_by` text,
 	`folders` integer DEFAULT 0 NOT NULL,
+	`account_events_until` integer DEFAULT 0 NOT NULL,
 	`full_name` text GENERATED ALWAYS AS (trim(first_name || ' ' || last_name)) VIRTUAL
 );
 --> statement-breakpoint
@@ -396,6 +411,22 @@ END;
 CREATE TRIGGER folders_uncounted AFTER DELETE ON folders BEGIN
 	UPDATE teams SET folders = folders - 1 WHERE id = old.team_id;
 	UPDATE users SET folders = folders - 1 WHERE id = old.owner_id;
+END;
+--> statement-breakpoint
+-- What a caller can repeat in the accounts of a team has a limit of a day: 20,000 events of a team, and 2,000 that one of its users
+-- causes. Each event takes its share of a day, and the shares may reach a day ahead of the time. What ends something needs that it
+-- was created before, and the operator has no limit.
+CREATE TRIGGER events_limited BEFORE INSERT ON events
+WHEN new.type IN ('user.created', 'user.updated', 'user.invited', 'user.logged_in', 'apikey.created', 'apikey.updated',
+	'apikey.rotated', 'apikey.revealed', 'session.created', 'team.updated', 'webhook.created', 'webhook.updated')
+	AND new.actor ->> 'kind' NOT IN ('operator', 'system') BEGIN
+	SELECT RAISE(ABORT, 'Too many account events.')
+	WHERE EXISTS (SELECT 1 FROM teams WHERE id = new.team_id AND account_events_until > new.created_at + 86400000 - 4320)
+		OR EXISTS (SELECT 1 FROM users WHERE id = new.actor ->> 'userId' AND team_id = new.team_id
+			AND account_events_until > new.created_at + 86400000 - 43200);
+	UPDATE teams SET account_events_until = max(account_events_until, new.created_at) + 4320 WHERE id = new.team_id;
+	UPDATE users SET account_events_until = max(account_events_until, new.created_at) + 43200
+	WHERE id = new.actor ->> 'userId' AND team_id = new.team_id;
 END;
 --> statement-breakpoint
 CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new.tags BEGIN

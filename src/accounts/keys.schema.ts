@@ -36,6 +36,12 @@ export const apiKeys = sqliteTable(
     lastUsedAt: integer("last_used_at"),
     /** JSON: the limits of a public key. Null if there are none. */
     limits: text(),
+    /** The `User-Agent` of the request that created a session. Null for a key. */
+    userAgent: text("user_agent"),
+    /** The key that replaced it by the latest rotation. */
+    rotatedTo: text("rotated_to"),
+    /** JSON: when callers were shown the whole token in the last hour, by the ids of their keys. */
+    revealed: text().notNull().default("{}"),
     /** The lifetime at its creation. `expires_at` may be shortened later. */
     lifetimeMilliseconds: integer("lifetime_milliseconds").notNull(),
     createdAt: integer("created_at").notNull(),

@@ -108,6 +108,7 @@ export async function createTeam(
     links: 0,
     folders: 0,
     eventsPurgedTo: 0,
+    accountEventsUntil: 0,
     users: 0,
     admins: 0,
     createdAt: now,

@@ -24,6 +24,8 @@ export const users = sqliteTable(
     invitationBy: text("invitation_by"),
     /** The folders that they created as a contributor. Only triggers write it. */
     folders: integer().notNull().default(0),
+    /** What the account events that they caused used of a day, see events/events.ts. Only a trigger writes it. */
+    accountEventsUntil: integer("account_events_until").notNull().default(0),
     /** First and last name. It is computed, and stored only in its index. */
     fullName: text("full_name").generatedAlwaysAs(sql`trim(first_name || ' ' || last_name)`, { mode: "virtual" }),
   },

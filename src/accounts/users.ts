@@ -106,11 +106,12 @@ export async function createUser(
     invitationEndsAt: null,
     invitationBy: null,
     folders: 0,
+    accountEventsUntil: 0,
   };
   // A repeated batch finds its own row.
   const hasEmail = and(eq(users.teamId, teamId), eq(users.emailKey, user.emailKey), ne(users.id, user.id));
   const refusal = firstOf({
-    token_invalid: not(isStillAllowed(deps, actor, granted)),
+    token_invalid: not(isStillAllowed(deps, actor, SCOPES["users:write"] | granted)),
     email_taken: hasRow(users, hasEmail),
     quota_exceeded: gte(teams.users, MAX_TEAM_USERS),
   });

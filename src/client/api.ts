@@ -108,6 +108,8 @@ export interface Session {
   expiresAt: string;
   /** Accurate to an hour. */
   lastUsedAt: string | null;
+  /** The `User-Agent` of the request that created the session, at most 200 characters. */
+  userAgent: string | null;
 }
 export interface InvitationDescription {
   teamName: string;

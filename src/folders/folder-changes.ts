@@ -108,6 +108,14 @@ function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined 
     select path from child where path is not null union all select folder_key from ${created} found) matching)`;
 }
 
+/** How many files the first step of a change finds at most. */
+export async function countFilesWithin({ db, ...deps }: Deps, { teamId, ownerId }: TeamActor, folder: string) {
+  const { from, where } = filesWithin({ teamId, ownerId: ownerId ?? "", folder });
+  const first = sql`(select 1 from ${from} where ${where} limit ${MOVED_FILES}) first`;
+  const [[found]] = await read({ db, ...deps }, [db.select({ count: sql<number>`count(*)` }).from(first)]);
+  return found?.count ?? 0;
+}
+
 /** The held files in a folder, of which at most `MAX_COUNTED_HOLDS` are examined. */
 const countHeld = ({ teamId, ownerId, folder }: Range) =>
   sql<number>`(select count(*) from (select ${files.userId} as owner from ${files} indexed by files_held
