@@ -9,9 +9,13 @@ CREATE TABLE `api_keys` (
 	`encrypted_token` text,
 	`encrypted_with` text,
 	`created_by_key_id` text,
+	`origin_id` text,
 	`user_id` text,
 	`last_used_at` integer,
 	`limits` text,
+	`user_agent` text,
+	`rotated_to` text,
+	`revealed` text DEFAULT '{}' NOT NULL,
 	`lifetime_milliseconds` integer NOT NULL,
 	`created_at` integer NOT NULL,
 	`expires_at` integer NOT NULL,
@@ -23,10 +27,21 @@ CREATE INDEX `api_keys_team` ON `api_keys` (`team_id`,`id`) WHERE kind <> 'sessi
 CREATE INDEX `api_keys_team_sessions` ON `api_keys` (`team_id`,`id`) WHERE kind = 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_encrypted_with` ON `api_keys` (`encrypted_with`) WHERE encrypted_with is not null;--> statement-breakpoint
 CREATE INDEX `api_keys_user` ON `api_keys` (`user_id`) WHERE user_id is not null;--> statement-breakpoint
+CREATE INDEX `api_keys_origin` ON `api_keys` (`origin_id`) WHERE origin_id is not null and kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_team_expiry` ON `api_keys` (`team_id`,`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_expiry` ON `api_keys` (`expires_at`) WHERE kind = 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_creator` ON `api_keys` (`created_by_key_id`,`expires_at`) WHERE kind = 'session' and created_by_key_id is not null;--> statement-breakpoint
+CREATE TABLE `sent_mails` (
+	`id` text PRIMARY KEY NOT NULL,
+	`team_id` text NOT NULL,
+	`user_id` text NOT NULL,
+	`mailbox` text NOT NULL,
+	`sent_at` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE INDEX `sent_mails_team` ON `sent_mails` (`team_id`,`sent_at`);--> statement-breakpoint
+CREATE INDEX `sent_mails_time` ON `sent_mails` (`sent_at`);--> statement-breakpoint
 CREATE TABLE `teams` (
 	`id` text PRIMARY KEY NOT NULL,
 	`name` text NOT NULL,
@@ -47,6 +62,7 @@ CREATE TABLE `teams` (
 	`folders` integer DEFAULT 0 NOT NULL,
 	`users` integer DEFAULT 0 NOT NULL,
 	`events_purged_to` integer DEFAULT 0 NOT NULL,
+	`account_events_until` integer DEFAULT 0 NOT NULL,
 	`admins` integer DEFAULT 0 NOT NULL,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
@@ -71,8 +87,9 @@ CREATE TABLE `users` (
 	`version` integer DEFAULT 0 NOT NULL,
 	`invitation_hash` text,
 	`invitation_ends_at` integer,
-	`invitation_is_by_caller` integer DEFAULT false NOT NULL,
+	`invitation_by` text,
 	`folders` integer DEFAULT 0 NOT NULL,
+	`account_events_until` integer DEFAULT 0 NOT NULL,
 	`full_name` text GENERATED ALWAYS AS (trim(first_name || ' ' || last_name)) VIRTUAL
 );
 --> statement-breakpoint
@@ -184,6 +201,7 @@ CREATE TABLE `folder_changes` (
 	`folder` text NOT NULL,
 	`target` text,
 	`initiator` text NOT NULL,
+	`requested_by` text NOT NULL,
 	`created_at` integer NOT NULL,
 	`position` text DEFAULT '["",""]' NOT NULL,
 	`step_end` text,
@@ -276,6 +294,7 @@ CREATE TABLE `uploads` (
 	`chunks` text,
 	`epoch` integer DEFAULT 0 NOT NULL,
 	`is_writing` integer DEFAULT false NOT NULL,
+	`fenced_off` integer DEFAULT 0 NOT NULL,
 	`has_leftovers` integer DEFAULT false NOT NULL,
 	PRIMARY KEY(`team_id`, `file_id`)
 ) WITHOUT ROWID;
@@ -283,6 +302,7 @@ CREATE TABLE `uploads` (
 CREATE INDEX `uploads_receiving_due` ON `uploads` (`due_at`) WHERE status = 'receiving';--> statement-breakpoint
 CREATE INDEX `uploads_ended_due` ON `uploads` (`due_at`) WHERE status <> 'receiving';--> statement-breakpoint
 CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (status <> 'committed' and secret_hash is not null);--> statement-breakpoint
+CREATE INDEX `uploads_reserved` ON `uploads` (`team_id`,`file_id`,`key_id`,`user_id`) WHERE status <> 'committed';--> statement-breakpoint
 CREATE INDEX `uploads_token` ON `uploads` (`team_id`,`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `uploads_idempotency` ON `uploads` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE TABLE `webhooks` (
@@ -295,6 +315,7 @@ CREATE TABLE `webhooks` (
 	`disabled_reason` text,
 	`key_id` text DEFAULT '' NOT NULL,
 	`user_id` text,
+	`changed_by` text NOT NULL,
 	`encrypted_secret` text NOT NULL,
 	`old_encrypted_secret` text,
 	`old_secret_ends_at` integer,
@@ -387,6 +408,22 @@ END;
 CREATE TRIGGER folders_uncounted AFTER DELETE ON folders BEGIN
 	UPDATE teams SET folders = folders - 1 WHERE id = old.team_id;
 	UPDATE users SET folders = folders - 1 WHERE id = old.owner_id;
+END;
+--> statement-breakpoint
+-- What a caller can repeat in the accounts of a team has a limit of a day: 20,000 events of a team, and 2,000 that one of its users
+-- causes. Each event takes its share of a day, and the shares may reach a day ahead of the time. What ends something needs that it
+-- was created before, and the operator has no limit.
+CREATE TRIGGER events_limited BEFORE INSERT ON events
+WHEN new.type IN ('user.created', 'user.updated', 'user.invited', 'user.logged_in', 'apikey.created', 'apikey.updated',
+	'apikey.rotated', 'apikey.revealed', 'session.created', 'team.updated', 'webhook.created', 'webhook.updated')
+	AND new.actor ->> 'kind' NOT IN ('operator', 'system') BEGIN
+	SELECT RAISE(ABORT, 'Too many account events.')
+	WHERE EXISTS (SELECT 1 FROM teams WHERE id = new.team_id AND account_events_until > new.created_at + 86400000 - 4320)
+		OR EXISTS (SELECT 1 FROM users WHERE id = new.actor ->> 'userId' AND team_id = new.team_id
+			AND account_events_until > new.created_at + 86400000 - 43200);
+	UPDATE teams SET account_events_until = max(account_events_until, new.created_at) + 4320 WHERE id = new.team_id;
+	UPDATE users SET account_events_until = max(account_events_until, new.created_at) + 43200
+	WHERE id = new.actor ->> 'userId' AND team_id = new.team_id;
 END;
 --> statement-breakpoint
 CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new.tags BEGIN

@@ -1,6 +1,6 @@
 import { and, eq, ne, type SQL, sql } from "drizzle-orm";
-import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { apiKeys } from "../accounts/keys.schema.ts";
+import { alias, type SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { apiKeys, isApiKey, isSuccessor } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
@@ -8,6 +8,7 @@ import { AppError, type Code } from "../errors.ts";
 import { type BoundQuery, type Db, hasRow, type Param, preparedQuery, type Query, read } from "../platform/db.ts";
 import { fingerprint, sameSecret } from "../platform/secrets.ts";
 import { databaseOf, isTokenShaped } from "../platform/system.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { type Actor, isVisitor, type Operator, type TeamActor, type UploadToken } from "./actor.ts";
 import { limitOf, type RequestLimit, sharersOf } from "./limiter.ts";
 import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
@@ -20,7 +21,8 @@ import { openUploadToken } from "./upload-tokens.ts";
  *             finds the caller. The others are limited to the team of that same token, so an invalid one finds nothing.
  *   A write   authorizes first (`authorize`), and then writes in one batch. So does anything expensive.
  *
- * Where minutes lie between the two, the write repeats the condition (`isStillAllowed`), or authorizes once more.
+ * Where minutes lie between the two, the write repeats the condition (`isStillAllowed`), or authorizes once more. What a caller
+ * leaves behind that works later names its principal, which is checked then (`isPrincipalAllowed`).
  */
 
 export type { Actor, TeamActor };
@@ -258,14 +260,46 @@ export async function authorizeOwnRead<A extends Access, T>(
   return { actor, rows: own };
 }
 
-/** Notes who calls. The request is counted for its caller, but once: a write that arrives slowly authorizes again. */
-function noteCaller({ limiter }: Deps, credential: Credential, actor: Actor): void {
+/**
+ * Notes who calls. The request is counted for its caller, but once: a write that arrives slowly authorizes again. One that the
+ * token has no permission for counts for the token alone.
+ */
+function noteCaller({ limiter }: Deps, credential: Credential, actor: Actor, isPermitted = true): void {
   const sharers = sharersOf(actor);
-  limiter.noteAuthenticated(tokenName(credential), sharers);
+  const token = tokenName(credential);
+  limiter.noteAuthenticated(token, sharers);
   const isHeavy = credential.isHeavy(sharers.isContributor);
   const limit = limitOf(sharers, isHeavy);
-  const count = async () => ((await limiter.countRequest(sharers, isHeavy)) ? null : limit);
+  const count = async () => {
+    const isCounted = isPermitted ? limiter.countRequest(sharers, isHeavy) : limiter.countRefusal(token, limit);
+    return (await isCounted) ? null : limit;
+  };
   credential.caller = { ...(credential.caller ?? { limit, exceeded: count() }), actor };
+}
+
+/** Why the token has no permission for the request. Null if it has. */
+function refusalFor({ access }: Credential, actor: TeamActor): AppError | null {
+  if (access === "operator" || (actor.kind === "upload" && access === "any token")) return new AppError("forbidden");
+  if (admitsUploader(access) && isVisitor(actor)) return null;
+  const [missing] = lacking(maskFor(access), actor.scopes);
+  return missing ? insufficientScope(missing) : null;
+}
+
+/**
+ * Refuses without the database what this isolate has refused the token in this minute. A session is authorized again, because its
+ * user may have another role now, unless its refusals are too many. The scopes of a key never become wider.
+ * @throws `insufficient_scope`, `forbidden`, `rate_limited`
+ */
+export async function refuseAgain({ limiter, ...deps }: Deps, credential: Credential): Promise<void> {
+  const token = tokenName(credential);
+  const actor = limiter.refusedCaller(token);
+  const refusal = actor && refusalFor(credential, actor);
+  if (!refusal) return;
+  const { isContributor } = sharersOf(actor);
+  const limit = limitOf(sharersOf(actor), credential.isHeavy(isContributor));
+  if (actor.kind === "session" && !limiter.areRefusalsBlocked(token, limit)) return;
+  noteCaller({ ...deps, limiter }, credential, actor, false);
+  throw refusal;
 }
 
 /** The token in the memory of the limiter. */
@@ -280,10 +314,26 @@ export async function checkCounted({ caller }: Credential): Promise<void> {
   if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
 }
 
+/** The files that a heavy request changes for each place of the limit that it takes. */
+export const FILES_PER_PLACE = 10;
+/** A larger change than the rest of a minute allows has to be possible in the next one. */
+const MAX_PLACES_SHARE = 0.5;
+
+/** Counts the places of a heavy request that changes so many files, besides its first. @throws `rate_limited` */
+export async function countFiles({ limiter }: Deps, { caller }: Credential, files: number): Promise<void> {
+  if (!caller) return;
+  const sharers = sharersOf(caller.actor);
+  const limit = limitOf(sharers, true);
+  const most = Math.floor(RATE_LIMITS[limit] * MAX_PLACES_SHARE);
+  const places = Math.min(Math.ceil(files / FILES_PER_PLACE), most) - 1;
+  if (places > 0 && !(await limiter.countPlaces(sharers, places))) throw new AppError("rate_limited", { limit });
+}
+
 function admitOperator<A extends Access>(deps: Deps, credential: Credential): ActorWith<A> {
   const actor: Operator = { kind: "operator", scopes: ALL_SCOPES };
-  noteCaller(deps, credential, actor);
-  if (!admitsOperator(credential.access)) throw new AppError("forbidden");
+  const isAdmitted = admitsOperator(credential.access);
+  noteCaller(deps, credential, actor, isAdmitted);
+  if (!isAdmitted) throw new AppError("forbidden");
   return actor as ActorWith<A>;
 }
 
@@ -291,16 +341,19 @@ type CallerRow = TeamActor & { teamStatus: "active" | "suspended" | "deleting" }
 
 /** Checks the caller in the order that is documented: token, team, scope. */
 function admit<A extends Access>(deps: Deps, credential: Credential, row: CallerRow | undefined): ActorWith<A> {
-  const { access, uploadToken } = credential;
+  const { uploadToken } = credential;
   if (!row) throw new AppError("token_invalid");
   const { teamStatus, ...caller } = row;
   const scopes = caller.scopes & PUBLIC_SCOPES;
-  const actor: TeamActor = uploadToken ? { ...caller, kind: "upload", scopes, uploadToken } : caller;
-  noteCaller(deps, credential, actor);
+  const known: TeamActor = uploadToken ? { ...caller, kind: "upload", scopes } : caller;
+  const actor: TeamActor = uploadToken ? { ...known, uploadToken } : known;
+  const refusal = teamStatus === "suspended" ? null : refusalFor(credential, actor);
+  noteCaller(deps, credential, actor, refusal === null);
   if (teamStatus === "suspended") throw new AppError("team_suspended");
-  if (access === "operator" || (uploadToken && access === "any token")) throw new AppError("forbidden");
-  if (!(admitsUploader(access) && isVisitor(actor))) checkCovered(actor, maskFor(access));
-  return actor as ActorWith<A>;
+  if (!refusal) return actor as ActorWith<A>;
+  // Without the content of an upload token, which may be long.
+  deps.limiter.noteRefused(tokenName(credential), known);
+  throw refusal;
 }
 
 export const insufficientScope = (scope: Scope) =>
@@ -343,6 +396,47 @@ export function isStillAllowed(
   const isAllowed = sql`${apiKeys.expiresAt} > ${system.now()} and (${presentScopes(db)} & ${mask}) = ${mask}
     and ${presentOwner} is ${ownerId}`;
   return hasRow(apiKeys, and(isKey(teamId, keyId), isAllowed));
+}
+
+/* What a caller leaves behind */
+
+/**
+ * Who answers for what a caller leaves behind that works later: the user of a user's session, so that it goes on after the user
+ * logs out, or else the key, also of the key's session. A key is named by the first of those that it replaced by rotation.
+ */
+export const principalOf = ({ db }: Deps, { teamId, keyId }: Pick<TeamActor, "teamId" | "keyId">): SQL<string> => {
+  const ownId = sql`iif(${apiKeys.kind} = 'session', ${apiKeys.userId}, ${apiKeys.id})`;
+  const id = sql<string>`coalesce(${apiKeys.originId}, ${ownId})`;
+  return sql`${db.select({ id }).from(apiKeys).where(isKey(teamId, keyId))}`;
+};
+
+interface Principal {
+  teamId: string | SQLiteColumn;
+  /** What `principalOf` was. */
+  id: string | SQLiteColumn;
+  /** The files that the caller saw: those of this contributor, or all if it is null. */
+  ownerId: string | null;
+}
+
+const principals = alias(users, "principal");
+
+/**
+ * Whether a principal could still ask for what it left behind: the user exists and has these scopes by the role, or the key or
+ * one of its successors is live and has them, and it sees the same files. It is checked whenever what is left takes effect.
+ */
+export function isPrincipalAllowed({ db, system }: Deps, { teamId, id, ownerId }: Principal, mask: number | SQL): SQL {
+  const covers = (scopes: SQL) => sql`(${scopes} & ${mask}) = ${mask}`;
+  const owner = sql`iif(${principals.role} = ${OWN_FILES_ROLE}, ${principals.id}, null)`;
+  const isUser = and(eq(principals.id, id), eq(principals.teamId, teamId));
+  const isLiveKey = and(
+    eq(apiKeys.teamId, teamId),
+    isApiKey,
+    sql`${apiKeys.expiresAt} > ${system.now()} and ${covers(presentScopes(db))} and ${presentOwner} is ${ownerId}`,
+  );
+  const isPresentUser = and(isUser, covers(maskOfRole(principals.role)), sql`${owner} is ${ownerId}`);
+  return sql`(exists (select 1 from ${users} ${principals} where ${isPresentUser})
+    or ${hasRow(apiKeys, and(eq(apiKeys.id, id), isLiveKey))}
+    or ${hasRow(apiKeys, and(eq(apiKeys.originId, id), isSuccessor, isLiveKey))})`;
 }
 
 export const teamNotAllowed = () => new AppError("forbidden", { message: "Only the operator can send a team ID." });

@@ -2,7 +2,7 @@ import { Limit, MinuteMemory } from "../platform/limit.ts";
 import type { Log } from "../platform/log.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import type { System } from "../platform/system.ts";
-import { type Actor, isVisitor } from "./actor.ts";
+import { type Actor, isVisitor, type TeamActor } from "./actor.ts";
 
 interface RateLimitBindings {
   LIGHT_LIMIT: RateLimit;
@@ -29,9 +29,12 @@ export interface Sharers {
 /** Returns whose limits a caller shares. Neither visitors nor contributors use up those of the team. */
 export function sharersOf(actor: Actor): Sharers {
   if (actor.kind === "operator") return { counter: "operator", isContributor: false };
-  if (isVisitor(actor)) return { counter: `${actor.teamId}/public`, isContributor: false };
+  if (isVisitor(actor)) return visitorsOf(actor.teamId);
   return { counter: actor.ownerId ?? actor.teamId, isContributor: actor.ownerId !== null };
 }
+
+/** The visitors of a team, who share its limits. */
+export const visitorsOf = (teamId: string): Sharers => ({ counter: `${teamId}/public`, isContributor: false });
 
 export function limitOf({ isContributor }: Sharers, isHeavy: boolean): RequestLimit {
   if (isContributor) return isHeavy ? "contributor-heavy" : "contributor-light";
@@ -63,9 +66,20 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const returnedLogins = new MinuteMemory<number>(system);
   /** The callers that share the limits of each authenticated token. */
   const authenticated = new MinuteMemory<Sharers | null>(system, AUTHENTICATED_MINUTES);
+  /** The callers that lacked the permission for a request, by their tokens. */
+  const refused = new MinuteMemory<TeamActor>(system);
+  const refusalsOf = (tokenHash: string) => `token/${tokenHash}`;
   return {
     /** Counts a request of an authenticated caller. */
     countRequest: (sharers: Sharers, isHeavy: boolean) => requests[limitOf(sharers, isHeavy)].count(sharers.counter),
+    /** Counts further places of a heavy request that changes many files. */
+    countPlaces: (sharers: Sharers, places: number) => requests[limitOf(sharers, true)].count(sharers.counter, places),
+    /** Counts a request that its token has no permission for. It counts for the token alone, so it blocks no other. */
+    countRefusal: (tokenHash: string, limit: RequestLimit) => requests[limit].count(refusalsOf(tokenHash)),
+    areRefusalsBlocked: (tokenHash: string, limit: RequestLimit) => requests[limit].isBlocked(refusalsOf(tokenHash)),
+    noteRefused: (tokenHash: string, actor: TeamActor) => refused.set(tokenHash, actor),
+    /** The caller with this token as it was when it lacked a permission in this minute. */
+    refusedCaller: (tokenHash: string) => refused.get(tokenHash),
     /** Counts a request without a token, such as the opening of a link, for its client IP. */
     countOpening: (clientIp: string) => requests.light.count(`client-ip/${clientIp}`),
     /** Counts a request of this client IP whose token is missing or invalid. */
@@ -76,16 +90,25 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
      */
     isBlocked: (clientIp: string, tokenHash: string) =>
       clientIps.isBlocked(clientIp) && authenticated.get(tokenHash) === undefined,
-    /** Which limit the token has used up, as far as this isolate knows. A rejection then costs no database. */
-    exceededBy(tokenHash: string, isHeavy: (isContributor: boolean) => boolean): RequestLimit | null {
-      const sharers = authenticated.get(tokenHash);
+    /**
+     * Which limit the token has used up, as far as this isolate knows. A rejection then costs no database. By default, an isolate
+     * knows `sharers` of the tokens that it has authenticated.
+     */
+    exceededBy(
+      tokenHash: string,
+      isHeavy: (isContributor: boolean) => boolean,
+      sharers = authenticated.get(tokenHash),
+    ): RequestLimit | null {
       if (!sharers) return null;
       const name = limitOf(sharers, isHeavy(sharers.isContributor));
       return requests[name].isBlocked(sharers.counter) ? name : null;
     },
     /** `sharers` is null for the secret of a link or an invitation, whose requests count for their client IP. */
     noteAuthenticated: (tokenHash: string, sharers: Sharers | null) => authenticated.set(tokenHash, sharers),
-    noteRejected: (tokenHash: string) => authenticated.delete(tokenHash),
+    noteRejected(tokenHash: string) {
+      authenticated.delete(tokenHash);
+      refused.delete(tokenHash);
+    },
     /** Counts a guess of the password of a user who is logged in, or a request to reset one. */
     countGuess: (counter: string) => logins.count(fingerprint(counter)),
     /** Counts a login of an account, unless its place is given back. Hashed, because the account contains an email. */

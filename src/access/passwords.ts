@@ -1,5 +1,6 @@
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
+import { fingerprint } from "../platform/secrets.ts";
 
 /*
  * Only this file hashes passwords. A hash takes 0.1 s of CPU and blocks the isolate. The queue of an isolate limits the
@@ -27,16 +28,12 @@ export const verifyOwnPassword = (deps: Deps, teamId: string, password: string, 
   countAndHash(deps, teamId, () => deps.secrets.verifyPassword(password, hash));
 
 // Logins wait apart from the team's other hashes. Nobody can use up the minute of a team by failed logins to it:
-// those count per client IP and per account. Teams that don't exist wait as one, or made-up names would fill the queue.
-const loginOf = (teamId: string | null) => `login/${teamId ?? ""}`;
+// those count per client IP and per account. A team shares its turn with those whose ids have the same first digit of a hash,
+// whether they exist or not: a full turn of its own would tell that a team exists.
+const loginOf = (teamId: string) => `login/${fingerprint(teamId).slice(0, 1)}`;
 
-/** Checks the password of a login. `teamId` is null if there is no such team. @throws `rate_limited` */
-export function verifyPassword(
-  deps: Deps,
-  teamId: string | null,
-  password: string,
-  hash: string | null,
-): Promise<boolean> {
+/** Checks the password of a login. Waits in the same turn whether there is such a team or not. @throws `rate_limited` */
+export function verifyPassword(deps: Deps, teamId: string, password: string, hash: string | null): Promise<boolean> {
   return deps.hashQueue.run(loginOf(teamId), () => deps.secrets.verifyPassword(password, hash));
 }
 

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import * as z from "zod";
 import type { AppEnv } from "../http/app-env.ts";
-import { clientIpOf, countOpening, limitFailures, withBackend } from "../http/authentication.ts";
+import { clientIpOf, countOpening, limitFailures, userAgentOf, withBackend } from "../http/authentication.ts";
 import { publicOperation, writeOperation } from "../http/operation.ts";
 import { iso, name, text, timestamp } from "../http/validation.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
@@ -15,6 +15,7 @@ import {
   requestReset,
 } from "./invitations.ts";
 import { keyRecord } from "./keys.routes.ts";
+import { MAX_MAILS, MAX_TEAM_MAILS } from "./mails.ts";
 import { sessionTokenExample } from "./sessions.routes.ts";
 import { password, role } from "./users.routes.ts";
 
@@ -34,7 +35,7 @@ export const invite = writeOperation(
   {
     tag: "Users",
     summary: "Invite a user, or let them reset their password",
-    description: `Returns a link with which the person sets the user's password, once, until it expires. It ends earlier with a newer one, and if the email, the role or the password changes. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead.`,
+    description: `Returns a link with which the person sets the user's password, once, until it expires. It ends earlier with a newer one, and if the email, the role or the password changes. It works only while you could still create it: not after your user is deleted or loses the scopes, or your key is deleted. A rotated key's successor counts as the key. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead: at most one email in five minutes to a user and a mailbox, ${MAX_TEAM_MAILS} a day for a team, and ${MAX_MAILS.toLocaleString("en")} for the service (429).`,
     body: z.strictObject({
       email: z.boolean().default(false).meta({ description: "Sends the link by email instead of returning it." }),
       expiresIn: z
@@ -132,7 +133,10 @@ export const accept = publicOperation(
     },
     errorCodes: ["token_invalid", "rate_limited"],
   },
-  ({ c, deps, body }) => limitFailures(c, body.token, async () => keyRecord.render(await acceptInvitation(deps, body))),
+  ({ c, deps, body }) =>
+    limitFailures(c, body.token, async () =>
+      keyRecord.render(await acceptInvitation(deps, { ...body, userAgent: userAgentOf(c) })),
+    ),
 );
 
 export const forgot = publicOperation(

@@ -1,17 +1,25 @@
-import { and, eq, gt, isNull, lt, lte, not, or, type SQL, sql } from "drizzle-orm";
-import { exceeds, isStillAllowed, refusalError, type TeamActor } from "../access/authorization.ts";
+import { and, eq, gt, isNull, lte, not, or, type SQL, sql } from "drizzle-orm";
+import {
+  exceeds,
+  isPrincipalAllowed,
+  isStillAllowed,
+  principalOf,
+  refusalError,
+  type TeamActor,
+} from "../access/authorization.ts";
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitResets } from "../access/login-limits.ts";
 import { hashPassword } from "../access/passwords.ts";
-import { maskOf, maskOfRole, ROLES } from "../access/scopes.ts";
+import { maskOf, maskOfRole, ROLES, SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { fieldsOf, newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
-import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
+import { DAY, HOUR, SECOND } from "../platform/system.ts";
 import type { ApiKey } from "./keys.ts";
+import { type MailRefusal, mailRefusalError, newMail, sendMail } from "./mails.ts";
 import { newUserSession } from "./sessions.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
@@ -20,14 +28,12 @@ import { emailKey, endSessions, hasPassword, isUser, type UserKey } from "./user
 /*
  * Invitations: links with which a person sets the password of a user. A password reset is one, too. The user's row has the
  * hash of the only valid one. It ends when it is used, after a day, with a newer one, and when the email, the role or the
- * password changes.
+ * password changes. One by a caller is valid only while that caller could still create it, for the role that the user has.
  */
 
 export const DEFAULT_INVITATION_SECONDS = DAY / SECOND;
 export const MIN_INVITATION_SECONDS = HOUR / SECOND;
 export const MAX_INVITATION_SECONDS = (14 * DAY) / SECOND;
-/** Whoever knows an email can ask for a reset. The user gets at most one email in this time. */
-const RESET_PAUSE_MILLISECONDS = 5 * MINUTE;
 
 /** Lets secret scanners find it. The user's id follows, because the row is found by it. */
 const PREFIX = "stow_in_";
@@ -36,28 +42,39 @@ const isActiveTeam = and(eq(teams.id, users.teamId), eq(teams.status, "active"))
 
 export interface Invitation {
   token: string;
+  /** SHA-256 of its secret, hex. */
+  hash: string;
   expiresAt: number;
 }
 
 /** Returns the URL at which a person uses the invitation with this token. */
 export type InvitationUrl = (token: string) => string;
 
+/** Whether the caller who created the invitation could still do so. */
+const isByPresentCaller = (deps: Deps) =>
+  isPrincipalAllowed(
+    deps,
+    { teamId: users.teamId, id: users.invitationBy, ownerId: null },
+    sql`(${SCOPES["users:write"]} | ${maskOfRole(users.role)})`,
+  );
+
 /** A new invitation, and the update that stores it in place of an older one if `condition` holds. */
 function newInvitation(
   deps: Deps,
   user: UserKey,
-  invitationIsByCaller: boolean,
+  invitationBy: SQL<string> | null,
   condition: SQL | undefined,
   expiresInSeconds = DEFAULT_INVITATION_SECONDS,
 ) {
   const secret = newSecret(deps.system);
   const invitationEndsAt = deps.system.now() + expiresInSeconds * SECOND;
   const invitationHash = fingerprint(secret);
-  const invitation = { token: PREFIX + renderSecretUrl({ id: user.id, secret }), expiresAt: invitationEndsAt };
+  const token = PREFIX + renderSecretUrl({ id: user.id, secret });
+  const invitation = { token, hash: invitationHash, expiresAt: invitationEndsAt };
   const isNew = sql`${users.invitationHash} is not ${invitationHash}`;
   const replace = deps.db
     .update(users)
-    .set({ invitationHash, invitationEndsAt, invitationIsByCaller })
+    .set({ invitationHash, invitationEndsAt, invitationBy })
     .where(and(isUser(user), isNew, condition))
     .returning({ id: users.id });
   return { invitation, replace };
@@ -68,7 +85,7 @@ function newInvitation(
 /**
  * Creates an invitation, in place of an older one. With `email`, sends its link to the user.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the user's role, `email_not_configured`, `unavailable`
- *   if the email can't be sent
+ *   if the email can't be sent, `rate_limited` if too many were
  */
 export async function inviteUser(
   deps: Deps,
@@ -79,29 +96,43 @@ export async function inviteUser(
   const { db, mailer } = deps;
   if (email && !mailer) throw new AppError("email_not_configured");
   const target = { id, teamId: actor.teamId };
+  const mail = email && newMail(deps, target);
   const refusal = firstOf({
     token_invalid: not(isStillAllowed(deps, actor, actor.scopes)),
     insufficient_scope: exceeds(actor, maskOfRole(users.role)),
+    ...mail?.refusals,
   });
-  const { invitation, replace } = newInvitation(deps, target, true, isNull(refusal), expiresInSeconds);
-  const columns = { refusal, role: users.role, email: users.email, teamName: teams.name };
+  const { invitation, replace } = newInvitation(
+    deps,
+    target,
+    principalOf(deps, actor),
+    isNull(refusal),
+    expiresInSeconds,
+  );
+  const lastSentAt = mail?.lastSentAt ?? sql<number | null>`null`;
+  const columns = { refusal, lastSentAt, role: users.role, email: users.email, teamName: teams.name };
   const batch = {
     found: db.select(columns).from(users).innerJoin(teams, eq(teams.id, users.teamId)).where(isUser(target)),
     replace,
     event: newEvent(deps, "user.invited", actor, target),
+    counted: mail ? mail.count(isNull(refusal)) : [],
   };
   const {
     found: [user],
   } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (!user) throw new AppError("not_found");
+  if (isMailRefusal(user.refusal)) throw mailRefusalError(deps, user.refusal, user.lastSentAt);
   if (user.refusal !== null) throw refusalError(user.refusal, actor, maskOf(ROLES[user.role]));
-  if (email && mailer) {
-    await mailer.send(invitationMail(user, invitation, email.urlOf)).catch((cause) => {
+  if (email && mail) {
+    await sendMail(deps, mail.id, invitationMail(user, invitation, email.urlOf)).catch((cause) => {
       throw new AppError("unavailable", { cause });
     });
   }
   return invitation;
 }
+
+const isMailRefusal = (refusal: string | null): refusal is MailRefusal =>
+  refusal === "mail_paused" || refusal === "mails_exceeded";
 
 /** Contains nothing that a caller of the team chose, because the service vouches for it. */
 function invitationMail(
@@ -161,13 +192,17 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
   // Anyone can ask for a reset, so it does not end what a caller created.
   const isDue = or(
     isNull(users.invitationHash),
-    and(eq(users.invitationIsByCaller, false), lt(users.invitationEndsAt, now + DAY - RESET_PAUSE_MILLISECONDS)),
+    isNull(users.invitationBy),
+    not(isByPresentCaller(deps)),
     lte(users.invitationEndsAt, now),
   );
-  const { invitation, replace } = newInvitation(deps, user, false, and(eq(users.emailKey, key), isDue));
+  const mail = newMail(deps, user);
+  const isSent = and(eq(users.emailKey, key), isDue, isNull(firstOf(mail.refusals)));
+  const { invitation, replace } = newInvitation(deps, user, null, isSent);
   const event = newEvent(deps, "user.invited", SYSTEM, user);
-  const { replace: replaced } = await writeWithEvent(deps, { replace, event }, { isIdempotent: false });
-  if (replaced.length > 0) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
+  const counted = mail.count(eq(users.invitationHash, invitation.hash));
+  const { replace: replaced } = await writeWithEvent(deps, { replace, event, counted }, { isIdempotent: false });
+  if (replaced.length > 0) await sendMail(deps, mail.id, invitationMail(user, invitation, urlOf));
 }
 
 /** The condition of an open invitation, and the database of its user. @throws `token_invalid` */
@@ -180,6 +215,7 @@ function openInvitation(given: Deps, token: string) {
       eq(users.id, link.id),
       eq(users.invitationHash, fingerprint(link.secret)),
       gt(users.invitationEndsAt, deps.system.now()),
+      or(isNull(users.invitationBy), isByPresentCaller(deps)),
       hasRow(teams, isActiveTeam),
     );
   return { deps, isOpen };
@@ -203,6 +239,7 @@ export interface NewPassword {
   password: string;
   firstName?: string | undefined;
   lastName?: string | undefined;
+  userAgent: string | null;
 }
 
 /**
@@ -213,7 +250,7 @@ export interface NewPassword {
  */
 export async function acceptInvitation(
   given: Deps,
-  { token, password, firstName, lastName }: NewPassword,
+  { token, password, firstName, lastName, userAgent }: NewPassword,
 ): Promise<ApiKey> {
   const { deps, isOpen } = openInvitation(given, token);
   const { db, system } = deps;
@@ -222,7 +259,7 @@ export async function acceptInvitation(
   const hash = await hashPassword(deps, user.teamId, password);
   const names = { firstName: firstName ?? user.firstName, lastName: lastName ?? user.lastName };
   const updated = { ...user, ...names, password: hash, version: user.version + 1 };
-  const { initiator, login, view } = newUserSession(deps, updated);
+  const { initiator, login, view } = newUserSession(deps, updated, { userAgent });
   const set = {
     firstName,
     lastName,

@@ -146,7 +146,7 @@ export const get = readOperation(
     tag: "API keys",
     summary: "Get API key details",
     description:
-      "Shows the whole token if your scopes cover those of the key. Each time is recorded as the event `apikey.revealed`.",
+      "Shows the whole token if your scopes cover those of the key. This is recorded as the event `apikey.revealed`, once an hour for each caller.",
     success: { description: "The key.", message: "API key found.", schema, example },
   },
   async ({ c, deps, credential, id }) => {
@@ -200,7 +200,7 @@ export const rotate = writeOperation(
     tag: "API keys",
     summary: "Rotate an API key",
     description:
-      "Creates a key with the same name, scopes, limits and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.",
+      "Creates a key with the same name, scopes, limits, user and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.\n\nIf you get no response, repeat the request: until the new key is used, for an hour, the caller who created it gets the same key again. An overlap is at least a minute for a key that rotates itself, or its session.",
     body: z.strictObject({
       overlapSeconds: z
         .int()

@@ -4,6 +4,7 @@ import { index, integer, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqli
 // A partial index serves only queries that repeat its condition, so conditions are written out.
 export const isApiKey = sql`kind <> 'session'`;
 export const isSession = sql`kind = 'session'`;
+export const isSuccessor = sql`origin_id is not null and kind <> 'session'`;
 
 /** API keys and sessions: the rows that a token identifies. One table, so that authorization reads one row. */
 export const apiKeys = sqliteTable(
@@ -24,12 +25,23 @@ export const apiKeys = sqliteTable(
     encryptedWith: text("encrypted_with"),
     /** The key or session that created it. Null for a user's session and for keys that the operator created. */
     createdByKeyId: text("created_by_key_id"),
+    /**
+     * The first of the keys that replaced each other by rotation until this one. Of a session that a key created, the first of
+     * those of that key. Null for a key that replaced none, and for a user's session.
+     */
+    originId: text("origin_id"),
     /** The user whose session it is, or whose session created it, directly or through other keys. */
     userId: text("user_id"),
     /** Accurate to an hour, see access/last-use.ts. In no index. Null if it was never used. */
     lastUsedAt: integer("last_used_at"),
     /** JSON: the limits of a public key. Null if there are none. */
     limits: text(),
+    /** The `User-Agent` of the request that created a session. Null for a key. */
+    userAgent: text("user_agent"),
+    /** The key that replaced it by the latest rotation. */
+    rotatedTo: text("rotated_to"),
+    /** JSON: when callers were shown the whole token in the last hour, by the ids of their keys. */
+    revealed: text().notNull().default("{}"),
     /** The lifetime at its creation. `expires_at` may be shortened later. */
     lifetimeMilliseconds: integer("lifetime_milliseconds").notNull(),
     createdAt: integer("created_at").notNull(),
@@ -44,6 +56,7 @@ export const apiKeys = sqliteTable(
     index("api_keys_team_sessions").on(t.teamId, t.id).where(isSession),
     index("api_keys_encrypted_with").on(t.encryptedWith).where(sql`encrypted_with is not null`),
     index("api_keys_user").on(t.userId).where(sql`user_id is not null`),
+    index("api_keys_origin").on(t.originId).where(isSuccessor),
     index("api_keys_team_expiry").on(t.teamId, t.expiresAt).where(isApiKey),
     index("api_keys_expiry").on(t.expiresAt).where(isApiKey),
     index("api_keys_session_expiry").on(t.expiresAt).where(isSession),

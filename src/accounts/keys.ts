@@ -12,19 +12,20 @@ import {
   isStillAllowed,
   refusalError,
   refuseNamedTeam,
+  type TeamActor,
   teamExists,
   teamNotAllowed,
 } from "../access/authorization.ts";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
-import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
+import { lacking, maskOf, PUBLIC_SCOPES, SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { fieldsOf, type NewEvent, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
-import { firstOf, hasRow, insertWhere, type Query, read } from "../platform/db.ts";
+import { fieldsOf, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
+import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { isStorageFull } from "../platform/retry.ts";
 import { fingerprint } from "../platform/secrets.ts";
-import { DAY, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
+import { DAY, HOUR, MINUTE, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
 import type { KeyLimits } from "../uploads/quota.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { isReceiving, isUnfinishedResumable, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
@@ -123,7 +124,10 @@ interface MadeKey {
 /** Makes a token and the row of its key or session. A session has its token as a hash only. */
 export function newKeyRow(
   { system, db, secrets }: Deps,
-  { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt">>,
+  {
+    createdAt = system.now(),
+    ...fields
+  }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt" | "originId" | "userAgent">>,
 ): MadeKey {
   const token = newToken(system, fields.kind, db.number);
   const id = newId(system, db.number);
@@ -132,6 +136,10 @@ export function newKeyRow(
     id,
     uuid: newUuid(system),
     limits: null,
+    userAgent: null,
+    rotatedTo: null,
+    revealed: "{}",
+    originId: null,
     ...fields,
     tokenHash: fingerprint(token),
     encryptedToken: isHashedOnly ? null : secrets.encrypt(token, encryptionContext({ id, teamId: fields.teamId })),
@@ -225,9 +233,8 @@ function roomForKey({ db, system }: Deps, teamId: string) {
 export const storedKey = ({ db }: Deps, { id, teamId }: KeyRow) => db.select().from(apiKeys).where(isKey(teamId, id));
 
 /**
- * Inserts a key of this caller if the condition holds, with its event, and then runs further queries. The key belongs to the user
- * of the caller, who has seen it, or else to the user of the row. The batch reads the caller's user from the caller's key: since
- * the caller was authorized, the user may have been deleted, and the key kept.
+ * Inserts a key of this caller if the condition holds, with its event, and then runs further queries. `userId` is whom the key
+ * belongs to, which the batch may read.
  * @returns null if the condition doesn't hold, or there is no such team
  * @throws `too_many_keys`; `token_invalid` if the caller has lost its access since it was authorized
  */
@@ -236,24 +243,17 @@ async function insertKey(
   actor: Actor,
   { row, token }: MadeKey,
   event: NewEvent,
-  condition?: SQL,
-  further: Query[] = [],
+  { userId, condition, further = [] }: { userId: string | SQL | null; condition?: SQL; further?: Query[] },
 ): Promise<ApiKey | null> {
   const { db } = deps;
   const isTeam = isExistingTeam(row.teamId);
   const room = roomForKey(deps, row.teamId);
   const caller = actor.kind === "operator" ? null : actor;
   const refusal = firstOf({
-    token_invalid: caller ? not(isStillAllowed(deps, caller, row.scopes ?? 0)) : undefined,
+    token_invalid: caller ? not(isStillAllowed(deps, caller, SCOPES["keys:write"] | (row.scopes ?? 0))) : undefined,
     too_many_keys: room.tooManyKeys,
   });
-  const userIds = db.select({ userId: apiKeys.userId }).from(apiKeys);
-  const presentUser = caller && userIds.where(isKey(caller.teamId, caller.keyId));
-  const created = {
-    ...row,
-    createdByKeyId: caller?.keyId ?? null,
-    userId: sql`coalesce(${presentUser}, ${row.userId})`,
-  };
+  const created = { ...row, createdByKeyId: caller?.keyId ?? null, userId };
   const canInsert = and(isNull(refusal), condition);
   const batch = {
     team: db.select({ refusal }).from(teams).where(isTeam),
@@ -288,13 +288,19 @@ export async function createKey(
   // No team has an empty id.
   const teamId = actor.kind === "operator" ? (named ?? "") : actor.teamId;
   const made = makeKey(deps, actor, fields, teamId);
-  const key = await insertKey(deps, actor, made, newEvent(deps, "apikey.created", actor, keyOf(made.row)));
+  // Since the caller was authorized, its user may have been deleted, and its key kept.
+  const users = deps.db.select({ userId: apiKeys.userId }).from(apiKeys);
+  const userId = actor.kind === "operator" ? null : sql`${users.where(isKey(actor.teamId, actor.keyId))}`;
+  const key = await insertKey(deps, actor, made, newEvent(deps, "apikey.created", actor, keyOf(made.row)), { userId });
   if (key) return key;
   if (actor.kind !== "operator") throw new AppError("token_invalid");
   throw new AppError("not_found", { message: "No team has this `teamId`." });
 }
 
 /* Reads */
+
+/** Callers that a key remembers to have shown its token to. If more fetch it in an hour, some are recorded twice. */
+const NOTED_READERS = 100;
 
 type KeyAccess = "keys:read or operator";
 
@@ -342,8 +348,8 @@ async function readKey<T>(
 }
 
 /**
- * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first. A full database can't
- * record it, so there the token stays masked, and so it does unless the response is shown.
+ * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first, once an hour. A full
+ * database can't record it, so there the token stays masked, and so it does unless the response is shown.
  * @throws `not_found`
  */
 export async function fetchKey(
@@ -361,10 +367,21 @@ export async function fetchKey(
   if (!row) throw new AppError("not_found");
   const token = tokenOf(deps, row);
   if (!isShown || token === "" || !maySeeToken(actor, row)) return viewKey(row, masked(token));
-  const data = sql`${JSON.stringify({ _id: id })}`;
-  const event = newEventFrom(deps, "apikey.revealed", actor, row, { subjectVersion: sql`null`, data }, sql`where true`);
-  // A retry may record one reading twice, which is better than none.
-  const isRecorded = await writeWithEvent(deps, { event }, { isIdempotent: true }).then(
+  // A team's caller, because the operator sees no token.
+  const { keyId } = actor as TeamActor;
+  const now = deps.system.now();
+  const isUnknown = sql`not exists (select 1 from json_each(${apiKeys.revealed}) where key = ${keyId} and value > ${now - HOUR})`;
+  const others = sql`select key, value from json_each(${apiKeys.revealed}) where key <> ${keyId} and value > ${now - HOUR}
+    limit ${NOTED_READERS - 1}`;
+  const revealed = sql`json_patch((select json_group_object(key, value) from (${others}) sorted), json_object(${keyId}, ${now}))`;
+  const batch = {
+    noted: deps.db
+      .update(apiKeys)
+      .set({ revealed })
+      .where(and(isKeyOf(row.teamId, id), isUnknown)),
+    event: newEvent(deps, "apikey.revealed", actor, keyOf(row)),
+  };
+  const isRecorded = await writeWithEvent(deps, batch, { isIdempotent: true }).then(
     () => true,
     (error) => {
       if (!isStorageFull(error)) throw error;
@@ -495,9 +512,15 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
 
 /** Each change of the old key at the same time costs an attempt. */
 const MAX_ROTATION_ATTEMPTS = 3;
+/** How long a caller who did not get the response can repeat the request. */
+export const REPEAT_SECONDS = HOUR / SECOND;
+/** The overlap at least of a key that rotates itself, because it could not repeat a request whose response was lost. */
+export const MIN_OWN_OVERLAP_SECONDS = MINUTE / SECOND;
 
 /**
- * Creates a key with the name, scopes, limits and lifetime of the old one. The old one expires after the overlap.
+ * Creates a key with the name, scopes, limits, lifetime and user of the old one, whoever rotates it: the user of a contributor's
+ * key decides which files it sees. The old one expires after the overlap. If the response is lost, nobody has the token that replaces
+ * the old one. So a repetition by the same caller returns the same new key, until that is used, for an hour.
  * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired or
  *   keeps changing, `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
  */
@@ -512,30 +535,77 @@ export async function rotateKey(
   const isOfTeam = actor.kind === "operator" ? undefined : eq(apiKeys.teamId, actor.teamId);
   const isOldKey = and(eq(apiKeys.id, oldId), isApiKey, isOfTeam);
   const found = and(isOldKey, teamExists(apiKeys.teamId));
-  const [[old]] = await read(deps, [db.select().from(apiKeys).where(found)]);
+  const latest = db.select({ id: apiKeys.rotatedTo }).from(apiKeys).where(isOldKey);
+  const [[old], [successor]] = await read(deps, [
+    db.select().from(apiKeys).where(found),
+    db.select().from(apiKeys).where(sql`${apiKeys.id} = ${latest}`),
+  ]);
   if (!old) throw new AppError("not_found");
   const { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds, version } = old;
+  const originId = old.originId ?? old.id;
   checkCovered(actor, scopes ?? 0);
   const createdAt = system.now();
+  const caller = actor.kind === "operator" ? null : actor;
+  const isOwn = caller !== null && (await isKeyOrItsSession(deps, caller, oldId));
+  const overlapEndsAt = createdAt + Math.max(overlapSeconds, isOwn ? MIN_OWN_OVERLAP_SECONDS : 0) * SECOND;
+  const endAfterOverlap = (newId: string) => {
+    const isRotated = hasRow(apiKeys, eq(apiKeys.id, newId));
+    const end = (isEnding: SQL | undefined, rotated: { rotatedTo?: string }) =>
+      db
+        .update(apiKeys)
+        .set({ ...rotated, expiresAt: sql`min(${apiKeys.expiresAt}, ${overlapEndsAt})` })
+        .where(and(isEnding, isRotated));
+    return [end(isOldKey, { rotatedTo: newId }), end(isSessionOfKey(teamId, oldId), {})];
+  };
+  if (successor && isRepeatable(deps, successor, caller)) {
+    const token = decryptToken(deps, successor);
+    if (token !== null) {
+      // It may ask for a shorter overlap.
+      await write(deps, endAfterOverlap(successor.id), { isIdempotent: true });
+      return viewKey(successor, token);
+    }
+  }
   if (old.expiresAt <= createdAt) throw new AppError("conflict", { message: "The key has expired. Create a new one." });
-  const copied = { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds };
+  const copied = { name, kind, teamId, scopes, limits, originId, userId, lifetimeMilliseconds };
   const made = newKeyRow(deps, { ...copied, createdByKeyId: null, createdAt });
-  const endAfterOverlap = (isEnding: SQL | undefined) =>
-    db
-      .update(apiKeys)
-      .set({ expiresAt: sql`min(${apiKeys.expiresAt}, ${createdAt + overlapSeconds * SECOND})` })
-      .where(and(isEnding, hasRow(apiKeys, eq(apiKeys.id, made.row.id))));
   const rotated = await insertKey(
     deps,
     actor,
     made,
     newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: made.row.id }),
-    hasRow(apiKeys, and(isOldKey, eq(apiKeys.version, version), gt(apiKeys.expiresAt, createdAt))),
-    [endAfterOverlap(isOldKey), endAfterOverlap(isSessionOfKey(teamId, oldId))],
+    {
+      // A user who is deleted, or becomes a contributor, changes the version of a key. Of several rotations at once, the first one
+      // wins, and the others are its repetitions.
+      condition: hasRow(
+        apiKeys,
+        and(
+          isOldKey,
+          eq(apiKeys.version, version),
+          gt(apiKeys.expiresAt, createdAt),
+          sql`(${apiKeys.rotatedTo} is ${old.rotatedTo} or ${apiKeys.rotatedTo} = ${made.row.id})`,
+        ),
+      ),
+      userId,
+      further: endAfterOverlap(made.row.id),
+    },
   );
   if (rotated) return rotated;
   if (attempts === 1) throw new AppError("conflict");
   return rotateKey(deps, actor, oldId, overlapSeconds, attempts - 1);
+}
+
+/** Whether the successor of a rotated key may be returned again: to the caller who rotated the key, and has perhaps not seen it. */
+const isRepeatable = ({ system }: Deps, successor: KeyRow, caller: TeamActor | null): boolean =>
+  successor.createdByKeyId === (caller?.keyId ?? null) &&
+  successor.lastUsedAt === null &&
+  successor.expiresAt > system.now() &&
+  successor.createdAt > system.now() - REPEAT_SECONDS * SECOND;
+
+async function isKeyOrItsSession(deps: Deps, { teamId, keyId, kind }: TeamActor, id: string): Promise<boolean> {
+  if (kind !== "session" || keyId === id) return keyId === id;
+  const isItsSession = and(isKey(teamId, keyId), isSessionOfKey(teamId, id));
+  const [found] = await read(deps, [deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isItsSession)]);
+  return found.length > 0;
 }
 
 /* For the recovery job */

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { clientIpOf, withBackend } from "../http/authentication.ts";
+import { clientIpOf, userAgentOf, withBackend } from "../http/authentication.ts";
 import { listOperation, publicOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { id, iso, isoOrNull, pageQuery, pageRequest, text, timestamp } from "../http/validation.ts";
@@ -12,6 +12,7 @@ import {
   logOut,
   MAX_KEY_SESSIONS,
   MAX_SESSION_SECONDS,
+  MAX_USER_SESSIONS,
   MIN_SESSION_SECONDS,
   revokeSession,
   type Session,
@@ -40,6 +41,14 @@ const { schema, example, render } = describeRecord({
       "2026-11-20T09:45:00.000Z",
       (session) => isoOrNull(session.lastUsedAt),
     ),
+    userAgent: field(
+      z
+        .string()
+        .nullable()
+        .meta({ description: "The `User-Agent` of the request that created the session, at most 200 characters." }),
+      "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
+      (session) => session.userAgent,
+    ),
   },
 });
 
@@ -62,8 +71,7 @@ export const login = publicOperation(
   {
     tag: "Sessions",
     summary: "Log in as a user",
-    description:
-      "Returns a session, in the shape of an API key named after the user. It has the scopes of the user's role, expires after `expiresIn` seconds, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response.\n\nOnly failed logins count for the limit, per account and per client IP. A backend logs its users in with `Authorization` of a secret key of the team with the scope `users:write`: then failures count per account only. Any other token changes nothing.",
+    description: `Returns a session, in the shape of an API key named after the user. It has the scopes of the user's role, expires after \`expiresIn\` seconds, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response. A user has at most ${MAX_USER_SESSIONS} sessions by logging in: with another one, the oldest ends.\n\nOnly failed logins count for the limit, per account and per client IP. A backend logs its users in with \`Authorization\` of a secret key of the team with the scope \`users:write\`: then failures count per account only. Any other token changes nothing.`,
     optionalScope: "users:write",
     body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256), expiresIn }),
     bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com", password: "correct horse battery" },
@@ -81,6 +89,7 @@ export const login = publicOperation(
         await logIn(deps, {
           ...body,
           expiresInSeconds: body.expiresIn,
+          userAgent: userAgentOf(c),
           clientIp: isBackend ? null : clientIpOf(c),
         }),
       ),
@@ -104,7 +113,10 @@ export const create = writeOperation(
     },
     errorCodes: ["forbidden", "quota_exceeded"],
   },
-  async ({ deps, actor, body }) => keyRecord.render(await createSession(deps, actor, body.expiresIn)),
+  async ({ c, deps, actor, body }) => {
+    const session = { expiresInSeconds: body.expiresIn, userAgent: userAgentOf(c) };
+    return keyRecord.render(await createSession(deps, actor, session));
+  },
 );
 
 export const list = listOperation(

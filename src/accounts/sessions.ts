@@ -1,4 +1,4 @@
-import { and, eq, gt, gte, isNull, sql } from "drizzle-orm";
+import { and, desc, eq, gt, gte, isNull, not, sql } from "drizzle-orm";
 import {
   type Actor,
   authorizeRead,
@@ -26,7 +26,7 @@ import { apiKeys, isSession } from "./keys.schema.ts";
 import { type ApiKey, type KeyRow, keyOf, newKeyRow, storedKey, viewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
-import { emailKey, fullNameOf, isUser, replacePassword, type User } from "./users.ts";
+import { emailKey, fullNameOf, isKeyOfUser, isUser, replacePassword, type User } from "./users.ts";
 
 /*
  * Sessions: what a person gets by logging in, or with a secret key. They are rows of `api_keys`, so that authorization reads
@@ -38,10 +38,17 @@ export const MIN_SESSION_SECONDS = (5 * MINUTE) / SECOND;
 export const MAX_SESSION_SECONDS = (30 * DAY) / SECOND;
 /** Each is a person at a browser. Without a limit, a key could fill the database with sessions. */
 export const MAX_KEY_SESSIONS = 100;
+/** The oldest one ends at the next login. */
+export const MAX_USER_SESSIONS = 100;
+/** No user has as many keys and sessions. */
+const ALL_SESSIONS = 1_000_000;
 /** Sessions that a page of the list examines. It may read each twice: with the caller, less than 1,000 rows. */
 const EXAMINED_SESSIONS = 490;
 
-export type Session = Pick<KeyRow, "id" | "userId" | "createdByKeyId" | "createdAt" | "expiresAt" | "lastUsedAt">;
+export type Session = Pick<
+  KeyRow,
+  "id" | "userId" | "createdByKeyId" | "createdAt" | "expiresAt" | "lastUsedAt" | "userAgent"
+>;
 
 /* Sessions of users */
 
@@ -50,6 +57,7 @@ export interface Login {
   email: string;
   password: string;
   expiresInSeconds: number;
+  userAgent: string | null;
   /** Null if a backend of the team logs its user in. */
   clientIp: string | null;
 }
@@ -65,7 +73,7 @@ export async function logIn(given: Deps, login: Login): Promise<ApiKey> {
   return limitFailedLogins(given, { account, clientIp: login.clientIp }, async () => {
     const deps = inDatabase(given, databaseOf(login.teamId));
     if (!deps) {
-      await verifyPassword(given, null, login.password, null);
+      await verifyPassword(given, login.teamId, login.password, null);
       throw new AppError("login_failed");
     }
     // If the stored hash changed in the meantime, retry once: another login may have rehashed the password.
@@ -76,7 +84,7 @@ export async function logIn(given: Deps, login: Login): Promise<ApiKey> {
 }
 
 /** @returns null if the stored hash changed during the check */
-async function attemptLogIn(deps: Deps, { teamId, email, password, expiresInSeconds }: Login): Promise<ApiKey | null> {
+async function attemptLogIn(deps: Deps, { teamId, email, password, ...session }: Login): Promise<ApiKey | null> {
   const { db, secrets } = deps;
   const isUserOfTeam = and(eq(users.teamId, teams.id), eq(users.emailKey, emailKey(email)));
   const [[account]] = await read(deps, [
@@ -87,21 +95,28 @@ async function attemptLogIn(deps: Deps, { teamId, email, password, expiresInSeco
       .where(isExistingTeam(teamId)),
   ]);
   const user = account?.user;
-  const isCorrect = await verifyPassword(deps, account ? teamId : null, password, user?.password ?? null);
+  const isCorrect = await verifyPassword(deps, teamId, password, user?.password ?? null);
   if (!user || !isCorrect) throw new AppError("login_failed");
   if (account.teamStatus === "suspended") throw new AppError("team_suspended");
 
   const hash = secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
   // Hashing takes long enough for a change of the password in between.
-  const { login, view } = newUserSession(deps, { ...user, password: hash }, expiresInSeconds);
+  const { login, view } = newUserSession(deps, { ...user, password: hash }, session);
   const {
-    stored: [session],
+    stored: [stored],
   } = await writeWithEvent(deps, login, { isIdempotent: true });
-  return session ? view(session) : null;
+  return stored ? view(stored) : null;
 }
 
-/** A batch that creates a session of the user, if the password is still this one. `stored` is its row. */
-export function newUserSession(deps: Deps, user: User, expiresInSeconds = DEFAULT_SESSION_SECONDS) {
+/**
+ * A batch that creates a session of the user, if the password is still this one, in place of the oldest one if there are
+ * `MAX_USER_SESSIONS`. `stored` is its row.
+ */
+export function newUserSession(
+  deps: Deps,
+  user: User,
+  { userAgent, expiresInSeconds = DEFAULT_SESSION_SECONDS }: { userAgent: string | null; expiresInSeconds?: number },
+) {
   const { token, row } = newKeyRow(deps, {
     name: fullNameOf(user) || user.email,
     kind: "session",
@@ -109,12 +124,26 @@ export function newUserSession(deps: Deps, user: User, expiresInSeconds = DEFAUL
     teamId: user.teamId,
     createdByKeyId: null,
     userId: user.id,
+    userAgent,
     lifetimeMilliseconds: expiresInSeconds * SECOND,
   });
   const isSameUser = hasRow(users, and(isUser(user), eq(users.password, user.password)));
   const initiator = { kind: "user" as const, keyId: row.id, userId: user.id };
+  const isAllowed = sql`${isSameUser} and ${teamExists(user.teamId)}`;
+  const newest = deps.db
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
+    .where(and(isKeyOfUser(user), isSession, isNull(apiKeys.createdByKeyId), gt(apiKeys.expiresAt, row.createdAt)))
+    .orderBy(desc(apiKeys.id));
+  // A repeated batch finds its own row.
+  const isNew = not(hasRow(apiKeys, isKey(user.teamId, row.id)));
+  const sorted = newest.limit(ALL_SESSIONS).offset(MAX_USER_SESSIONS - 1);
+  const isEnded = and(sql`${apiKeys.id} in (select id from ${sorted} sorted)`, isAllowed, isNew);
+  const ended = deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isEnded);
   const login = {
-    insert: insertWhere(deps.db, apiKeys, row, sql`${isSameUser} and ${teamExists(user.teamId)}`),
+    uploads: cancelUploadsOfKeys(deps, user.teamId, sql`${ended}`),
+    ended: deps.db.delete(apiKeys).where(isEnded),
+    insert: insertWhere(deps.db, apiKeys, row, isAllowed),
     event: newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id }),
     stored: storedKey(deps, row),
   };
@@ -141,7 +170,11 @@ async function rehash(deps: Deps, user: Pick<User, "id" | "teamId" | "password">
  * Creates a session with the scopes of the calling key. It expires with the key at the latest.
  * @throws `forbidden` unless the caller is a secret key, `quota_exceeded`, `token_invalid` if the key was just revoked
  */
-export async function createSession(deps: Deps, actor: Actor, expiresInSeconds: number): Promise<ApiKey> {
+export async function createSession(
+  deps: Deps,
+  actor: Actor,
+  { expiresInSeconds, userAgent }: { expiresInSeconds: number; userAgent: string | null },
+): Promise<ApiKey> {
   if (actor.kind !== "secret") {
     throw new AppError("forbidden", { message: "Only a secret key can create a session. Users log in." });
   }
@@ -149,7 +182,7 @@ export async function createSession(deps: Deps, actor: Actor, expiresInSeconds: 
   const { teamId, keyId, userId } = actor;
   const { token, row } = newKeyRow(deps, {
     ...{ name: "", kind: "session", scopes: 0, lifetimeMilliseconds: expiresInSeconds * SECOND },
-    ...{ teamId, createdByKeyId: keyId, userId },
+    ...{ teamId, createdByKeyId: keyId, userId, userAgent },
   });
   const isCaller = and(isKey(teamId, keyId), gt(apiKeys.expiresAt, system.now()));
   const isLive = sql`${isCaller} and ${teamExists(teamId)}`;
@@ -163,6 +196,7 @@ export async function createSession(deps: Deps, actor: Actor, expiresInSeconds: 
     name: sql`${apiKeys.name}`,
     scopes: sql`${apiKeys.scopes}`,
     userId: sql`${apiKeys.userId}`,
+    originId: sql`coalesce(${apiKeys.originId}, ${apiKeys.id})`,
     expiresAt: sql`min(${apiKeys.expiresAt}, ${row.expiresAt})`,
   };
   const batch = {

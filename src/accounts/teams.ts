@@ -14,7 +14,15 @@ import { inDatabase, inDatabases, inEveryDatabase } from "../access/databases.ts
 import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { actorOf, fieldsOf, newEvent, newTeamEvents, writeWithEvent } from "../events/events.ts";
+import {
+  actorOf,
+  fieldsOf,
+  newEvent,
+  newTeamEvents,
+  wakeWebhooks,
+  webhooksOf,
+  writeWithEvent,
+} from "../events/events.ts";
 import { files, isHeld } from "../files/files.schema.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
@@ -100,6 +108,7 @@ export async function createTeam(
     links: 0,
     folders: 0,
     eventsPurgedTo: 0,
+    accountEventsUntil: 0,
     users: 0,
     admins: 0,
     createdAt: now,
@@ -184,7 +193,7 @@ export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
 }
 
 /**
- * Suspending takes effect with the next request of the team.
+ * Suspending takes effect with the next request of the team, and the next message of its webhooks.
  * @throws `not_found`, `conflict` if the team is being deleted, `token_invalid` if a caller of the team has lost its access in the
  *   meantime
  */
@@ -212,14 +221,17 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
       .returning(),
     event: newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) }),
     found: db.select({ refusal }).from(teams).where(eq(teams.id, id)),
+    hooks: changes.status === undefined ? [] : webhooksOf(deps, id),
   };
   const {
     updated: [team],
     found: [found],
+    hooks,
   } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (found.refusal === "token_invalid") throw new AppError("token_invalid");
   if (!team) throw new AppError("conflict", { message: "The team is being deleted." });
+  await wakeWebhooks(deps, hooks, true);
   return team;
 }
 
@@ -253,9 +265,11 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
       .select({ team: teams, held: held.as("held") })
       .from(teams)
       .where(eq(teams.id, teamId)),
+    hooks: webhooksOf(deps, teamId),
   };
   const {
     found: [found],
+    hooks,
   } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (!found) throw new AppError("not_found");
   if (found.held !== null && found.team.status !== "deleting") {
@@ -263,5 +277,6 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
       message: `The team has held files, such as ${found.held}. Release them and retry.`,
     });
   }
+  await wakeWebhooks(deps, hooks, true);
   return found.team;
 }

@@ -104,13 +104,14 @@ export async function createUser(
     version: 0,
     invitationHash: null,
     invitationEndsAt: null,
-    invitationIsByCaller: false,
+    invitationBy: null,
     folders: 0,
+    accountEventsUntil: 0,
   };
   // A repeated batch finds its own row.
   const hasEmail = and(eq(users.teamId, teamId), eq(users.emailKey, user.emailKey), ne(users.id, user.id));
   const refusal = firstOf({
-    token_invalid: not(isStillAllowed(deps, actor, granted)),
+    token_invalid: not(isStillAllowed(deps, actor, SCOPES["users:write"] | granted)),
     email_taken: hasRow(users, hasEmail),
     quota_exceeded: gte(teams.users, MAX_TEAM_USERS),
   });
@@ -288,7 +289,7 @@ export async function updateUser(
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });
   if (!user) throw changeError(actor, found);
-  deps.after(wakeWebhooks(deps, disabled));
+  await wakeWebhooks(deps, disabled, true);
   return user;
 }
 
@@ -390,13 +391,13 @@ export async function deleteUser(
     deleted: [user],
   } = await writeWithEvent(deps, batch, { isIdempotent: false });
   if (!user) throw changeError(actor, found);
-  deps.after(wakeWebhooks(deps, disabled));
+  await wakeWebhooks(deps, disabled, true);
 }
 
 const NO_WEBHOOKS = { disabled: [] };
 
 /**
- * Disables the webhooks of a user, each with its event, if the same batch deletes or demotes the user next. Wake them
+ * Disables the webhooks that a user created, or whose URL, secret or status the user was the last to change, each with its event, if the same batch deletes or demotes the user next. Wake them
  * afterwards, so that their pending deliveries end unsent.
  */
 function webhookDisabling(
@@ -408,7 +409,11 @@ function webhookDisabling(
 ) {
   const now = deps.system.now();
   const willChange = hasRow(users, isChanged);
-  const isOfUser = and(eq(webhooks.teamId, teamId), eq(webhooks.userId, id));
+  const setters = ["url", "secret", "status"].map((field) => sql`${webhooks.changedBy} ->> ${field}`);
+  const isOfUser = and(
+    eq(webhooks.teamId, teamId),
+    sql`${id} in (${sql.join([sql`${webhooks.userId}`, ...setters], sql`, `)})`,
+  );
   const disabled = deps.db
     .update(webhooks)
     .set({

@@ -9,6 +9,7 @@ export type KeyFilters = Filters<"GET /auth/v1/apikeys">;
 export type KeyInput = Api["POST /auth/v1/apikeys"]["body"];
 export type KeyChanges = Api["PATCH /auth/v1/apikeys/{id}"]["body"];
 export type KeyRotation = Api["POST /auth/v1/apikeys/{id}/rotate"]["body"];
+export type SessionInput = Api["POST /auth/v1/sessions"]["body"];
 export type SessionFilters = Filters<"GET /auth/v1/sessions">;
 
 /** The people of a team. */
@@ -113,9 +114,8 @@ export class Sessions {
   }
 
   /** Creates a session with the scopes of this client's secret key, of 12 hours unless `expiresIn` says otherwise. Its `key` is shown only now. */
-  create({ expiresIn, ...options }: CallOptions & { expiresIn?: number } = {}): Call<Schemas["ApiKey"]> {
-    const body = expiresIn === undefined ? {} : { expiresIn };
-    return this.#connection.data("POST /auth/v1/sessions", { body, ...options });
+  create(session: SessionInput = {}, options?: CallOptions): Call<Schemas["ApiKey"]> {
+    return this.#connection.data("POST /auth/v1/sessions", { body: session, ...options });
   }
 
   /** Lists the team's sessions, newest first. */

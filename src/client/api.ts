@@ -108,6 +108,8 @@ export interface Session {
   expiresAt: string;
   /** Accurate to an hour. */
   lastUsedAt: string | null;
+  /** The `User-Agent` of the request that created the session, at most 200 characters. */
+  userAgent: string | null;
 }
 export interface InvitationDescription {
   teamName: string;
@@ -247,10 +249,12 @@ export interface Webhook {
   types: Array<EventType> | null;
   description: string;
   status: WebhookStatus;
-  /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted. `creator_demoted`: the user became a contributor. */
+  /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it, or last changed its URL, secret or status, was deleted. `creator_demoted`: the user became a contributor. */
   disabledReason: "requested" | "gone" | "failing" | "creator_deleted" | "creator_demoted" | null;
   /** The key or session that created it, with its user. */
   createdBy: Creator;
+  /** The key or session that last changed its URL, secret or status, or created it, with its user. */
+  changedBy: Creator;
   createdAt: string;
   updatedAt: string;
   __v: number;
@@ -282,6 +286,10 @@ export interface Delivery {
   /** The latest ten attempts. */
   attempts: Array<Attempt>;
   nextAttemptAt: string | null;
+}
+export interface Redelivery extends Delivery {
+  /** Null if there was none within 20 s: it follows. */
+  attempt: Attempt | null;
 }
 export interface UploadToken {
   /** The `uploadTokenId` in events of its files. */
@@ -335,9 +343,14 @@ export interface UnfinishedUpload {
   size: number;
   /** Bytes stored so far. */
   offset: number;
+  /** Of a form upload, `size` is an upper bound, and `offset` stays 0 until it ends. */
+  kind: "resumable" | "form";
+  /** A canceled upload counts until its requests have ended, which they do within seconds, and its bytes are deleted. */
+  status: "receiving" | "canceled";
   /** The API key that created the upload. */
   keyId: string;
   createdAt: string;
+  /** When the service ends the upload, or removes a canceled one, unless that has happened before. */
   expiresAt: string;
 }
 export interface FileMetadata extends FileStatus {
@@ -511,6 +524,7 @@ export interface Schemas {
   Attempt: Attempt;
   Webhook: Webhook;
   Delivery: Delivery;
+  Redelivery: Redelivery;
   UploadToken: UploadToken;
   File: StoredFile;
   UnfinishedUpload: UnfinishedUpload;
@@ -857,7 +871,7 @@ export interface Api {
   "POST /auth/v1/deliveries/{id}/redeliver": {
     query: undefined;
     body: undefined;
-    response: Data<Delivery>;
+    response: Data<Redelivery>;
   };
   "POST /docs/v1/uploadtokens": {
     query: undefined;

@@ -11,6 +11,7 @@ const MIN_BYTES_PER_MILLISECOND = 8;
 /** Larger than any form. */
 const FORM_BYTES = 10_000_000;
 const PAGE_ITEMS = 100;
+const MAX_TIMER_MILLISECONDS = 2 ** 31 - 1;
 
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>;
 
@@ -49,8 +50,8 @@ export interface CallOptions {
 }
 
 export interface VersionOptions extends CallOptions {
-  /** The record's `__v`. If the record has changed since, the call fails with `version_mismatch`. */
-  version?: number | undefined;
+  /** The record's `__v`, or its `ETag`. If the record has changed since, the call fails with `version_mismatch`. */
+  version?: number | string | undefined;
 }
 
 /** The result of a call. `withResponse` also returns the response, for its status and headers. Its body has been read. */
@@ -97,7 +98,8 @@ export interface List<T> extends AsyncIterable<T>, PromiseLike<Page<T>> {
 
 type DataOf<A> = A extends { data: infer D } ? D : never;
 
-export interface Sent extends CallOptions {
+/** A request that has not been sent. */
+export interface RequestSpec extends CallOptions {
   method?: string;
   body?: string | FormData | Slice | undefined;
   /** Whether the request may run twice. By default the method decides. */
@@ -106,6 +108,18 @@ export interface Sent extends CallOptions {
   isTransfer?: boolean | undefined;
   /** Receives the number of bytes sent so far. */
   onProgress?: ((sentBytes: number) => void) | undefined;
+}
+
+/**
+ * The URL of a service without what people may write in several ways: case of the host, default port, slashes at its end,
+ * and pages of the console, which people copy it from.
+ * @returns undefined unless it is a URL of HTTP
+ */
+export function normalizeUrl(url: string): string | undefined {
+  const parsed = URL.canParse(url) ? new URL(url) : undefined;
+  // Other schemes have no origin: requests would go to a relative URL, which a browser resolves against the page.
+  if (!parsed || !/^https?:$/.test(parsed.protocol)) return undefined;
+  return parsed.origin + parsed.pathname.replace(/(\/console(\/.*)?)?\/*$/, "");
 }
 
 /** Sends requests to one service with one token. */
@@ -118,12 +132,9 @@ export class Connection {
 
   constructor(options: StowageOptions & { url: string }) {
     const { url, key, headers } = options;
-    const parsed = URL.canParse(url) ? new URL(url) : undefined;
-    // Other schemes have no origin: requests would go to a relative URL, which a browser resolves against the page.
-    if (!parsed || !/^https?:$/.test(parsed.protocol))
-      throw new TypeError(`The url must start with https:// or http://, and is "${url}".`);
-    // People copy the URL from the console.
-    this.url = parsed.origin + parsed.pathname.replace(/(\/console(\/.*)?)?\/*$/, "");
+    const normalized = normalizeUrl(url);
+    if (normalized === undefined) throw new TypeError(`The url must start with https:// or http://, and is "${url}".`);
+    this.url = normalized;
     this.#options = options;
     // Throws if a value can't be a header, instead of failing each request.
     this.#headers = new Headers(headers);
@@ -193,7 +204,7 @@ export class Connection {
    * the response, the request is retried, too.
    * @throws StowageError
    */
-  async send<T>(target: string, sent: Sent, read: (response: Response) => T | Promise<T>): Promise<T> {
+  async send<T>(target: string, sent: RequestSpec, read: (response: Response) => T | Promise<T>): Promise<T> {
     const { method = "GET", isIdempotent = ["GET", "PUT", "DELETE"].includes(method) } = sent;
     const retries = this.retries(sent);
     let mayHaveExecuted = false;
@@ -212,7 +223,7 @@ export class Connection {
   }
 
   /** Sends a request once. @throws StowageError, the signal's reason, and errors of the body and of `onProgress` */
-  async attempt<T>(target: string, sent: Sent, read: (response: Response) => T | Promise<T>): Promise<T> {
+  async attempt<T>(target: string, sent: RequestSpec, read: (response: Response) => T | Promise<T>): Promise<T> {
     const { method = "GET", signal, timeout = this.#options.timeout ?? TIMEOUT_MILLISECONDS, isTransfer } = sent;
     signal?.throwIfAborted();
     const isService = target.startsWith("/");
@@ -224,7 +235,9 @@ export class Connection {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const limit = (milliseconds: number) => {
       clearTimeout(timer);
-      timer = setTimeout(() => stop.abort(timeoutAfter(milliseconds)), milliseconds);
+      // Timers fire at once after a longer time.
+      if (milliseconds <= MAX_TIMER_MILLISECONDS)
+        timer = setTimeout(() => stop.abort(timeoutAfter(milliseconds)), milliseconds);
     };
     let failure: { error: unknown } | undefined;
     // Errors of the caller's code are not connection errors, which would be retried.
@@ -307,7 +320,7 @@ export class Connection {
       headers: {
         ...(body !== undefined && { "Content-Type": "application/json" }),
         ...(text !== undefined && { "Content-Type": "text/vtt" }),
-        ...(version !== undefined && { "If-Match": `"${version}"` }),
+        ...(version !== undefined && { "If-Match": tagOf(version) }),
         ...headers,
       },
       body: body === undefined ? text : JSON.stringify(body),
@@ -316,6 +329,13 @@ export class Connection {
     this.#options.onSuccess?.(route);
     return result;
   }
+}
+
+/** The `ETag` of a version. @throws TypeError instead of requests that would always fail */
+function tagOf(version: number | string): string {
+  const number = /^(?:W\/)?"?(\d{1,15})"?$/.exec(String(version))?.[1];
+  if (number === undefined) throw new TypeError(`The version must be a number or an ETag, and is ${version}.`);
+  return `"${number}"`;
 }
 
 async function firstOf<T>(items: AsyncIterable<T>, limit: number): Promise<T[]> {

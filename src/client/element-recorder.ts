@@ -78,6 +78,8 @@ function record(stream: MediaStream, release: () => void, onPart: Host["onPart"]
     const type = recorder.mimeType;
     return { name: `Recording ${time}.${EXTENSIONS[type.split(";")[0] ?? ""] ?? "audio"}`, type };
   };
+  // Another element at this place must find the recording before its first part is there.
+  recorder.onstart = () => onPart(key, properties(), new Blob());
   const file = new Promise<File>((resolve) => {
     recorder.ondataavailable = ({ data }) => {
       parts.push(data);
@@ -175,9 +177,18 @@ export class Recorder {
     if (key !== undefined) this.#host.onDiscard(key);
   }
 
-  /** Stops recording. What was recorded stays saved. */
-  stop(): void {
+  /** Stops recording, and waits for its last part. */
+  async stop(): Promise<void> {
     this.#recording?.stop();
+    await this.#recording?.file;
+  }
+
+  /** No longer offers the recordings, which stay saved. */
+  forget(): void {
+    this.#end();
+    this.#takes.length = 0;
+    this.#message.textContent = "";
+    this.#show();
   }
 
   /** Ends the shown recording, and shows the next one, or the button Record. @returns the ended recording */

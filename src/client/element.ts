@@ -144,7 +144,8 @@ export class StowageUpload extends Base {
     onPart: (key, recording, part) => {
       if (!this.#held.has(key)) this.#hold(key);
       const place = recordingPlaceOf(this.getAttribute("name") ?? "");
-      void savedUploads.append({ key, place, at: Date.now(), keptDays: RECORDING_DAYS, recording }, part);
+      const record = { key, place, at: Date.now(), keptDays: RECORDING_DAYS, recording };
+      this.#lastPart = savedUploads.append(record, part);
     },
     onSend: ({ key, file }) => {
       const { name, type } = file;
@@ -172,6 +173,8 @@ export class StowageUpload extends Base {
   #isRestored = false;
   /** Functions that let go of recordings, by their keys. No other tab can take a recording before. */
   readonly #held = new Map<string, Promise<() => void>>();
+  /** Resolves once the latest part of a recording is saved. */
+  #lastPart: Promise<void> = Promise.resolve();
   #form: HTMLFormElement | null = null;
 
   constructor() {
@@ -240,6 +243,7 @@ export class StowageUpload extends Base {
 
   /** Uploads files as if the user had chosen them. Unless the input has `multiple`, a file replaces the one before. */
   add(files: Iterable<File>): void {
+    if (this.#isDisabled) return;
     const added = [...files].map((file) => {
       const key = `${this.getAttribute("url")} ${file.name} ${file.lastModified} ${file.size}`;
       return { key, file, name: file.name, size: file.size };
@@ -250,9 +254,10 @@ export class StowageUpload extends Base {
 
   /** Adds files, and retries failed ones that are added again. @returns the items to send */
   #add(given: NewItem[]): Item[] {
-    if (this.#isDisabled) return [];
     const added = given.slice(0, this.#input?.multiple ? undefined : 1);
-    if (added.length > 0 && !this.#input?.multiple) for (const item of this.#items) this.#cancel(item);
+    // The same file, chosen again, continues.
+    if (added[0] && !this.#input?.multiple)
+      for (const item of this.#items) if (item.key !== added[0].key) this.#cancel(item);
     const items = added.flatMap((one) => {
       const known = [...this.#items].find(({ key }) => key === one.key);
       if (known && known.state !== "failed") return [];
@@ -282,9 +287,7 @@ export class StowageUpload extends Base {
       if (this.isConnected) return;
       removeEventListener("beforeunload", this.#warn);
       for (const type of ["online", "visibilitychange"]) removeEventListener(type, this.#wake, true);
-      // The recording stays saved, for the next element at this place.
-      this.#recorder.stop();
-      for (const key of this.#held.keys()) this.#letGo(key);
+      void this.#leaveRecordings();
       for (const item of this.#items) {
         item.stop.abort();
         item.isFollowed = false;
@@ -307,6 +310,7 @@ export class StowageUpload extends Base {
     this.#isDisabled = isDisabled;
     if (this.#input) this.#input.disabled = isDisabled;
     this.#update();
+    this.#addChosen();
   }
 
   formResetCallback(): void {
@@ -344,6 +348,16 @@ export class StowageUpload extends Base {
     const holding = hold(key);
     this.#held.set(key, holding);
     return holding;
+  }
+
+  /** Leaves the recordings, which stay saved, to the next element at this place, or to this one if it returns. */
+  async #leaveRecordings(): Promise<void> {
+    await this.#recorder.stop();
+    await this.#lastPart;
+    if (this.isConnected) return;
+    this.#recorder.forget();
+    this.#isRestored = false;
+    for (const key of this.#held.keys()) this.#letGo(key);
   }
 
   #letGo(key: string): void {
@@ -384,11 +398,19 @@ export class StowageUpload extends Base {
   }
 
   async #restoreRecording(key: string): Promise<void> {
-    await this.#hold(key);
+    const holding = this.#hold(key);
+    await holding;
     const { recording, saved } = (await savedUploads.get(key)) ?? {};
-    if (!recording || !this.isConnected) return this.#letGo(key);
+    // The element was removed in the meantime.
+    if (this.#held.get(key) !== holding) return;
+    if (!recording) return this.#letGo(key);
     const { name, type, isSent } = recording;
     const file = new File(await savedUploads.parts(key), name, { type });
+    // Its page was closed before the first part was there.
+    if (file.size === 0) {
+      void savedUploads.delete([key]);
+      return this.#letGo(key);
+    }
     if (!isSent) this.#recorder.offer({ key, file });
     // Otherwise it would replace what the user has chosen. It stays saved.
     else if (this.#items.size === 0 || this.#input?.multiple)
@@ -396,6 +418,8 @@ export class StowageUpload extends Base {
   }
 
   #addChosen(): void {
+    // A disabled element keeps what was chosen before its script was loaded.
+    if (this.#isDisabled) return;
     const files = [...(this.#input?.files ?? [])];
     if (this.#input) this.#input.value = "";
     this.add(files);

@@ -162,7 +162,8 @@ export class Files {
   setTranscript(
     id: string,
     vtt: string,
-    { language, ...options }: CallOptions & { language?: string | undefined } = {},
+    { language }: { language?: string | undefined } = {},
+    options?: CallOptions,
   ): Call<Schemas["Transcript"]> {
     const input = { id, query: { language }, text: vtt, isTransfer: true, ...options };
     return this.#connection.data("PUT /docs/v1/uploads/{id}/transcript", input);

@@ -1,6 +1,6 @@
 import { Keys, Sessions, Users } from "./accounts.ts";
 import type { Api, ApiKey, Me } from "./api.ts";
-import { type Call, type CallOptions, Connection, type StowageOptions } from "./connection.ts";
+import { type Call, type CallOptions, Connection, normalizeUrl, type StowageOptions } from "./connection.ts";
 import { Events } from "./events.ts";
 import { Files } from "./files.ts";
 import { Links } from "./links.ts";
@@ -69,7 +69,7 @@ export class Stowage {
   constructor(options: StowageOptions = {}) {
     const { url = env.STOWAGE_URL } = options;
     if (url === undefined) throw new TypeError("No URL. Pass `url`, or set STOWAGE_URL.");
-    const isEnvUrl = !options.url || !env.STOWAGE_URL || options.url === env.STOWAGE_URL;
+    const isEnvUrl = !options.url || !env.STOWAGE_URL || normalizeUrl(options.url) === normalizeUrl(env.STOWAGE_URL);
     const { key = isEnvUrl ? env.STOWAGE_KEY : undefined } = options;
     if (key === undefined || key === "")
       throw new TypeError("No key. Pass `key`, or set STOWAGE_KEY. To log in, pass null.");
@@ -108,8 +108,8 @@ export class Stowage {
   }
 
   /** Returns whom the token invites, and to which team. */
-  describeInvitation(token: string, options?: CallOptions): Call<InvitationDescription> {
-    return this.#connection.data("POST /auth/v1/invitations/describe", { body: { token }, ...options });
+  describeInvitation(invitation: { token: string }, options?: CallOptions): Call<InvitationDescription> {
+    return this.#connection.data("POST /auth/v1/invitations/describe", { body: invitation, ...options });
   }
 
   /** Sets the password of the user whom the token invites. @returns a session, as `logIn` does */

@@ -120,17 +120,18 @@ export class UploadQueue<U extends QueuedUpload> {
   /**
    * Cancels an upload, and deletes its stored bytes. Without an upload URL, it continues until it has one, or its bytes would
    * stay on the service for a day. A small file, which has none, continues once it is sent, because it may be stored.
+   * The browser's storage forgets it at once, because the same file may be added again, under the same key.
    */
   cancel(upload: U): void {
     const { state, size, sentBytes, saved, stop } = upload;
     this.#change(upload, { state: "canceling", error: null });
+    void this.#store.delete([upload.key]);
     if (state !== "sending") void this.#discard(upload);
     else if (saved?.url || (size < RESUMABLE_BYTES && sentBytes < size)) stop.abort();
   }
 
   async #discard(upload: U): Promise<void> {
     const url = upload.saved?.url;
-    void this.#store.delete([upload.key]);
     try {
       if (url) await this.#host.cancel(upload, url);
       this.#change(upload, { state: "canceled" });
@@ -148,8 +149,6 @@ export class UploadQueue<U extends QueuedUpload> {
     try {
       const options = { store: this.#storeOf(upload), storeKey: key, signal: stop.signal };
       const id = await this.#host.upload(upload, file, options);
-      // Too late to cancel it.
-      if ((upload.state as UploadState) === "canceling") void this.#store.delete([key]);
       this.#change(upload, { state: "stored", id, failures: 0 });
     } catch (error) {
       if ((upload.state as UploadState) === "canceling") await this.#discard(upload);
@@ -167,7 +166,7 @@ export class UploadQueue<U extends QueuedUpload> {
     const { key } = upload;
     const keep = (saved?: SavedUpload) => {
       upload.saved = saved;
-      void this.#store.update([key], { saved, at: Date.now() });
+      if (upload.state !== "canceling") void this.#store.update([key], { saved, at: Date.now() });
     };
     return {
       // Reading the storage would wait until the bytes of all files are saved.

@@ -169,7 +169,7 @@ export const requestReset = (user: ForgottenPassword): Promise<void> => clientFo
 
 /** Returns whom the token of an invitation invites. */
 export const describeInvitation = (token: string): Promise<InvitationDescription> =>
-  clientFor().describeInvitation(token);
+  clientFor().describeInvitation({ token });
 
 /** Sets the password of an invited user. @returns the token of a session, which `startInvited` begins */
 export const acceptInvitation = (acceptance: { token: string; password: string }): Promise<ApiKey> =>

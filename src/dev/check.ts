@@ -25,6 +25,7 @@ const CHECKS: Record<string, string[]> = {
   "tsc -b": [bin("typescript/bin/tsc"), "-b", "--singleThreaded", ...PROJECTS],
   "client types": [join(root, "src/dev/client-types.ts"), "--check"],
   "wrangler types": [bin("wrangler/bin/wrangler.js"), "types", ...TYPES, "--check"],
+  "lock file": [join(root, "src/dev/check-lock.ts")],
   migrations: [join(root, "src/dev/check-migrations.ts")],
 };
 

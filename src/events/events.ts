@@ -3,9 +3,10 @@ import type { Actor } from "../access/authorization.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
 import { type Batch, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
-import { isStorageFull } from "../platform/retry.ts";
-import { databaseOf, zeroId } from "../platform/system.ts";
+import { isRaised, isStorageFull } from "../platform/retry.ts";
+import { DAY, databaseOf, SECOND, zeroId } from "../platform/system.ts";
 import { type WebhookKey, webhooks } from "../webhooks/webhooks.schema.ts";
 import { EVENT_TYPES, events } from "./events.schema.ts";
 
@@ -27,6 +28,17 @@ export const isLimited = (type: EventType): boolean => /^(file|link)\./.test(typ
 /** The same of an event in SQL. */
 export const isLimitedType = (type: SQL) =>
   sql`(${type} >= 'file.' and ${type} < 'file/' or ${type} >= 'link.' and ${type} < 'link/')`;
+
+/**
+ * Account events a day of a team, and of those the ones that one of its users causes, who so can't use up those of the team. The
+ * trigger `events_limited` holds both. They keep a database small, in which each such event stays for `EVENT_DAYS`.
+ */
+export const MAX_DAILY_ACCOUNT_EVENTS = 20_000;
+export const MAX_DAILY_USER_EVENTS = 2000;
+/** The text with which the trigger rejects a batch. */
+const TOO_MANY_EVENTS = "Too many account events.";
+/** Until the user has a place again. */
+const EVENT_RETRY_SECONDS = Math.ceil(DAY / MAX_DAILY_USER_EVENTS / SECOND);
 
 /** The kinds of records that have events. */
 export const EVENT_KINDS = ["file", "link", "user", "apikey", "session", "team", "webhook"] as const;
@@ -250,6 +262,10 @@ export function newTeamEvents(
   );
 }
 
+/** All webhooks of a team. */
+export const webhooksOf = ({ db }: Deps, teamId: string) =>
+  db.select({ teamId: webhooks.teamId, id: webhooks.id }).from(webhooks).where(eq(webhooks.teamId, teamId));
+
 const isEvent = (query: Query): query is NewEvent => "event" in query;
 /** Disabling a webhook is part of the deletion of its user. */
 const isDeletion = ({ event }: NewEvent): boolean => /\.(deleted|revoked|trashed|disabled)$/.test(event.type);
@@ -267,9 +283,17 @@ const receivingWebhooks = ({ db }: Deps, { event: { teamId, type } }: NewEvent) 
       ),
     );
 
-/** Wakes the objects of webhooks. If that fails, the recovery job wakes them. @returns those that are awake, with their cursors */
-export async function wakeWebhooks(deps: Deps, keys: WebhookKey[]): Promise<(WebhookKey & { cursor: number })[]> {
-  const woken = keys.map(async (key) => ({ ...key, cursor: await deps.outboxes(key).wake() }));
+/**
+ * Wakes the objects of webhooks. If that fails, the recovery job wakes them. After a change of the webhook or its team
+ * (`isChanged`), wait for it before the response: from then on, no message begins that the change forbids.
+ * @returns those that are awake, with their cursors
+ */
+export async function wakeWebhooks(
+  deps: Deps,
+  keys: WebhookKey[],
+  isChanged: boolean,
+): Promise<(WebhookKey & { cursor: number })[]> {
+  const woken = keys.map(async (key) => ({ ...key, cursor: await deps.outboxes(key).wake(isChanged) }));
   return (await Promise.allSettled(woken)).flatMap((result) => {
     if (result.status === "fulfilled") return [result.value];
     deps.log("warn", "webhook_wake_failed", { cause: result.reason });
@@ -281,7 +305,7 @@ export async function wakeWebhooks(deps: Deps, keys: WebhookKey[]): Promise<(Web
  * Runs changes in one transaction with their events, and wakes the webhooks that receive these. A deletion in a full database
  * continues without its events and all other inserts, which need space, and this is logged. One that `needsInserts` does not.
  * @returns the rows of each query, under its name
- * @throws `storage_full`
+ * @throws `storage_full`; `rate_limited` above the account events of a day
  */
 export async function writeWithEvent<const B extends Batch>(
   deps: Deps,
@@ -289,14 +313,20 @@ export async function writeWithEvent<const B extends Batch>(
   { needsInserts = false, ...options }: { isIdempotent: boolean; needsInserts?: boolean },
 ): Promise<RowsOf<B>> {
   const events = queriesIn(batch).filter(isEvent);
-  const all = { batch, receiving: events.map((event) => receivingWebhooks(deps, event)) };
+  // A batch has up to a hundred events of one type.
+  const distinct = new Map(events.map((one) => [`${one.event.teamId}/${one.event.type}`, one]));
+  const all = { batch, receiving: [...distinct.values()].map((event) => receivingWebhooks(deps, event)) };
   const { batch: rows, receiving } = await write(deps, all, options).catch(async (error) => {
+    if (isRaised(error, TOO_MANY_EVENTS)) {
+      const message = "The user or the team has reached its number of logins and account changes a day. Retry later.";
+      throw new AppError("rate_limited", { message, retryAfterSeconds: EVENT_RETRY_SECONDS });
+    }
     if (!isStorageFull(error) || needsInserts || !events.every(isDeletion)) throw error;
     const found = await write(deps, all, { ...options, omitsInserts: true });
     for (const { event } of events) deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type });
     return found;
   });
   const keys = new Map(receiving.flat().map((key) => [key.id, key]));
-  if (keys.size > 0) deps.after(wakeWebhooks(deps, [...keys.values()]));
+  if (keys.size > 0) deps.after(wakeWebhooks(deps, [...keys.values()], false));
   return rows;
 }

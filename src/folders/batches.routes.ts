@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { countFiles, FILES_PER_PLACE } from "../access/authorization.ts";
 import { fileRecord } from "../files/files.routes.ts";
 import { folder, someTags } from "../files/properties.routes.ts";
 import { writeOperation } from "../http/operation.ts";
@@ -18,7 +19,7 @@ export const batch = writeOperation(
   {
     tag: "Files",
     summary: "Change many files",
-    description: `Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs \`files:delete\`; with \`permanent\`, a deletion erases the files, also those in the trash; a contributor can't do that. Repeating a batch changes nothing more.`,
+    description: `Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs \`files:delete\`; with \`permanent\`, a deletion erases the files, also those in the trash; a contributor can't do that. Repeating a batch changes nothing more. It takes a place of the heavy limit for each ${FILES_PER_PLACE} files.`,
     isHeavy: true,
     body: z.discriminatedUnion("action", [
       z.strictObject({ action: z.enum(["restore", "reprocess"]), ids }),
@@ -41,7 +42,8 @@ export const batch = writeOperation(
       example: [{ _id: fileRecord.example._id, ok: true }],
     },
   },
-  async ({ deps, actor, body: { ids: given, ...action } }) => {
+  async ({ deps, actor, credential, body: { ids: given, ...action } }) => {
+    await countFiles(deps, credential, given.length);
     const results = await changeFiles(deps, actor, given, action);
     return results.map(({ id, code, isTrashed }) => ({
       _id: id,

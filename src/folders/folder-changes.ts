@@ -1,6 +1,12 @@
-import { and, asc, eq, isNull, lte, ne, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, isNull, lte, ne, not, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { isStillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
+import {
+  isPrincipalAllowed,
+  isStillAllowed,
+  principalOf,
+  type TeamActor,
+  teamExists,
+} from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
@@ -30,9 +36,9 @@ import { AFTER_SEPARATOR, foldersOf } from "./folders.ts";
  * repeated step changes nothing twice. A team changes one folder at a time, and so does each contributor among the own files,
  * who therefore can't hold up the team. If two changes concern the same file, the first one wins, because it sets `folder_since`.
  *
- * A change that can't be stopped would continue to delete after a leaked key is revoked. So each step requires that its
- * caller could still request it, with the same scopes and for the same files, and that the team is active. Otherwise, the
- * change ends as it is.
+ * A change that can't be stopped would continue to delete after a leaked key is revoked. So each step requires that the user or
+ * the key who requested it could still do so, with the same scopes and for the same files, and that the team is active.
+ * Otherwise, the change ends as it is. It goes on when a user logs out, when a session expires, and when a key is rotated.
  *
  * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`). So a
  * deletion never deletes a file that a client stores after the request.
@@ -52,7 +58,7 @@ const MAX_STEP_MILLISECONDS = MINUTE;
 const CONTINUED_STEPS = 4;
 
 type FolderChange = typeof folderChanges.$inferSelect;
-type Requested = Omit<FolderChange, "position" | "stepEnd" | "dueAt">;
+type Requested = Omit<FolderChange, "requestedBy" | "position" | "stepEnd" | "dueAt">;
 type Range = Pick<FolderChange, "teamId" | "ownerId" | "folder">;
 const ownerIn = ({ ownerId }: Pick<Range, "ownerId">): string | null => (ownerId === "" ? null : ownerId);
 
@@ -74,13 +80,14 @@ const isOfOwner = ({ teamId, ownerId }: Omit<Range, "folder">) =>
 const isChange = ({ id, ...change }: Omit<Range, "folder"> & Pick<FolderChange, "id">) =>
   and(isOfOwner(change), eq(folderChanges.id, id));
 
-/** Whether the change may continue: its caller could still request it. */
-function isAllowed(deps: Deps, change: Pick<FolderChange, "teamId" | "initiator" | "ownerId" | "target">): SQL {
-  const { teamId, target } = change;
-  const { keyId } = JSON.parse(change.initiator) as TeamActor;
-  const isActive = and(eq(teams.id, teamId), eq(teams.status, "active"));
-  const scope = SCOPES[target === null ? "files:delete" : "files:write"];
-  return hasRow(teams, and(isActive, isStillAllowed(deps, { teamId, keyId, ownerId: ownerIn(change) }, scope)));
+const scopeOf = ({ target }: Pick<FolderChange, "target">) => SCOPES[target === null ? "files:delete" : "files:write"];
+const isActive = (teamId: string) => and(eq(teams.id, teamId), eq(teams.status, "active"));
+
+/** Whether the change of a row may continue. */
+function mayContinue(deps: Deps, change: Requested): SQL {
+  const { teamId } = change;
+  const principal = { teamId, id: folderChanges.requestedBy, ownerId: ownerIn(change) };
+  return hasRow(teams, and(isActive(teamId), isPrincipalAllowed(deps, principal, scopeOf(change))));
 }
 
 /** Whether a path in the folder would be too long after the move, or there are too many folders to check. */
@@ -99,6 +106,14 @@ function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined 
     with recursive child (path) as (select ${next(sql`''`)} union all
       select ${next(sql`child.path`)} from child where child.path is not null limit ${CHECKED_FOLDERS})
     select path from child where path is not null union all select folder_key from ${created} found) matching)`;
+}
+
+/** How many files the first step of a change finds at most. */
+export async function countFilesWithin({ db, ...deps }: Deps, { teamId, ownerId }: TeamActor, folder: string) {
+  const { from, where } = filesWithin({ teamId, ownerId: ownerId ?? "", folder });
+  const first = sql`(select 1 from ${from} where ${where} limit ${MOVED_FILES}) first`;
+  const [[found]] = await read({ db, ...deps }, [db.select({ count: sql<number>`count(*)` }).from(first)]);
+  return found?.count ?? 0;
 }
 
 /** The held files in a folder, of which at most `MAX_COUNTED_HOLDS` are examined. */
@@ -120,7 +135,7 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     order by ${files.folderKey}, ${files.id} limit 1 offset ${(target === null ? MAX_DELETED_FILES : MOVED_FILES) - 1})`;
   const stopped = db
     .delete(folderChanges)
-    .where(and(isChange(change), sql`not ${isAllowed(deps, change)}`))
+    .where(and(isChange(change), not(mayContinue(deps, change))))
     .returning({ id: folderChanges.id });
   const select = db
     .update(folderChanges)
@@ -220,11 +235,17 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
     createdAt: now,
   };
   const refusal = firstOf({
-    token_invalid: sql`not ${isAllowed(deps, change)}`,
+    token_invalid: not(hasRow(teams, and(isActive(teamId), isStillAllowed(deps, actor, scopeOf(change))))),
     folder_busy: hasRow(folderChanges, and(isOfOwner(change), ne(folderChanges.id, change.id))),
     too_long: target === null ? undefined : isTooLong(deps, change, target),
   });
-  const row = { ...change, position: '["",""]', stepEnd: null, dueAt: now + MAX_STEP_MILLISECONDS };
+  const row = {
+    ...change,
+    requestedBy: principalOf(deps, actor),
+    position: '["",""]',
+    stepEnd: null,
+    dueAt: now + MAX_STEP_MILLISECONDS,
+  };
   const held = target === null ? countHeld(change) : sql<number>`0`;
   const batch = {
     checked: deps.db.select({ refusal, held: held.as("held") }).from(sql`(select 1) one`),

@@ -1,8 +1,10 @@
 import * as z from "zod";
+import { countFiles, FILES_PER_PLACE } from "../access/authorization.ts";
 import { folder } from "../files/properties.routes.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { cursorOf, MAX_LIMIT, pageLimit } from "../http/validation.ts";
 import {
+  countFilesWithin,
   deleteFolder as deleteFolderWithFiles,
   MAX_COUNTED_HOLDS,
   moveFolder as moveFolderTo,
@@ -61,9 +63,9 @@ export const create = writeOperation(
 );
 
 const FOLDER_CHANGE =
-  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). It ends as it is if your token is revoked, or your team suspended. " +
+  "The first files are changed at once. If there are more, `isComplete` is false, and the rest follows within minutes; until then other folders of the team can't be moved or deleted (409). It goes on if you log out or rotate your key, and ends as it is if you can't request it any more: the user is deleted or loses the scope, the key is deleted, expires or is narrowed, or the team is suspended. " +
   "A file that comes into the folder after the request stays in it. Each file has its event, as in a batch. " +
-  "A contributor changes only the own files, independently of the others.";
+  `A contributor changes only the own files, independently of the others. It takes a place of the heavy limit for each ${FILES_PER_PLACE} of the first files.`;
 const folderChange = z.strictObject({
   folder: z.string().meta({ description: "Where the folder is, or was." }),
   isComplete: z.boolean(),
@@ -101,7 +103,10 @@ export const move = writeOperation(
     isHeavy: true,
     errorCodes: ["folder_busy"],
   },
-  ({ deps, actor, body }) => moveFolderTo(deps, actor, body.folder, body.to),
+  async ({ deps, actor, credential, body }) => {
+    await countFiles(deps, credential, await countFilesWithin(deps, actor, body.folder));
+    return moveFolderTo(deps, actor, body.folder, body.to);
+  },
 );
 
 export const remove = writeOperation(
@@ -121,7 +126,10 @@ export const remove = writeOperation(
     isHeavy: true,
     errorCodes: ["folder_busy"],
   },
-  ({ deps, actor, body }) => deleteFolderWithFiles(deps, actor, body.folder),
+  async ({ deps, actor, credential, body }) => {
+    await countFiles(deps, credential, await countFilesWithin(deps, actor, body.folder));
+    return deleteFolderWithFiles(deps, actor, body.folder);
+  },
 );
 
 /* Changes */

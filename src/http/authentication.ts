@@ -5,24 +5,32 @@ import {
   type Credential,
   checkCounted,
   readCredential,
+  refuseAgain,
   type TokenUse,
   tokenName,
 } from "../access/authorization.ts";
 import { inDatabaseOfToken } from "../access/databases.ts";
 import { noteUse } from "../access/last-use.ts";
+import { visitorsOf } from "../access/limiter.ts";
 import { AppError, type Code } from "../errors.ts";
 import { watchRecovery } from "../upkeep/heartbeat.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** Counts the opening of a link, which has no token, for the client IP. @throws `rate_limited` */
 export async function countOpening(c: Context<AppEnv>): Promise<void> {
-  if (!(await c.var.deps.limiter.countOpening(clientIpOf(c)))) throw new AppError("rate_limited", { limit: "light" });
+  const clientIp = clientIpOf(c);
+  if (clientIp === null || (await c.var.deps.limiter.countOpening(clientIp))) return;
+  throw new AppError("rate_limited", { limit: "light" });
 }
 
-/** The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. */
-export function clientIpOf(c: Context<AppEnv>): string {
-  const clientIp = c.req.header("CF-Connecting-IP") ?? "unknown";
-  if (!clientIp.includes(":") || clientIp.includes(".")) return clientIp;
+/**
+ * The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. Null if a Worker of the same
+ * account calls through a service binding and does not pass the header on: no other request lacks it. The clients of such a Worker
+ * are not told apart, so no limit of a client IP applies to them, or one of them would block the others.
+ */
+export function clientIpOf(c: Context<AppEnv>): string | null {
+  const clientIp = c.req.header("CF-Connecting-IP") ?? null;
+  if (!clientIp?.includes(":") || clientIp.includes(".")) return clientIp;
   const [before = "", after] = clientIp.toLowerCase().split("::");
   const head = before.split(":").filter(Boolean);
   const tail = after?.split(":").filter(Boolean) ?? [];
@@ -30,6 +38,12 @@ export function clientIpOf(c: Context<AppEnv>): string {
     after === undefined ? head : [...head, ...Array(Math.max(0, 8 - head.length - tail.length)).fill("0"), ...tail];
   return `${groups.slice(0, 4).join(":")}::/64`;
 }
+
+const MAX_USER_AGENT_CHARACTERS = 200;
+
+/** The client as it names itself. Null if it doesn't. */
+export const userAgentOf = (c: Context<AppEnv>): string | null =>
+  [...(c.req.header("User-Agent") ?? "")].slice(0, MAX_USER_AGENT_CHARACTERS).join("") || null;
 
 /** The name of the scheme is case-insensitive (RFC 9110, section 11.1). */
 function bearerToken(c: Context<AppEnv>): string | undefined {
@@ -56,9 +70,11 @@ export async function withCredential<A extends Access, T>(
     c.set("credential", credential);
     c.set("deps", inDatabaseOfToken(c.var.deps, credential));
     const token = tokenName(credential);
-    if (limiter.isBlocked(clientIp, token)) throw blocked();
-    const exceeded = limiter.exceededBy(token, credential.isHeavy);
+    if (clientIp !== null && limiter.isBlocked(clientIp, token)) throw blocked();
+    const { uploadToken } = credential;
+    const exceeded = limiter.exceededBy(token, credential.isHeavy, uploadToken && visitorsOf(uploadToken.teamId));
     if (exceeded) throw new AppError("rate_limited", { limit: exceeded });
+    await refuseAgain(c.var.deps, credential);
     const result = await run(credential);
     await checkCounted(credential);
     const actor = credential.caller?.actor;
@@ -75,7 +91,7 @@ export async function withCredential<A extends Access, T>(
       throw error;
     }
     if (credential?.tokenHash) limiter.noteRejected(credential.tokenHash);
-    throw (await limiter.countUnauthenticated(clientIp)) ? error : blocked();
+    throw clientIp === null || (await limiter.countUnauthenticated(clientIp)) ? error : blocked();
   }
 }
 
@@ -93,6 +109,7 @@ export async function isOperator(c: Context<AppEnv>): Promise<boolean> {
 export async function limitFailures<T>(c: Context<AppEnv>, resource: string, run: () => Promise<T>): Promise<T> {
   const { limiter } = c.var.deps;
   const clientIp = clientIpOf(c);
+  if (clientIp === null) return run();
   if (limiter.isBlocked(clientIp, resource)) throw blocked();
   try {
     const result = await run();

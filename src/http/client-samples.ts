@@ -35,7 +35,7 @@ export const SAMPLES = {
   updateUser: 'const user = await stowage.users.update(id, { lastName: "King" }, { version: 0 });',
   deleteUser: "await stowage.users.delete(id);",
   inviteUser: "const { url, token } = await stowage.users.invite(id);",
-  describeInvitation: "const { teamName, email } = await stowage.describeInvitation(token);",
+  describeInvitation: "const { teamName, email } = await stowage.describeInvitation({ token });",
   acceptInvitation: "const { key } = await stowage.acceptInvitation({ token, password });",
   forgotPassword: "await stowage.forgotPassword({ teamId, email });",
   exportUser: "const { user, sessions, keys, events } = await stowage.users.export(id);",

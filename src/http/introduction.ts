@@ -1,6 +1,14 @@
-import { type Access, type Actor, admitsOperator, admitsUploader, scopeOf } from "../access/authorization.ts";
+import {
+  type Access,
+  type Actor,
+  admitsOperator,
+  admitsUploader,
+  FILES_PER_PLACE,
+  scopeOf,
+} from "../access/authorization.ts";
 import { PUBLIC_SCOPES, ROLE_NAMES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../access/scopes.ts";
 import { MAX_LISTED_USERS } from "../accounts/users.ts";
+import { MAX_DAILY_ACCOUNT_EVENTS, MAX_DAILY_USER_EVENTS } from "../events/events.ts";
 import { MAX_NUMBERED_ROWS } from "../platform/paging.ts";
 import { RATE_LIMITS, type RateLimitName } from "../rate-limits.ts";
 import { IDEMPOTENCY_MILLISECONDS } from "../uploads/upload.ts";
@@ -79,10 +87,11 @@ file. The \`ETag\` of a user or file is its version: send it as \`If-Match\` to 
 ## Rate limits
 
 A request is light or heavy. A team has ${perMinute("light")} light and ${perMinute("heavy")} heavy requests a minute; its public keys and upload tokens together as many
-again, and each contributor ${perMinute("contributor-light")} and ${perMinute("contributor-heavy")}. HEAVY_OPERATIONS Openings of links and invitations
+again, and each contributor ${perMinute("contributor-light")} and ${perMinute("contributor-heavy")}. HEAVY_OPERATIONS A batch, and the first step of moving or deleting a folder, take a place for each ${FILES_PER_PLACE} files, up to half of the limit. What a token has no permission for counts for the token alone. Openings of links and invitations
 are light, for their client IP. Failed logins, checks of the own password and forgotten passwords: ${RATE_LIMITS.login} a minute for an account, and ${RATE_LIMITS.login} for a client IP. Passwords that are set or
 checked: ${RATE_LIMITS.password} for a team. Requests without a valid token, and logins: ${RATE_LIMITS["client-ip"]} for a client IP. A contributor can have
 at most 25 unfinished uploads, and a team 100.
+Logins and changes of accounts: ${MAX_DAILY_ACCOUNT_EVENTS.toLocaleString("en")} a day for a team, and ${MAX_DAILY_USER_EVENTS.toLocaleString("en")} for a user; what ends something is always possible.
 Above a limit of a minute, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
 \`RateLimit-Policy\` states the limit that a response counted for, and \`RateLimit\` the one that was reached.
 `

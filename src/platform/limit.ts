@@ -51,11 +51,12 @@ export class Limit {
     return this.#blocked.get(counter) !== undefined;
   }
 
-  /** @returns false if the binding rejected the counter in this minute */
-  async count(counter: string): Promise<boolean> {
+  /** Counts a request that takes so many places. @returns false if the binding rejected the counter in this minute */
+  async count(counter: string, places = 1): Promise<boolean> {
     if (this.isBlocked(counter)) return false;
     const { window } = this.#blocked;
-    const isAllowed = await this.#ask(counter);
+    const answers = await Promise.all(Array.from({ length: places }, () => this.#ask(counter)));
+    const isAllowed = answers.every(Boolean);
     // A rejection must not block the next minute.
     if (!isAllowed && window === this.#blocked.window) this.#blocked.set(counter, true);
     return isAllowed;

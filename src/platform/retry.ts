@@ -42,6 +42,9 @@ export function isUniqueViolation(error: unknown): boolean {
   return reason(error).includes("UNIQUE constraint failed");
 }
 
+/** Returns true if a trigger rejected the write with this text. */
+export const isRaised = (error: unknown, text: string): boolean => reason(error).includes(text);
+
 /** Returns true if a full database refused the write. */
 export const isStorageFull = (error: unknown): boolean => error instanceof AppError && error.code === "storage_full";
 

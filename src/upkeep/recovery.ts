@@ -1,4 +1,5 @@
 import { reencryptTokens, removeExpiredKeys } from "../accounts/keys.ts";
+import { removeOldMails } from "../accounts/mails.ts";
 import type { Deps } from "../deps.ts";
 import { PURGE_QUERIES, purgeEvents } from "../events/purge.ts";
 import { continueFolderChanges } from "../folders/folder-changes.ts";
@@ -48,6 +49,8 @@ export const NOTHING_RECOVERED = {
   keysRemoved: 0,
   /** Expired links. */
   linksRemoved: 0,
+  /** Emails of more than a day ago, which no limit counts. */
+  mailsRemoved: 0,
   /** Events. */
   purged: 0,
   /** Tokens and webhook secrets encrypted under the current master key. */
@@ -57,9 +60,14 @@ export type Recovered = typeof NOTHING_RECOVERED;
 
 /** Deletes what has expired, one kind of row in each statement. */
 async function removeExpired(deps: Deps): Promise<Partial<Recovered>> {
-  const queries = [...removeExpiredKeys(deps), removeExpiredLinks(deps)] as const;
-  const [sessions, keys, links] = await write(deps, queries, { isIdempotent: true });
-  return { sessionsRemoved: sessions.length, keysRemoved: keys.length, linksRemoved: links.length };
+  const queries = [...removeExpiredKeys(deps), removeExpiredLinks(deps), removeOldMails(deps)] as const;
+  const [sessions, keys, links, mails] = await write(deps, queries, { isIdempotent: true });
+  return {
+    sessionsRemoved: sessions.length,
+    keysRemoved: keys.length,
+    linksRemoved: links.length,
+    mailsRemoved: mails.length,
+  };
 }
 
 const reencrypt = async (deps: Deps) => ({
@@ -85,7 +93,7 @@ export const STEPS: Step[] = [
   { name: "files", runBatch: continueFiles, maxBatches: 20, queries: 2 },
   { name: "removed", runBatch: eraseRemoved, maxBatches: 8, queries: 14 },
   { name: "folders", runBatch: continueFolderChanges, maxBatches: 2, queries: 45 },
-  { name: "expired", runBatch: removeExpired, maxBatches: 10, queries: 3 },
+  { name: "expired", runBatch: removeExpired, maxBatches: 10, queries: 4 },
   { name: "events", runBatch: purgeEvents, maxBatches: 2, queries: PURGE_QUERIES },
   { name: "secrets", runBatch: reencrypt, maxBatches: 3, queries: 10 },
   // It looks at all webhooks each time.

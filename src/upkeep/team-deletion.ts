@@ -112,7 +112,7 @@ export async function deleteTeams(deps: Deps) {
   const next = sql`(${ofDeletedTeams(columns, webhooks, webhooks.teamId)} limit ${WOKEN_WEBHOOKS})`;
   const [found] = await read(deps, [deps.db.select({ teamId: sql<string>`team_id`, id: sql<string>`id` }).from(next)]);
   // The row goes once its object will notice that, and delete the deliveries.
-  const woken = await wakeWebhooks(deps, found);
+  const woken = await wakeWebhooks(deps, found, true);
   const results = await write(deps, deletions(deps.db, woken), { isIdempotent: true });
   const changes = results.map(({ meta }) => meta.changes);
   const teamsDeleted = changes.pop() ?? 0;

@@ -27,7 +27,7 @@ export async function wakeBehind(deps: Deps) {
       .orderBy(webhooks.teamId, webhooks.id)
       .limit(PAGE_WEBHOOKS);
     const [rows] = await read(deps, [page]);
-    const cursors = await wakeWebhooks(deps, rows);
+    const cursors = await wakeWebhooks(deps, rows, false);
     count += cursors.length;
     if (cursors.length > 0) {
       const field = (name: string) => sql`(json_each.value ->> ${name})`;

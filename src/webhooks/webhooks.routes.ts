@@ -45,7 +45,7 @@ const webhookRecord = describeRecord({
     disabledReason: field(
       z.enum(["requested", "gone", "failing", "creator_deleted", "creator_demoted"]).nullable().meta({
         description:
-          "`gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it was deleted. `creator_demoted`: the user became a contributor.",
+          "`gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it, or last changed its URL, secret or status, was deleted. `creator_demoted`: the user became a contributor.",
       }),
       null,
       (webhook) => webhook.disabledReason,
@@ -54,6 +54,16 @@ const webhookRecord = describeRecord({
       creator.meta({ description: "The key or session that created it, with its user." }),
       { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
       ({ keyId, userId }) => ({ keyId, userId }),
+    ),
+    changedBy: field(
+      creator.meta({
+        description: "The key or session that last changed its URL, secret or status, or created it, with its user.",
+      }),
+      { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
+      (webhook) => {
+        const { keyId, userId } = JSON.parse(webhook.changedBy);
+        return { keyId, userId };
+      },
     ),
     createdAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.createdAt)),
     updatedAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.updatedAt)),
@@ -177,7 +187,7 @@ export const create = writeOperation(
       "Messages are signed according to Standard Webhooks 1.0: `webhook-id` is the event's id, and the same in every attempt; " +
       "`webhook-timestamp`; `webhook-signature`. Delivery is at least once, without a guaranteed order. A 2xx within 15 s " +
       "succeeds; otherwise there are up to ten attempts over 75 hours. A 410, or five days without a success, disables the " +
-      "webhook. Events that occur while it is disabled are not sent, but can be replayed. A webhook receives events even after the key that created it is revoked, so a caller with `webhooks:write` " +
+      "webhook. Events that occur while it is disabled are not sent, but can be replayed. It is disabled with the user who created it, or who last changed its URL, secret or status: if that user is deleted or becomes a `contributor`. It receives events even after the key that created it is revoked, so a caller with `webhooks:write` " +
       `can read everything that \`events:read\` shows, also later. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
     body: fields.extend({ description: fields.shape.description.default("") }),
     bodyExample: { url: example.url, types: example.types, description: "Catalogue" },

@@ -11,13 +11,18 @@ export const webhooks = sqliteTable(
     types: text(),
     description: text().notNull(),
     status: text({ enum: ["enabled", "disabled"] }).notNull(),
-    /** The team disabled it, its endpoint responded 410, no attempt succeeded for days, or the user who created it was deleted. */
+    /** The team disabled it, its endpoint responded 410, no attempt succeeded for days, or the user who created or redirected it is gone. */
     disabledReason: text("disabled_reason", {
       enum: ["requested", "gone", "failing", "creator_deleted", "creator_demoted"],
     }),
     /** The key or session that created it, and its user. */
     keyId: text("key_id").notNull().default(""),
     userId: text("user_id"),
+    /**
+     * JSON: who last changed its URL, secret or status (`keyId`, `userId`), and the users who set the present `url`, `secret` and
+     * `status`, unless that was its creator or a key without a user.
+     */
+    changedBy: text("changed_by").notNull(),
     encryptedSecret: text("encrypted_secret").notNull(),
     /** The previous secret also signs until this time. */
     oldEncryptedSecret: text("old_encrypted_secret"),

@@ -3,15 +3,7 @@ import { authorizeRead, type Credential, isStillAllowed, type TeamActor, teamExi
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import {
-  type EventType,
-  fieldsOf,
-  isEventId,
-  newEvent,
-  newEventFrom,
-  wakeWebhooks,
-  writeWithEvent,
-} from "../events/events.ts";
+import { type EventType, fieldsOf, newEvent, newEventFrom, wakeWebhooks, writeWithEvent } from "../events/events.ts";
 import { firstOf, insertWhere, read } from "../platform/db.ts";
 import { DAY, newId } from "../platform/system.ts";
 import type { WebhookHealth } from "./outboxes.ts";
@@ -39,6 +31,13 @@ function refusalOf(deps: Deps, actor: TeamActor) {
   const refusal = firstOf({ token_invalid: not(isStillAllowed(deps, actor, SCOPES["webhooks:write"])) });
   return { refusal, checked: deps.db.select({ refusal }).from(sql`(select 1) one`) };
 }
+
+/** Stores who changed the field: it is who decides where the events go, and what is signed. */
+const changedBy = ({ keyId, userId }: TeamActor, fields: ("url" | "secret" | "status")[]) => {
+  const setters = fields.map((field) => sql`${`$.${field}`}, ${userId}`);
+  const values = sql.join([sql`'$.keyId', ${keyId}, '$.userId', ${userId}`, ...setters], sql`, `);
+  return fields.length === 0 ? undefined : sql`json_set(${webhooks.changedBy}, ${values})`;
+};
 
 /** The number of the last event of the team. */
 const lastSeq = (teamId: string) => sql<number>`coalesce((select max(seq) from events where team_id = ${teamId}), 0)`;
@@ -80,6 +79,7 @@ export async function createWebhook(
     disabledReason: null,
     keyId: actor.keyId,
     userId: actor.userId,
+    changedBy: JSON.stringify({ keyId: actor.keyId, userId: actor.userId }),
     encryptedSecret: encryptSecret(deps, key, secret),
     oldEncryptedSecret: null,
     oldSecretEndsAt: null,
@@ -165,6 +165,10 @@ export async function updateWebhook(
       ...(url !== undefined && { url: normalizeUrl(deps, url) }),
       ...(types !== undefined && { types: storedTypes(types) }),
       ...(status && { disabledReason: status === "enabled" ? null : "requested" }),
+      changedBy: changedBy(actor, [
+        ...(url === undefined ? [] : (["url"] as const)),
+        ...(status === undefined ? [] : (["status"] as const)),
+      ]),
       ...(isReset && { epoch: sql`${webhooks.epoch} + 1` }),
       ...(status === "enabled" && {
         sinceSeq: sql`iif(${webhooks.status} = 'disabled', ${lastSeq(actor.teamId)}, ${webhooks.sinceSeq})`,
@@ -175,8 +179,8 @@ export async function updateWebhook(
     .where(and(isWebhook(key), isNull(refusal)))
     .returning();
   const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
-  // All ids have this form. Another one names no object.
-  if (!isEventId(id)) throw new AppError("not_found");
+  // An invented id names no object.
+  await findWebhook(deps, actor, id);
   // Before the change, so that its failure changes nothing.
   const health = await deps.outboxes(key).health();
   const {
@@ -184,7 +188,7 @@ export async function updateWebhook(
     update: [row],
   } = await writeWithEvent(deps, { checked, update, event }, { isIdempotent: false });
   if (!row) throw new AppError(caller?.refusal ?? "not_found");
-  deps.after(wakeWebhooks(deps, [key]));
+  await wakeWebhooks(deps, [key], true);
   return { ...row, ...health, ...(isReset && { failures: 0, failingSince: null }) };
 }
 
@@ -197,7 +201,7 @@ export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): P
   const removed = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
   const rows = await writeWithEvent(deps, { event, removed }, { isIdempotent: false });
   if (rows.removed.length === 0) throw new AppError("not_found");
-  deps.after(wakeWebhooks(deps, [key]));
+  await wakeWebhooks(deps, [key], true);
 }
 
 /** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
@@ -223,6 +227,7 @@ export async function rotateSecret(
   const replace = deps.db
     .update(webhooks)
     .set({
+      changedBy: changedBy(actor, ["secret"]),
       encryptedSecret,
       encryptedWith: deps.secrets.currentKeyId,
       oldEncryptedSecret: old,
@@ -241,5 +246,6 @@ export async function rotateSecret(
   if (caller?.refusal) throw new AppError(caller.refusal);
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
+  await wakeWebhooks(deps, [row], true);
   return { webhook: { ...rotated, ...health }, secret };
 }

@@ -266,6 +266,7 @@ describe("Until its response", () => {
     // Finds where its events begin.
     "GET /auth/v1/users/{id}/export": { trips: 3 },
     "POST /auth/v1/webhooks/{id}/secret": { trips: 3 },
+    "PATCH /auth/v1/webhooks/{id}": { trips: 3 },
     "GET /docs/v1/uploads/{id}/waveform": { r2: ["get"] },
     // Before the object is stored, a row says that it may be written.
     "PUT /docs/v1/uploads/{id}/waveform": { trips: 3, r2: ["put"] },
@@ -275,6 +276,9 @@ describe("Until its response", () => {
     "DELETE /docs/v1/uploads/{id}/transcript": { trips: 3, r2: ["delete"] },
     // Stores nothing.
     "POST /docs/v1/uploadtokens": { trips: 1 },
+    // Count the files first, for the heavy limit.
+    "PATCH /docs/v1/folders": { trips: 3 },
+    "POST /docs/v1/folders/delete": { trips: 3 },
     // Records that it shows the token.
     "GET /auth/v1/apikeys/{id}": { trips: 2 },
     // Reads the old key before.
@@ -598,12 +602,36 @@ describe("An event", () => {
     expect(costs.map(({ trips }) => trips)).toEqual([2, 2, 2]);
     expect(costs.map(({ messages }) => messages)).toEqual([0, 0, 0]);
     expect(costs.map(({ objects }) => objects)).toEqual([0, 1, 10]);
-    // Seven rows for the key and its indexes, one for the team's count, and one for the event.
-    expect(costs.map(({ rowsWritten }) => rowsWritten)).toEqual([9, 9, 9]);
+    // Seven rows for the key and its indexes, one for the team's count, one for the event, and one for the team's events of a day.
+    expect(costs.map(({ rowsWritten }) => rowsWritten)).toEqual([10, 10, 10]);
     const [none = 0, , all = 0] = costs.map(({ rowsRead }) => rowsRead);
     // The refusal and the insert read the team and the caller, too.
     expect(none).toBeLessThanOrEqual(CREDENTIAL_ROWS + 15);
     expect(all - none).toBeLessThanOrEqual(12);
+  });
+
+  test("of each of 100 files in a batch looks up the team's webhooks once", async () => {
+    const { token } = await newTeam();
+    const before = queries.length;
+    const ids = Array.from({ length: 100 }, (_, i) => i.toString(16).padStart(24, "0"));
+    const json = { action: "move", folder: "a", ids };
+    await send("POST /docs/v1/uploads/batch", "/docs/v1/uploads/batch", { token, json });
+    const lookups = queries.slice(before).filter(({ sql }) => sql.startsWith('select "team_id", "id" from "webhooks"'));
+    expect(lookups.filter(({ parameters }) => parameters.includes("file.updated"))).toHaveLength(1);
+  });
+
+  test.each([
+    ["PATCH /auth/v1/webhooks/{id}", "", { description: "a" }],
+    ["POST /auth/v1/webhooks/{id}/secret", "/secret", {}],
+    ["POST /auth/v1/webhooks/{id}/test", "/test", {}],
+    ["POST /auth/v1/webhooks/{id}/replay", "/replay", { after: "2026-01-01T00:00:00Z" }],
+    ["GET /auth/v1/webhooks/{id}/deliveries", "/deliveries", undefined],
+    ["DELETE /auth/v1/webhooks/{id}", "", undefined],
+  ])("calls no object of an invented webhook: %s", async (route, path, json) => {
+    const { token } = await newTeam();
+    const invented = `/auth/v1/webhooks/0193477c0d2b4f6e8a1c3e50${path}`;
+    const { response, inTotal } = await send(route, invented, { token, ...(json && { json }) });
+    expect([response.status, inTotal.objects]).toEqual([404, 0]);
   });
 
   test("has deliveries, of which a page takes one call of the webhook's object", async () => {
@@ -1252,7 +1280,7 @@ describe("Every query of the service", () => {
     const triggers = env.DB.prepare("select sql from sqlite_schema where type = 'trigger'");
     const { results } = await triggers.all<{ sql: string }>();
     const bodies = results.flatMap(({ sql }) => /BEGIN(.*)END/s.exec(sql)?.[1]?.split(";").slice(0, -1) ?? []);
-    expect(bodies).toHaveLength(38);
+    expect(bodies).toHaveLength(41);
     // RAISE reads nothing, and is allowed only in a trigger.
     for (const sql of bodies.filter((body) => !body.includes("RAISE"))) {
       const plan = await explain(sql.replaceAll(/\b(old|new)\.\w+/g, "'1'"), []);

@@ -1,6 +1,12 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
-import { eventId } from "../../src/events/events.ts";
+import {
+  EVENT_TYPES,
+  eventId,
+  isLimited,
+  MAX_DAILY_ACCOUNT_EVENTS,
+  MAX_DAILY_USER_EVENTS,
+} from "../../src/events/events.ts";
 import { listName } from "../../src/platform/paging.ts";
 import { databaseOf } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
@@ -23,10 +29,12 @@ import {
   read,
   readPages,
   rejected,
+  startWorker,
   type Team,
   upload,
 } from "../support/harness.ts";
 import { insertMany } from "../support/rows.ts";
+import { DAY } from "../support/time.ts";
 import { must, World } from "../support/world.ts";
 
 /* The event log: every change of a team, once, in commit order. */
@@ -54,6 +62,90 @@ const only = (events: Event[]): Event => {
   if (!event || others.length > 0) throw new Error(`Events: ${typesOf(events).join()}.`);
   return event;
 };
+
+describe("The account events of a day", () => {
+  const [OF_TEAM, OF_USER] = [DAY / MAX_DAILY_ACCOUNT_EVENTS, DAY / MAX_DAILY_USER_EVENTS];
+  /** Leaves so many account events of the day at this time. */
+  const leave = (table: "teams" | "users", id: string, events: number, now: number) =>
+    DB.prepare(`update ${table} set account_events_until = ? where id = ?`)
+      .bind(now + DAY - events * (table === "teams" ? OF_TEAM : OF_USER), id)
+      .run();
+  const clocked = () => {
+    const clock = { now: Date.now() };
+    const worker = startWorker((deps) => ({ ...deps, system: { ...deps.system, now: () => clock.now } }));
+    return { clock, worker };
+  };
+  const newJson = () => ({ json: { email: `${crypto.randomUUID()}@example.com` } });
+
+  test("are limited for a team: a change above the limit is 429 and changes nothing, until time has passed", async () => {
+    const team = await newTeam();
+    const [{ _id }, key] = [await newUser(team), await newKey(team)];
+    const { clock, worker } = clocked();
+    const create = () => worker.call("POST", "/auth/v1/users", { token: team.token, ...newJson() });
+    await leave("teams", team.teamId, 2, clock.now);
+    for (let i = 0; i < 2; i++) expect((await create()).status).toBe(200);
+    const refused = await rejected(team, 429, "rate_limited", create);
+    expect(refused.headers.get("Retry-After")).toBe("44");
+    for (const [method, path, json] of [
+      ["GET", `/auth/v1/apikeys/${key.id}`],
+      ["POST", `/auth/v1/apikeys/${key.id}/rotate`, {}],
+      ["POST", "/auth/v1/sessions", {}],
+      ["PATCH", `/auth/v1/users/${_id}`, { firstName: "Ada" }],
+      ["PUT", "/docs/v1/retention", { days: 30 }],
+    ] as const) {
+      const answer = await worker.call(method, path, { token: team.token, ...(json && { json }) });
+      expect(answer.code, path).toBe("rate_limited");
+    }
+    expect(await upload(team, "a.txt", "a")).toMatch(/^[0-9a-f]{24}$/);
+    for (const path of [`/auth/v1/users/${_id}`, `/auth/v1/apikeys/${key.id}`]) {
+      expect((await worker.call("DELETE", path, { token: team.token })).status, path).toBe(200);
+    }
+    const rename = { token: OPERATOR, json: { name: "Radio" } };
+    expect((await worker.call("PATCH", `/auth/v1/teams/${team.teamId}`, rename)).status).toBe(200);
+    clock.now += OF_TEAM;
+    expect((await create()).status).toBe(200);
+    expect((await create()).code).toBe("rate_limited");
+  });
+
+  test("are limited for a user, who leaves the others of the team theirs", async () => {
+    const team = await newTeam();
+    const email = "grace@example.com";
+    const [{ _id }] = [await newUser(team, { role: "viewer" }), await newUser(team, { email })];
+    const { clock, worker } = clocked();
+    const enter = (fields = {}) => {
+      const json = { teamId: team.teamId, email: "ada@example.com", password: PASSWORD, ...fields };
+      return worker.call("POST", "/auth/v1/login", { json });
+    };
+    await leave("users", _id, 1, clock.now);
+    const { key: token } = await dataOf(enter());
+    const refused = await rejected(team, 429, "rate_limited", enter);
+    expect(refused.headers.get("Retry-After")).toBe("44");
+    expect((await enter({ password: "wrong" })).code).toBe("login_failed");
+    expect((await enter({ email })).status).toBe(200);
+    expect((await worker.call("POST", "/auth/v1/logout", { token })).status).toBe(200);
+    clock.now += OF_USER;
+    expect((await enter()).status).toBe(200);
+  });
+
+  /** What ends something, which was created before, and what only the operator does. */
+  const UNLIMITED = ["user.deleted", "apikey.revoked", "session.revoked", "webhook.deleted", "webhook.disabled"];
+  const BY_OPERATOR = ["team.created", "team.suspended", "team.deleted"];
+
+  test.each(EVENT_TYPES.filter((type) => !isLimited(type)))("count %s, unless it ends something", async (type) => {
+    const team = await newTeam();
+    const now = Date.now();
+    await leave("teams", team.teamId, 0, now);
+    const insert = DB.prepare(
+      `insert into events (team_id, seq, type, created_at, actor, subject_id, data, position)
+         values (?1, 9e15, ?2, ?3, '{"kind":"secret"}', ?1, '{}', 1)`,
+    ).bind(team.teamId, type, now);
+    const isRefused = await insert.run().then(
+      () => false,
+      (error) => String(error).includes("Too many account events."),
+    );
+    expect(isRefused).toBe(!UNLIMITED.includes(type) && !BY_OPERATOR.includes(type));
+  });
+});
 
 describe("The events of links", () => {
   test("name the link and its file, also for webhooks, and an end with the file has none", async () => {

@@ -1,10 +1,12 @@
 import { describe, expect } from "vitest";
+import { MAX_MAILS, MAX_TEAM_MAILS } from "../../src/accounts/mails.ts";
 import type { Mailer } from "../../src/platform/mailer.ts";
 import { buildRequest } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
-import { withBatch, withDatabases } from "../support/deps.ts";
+import { beforeWrite, withBatch, withDatabases } from "../support/deps.ts";
 import { apiTest } from "../support/fixtures.ts";
 import {
+  type Answer,
   atOnce,
   type CallOptions,
   type Change,
@@ -21,6 +23,7 @@ import {
   newTeam,
   newUser,
   OPERATOR,
+  openSession,
   PASSWORD,
   pausedStream,
   randomAddress,
@@ -210,6 +213,124 @@ describe("An invitation", () => {
     }
   });
 
+  describe("by a caller", () => {
+    /** How a caller invites, and how it then loses the right to. */
+    const admin = async (team: Team) => {
+      const { id, token } = await newMember(team, "admin");
+      return { path: userPath(id), token };
+    };
+    const ofKey = async (team: Team, fields: object = {}) => {
+      const { id, key } = await newKey(team, fields);
+      return { path: `/auth/v1/apikeys/${id}`, token: key };
+    };
+    const ofUsersKey = async (team: Team) => {
+      const user = await admin(team);
+      const { key } = await dataOf(team.call("POST", "/auth/v1/apikeys", { json: { name: "a" }, token: user.token }));
+      return { ...user, token: key };
+    };
+    const ofKeysSession = async (team: Team) => {
+      const key = await ofKey(team);
+      return { ...key, token: (await openSession(key.token)).key };
+    };
+    const patch = (json: object) => (team: Team, path: string) => team.call("PATCH", path, { json });
+    const remove = (team: Team, path: string) => team.call("DELETE", path);
+
+    test.each<[string, typeof admin, (team: Team, path: string) => Promise<unknown>]>([
+      ["an admin who is deleted", admin, remove],
+      ["an admin who becomes a viewer", admin, patch({ role: "viewer" })],
+      ["an admin who becomes a contributor", admin, patch({ role: "contributor" })],
+      ["a key that is deleted", ofKey, remove],
+      ["a key that loses users:write", ofKey, patch({ scopes: ["users:read"] })],
+      ["a key that loses a scope of the role", ofKey, patch({ scopes: ["users:write", "files:read"] })],
+      ["the key of a user who is deleted", ofUsersKey, remove],
+      ["the key of a user who becomes a contributor", ofUsersKey, patch({ role: "contributor" })],
+      ["the session of a key that is deleted", ofKeysSession, remove],
+    ])("doesn't work once it is by %s, and a forgotten password replaces it", async (_, newInviter, lose) => {
+      const team = await newTeam();
+      const user = await newUser(team, { role: "member" });
+      const { path, token } = await newInviter(team);
+      const link = (await dataOf(invite(team, user._id, { token }))).token;
+      expect((await describeLink(link)).status).toBe(200);
+      const { mails, worker } = mailing();
+      await worker.call("POST", FORGOT, { json: { teamId: team.teamId, email: EMAIL } });
+      expect(mails).toHaveLength(0);
+      await lose(team, path);
+      await rejected(team, 401, "token_invalid", () => describeLink(link));
+      await rejected(team, 401, "token_invalid", () => accept(link));
+      await worker.call("POST", FORGOT, { json: { teamId: team.teamId, email: EMAIL } });
+      expect(mails).toHaveLength(1);
+      const [, reset = ""] = /#(stow_in_\S+)/.exec(mails[0]?.text ?? "") ?? [];
+      expect((await accept(reset)).status).toBe(200);
+    });
+
+    test.each<[string, typeof admin, (team: Team, path: string, token: string) => Promise<unknown>]>([
+      ["its user logs out", admin, (_, __, token) => call("POST", "/auth/v1/logout", { token })],
+      ["its user gets a new password", admin, patch({ password: "another password" })],
+      [
+        "its key is rotated, and deleted",
+        ofKey,
+        async (team, path) => {
+          await team.call("POST", `${path}/rotate`, { json: { overlapSeconds: 0 } });
+          await remove(team, path);
+        },
+      ],
+      [
+        "its session is revoked, and the key rotated twice",
+        ofKeysSession,
+        async (team, path, token) => {
+          await call("POST", "/auth/v1/logout", { token });
+          const { id } = await dataOf(team.call("POST", `${path}/rotate`, { json: { overlapSeconds: 0 } }));
+          await team.call("POST", `/auth/v1/apikeys/${id}/rotate`, { json: { overlapSeconds: 0 } });
+        },
+      ],
+      [
+        "the other scopes of its key are removed",
+        ofKey,
+        patch({
+          scopes: [
+            "users:write",
+            "files:upload",
+            "files:read",
+            "files:download",
+            "files:write",
+            "files:delete",
+            "events:read",
+          ],
+        }),
+      ],
+    ])("works when %s", async (_, newInviter, change) => {
+      const team = await newTeam();
+      const user = await newUser(team, { role: "member" });
+      const { path, token } = await newInviter(team);
+      const link = (await dataOf(invite(team, user._id, { token }))).token;
+      await change(team, path, token);
+      expect((await accept(link)).status).toBe(200);
+    });
+
+    test("doesn't work once every successor of its key is deleted", async ({ team }) => {
+      const user = await newUser(team, { role: "member" });
+      const { path, token } = await ofKey(team);
+      const link = (await dataOf(invite(team, user._id, { token }))).token;
+      const { id } = await dataOf(team.call("POST", `${path}/rotate`, {}));
+      for (const gone of [path, `/auth/v1/apikeys/${id}`]) await remove(team, gone);
+      await rejected(team, 401, "token_invalid", () => accept(link));
+    });
+
+    test("doesn't work if its caller is deleted while it is accepted", async ({ team }) => {
+      const user = await newUser(team, { role: "member" });
+      const { path, token } = await admin(team);
+      const link = (await dataOf(invite(team, user._id, { token }))).token;
+      const worker = startWorker(
+        compose(
+          withoutJobs,
+          beforeWrite(() => remove(team, path)),
+        ),
+      );
+      expect((await accept(link, {}, worker)).code).toBe("token_invalid");
+      expect((await logIn(team)).status).toBe(200);
+    });
+  });
+
   test("expires after a day", async ({ team }) => {
     const { _id } = await newInvitee(team);
     const { token, expiresAt } = await dataOf(invite(team, _id));
@@ -371,6 +492,109 @@ describe("Inviting", () => {
     const { _id } = await newInvitee(team);
     const answer = await invite({ call: worker.call }, _id, { token: team.token, json: { email: true } });
     expect([answer.status, answer.code]).toEqual([503, "unavailable"]);
+  });
+});
+
+describe("Emails to users", () => {
+  const MAIL = { json: { email: true } };
+  /** A Worker on a clock that the test sets, and the emails that it sends. */
+  function clocked(change: Change = (deps) => deps) {
+    const clock = { now: Date.now() };
+    const { mails, worker } = mailing(
+      compose((deps) => ({ ...deps, system: { ...deps.system, now: () => clock.now } }), change),
+    );
+    const ask = ({ token }: Team, id: string) => invite({ call: worker.call }, id, { token, ...MAIL });
+    return { clock, mails, worker, ask };
+  }
+  const expectPaused = ({ code, headers }: Answer, seconds: number) =>
+    expect([code, headers.get("Retry-After")]).toEqual(["rate_limited", String(seconds)]);
+
+  test("have a pause of five minutes, also if they are invitations, and a link without an email has none", async ({
+    team,
+  }) => {
+    const { clock, mails, worker, ask } = clocked();
+    const { _id } = await newInvitee(team);
+    expect((await ask(team, _id)).status).toBe(200);
+    clock.now += 60_000;
+    const before = await dataOf(team.call("GET", `/auth/v1/users/${_id}`));
+    expectPaused(await ask(team, _id), 240);
+    expect(await dataOf(team.call("GET", `/auth/v1/users/${_id}`))).toEqual(before);
+    expect(await eventsOf(team, "type=user.invited")).toHaveLength(1);
+    expect((await invite({ call: worker.call }, _id, { token: team.token })).status).toBe(200);
+    clock.now += 240_001;
+    expect((await ask(team, _id)).status).toBe(200);
+    expect(mails).toHaveLength(2);
+  });
+
+  test.each<[string, (team: Team, id: string) => Promise<string>]>([
+    [
+      "the user got another email",
+      async (team, id) => {
+        await dataOf(team.call("PATCH", `/auth/v1/users/${id}`, { json: { email: "new@example.com" } }));
+        return id;
+      },
+    ],
+    [
+      "another user got the email",
+      async (team, id) => {
+        await team.call("DELETE", `/auth/v1/users/${id}`);
+        return (await newInvitee(team))._id;
+      },
+    ],
+    [
+      "another user has the mailbox with a tag",
+      async (team) => {
+        const email = EMAIL.replace("@", "+2@");
+        return (await newInvitee(team, { email }))._id;
+      },
+    ],
+  ])("have the pause if %s", async (_, change) => {
+    const team = await newTeam();
+    const { mails, ask } = clocked();
+    const { _id } = await newInvitee(team);
+    expect((await ask(team, _id)).status).toBe(200);
+    expectPaused(await ask(team, await change(team, _id)), 300);
+    expect(mails).toHaveLength(1);
+  });
+
+  test("have no pause after one that could not be sent, which counts for the day", async ({ team }) => {
+    const send = () => Promise.reject(new Error("The email was not sent: E_RATE_LIMIT_EXCEEDED"));
+    const failing = clocked((deps) => ({ ...deps, mailer: { send } }));
+    const { _id } = await newInvitee(team);
+    expect((await failing.ask(team, _id)).code).toBe("unavailable");
+    expect((await failing.ask(team, _id)).code).toBe("unavailable");
+    const counted = DB.prepare("select count(*) n from sent_mails where team_id = ?").bind(team.teamId);
+    expect(await counted.first("n")).toBe(2);
+  });
+
+  test.each([
+    [MAX_TEAM_MAILS, "of the team", true],
+    [MAX_MAILS, "of the service", false],
+  ])("are at most %i a day %s, also if they are resets", async (most, _, isOwn) => {
+    const team = await newTeam(undefined, 0);
+    const { clock, mails, worker, ask } = clocked();
+    const teamId = isOwn ? team.teamId : "0".repeat(24);
+    const mark = `full-${team.teamId}-`;
+    const counted = DB.prepare("select count(*) n from sent_mails where sent_at > ?").bind(clock.now - DAY);
+    const others = isOwn ? 0 : ((await counted.first<number>("n")) ?? 0);
+    await insertMany(
+      most - 1 - others,
+      "insert into sent_mails (id, team_id, user_id, mailbox, sent_at) select ?2 || i, ?3, '', '', ?4 from n",
+      mark,
+      teamId,
+      clock.now,
+    );
+    try {
+      const [one, two] = [await newInvitee(team), await newInvitee(team, { email: "grace@example.com" })];
+      expect((await ask(team, one._id)).status).toBe(200);
+      expectPaused(await ask(team, two._id), 3600);
+      await worker.call("POST", FORGOT, { json: { teamId: team.teamId, email: "grace@example.com" } });
+      expect(mails).toHaveLength(1);
+      clock.now += DAY;
+      expect((await ask(team, two._id)).status).toBe(200);
+    } finally {
+      await DB.prepare("delete from sent_mails where id like ?").bind(`${mark}%`).run();
+    }
   });
 });
 

@@ -4,10 +4,11 @@ import { SCOPES } from "../../src/access/scopes.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { DATABASES, DB } from "../support/databases.ts";
-import { beforeWrite, withBindings } from "../support/deps.ts";
+import { beforeWrite, withBatch, withBindings, withDatabases } from "../support/deps.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
+  type Change,
   call,
   compose,
   dataOf,
@@ -30,7 +31,7 @@ import {
   tally,
   withoutJobs,
 } from "../support/harness.ts";
-import { DAY } from "../support/time.ts";
+import { DAY, HOUR } from "../support/time.ts";
 import { create as createUpload } from "../support/tus.ts";
 
 const FIELDS = [
@@ -214,20 +215,26 @@ describe("A key", () => {
     expect(await eventsOf(team, "type=apikey.revealed")).toEqual([]);
   });
 
-  test("is shown whole only once that is recorded, each time", async () => {
+  test("is shown whole only once that is recorded, once an hour for each caller, also if they alternate", async () => {
     const team = await newTeam();
     const { id, key } = await newKey(team);
-    for (const count of [1, 2]) {
-      expect((await fetchKey(team, id)).key).toBe(key);
-      const revealed = await eventsOf(team, "type=apikey.revealed");
-      expect(revealed).toHaveLength(count);
-      const actor = { kind: "secret", keyId: team.keyId };
-      expect(revealed.at(-1)).toMatchObject({
-        actor,
-        subject: { kind: "apikey", id, version: null },
-        data: { _id: id },
-      });
-    }
+    const another = await newKey(team);
+    const revealing = async (token: string, at: number) => {
+      const { call } = startWorker((deps) => ({ ...deps, system: { ...deps.system, now: () => at } }));
+      expect((await dataOf(call("GET", `${KEYS}/${id}`, { token }))).key).toBe(key);
+      return (await eventsOf(team, "type=apikey.revealed")).map(
+        (event: { actor: { keyId: string } }) => event.actor.keyId,
+      );
+    };
+    const now = Date.now();
+    await revealing(team.token, now);
+    const [event] = await eventsOf(team, "type=apikey.revealed");
+    const actor = { kind: "secret", keyId: team.keyId };
+    expect(event).toMatchObject({ actor, subject: { kind: "apikey", id, version: null }, data: { _id: id } });
+    const readers = [team.keyId, another.id];
+    for (const token of [another.key, team.token, another.key]) expect(await revealing(token, now)).toEqual(readers);
+    expect(await revealing(team.token, now + HOUR)).toEqual([...readers, team.keyId]);
+    await setColumns(id, "revealed = '{}'");
     const unrecorded = startWorker((deps) => {
       const bindings = new ProxiedBindings({ binding: "D1", call: 2, moment: "before", failure: "outage" });
       return withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: env.JOBS }));
@@ -301,12 +308,84 @@ describe("Rotating a key", () => {
     ]);
   });
 
-  test("ends the old key and its sessions with the next request if there is no overlap, also of the calling key", async () => {
+  test("ends the old key and its sessions with the next request if there is no overlap", async ({ team }) => {
+    const old = await newKey(team);
+    const { key: session } = await openSession(old.key);
+    const { body } = await rotate(team, old.id, { overlapSeconds: 0 });
+    expect(await Promise.all([old.key, session, body.data.key].map(isAccepted))).toEqual([false, false, true]);
+    expect((await rotate(team, old.id, {}, body.data.key)).code).toBe("conflict");
+  });
+
+  /** Loses the response to each write: D1 commits it, and responds too late. */
+  const losing: Change = (deps) =>
+    withDatabases(deps, (database) =>
+      withBatch(database, async (statements) => {
+        const results = await database.batch(statements);
+        if (statements.length > 2) throw new Error("D1 did not respond within 8 s.");
+        return results;
+      }),
+    );
+
+  test.each<[string, number, (team: Team, own: string) => [token: string, of: "own" | "other"]]>([
+    ["another key", 3600, (team) => [team.token, "other"]],
+    ["another key, without an overlap", 0, (team) => [team.token, "other"]],
+    ["the operator, without an overlap", 0, () => [OPERATOR, "other"]],
+    ["the key itself, without an overlap", 0, (_, own) => [own, "own"]],
+    ["a session of the key, without an overlap", 0, (_, own) => [own, "own"]],
+  ])("returns the same key again if the response was lost, to %s", async (name, overlapSeconds, callerOf) => {
     const team = await newTeam();
-    const { key: session } = await openSession(team.token);
-    const { body } = await rotate(team, team.keyId, { overlapSeconds: 0 });
-    expect(await Promise.all([team.token, session, body.data.key].map(isAccepted))).toEqual([false, false, true]);
-    expect((await rotate(team, team.keyId, {}, body.data.key)).code).toBe("conflict");
+    const old = await newKey(team);
+    const own = name.startsWith("a session") ? (await openSession(old.key)).key : old.key;
+    const [token, of] = callerOf(team, own);
+    const path = `${KEYS}/${old.id}/rotate`;
+    const lost = await startWorker(compose(withoutJobs, losing)).call("POST", path, {
+      token,
+      json: { overlapSeconds },
+    });
+    expect(lost.code).toBe("unavailable");
+    expect(await isAccepted(old.key)).toBe(of === "own" || overlapSeconds > 0);
+    const repeated = await dataOf(rotate(team, old.id, { overlapSeconds }, token));
+    expect(repeated.id).not.toBe(old.id);
+    expect(await dataOf(rotate(team, old.id, { overlapSeconds }, token))).toEqual(repeated);
+    expect((await read(team, KEYS)).map(({ id }: { id: string }) => id).sort()).toEqual(
+      [team.keyId, old.id, repeated.id].sort(),
+    );
+    expect(await eventsOf(team, "type=apikey.rotated")).toHaveLength(1);
+    expect(await isAccepted(repeated.key)).toBe(true);
+  });
+
+  test("returns another key once the new one is used, to another caller, and after an hour", async () => {
+    const team = await newTeam();
+    const [old, other] = [await newKey(team), await newKey(team)];
+    const seen = [(await dataOf(rotate(team, old.id))).id];
+    seen.push((await dataOf(rotate(team, old.id, {}, other.key))).id);
+    const { id, key } = await dataOf(rotate(team, old.id));
+    seen.push(id);
+    await isAccepted(key);
+    await expect.poll(async () => (await fetchKey(team, id)).lastUsedAt).not.toBe(null);
+    seen.push((await dataOf(rotate(team, old.id))).id);
+    const later = startWorker((deps) => ({
+      ...deps,
+      system: { ...deps.system, now: () => Date.now() + HOUR + 1 },
+    }));
+    seen.push((await dataOf(later.call("POST", `${KEYS}/${old.id}/rotate`, { token: team.token, json: {} }))).id);
+    expect(new Set(seen).size).toBe(5);
+  });
+
+  test("ends the old key at once if a repetition asks for no overlap", async ({ team }) => {
+    const old = await newKey(team);
+    const { id } = await dataOf(rotate(team, old.id));
+    expect((await dataOf(rotate(team, old.id, { overlapSeconds: 0 }))).id).toBe(id);
+    expect(await isAccepted(old.key)).toBe(false);
+  });
+
+  test("ends a key that rotates itself without an overlap after a minute", async () => {
+    const team = await newTeam();
+    await rotate(team, team.keyId, { overlapSeconds: 0 });
+    const at = (seconds: number) =>
+      startWorker((deps) => ({ ...deps, system: { ...deps.system, now: () => Date.now() + seconds * 1000 } }));
+    expect((await at(0).call("GET", KEYS, { token: team.token })).status).toBe(200);
+    expect((await at(61).call("GET", KEYS, { token: team.token })).code).toBe("token_invalid");
   });
 
   test("never prolongs the old key or its sessions", async ({ team }) => {
@@ -342,7 +421,10 @@ describe("Rotating a key", () => {
   test("respects the number of keys, also if a key is rotated many times at once", async ({ team }) => {
     await fill(team, "api_keys", 997);
     const answers = await atOnce(5, () => rotate(team, team.keyId));
-    expect(tally(answers)).toEqual({ 200: 2, too_many_keys: 3 });
+    expect(tally(answers)).toEqual({ 200: 5 });
+    expect(new Set(answers.map(({ body }) => body.data.id)).size).toBe(1);
+    const { key } = await newKey(team);
+    expect((await rotate(team, team.keyId, {}, key)).code).toBe("too_many_keys");
   });
 
   test.each<[string, number, string, number, (team: Team, id: string) => Promise<unknown>]>([

@@ -9,6 +9,7 @@ import {
   newMember,
   newSession,
   nextOf,
+  OPERATOR,
   openSession,
   read,
   readPages,
@@ -379,11 +380,22 @@ describe("A key of a contributor", () => {
     const others = await put(team, team.token);
     const own = [await put(team, token), await put(team, key.key)];
     await setRole(team, userId, "contributor");
-    const { key: rotated } = await dataOf(team.call("POST", `/auth/v1/apikeys/${key.id}/rotate`));
-    for (const caller of [token, key.key, rotated]) {
+    // Whoever rotates it: a key without a user, the key of another admin, the admin's session, a session of a key, the operator.
+    const admin = await newMember(team, "admin");
+    const ofAdmin = await dataOf(team.call("POST", "/auth/v1/apikeys", { json: { name: "b" }, token: admin.token }));
+    const { key: session } = await openSession(team.token);
+    const rotated = [];
+    for (const by of [team.token, ofAdmin.key, admin.token, session, OPERATOR]) {
+      const successor = await dataOf(team.call("POST", `/auth/v1/apikeys/${key.id}/rotate`, { token: by }));
+      const again = await dataOf(team.call("POST", `/auth/v1/apikeys/${successor.id}/rotate`, { token: by }));
+      rotated.push(successor.key, again.key, (await openSession(again.key)).key);
+    }
+    for (const caller of [token, key.key, ...rotated]) {
       expect((await listed(team, caller)).sort()).toEqual([...own].sort());
       expect((await team.call("GET", `${UPLOADS}/${others}/metadata`, { token: caller })).status).toBe(404);
     }
+    await team.call("DELETE", `/auth/v1/users/${userId}`);
+    for (const caller of rotated) expect((await call("GET", UPLOADS, { token: caller })).status).toBe(401);
   });
 });
 

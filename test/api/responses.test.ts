@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { buildRequest } from "../support/client.ts";
 import { DATABASES } from "../support/databases.ts";
 import { type Deps, readDeps, sink, withBindings } from "../support/deps.ts";
 import {
@@ -9,6 +10,7 @@ import {
   type CallOptions,
   call,
   fieldsOf,
+  form,
   newKey,
   newMember,
   newTeam,
@@ -23,6 +25,8 @@ import {
 } from "../support/harness.ts";
 import { startLimited } from "../support/limits.ts";
 import { pathTo, requestFor, routes, tokenFor } from "../support/routes.ts";
+import { insertMany } from "../support/rows.ts";
+import { newUploadToken } from "../support/visitors.ts";
 
 /* Properties of every response: headers, error shape, limits, and resistance to forged requests. */
 
@@ -336,6 +340,115 @@ describe("Rate limits", () => {
     for (let i = 0; i < 3; i++) expectLimited(await ask(), "light", 6000);
     expect(proxied.effects.trips).toBe(before);
   });
+
+  /** A Worker with limits, and the number of its round trips to the database. */
+  function counting(limits: Parameters<typeof startLimited>[0]) {
+    const proxied = new ProxiedBindings();
+    const bound = proxied.wrap({ ...DATABASES, BUCKET: env.BUCKET, JOBS: sink });
+    const { call } = startLimited(limits, (deps) => withBindings(deps, bound));
+    return { call, trips: () => proxied.effects.trips };
+  }
+
+  const FOREIGN = ["GET", "/auth/v1/teams"] as const;
+  test.each<[string, string, object, "member" | null]>([
+    ["a key without the scope", "insufficient_scope", { scopes: ["files:download"] }, null],
+    ["a public key", "insufficient_scope", { isPublic: true }, null],
+    ["a session", "insufficient_scope", {}, "member"],
+  ])("count what is refused to %s for that token alone", async (_, code, fields, role) => {
+    const { call, trips } = counting({ LIGHT_LIMIT: 2, HEAVY_LIMIT: 2 });
+    const token = role === null ? (await newKey(team, fields)).key : (await newMember(team, role)).token;
+    const refuse = async () => call("GET", `${USERS}/x`, { token });
+    for (let i = 0; i < 2; i++) expect((await refuse()).code).toBe(code);
+    expectLimited(await refuse(), "light", 6000);
+    const before = trips();
+    for (let i = 0; i < 3; i++) expectLimited(await refuse(), "light", 6000);
+    expect((await call(...FOREIGN, { token })).code, "an operation of the operator").toBe("rate_limited");
+    expect(trips()).toBe(before);
+    for (let i = 0; i < 2; i++) expect((await call("GET", "/auth/v1/me", { token })).status).toBe(200);
+    if (!("isPublic" in fields)) expectLimited(await call("GET", "/auth/v1/me", { token: team.token }), "light", 6000);
+  });
+
+  test("leave the searches of a team to others than a key that may not search", async () => {
+    const { call } = startLimited({ HEAVY_LIMIT: 2 });
+    const { key } = await newKey(team, { scopes: ["files:upload"] });
+    const search = (token: string) => call("GET", "/docs/v1/uploads?search=a", { token });
+    for (const code of ["insufficient_scope", "insufficient_scope", "rate_limited"]) {
+      expect((await search(key)).code).toBe(code);
+    }
+    expect((await search(team.token)).status).toBe(200);
+  });
+
+  test("take a place of the heavy limit for each ten files of a batch, and of a folder that is moved or deleted", async () => {
+    const { call } = startLimited({ HEAVY_LIMIT: 10, CONTRIBUTOR_HEAVY_LIMIT: 4 });
+    const own = await newTeam();
+    const ids = Array.from({ length: 41 }, (_, i) => i.toString(16).padStart(24, "0"));
+    const batch = (token: string, count: number) =>
+      call("POST", "/docs/v1/uploads/batch", {
+        token,
+        json: { action: "untag", ids: ids.slice(0, count), tags: ["a"] },
+      });
+    const contributor = await newMember(own, "contributor");
+    expect((await batch(contributor.token, 31)).status).toBe(200);
+    expect((await batch(contributor.token, 1)).code).toBe("rate_limited");
+    await insertMany(
+      21,
+      `insert into files (etag, mime_type, file_type, id, team_id, key_id, original_name, folder, status, reserved_bytes, size_bytes,
+         created_at, updated_at) select '', '', 'text file', printf('%024x', i), ?2, '', 'a.txt', 'a', 'completed', 0, 0, 1, 1 from n`,
+      own.teamId,
+    );
+    const change = (method: string, path: string, json: object) => call(method, path, { token: own.token, json });
+    expect((await change("PATCH", "/docs/v1/folders", { folder: "a", to: "b" })).status).toBe(200);
+    expect((await batch(own.token, 30)).status).toBe(200);
+    expect((await change("PATCH", "/docs/v1/folders", { folder: "b", to: "c" })).status).toBe(200);
+    await rejected(own, 429, "rate_limited", () => change("POST", "/docs/v1/folders/delete", { folder: "c" }));
+  });
+
+  test("refuse a key once more without the database, and a session, whose user may have another role, with it", async () => {
+    const { call, trips } = counting({});
+    const { key } = await newKey(team, { scopes: ["files:upload"] });
+    const member = await newMember(team, "member");
+    const refuse = (token: string) => call("GET", USERS, { token });
+    for (const token of [key, member.token]) expect((await refuse(token)).code).toBe("insufficient_scope");
+    const before = trips();
+    const again = await refuse(key);
+    expect([again.code, again.headers.get("RateLimit-Policy"), trips()]).toEqual([
+      "insufficient_scope",
+      '"light";q=6000;w=60',
+      before,
+    ]);
+    await team.call("PATCH", `${USERS}/${member.id}`, { json: { role: "admin" } });
+    expect((await refuse(member.token)).status).toBe(200);
+  });
+
+  test("reject an upload token that this isolate has not seen without the database if the team's visitors are blocked", async () => {
+    const { call, trips } = counting({ LIGHT_LIMIT: 1 });
+    const [seen, fresh] = [await newUploadToken(team), await newUploadToken(team)];
+    const upload = ({ token }: { token: string }) =>
+      call("POST", "/docs/v1/uploads", { token, body: form("a.txt", "a") });
+    expect((await upload(seen)).status).toBe(200);
+    expectLimited(await upload(seen), "light", 6000);
+    const before = trips();
+    expectLimited(await upload(fresh), "light", 6000);
+    expect(trips()).toBe(before);
+  });
+
+  test("of a client IP do not apply to a Worker that calls through a service binding, whose clients none can tell apart", async () => {
+    const { send } = startLimited({ CLIENT_IP_LIMIT: 2, LOGIN_LIMIT: 2, LIGHT_LIMIT: 2 });
+    const ask = async (method: string, path: string, json?: object) => {
+      const request = buildRequest(method, path, { ...(json && { json }) });
+      request.headers.delete("CF-Connecting-IP");
+      return (await send(request)).status;
+    };
+    const link = `/docs/v1/links/${team.teamId}.${"0".repeat(32)}`;
+    const login = () => ({ teamId: team.teamId, email: `${crypto.randomUUID()}@example.com`, password: PASSWORD });
+    for (let i = 0; i < 5; i++) {
+      expect(await ask("GET", USERS)).toBe(401);
+      expect(await ask("GET", link)).toBe(404);
+      expect(await ask("POST", "/auth/v1/login", login())).toBe(401);
+    }
+    const account = login();
+    for (const status of [401, 401, 429]) expect(await ask("POST", "/auth/v1/login", account)).toBe(status);
+  });
 });
 
 describe("A request over plain http", () => {
@@ -500,6 +613,16 @@ describe("An unknown query parameter", () => {
 
   test("is rejected only after the token has been checked", async () => {
     expect((await call("GET", `${USERS}?mail=a%40example.com`)).code).toBe("token_missing");
+  });
+});
+
+describe("A query parameter that is sent twice", () => {
+  test("is named as such, unless it is a list", async () => {
+    for (const query of ["limit=1&limit=2", "page=1&page=1", "cursor=a&cursor=b", "status=failed&status=failed"]) {
+      const [path = ""] = query.split("=");
+      const { status, body } = await team.call("GET", `/docs/v1/uploads?${query}`);
+      expect([status, body.errors], query).toEqual([400, [{ path, message: "Send this parameter once." }]]);
+    }
   });
 });
 

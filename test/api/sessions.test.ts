@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
-import { MAX_KEY_SESSIONS } from "../../src/accounts/sessions.ts";
+import { MAX_KEY_SESSIONS, MAX_USER_SESSIONS } from "../../src/accounts/sessions.ts";
 import { AppError } from "../../src/errors.ts";
 import { Lru } from "../../src/platform/lru.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
@@ -92,6 +92,67 @@ describe("Logging in", () => {
   });
 });
 
+describe("The sessions of a user", () => {
+  const insertSessions = (team: Team, userId: string, count: number, expiresAt = 4e12) =>
+    insertMany(
+      count,
+      `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime_milliseconds, created_at, expires_at)
+         select ?2 || printf('%03d', i), ?2, '', '', 'session', ?2 || ?3 || i, ?3, 1, 1, ?4 from n`,
+      team.teamId,
+      userId,
+      expiresAt,
+    );
+  const sessionsOf = async (userId: string) =>
+    (await DB.prepare("select id from api_keys where user_id = ? order by id").bind(userId).all<{ id: string }>())
+      .results;
+
+  test(`are at most ${MAX_USER_SESSIONS}: a login ends the oldest, with its unfinished uploads, also of several at once`, async () => {
+    const team = await newTeam();
+    const { _id } = await newUser(team, { role: "member" });
+    const first = await newToken(team);
+    const upload = await createUpload(call, 10, undefined, { token: first });
+    expect(upload.status).toBe(201);
+    const [{ id: oldest } = { id: "" }] = await sessionsOf(_id);
+    await insertSessions(team, _id, MAX_USER_SESSIONS - 1);
+    await DB.prepare("update api_keys set id = '0' || substr(id, 2) where id = ?").bind(oldest).run();
+    await DB.prepare("update api_keys set id = 'f' || substr(id, 2) where user_id = ? and id <> ?")
+      .bind(_id, oldest)
+      .run();
+    expect(await isAccepted(first)).toBe(true);
+    const answers = await atOnce(3, () => logIn(right(team)));
+    expect(tally(answers)).toEqual({ 200: 3 });
+    expect(await sessionsOf(_id)).toHaveLength(MAX_USER_SESSIONS);
+    expect(await isAccepted(first)).toBe(false);
+  });
+
+  test("do not count if they have expired, belong to a key of the user, or to another user", async () => {
+    const team = await newTeam();
+    const { _id } = await newUser(team, { role: "admin" });
+    const first = await newToken(team);
+    const key = await dataOf(call("POST", KEYS, { token: first, json: { name: "script" } }));
+    const ofKey = await openSession(key.key);
+    await insertSessions(team, _id, MAX_USER_SESSIONS - 2, 1);
+    await newUser(team, { email: "grace@example.com" });
+    for (let i = 0; i < 3; i++) await newToken(team);
+    await newToken(team, "grace@example.com");
+    expect(await Promise.all([first, ofKey.key].map(isAccepted))).toEqual([true, true]);
+  });
+
+  test("name the client that created them, at most 200 characters, in no event", async ({ team }) => {
+    await newUser(team);
+    const agent = `canary-agent/1 ${"x".repeat(300)}`;
+    const begin = (headers: Record<string, string>) =>
+      quick.call("POST", "/auth/v1/login", { json: right(team), headers });
+    for (const headers of [{ "User-Agent": agent }, {}]) expect((await begin(headers)).status).toBe(200);
+    await dataOf(
+      quick.call("POST", SESSIONS, { token: team.token, json: {}, headers: { "User-Agent": "stowage-cli" } }),
+    );
+    const agents = (await read(team, SESSIONS)).map(({ userAgent }: { userAgent: string | null }) => userAgent);
+    expect(agents).toEqual(["stowage-cli", null, agent.slice(0, 200)]);
+    expect(JSON.stringify(await eventsOf(team))).not.toContain("canary-agent");
+  });
+});
+
 describe("A failed login", () => {
   const wrongLogins = (team: Team) => [
     { ...right(team), password: "wrong" },
@@ -125,7 +186,7 @@ describe("A failed login", () => {
     expect(hashes).toEqual([expect.stringMatching(/^\$scrypt\$/), null, null, null, null]);
   });
 
-  test("waits in the turn of its team, and those of all teams that don't exist in one turn", async ({ team }) => {
+  test("waits in one of 16 turns, which its team shares with others whether they exist or not", async ({ team }) => {
     await newUser(team);
     const turns: string[] = [];
     const worker = startWorker((deps) => {
@@ -135,9 +196,18 @@ describe("A failed login", () => {
       };
       return { ...deps, hashQueue: { run } as Deps["hashQueue"] };
     });
-    for (const wrong of wrongLogins(team)) await logIn(wrong, worker);
-    const own = `login/${team.teamId}`;
-    expect(turns).toEqual([own, own, "login/", "login/", "login/"]);
+    const known = async (teamId: string) => {
+      turns.length = 0;
+      await logIn({ ...right(team), teamId, password: "wrong" }, worker);
+      return turns.join();
+    };
+    const own = await known(team.teamId);
+    expect(own).toMatch(/^login\/[0-9a-f]$/);
+    const others: string[] = [];
+    for (let i = 0; i < 200; i++) others.push(await known(i.toString(16).padStart(24, "0")));
+    expect(new Set(others).size).toBe(16);
+    expect(others).toContain(own);
+    expect(await known("no id of a team")).toMatch(/^login\/[0-9a-f]$/);
   });
 });
 
@@ -438,7 +508,7 @@ describe("A session of a secret key", () => {
     const { id: _id, createdAt, expiresAt } = session;
     const createdBy = { keyId: key.id, userId: null };
     expect(await read(team, SESSIONS)).toEqual([
-      { _id, userId: null, createdBy, createdAt, expiresAt, lastUsedAt: null },
+      { _id, userId: null, createdBy, createdAt, expiresAt, lastUsedAt: null, userAgent: null },
     ]);
     expect(idsIn(await dataOf(call("GET", KEYS, { token: session.key }))).sort()).toEqual([team.keyId, key.id].sort());
     for (const [method, token] of [

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { validateWebhookUrl } from "../../src/webhooks/webhook-url.ts";
+import type { Answer } from "../support/client.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
 import { DB } from "../support/databases.ts";
 import { ACCEPTED_REPLY } from "../support/deps.ts";
@@ -28,7 +29,18 @@ import {
 const WEBHOOKS = "/auth/v1/webhooks";
 const HOOK_URL = "https://hooks.canary.example/in";
 const FIELDS = [
-  ...["__v", "_id", "createdAt", "createdBy", "description", "disabledReason", "failingSince", "health", "lastDay"],
+  ...[
+    "__v",
+    "_id",
+    "changedBy",
+    "createdAt",
+    "createdBy",
+    "description",
+    "disabledReason",
+    "failingSince",
+    "health",
+    "lastDay",
+  ],
   "lastResult",
   ...["status", "teamId", "types", "updatedAt", "url"],
 ];
@@ -172,6 +184,44 @@ describe("A webhook of a deleted user", () => {
     await dataOf(team.call("PATCH", `${WEBHOOKS}/${ofKey}`, { json: { status: "enabled" } }));
     await rejected(team, 404, "not_found", () => team.call("DELETE", `/auth/v1/users/${userId}`));
   });
+
+  const CHANGES: Record<string, (id: string, token: string) => Promise<Answer>> = {
+    URL: (id, token) => call("PATCH", `${WEBHOOKS}/${id}`, { token, json: { url: "https://other.example.com/" } }),
+    secret: (id, token) => call("POST", `${WEBHOOKS}/${id}/secret`, { token, json: { revokeOld: true } }),
+    status: (id, token) => call("PATCH", `${WEBHOOKS}/${id}`, { token, json: { status: "enabled" } }),
+  };
+  const remove = (id: string) => team.call("DELETE", `/auth/v1/users/${id}`);
+  const demote = (id: string) => team.call("PATCH", `/auth/v1/users/${id}`, { json: { role: "contributor" } });
+  test.each<[string, string, typeof remove]>([
+    ["URL", "creator_deleted", remove],
+    ["secret", "creator_deleted", remove],
+    ["status", "creator_deleted", remove],
+    ["URL", "creator_demoted", demote],
+  ])(
+    "is disabled, too, if the user was the last to change its %s, whatever others change later: %s",
+    async (name, reason, lose) => {
+      const { id: userId, token } = await newMember(team, "admin");
+      const [changed, restored, described] = [await create(), await create(), await create()].map(({ _id }) => _id);
+      for (const id of [changed, restored]) await dataOf(CHANGES[name]!(id, token));
+      expect((await get(changed)).changedBy).toEqual({ keyId: expect.any(String), userId });
+      for (const [other, change] of Object.entries(CHANGES)) {
+        if (other !== name) await dataOf(change(changed, team.token));
+        await dataOf(change(restored, team.token));
+      }
+      for (const id of [changed, described]) {
+        const by = id === changed ? team.token : token;
+        await dataOf(call("PATCH", `${WEBHOOKS}/${id}`, { token: by, json: { description: "a", types: null } }));
+      }
+      expect((await get(described)).changedBy).toEqual({ keyId: team.keyId, userId: null });
+      expect((await team.call("PATCH", `/auth/v1/users/${userId}`, { json: { role: "viewer" } })).status).toBe(200);
+      expect(await stateOf(changed)).toEqual(["enabled", null]);
+      expect((await lose(userId)).status).toBe(200);
+      expect(await stateOf(changed)).toEqual(["disabled", reason]);
+      for (const id of [restored, described]) expect(await stateOf(id)).toEqual(["enabled", null]);
+      const events = await eventsOf(team, "type=webhook.disabled");
+      expect(events).toMatchObject([{ subject: { id: changed }, data: { reason } }]);
+    },
+  );
 
   test("stays enabled with keepKeys, and if the deletion is refused", async () => {
     const { id: userId, token } = await newMember(team, "admin");

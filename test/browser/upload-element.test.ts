@@ -728,6 +728,36 @@ describe("A recording", () => {
     expect(file?.size).toBeGreaterThan(10_000);
   });
 
+  test("of an element that is removed is offered by the next one at its place, or by itself when it returns", async ({
+    openPage,
+    problems,
+  }) => {
+    const { page, team, element, button } = await openRecorder({ openPage, problems });
+    await button("Record").click();
+    await expect(element.getByRole("timer")).toHaveText(ONE_SECOND);
+    await element.evaluate((one) => {
+      const next = one.cloneNode(true);
+      one.replaceWith(next);
+    });
+    await stateOf(element, "recorded");
+    const removed = await element.evaluateHandle((one) => {
+      const parent = one.parentElement;
+      one.remove();
+      return { one, parent };
+    });
+    const tab = await page.context().newPage();
+    await tab.goto(page.url());
+    await stateOf(tab.locator("stowage-upload"), "recorded");
+    await removed.evaluate(({ one, parent }) => parent?.prepend(one));
+    // The other tab has it now.
+    await stateOf(element, "empty");
+    await tab.close();
+    await stateOf(element, "recorded");
+    await button("Send").click();
+    await stateOf(element, "completed");
+    expect((await stored(team))[0]?.durationSeconds).toBeGreaterThan(0.9);
+  });
+
   test("stays saved when the service rejects it, until the user cancels it", async ({ openPage, problems }) => {
     problems.allow(/status of (403|413|415)/);
     const { page, element, button, record } = await openRecorder(
@@ -825,6 +855,58 @@ describe("The form of an upload element", () => {
       expect(await stored(team)).toHaveLength(1);
     },
   );
+
+  test("resumes after a reload a file that was chosen again, or canceled and chosen again, while it was sent", async ({
+    openPage,
+    problems,
+  }) => {
+    const input = '<label for="file">Recordings</label><input id="file" type="file">';
+    const opened = await openForm({ openPage, problems }, { input });
+    const { page, team, element } = opened;
+    // Requests that never end, until the page is reloaded.
+    await page.route(UPLOADS, () => {});
+    for (const isCanceled of [false, true]) {
+      await element.evaluate((one, isCanceled) => {
+        const add = () => (one as StowageUpload).add([new File(["A"], "a.txt", { lastModified: 1 })]);
+        add();
+        if (isCanceled) one.shadowRoot?.querySelector<HTMLElement>("[part~=cancel]:not([hidden])")?.click();
+        add();
+      }, isCanceled);
+      await stateOf(element, "sending");
+    }
+    page.once("dialog", (dialog) => void dialog.accept());
+    await page.unroute(UPLOADS);
+    await page.reload();
+    await stateOf(element, "completed");
+    await expect(element.getByRole("listitem")).toHaveCount(1);
+    expect(await stored(team)).toMatchObject([{ name: "a.txt" }]);
+  });
+
+  test("gets its files and recordings back after a reload although it is disabled at first", async ({
+    openPage,
+    problems,
+  }) => {
+    const html = `<!doctype html><html lang="en"><head><title>Form</title>${SCRIPT}</head><body><form><fieldset disabled>
+      <stowage-upload url="${url}" token="KEY" name="recordings" record><input type="file" multiple></stowage-upload>
+      </fieldset></form></body></html>`;
+    const { page, element, button, record } = await openRecorder({ openPage, problems }, { html });
+    const setDisabled = (isDisabled: boolean) =>
+      page.locator("fieldset").evaluate((one, isDisabled) => one.toggleAttribute("disabled", isDisabled), isDisabled);
+    await setDisabled(false);
+    await element.locator("input").setInputFiles(textFile("notes.txt", "Notes"));
+    await stateOf(element, "completed");
+    await page.route(UPLOADS, () => {});
+    await record();
+    await button("Send").click();
+    await stateOf(element, "sending");
+    page.once("dialog", (dialog) => void dialog.accept());
+    await page.unroute(UPLOADS);
+    await page.reload();
+    await expect(element.getByRole("listitem")).toHaveCount(2);
+    await setDisabled(false);
+    await stateOf(element, "completed");
+    expect(await idsOf(element)).toHaveLength(2);
+  });
 
   test("learns the result of the processing of a file after the element was removed and has returned", async ({
     openPage,

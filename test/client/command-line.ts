@@ -29,6 +29,8 @@ interface RunOptions {
   env?: Record<string, string>;
   /** Formats the output for a terminal, without one. */
   isTerminal?: boolean;
+  /** Asks the questions of a terminal, too, which `input` answers. */
+  isAsked?: boolean;
   signal?: AbortSignal;
 }
 
@@ -132,7 +134,9 @@ export class Machine {
 
   /** Runs the command in this process. */
   async run(args: Args, options: RunOptions = {}): Promise<Ended> {
-    const { input = "", env = {}, isTerminal = false, signal = new AbortController().signal } = options;
+    const { input = "", env = {}, isTerminal = false, isAsked = false } = options;
+    const { signal = new AbortController().signal } = options;
+    const stdin = Object.assign(Readable.from([input]), { isTTY: isAsked });
     const [stdout, stderr] = [sink(isTerminal), sink(isTerminal)];
     const io = {
       stdout: stdout.stream,
@@ -141,7 +145,7 @@ export class Machine {
       cwd: this.folder,
       signal,
     };
-    const code = await run(listOf(args), { ...io, stdin: Readable.from([input]) });
+    const code = await run(listOf(args), { ...io, stdin });
     return { code, stdout: stdout.text(), stderr: stderr.text() };
   }
 }

@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import {
+import fs, {
   appendFileSync,
   chmodSync,
   existsSync,
@@ -17,17 +17,21 @@ import {
   writeFileSync,
 } from "node:fs";
 import { createServer } from "node:http";
+import { syncBuiltinESMExports } from "node:module";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
 import { afterEach, describe, expect, inject, onTestFinished, test, vi } from "vitest";
 import { DEFAULT_ROLE } from "../../src/access/scopes.ts";
+import { loadConfig } from "../../src/client/command/config.ts";
 import { Journal } from "../../src/client/command/journal.ts";
 import { isIgnored, openFile, parsePattern } from "../../src/client/command/local-files.ts";
+import { localNameOf } from "../../src/client/command/places.ts";
 import { Progress } from "../../src/client/command/progress.ts";
+import { findSurplus } from "../../src/client/command/syncing.ts";
 import { verifyMessage } from "../../src/client/signatures.ts";
-import { RESUMABLE_BYTES, Stowage, type WebhookMessage } from "../../src/client/stowage.ts";
+import { RESUMABLE_BYTES, type StoredFile, Stowage, type WebhookMessage } from "../../src/client/stowage.ts";
 import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, sample, type Team, upload, url } from "../support/team.ts";
@@ -50,7 +54,7 @@ async function storing(
 ) {
   let requests = 0;
   const service = await scripted((request, response) => {
-    const data = { _id: SONG, name, size: bytes.length, sha256: requests === 0 ? digest : later };
+    const data = { _id: SONG, folder: "", name, size: bytes.length, sha256: requests === 0 ? digest : later };
     if (request.url === "/bytes") return step ? step(request, response) : void response.end(bytes);
     if (request.url?.endsWith("/metadata")) requests += 1;
     response.end(JSON.stringify({ data, status: true, signedUrl: `${service.url}/bytes` }));
@@ -121,7 +125,7 @@ describe("every command", () => {
     `rm ${doomed} --yes`,
     "folders",
     `hold ${file} --reason Case`,
-    `release ${file}`,
+    `release ${file} --yes`,
     "retention",
   ];
 
@@ -224,7 +228,10 @@ describe("every command", () => {
     expect(await collect(stowage.users.list())).toEqual([]);
     const delivery = await json(`webhooks deliveries ${hook._id}`);
     expect(delivery).toMatchObject({ type: "user.deleted" });
-    expect(await json(`webhooks redeliver ${delivery._id}`)).toMatchObject({ _id: delivery._id });
+    expect(await json(`webhooks redeliver ${delivery._id}`)).toMatchObject({
+      _id: delivery._id,
+      attempt: { httpStatus: null, error: "connection_failed" },
+    });
     const [first] = await collect(stowage.events.list({ order: "asc" }));
     const replayed = await json(["webhooks", "replay", hook._id, "--after", first?._id ?? ""]);
     expect(replayed).toMatchObject({ deliveries: expect.any(Number) });
@@ -390,9 +397,14 @@ describe("every command", () => {
 
   test("shows the attempts of a redelivered event field by field", async () => {
     const attempts = [{ at: "2026-11-01", httpStatus: 500 }];
-    const service = await scripted(json(200, { data: { _id: "1", attempts } }));
+    const service = await scripted(json(200, { data: { _id: "1", attempts, attempt: { httpStatus: 500 } } }));
     const { stdout } = await new Machine("key", service.url).run("webhooks redeliver 1");
-    expect(linesOf(stdout)).toEqual(["_id\t1", "attempts.0.at\t2026-11-01", "attempts.0.httpStatus\t500"]);
+    expect(linesOf(stdout)).toEqual([
+      "_id\t1",
+      "attempts.0.at\t2026-11-01",
+      "attempts.0.httpStatus\t500",
+      "attempt.httpStatus\t500",
+    ]);
   });
 
   test("lists at most --limit items, without tokens", async () => {
@@ -441,11 +453,21 @@ describe("every command", () => {
     expect((await machine.run("hold archive/a.txt --reason Case")).stdout).toBe("archive/a.txt\theld\n");
     expectFailure(await machine.run("rm archive/a.txt --yes"), 1, "archive/a.txt: A hold forbids the deletion.");
     expect((await machine.run("folders rm archive --yes")).stdout).toBe("archive\tdeleted, except 1 held file\n");
-    expect((await machine.run("release archive/a.txt")).stdout).toBe("archive/a.txt\treleased\n");
+    expectFailure(await machine.run("release archive/a.txt"), 2, /^Allow the deletion of 1 held file\? Add --yes/);
+    const planned = await machine.run("release archive/a.txt --dry-run");
+    expect(planned.stdout).toBe("archive/a.txt\twould be released\n");
+    expect((await machine.run("release archive/a.txt --yes")).stdout).toBe("archive/a.txt\treleased\n");
     expect((await machine.run("folders rm archive --yes")).stdout).toBe("archive\tdeleted\n");
     expect(await stored(team)).toEqual([]);
     expect((await machine.run("retention")).stdout).toBe("off\n");
-    expect((await machine.run("retention 30")).stdout).toBe("30 days\n");
+    expectFailure(
+      await machine.run("retention 30"),
+      2,
+      /^Delete each file 30 days after its upload, and older ones soon\?/,
+    );
+    expect(await machine.run("retention 30 --dry-run")).toEqual({ code: 0, stdout: "", stderr: "" });
+    expect((await machine.run("retention")).stdout).toBe("off\n");
+    expect((await machine.run("retention 30 --yes")).stdout).toBe("30 days\n");
     expect(await machine.json("retention")).toEqual({ days: 30 });
     expect((await machine.run("retention off")).stdout).toBe("off\n");
     expectFailure(await machine.run("retention 0"), 2);
@@ -453,6 +475,7 @@ describe("every command", () => {
     const shown = await machine.json(`users show ${user._id}`);
     expect(shown).toMatchObject({ email: "ada@example.com" });
     expect(shown.password).toBeUndefined();
+    await team.stowage.users.update(user._id, { firstName: "A\u00ad\u200bda" });
     const exported = await team.stowage.users.export(user._id);
     expect(await machine.json("users export ada@example.com")).toEqual(exported);
     expect(JSON.parse((await machine.run(`users export ${user._id}`)).stdout)).toEqual(exported);
@@ -467,6 +490,21 @@ describe("every command", () => {
     expect((await machine.run("whoami --json", { env })).code).toBe(0);
   });
 
+  test("that sets a retention shows with --dry-run the files that are older, and what a hold keeps", async () => {
+    const file = (name: string, digit: string) => ({ _id: digit.repeat(24), folder: "", name });
+    const service = await scripted((request, response) => {
+      const { url = "" } = request;
+      const hold = url.includes("2".repeat(24)) ? { reason: "Case" } : null;
+      const data = url.endsWith("/metadata") ? { hold } : [file("a.mp3", "1"), file("b.mp3", "2")];
+      response.end(JSON.stringify({ data }));
+    });
+    const { code, stdout } = await new Machine("key", service.url).run("retention 30 --dry-run");
+    expect([code, stdout]).toEqual([0, "a.mp3\twould delete\nb.mp3\theld, would stay: Case\n"]);
+    const { searchParams } = new URL(service.requests[0]?.url ?? "", url);
+    const age = Date.now() - Date.parse(searchParams.get("createdBefore") ?? "");
+    expect(Math.round(age / 86_400_000)).toBe(30);
+  });
+
   test("for transcripts sets, gets and deletes them", async () => {
     const { team, machine } = await newMachine();
     const id = await upload(team, "a.txt", "text");
@@ -479,10 +517,14 @@ describe("every command", () => {
     expect((await team.stowage.files.get(id)).transcript).toMatchObject({ language: "en", size: vtt.length });
     expectFailure(await machine.run("transcript put a.srt a.txt"), 1, "a.srt: Line 1: Must begin with `WEBVTT`.");
     expectFailure(await machine.run("transcript put a.txt a.vtt"), 1, /^No such file here: a\.txt\. Name the local/);
-    expect(await machine.json("transcript rm a.txt")).toEqual({ id, transcript: null });
-    expectFailure(await machine.run("transcript rm a.txt"), 4, "a.txt: No transcript.");
-    for (const command of ["get", "rm"])
-      expectFailure(await machine.run(`transcript ${command} ${UNKNOWN}`), 4, `${UNKNOWN}: Not found.`);
+    expect(await machine.json("transcript get a.txt")).toEqual({ id, transcript: vtt });
+    const shown = await machine.run("transcript rm a.txt --dry-run");
+    expect(shown).toMatchObject({ code: 0, stdout: "a.txt\ttranscript would be deleted\n" });
+    expectFailure(await machine.run("transcript rm a.txt"), 2, /^Delete the transcript of 1 file\? Add --yes/);
+    expect(await machine.json("transcript rm a.txt --yes")).toEqual({ id, transcript: null });
+    expectFailure(await machine.run("transcript rm a.txt --yes"), 4, "a.txt: No transcript.");
+    for (const args of [`get ${UNKNOWN}`, `rm ${UNKNOWN} --yes`])
+      expectFailure(await machine.run(`transcript ${args}`), 4, `${UNKNOWN}: Not found.`);
     expect((await team.stowage.files.get(id)).transcript).toBeNull();
   });
 
@@ -918,6 +960,27 @@ describe("stowage upload", () => {
     for (const journal of [first, second]) journal.close();
   });
 
+  test("leaves no draft of a compacted journal if another run appends a line meanwhile", () => {
+    const folder = new Machine().path("journal");
+    const file = { path: "/song.wav", size: 5, changedAt: 1 };
+    const first = new Journal(folder, "scope");
+    for (let line = 0; line < 8000; line++) first.save(file, { id: "1", sha256: "a".repeat(64) });
+    const { writeFileSync: write } = fs;
+    onTestFinished(() => {
+      fs.writeFileSync = write;
+      syncBuiltinESMExports();
+    });
+    fs.writeFileSync = (...args) => {
+      write(...args);
+      first.save(file, { id: "2" });
+    };
+    syncBuiltinESMExports();
+    const second = new Journal(folder, "scope");
+    expect(readdirSync(folder)).toHaveLength(1);
+    expect(second.find(file).id).toBe("2");
+    for (const journal of [first, second]) journal.close();
+  });
+
   test.skipIf(!existsSync("/dev/full"))("reports a full disk of its journal once, and sends nothing", async () => {
     const { team, machine } = await newMachine();
     machine.write("in/a.bin", "bytes");
@@ -1093,7 +1156,7 @@ describe("stowage sync", () => {
       "in/old.bin\twould delete",
     ]);
     expect(await stored(team)).toHaveLength(3);
-    expect((await machine.run("release in/held.bin")).stdout).toBe("in/held.bin\treleased\n");
+    expect((await machine.run("release in/held.bin --yes")).stdout).toBe("in/held.bin\treleased\n");
   });
 
   test("asks before it deletes what others have uploaded, on a terminal", async () => {
@@ -1147,6 +1210,75 @@ describe("stowage sync", () => {
     ["a.b", "aXb", false],
   ])("decides whether --exclude %s leaves out %s: %s", (pattern, path, expected) => {
     expect(isIgnored(path, parsePattern(pattern))).toBe(expected);
+  });
+
+  test.skipIf(process.platform === "win32")(
+    "knows the files that get --folder renamed, and deletes none of them",
+    async () => {
+      const { team, machine } = await newMachine();
+      const names = ['Who: "a" <b>?*|.mp3', "soft\u00adhyphen\u200b.mp3", ".env", "~home", "Case.txt", "case.txt"];
+      for (const name of names) {
+        await team.stowage.files.upload(new Blob([name]), { name, properties: { folder: "F/-deep" } });
+      }
+      const get = await machine.run("get --folder F -o out --json");
+      const rows = linesOf(get.stdout).map((line) => JSON.parse(line));
+      const renamed = new Map(rows.map(({ path, renamedFrom }) => [renamedFrom ?? path, path]));
+      const caseId = rows.find(({ path }) => path.includes("-Case"))?.id;
+      expect([...renamed].toSorted()).toEqual(
+        [
+          ["F/-deep/.env", "out/F/_-deep/_.env"],
+          ["F/-deep/Case.txt", `out/F/_-deep/${caseId}-Case.txt`],
+          ["F/-deep/case.txt", "out/F/_-deep/case.txt"],
+          ["F/-deep/soft\u00adhyphen\u200b.mp3", "out/F/_-deep/soft\u00adhyphen\u200b.mp3"],
+          ['F/-deep/Who: "a" <b>?*|.mp3', 'out/F/_-deep/Who: "a" <b>?*|.mp3'],
+          ["F/-deep/~home", "out/F/_-deep/_~home"],
+        ].toSorted(),
+      );
+      const before = (await stored(team)).map(({ _id }) => _id);
+      const sync = await machine.run("sync out/F --delete --yes");
+      expect(sync).toMatchObject({ code: 0, stderr: "stowage: 6 already sent.\n" });
+      expect((await stored(team)).map(({ _id }) => _id)).toEqual(before);
+      // A changed one replaces the original.
+      machine.write("out/F/_-deep/_.env", "changed");
+      const changed = await machine.run("sync out/F --delete --yes");
+      expect(changed).toMatchObject({ code: 0, stderr: "stowage: 1 uploaded, 5 already sent, 1 deleted.\n" });
+      expect((await stored(team)).filter(({ name }) => name === ".env")).toMatchObject([
+        { folder: "F/-deep", size: 7 },
+      ]);
+      expect((await machine.run("get --folder F -o out")).stdout).toContain(
+        "\trenamed from F/-deep/.env\talready there\n",
+      );
+    },
+  );
+
+  test.each([
+    ["a:b?.mp3", "a_b_.mp3", "a:b?.mp3"],
+    ["con.mp3", "_con.mp3", "con.mp3"],
+    ["end. ", "end", "end. "],
+    ["../a\u202e\u0007", "_.._a__", "_.._a__"],
+    [".bashrc", "_.bashrc", "_.bashrc"],
+    ["", "_", "_"],
+  ])("a download writes %j as %j on Windows, and as %j elsewhere", (name, onWindows, elsewhere) => {
+    expect([localNameOf(name, true), localNameOf(name, false)]).toEqual([onWindows, elsewhere]);
+  });
+
+  test("looks at each file once to find what to delete", () => {
+    let looks = 0;
+    const counted = <T extends object>(values: T) =>
+      new Proxy(values, {
+        get: (target, name, self) => {
+          looks++;
+          return Reflect.get(target, name, self);
+        },
+      });
+    const uploadedBy = { keyId: SONG, userId: null };
+    const count = 300;
+    const versions = (i: number) => [counted({ _id: String(i), uploadedBy } as unknown as StoredFile)];
+    const stored = new Map(Array.from({ length: count }, (_, i) => [`in/${i}`, versions(i)]));
+    const skipped = counted(Array.from({ length: count }, (_, i) => `in/${i}x`));
+    const surplus = findSurplus(stored, { local: [], sentPaths: new Set(), skipped, roots: ["in"], exclude: [] });
+    expect(surplus).toHaveLength(count);
+    expect(looks).toBeLessThan(10 * count);
   });
 
   test.skipIf(process.platform === "win32")("reports files that the service could not distinguish", async () => {
@@ -1322,7 +1454,8 @@ describe("stowage get", () => {
     async (_, name, local) => {
       const { machine } = await storing("la la la", { name });
       machine.write(`${local}.${SONG}.part`, "la la la la la");
-      expect(await machine.run(`get ${SONG}`)).toMatchObject({ code: 0, stdout: `${local}\n`, stderr: "" });
+      const stdout = `${local}\trenamed from ${name}\n`;
+      expect(await machine.run(`get ${SONG}`)).toMatchObject({ code: 0, stdout, stderr: "" });
       expect(readdirSync(machine.folder)).toEqual([local]);
     },
   );
@@ -1463,6 +1596,14 @@ test("a progress bar stops at 100%, and counts no speed for resumed bytes", () =
   progress.close();
 });
 
+test("stowage info shows the files that exist, and reports the others", async () => {
+  const { team, machine } = await newMachine();
+  const id = await upload(team, "a.txt", "text");
+  const { code, stdout, stderr } = await machine.run(`info ${UNKNOWN} gone.txt ${id}`);
+  expect([code, linesOf(stderr)]).toEqual([4, [`stowage: ${UNKNOWN}: Not found.`, "stowage: gone.txt: Not found."]]);
+  expect(stdout).toContain(id);
+});
+
 describe("a failure", () => {
   test.each([
     ["an unknown command", "nope", 2, "Unknown command 'nope'."],
@@ -1565,13 +1706,42 @@ describe("a failure", () => {
     const details = { code: "invalid_input", status: 400, requestId: "request-1", errors };
     expect(JSON.parse(failed.stderr)).toEqual({ error: { kind: "failed", exitCode: 1, message, ...details } });
     const misused = await machine.run("nope --json");
-    expect([misused.code, JSON.parse(misused.stderr)]).toMatchObject([2, { error: { kind: "usage", exitCode: 2 } }]);
+    const usage = { kind: "usage", exitCode: 2, code: "usage" };
+    expect([misused.code, JSON.parse(misused.stderr)]).toMatchObject([2, { error: usage }]);
     const outage = await scripted(refusal(503, "unavailable", { "Retry-After": "0" }));
     const env = { STOWAGE_RETRY_SECONDS: "10" };
     const late = await new Machine("key", outage.url).run("usage --json", { env });
     const [notice = "", error = ""] = linesOf(late.stderr);
     expect(JSON.parse(notice)).toEqual({ notice: expect.stringContaining("Retrying for up to 10 s.") });
     expect(JSON.parse(error)).toMatchObject({ error: { kind: "unreachable", exitCode: 5, code: "unavailable" } });
+  });
+
+  test("with a local cause has a code, and the path or ID that it is about, with --json", async () => {
+    const { team, machine } = await newMachine();
+    const id = await upload(team, "a.txt", "text");
+    machine.write("in/long.txt", "text");
+    machine.write("empty.txt", "");
+    const errorOf = async (args: string) => JSON.parse((await machine.run(`${args} --json`)).stderr).error;
+    for (const [args, expected] of [
+      ["upload gone.mp3", { code: "ENOENT", path: "gone.mp3" }],
+      ["upload empty.txt", { code: "failed", path: "empty.txt" }],
+      ["rm gone.mp3 --yes", { code: "not_found", path: "gone.mp3" }],
+      ["info gone.mp3", { code: "not_found", path: "gone.mp3" }],
+      ["get gone/a.mp3", { code: "not_found", path: "gone/a.mp3" }],
+      ["get --folder gone", { code: "not_found", path: "gone" }],
+      [`get ${id} -o empty.txt`, { code: "failed", id }],
+      [`rm ${UNKNOWN} --yes`, { code: "not_found", id: UNKNOWN }],
+      [`transcript get ${id}`, { code: "not_found", id }],
+      ["transcript put gone.vtt a.txt", { code: "ENOENT", path: "gone.vtt" }],
+      ["users show gone@example.com", { code: "not_found", path: "gone@example.com" }],
+    ] as const)
+      expect(await errorOf(args), args).toMatchObject(expected);
+  });
+
+  test.each(["Infinity", "1e9", "-1", "soon", "999999999"])("reports STOWAGE_RETRY_SECONDS=%s", async (seconds) => {
+    const machine = new Machine("key", OPEN);
+    const run = await machine.run("usage", { env: { STOWAGE_RETRY_SECONDS: seconds } });
+    expectFailure(run, 2, /^STOWAGE_RETRY_SECONDS must be a number of seconds from 0 to \d+\.$/);
   });
 
   test.each(["SIGINT", "SIGTERM"] as const)("by %s prints one line, and has exit code 130", async (signal) => {
@@ -1596,6 +1766,28 @@ describe("a failure", () => {
     expect(stdout).toMatch(/^[\x20-\x7e]+\n$/);
     expect(JSON.parse(stdout).name).toBe(name);
   });
+});
+
+test("stowage completion completes IDs only, because shells expand what they complete", async () => {
+  const service = await scripted(json(200, { data: [{ _id: "$(touch owned)" }, { _id: SONG }] }));
+  const machine = new Machine("key", service.url);
+  for (const source of ["the service", "the cache"])
+    expect((await machine.run("completion --ids files")).stdout, source).toBe(`${SONG}\n`);
+});
+
+test("stowage webhooks replay continues with --all until all events are resent", async () => {
+  const parts = [
+    { deliveries: 150, next: "2".repeat(24) },
+    { deliveries: 7, next: null },
+  ];
+  const steps = parts.map((data) => json(200, { data }));
+  const one = await scripted(...steps);
+  const first = await new Machine("key", one.url).json(`webhooks replay ${SONG} --after 2026-11-20`);
+  expect(first).toEqual(parts[0]);
+  const all = await scripted(...steps);
+  const total = await new Machine("key", all.url).json(`webhooks replay ${SONG} --after 2026-11-20 --all`);
+  expect(total).toEqual({ deliveries: 157, next: null });
+  expect(all.requests).toHaveLength(2);
 });
 
 describe("stowage login", () => {
@@ -1669,6 +1861,32 @@ describe("stowage login", () => {
     await expect(team.stowage.logIn({ teamId: team.teamId, email, password: `${password}!` })).resolves.toBeTruthy();
     expectFailure(await user.run("password", { input: "wrong password\nanother password\n" }), 1);
   });
+
+  test("is listed with the others by profiles if a config file is damaged, and the damaged one is reported", async () => {
+    const machine = new Machine();
+    const saved = JSON.stringify({ url, key: "stow_sk_secret" });
+    for (const [name, text] of [
+      ["config", saved],
+      ["config.a", "{"],
+      ["config.b", saved],
+    ] as const)
+      chmodSync(machine.write(`config/stowage/${name}.json`, text), 0o600);
+    const { code, stdout, stderr } = await machine.run("profiles");
+    expect([code, linesOf(stdout).map((line) => line.split("\t")[0])]).toEqual([2, ["b", "-"]]);
+    expect(stderr).toMatch(/^stowage: .*config\.a\.json is damaged\. Run `stowage login` again\.\n$/);
+  });
+
+  test.each(["http://LOCALHOST:80/x/", "http://localhost/x/console/files", "http://localhost/x///"])(
+    "sends the key of http://localhost/x to %s, which is the same service",
+    async (given) => {
+      const env = { STOWAGE_URL: "http://localhost/x", STOWAGE_KEY: "key" };
+      expect(loadConfig(env, { url: given }).key).toBe("key");
+      vi.stubEnv("STOWAGE_URL", env.STOWAGE_URL).stubEnv("STOWAGE_KEY", env.STOWAGE_KEY);
+      onTestFinished(() => void vi.unstubAllEnvs());
+      expect(new Stowage({ url: given }).url).toBe(env.STOWAGE_URL);
+      expect(() => new Stowage({ url: "http://localhost/y" })).toThrow("No key.");
+    },
+  );
 
   test.each(["null", "[]", '{"url":5}', '{"url": "https://stowage.example", "key": "stow_sk_secret"'])(
     "names the remedy for a damaged config file, without showing its content: %s",

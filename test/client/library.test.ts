@@ -106,6 +106,39 @@ describe("files", () => {
     await expect(other.files.getTranscript(id)).rejects.toMatchObject({ code: "token_invalid" });
   });
 
+  test("takes options last, also of a transcript, a session and an invitation", async () => {
+    const { stowage, requests } = await scripted(json(200, { data: { _id: "1" } }));
+    const options = { headers: { "X-Test": "options" } };
+    await stowage.files.setTranscript("1", "WEBVTT", { language: "en" }, options);
+    await stowage.sessions.create({ expiresIn: 300 }, options);
+    await stowage.describeInvitation({ token: "token" }, options);
+    expect(requests.map(({ headers }) => headers["x-test"])).toEqual(["options", "options", "options"]);
+  });
+
+  test.each([
+    [5, '"5"'],
+    ["5", '"5"'],
+    ['"5"', '"5"'],
+    ['W/"5"', '"5"'],
+  ])("sends version %j as If-Match: %s", async (version, tag) => {
+    const { stowage, requests } = await scripted(json(200, { data: { _id: "1" } }));
+    await stowage.users.update("1", { firstName: "Ada" }, { version });
+    expect(requests[0]?.headers["if-match"]).toBe(tag);
+  });
+
+  test.each(["latest", "", "*", '"5", "6"', -1, 1.5])("rejects version %j without a request", async (version) => {
+    const { stowage, requests } = await scripted(json(200, { data: { _id: "1" } }));
+    await expect(stowage.users.update("1", {}, { version })).rejects.toThrow(
+      /^The version must be a number or an ETag/,
+    );
+    expect(requests).toEqual([]);
+  });
+
+  test.each([Number.POSITIVE_INFINITY, 2 ** 31])("waits for a response with a timeout of %d", async (timeout) => {
+    const { stowage } = await scripted((_, response) => setImmediate(() => response.end('{"data":{"bytes":1}}')));
+    expect(await stowage.usage({ timeout, maxRetries: 0 })).toEqual({ bytes: 1 });
+  });
+
   test.each(["completed", "failed"])("waitUntilProcessed resolves when the file is %s", async (status) => {
     const statuses = ["pending", "processing", status].map((status) => json(200, { data: { status } }));
     const { stowage, requests } = await scripted(...statuses);
@@ -1013,6 +1046,17 @@ describe("an abort", () => {
     await expect(call).rejects.toThrow("enough");
   });
 
+  test("ends an upload after a lost response, which saves nothing more", async () => {
+    const stop = new AbortController();
+    const { stowage } = await scripted(hangUp, () => stop.abort(new Error("enough")));
+    const set = vi.fn();
+    const store = { get: () => undefined, set, delete: () => {} };
+    const options = { signal: stop.signal, store, storeKey: "a", name: "a.txt" };
+    await expect(stowage.files.upload(new Blob(["text"]), options)).rejects.toThrow("enough");
+    await new Promise(setImmediate);
+    expect(set).toHaveBeenCalledTimes(1);
+  });
+
   test("sends nothing if the signal has aborted before any call", async () => {
     const service = await scripted(refusal(400, "invalid_input"));
     const stowage = new Stowage({ url: service.url, key: null });
@@ -1023,7 +1067,7 @@ describe("an abort", () => {
     const calls = owners.flatMap((owner) =>
       Object.getOwnPropertyNames(Object.getPrototypeOf(owner))
         .filter((name) => name !== "constructor")
-        .map((name) => [name, () => owner[name](first, options, options)] as const),
+        .map((name) => [name, () => owner[name](first, options, options, options)] as const),
     );
     expect(calls.length).toBeGreaterThan(50);
     for (const [name, call] of [

@@ -46,6 +46,25 @@ test("the client samples of the OpenAPI document call existing methods", async (
   }
 });
 
+test("the pattern for secret scanners in the guide matches every kind of token as a whole", async () => {
+  const [, pattern = ""] = /```\n(stow_.*)\n```/.exec(readFileSync(join(root, "src/GUIDE.md"), "utf8")) ?? [];
+  const { stowage, key } = await newTeam();
+  const { _id: user } = await stowage.users.create({ email: "ada@example.com" });
+  const metadata = { text: "x".repeat(3800) };
+  const tokens = [
+    key,
+    (await stowage.keys.create({ name: "public", isPublic: true })).key,
+    (await stowage.sessions.create()).key,
+    (await stowage.users.invite(user)).token,
+    (await stowage.files.createUploadToken()).token,
+    (await stowage.files.createUploadToken({ properties: { metadata } })).token,
+  ];
+  for (const token of tokens) {
+    expect(new RegExp(pattern).exec(`key = "${token}"`)?.[0]).toBe(token);
+    expect(token.length).toBeLessThanOrEqual(8192);
+  }
+});
+
 /** The first JavaScript sample below a heading of a document. */
 function sampleOf(document: string, heading: string): string {
   const [, section = ""] = readFileSync(join(root, document), "utf8").split(`\n### ${heading}\n`);

@@ -101,6 +101,8 @@ describe("A folder of many files", () => {
     "its key is deleted",
     "its key loses the scope",
     "its caller is demoted",
+    "its caller logs out and becomes a viewer",
+    "its caller is deleted",
     "its team is suspended",
   ] as const;
   test.for(ENDINGS)(
@@ -109,7 +111,7 @@ describe("A folder of many files", () => {
       await fillFolder(team, "Old");
       const { body: created } = await call(world, team, "POST", "/auth/v1/apikeys", { name: "leaked" });
       const member = await newMember(team, "member");
-      const caller = { ...team, token: ending === "its caller is demoted" ? member.token : created.data.key };
+      const caller = { ...team, token: ending.startsWith("its caller") ? member.token : created.data.key };
       expect((await erase(world, caller, "Old")).body.data).toEqual({ folder: "Old", isComplete: false, held: 0 });
       const before = await countsOf(team);
       const operator = { ...team, token: OPERATOR };
@@ -121,6 +123,11 @@ describe("A folder of many files", () => {
       // A contributor deletes only the own files, and has the scope.
       const demotion = { role: "contributor" };
       if (ending === "its caller is demoted") await call(world, team, "PATCH", `/auth/v1/users/${member.id}`, demotion);
+      if (ending === "its caller is deleted") await call(world, team, "DELETE", `/auth/v1/users/${member.id}`);
+      if (ending === "its caller logs out and becomes a viewer") {
+        await call(world, caller, "POST", "/auth/v1/logout");
+        await call(world, team, "PATCH", `/auth/v1/users/${member.id}`, { role: "viewer" });
+      }
       await finish(world);
       expect(await countsOf(team)).toEqual(before);
       if (ending === "its team is suspended") await suspend("active");
@@ -129,6 +136,44 @@ describe("A folder of many files", () => {
       expect((await countsOf(team)).New).toEqual(before.Old);
     },
   );
+
+  type Going = [string, (caller: Caller) => Promise<unknown>, "user" | "key" | "session of a key"];
+  interface Caller {
+    world: World;
+    team: Team;
+    token: string;
+    keyId: string;
+  }
+  const overlap = { overlapSeconds: 0 };
+  test.for<Going>([
+    ["its user logs out", ({ world, token }) => must(world.ask("POST", "/auth/v1/logout", { token })), "user"],
+    ["its user's session expires", async ({ world }) => (world.aheadMilliseconds += 13 * 60 * MINUTE), "user"],
+    [
+      "its key is rotated",
+      ({ world, team, keyId }) => call(world, team, "POST", `/auth/v1/apikeys/${keyId}/rotate`, overlap),
+      "key",
+    ],
+    [
+      "its key's session logs out",
+      ({ world, token }) => must(world.ask("POST", "/auth/v1/logout", { token })),
+      "session of a key",
+    ],
+  ])("goes on when %s", async ([, change, by], { world, team }) => {
+    await fillFolder(team, "Old");
+    const { body: created } = await call(world, team, "POST", "/auth/v1/apikeys", { name: "a" });
+    const { key, id: keyId } = created.data;
+    const tokenOf = {
+      user: async () => (await newMember(team, "member")).token,
+      key: async () => key,
+      "session of a key": async () =>
+        (await must(world.ask("POST", "/auth/v1/sessions", { token: key }))).body.data.key,
+    };
+    const token = await tokenOf[by]();
+    expect((await erase(world, { ...team, token }, "Old")).body.data.isComplete).toBe(false);
+    await change({ world, team, token, keyId });
+    await finish(world);
+    expect(await countsOf(team)).toEqual({});
+  });
 
   test("of a contributor doesn't hold up the changes of others", async ({ world, team }) => {
     const contributor = await newMember(team, "contributor");

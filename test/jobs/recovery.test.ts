@@ -31,7 +31,7 @@ const STATES: State[] = ["receiving", "pending", "processing", "deleting"];
 const COUNTS =
   "sent assemblies webhooks uploadsExpired uploadsRemoved filesDeleted teamFilesRemoved teamsDeleted sessionsRemoved";
 const MORE_COUNTS =
-  "waveforms folderSteps teamRowsRemoved trashEmptied keysRemoved linksRemoved purged reencrypted filesAged filesExpired";
+  "waveforms folderSteps teamRowsRemoved trashEmptied keysRemoved linksRemoved mailsRemoved purged reencrypted filesAged filesExpired";
 const NOTHING = Object.fromEntries(`${COUNTS} ${MORE_COUNTS}`.split(" ").map((name) => [name, 0]));
 
 afterEach(emptyStores);

@@ -146,6 +146,11 @@ export const withoutLimits: Change = (deps) => ({
   ...deps,
   limiter: {
     countRequest: async () => true,
+    countPlaces: async () => true,
+    countRefusal: async () => true,
+    areRefusalsBlocked: () => false,
+    noteRefused: () => {},
+    refusedCaller: () => undefined,
     countOpening: async () => true,
     countUnauthenticated: async () => true,
     isBlocked: () => false,

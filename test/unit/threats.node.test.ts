@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { EVENT_TYPES, isLimited } from "../../src/events/events.ts";
 
 const root = join(import.meta.dirname, "..");
 const read = (path: string) => readFileSync(join(root, path), "utf8");
@@ -11,6 +12,17 @@ function testsOf(name: string): string {
   const found = readdirSync(join(root, folder)).filter((path) => path.split(".")[0] === file);
   return found.map((path) => read(`${folder}/${path}`).replaceAll('\\"', '"')).join("\n");
 }
+
+test("each table, and each event, has a bound in the list of threats", () => {
+  const [, bounds = ""] = /^## What callers insert$(.*?)^## /ms.exec(read("THREATS.md")) ?? [];
+  const named = new Set([...bounds.matchAll(/`([a-z_.*]+)`/g)].map(([, name = ""]) => name));
+  const tables = [...read("../migrations/0000_tables.sql").matchAll(/^CREATE TABLE `(\w+)`/gm)].map(
+    ([, name = ""]) => name,
+  );
+  expect(tables.length).toBeGreaterThan(10);
+  const kinds = EVENT_TYPES.map((type) => (isLimited(type) ? type.replace(/\..*/, ".*") : type));
+  expect([...tables, ...kinds].filter((name) => !named.has(name))).toEqual([]);
+});
 
 test("each test that the list of threats names exists", () => {
   const missing: string[] = [];

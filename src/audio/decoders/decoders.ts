@@ -1,6 +1,6 @@
 import { frameAt } from "../frames.ts";
-import { byte, latin1, UnreadableAudio, uint } from "../range-source.ts";
-import { flacFrame } from "../xiph.ts";
+import { byte, latin1, UnreadableAudio } from "../range-source.ts";
+import { flacHeader } from "../xiph.ts";
 import { Instance } from "./instance.ts";
 import { MAX_OPUS_SAMPLES, readOpusPacket } from "./opus-packet.ts";
 import { readVorbisSetup } from "./vorbis-setup.ts";
@@ -57,7 +57,8 @@ const MP3 = { needsMore: -10, newFormat: -11 };
 const MAX_MP3_ERRORS = 100;
 const VORBIS_ERRORS = 256;
 /** The start of a stream and its STREAMINFO. */
-export const FLAC_INFO_BYTES = 42;
+const FLAC_INFO_BYTES = 42;
+const MAX_FLAC_HEADER_BYTES = 16;
 /** The first packet of FLAC in Ogg has a mark and a header in front of the start of the stream. */
 const OGG_FLAC = { mark: 0x7f, headBytes: 9 };
 /** The work for each byte of a FLAC frame: its checksum, and the longest codes. */
@@ -105,8 +106,11 @@ export async function openMp3(): Promise<Decoder> {
   };
 }
 
-/** @param head the start of the file, or the first packet in Ogg: a frame need not state its rate and its width */
-export async function openFlac(head: Uint8Array): Promise<Decoder> {
+/**
+ * @param head STREAMINFO behind the start of a stream, or the first packet in Ogg: a frame need not state its width
+ * @param sampleRate that of the sound: neither need state it
+ */
+export async function openFlac(head: Uint8Array, sampleRate: number): Promise<Decoder> {
   const start = byte(head, 0) === OGG_FLAC.mark ? OGG_FLAC.headBytes : 0;
   const info = head.slice(start, start + FLAC_INFO_BYTES);
   // No other block follows.
@@ -138,17 +142,16 @@ export async function openFlac(head: Uint8Array): Promise<Decoder> {
   };
   let isInformed = false;
   return {
-    rate: () => uint(info, 18, 3) >> 4,
+    rate: () => sampleRate,
     work(bytes) {
-      const frame = flacFrame(bytes, 0);
-      const assignment = byte(bytes, 3) >> 4;
-      const samples = frame ? (frame.end - frame.start) * (assignment < 8 ? assignment + 1 : 2) : 0;
+      const header = flacHeader(bytes.subarray(0, MAX_FLAC_HEADER_BYTES));
+      const samples = header ? header.samples * header.channels : 0;
       return samples * SAMPLE_WORK.flac + bytes.length * FLAC_BYTE_WORK;
     },
     decode(bytes, take) {
       // Headers in Ogg.
       if (!fits(bytes, "flac") || byte(bytes, 0) !== 0xff) return;
-      if (!isInformed) feed(info);
+      if (!isInformed && info.length === FLAC_INFO_BYTES) feed(info);
       feed(bytes);
       // An error makes it forget the stream.
       isInformed = flac.word(error) === 0;

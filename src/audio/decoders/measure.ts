@@ -1,7 +1,7 @@
 import { readAiff, readWav } from "../chunks.ts";
 import type { Audio } from "../inspect.ts";
 import { Budget, MAX_WINDOW_BYTES, RangeSource, type ReadRange } from "../range-source.ts";
-import { id3Length } from "../tags.ts";
+import { skipLeadingTags } from "../tags.ts";
 import {
   type Decoder,
   MAX_INPUT_BYTES,
@@ -52,7 +52,6 @@ const MEASURED_PEAKS = 1000;
 const MIN_PEAKS = 16;
 /** If less of the duration can be decoded, its waveform would be wrong in every part. */
 const MIN_DECODED_SHARE = 0.9;
-const MAX_LEADING_TAGS = 4;
 
 /** @returns null if no waveform can be measured: the format has no decoder, or the sound is too long */
 function formatOf(
@@ -91,7 +90,7 @@ async function decode(source: RangeSource, { name }: Format, sound: Sound, run: 
   }
   let decoder: Decoder | undefined;
   for await (const packet of packetsOf(source, name, sound)) {
-    decoder ??= await openDecoder[name](packet);
+    decoder ??= await openDecoder[name](packet, sound.sampleRate ?? 0);
     const opened = decoder;
     await run(opened.work(packet), (take) => opened.decode(packet, take));
   }
@@ -128,7 +127,7 @@ export async function measurePeaks(
     budget.charge(Math.max(0, samples * SAMPLE_WORK[format.name] - atMost));
   };
   try {
-    for (let n = 0; n < MAX_LEADING_TAGS; n++) source.skip(id3Length(await source.read(0, 10)));
+    await skipLeadingTags(source);
     const { rate, gain } = await decode(source, format, audio, run);
     const isIncomplete = meter.samples < (audio.durationSeconds ?? 0) * rate * MIN_DECODED_SHARE;
     if (meter.samples === 0 || isIncomplete) return null;

@@ -1,6 +1,7 @@
 import { CHAIN_FRAMES, CHAIN_WORK, FRAME_WORK, frameAt, isChain, MAX_FRAME_BYTES, SKIP_WORK } from "../frames.ts";
 import { CLUSTER, elements, TRACK } from "../matroska.ts";
 import {
+  be32,
   byte,
   join,
   latin1,
@@ -11,8 +12,8 @@ import {
   UnreadableAudio,
   uint,
 } from "../range-source.ts";
-import { FLAC_HEADER_WORK, flacFrame, pageAt, streamOf } from "../xiph.ts";
-import { FLAC_INFO_BYTES, MAX_INPUT_BYTES } from "./decoders.ts";
+import { FLAC_HEADER_WORK, openFlacFile, pageAt, streamOf } from "../xiph.ts";
+import { MAX_INPUT_BYTES } from "./decoders.ts";
 
 /*
  * The input of decoders, in the order of a file: the packets of a stream, or samples that are already numbers. A loop that may
@@ -35,7 +36,8 @@ export async function* mpegFrames(source: RangeSource): AsyncGenerator<Uint8Arra
     const frameIn = (from: number, isInSync: boolean) => {
       const frame = frameAt(bytes, from);
       source.budget.charge(frame ? (isInSync ? FRAME_WORK : CHAIN_WORK) : SKIP_WORK);
-      if (!frame || frame.family !== (family ?? frame.family) || from + frame.bytes > bytes.length) return null;
+      if (frame?.container !== "MPEG" || frame.family !== (family ?? frame.family) || from + frame.bytes > bytes.length)
+        return null;
       return isInSync || isChain(bytes, from, frame.family, CHAIN_FRAMES) ? frame : null;
     };
     let start = 0;
@@ -58,19 +60,15 @@ export async function* mpegFrames(source: RangeSource): AsyncGenerator<Uint8Arra
 
 /** Yields the start of the file, then the frames. A frame ends where the one with the next number begins, because it doesn't state its length. */
 export async function* flacFrames(source: RangeSource): AsyncGenerator<Uint8Array> {
-  const blockSamples = uint(await source.read(10, 2));
-  yield source.read(0, FLAC_INFO_BYTES);
-  let at = 4;
-  for (let header = await source.read(at, 4); ; header = await source.read(at, 4)) {
-    at += 4 + uint(header, 1, 3);
-    if (byte(header, 0) >= 128 || header.length < 4) break;
-  }
+  const { info, frames } = await openFlacFile(source);
+  yield join("fLaC", be32(info.length), info);
+  let { at } = frames;
   while (at < source.size) {
     const bytes = await source.read(at, MAX_WINDOW_BYTES);
     const isEnd = at + bytes.length >= source.size;
     const frameIn = (from: number) => {
       source.budget.charge(FLAC_HEADER_WORK);
-      return flacFrame(bytes.subarray(from, from + 16), blockSamples);
+      return frames.frameIn(bytes, from);
     };
     let start = 0;
     for (let frame = frameIn(0); frame; ) {

@@ -27,7 +27,7 @@ import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 
 const KEY_WIDTHS = [24, 7, 24];
-const SESSION_WIDTHS = [24, 29, 24];
+const SESSION_WIDTHS = [24, 29, 24, 24];
 const USER_WIDTHS = [24, 6, 30];
 
 /** Lists don't show tokens, which would stay in the terminal's history. */
@@ -38,9 +38,9 @@ function printKey({ results }: Context, { key, ...rest }: ApiKey): void {
 }
 
 function printSession({ results }: Context, session: Session): void {
-  const { _id, userId, createdBy, expiresAt, lastUsedAt } = session;
+  const { _id, userId, createdBy, expiresAt, lastUsedAt, userAgent } = session;
   const owner = createdBy ? `key ${createdBy.keyId}` : `user ${userId}`;
-  results.print(session, [_id, owner, expiresAt, lastUsedAt ?? "never used"], SESSION_WIDTHS);
+  results.print(session, [_id, owner, expiresAt, lastUsedAt ?? "never used", userAgent ?? ""], SESSION_WIDTHS);
 }
 
 /** Nobody can use the password hash here. */
@@ -259,7 +259,7 @@ function addUserCommands(program: Command, define: Define): void {
     async (context, [given = ""]) => {
       const id = await locate(given, async (email) => (await findUser(context, email))._id);
       const exported = await context.stowage.users.export(id, context.call);
-      context.results.print(exported, [JSON.stringify(exported)]);
+      context.results.printJson(exported);
     },
   );
   define<UserOptions & { send?: boolean }>(

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { EventType, FileType, ProcessingStatus, Role, Scope, StoredFile, TeamStatus } from "../stowage.ts";
 import type { Context } from "./context.ts";
-import { Failure, isForbidden } from "./failures.ts";
+import { Failure, isForbidden, isId } from "./failures.ts";
 import { Questions } from "./questions.ts";
 
 /** Runs an action with the parsed arguments and options. */
@@ -206,18 +206,20 @@ export interface Deletion {
 }
 
 export const withDeletion = (command: Command): Command =>
-  command.option("--yes", "do not ask").option("--dry-run", "show what would be deleted");
+  command.option("--yes", "do not ask").option("--dry-run", "show what would be done, and do nothing");
 
 /** The object of a deletion, in the words of its question and of its result. */
 export interface Deleted {
   verb: string;
   noun: string;
   done: string;
+  /** The result as JSON. Default: `{ deleted: true }`. */
+  row?: object;
+  /** What a dry run prints, as JSON and for people. */
+  planned?: { row: object; text: string };
   /** Reads the record that the user names, and returns its ID. */
   find?: (given: string) => Promise<string>;
 }
-
-export const isId = (text: string): boolean => /^[0-9a-f]{24}$/.test(text);
 
 /** Returns the ID of a record. Reads the record unless the user gave its ID, or if `isChecked`. */
 export async function locate(given: string, find: Deleted["find"], isChecked = false): Promise<string> {
@@ -229,6 +231,16 @@ export async function locate(given: string, find: Deleted["find"], isChecked = f
     if (isId(given) && isForbidden(error)) return given;
     throw error;
   }
+}
+
+/** Asks, unless `yes`. @throws `usage` without a terminal, `failed` if the user declines */
+export async function confirm({ io }: Context, question: string, { yes }: Deletion): Promise<void> {
+  if (yes) return;
+  if (!io.stdin.isTTY)
+    throw new Failure("usage", `${question} Add --yes to do so without a question, or --dry-run to see which.`);
+  const questions = new Questions(io);
+  const answer = await questions.ask(`${question} (y/n)`).finally(() => questions.close());
+  if (!/^y(es)?$/i.test(answer.trim())) throw new Failure("failed", "Canceled. Nothing was deleted.");
 }
 
 /** As many names as one sees at a glance. */
@@ -243,22 +255,18 @@ const MAX_SHOWN_NAMES = 10;
 export async function confirmDeletion(
   context: Context,
   named: { id: string; label: string }[],
-  { verb, noun }: Deleted,
-  { yes, dryRun }: Deletion,
+  { verb, noun, planned = { row: { delete: true }, text: "would be deleted" } }: Deleted,
+  options: Deletion,
   remark = "",
 ): Promise<boolean> {
-  if (dryRun)
-    for (const { id, label } of named) context.results.print({ id, label, delete: true }, [label, "would be deleted"]);
-  if (dryRun || named.length === 0) return false;
-  if (yes) return true;
-  const count = `${named.length} ${noun}${named.length === 1 ? "" : "s"}`;
-  if (!context.io.stdin.isTTY)
-    throw new Failure("usage", `${verb} ${count}? Add --yes to do so without a question, or --dry-run to see which.`);
-  for (const { label } of named.slice(0, MAX_SHOWN_NAMES)) context.complain(label);
-  if (named.length > MAX_SHOWN_NAMES) context.complain(`… and ${named.length - MAX_SHOWN_NAMES} more.`);
-  const questions = new Questions(context.io);
-  const answer = await questions.ask(`${verb} ${count}?${remark} (y/n)`).finally(() => questions.close());
-  if (!/^y(es)?$/i.test(answer.trim())) throw new Failure("failed", "Canceled. Nothing was deleted.");
+  if (options.dryRun)
+    for (const { id, label } of named) context.results.print({ id, label, ...planned.row }, [label, planned.text]);
+  if (options.dryRun || named.length === 0) return false;
+  if (!options.yes && context.io.stdin.isTTY) {
+    for (const { label } of named.slice(0, MAX_SHOWN_NAMES)) context.complain(label);
+    if (named.length > MAX_SHOWN_NAMES) context.complain(`… and ${named.length - MAX_SHOWN_NAMES} more.`);
+  }
+  await confirm(context, `${verb} ${named.length} ${noun}${named.length === 1 ? "" : "s"}?${remark}`, options);
   return true;
 }
 
@@ -283,7 +291,7 @@ export async function removeEach(
   for (const { id, label } of named) {
     try {
       await remove(id);
-      context.results.print({ id, deleted: true }, [label, deleted.done]);
+      context.results.print({ id, ...(deleted.row ?? { deleted: true }) }, [label, deleted.done]);
     } catch (error) {
       await context.continueAfter(error, label);
     }

@@ -6,7 +6,7 @@ import type { CallOptions, List, Stowage } from "../stowage.ts";
 import { type Define, type IdKind, idKinds } from "./command.ts";
 import { stateFolder } from "./config.ts";
 import type { Context } from "./context.ts";
-import { Failure } from "./failures.ts";
+import { Failure, isId } from "./failures.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 type Shell = (typeof SHELLS)[number];
@@ -25,15 +25,18 @@ const CACHE_MILLISECONDS = 60_000;
 /** Somebody waits at a prompt. */
 const TIMEOUT_MILLISECONDS = 2000;
 
-/** Returns IDs from a short cache or from the service; none if they can't be had quickly. */
+/**
+ * Returns IDs from a short cache or from the service; none if they can't be had quickly. Nothing else: shells expand what
+ * they complete.
+ */
 async function findIds({ io, options, stowage, signal }: Context, kind: IdKind): Promise<string[]> {
   const hash = createHash("sha256").update(`${stowage.url}\n${stowage.key}\n${options.profile}\n${kind}`).digest("hex");
   const file = join(stateFolder(io.env), `ids-${hash.slice(0, 16)}`);
   try {
     const age = Date.now() - (await stat(file).catch(() => ({ mtimeMs: 0 }))).mtimeMs;
-    if (age < CACHE_MILLISECONDS) return (await readFile(file, "utf8")).split(" ");
+    if (age < CACHE_MILLISECONDS) return (await readFile(file, "utf8")).split(" ").filter(isId);
     const call = { signal, timeout: TIMEOUT_MILLISECONDS, maxRetries: 0 };
-    const ids = (await LISTS[kind](stowage, call)).items.map(({ _id }) => _id);
+    const ids = (await LISTS[kind](stowage, call)).items.map(({ _id }) => _id).filter(isId);
     await mkdir(stateFolder(io.env), { recursive: true, mode: 0o700 });
     await writeFile(file, ids.join(" "), { mode: 0o600 });
     return ids;

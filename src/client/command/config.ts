@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
+import { Stowage } from "../stowage.ts";
 import { Failure, failureOf } from "./failures.ts";
 
 type Env = NodeJS.ProcessEnv;
@@ -47,7 +48,7 @@ export function readConfig(env: Env, profile?: string): Partial<Config> {
   const found = statSync(file, { throwIfNoEntry: false });
   if (!found) return {};
   if (!isWindows && (found.mode & 0o077) !== 0) {
-    throw new Failure("usage", `Other users can read ${file}. Run \`chmod 600 ${file}\`.`);
+    throw new Failure("usage", `Other users can read ${file}. Run \`chmod 600 ${file}\`.`, { subject: file });
   }
   let text: string;
   try {
@@ -60,11 +61,19 @@ export function readConfig(env: Env, profile?: string): Partial<Config> {
     if (typeof url === "string" && typeof key === "string") return { url, key, sessionId };
   } catch {}
   // A parse error would show a part of the key.
-  throw new Failure("usage", `${file} is damaged. Run \`stowage login\` again.`);
+  throw new Failure("usage", `${file} is damaged. Run \`stowage login\` again.`, { subject: file });
 }
 
-const isSameUrl = (one: string | undefined, other: string | undefined) =>
-  one?.replace(/\/+$/, "") === other?.replace(/\/+$/, "");
+/** The URL as the client writes it; undefined if it is none. */
+function normalizeUrl(url: string): string | undefined {
+  try {
+    return new Stowage({ url, key: null }).url;
+  } catch {
+    return undefined;
+  }
+}
+
+const isSameUrl = (one = "", other = "") => (normalizeUrl(one) ?? one) === (normalizeUrl(other) ?? other);
 
 /**
  * Reads URL and key from the options, then from the environment, then from the config file. A profile replaces the
@@ -94,8 +103,7 @@ export function validateKey(text: string): string {
 }
 
 export function validateUrl(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url?.protocol === "https:" || url?.protocol === "http:") return text;
+  if (normalizeUrl(text) !== undefined) return text;
   throw new Failure("usage", `"${text}" is not a URL. It must start with https:// or http://.`);
 }
 

@@ -38,6 +38,17 @@ export interface GlobalOptions {
 
 export type Client = Stowage & { key: string };
 
+/** Longer than any outage that somebody waits for. */
+const MAX_RETRY_SECONDS = 7 * 24 * 3600;
+
+/** @throws `usage` if the variable is no such number */
+function retrySecondsOf({ STOWAGE_RETRY_SECONDS: given }: Io["env"]): number {
+  if (!given) return DEFAULT_RETRY_SECONDS;
+  const seconds = /^\d{1,9}(\.\d{1,9})?$/.test(given) ? Number(given) : Number.NaN;
+  if (seconds <= MAX_RETRY_SECONDS) return seconds;
+  throw new Failure("usage", `STOWAGE_RETRY_SECONDS must be a number of seconds from 0 to ${MAX_RETRY_SECONDS}.`);
+}
+
 /** Returns the number of retries that take at least these seconds with the library's backoff. */
 function retriesFor(seconds: number): number {
   let retries = 0;
@@ -104,7 +115,7 @@ export class Context {
 
   #connect(): Client {
     const config = loadConfig(this.io.env, this.options);
-    const seconds = Number(this.io.env.STOWAGE_RETRY_SECONDS || DEFAULT_RETRY_SECONDS);
+    const seconds = retrySecondsOf(this.io.env);
     const onRetry = (error: Error, attempt: number) => {
       const now = performance.now();
       if (attempt < UNREPORTED_RETRIES || now - this.#lastMessageAt < RETRY_MESSAGE_MILLISECONDS) return;

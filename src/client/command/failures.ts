@@ -15,13 +15,20 @@ export const EXIT_CODES = {
 
 export type FailureKind = keyof typeof EXIT_CODES;
 
+interface FailureOptions extends ErrorOptions {
+  subject?: string | undefined;
+}
+
 /** An error with a message for the user. */
 export class Failure extends Error {
   readonly kind: FailureKind;
+  /** The path or ID that the error is about, for scripts. */
+  subject: string | undefined;
 
-  constructor(kind: FailureKind, message: string, options?: ErrorOptions) {
+  constructor(kind: FailureKind, message: string, { subject, ...options }: FailureOptions = {}) {
     super(message, options);
     this.kind = kind;
+    this.subject = subject;
   }
 }
 
@@ -85,30 +92,43 @@ function messageOf({ message, errors, code, requestId }: StowageError): string {
 /** Describes an error in one line. `subject` is the path or id that the error is about. */
 export function failureOf(error: unknown, subject?: string): Failure {
   const about = (text: string) => (subject === undefined ? text : `${subject}: ${text}`);
-  if (error instanceof Failure) return error;
-  if (error instanceof StowageError) return new Failure(kindOf(error), about(messageOf(error)), { cause: error });
+  if (error instanceof Failure) {
+    error.subject ??= subject;
+    return error;
+  }
+  const options = { cause: error, subject };
+  if (error instanceof StowageError) return new Failure(kindOf(error), about(messageOf(error)), options);
   const { code = "", path, message, name } = (error ?? {}) as NodeJS.ErrnoException;
-  if (name === "NotReadableError") return new Failure("failed", about("The file changed during the upload."));
-  if (code in FILE_PROBLEMS)
-    return new Failure("failed", `${subject ?? path ?? "A file"} ${FILE_PROBLEMS[code]}.`, { cause: error });
-  return new Failure("failed", about(message || String(error)));
+  if (name === "NotReadableError") return new Failure("failed", about("The file changed during the upload."), options);
+  if (code in FILE_PROBLEMS) {
+    const named = subject ?? path;
+    return new Failure("failed", `${named ?? "A file"} ${FILE_PROBLEMS[code]}.`, { cause: error, subject: named });
+  }
+  return new Failure("failed", about(message || String(error)), options);
 }
 
 /** Prints a failure to stderr, with --json as an object. @returns the exit code */
-export function complainOf(stderr: Writable, { kind, message, cause }: Failure, isJson: boolean | undefined): number {
+export function complainOf(stderr: Writable, failure: Failure, isJson: boolean | undefined): number {
+  const { kind, message, cause, subject } = failure;
   const exitCode = EXIT_CODES[kind];
-  const { code, status, requestId, errors } = cause instanceof StowageError ? cause : ({} as Partial<StowageError>);
-  complain(
-    stderr,
-    message,
-    isJson ? { error: { kind, exitCode, message, code, status, requestId, errors } } : undefined,
-  );
+  const { status, requestId, errors } = cause instanceof StowageError ? cause : ({} as Partial<StowageError>);
+  const about = subject !== undefined && { [isId(subject) ? "id" : "path"]: subject };
+  const details = { kind, exitCode, code: codeOf(failure), message, ...about, status, requestId, errors };
+  complain(stderr, message, isJson ? { error: details } : undefined);
   return exitCode;
+}
+
+/** A code for scripts: the service's, the system's such as ENOENT, or else the kind. */
+function codeOf({ kind, cause }: Failure): string {
+  const { code } = (cause ?? {}) as Partial<NodeJS.ErrnoException>;
+  return typeof code === "string" ? code : kind;
 }
 
 /** Whether the token is valid, but lacks the scope. */
 export const isForbidden = (error: unknown): boolean =>
   error instanceof StowageError && (error.code === "forbidden" || error.code === "insufficient_scope");
+
+export const isId = (text: string): boolean => /^[0-9a-f]{24}$/.test(text);
 
 /** Whether no other file could be written, either. */
 export const isDiskFull = ({ cause }: Failure): boolean =>

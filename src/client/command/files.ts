@@ -16,11 +16,12 @@ import {
   parseFolder,
   parseStart,
   pathOf,
+  removeEach,
   STATUSES,
   withDeletion,
 } from "./command.ts";
 import type { Context } from "./context.ts";
-import { Failure, failureAbout } from "./failures.ts";
+import { Failure } from "./failures.ts";
 import { changeAll, findAll, findFile } from "./organizing.ts";
 import { formatBytes } from "./output.ts";
 
@@ -89,8 +90,12 @@ export function addFileCommands(program: Command, define: Define): void {
     },
     async (context, given) => {
       for (const one of given) {
-        const { id, label } = await findFile(context, one);
-        context.results.printRecord(await context.stowage.files.get(id, context.call).catch(failureAbout(label)));
+        try {
+          const { id } = await findFile(context, one);
+          context.results.printRecord(await context.stowage.files.get(id, context.call));
+        } catch (error) {
+          await context.continueAfter(error, one);
+        }
       }
     },
   );
@@ -164,12 +169,18 @@ export function addFileCommands(program: Command, define: Define): void {
       await eachFile(context, given, (id) => files.hold(id, reason, context.call), { held: true, reason }, "held");
     },
   );
-  define(
-    program.command("release").argument(...FILES),
+  define<Deletion>(
+    withDeletion(program.command("release").argument(...FILES)),
     { ids: "files", summary: "Allow the deletion of held files again", examples: ["stowage release podcast/a.mp3"] },
-    async (context, given) => {
-      const { files } = context.stowage;
-      await eachFile(context, given, (id) => files.release(id, context.call), { held: false }, "released");
+    async (context, given, options) => {
+      const find = async (one: string) => {
+        const { id } = await findFile(context, one);
+        return (await context.stowage.files.get(id, context.call))._id;
+      };
+      const row = { held: false };
+      const planned = { row, text: "would be released" };
+      const words = { verb: "Allow the deletion of", noun: "held file", done: "released", row, planned, find };
+      await removeEach(context, given, words, options, (id) => context.stowage.files.release(id, context.call));
     },
   );
 }

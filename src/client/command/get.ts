@@ -6,12 +6,12 @@ import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import type { FileMetadata } from "../stowage.ts";
-import { type Define, FILES, parseFolder, parseParallel } from "./command.ts";
+import { type Define, FILES, parseFolder, parseParallel, pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
 import { digestOf } from "./local-files.ts";
 import { findFile } from "./organizing.ts";
-import { localNameOf, placesOf } from "./places.ts";
+import { localNameOf, type Place, placesOf } from "./places.ts";
 import type { Progress } from "./progress.ts";
 
 const sizeOf = async (path: string): Promise<number | undefined> => (await stat(path).catch(() => undefined))?.size;
@@ -19,10 +19,11 @@ const isFolder = async (cwd: string, path: string): Promise<boolean> =>
   /[\\/]$/.test(path) || (await stat(resolve(cwd, path)).catch(() => undefined))?.isDirectory() === true;
 
 /** Paths are shown as given, relative to the working folder. */
-async function destinationOf(cwd: string, output: string | undefined, file: FileMetadata): Promise<string> {
-  const name = localNameOf(file.name);
-  if (output === undefined) return name;
-  return (await isFolder(cwd, output)) ? join(output, name) : output;
+async function destinationOf(cwd: string, output: string | undefined, file: FileMetadata): Promise<Place> {
+  const [path, expected] = [localNameOf(file.name), file.name];
+  if (output === undefined) return { path, expected };
+  if (!(await isFolder(cwd, output))) return { path: output, expected: output };
+  return { path: join(output, path), expected: join(output, expected) };
 }
 
 /** Where a download is written. */
@@ -153,17 +154,19 @@ async function getOne(
   context: Context,
   progress: Progress,
   file: FileMetadata,
-  { output, force = false }: { output: string | undefined; force?: boolean },
+  { path: name, expected }: Place,
+  force: boolean,
   signal: AbortSignal,
 ): Promise<void> {
   const { io, results } = context;
-  const name = await destinationOf(io.cwd, output, file);
   const path = resolve(io.cwd, name);
-  const row = { id: file._id, path: name, size: file.size, sha256: file.sha256 };
+  const renamedFrom = name === expected ? null : pathOf(file);
+  const row = { id: file._id, path: name, size: file.size, sha256: file.sha256, renamedFrom };
+  const texts = [name, ...(renamedFrom === null ? [] : [`renamed from ${renamedFrom}`])];
   const present = force ? undefined : await sizeOf(path);
   if (present !== undefined) {
     if (present === file.size && file.sha256 !== null && (await digestOf(path, signal)) === file.sha256) {
-      return context.above(() => results.print({ ...row, skipped: true }, [name, "already there"]));
+      return context.above(() => results.print({ ...row, skipped: true }, [...texts, "already there"]));
     }
     throw new Failure("failed", `${name} already exists. Choose another name with -o, or add --force.`);
   }
@@ -188,26 +191,26 @@ async function getOne(
     throw error;
   });
   await place(partial, path, name, force);
-  context.above(() => results.print({ ...row, skipped: false }, [name]));
+  context.above(() => results.print({ ...row, skipped: false }, texts));
 }
 
 async function get(context: Context, given: string[], options: GetOptions): Promise<void> {
   const { folder, output } = options;
   if ((folder === undefined) === (given.length === 0))
     throw new Failure("usage", "Give IDs or paths, or a folder with --folder.");
-  if (folder === undefined) return getAll(context, given, options, () => output);
+  if (folder === undefined) return getAll(context, given, options);
   if (output === "-") throw new Failure("usage", "A folder can't be written to stdout.");
   const files = await context.stowage.files.list({ under: folder }, context.call).toArray();
-  if (files.length === 0) throw new Failure("not_found", `The folder ${folder} has no files.`);
+  if (files.length === 0) throw new Failure("not_found", `The folder ${folder} has no files.`, { subject: folder });
   const places = await placesOf(context.io.cwd, files, folder, output);
-  await getAll(context, [...places.keys()], { ...options, output: "." }, (id) => places.get(id));
+  await getAll(context, [...places.keys()], { ...options, output: "." }, places);
 }
 
 async function getAll(
   context: Context,
   ids: string[],
   options: GetOptions,
-  outputOf: (id: string) => string | undefined,
+  places?: Map<string, Place>,
 ): Promise<void> {
   const { io, signal } = context;
   const { output, force = false } = options;
@@ -239,10 +242,17 @@ async function getAll(
       const either = AbortSignal.any([signal, stop.signal]);
       if (either.aborted) return;
       try {
-        const path = outputOf(id);
+        const file = await find(id);
         // Several files go into a folder, which need not exist.
-        const place = hasMany && !isIntoFolder ? `${path}/` : path;
-        await getOne(context, progress, await find(id), { ...options, output: place }, either);
+        const into = hasMany && !isIntoFolder ? `${output}/` : output;
+        await getOne(
+          context,
+          progress,
+          file,
+          places?.get(id) ?? (await destinationOf(io.cwd, into, file)),
+          force,
+          either,
+        );
       } catch (error) {
         // A failure that the others would meet, too, stops them. A repeated command resumes them.
         if (!either.aborted) await context.continueAfter(error, id).catch((fatal) => stop.abort(fatal));

@@ -6,6 +6,7 @@ import {
   openSync,
   readSync,
   renameSync,
+  rmSync,
   statSync,
   writeFileSync,
   writeSync,
@@ -219,6 +220,9 @@ export class Journal {
       if (fstatSync(this.#handle).size === size) renameSync(draft, this.#file);
     } catch (error) {
       throw failureOf(error, this.#file);
+    } finally {
+      // Another run has appended a line in the meantime, or the disk is full.
+      rmSync(draft, { force: true });
     }
     closeSync(this.#handle);
     this.#open();

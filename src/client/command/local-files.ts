@@ -19,9 +19,12 @@ export interface LocalFile extends FileVersion {
   label: string;
   /** Its folder in the service, from the name of the given folder on. Empty for a file that was given itself. */
   folder: string;
+  /** For a file that a download has renamed, where the service has it. */
+  original?: { folder: string; name: string };
 }
 
-const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
+/** What the service rejects in folders, and removes from names: control and text-direction characters. */
+export const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
 
 /** Returns a path as a folder in the service, which rejects control and text-direction characters. */
 const folderOf = (path: string): string =>
@@ -110,7 +113,10 @@ export async function findFiles(paths: string[], walk: Walk): Promise<LocalFile[
       const kind = await stat(path);
       if (kind.isDirectory()) await addFolder(path, path);
       else if (kind.isFile()) await add(path, "");
-      else walk.onFailure(new Failure("failed", `${given} is neither a file nor a folder.`));
+      else {
+        const message = `${given} is neither a file nor a folder.`;
+        walk.onFailure(new Failure("failed", message, { subject: given }));
+      }
     } catch (error) {
       walk.signal.throwIfAborted();
       walk.onFailure(failureOf(error, given));

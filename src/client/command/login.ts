@@ -107,15 +107,20 @@ export function addLoginCommands(program: Command, define: Define): void {
   define(
     program.command("profiles"),
     { summary: "List the saved logins of this machine", examples: ["stowage profiles --json"] },
-    async ({ io, options, results }) => {
+    async (context) => {
+      const { io, options, results } = context;
       for (const profile of listProfiles(io.env)) {
-        const { url } = readConfig(io.env, profile);
-        const isUsed = profile === options.profile;
-        results.print(
-          { profile: profile ?? null, url, isUsed },
-          [profile ?? "-", url ?? "", isUsed ? "used" : ""],
-          [16],
-        );
+        try {
+          const { url } = readConfig(io.env, profile);
+          const isUsed = profile === options.profile;
+          results.print(
+            { profile: profile ?? null, url, isUsed },
+            [profile ?? "-", url ?? "", isUsed ? "used" : ""],
+            [16],
+          );
+        } catch (error) {
+          await context.continueAfter(error, configFile(io.env, profile));
+        }
       }
     },
   );

@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 import { type Batch, type ErrorCode, MAX_BATCH_FILES, StowageError } from "../stowage.ts";
-import { type Define, FILES, isId, locate, parseFolder, parseList, pathOf } from "./command.ts";
+import { type Define, FILES, locate, parseFolder, parseList, pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
-import { Failure, failureAbout } from "./failures.ts";
+import { Failure, failureAbout, isId } from "./failures.ts";
 
 const PROBLEMS = {
   not_found: "Not found.",
@@ -33,9 +33,10 @@ export async function findFile({ stowage, call }: Context, given: string): Promi
   for await (const file of stowage.files.list({ folder, name }, call))
     if (file.name.normalize("NFC") === name) ids.push(file._id);
   const [id, ...others] = ids;
-  if (id === undefined) throw new Failure("not_found", `${given}: Not found.`);
+  if (id === undefined) throw new Failure("not_found", `${given}: Not found.`, { subject: given });
   if (others.length === 0) return { id, label: given };
-  throw new Failure("failed", `${given}: ${ids.length} files have this path. Use an ID: ${ids.join(", ")}.`);
+  const message = `${given}: ${ids.length} files have this path. Use an ID: ${ids.join(", ")}.`;
+  throw new Failure("failed", message, { subject: given });
 }
 
 /** Finds the files that exist, and reports the others. An ID is looked up only if `isChecked`. */
@@ -70,11 +71,24 @@ export async function changeAll(context: Context, named: Named[], action: Action
         context.results.print(row, [label, isTrashed ? "moved to the trash" : word]);
       } else if (code) {
         const cause = new StowageError(code as ErrorCode, PROBLEMS[code]);
-        context.fail(new Failure(code === "not_found" ? code : "failed", `${label}: ${PROBLEMS[code]}`, { cause }));
+        const kind = code === "not_found" ? code : "failed";
+        context.fail(new Failure(kind, `${label}: ${PROBLEMS[code]}`, { cause, subject: label }));
       }
     }
   }
   return changed;
+}
+
+/** Names what a dry run would delete, except what a hold keeps. @returns the number of files */
+export async function planDeletion(context: Context, surplus: Named[]): Promise<number> {
+  let count = 0;
+  for (const { id, label } of surplus) {
+    const { hold } = await context.stowage.files.get(id, context.call);
+    if (!hold) count += 1;
+    const row = { id, path: label, delete: !hold, held: hold !== null };
+    context.results.print(row, [label, hold ? `held, would stay: ${hold.reason}` : "would delete"]);
+  }
+  return count;
 }
 
 interface MoveOptions {

@@ -53,6 +53,17 @@ export class Results {
     else this.#printLine(texts.map(plain).join("\t"));
   }
 
+  /** Prints a text of several lines: as it is to a file or pipe, and without control characters to a terminal. */
+  printText(text: string): void {
+    const lines = text.replaceAll(/\r\n?/g, "\n").replaceAll(/[^\n\t]+/g, plain);
+    this.#stdout.write(this.#stdout.isTTY ? lines : text);
+  }
+
+  /** Prints one result as JSON also without --json. */
+  printJson(row: object): void {
+    this.#printLine(jsonOf(row));
+  }
+
   /** Prints one record, for people one field per line. */
   printRecord(row: object): void {
     const fields = this.isJson ? [["", ""]] : flatten(row);

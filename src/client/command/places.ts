@@ -2,20 +2,30 @@ import { lstat, mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import type { StoredFile } from "../stowage.ts";
 import { Failure } from "./failures.ts";
-import { plain } from "./output.ts";
+import { UNSAFE } from "./local-files.ts";
 
 /* Where downloads are written. */
 
 /**
- * Makes a name safe that anybody may have chosen: it can't leave the folder, is not reserved by Windows, and is not a
- * hidden file that programs read, such as `.bashrc`.
+ * Makes a name safe that anybody may have chosen, and otherwise keeps it: it can't leave the folder, is allowed by the
+ * system, and is neither a hidden file that programs read, such as `.bashrc`, nor an option or a home folder.
  */
-export function localNameOf(name: string): string {
-  const base = plain(name)
-    .replaceAll(/[\\/:*?"<>|]/g, "_")
-    .replace(/[. ]+$/, "");
-  const isUnsafe = /^[.~-]|^$/.test(base) || /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(base);
-  return isUnsafe ? `_${base}` : base;
+export function localNameOf(name: string, isWindows = process.platform === "win32"): string {
+  const safe = name.replaceAll(UNSAFE, "_").replaceAll(/[\\/]/g, "_");
+  const base = isWindows ? safe.replaceAll(/[:*?"<>|]/g, "_").replace(/[. ]+$/, "") : safe;
+  const isReserved = isWindows && /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(base);
+  return isReserved || /^[.~-]|^$/.test(base) ? `_${base}` : base;
+}
+
+/** The names that a download of a folder may give to a file, the preferred one first. */
+export const localNamesOf = ({ _id, name }: Pick<StoredFile, "_id" | "name">): string[] =>
+  [name, `${_id}-${name}`].map((one) => localNameOf(one));
+
+/** A place for a file. */
+export interface Place {
+  path: string;
+  /** Where the file would be if its name, or that of a folder, had not been changed. */
+  expected: string;
 }
 
 /** Creates a folder below `output`. Never follows a link, which could lead out of it. @returns its path */
@@ -39,17 +49,18 @@ export async function placesOf(
   files: StoredFile[],
   root: string,
   output = ".",
-): Promise<Map<string, string>> {
+): Promise<Map<string, Place>> {
   const above = root.lastIndexOf("/") + 1;
-  const places = new Map<string, string>();
+  const places = new Map<string, Place>();
   const taken = new Set<string>();
-  for (const { _id, folder, name } of files) {
-    const path = await makeFolder(cwd, output, folder.slice(above).split("/").filter(Boolean));
-    const local = [name, `${_id}-${name}`].map((one) => join(path, localNameOf(one)));
+  for (const file of files) {
+    const folder = file.folder.slice(above);
+    const folderPath = await makeFolder(cwd, output, folder.split("/").filter(Boolean));
+    const local = localNamesOf(file).map((name) => join(folderPath, name));
     // Some file systems ignore case.
-    const place = local.find((one) => !taken.has(one.toLowerCase())) ?? "";
-    taken.add(place.toLowerCase());
-    places.set(_id, place);
+    const path = local.find((one) => !taken.has(one.toLowerCase())) ?? "";
+    taken.add(path.toLowerCase());
+    places.set(file._id, { path, expected: join(output, folder, file.name) });
   }
   return places;
 }

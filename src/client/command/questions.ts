@@ -2,7 +2,7 @@ import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import type { Io } from "./context.ts";
 import { Failure } from "./failures.ts";
-import { complain } from "./output.ts";
+import { complain, plain } from "./output.ts";
 
 /** Asks on the terminal, hiding secret input. Without a terminal, each answer is the next line of stdin. */
 export class Questions {
@@ -29,7 +29,7 @@ export class Questions {
   }
 
   async ask(question: string, { isSecret = false } = {}): Promise<string> {
-    if (this.#isTerminal) this.#io.stderr.write(`${question}: `);
+    if (this.#isTerminal) this.#io.stderr.write(`${plain(question)}: `);
     this.#isMuted = isSecret;
     const { value, done } = await this.#lines.next();
     this.#isMuted = false;

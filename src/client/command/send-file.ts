@@ -34,7 +34,7 @@ export const placeIn = ({ folder }: FileProperties, file: Pick<LocalFile, "path"
 
 /** The properties of a file; undefined if there are none. */
 export function propertiesOf(properties: FileProperties, file: LocalFile): FileProperties | undefined {
-  const folder = [properties.folder, file.folder].filter(Boolean).join("/");
+  const folder = file.original?.folder ?? [properties.folder, file.folder].filter(Boolean).join("/");
   const given = { ...properties, ...(folder !== "" && { folder }) };
   return Object.keys(given).length === 0 ? undefined : given;
 }
@@ -61,7 +61,8 @@ export const isAltered = ({ failure }: Pick<FileMetadata, "failure">) =>
 function isInPlace({ stored, properties }: Run, file: LocalFile, found: FileMetadata): boolean {
   if (!stored) return true;
   const path = placeIn(properties, file);
-  const [, ...older] = stored.get(path) ?? [];
+  const [newest, ...older] = stored.get(path) ?? [];
+  if (newest?._id === found._id) return true;
   return pathOf(found).normalize("NFC") === path && !older.some(({ _id }) => _id === found._id);
 }
 
@@ -136,7 +137,7 @@ async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
   let isFirst = uploadUrl !== undefined;
   try {
     const { id } = await context.stowage.files.upload(source, {
-      name: nameOf(file.path),
+      name: file.original?.name ?? nameOf(file.path),
       properties: propertiesOf(run.properties, file),
       sha256,
       store: journal.storeOf(file, sha256),

@@ -2,10 +2,10 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import { StowageError } from "../stowage.ts";
-import { addGroup, type Define, FILE, FILES } from "./command.ts";
+import { addGroup, type Define, type Deletion, FILE, FILES, removeEach, withDeletion } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
-import { findAll, findFile, type Named } from "./organizing.ts";
+import { findFile, type Named } from "./organizing.ts";
 
 /** Finds out why there is no transcript: the file may not exist. */
 async function explainMissing({ stowage, call }: Context, { id, label }: Named): Promise<Failure> {
@@ -28,10 +28,11 @@ export function addTranscriptCommands(program: Command, define: Define): void {
       const { stowage, call, io, results } = context;
       const text = await readFile(resolve(io.cwd, vtt), "utf8").catch((cause: NodeJS.ErrnoException) => {
         if (cause.code !== "ENOENT") throw failureOf(cause, vtt);
-        throw new Failure("failed", `No such file here: ${vtt}. Name the local WebVTT file first.`, { cause });
+        const message = `No such file here: ${vtt}. Name the local WebVTT file first.`;
+        throw new Failure("failed", message, { cause, subject: vtt });
       });
       const { id, label } = await findFile(context, given);
-      const stored = await stowage.files.setTranscript(id, text, { language, ...call }).catch(failureAbout(vtt));
+      const stored = await stowage.files.setTranscript(id, text, { language }, call).catch(failureAbout(vtt));
       results.print({ id, ...stored }, [label, "transcript set"]);
     },
   );
@@ -42,22 +43,30 @@ export function addTranscriptCommands(program: Command, define: Define): void {
       const { id, label } = await findFile(context, given);
       const text = await context.stowage.files.getTranscript(id, context.call).catch(failureAbout(label));
       if (text === null) throw await explainMissing(context, { id, label });
-      context.io.stdout.write(text);
+      if (context.results.isJson) context.results.print({ id, transcript: text }, []);
+      else context.results.printText(text);
     },
   );
-  define(
-    group.command("rm").argument(...FILES),
+  define<Deletion>(
+    withDeletion(group.command("rm").argument(...FILES)),
     { ids: "files", summary: "Delete the transcripts of files", examples: ["stowage transcript rm podcast/a.mp3"] },
-    async (context, given) => {
-      for (const { id, label } of await findAll(context, given)) {
-        try {
-          await context.stowage.files.deleteTranscript(id, context.call);
-          context.results.print({ id, transcript: null }, [label, "transcript deleted"]);
-        } catch (error) {
+    async (context, given, options) => {
+      const { stowage, call } = context;
+      const find = async (one: string) => {
+        const { id, label } = await findFile(context, one);
+        const { transcript } = await stowage.files.get(id, call);
+        if (!transcript) throw new Failure("not_found", `${label}: No transcript.`);
+        return id;
+      };
+      const remove = (id: string) =>
+        stowage.files.deleteTranscript(id, call).catch(async (error) => {
           const isMissing = error instanceof StowageError && error.code === "not_found";
-          await context.continueAfter(isMissing ? await explainMissing(context, { id, label }) : error, label);
-        }
-      }
+          throw isMissing ? await explainMissing(context, { id, label: id }) : error;
+        });
+      const row = { transcript: null };
+      const planned = { row, text: "transcript would be deleted" };
+      const words = { verb: "Delete the transcript of", noun: "file", done: "transcript deleted", row, planned, find };
+      await removeEach(context, given, words, options, remove);
     },
   );
 }

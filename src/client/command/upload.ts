@@ -8,6 +8,7 @@ import {
   type FileProperties,
   isMeasured,
   isServerError,
+  type Me,
   type StoredFile,
   StowageError,
 } from "../stowage.ts";
@@ -17,10 +18,10 @@ import type { Context } from "./context.ts";
 import { EXIT_CODES, Failure, failureOf, isForbidden } from "./failures.ts";
 import { Journal } from "./journal.ts";
 import { findFiles, type LocalFile, parsePattern, storedFolderOf, type Walk } from "./local-files.ts";
-import { changeAll, type Named } from "./organizing.ts";
+import { changeAll, planDeletion } from "./organizing.ts";
 import { findSame, isAltered, placeIn, propertiesOf, type Run, type Sent, sendFile } from "./send-file.ts";
 import { withStdinFile } from "./stdin.ts";
-import { distinct, findSurplus, listStored } from "./syncing.ts";
+import { distinct, findSurplus, listStored, matchRenamed } from "./syncing.ts";
 
 const DEFAULT_PARALLEL = 8;
 const SKIPPED = "Hidden and empty files in folders are skipped, and links are not followed.";
@@ -122,17 +123,9 @@ class Tally {
 const upload = (context: Context, paths: string[], options: UploadCommandOptions) =>
   paths.includes("-") ? uploadStdin(context, paths, options) : send(context, paths, options, false);
 
-/** Names what a dry run would delete, except what a hold keeps. @returns the number of files */
-async function planDeletion(context: Context, surplus: Named[]): Promise<number> {
-  let count = 0;
-  for (const { id, label } of surplus) {
-    const { hold } = await context.stowage.files.get(id, context.call);
-    if (!hold) count += 1;
-    const row = { id, path: label, delete: !hold, held: hold !== null };
-    context.results.print(row, [label, hold ? `held, would stay: ${hold.reason}` : "would delete"]);
-  }
-  return count;
-}
+/** Whether a file was uploaded with this key, or by this user. */
+const isBy = (by: StoredFile["uploadedBy"], { keyId, userId }: Me) =>
+  by.keyId === keyId || (userId !== null && by.userId === userId);
 
 /** Sends files. `isSync`: compares them with those that the service has, instead of with the journal. */
 async function send(context: Context, paths: string[], options: SyncOptions, isSync: boolean): Promise<void> {
@@ -152,13 +145,14 @@ async function send(context: Context, paths: string[], options: SyncOptions, isS
     if (reason !== "") context.notify(`Skipped ${file.label}: ${reason}.`);
   };
   const onFailure = (failure: Failure) => tally.add(failure);
-  const files = await findFiles(paths, { cwd: io.cwd, signal, exclude, onSkip, onFailure });
-  if (files.length === 0 && tally.failures.length === 0) context.notify("There are no files to send.");
+  const found = await findFiles(paths, { cwd: io.cwd, signal, exclude, onSkip, onFailure });
+  if (found.length === 0 && tally.failures.length === 0) context.notify("There are no files to send.");
   // The journal is for the team, whatever its key.
-  const { teamId } = await me;
+  const caller = await me;
   const roots = paths.map((path) => [properties.folder, storedFolderOf(io.cwd, path)].filter(Boolean).join("/"));
   const stored = isSync ? await listStored(stowage, roots, signal) : undefined;
-  const journal = new Journal(stateFolder(io.env), `${stowage.url}\n${teamId}`);
+  const files = stored ? matchRenamed(found, stored, placeOf, properties.folder) : found;
+  const journal = new Journal(stateFolder(io.env), `${stowage.url}\n${caller.teamId}`);
   const progress = context.startProgress(files.reduce((sum, { size }) => sum + size, 0));
   const run: Run = { context, journal, progress, properties, signal, stored };
   const toSend = isSync ? [...distinct(files, placeOf, onFailure)] : files;
@@ -201,13 +195,8 @@ async function send(context: Context, paths: string[], options: SyncOptions, isS
       if (options.dryRun) tally.count("to delete", await planDeletion(context, surplus));
       else if (surplus.length > 0) {
         const words = { verb: "Delete", noun: "file", done: "deleted" };
-        const { keyId, userId } = await me;
-        const isOwn = ({ uploadedBy: by }: StoredFile) =>
-          by.keyId === keyId || (userId !== null && by.userId === userId);
-        const foreign = surplus.filter(
-          ({ id }) => ![...stored.values()].flat().some((one) => one._id === id && isOwn(one)),
-        );
-        const remark = foreign.length > 0 ? ` Others uploaded ${foreign.length} of them.` : "";
+        const foreign = surplus.filter(({ uploadedBy }) => !isBy(uploadedBy, caller)).length;
+        const remark = foreign > 0 ? ` Others uploaded ${foreign} of them.` : "";
         if (await confirmDeletion(context, surplus, words, options, remark))
           tally.count("deleted", await changeAll(context, surplus, { action: "delete" }, words.done));
       }
@@ -221,7 +210,10 @@ async function send(context: Context, paths: string[], options: SyncOptions, isS
 async function sync(context: Context, paths: string[], options: SyncOptions): Promise<void> {
   for (const path of paths) {
     const isFile = (await stat(resolve(context.io.cwd, path)).catch(() => undefined))?.isFile();
-    if (isFile) throw new Failure("usage", `${path} is not a folder. Send files with \`stowage upload\`.`);
+    if (isFile) {
+      const message = `${path} is not a folder. Send files with \`stowage upload\`.`;
+      throw new Failure("usage", message, { subject: path });
+    }
     if (options.delete && !options.folder && storedFolderOf(context.io.cwd, path) === "")
       throw new Failure("usage", "--delete would apply to all files of the team. Name a folder, or add --folder.");
   }

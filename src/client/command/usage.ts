@@ -1,9 +1,22 @@
 import { type Command, InvalidArgumentError } from "commander";
-import { type Define, parseCount } from "./command.ts";
+import { confirm, type Define, type Deletion, parseCount, pathOf, withDeletion } from "./command.ts";
+import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
+import { planDeletion } from "./organizing.ts";
 import { formatBytes } from "./output.ts";
 
 const OFF = "off";
+const DAY_MILLISECONDS = 24 * 3_600_000;
+
+/** Shows the files that a retention of so many days would delete soon. */
+async function showOlder(context: Context, days: number): Promise<void> {
+  const oldest = Date.now() - days * DAY_MILLISECONDS;
+  // No upload is so old.
+  if (oldest < 0) return;
+  const createdBefore = new Date(oldest).toISOString();
+  for await (const file of context.stowage.files.list({ createdBefore }, context.call))
+    await planDeletion(context, [{ id: file._id, label: pathOf(file) }]);
+}
 
 export function addUsageCommands(program: Command, define: Define): void {
   define(
@@ -19,21 +32,28 @@ export function addUsageCommands(program: Command, define: Define): void {
       if (trashFiles > 0) results.print({}, ["trash", `${trashFiles} files, ${formatBytes(trashBytes)}`], [6]);
     },
   );
-  define(
-    program.command("retention").argument("[days]", `days after its upload, or ${OFF}`, (text) => {
-      if (text !== OFF && parseCount(text) === 0) throw new InvalidArgumentError(`It must be 1 or more, or ${OFF}.`);
-      return text;
-    }),
+  define<Deletion>(
+    withDeletion(
+      program.command("retention").argument("[days]", `days after its upload, or ${OFF}`, (text) => {
+        if (text !== OFF && parseCount(text) === 0) throw new InvalidArgumentError(`It must be 1 or more, or ${OFF}.`);
+        return text;
+      }),
+    ),
     {
       summary: "Show or set after how many days each file is deleted",
-      examples: ["stowage retention", "stowage retention 365", `stowage retention ${OFF}`],
+      notes: "With --dry-run, shows the files that are older.",
+      examples: ["stowage retention", "stowage retention 365 --dry-run", `stowage retention ${OFF}`],
     },
-    async (context, [given]) => {
+    async (context, [given], options) => {
       const { stowage, call, results } = context;
       const show = (days: number | null) => results.print({ days }, [days === null ? OFF : `${days} days`]);
       if (given !== undefined) {
-        const { days } = await stowage.trash.setRetention(given === OFF ? null : Number(given), call);
-        return show(days);
+        const days = given === OFF ? null : Number(given);
+        if (options.dryRun) return days === null ? undefined : showOlder(context, days);
+        // Without retention, nothing is deleted.
+        if (days !== null)
+          await confirm(context, `Delete each file ${days} days after its upload, and older ones soon?`, options);
+        return show((await stowage.trash.setRetention(days, call)).days);
       }
       const { teamId } = await stowage.me(call);
       if (teamId === null) throw new Failure("rejected", "This command needs the API key of a team.");

@@ -146,12 +146,12 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
   );
   define(
     webhooks.command("redeliver").argument("<id>", "ID of the delivery"),
-    { summary: "Redeliver one event" },
+    { summary: "Redeliver one event now, and show the result" },
     async (context, [id = ""]) => {
       context.results.printRecord(await context.stowage.webhooks.redeliver(id, context.call));
     },
   );
-  define<{ after: string; failedOnly?: boolean }>(
+  define<{ after: string; failedOnly?: boolean; all?: boolean }>(
     webhooks
       .command("replay")
       .argument(...ID)
@@ -160,10 +160,18 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
         "resend the events after the event with this ID, or after this time",
         parsePosition,
       )
-      .option("--failed-only", "only failed deliveries"),
+      .option("--failed-only", "only failed deliveries")
+      .option("--all", "continue until all are resent; each request resends a part"),
     { ids: "webhooks", summary: "Resend past events" },
-    async (context, [id = ""], { after, failedOnly = false }) => {
-      context.results.printRecord(await context.stowage.webhooks.replay(id, { after, failedOnly }, context.call));
+    async (context, [id = ""], { after, failedOnly = false, all = false }) => {
+      let from = after;
+      let deliveries = 0;
+      for (;;) {
+        const part = await context.stowage.webhooks.replay(id, { after: from, failedOnly }, context.call);
+        deliveries += part.deliveries;
+        if (!all || part.next === null) return context.results.printRecord({ ...part, deliveries });
+        from = part.next;
+      }
     },
   );
 }

@@ -10,8 +10,8 @@ const REASONS = {
   requested: "Disabled",
   gone: "Disabled: endpoint returned 410 Gone",
   failing: "Disabled: failing for 5 days",
-  creator_deleted: "Disabled: its creator was deleted",
-  creator_demoted: "Disabled: its creator is a contributor now",
+  creator_deleted: "Disabled: the user who set it up was deleted",
+  creator_demoted: "Disabled: the user who set it up is a contributor now",
 };
 
 const ERRORS: Record<NonNullable<Attempt["error"]>, string> = {

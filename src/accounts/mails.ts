@@ -1,0 +1,109 @@
+import { and, eq, gt, gte, inArray, lte, max, ne, or, type SQL, sql } from "drizzle-orm";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { hasRow, insertWhere, write } from "../platform/db.ts";
+import { DAY, HOUR, MINUTE, newId, SECOND } from "../platform/system.ts";
+import { sentMails } from "./mails.schema.ts";
+import { users } from "./users.schema.ts";
+import { isUser, type UserKey } from "./users.ts";
+
+/*
+ * The limits of emails to users. The service vouches for each with the operator's domain, so nobody may fill a mailbox with them,
+ * and no team may spend what the domain may send. An email that can't be sent counts for the day, too.
+ */
+
+/** A user gets at most one email in this time, and so does a mailbox, whichever users of the team have it. */
+export const MAIL_PAUSE_MILLISECONDS = 5 * MINUTE;
+/** Emails a day: enough to invite a company. */
+export const MAX_TEAM_MAILS = 500;
+/** Emails a day of all teams in a database. */
+export const MAX_MAILS = 5000;
+/** A place becomes free when an email is a day old. */
+const FULL_RETRY_SECONDS = HOUR / SECOND;
+/** Rows of a statement. */
+const REMOVED_MAILS = 500;
+
+/** The mailbox of a user's email: many mail servers ignore what follows a plus sign. */
+const mailbox = sql<string>`iif(instr(${users.emailKey}, '+') between 2 and instr(${users.emailKey}, '@'),
+  substr(${users.emailKey}, 1, instr(${users.emailKey}, '+') - 1) || substr(${users.emailKey}, instr(${users.emailKey}, '@')),
+  ${users.emailKey})`;
+
+export type MailRefusal = "mail_paused" | "mails_exceeded";
+
+/** An email to a user that is to be sent after a batch. */
+export function newMail({ db, system }: Deps, user: UserKey) {
+  const id = newId(system, db.number);
+  const now = system.now();
+  // A repeated batch finds its own row.
+  const isOther = ne(sentMails.id, id);
+  const isRecent = and(
+    eq(sentMails.teamId, user.teamId),
+    or(eq(sentMails.userId, user.id), eq(sentMails.mailbox, mailbox)),
+    gte(sentMails.sentAt, now - MAIL_PAUSE_MILLISECONDS),
+    isOther,
+  );
+  const isFull = (most: number, ofTeam?: SQL) => {
+    const ofDay = db
+      .select({ id: sentMails.id })
+      .from(sentMails)
+      .where(and(ofTeam, gt(sentMails.sentAt, now - DAY), isOther))
+      .limit(most);
+    return sql`(select count(*) from ${ofDay}) >= ${most}`;
+  };
+  const refusals: Record<MailRefusal, SQL> = {
+    mail_paused: hasRow(sentMails, isRecent),
+    mails_exceeded: sql`(${isFull(MAX_TEAM_MAILS, eq(sentMails.teamId, user.teamId))} or ${isFull(MAX_MAILS)})`,
+  };
+  return {
+    id,
+    /** Reasons not to send it, for a statement on the user's row. */
+    refusals,
+    /** When the last email that this one waits for was sent, for such a statement. */
+    lastSentAt: sql<number | null>`${db
+      .select({ at: max(sentMails.sentAt) })
+      .from(sentMails)
+      .where(isRecent)}`,
+    /** Counts it, if the user meets the condition. */
+    count: (condition: SQL | undefined) =>
+      insertWhere(
+        db,
+        sentMails,
+        { id, teamId: user.teamId, userId: user.id, mailbox, sentAt: now },
+        and(isUser(user), condition),
+        sql`${users}`,
+      ),
+  };
+}
+
+export function mailRefusalError({ system }: Deps, refusal: MailRefusal, lastSentAt: number | null): AppError {
+  if (refusal === "mails_exceeded") {
+    const message = "The team or the service has sent the emails of a day. Hand over a link, or retry later.";
+    return new AppError("rate_limited", { message, retryAfterSeconds: FULL_RETRY_SECONDS });
+  }
+  const retryAt = (lastSentAt ?? system.now()) + MAIL_PAUSE_MILLISECONDS;
+  return new AppError("rate_limited", {
+    message: "This user or mailbox got an email in the last five minutes. Retry later.",
+    retryAfterSeconds: Math.max(1, Math.ceil((retryAt - system.now()) / SECOND)),
+  });
+}
+
+/** Sends a counted email. If that fails, the next one need not wait. @throws Error as the mailer does */
+export async function sendMail(deps: Deps, id: string, mail: { to: string; subject: string; text: string }) {
+  try {
+    await deps.mailer?.send(mail);
+  } catch (error) {
+    const failed = deps.db.update(sentMails).set({ userId: "", mailbox: "" }).where(eq(sentMails.id, id));
+    await write(deps, [failed], { isIdempotent: true });
+    throw error;
+  }
+}
+
+/** Part of a batch: removes emails that no limit counts any more. */
+export function removeOldMails({ db, system }: Deps) {
+  const old = db
+    .select({ id: sentMails.id })
+    .from(sentMails)
+    .where(lte(sentMails.sentAt, system.now() - DAY))
+    .limit(REMOVED_MAILS);
+  return db.delete(sentMails).where(inArray(sentMails.id, old)).returning({ id: sentMails.id });
+}
