@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { createLimiter, type Limiter } from "./access/limiter.ts";
 import { AppError } from "./errors.ts";
+import { Bodies } from "./platform/bodies.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
 import { createDatabases, type Databases, type Db, databaseBindings, NO_DB } from "./platform/db.ts";
 import { HashQueue } from "./platform/hash-queue.ts";
@@ -68,6 +69,8 @@ export interface Deps {
   /** Until when a consumer in this isolate decodes a file, see files/measuring.ts. */
   decoding: { endsAt: number };
   bytes: ByteStore;
+  /** The bodies that this isolate is receiving. */
+  bodies: Bodies;
   jobs: Jobs<FileJob>;
   /** For the files of teams that have many to process. */
   bulkJobs: Jobs<FileJob>;
@@ -220,6 +223,7 @@ function isolateDeps(env: Env): IsolateDeps {
     pollers: new Lru<symbol>(MAX_POLLERS),
     decoding: { endsAt: 0 },
     bytes: createByteStore(vars.BUCKET, realSystem),
+    bodies: new Bodies(),
     jobs: createJobs(vars.JOBS),
     bulkJobs: createJobs(vars.BULK_JOBS),
     waveformJobs: createJobs(vars.WAVEFORMS),

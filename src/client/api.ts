@@ -287,6 +287,10 @@ export interface Delivery {
   attempts: Array<Attempt>;
   nextAttemptAt: string | null;
 }
+export interface Redelivery extends Delivery {
+  /** Null if there was none within 20 s: it follows. */
+  attempt: Attempt | null;
+}
 export interface UploadToken {
   /** The `uploadTokenId` in events of its files. */
   _id: string;
@@ -339,9 +343,14 @@ export interface UnfinishedUpload {
   size: number;
   /** Bytes stored so far. */
   offset: number;
+  /** Of a form upload, `size` is an upper bound, and `offset` stays 0 until it ends. */
+  kind: "resumable" | "form";
+  /** A canceled upload counts until its requests have ended, which they do within seconds, and its bytes are deleted. */
+  status: "receiving" | "canceled";
   /** The API key that created the upload. */
   keyId: string;
   createdAt: string;
+  /** When the service ends the upload, or removes a canceled one, unless that has happened before. */
   expiresAt: string;
 }
 export interface FileMetadata extends FileStatus {
@@ -527,6 +536,7 @@ export interface Schemas {
   Attempt: Attempt;
   Webhook: Webhook;
   Delivery: Delivery;
+  Redelivery: Redelivery;
   UploadToken: UploadToken;
   File: StoredFile;
   UnfinishedUpload: UnfinishedUpload;
@@ -874,7 +884,7 @@ export interface Api {
   "POST /auth/v1/deliveries/{id}/redeliver": {
     query: undefined;
     body: undefined;
-    response: Data<Delivery>;
+    response: Data<Redelivery>;
   };
   "POST /docs/v1/uploadtokens": {
     query: undefined;

@@ -98,7 +98,8 @@ export interface List<T> extends AsyncIterable<T>, PromiseLike<Page<T>> {
 
 type DataOf<A> = A extends { data: infer D } ? D : never;
 
-export interface Sent extends CallOptions {
+/** A request that has not been sent. */
+export interface RequestSpec extends CallOptions {
   method?: string;
   body?: string | FormData | Slice | undefined;
   /** Whether the request may run twice. By default the method decides. */
@@ -203,7 +204,7 @@ export class Connection {
    * the response, the request is retried, too.
    * @throws StowageError
    */
-  async send<T>(target: string, sent: Sent, read: (response: Response) => T | Promise<T>): Promise<T> {
+  async send<T>(target: string, sent: RequestSpec, read: (response: Response) => T | Promise<T>): Promise<T> {
     const { method = "GET", isIdempotent = ["GET", "PUT", "DELETE"].includes(method) } = sent;
     const retries = this.retries(sent);
     let mayHaveExecuted = false;
@@ -222,7 +223,7 @@ export class Connection {
   }
 
   /** Sends a request once. @throws StowageError, the signal's reason, and errors of the body and of `onProgress` */
-  async attempt<T>(target: string, sent: Sent, read: (response: Response) => T | Promise<T>): Promise<T> {
+  async attempt<T>(target: string, sent: RequestSpec, read: (response: Response) => T | Promise<T>): Promise<T> {
     const { method = "GET", signal, timeout = this.#options.timeout ?? TIMEOUT_MILLISECONDS, isTransfer } = sent;
     signal?.throwIfAborted();
     const isService = target.startsWith("/");

@@ -1,5 +1,5 @@
 import type { Api } from "./api.ts";
-import type { CallOptions, Connection, Sent } from "./connection.ts";
+import type { CallOptions, Connection, RequestSpec } from "./connection.ts";
 import { errorOf, StowageError } from "./errors.ts";
 import { orAborted } from "./retrying.ts";
 import { openSource, type Source, type UploadSource } from "./upload-source.ts";
@@ -171,7 +171,7 @@ class Upload {
     const { sha256, properties, headers, signal, maxRetries } = this.#options;
     // Read it before the request: an unreadable file must not look like a connection error.
     const bytes = await (await (await this.#file.slice(0, this.#file.size)).blob()).arrayBuffer();
-    const send = (file: Blob, digest: string | undefined, onProgress?: Sent["onProgress"]) => {
+    const send = (file: Blob, digest: string | undefined, onProgress?: RequestSpec["onProgress"]) => {
       const body = new FormData();
       if (properties) body.append("properties", JSON.stringify(properties));
       body.append("file", file, this.#name);
@@ -193,6 +193,8 @@ class Upload {
         return response.headers.get("Location") ?? "";
       });
     };
+    /** By the digest, the service finds a form that it has stored. Otherwise it rejects these bytes. */
+    const findStored = (digest: string) => send(new Blob(["?"]), digest);
     await this.#save();
     this.#report(0);
     const retries = this.#connection.retries({ signal, maxRetries });
@@ -200,13 +202,13 @@ class Upload {
     let lost: string | undefined;
     for (;;) {
       try {
-        // By the digest, the service finds a form that it has stored. Otherwise it rejects these bytes.
-        const sending = lost ? send(new Blob(["?"]), lost) : send(new Blob([bytes]), sha256, this.#listener(0));
-        const location = await sending;
+        const location = await (lost ? findStored(lost) : send(new Blob([bytes]), sha256, this.#listener(0)));
         this.#report(this.#file.size);
         return location;
       } catch (error) {
-        const { code, isTransient } = error as Partial<StowageError>;
+        // An abort, or an error of the caller's code.
+        if (!(error instanceof StowageError)) throw error;
+        const { code, isTransient } = error;
         // The connection can't carry the form.
         if (code === "upload_timeout" || (lost && !isTransient)) return this.#sendResumable();
         await retries.wait(error);
@@ -236,7 +238,8 @@ class Upload {
         const length = Number(response.headers.get("Upload-Length") ?? size);
         if (length !== size) throw fileChanged(length, size);
         const stored = url === undefined ? 0 : Number(response.headers.get("Upload-Offset") ?? Number.NaN);
-        if (!(stored > (offset ?? -1))) throw new StowageError("connection_failed", "No bytes were stored.");
+        const hasAdvanced = stored > (offset ?? -1);
+        if (!hasAdvanced) throw new StowageError("connection_failed", "No bytes were stored.");
         // Stored bytes are progress: over a connection that always breaks, the upload continues as long as it advances.
         if (stored > storedBytes) retries.reset();
         storedBytes = Math.max(stored, storedBytes);
@@ -291,7 +294,12 @@ class Upload {
     }
   }
 
-  #request(method: string, url: string, headers: Record<string, string>, transfer: Sent = {}): Promise<Response> {
+  #request(
+    method: string,
+    url: string,
+    headers: Record<string, string>,
+    transfer: RequestSpec = {},
+  ): Promise<Response> {
     const { signal } = this.#options;
     const target = url === "" ? `${FORM}/resumable` : pathOf(url);
     const sent = { method, headers: { ...TUS, ...headers, ...this.#options.headers }, signal, ...transfer };

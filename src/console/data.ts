@@ -8,6 +8,7 @@ import { type Listing, type Loaded, useData, useList } from "./store.ts";
 export const useKeys = (teamId?: string, isUsed = true): Listing<ApiKey> =>
   useList(`keys ${teamId}`, isUsed ? (signal) => client.value.keys.list({ teamId }, { signal }) : null, {
     of: ["apikey"],
+    record: teamId,
   });
 
 export const useWebhooks = (isUsed = true): Listing<Webhook> =>
@@ -18,4 +19,4 @@ export const useWebhooks = (isUsed = true): Listing<Webhook> =>
   });
 
 export const useTeam = (id: string): Loaded<Team> =>
-  useData(`team ${id}`, (signal) => client.value.teams.get(id, { signal }), { of: ["team"] });
+  useData(`team ${id}`, (signal) => client.value.teams.get(id, { signal }), { of: ["team"], record: id });

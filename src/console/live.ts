@@ -23,7 +23,11 @@ export const reconnects = signal(0);
 /** Whether the session can read events. Otherwise pages poll. */
 export const canFollow = computed(() => session.value?.team != null && can("events:read"));
 
-let position: { teamId: string; eventId: string | undefined } | undefined;
+/** Before the first event of an empty log. */
+const START_OF_LOG = new Date(0).toISOString();
+
+/** The last event that was received, or the start of the log. */
+let position: { teamId: string; eventId: string } | undefined;
 /** Whether something was loaded before the position was known. */
 let hasGap = false;
 let waiting: (() => void)[] = [];
@@ -93,7 +97,7 @@ export function followEvents(): void {
     const connect = async () => {
       const { items } = await client.events.list({ limit: 1 }, { signal }).page();
       if (position) return;
-      position = { teamId: team.id, eventId: items[0]?._id };
+      position = { teamId: team.id, eventId: items[0]?._id ?? START_OF_LOG };
       release();
       if (hasGap) gaps.value = gaps.peek() + 1;
       hasGap = false;

@@ -6,6 +6,7 @@ import { type Actions, allowed, perform } from "./parts/action.tsx";
 import { copy } from "./parts/copy.tsx";
 import { Dialog } from "./parts/dialog.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
+import { hasCharacterKeys } from "./parts/keys.ts";
 import { hasWords, Marked } from "./parts/words.tsx";
 import { href, navigate } from "./router.ts";
 import { visibleSections } from "./sections.ts";
@@ -63,7 +64,7 @@ function commands(openHelp: () => void): Result[] {
       icon: "book",
       run: () => void window.open("/reference", "_blank", "noopener"),
     },
-    { key: "help", label: "Keyboard shortcuts", note: "?", icon: "menu", run: openHelp },
+    { key: "help", label: "Keyboard shortcuts", note: hasCharacterKeys.peek() ? "?" : "", icon: "menu", run: openHelp },
     { key: "leave", label: "Sign out", note: "Action", icon: "back", run: () => leave() },
   ];
 }

@@ -8,7 +8,7 @@ import { copy } from "./parts/copy.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { formatBytes, formatDuration } from "./parts/format.ts";
 import { Icon } from "./parts/icon.tsx";
-import { addShortcuts, runShortcut } from "./parts/keys.ts";
+import { isCharacter, runShortcut } from "./parts/keys.ts";
 import { Skeleton } from "./parts/page.tsx";
 import { Time } from "./parts/values.tsx";
 import {
@@ -42,16 +42,21 @@ const transcript = signal<{
 } | null>(null);
 const problem = signal<unknown>(null);
 
+const MESSAGES: Partial<Record<number, string>> = {
+  404: "This link doesn't work anymore.",
+  429: "Too many requests. Try again in a minute.",
+};
+const [navigation] = performance.getEntriesByType("navigation") as PerformanceNavigationTiming[];
+const isReload = navigation?.type === "reload";
+
 async function fetchFile(): Promise<SharedFile> {
   const response = await fetch(`/docs/v1/links/${token}`).catch(() => {
     throw new UserError("Can't reach the service. Check your connection and try again.");
   });
   if (response.ok) return (await response.json()).data;
-  // The link has ended. Its page shows this.
-  if (response.status === 404) location.reload();
-  throw new UserError(
-    response.status === 429 ? "Too many requests. Try again in a minute." : "Can't load this file. Try again.",
-  );
+  // The link has ended. Its page shows this, unless it has just been loaded.
+  if (response.status === 404 && (file.peek() || !isReload)) location.reload();
+  throw new UserError(MESSAGES[response.status] ?? "Can't load this file. Try again.");
 }
 
 async function load(): Promise<void> {
@@ -225,7 +230,7 @@ function Shared() {
 
 // A new URL is requested only if playing fails, so a link that has ended shows its page.
 startPlayback(async (_, isNew) => (isNew || !file.value ? await fetchFile() : file.value).url);
-addShortcuts({ c: copySharedMoment });
-addEventListener("keydown", (event) => runShortcut(event));
+// Letters are no shortcuts here, because the page has no place to turn them off.
+addEventListener("keydown", (event) => !isCharacter(event.key) && runShortcut(event));
 void load();
 render(<Shared />, document.getElementById("page") as HTMLElement);

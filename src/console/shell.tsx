@@ -89,7 +89,7 @@ const NoAccess = ({ scope }: { scope: Scope }) => (
   </Page>
 );
 
-/** Says how long the service rejects requests. They are repeated by themselves. */
+/** Says how long the service rejects requests. They are repeated by themselves. Screen readers don't count along. */
 function LimitNotice() {
   const [now, setNow] = useState(Date.now());
   const until = limitedUntil.value;
@@ -105,7 +105,8 @@ function LimitNotice() {
   if (seconds <= 0) return null;
   return (
     <p class="notice" role="status">
-      Too many requests. Trying again in {seconds} s.
+      Too many requests. Trying again <span aria-hidden="true">in {seconds} s.</span>
+      <span class="visually-hidden">soon.</span>
     </p>
   );
 }

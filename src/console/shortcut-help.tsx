@@ -1,5 +1,6 @@
 import { help } from "./help.ts";
 import { Dialog } from "./parts/dialog.tsx";
+import { hasCharacterKeys } from "./parts/keys.ts";
 
 /** The sheet that `?` opens. */
 export const ShortcutHelp = ({ onClose }: { onClose: () => void }) => (
@@ -21,6 +22,16 @@ export const ShortcutHelp = ({ onClose }: { onClose: () => void }) => (
         </section>
       ))}
     </div>
+    <label>
+      <input
+        type="checkbox"
+        checked={hasCharacterKeys.value}
+        onChange={({ currentTarget }) => {
+          hasCharacterKeys.value = currentTarget.checked;
+        }}
+      />{" "}
+      Use letters and signs as shortcuts
+    </label>
     <div class="actions">
       <button type="button" class="button primary" onClick={onClose}>
         Close

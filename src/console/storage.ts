@@ -1,3 +1,5 @@
+import { effect, type Signal, signal } from "@preact/signals";
+
 /* Storage of a page on the device. A browser may deny it: then nothing is stored, and the page works until it is closed. */
 
 type Place = "localStorage" | "sessionStorage";
@@ -19,4 +21,15 @@ export function store(place: Place, key: string, value: unknown): void {
   } catch {
     // Nothing stays.
   }
+}
+
+/** A setting that outlives the page. */
+export function setting<T>(name: string, initial: T): Signal<T> {
+  const key = `stowage.${name}`;
+  const read = () => readStored<T>("localStorage", key) ?? initial;
+  const value = signal(read());
+  effect(() => {
+    if (value.value !== read()) store("localStorage", key, value.value);
+  });
+  return value;
 }

@@ -27,6 +27,8 @@ interface Entry<T> {
   interval: (value: T | undefined) => number;
   /** A write to one of these changes it. */
   of: Noun[];
+  /** The id of the record without which it can't be loaded. */
+  record: string | undefined;
   /** Whether it changes without an event. */
   isPolled: boolean;
   users: number;
@@ -55,7 +57,7 @@ function entryOf<T>(key: string, load: Entry<T>["load"], options: DataOptions<T>
   let entry = entries.get(key) as Entry<T> | undefined;
   if (!entry) {
     const state = signal<State<T>>({ value: undefined, error: null, isLoading: true });
-    const { of = [], interval = () => MIN_INTERVAL_MILLISECONDS, isPolled = false } = options;
+    const { of = [], record, interval = () => MIN_INTERVAL_MILLISECONDS, isPolled = false } = options;
     const idle = {
       users: 0,
       isPaused: false,
@@ -64,7 +66,7 @@ function entryOf<T>(key: string, load: Entry<T>["load"], options: DataOptions<T>
       timer: 0,
       next: "no" as const,
     };
-    entry = { state, load, of, interval, isPolled, ...idle, updates: [] };
+    entry = { state, load, of, record, interval, isPolled, ...idle, updates: [] };
   }
   // The entry that was used last is the last one.
   entries.delete(key);
@@ -94,12 +96,12 @@ function reloadIf(matches: (entry: Entry<unknown>, key: string) => boolean): voi
 }
 
 /**
- * Deletes records by `work`, which returns the ids of those that were kept. Meanwhile, entries with their id in the key don't
+ * Deletes records by `work`, which returns the ids of those that were kept. Meanwhile, entries that need one of them don't
  * load: the event of the deletion may arrive before its response does, and the loads would fail.
  */
 export async function whilePaused(ids: string[], work: () => Promise<string[]>): Promise<string[]> {
-  const paused = [...entries].filter(([key]) => ids.some((id) => key.includes(id)));
-  for (const [, entry] of paused) {
+  const paused = [...entries.values()].filter(({ record }) => record !== undefined && ids.includes(record));
+  for (const entry of paused) {
     clearTimeout(entry.timer);
     entry.stop?.abort();
     Object.assign(entry, { isPaused: true, stop: undefined, timer: 0 });
@@ -109,8 +111,8 @@ export async function whilePaused(ids: string[], work: () => Promise<string[]>):
     kept = await work();
     return kept;
   } finally {
-    for (const [key, entry] of paused) {
-      if (!kept.some((id) => key.includes(id))) continue;
+    for (const entry of paused) {
+      if (!kept.includes(entry.record as string)) continue;
       entry.isPaused = false;
       refresh(entry, "now");
     }
@@ -196,6 +198,8 @@ export interface Loaded<T> extends State<T> {
 interface DataOptions<T> {
   /** The kinds of record that it consists of. */
   of?: Noun[];
+  /** The id of the record without which it can't be loaded. It is not loaded while this tab deletes the record. */
+  record?: string | undefined;
   /** The events after which it is loaded again, if those are not all of its records. */
   on?: (event: Event) => boolean;
   interval?: Entry<T>["interval"];
@@ -262,7 +266,7 @@ export interface Listing<T> extends Omit<Loaded<T[]>, "value"> {
   more: (() => Promise<void>) | undefined;
 }
 
-interface ListOptions extends Pick<DataOptions<unknown>, "of" | "on" | "isPolled"> {
+interface ListOptions extends Pick<DataOptions<unknown>, "of" | "record" | "on" | "isPolled"> {
   /** How many pages to load at first. */
   pages?: number;
   /** The rows of a full page, if filters can make pages shorter. */

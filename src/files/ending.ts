@@ -2,7 +2,15 @@ import { and, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { hasRow, write } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
-import { isCommitted, isEnded, isReceiving, isResumable, uploadParts, uploads } from "../uploads/uploads.schema.ts";
+import {
+  hasWriters,
+  isCommitted,
+  isEnded,
+  isReceiving,
+  isResumable,
+  uploadParts,
+  uploads,
+} from "../uploads/uploads.schema.ts";
 import { files } from "./files.schema.ts";
 import {
   chunkPrefix,
@@ -34,15 +42,21 @@ export const namedFile = ({ teamId, fileId, originalName }: Pick<UploadRow, "tea
 });
 
 /**
- * Part of a batch: cancels the uploads that are still arriving. A form upload finds this out when it commits, and cleans up. Of a
- * resumable one, a request that is writing must have noticed it before the row may go.
+ * Part of a batch: cancels the uploads that are still arriving. A request that is writing finds this out within ten seconds of
+ * bytes, or when it saves, and cleans up: a form upload itself, of a resumable one the last of its requests. If they died, the
+ * recovery job does, once they must have noticed it.
  */
 export function cancelUploads({ db, system }: Deps, isSelected: SQL | undefined, dueAt?: number) {
-  const whenFenced = sql`${system.now()} + iif(is_writing, ${MAX_FENCED_MILLISECONDS}, 0)`;
+  const now = system.now();
+  const whenFenced = sql`iif(${hasWriters} or not ${isResumable}, ${now + MAX_FENCED_MILLISECONDS}, ${now})`;
   const ended = { idempotencyKey: null, metadata: "", properties: null, chunks: null };
   return db
     .update(uploads)
-    .set({ status: "canceled", ...ended, dueAt: dueAt ?? sql`iif(${isResumable}, ${whenFenced}, due_at)` })
+    .set({
+      status: "canceled",
+      ...ended,
+      dueAt: dueAt ?? sql`iif(${isResumable}, ${whenFenced}, min(due_at, ${whenFenced}))`,
+    })
     .where(and(isReceiving, isSelected));
 }
 
@@ -72,10 +86,11 @@ export function deleteUploads({ db }: Deps, keys: FileKey[]) {
   ] as const;
 }
 
-/** Deletes what a canceled resumable upload stored, and its row. If a request is still writing, the recovery job deletes the row. */
+/** Deletes what a canceled resumable upload stored, and its row. If requests are still writing, the last one to end does so again. */
 export async function removeUpload(deps: Deps, upload: UploadRow): Promise<void> {
   const file = namedFile(upload);
   await eraseParts(deps, file, upload.multipartId);
   await deps.bytes.remove([objectKey(file)]);
-  if (!upload.isWriting) await write(deps, deleteUploads(deps, [file]), { isIdempotent: true });
+  if (!upload.isWriting && upload.fencedOff === 0)
+    await write(deps, deleteUploads(deps, [file]), { isIdempotent: true });
 }

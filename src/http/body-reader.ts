@@ -1,29 +1,65 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import type { Context } from "hono";
+import { isVisitor } from "../access/actor.ts";
 import { AppError, invalidField } from "../errors.ts";
+import type { BodySlot } from "../platform/bodies.ts";
+import type { MemoryBudget } from "../platform/part.ts";
 import { withTimeout } from "../timeout.ts";
 import { MIN_BYTES_PER_SECOND } from "../uploads/upload.ts";
 import type { AppEnv } from "./app-env.ts";
+import { clientIpOf } from "./authentication.ts";
 
-const READ_BYTES = 256 * 1024;
+/** The read buffer of a fast body, which the memory budget counts. Each read costs as much, however few bytes it returns. */
+const FAST_READ_BYTES = 256 * 1024;
+/** The read buffer of any other body. */
+const SLOW_READ_BYTES = 16 * 1024;
+/** A body that a read waits so long for is slow. */
+const SLOW_MILLISECONDS = 1000;
 
 /** How much of a rejected body is still read. A client that gets a response while it sends often sees a reset instead. */
 export const MAX_DRAINED_BYTES = 1024 * 1024;
 
+/** The memory of a body in progress. */
+export interface BodyMemory {
+  slot: BodySlot;
+  budget: MemoryBudget;
+  isVisitor: boolean;
+}
+
+/**
+ * Counts a body that begins to arrive. One without a token counts as a visitor's.
+ * @throws `unavailable` if the isolate receives too many
+ */
+export function beginBody(c: Context<AppEnv>): BodyMemory {
+  const { bodies, bytes } = c.var.deps;
+  const actor = c.get("credential")?.caller?.actor;
+  const visitorsOf = actor && actor.kind !== "operator" && isVisitor(actor) ? actor.teamId : null;
+  const isPublic = actor === undefined || visitorsOf !== null;
+  const sender = { isVisitor: isPublic, visitorsOf, clientIp: clientIpOf(c) };
+  return { slot: bodies.enter(sender), budget: bytes.budget, isVisitor: isPublic };
+}
+
 /** Reads a body into its own buffer. By default workerd returns 4 KiB at a time, at three times the cost. */
 export class BodyReader {
+  readonly #memory: BodyMemory;
   readonly #idleMilliseconds: number;
   readonly #broken: (cause: unknown) => Error;
   readonly #reader: ReadableStreamBYOBReader | ReadableStreamDefaultReader<Uint8Array>;
-  #buffer: Uint8Array = new Uint8Array(READ_BYTES);
+  #buffer: Uint8Array = new Uint8Array(SLOW_READ_BYTES);
   #bytes = 0;
   #waitedMilliseconds = 0;
   /** False after the end, an error, or a timeout. */
   #isOpen = true;
 
   /** @param broken makes the error for an interrupted body */
-  constructor(body: ReadableStream<Uint8Array>, idleMilliseconds: number, broken: (cause: unknown) => Error) {
+  constructor(
+    body: ReadableStream<Uint8Array>,
+    memory: BodyMemory,
+    idleMilliseconds: number,
+    broken: (cause: unknown) => Error,
+  ) {
+    this.#memory = memory;
     this.#idleMilliseconds = idleMilliseconds;
     this.#broken = broken;
     try {
@@ -44,22 +80,39 @@ export class BodyReader {
     const { done, value } = await withTimeout(this.#idleMilliseconds, next, () => new AppError("upload_timeout"));
     if (done) return undefined;
     this.#bytes += value.length;
-    this.#waitedMilliseconds += Date.now() - startedAt;
+    const waitedMilliseconds = Date.now() - startedAt;
+    this.#waitedMilliseconds += waitedMilliseconds;
     const allowedMilliseconds = this.#idleMilliseconds + (this.#bytes / MIN_BYTES_PER_SECOND) * 1000;
     if (this.#waitedMilliseconds > allowedMilliseconds) throw new AppError("upload_timeout");
     this.#isOpen = true;
-    this.#buffer = new Uint8Array(value.buffer);
+    this.#buffer = this.#nextBuffer(value, waitedMilliseconds);
     return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
   }
 
-  /** Reads and discards up to `maxBytes`, rounded up to a read. Never throws. */
+  /** Larger while the body fills it at once, if the memory budget lasts, and small again once the body is slow. */
+  #nextBuffer({ buffer, length }: Uint8Array, waitedMilliseconds: number): Uint8Array {
+    const { budget, isVisitor } = this.#memory;
+    const isSlow = waitedMilliseconds >= SLOW_MILLISECONDS;
+    if (buffer.byteLength > SLOW_READ_BYTES && isSlow) {
+      budget.release(this);
+      return new Uint8Array(SLOW_READ_BYTES);
+    }
+    const isFilled = length === buffer.byteLength && length <= SLOW_READ_BYTES;
+    if (isFilled && !isSlow && budget.reserve(this, FAST_READ_BYTES, isVisitor)) return new Uint8Array(FAST_READ_BYTES);
+    return new Uint8Array(buffer);
+  }
+
+  /** Reads and discards up to `maxBytes`, rounded up to a read, for at most the idle period: a slow body may take hours. Never throws. */
   async drain(maxBytes: number): Promise<void> {
-    for (let bytes = 0; this.#isOpen && bytes < maxBytes; ) {
+    const endsAt = Date.now() + this.#idleMilliseconds;
+    for (let bytes = 0; this.#isOpen && bytes < maxBytes && Date.now() < endsAt; ) {
       bytes += (await this.read().catch(() => undefined))?.length ?? 0;
     }
   }
 
   release(): void {
+    this.#memory.budget.release(this);
+    this.#memory.slot.release();
     try {
       this.#reader.releaseLock();
     } catch {
@@ -68,16 +121,26 @@ export class BodyReader {
   }
 }
 
+/** The error for a body that can't be read because it is compressed. Null if the request states no content coding. */
+export function encodingError(c: Context<AppEnv>): AppError | null {
+  const coding = c.req.header("Content-Encoding")?.trim().toLowerCase() ?? "";
+  if (coding === "" || coding === "identity") return null;
+  const message = `Send the body without Content-Encoding: ${JSON.stringify(coding.slice(0, 40))} is not supported.`;
+  return new AppError("unsupported_media_type", { message });
+}
+
 /** Passes the body to `take`, which may leave some of it unread. */
 export async function withBody<T>(
-  { req: { raw }, var: { deps } }: Context<AppEnv>,
+  c: Context<AppEnv>,
   take: (bytes: AsyncIterable<Uint8Array>) => Promise<T>,
 ): Promise<T> {
+  const { deps } = c.var;
+  const { raw } = c.req;
   async function* none() {}
   if (raw.body === null) return take(none());
   const broken = (cause: unknown) =>
     new AppError("upload_timeout", { message: "The body ended early. Send it again.", cause });
-  const reader = new BodyReader(raw.body, deps.settings.uploadIdleMilliseconds, broken);
+  const reader = new BodyReader(raw.body, beginBody(c), deps.settings.uploadIdleMilliseconds, broken);
   async function* chunks() {
     for (let chunk = await reader.read(); chunk; chunk = await reader.read()) yield chunk;
   }

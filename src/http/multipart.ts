@@ -1,11 +1,13 @@
 import { Buffer, isUtf8 } from "node:buffer";
 import { AppError, type Code, invalidField } from "../errors.ts";
-import { BodyReader, type DigestCheck } from "./body-reader.ts";
+import { type BodyMemory, BodyReader, type DigestCheck } from "./body-reader.ts";
 
 interface MultipartLimits {
   maxFileBytes: number;
   /** The longest pause of a client, and the longest delay behind a rate of 8 KiB a second. */
   idleMilliseconds: number;
+  /** Returns the memory of the body, see `beginBody`. */
+  begin(): BodyMemory;
   /** The digests of the body and of the file. */
   digests?: { body: DigestCheck; file: DigestCheck };
 }
@@ -16,6 +18,8 @@ export const MAX_OVERHEAD_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_TEXT_PARTS = 10;
 const MAX_TEXT_BYTES = 1024;
+/** Of the name of a part, in an error. */
+const MAX_SHOWN_CHARACTERS = 40;
 /** Metadata of 4 KiB, and the other properties. */
 export const MAX_PROPERTIES_BYTES = 8 * 1024;
 /** RFC 2046, section 5.1.1. */
@@ -47,7 +51,7 @@ export async function readMultipartFile<T>(
   consume: (name: string, bytes: AsyncIterable<Uint8Array>, form: FormText) => Promise<T>,
 ): Promise<T> {
   if (body === null) throw malformed("The body is empty.");
-  const reader = new BodyReader(body, limits.idleMilliseconds, (cause) =>
+  const reader = new BodyReader(body, limits.begin(), limits.idleMilliseconds, (cause) =>
     malformed("The body ended early. Send it again.", cause),
   );
   const { digests } = limits;
@@ -106,6 +110,8 @@ class FormParser implements FormText {
   readonly #delimiter: Buffer;
   readonly #maxFileBytes: number;
   #state: "preamble" | "headers" | "text" | "properties" | "file" | "epilogue" = "preamble";
+  /** The name of the last part with a file name that is not `file`. */
+  #blobName: string | undefined;
   /** The last bytes if they may begin a delimiter. Initially the line break, which the first delimiter may omit. */
   #carry = Buffer.from("\r\n");
   /** The bytes since the boundary, one character per byte. */
@@ -128,7 +134,7 @@ class FormParser implements FormText {
 
   end(): void {
     if (this.#state !== "epilogue") throw malformed("The body ends before its closing boundary.");
-    if (this.fileName === undefined) throw new AppError("file_missing");
+    if (this.fileName === undefined) throw this.#fileMissing();
     this.hasEnded = true;
   }
 
@@ -153,7 +159,7 @@ class FormParser implements FormText {
     if (bytes.length === 0) return;
     this.#partBytes += bytes.length;
     if (this.#state === "headers") this.#parseHeaders(bytes);
-    else if (this.#state === "text") assertAtMost(this.#partBytes, MAX_TEXT_BYTES, "A text part");
+    else if (this.#state === "text") this.#checkText();
     else if (this.#state === "properties") {
       if (this.#partBytes > MAX_PROPERTIES_BYTES)
         throw propertiesError(`Must have at most ${MAX_PROPERTIES_BYTES} bytes.`);
@@ -181,17 +187,37 @@ class FormParser implements FormText {
   #beginPart(headers: string): void {
     const parameters = parametersOf(dispositionOf(headers));
     const fileName = fileNameOf(parameters);
-    const isFile = fileName !== undefined;
+    const name = parameters.get("name");
+    const isFile = name === "file" && fileName !== undefined;
     const isFirst = this.fileName === undefined;
     if (isFile && !isFirst) throw new AppError("too_many_files");
-    if (isFirst && isFile !== (parameters.get("name") === "file")) throw new AppError("file_missing");
-    const isProperties = !isFile && parameters.get("name") === "properties";
+    if (isFirst && name === "file" && !isFile) throw new AppError("file_missing");
+    const isProperties = name === "properties";
+    this.#blobName = isFile || isProperties || fileName === undefined ? undefined : (name ?? "");
+    if (this.#blobName !== undefined && !FIELD_TYPE.test(typeOf(headers))) throw this.#otherFile();
     if (isProperties && this.properties !== undefined) throw propertiesError("Send this part once.");
     this.#state = isFile ? "file" : isProperties ? "properties" : "text";
     this.#partBytes = 0;
     if (isFile) this.fileName = fileName;
     else this.#textParts += 1;
     if (this.#textParts > MAX_TEXT_PARTS) throw malformed(`The form has more than ${MAX_TEXT_PARTS} text parts.`);
+  }
+
+  /** A part with a file name that is too large for a field was meant as a file. */
+  #checkText(): void {
+    if (this.#blobName === undefined) assertAtMost(this.#partBytes, MAX_TEXT_BYTES, "A text part");
+    else if (this.#partBytes > MAX_TEXT_BYTES) throw this.#otherFile();
+  }
+
+  #otherFile(): AppError {
+    return this.fileName === undefined ? this.#fileMissing() : new AppError("too_many_files");
+  }
+
+  #fileMissing(): AppError {
+    if (this.#blobName === undefined) return new AppError("file_missing");
+    const name = JSON.stringify(this.#blobName.slice(0, MAX_SHOWN_CHARACTERS));
+    const message = `The form has a file in the part ${name}. Send it in a part named \`file\`.`;
+    return new AppError("file_missing", { message });
   }
 
   #endPart(): void {
@@ -223,6 +249,11 @@ function dispositionOf(headers: string): string {
   }
   return disposition;
 }
+
+/** The type of a field that a client sends as a Blob, and so with a file name: text, JSON, or none stated. */
+const FIELD_TYPE = /^($|text\/|application\/(octet-stream|([^/]*\+)?json)$)/i;
+
+const typeOf = (headers: string): string => /^content-type:[ \t]*([^\s;]*)/im.exec(headers)?.[1] ?? "";
 
 /**
  * Returns the parameters of a header value by lower-case name, unquoted. In quotes, `\"` and `\\` are escapes, and every

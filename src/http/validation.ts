@@ -5,7 +5,7 @@ import { AppError, type FieldError } from "../errors.ts";
 import { cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../platform/paging.ts";
 import { withTimeout } from "../timeout.ts";
 import type { AppEnv } from "./app-env.ts";
-import { MAX_DRAINED_BYTES } from "./body-reader.ts";
+import { beginBody, encodingError, MAX_DRAINED_BYTES } from "./body-reader.ts";
 
 /** Larger than any record, and small enough to parse JSON of any depth quickly. */
 export const JSON_BODY_BYTES = 64 * 1024;
@@ -58,6 +58,13 @@ export function readQuery<S extends QuerySchema>(c: Context<AppEnv>, schema: S):
     else if (value === undefined) errors.set(path, { path, message: "Must be percent-encoded UTF-8." });
     else values.set(path, values.has(path) ? [values.get(path) ?? "", value].flat() : value);
   }
+  for (const [path, value] of values) {
+    const issue = Array.isArray(value) && schema?.shape[path]?.safeParse(value).error?.issues[0];
+    // The schema expects one value, not a list: its own message would be about a type that nobody has sent.
+    if (issue && issue.path.length === 0 && issue.code.startsWith("invalid_")) {
+      errors.set(path, { path, message: "Send this parameter once." });
+    }
+  }
   if (errors.size > 0) throw invalidInput([...errors.values()]);
   return (schema && validate(schema, Object.fromEntries(values))) as Output<S>;
 }
@@ -108,22 +115,26 @@ export const publicValidators = (body: z.ZodType): MiddlewareHandler<AppEnv>[] =
   }) as MiddlewareHandler<AppEnv>,
 ];
 
-/** @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `malformed_json` if the body is not UTF-8 */
+/** @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `malformed_json` if the body is not UTF-8, `unavailable` if the isolate receives too many bodies */
 async function readText(c: Context<AppEnv>, maxBytes: number): Promise<string> {
   const type = c.req.header("Content-Type")?.split(";")[0]?.trim().toLowerCase();
   if (type !== "application/json") {
     throw new AppError("unsupported_media_type", { message: "Send the body with Content-Type: application/json." });
   }
+  const { slot } = beginBody(c);
   const bytes = await withTimeout(
     c.var.deps.settings.uploadIdleMilliseconds,
     readLimited(c.req.raw.body, maxBytes),
     () => new AppError("upload_timeout"),
-  );
+  ).finally(() => slot.release());
   if (bytes.length === 0) throw new AppError("malformed_json", { message: "The body is empty. Send JSON." });
+  const unsupported = encodingError(c);
   try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
+    if (unsupported) JSON.parse(text);
+    return text;
   } catch {
-    throw new AppError("malformed_json");
+    throw unsupported ?? new AppError("malformed_json");
   }
 }
 

@@ -58,7 +58,8 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
     /** Memory for a body that is needed as a whole, see `MemoryBudget`. */
     grow: (memory: Uint8Array<ArrayBuffer>, minBytes: number, maxBytes: number) =>
       budget.grow(memory, minBytes, maxBytes),
-    free: (memory: Uint8Array) => budget.free(memory),
+    free: (memory: Uint8Array) => budget.release(memory),
+    budget,
 
     /**
      * Stores a part as a complete object. R2 checks it against `sha256` or the MD5. Never replaces another object.

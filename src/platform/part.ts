@@ -5,49 +5,79 @@ import type { System } from "./system.ts";
 
 /* A part of an object while its bytes arrive: in memory as long as the budget lasts, in R2 after that. */
 
-/** Every upload can use this much memory without counting it. */
-const FIRST_BYTES = 64 * 1024;
+/** Every body can use this much memory without counting it: with its read buffer, that is what bodies.ts counts. */
+const FIRST_BYTES = 48 * 1024;
 /**
  * Memory grows by these steps, and then to the size that it can have, so that a client can't reserve memory just by announcing a
  * length. (workerd copies a resizable buffer at each call that takes it, so each step allocates a new buffer.)
  */
 const GROWTH_BYTES = [FIRST_BYTES, 256 * 1024, 1024 * 1024];
-/** The isolate has 128 MB. The rest is for read buffers and everything else. */
+/** The isolate has 128 MB. The rest is for the first bytes of bodies (bodies.ts) and everything else. */
 const MAX_HELD_BYTES = 48 * 1024 * 1024;
+/** Visitors hold at most a quarter, so that they don't make every other upload use R2 for its parts. */
+const VISITOR_DIVISOR = 4;
 
-/** Counts the memory that the parts of an isolate hold. If an invocation is killed, garbage collection frees its memory. */
+interface Held {
+  bytes: number;
+  isVisitor: boolean;
+}
+
+/**
+ * Counts the memory that parts, read buffers and bodies of an isolate hold beyond their first bytes. If an invocation is killed,
+ * garbage collection frees its memory.
+ */
 export class MemoryBudget {
-  #leftBytes: number;
-  readonly #collected = new FinalizationRegistry<number>((bytes) => {
-    this.#leftBytes += bytes;
-  });
+  readonly #maxBytes: number;
+  #heldBytes = 0;
+  #visitorBytes = 0;
+  readonly #held = new WeakMap<object, Held>();
+  readonly #collected = new FinalizationRegistry<Held>((held) => this.#subtract(held));
 
   constructor(bytes = MAX_HELD_BYTES) {
-    this.#leftBytes = bytes;
+    this.#maxBytes = bytes;
   }
 
-  /** Returns undefined if the budget is used up. */
-  allocate(bytes: number): Uint8Array<ArrayBuffer> | undefined {
-    if (bytes <= FIRST_BYTES) return new Uint8Array(bytes);
-    if (bytes > this.#leftBytes) return undefined;
-    const memory = new Uint8Array(bytes);
-    this.#leftBytes -= bytes;
-    this.#collected.register(memory, bytes, memory);
-    return memory;
+  /** Counts the bytes until they are released, or the holder is collected. @returns false if the budget is used up */
+  reserve(holder: object, bytes: number, isVisitor = false): boolean {
+    const visitorBytes = isVisitor ? this.#visitorBytes + bytes : 0;
+    if (this.#heldBytes + bytes > this.#maxBytes || visitorBytes > this.#maxBytes / VISITOR_DIVISOR) return false;
+    const held = { bytes, isVisitor };
+    this.#heldBytes += bytes;
+    if (isVisitor) this.#visitorBytes += bytes;
+    this.#held.set(holder, held);
+    this.#collected.register(holder, held, holder);
+    return true;
   }
 
-  /** Returns memory of at least `minBytes` with the bytes of `memory`, which it frees. Undefined if the budget is used up. */
-  grow(memory: Uint8Array<ArrayBuffer>, minBytes: number, maxBytes: number): Uint8Array<ArrayBuffer> | undefined {
+  release(holder: object): void {
+    const held = this.#held.get(holder);
+    if (!held) return;
+    this.#held.delete(holder);
+    this.#collected.unregister(holder);
+    this.#subtract(held);
+  }
+
+  #subtract({ bytes, isVisitor }: Held): void {
+    this.#heldBytes -= bytes;
+    if (isVisitor) this.#visitorBytes -= bytes;
+  }
+
+  /**
+   * Returns memory of at least `minBytes` with the bytes of `memory`, which it releases. Undefined if the budget is used up.
+   */
+  grow(
+    memory: Uint8Array<ArrayBuffer>,
+    minBytes: number,
+    maxBytes: number,
+    isVisitor = false,
+  ): Uint8Array<ArrayBuffer> | undefined {
     if (minBytes <= memory.length) return memory;
-    const grown = this.allocate(GROWTH_BYTES.find((size) => size >= minBytes && size < maxBytes) ?? maxBytes);
-    if (!grown) return undefined;
+    const bytes = GROWTH_BYTES.find((size) => size >= minBytes && size < maxBytes) ?? maxBytes;
+    const grown = new Uint8Array(bytes);
+    if (bytes > FIRST_BYTES && !this.reserve(grown, bytes, isVisitor)) return undefined;
     grown.set(memory);
-    this.free(memory);
+    this.release(memory);
     return grown;
-  }
-
-  free(memory: Uint8Array): void {
-    if (this.#collected.unregister(memory)) this.#leftBytes += memory.length;
   }
 }
 
@@ -146,6 +176,8 @@ export interface PartSpec {
   maxBytes: number;
   /** Returns a key for a chunk. No two chunks can have the same key. */
   newKey(): string;
+  /** Counts its memory as that of visitors. */
+  isVisitor?: boolean;
   /** The chunks that earlier requests saved. */
   chunks?: Chunk[];
 }
@@ -221,7 +253,8 @@ export class Part {
   }
 
   #grow(minBytes: number): boolean {
-    const grown = this.#context.budget.grow(this.#memory, minBytes, this.#spec.bytes - this.#chunkBytes);
+    const { bytes, isVisitor } = this.#spec;
+    const grown = this.#context.budget.grow(this.#memory, minBytes, bytes - this.#chunkBytes, isVisitor);
     if (!grown) return false;
     this.#memory = grown;
     return true;
@@ -379,7 +412,7 @@ export class Part {
 
   /** Returns the memory to the budget. */
   free(): void {
-    this.#context.budget.free(this.#memory);
+    this.#context.budget.release(this.#memory);
     this.#memory = new Uint8Array();
   }
 }

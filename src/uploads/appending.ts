@@ -12,7 +12,7 @@ import { type Db, hasRow, insertWhere, read, write } from "../platform/db.ts";
 import type { Chunk, PartSpec } from "../platform/part.ts";
 import { DAY } from "../platform/system.ts";
 import { ObjectWriter } from "./storing.ts";
-import { commit, fencedOff, receiptOf, type SetColumns } from "./upload.ts";
+import { commit, deletedMeanwhile, fencedOff, LOOK_MILLISECONDS, receiptOf, type SetColumns } from "./upload.ts";
 import { isReceiving, uploadParts, uploads } from "./uploads.schema.ts";
 
 /* One request that appends to a resumable upload, and the assembly of the upload. The protocol is in resumable.ts. */
@@ -61,6 +61,7 @@ export class Appender {
   readonly #bodyEnd: number;
   #keys = 0;
   #nextCheck: Promise<"check"> | undefined;
+  #lookedAt: number;
   /** Doubled by each save within a part, so that a client that often stalls costs little. */
   #checksBeforeSave = STALL_CHECKS;
 
@@ -69,6 +70,7 @@ export class Appender {
     this.#actor = actor;
     this.#row = row;
     this.#input = input;
+    this.#lookedAt = deps.system.now();
     this.#bodyEnd = input.sizeBytes === null ? row.sizeBytes : row.offsetBytes + input.sizeBytes;
     const { multipartId, mimeType, fileType, nextPart: number } = row;
     const type = mimeType !== null && fileType !== null ? { mimeType, fileType } : null;
@@ -90,15 +92,21 @@ export class Appender {
     return this.#row.offsetBytes - chunksOf(this.#row).reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   }
 
+  /** Whether this request counts as writing in D1. */
+  get isWriting(): boolean {
+    return this.#row.isWriting;
+  }
+
   get #end(): number {
     return this.#partStart + this.#writer.part.sizeBytes;
   }
 
   #partSpec(number: number): PartSpec {
-    const { partBytes, sizeBytes, epoch } = this.#row;
+    const { partBytes, sizeBytes, epoch, isPublic: isVisitor } = this.#row;
     return {
       bytes: Math.min(partBytes, sizeBytes - this.#partStart),
       maxBytes: this.#bodyEnd - this.#partStart,
+      isVisitor,
       newKey: () => {
         this.#keys += 1;
         return `${chunkPrefix(namedFile(this.#row))}${number}.${epoch}.${this.#keys}`;
@@ -120,7 +128,7 @@ export class Appender {
       const code = error instanceof AppError ? error.code : "internal";
       // After a rejected body, neither HEAD nor the deletion of the upload must wait for this request.
       if (code === "body_too_large" || code === "type_not_allowed") await this.#save({ isWriting: false });
-      if (code === "unavailable" || code === "internal") await this.#throwIfFencedOff();
+      if (code === "unavailable" || code === "internal") await this.#look();
       throw error;
     } finally {
       // Anything left in R2 is deleted with the upload.
@@ -144,6 +152,13 @@ export class Appender {
       if (done) return;
       end += value.length;
       if (end > sizeBytes) throw bodyTooLarge(sizeBytes);
+      if (this.#deps.system.now() - this.#lookedAt >= LOOK_MILLISECONDS) {
+        // The request continues: the next look, or a save, may reach the database.
+        await this.#look().catch((cause) => {
+          if (cause instanceof AppError && cause.code !== "unavailable") throw cause;
+          this.#deps.log("warn", "upload_progress_failed", { fileId, cause });
+        });
+      }
       yield value;
     }
   }
@@ -206,8 +221,8 @@ export class Appender {
   }
 
   /**
-   * @throws `offset_mismatch` if a newer request has fenced this one off, or the upload was deleted; `token_invalid` if the key or
-   *   session of this request was revoked
+   * @throws `offset_mismatch` if a newer request has fenced this one off, `not_found` if the upload was canceled, `token_invalid` if
+   *   the key or session of this request was revoked
    */
   async #save(change: Partial<UploadRow>, part?: StoredPart): Promise<void> {
     const { progress } = this.#writer;
@@ -223,30 +238,39 @@ export class Appender {
     // Once set, the row keeps it.
     row.hasLeftovers ||= row.chunks !== null || this.#writer.part.isSpilled;
     const { db } = this.#deps;
-    const hasKey = hasRow(apiKeys, isKey(row.teamId, this.#actor.keyId));
+    const hasKey = this.#hasKey;
     const save = saveProgress(db, row, hasKey);
     const savedPart = part ? [savePart(db, row, part)] : [];
     const queries = [save, savedState(db, row, hasKey), ...savedPart] as const;
     const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true });
-    if (saved?.epoch !== row.epoch || saved.offsetBytes !== row.offsetBytes || !saved.hasKey) {
+    const end = endOf(saved, row);
+    if (end || saved?.offsetBytes !== row.offsetBytes) {
       // A retried save may find that its first attempt succeeded and a newer request took over. Keep the objects that
       // the saved row names.
       const known = [...chunksOf(before), ...(saved ? chunksOf(saved) : [])];
       const unknown = without(chunksOf(row), known);
       if (unknown.length > 0) await this.#deps.bytes.remove(unknown.map(({ key }) => key));
       if (row.multipartId !== before.multipartId && row.multipartId !== saved?.multipartId) await this.#writer.abort();
-      throw saved && !saved.hasKey ? new AppError("token_invalid") : fencedOff();
+      throw end ?? fencedOff();
     }
     this.#row = row;
+    this.#lookedAt = this.#deps.system.now();
   }
 
   /**
-   * If another request has fenced this one off, its chunks are deleted, and R2 may reject its parts. So report
-   * `offset_mismatch`, not the failure it caused.
+   * Looks whether this request may go on. If another one has fenced it off, its chunks are deleted, and R2 may reject its parts: the
+   * error says so, not the failure that this caused.
+   * @throws as `#save` does
    */
-  async #throwIfFencedOff(): Promise<void> {
-    const [[saved]] = await read(this.#deps, [savedState(this.#deps.db, this.#row, sql`true`)]);
-    if (saved?.epoch !== this.#row.epoch) throw fencedOff();
+  async #look(): Promise<void> {
+    this.#lookedAt = this.#deps.system.now();
+    const [[saved]] = await read(this.#deps, [savedState(this.#deps.db, this.#row, this.#hasKey)]);
+    const end = endOf(saved, this.#row);
+    if (end) throw end;
+  }
+
+  get #hasKey(): SQL {
+    return hasRow(apiKeys, isKey(this.#row.teamId, this.#actor.keyId));
   }
 
   /** The client need not wait for this. */
@@ -280,10 +304,15 @@ function savePart(db: Db, row: UploadRow, { number, etag, md5 }: StoredPart) {
   return insertWhere(db, uploadParts, { fileId: row.fileId, number, etag, md5 }, isSaved);
 }
 
+interface SavedState extends Pick<UploadRow, "status" | "epoch" | "offsetBytes" | "chunks" | "multipartId"> {
+  hasKey: number;
+}
+
 /** The saved progress, of any request. */
 const savedState = (db: Db, row: UploadRow, hasKey: SQL) =>
   db
     .select({
+      status: uploads.status,
       epoch: uploads.epoch,
       offsetBytes: uploads.offsetBytes,
       chunks: uploads.chunks,
@@ -291,7 +320,14 @@ const savedState = (db: Db, row: UploadRow, hasKey: SQL) =>
       hasKey: sql<number>`${hasKey}`.as("hasKey"),
     })
     .from(uploads)
-    .where(and(isUpload(namedFile(row)), isReceiving));
+    .where(isUpload(namedFile(row)));
+
+/** Why a request can't go on. Once another one has committed the upload, its client learns so from HEAD. */
+function endOf(saved: SavedState | undefined, { epoch }: UploadRow): AppError | null {
+  if (saved?.hasKey === 0) return new AppError("token_invalid");
+  if (!saved || saved.status === "canceled") return deletedMeanwhile();
+  return saved.status === "committed" || saved.epoch !== epoch ? fencedOff() : null;
+}
 
 /** Assembles the parts and commits the file. Concurrent calls have the same result. */
 export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: UploadRow): Promise<UploadRow> {

@@ -1,4 +1,4 @@
-import { and, eq, getTableColumns, ne, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, ne, not, or, sql } from "drizzle-orm";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { uploadsOf, uploadsOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
@@ -97,7 +97,8 @@ export async function createUpload(
     if (failure !== undefined && upload.status !== "committed") throw failure;
     return { ...created, upload };
   } catch (error) {
-    if (!isOfForbiddenType(error)) {
+    const isCanceled = error instanceof AppError && error.code === "not_found";
+    if (!isOfForbiddenType(error) && !isCanceled) {
       await terminateUpload(deps, actor, url).catch((cause) =>
         deps.log("warn", "upload_cleanup_failed", { fileId: url.id, cause }),
       );
@@ -237,7 +238,7 @@ export async function terminateUpload(deps: Deps, actor: TeamActor, url: SecretU
 /**
  * Appends bytes at the current offset, and returns the progress. The transport keeps the invocation alive until this
  * settles.
- * @throws `not_found`, `upload_expired`, `offset_mismatch` (also if a newer request has fenced this one off),
+ * @throws `not_found`, also once the upload was canceled, `upload_expired`, `offset_mismatch` (also if a newer request has fenced this one off),
  *   `body_too_large`, `type_not_allowed`, which cancels the upload
  */
 export async function appendToUpload(
@@ -272,6 +273,7 @@ export async function appendToUpload(
       epoch: sql`${uploads.epoch} + 1`,
       nextPart: sql`${uploads.nextPart} + is_writing`,
       hasLeftovers: sql`has_leftovers or is_writing`,
+      fencedOff: sql`fenced_off + is_writing`,
       isWriting: true,
     })
     .where(and(isOwn, sql`${refusal} is null`))
@@ -285,25 +287,37 @@ export async function appendToUpload(
     throw new AppError("offset_mismatch", { message: `The offset of the upload is ${row.offsetBytes}.` });
   }
   if (!claimed) throw new AppError("upload_expired");
+  const appender = new Appender(deps, actor, { ...row, ...claimed }, input);
   try {
-    return await new Appender(deps, actor, { ...row, ...claimed }, input).run();
+    return await appender.run();
   } catch (error) {
     // The upload can never complete.
     if (isOfForbiddenType(error)) await cancelUpload(deps, actor, row.fileId);
-    // A request that this one has overtaken may still be writing. Then the recovery job removes the upload when that has ended.
-    else if (!row.isWriting) await removeIfCanceled(deps, claimed);
+    else if (appender.isWriting) await endWriting(deps, claimed);
     throw error;
   }
 }
 
-/** An upload that was canceled while this request wrote holds its quota until the request ends: that is now. */
-async function removeIfCanceled(deps: Deps, claimed: UploadRow): Promise<void> {
+/**
+ * The end of a request that still counts as writing. An upload that was canceled meanwhile holds its quota until the last of its
+ * requests ends, which removes it. If no one has fenced this request off or canceled the upload, one of its writes to R2 may still be
+ * in flight, so it keeps counting until the next request.
+ */
+async function endWriting(deps: Deps, claimed: UploadRow): Promise<void> {
   const { fileId, teamId, epoch } = claimed;
-  const isOwn = and(isUpload(namedFile(claimed)), eq(uploads.epoch, epoch), isCanceled);
-  const release = deps.db.update(uploads).set({ isWriting: false, dueAt: deps.system.now() }).where(isOwn).returning();
+  const isNewest = eq(uploads.epoch, epoch);
+  const end = deps.db
+    .update(uploads)
+    .set({
+      isWriting: sql`is_writing and not ${isNewest}`,
+      fencedOff: sql`max(0, fenced_off - iif(${isNewest}, 0, 1))`,
+    })
+    .where(and(isUpload(namedFile(claimed)), or(not(isNewest), isCanceled)))
+    .returning();
   try {
-    const [[canceled]] = await write(deps, [release], { isIdempotent: true });
-    if (canceled) await removeUpload(deps, canceled);
+    // Not repeated if its response was lost: another request would be taken for ended. The recovery job removes the upload then.
+    const [[ended]] = await write(deps, [end], { isIdempotent: false });
+    if (ended?.status === "canceled" && !ended.isWriting && ended.fencedOff === 0) await removeUpload(deps, ended);
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId, teamId, cause });
   }

@@ -22,15 +22,18 @@ import { cutPage, type Page, type PageRequest, pageById } from "../platform/pagi
 import { MINUTE } from "../platform/system.ts";
 import { assembleAndCommit, isComplete, MAX_RESUMABLE_MILLISECONDS } from "./appending.ts";
 import {
+  hasWriters,
+  isCanceled,
   isEnded,
   isIncomplete,
   isReceiving,
-  isUnfinishedResumable,
-  unfinishedUploads,
+  isReserved,
+  isResumable,
+  reservedUploads,
   uploads,
 } from "./uploads.schema.ts";
 
-/* The unfinished resumable uploads of a team: their list and their cancellation, and what ends every upload in time. */
+/* The unfinished uploads of a team, which hold its quota: their list and their cancellation, and what ends every upload in time. */
 
 const LIST = "unfinished";
 
@@ -40,6 +43,8 @@ export interface UnfinishedUpload {
   sizeBytes: number;
   offsetBytes: number;
   keyId: string;
+  isResumable: boolean;
+  isCanceled: boolean;
   createdAt: number;
   expiresAt: number;
 }
@@ -59,11 +64,13 @@ export async function listUnfinished(
         sizeBytes: sql<number>`size_bytes`.as("sizeBytes"),
         offsetBytes: sql<number>`offset_bytes`.as("offsetBytes"),
         keyId: sql<string>`key_id`.as("keyId"),
+        isResumable: sql<boolean>`${isResumable}`.mapWith(Boolean).as("isResumable"),
+        isCanceled: sql<boolean>`${isCanceled}`.mapWith(Boolean).as("isCanceled"),
         createdAt: sql<number>`created_at`.as("createdAt"),
         expiresAt: sql<number>`due_at`.as("expiresAt"),
       })
-      .from(unfinishedUploads)
-      .where(and(uploadsOf(viewer), isUnfinishedResumable, isReceiving, page.where))
+      .from(reservedUploads)
+      .where(and(uploadsOf(viewer), isReserved, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset),
@@ -76,9 +83,9 @@ export async function listUnfinished(
  * the recovery job has deleted the bytes and rows. Of one that has all of its bytes, only the commit is missing.
  */
 export function cancelUploadsOfKeys(deps: Deps, teamId: string, keyIds: SQL) {
-  const isOfKeys = and(eq(uploads.teamId, teamId), isUnfinishedResumable, sql`${uploads.keyId} in ${keyIds}`);
+  const isOfKeys = and(eq(uploads.teamId, teamId), isReserved, sql`${uploads.keyId} in ${keyIds}`);
   const isIncompleteOfKeys = and(isOfKeys, lt(uploads.offsetBytes, uploads.sizeBytes));
-  const selected = sql`(select team_id, file_id from ${unfinishedUploads} where ${isIncompleteOfKeys})`;
+  const selected = sql`(select team_id, file_id from ${reservedUploads} where ${isIncompleteOfKeys})`;
   return cancelUploads(deps, sql`(team_id, file_id) in ${selected}`);
 }
 
@@ -101,7 +108,7 @@ export async function cancelUpload(deps: Deps, actor: TeamActor, id: string): Pr
     { isIdempotent: true },
   );
   if (upload?.status === "canceled") {
-    // A form upload that is still sending the bytes cleans up itself.
+    // A form upload that is still sending the bytes cleans up itself, once it looks.
     if (upload.secretHash !== null) await removeUpload(deps, upload);
     return;
   }
@@ -164,7 +171,7 @@ type DueUpload = Pick<UploadRow, Exclude<keyof typeof DUE_COLUMNS, "id" | "isCom
 
 /** A request that is writing may be about to save bytes, which would prolong an incomplete upload. */
 const isDue = (now: number) =>
-  sql`due_at <= ${now} and due_at <= ${now} - iif(is_writing and ${isIncomplete}, ${MAX_FENCED_MILLISECONDS}, 0)`;
+  sql`due_at <= ${now} and due_at <= ${now} - iif(${hasWriters} and ${isIncomplete}, ${MAX_FENCED_MILLISECONDS}, 0)`;
 
 /** Deletes what ended uploads have in R2. @returns those that have nothing there any more */
 async function eraseEnded(deps: Deps, rows: DueUpload[]): Promise<DueUpload[]> {

@@ -4,7 +4,14 @@ import { AppError, invalidField } from "../errors.ts";
 import { fileRecord } from "../files/files.routes.ts";
 import { parseProperties } from "../files/properties.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
-import { CONTENT_DIGEST, DigestCheck, REPR_DIGEST, statedSha256 } from "../http/body-reader.ts";
+import {
+  beginBody,
+  CONTENT_DIGEST,
+  DigestCheck,
+  encodingError,
+  REPR_DIGEST,
+  statedSha256,
+} from "../http/body-reader.ts";
 import { inHours } from "../http/introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "../http/multipart.ts";
 import { writeOperation } from "../http/operation.ts";
@@ -37,10 +44,10 @@ export const upload = writeOperation(
     tag: "Files",
     summary: "Upload a file",
     description:
-      "Send one part `file` with a file name. A text part `properties` before or after it, at most 8 KiB of JSON, can set name, " +
+      "Send one part `file` with a file name. A part `properties` before or after it, at most 8 KiB of JSON, can set name, " +
       "folder, reference, tags and metadata. With a public key, it has at most 1 KiB, and any visitor can send anything in it: " +
       "don't trust the `reference` of a file if the `actor` of its event `file.uploaded` has the kind `public`. An upload token " +
-      "sets the properties itself: 400 if they are sent. Up to ten other text parts of 1 KiB are ignored. The file is listed " +
+      "sets the properties itself: 400 if they are sent. Up to ten other parts of 1 KiB are ignored. All of these may be text or Blobs. The file is listed " +
       "once its bytes are stored, and processed after the response.",
     takesFile: true,
     query: z.object({
@@ -50,7 +57,8 @@ export const upload = writeOperation(
       "Content-Digest": CONTENT_DIGEST,
       "Repr-Digest": REPR_DIGEST,
       ...idempotencyHeader(
-        `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it. A repetition that states the digest of the file in \`Repr-Digest\` need not send its bytes again.`,
+        `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it. A repetition that states the digest of the file in \`Repr-Digest\` is recognized by it, so it can send any one byte in place of the file. ` +
+          "The key is the team's, so two secret keys that send the same one get the same file, also after a rotation; a public key, an upload token and a contributor each have their own.",
       ),
     },
     success: {
@@ -99,7 +107,12 @@ export const upload = writeOperation(
     // A Content-Length that is too small must not bypass the quota, so no more than the reserved bytes are accepted.
     const digests = { body: new DigestCheck(c, "Content-Digest"), file: new DigestCheck(c, "Repr-Digest") };
     const stated = statedSha256(c, "Repr-Digest");
-    const limits = { maxFileBytes: maxBytes, idleMilliseconds: uploadIdleMilliseconds, digests };
+    const limits = {
+      maxFileBytes: maxBytes,
+      idleMilliseconds: uploadIdleMilliseconds,
+      begin: () => beginBody(c),
+      digests,
+    };
     // Content-Length includes the form around the file, which rarely takes this much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
     const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, async (name, bytes, form) => {
@@ -123,7 +136,10 @@ export const upload = writeOperation(
     });
     // A disconnect must not end the invocation before the upload is rolled back.
     deps.after(uploaded.catch(() => undefined));
-    const file = await uploaded;
+    const file = await uploaded.catch((error) => {
+      const isMalformed = error instanceof AppError && error.code === "malformed_multipart";
+      throw (isMalformed && encodingError(c)) || error;
+    });
     c.header("Location", `/docs/v1/uploads/${file.id}`);
     return fileRecord.render(file);
   },

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { and, eq, isNull, lt, not, or, sql } from "drizzle-orm";
+import { and, eq, isNotNull, isNull, lt, lte, not, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, ownerColumns, uploadsOf } from "../access/own-files.ts";
@@ -37,7 +37,7 @@ import {
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-store.ts";
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
-import { DAY, instantOf, MINUTE, newId } from "../platform/system.ts";
+import { DAY, instantOf, MINUTE, newId, SECOND } from "../platform/system.ts";
 import { deleteRemoved, leave, MAX_DELETING_MILLISECONDS } from "../trash/deletion.ts";
 import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation } from "./quota.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
@@ -121,7 +121,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   }
   if (!inserted) throw quotaError(refused);
   const storeAndCommit = async () => {
-    const stored = await storeBytes(deps, upload, { ...file, bytes }, inserted);
+    const stored = await storeBytes(deps, actor, upload, { ...file, bytes }, inserted);
     return commit(deps, actor, { ...inserted, ...setBy(deps, actor, properties) }, stored);
   };
   const committed = await orRollBack(storeAndCommit());
@@ -219,9 +219,10 @@ async function* limitBytes(bytes: AsyncIterable<Uint8Array>, maxBytes: number) {
 
 async function storeBytes(
   deps: Deps,
+  actor: TeamActor,
   upload: NamedFile,
-  { minBytes, idempotencyKey, ...file }: IncomingFile,
-  { sizeBytes: maxBytes, allowedTypes }: UploadRow,
+  { minBytes, ...file }: IncomingFile,
+  { sizeBytes: maxBytes, allowedTypes, isPublic: isVisitor }: UploadRow,
 ): Promise<StoredObject> {
   // The transport enforces `file.maxBytes`. A public key may have a lower limit.
   const bytes = maxBytes < file.maxBytes ? limitBytes(file.bytes, maxBytes) : file.bytes;
@@ -235,6 +236,7 @@ async function storeBytes(
     partSpec: (number) => ({
       bytes: isSmall ? SINGLE_PUT_BYTES : PART_BYTES,
       maxBytes: maxBytes - sizeBytes,
+      isVisitor,
       newKey: () => `${chunkPrefix(upload)}${number}`,
     }),
     onPart: async (part) => {
@@ -252,7 +254,7 @@ async function storeBytes(
     return writer.putObject();
   };
   try {
-    await writer.write(idempotencyKey === undefined ? bytes : reportProgress(deps, upload, bytes));
+    await writer.write(whileNotEnded(deps, actor, upload, bytes));
     const etag = await finish();
     const { type } = writer.progress;
     if (etag === null || !type) throw new Error("The key of a new file is in use, or its type was not detected.");
@@ -262,6 +264,43 @@ async function storeBytes(
     throw error;
   } finally {
     writer.part.free();
+  }
+}
+
+/**
+ * While bytes arrive, a request looks this often whether its upload was canceled, because only its end frees the quota. If none
+ * arrive, it ends after the idle period.
+ */
+export const LOOK_MILLISECONDS = 10 * SECOND;
+
+/**
+ * Yields the bytes while the upload may go on, and records once a minute that one with an idempotency key does, so that a
+ * repetition does not take the key.
+ * @throws `not_found` once the upload was canceled, `token_invalid` once its key, session or team was deleted
+ */
+async function* whileNotEnded(deps: Deps, { keyId }: TeamActor, upload: FileOf, bytes: AsyncIterable<Uint8Array>) {
+  const { db, system, log } = deps;
+  let lookedAt = system.now();
+  for await (const chunk of bytes) {
+    const now = system.now();
+    if (now - lookedAt >= LOOK_MILLISECONDS) {
+      lookedAt = now;
+      const isReported = and(isNotNull(uploads.idempotencyKey), lte(uploads.updatedAt, now - PROGRESS_MILLISECONDS));
+      const report = db
+        .update(uploads)
+        .set({ updatedAt: now })
+        .where(and(isUpload(upload), isReceiving, isReported));
+      const end = firstOf(endsOf(upload, keyId));
+      const state = db.select({ end: end.as("end") }).from(sql`(select 1) one`);
+      // The upload continues: the next look may reach the database.
+      const [[found] = []] = await write(deps, [state, report], { isIdempotent: true }).catch((cause) => {
+        log("warn", "upload_progress_failed", { fileId: upload.id, cause });
+        return [];
+      });
+      if (found?.end === "token_invalid") throw new AppError("token_invalid");
+      if (found?.end === "not_found") throw deletedMeanwhile();
+    }
+    yield chunk;
   }
 }
 
@@ -282,7 +321,8 @@ const leavesReceipt = ({ secretHash, idempotencyKey, uploadTokenId }: UploadRow)
 /** The columns of a receipt. */
 export const receiptOf = (initiator: Initiator, sizeBytes: number, now: number) => ({
   ...{ status: "committed" as const, offsetBytes: sizeBytes, dueAt: now + RECEIPT_MILLISECONDS },
-  ...{ isWriting: false, chunks: null, multipartId: null, properties: null },
+  // A commit knows the metadata, which may be as large as all the rest. HEAD reports none any more.
+  ...{ isWriting: false, fencedOff: 0, chunks: null, multipartId: null, properties: null, metadata: "" },
   ...("uploadToken" in initiator && { finishedByTokenId: initiator.uploadToken?.id ?? null }),
 });
 
@@ -303,12 +343,9 @@ export async function commit(
   const { db, system } = deps;
   const now = system.now();
   const key = namedFile(upload);
-  const hasKey = "keyId" in initiator ? hasRow(apiKeys, isKey(key.teamId, initiator.keyId)) : undefined;
-  const hasAccess = hasRow(teams, and(isExistingTeam(key.teamId), hasKey));
   const isCurrent = epoch === null ? sql`1` : hasRow(uploads, and(isUpload(key), eq(uploads.epoch, epoch)));
   const refusal = firstOf({
-    not_found: sql`not ${hasRow(uploads, and(isUpload(key), isReceiving))}`,
-    token_invalid: sql`not ${hasAccess}`,
+    ...endsOf(key, "keyId" in initiator ? initiator.keyId : undefined),
     offset_mismatch: sql`not ${isCurrent}`,
   });
   const { id, originalName } = key;
@@ -346,10 +383,18 @@ export async function commit(
   } = await writeWithEvent(deps, batch, { isIdempotent: true });
   if (!row && refused?.refusal === "token_invalid") throw new AppError("token_invalid");
   if (!row && refused?.refusal === "offset_mismatch") throw fencedOff();
-  if (!row) throw new AppError("not_found", { message: "The file was deleted during its upload." });
+  if (!row) throw deletedMeanwhile();
   if (epoch !== null && row.etag !== stored.etag) throw fencedOff();
   return { row, isBulk: row.isBulk === 1 };
 }
+
+/** Why an upload can't go on, or commit, as conditions: its key or session, or its team, was deleted, or it was canceled. */
+const endsOf = (key: FileOf, keyId: string | undefined) => ({
+  token_invalid: sql`not ${hasRow(teams, and(isExistingTeam(key.teamId), keyId === undefined ? undefined : hasRow(apiKeys, isKey(key.teamId, keyId))))}`,
+  not_found: sql`not ${hasRow(uploads, and(isUpload(key), isReceiving))}`,
+});
+
+export const deletedMeanwhile = () => new AppError("not_found", { message: "The file was deleted during its upload." });
 
 export const fencedOff = () => new AppError("offset_mismatch", { message: "A newer request has resumed this upload." });
 
@@ -479,24 +524,4 @@ async function settleReplay(
     tags,
   };
   return toStoredFile(deps, { ...row, ...sent, name: name ?? originalName });
-}
-
-/** Yields the bytes and records progress, so that a repetition does not take the key. */
-async function* reportProgress(deps: Deps, upload: FileOf, bytes: AsyncIterable<Uint8Array>) {
-  let reportedAt = deps.system.now();
-  for await (const chunk of bytes) {
-    const now = deps.system.now();
-    if (now - reportedAt >= PROGRESS_MILLISECONDS) {
-      reportedAt = now;
-      const report = deps.db
-        .update(uploads)
-        .set({ updatedAt: now })
-        .where(and(isUpload(upload), isReceiving));
-      // The upload continues: the next report may reach the database.
-      await write(deps, [report], { isIdempotent: true }).catch((cause) =>
-        deps.log("warn", "upload_progress_failed", { fileId: upload.id, cause }),
-      );
-    }
-    yield chunk;
-  }
 }

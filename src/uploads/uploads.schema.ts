@@ -6,6 +6,10 @@ export const isCommitted = sql`status = 'committed'`;
 export const isCanceled = sql`status = 'canceled'`;
 export const isEnded = sql`status <> 'receiving'`;
 export const isResumable = sql`secret_hash is not null`;
+/** Some request is writing, or died while it did: the upload may not be removed yet. */
+export const hasWriters = sql`(is_writing or fenced_off > 0)`;
+/** Holds quota: is arriving, or canceled, until its bytes are gone. */
+export const isReserved = sql`status <> 'committed'`;
 /** Counts against the limits of unfinished uploads: also one that was canceled, until its bytes are gone. */
 export const isUnfinishedResumable = sql`(status <> 'committed' and secret_hash is not null)`;
 /** Has none of its bytes, or not all. Those of a form upload are not counted before its commit. */
@@ -69,8 +73,10 @@ export const uploads = sqliteTable(
     chunks: text(),
     /** +1 with every request that writes. The newest wins, and older ones are fenced off. */
     epoch: integer().notNull().default(0),
-    /** A request is writing, or died while it did. */
+    /** The newest request is writing, or died while it did. */
     isWriting: integer("is_writing", { mode: "boolean" }).notNull().default(false),
+    /** Requests that a newer one has fenced off while they were writing, and that have not ended yet, or died. */
+    fencedOff: integer("fenced_off").notNull().default(0),
     /** R2 may hold chunks that no row names: a request left one, spilled a part there, or died. */
     hasLeftovers: integer("has_leftovers", { mode: "boolean" }).notNull().default(false),
   },
@@ -82,6 +88,8 @@ export const uploads = sqliteTable(
     index("uploads_ended_due").on(t.dueAt).where(isEnded),
     // In the order of the list, and with the columns that a creation counts.
     index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId, t.userId).where(isUnfinishedResumable),
+    // In the order of the list, with the columns by which it and the deletion of a key select.
+    index("uploads_reserved").on(t.teamId, t.fileId, t.keyId, t.userId).where(isReserved),
     index("uploads_token").on(t.teamId, t.uploadTokenId).where(sql`upload_token_id is not null`),
     uniqueIndex("uploads_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
@@ -89,6 +97,9 @@ export const uploads = sqliteTable(
 
 /** A query of the unfinished uploads of a team reads only this index. By itself, SQLite would read the receipts, too. */
 export const unfinishedUploads = sql`${uploads} indexed by uploads_unfinished`;
+
+/** The same for all that hold quota. */
+export const reservedUploads = sql`${uploads} indexed by uploads_reserved`;
 
 /** The full parts of an unfinished upload, which R2 can't list. Each except the last has the upload's `part_bytes`. */
 export const uploadParts = sqliteTable(

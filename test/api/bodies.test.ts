@@ -64,6 +64,9 @@ describe.each(jsonRoutes)("The JSON body of $name", (route) => {
 
   test("is rejected if it is malformed, not an object, of another type, or too large", async () => {
     await rejected(team, 400, "malformed_json", () => send(raw('{"name": "a')));
+    const compressed = await send(raw('\u001f{"name"', { "Content-Encoding": "gzip" }));
+    expect([compressed.status, compressed.code]).toEqual([415, "unsupported_media_type"]);
+    expect(compressed.body.message).toContain('"gzip"');
     await rejected(team, 400, "invalid_input", () => send(raw("[]")), [""]);
     const body = JSON.stringify(example);
     await rejected(team, 415, "unsupported_media_type", () => send(raw(body, { "Content-Type": "text/plain" })));

@@ -616,6 +616,16 @@ describe("An unknown query parameter", () => {
   });
 });
 
+describe("A query parameter that is sent twice", () => {
+  test("is named as such, unless it is a list", async () => {
+    for (const query of ["limit=1&limit=2", "page=1&page=1", "cursor=a&cursor=b", "status=failed&status=failed"]) {
+      const [path = ""] = query.split("=");
+      const { status, body } = await team.call("GET", `/docs/v1/uploads?${query}`);
+      expect([status, body.errors], query).toEqual([400, [{ path, message: "Send this parameter once." }]]);
+    }
+  });
+});
+
 describe("A path", () => {
   test("accepts only its methods and names them", async () => {
     // Other methods on these paths match `/docs/v1/uploads/{id}`.

@@ -268,8 +268,8 @@ describe("The unfinished uploads of a team", () => {
 
     const pages = await readPages(team, `${RESUMABLE}?limit=1`);
     expect(pages).toMatchObject([
-      [{ _id: idOf(second), name: "two.wav", size: 200, offset: 1, keyId: page.id }],
-      [{ _id: idOf(first), name: "one.wav", size: 300, offset: 100 }],
+      [{ _id: idOf(second), name: "two.wav", size: 200, offset: 1, kind: "resumable", keyId: page.id }],
+      [{ _id: idOf(first), name: "one.wav", size: 300, offset: 100, status: "receiving" }],
     ]);
     const lifetimes = pages.map(([upload]) => Date.parse(upload.expiresAt) - Date.parse(upload.createdAt));
     expect(lifetimes.map((milliseconds) => Math.floor(milliseconds / HOUR))).toEqual([24, 24]);
@@ -343,8 +343,14 @@ describe("The unfinished uploads of a team", () => {
     const kept = await create(call, 7, {}, await newToken(team));
     expect((await team.call("DELETE", revoked)).status).toBe(200);
     expect(await usageOf(team)).toMatchObject({ files: 2, bytes: 12 * MEBIBYTE + 7 });
-    expect(idsIn(await read(team, RESUMABLE))).toEqual([idOf(kept)]);
+    const listed = await read(team, RESUMABLE);
+    expect(idsIn(listed)).toContain(idOf(kept));
+    expect(listed.map(({ status, size }: { status: string; size: number }) => [status, size]).sort()).toEqual([
+      ["canceled", 12 * MEBIBYTE],
+      ["receiving", 7],
+    ]);
     await must(new World().recover());
+    expect(idsIn(await read(team, RESUMABLE))).toEqual([idOf(kept)]);
     expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 7 });
     expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toEqual([]);
     expect((await head(team.call, path)).status).toBe(404);
@@ -734,6 +740,19 @@ describe("A creation with the Idempotency-Key of an unfinished upload", () => {
     await must(world.recover());
     expect((await begin(token, 1000, 10)).status).toBe(201);
   });
+});
+
+test("A finished upload keeps no metadata, which may be larger than all else that it leaves", async () => {
+  const team = await newTeam();
+  const created = await create(team.call, 1, { filename: "a.txt", pad: "x".repeat(8000) });
+  const metadata = async () => (await head(team.call, locationOf(created))).headers.get("Upload-Metadata");
+  expect(await metadata()).toContain("pad ");
+  await patch(team.call, locationOf(created), 0, new Uint8Array(1));
+  expect(await metadata()).toBeNull();
+  const row = await DB.prepare("select status, metadata, properties from uploads where team_id = ?")
+    .bind(team.teamId)
+    .first();
+  expect(row).toEqual({ status: "committed", metadata: "", properties: null });
 });
 
 describe("The properties of an upload with a public key", () => {

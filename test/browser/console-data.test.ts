@@ -40,6 +40,28 @@ describe("Data of a page", () => {
     await expect(row(page, "more").first()).toBeVisible();
   });
 
+  test("shows the first event of a log that was empty, although nothing has followed the log yet", async ({ at }) => {
+    const { page, team } = await at("/usage");
+    let store = () => {};
+    const isStored = new Promise<void>((resolve) => {
+      store = resolve;
+    });
+    let positions = 0;
+    await page.route(/\/auth\/v1\/events\?/, async (route) => {
+      const { searchParams } = new URL(route.request().url());
+      // The page asks for its position in the log, and only once.
+      if (searchParams.get("limit") === "1" && positions++ === 0) return respond(route, { data: [] });
+      await isStored;
+      return route.continue().catch(() => undefined);
+    });
+    await page.goto("/console/files");
+    await expect(heading(page, "Files")).toBeVisible();
+    await expect(page.locator(".skeleton")).toHaveCount(0);
+    await upload(team, "first.txt", "text");
+    store();
+    await expect(row(page, "first.txt")).toBeVisible();
+  });
+
   test("says how long the service rejects requests, and loads afterwards", async ({ at, problems }) => {
     problems.allow(/status of 429/);
     const { page } = await at("/usage");
@@ -54,9 +76,10 @@ describe("Data of a page", () => {
       return respond(route, { code: "rate_limited", headers: { "Retry-After": "100" } });
     });
     await link(page, "Users").click();
-    await expect(
-      page.getByRole("status").filter({ hasText: /Too many requests\. Trying again in \d+ s\./ }),
-    ).toBeVisible();
+    const notice = page.getByRole("status").filter({ hasText: /Too many requests\. Trying again in \d+ s\./ });
+    await expect(notice).toBeVisible();
+    // A screen reader would read the seconds as they pass.
+    expect(await notice.ariaSnapshot()).toMatch(/Too many requests\. Trying again soon\.$/);
     await page.clock.fastForward("02:00");
     await expect(page.getByRole("heading", { name: "No users yet" })).toBeVisible();
     await expect(page.getByText("Too many requests.")).toHaveCount(0);
@@ -200,6 +223,32 @@ describe("Palette", () => {
     const heights = await sheet.locator("kbd").evaluateAll((keys) => keys.map((key) => key.clientHeight));
     expect(new Set(heights).size).toBe(1);
     await expectGoodLooks(page, "shortcuts");
+  });
+
+  test("turns the keys of letters and signs off and on, by the sheet of shortcuts", async ({ at }) => {
+    const { page } = await at("/usage");
+    const sheet = page.getByRole("dialog", { name: "Keyboard shortcuts" });
+    const openSheet = async () => {
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type("shortcuts");
+      await page.keyboard.press("Enter");
+      await expect(sheet).toBeVisible();
+    };
+    await openSheet();
+    const box = sheet.getByRole("checkbox", { name: "Use letters and signs as shortcuts" });
+    await box.uncheck();
+    await page.keyboard.press("Escape");
+    await expect(sheet).toHaveCount(0);
+    await page.reload();
+    await expect(heading(page, "Usage")).toBeVisible();
+    for (const key of ["?", "g", "k"]) await page.keyboard.press(key);
+    await openSheet();
+    await expect(page).toHaveURL(/\/usage$/);
+    await box.check();
+    await page.keyboard.press("Escape");
+    await expect(sheet).toHaveCount(0);
+    for (const key of ["g", "k"]) await page.keyboard.press(key);
+    await expect(heading(page, "Keys")).toBeVisible();
   });
 
   test("has what is typed right after it is opened, before any other script has loaded", async ({ at }) => {

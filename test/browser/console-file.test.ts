@@ -154,7 +154,7 @@ describe("File page", () => {
     const share = page.getByRole("region", { name: "Share" });
     const copy = share.getByRole("button", { name: "Copy link" });
     await copy.click();
-    // A browser that does not let the page write to the clipboard shows the link.
+    // The page may not write to the clipboard, so it shows the link.
     const pageUrl = (await share.getByRole("status").getByRole("code").textContent()) ?? "";
     const listed = share.getByRole("list", { name: "Links" }).getByRole("listitem");
     await expect(listed).toHaveText(/Plays the recording · expires in 7 days/);
@@ -209,7 +209,8 @@ describe("File page", () => {
     await expect(dialog(page)).toHaveAccessibleName("Share minute.wav");
     const pageUrl = await copyBy(dialog(page).getByRole("button", { name: "Copy link" }), "/share/");
     expect(pageUrl).not.toContain("#");
-    await dialog(page).getByRole("checkbox", { name: "Start at 0:42" }).check();
+    await dialog(page).getByRole("checkbox", { name: "Start at the present moment" }).check();
+    await expect(dialog(page).getByRole("checkbox", { name: "Start at 0:42" })).toBeChecked();
     await expect(
       dialog(page)
         .getByRole("status")
@@ -224,9 +225,20 @@ describe("File page", () => {
     await expect(dialog(page)).toHaveCount(0);
     expect(await collect(team.stowage.links.list(id))).toHaveLength(1);
     // A link for the team needs no secret.
-    const moment = await copyBy(page.getByRole("button", { name: "Copy team link to 0:42" }), "?t=42");
+    const moment = await copyBy(page.getByRole("button", { name: "Copy team link to this moment" }), "?t=42");
     expect(moment).toBe(`${url}/console/files/${id}?t=42`);
     await expectAnnounced(page, "Copied a link to 0:42, for your team only");
+  });
+
+  test("drops a link from its list once somebody else has revoked it", async ({ at }) => {
+    const team = await newTeam();
+    const id = await upload(team, "a.txt", "text");
+    const links = [await team.stowage.links.create(id), await team.stowage.links.create(id)];
+    const { page } = await at(`/files/${id}`, { team });
+    const listed = page.getByRole("list", { name: "Links" }).getByRole("listitem");
+    await expect(listed).toHaveCount(2);
+    await team.stowage.links.delete(links[0]?._id ?? "");
+    await expect(listed).toHaveCount(1);
   });
 
   exhaustive("sends a link by the sheet of the device, if it has one", async ({ at }) => {
@@ -406,6 +418,38 @@ describe("Player", () => {
     await expect.poll(async () => (await drawn(page)).colors).not.toEqual(unplayed);
   });
 
+  test("draws a waveform that is stored after the player has looked for one", async ({ at, problems }) => {
+    problems.allow(/404 .*\/waveform/);
+    const team = await newTeam();
+    const id = await upload(team, "tone.aac", sample("tone.aac"));
+    const { page } = await at("/files", { team });
+    const asked = page.waitForResponse(/\/waveform$/);
+    await page.getByRole("button", { name: "Play tone.aac" }).click();
+    await asked;
+    await team.stowage.files.setWaveform(id, [Array.from({ length: 100 }, (_, at) => (at % 10) / 10)]);
+    await player(page).getByRole("link", { name: "tone.aac" }).click();
+    await expect(heading(page, "tone.aac")).toBeVisible();
+    await expect(player(page)).toHaveAttribute("data-flat", "false");
+  });
+
+  test("copies a link to the open file by key while the next one of its list plays", async ({ at }) => {
+    const team = await newTeam();
+    await upload(team, "next.wav", tone(65));
+    const id = await upload(team, "open.wav", tone(65));
+    const { page } = await at("/files", { team });
+    await page.getByRole("button", { name: "Play open.wav" }).click();
+    await page.getByRole("link", { name: "open.wav" }).first().click();
+    await expect(heading(page, "open.wav")).toBeVisible();
+    await page.keyboard.press("n");
+    await expect(player(page).getByRole("button", { name: "Pause next.wav" })).toBeVisible();
+    await page.evaluate(() => {
+      navigator.clipboard.writeText = async (text) => void Reflect.set(window, "copied", text);
+    });
+    await page.keyboard.press("c");
+    await expectAnnounced(page, "for your team only");
+    expect(await page.evaluate(() => Reflect.get(window, "copied"))).toContain(`/console/files/${id}?`);
+  });
+
   exhaustive("copies a link to the start of a file while another one plays", async ({ at }) => {
     const team = await newTeam();
     await upload(team, "other.wav", tone(65));
@@ -418,7 +462,7 @@ describe("Player", () => {
     const moment = page
       .getByRole("region", { name: "Player" })
       .first()
-      .getByRole("button", { name: "Copy team link to 0:00" });
+      .getByRole("button", { name: "Copy team link to this moment" });
     expect(await copyBy(moment, id)).toBe(`${url}/console/files/${id}?t=0`);
   });
 
@@ -486,6 +530,67 @@ describe("Player", () => {
     const link = await copyBy(panel.getByRole("button", { name: "Copy link to 0:20 – 0:31.1" }), "#t=20,31.1");
     expect(link).toMatch(/\/share\/[^#]+#t=20,31\.1$/);
     expect((await collect(team.stowage.links.list(id)))[0]).toMatchObject({ disposition: "inline" });
+  });
+
+  test("shows the whole focus ring, the time under the pointer beside a handle, and no cut time of a zoomed ruler", async ({
+    at,
+  }) => {
+    const { page } = await at("/files/:id?t=20,30", { files: ["minute.wav"] });
+    const place = position(page);
+    await tabTo(place);
+    await expect(place).toHaveCSS("outline-offset", "-2px");
+    const hover = player(page).locator(".player-hover > span");
+    const overlaps = async (end: string) => {
+      const [one, other] = await Promise.all([
+        hover.boundingBox(),
+        page.getByRole("slider", { name: `${end} of clip` }).boundingBox(),
+      ]);
+      return one && other && one.x < other.x + other.width && other.x < one.x + one.width;
+    };
+    const { x = 0, y = 0, width = 0, height = 0 } = (await place.boundingBox()) ?? {};
+    for (const [seconds, end] of [
+      [29, "End"],
+      [16, "Start"],
+    ] as const) {
+      await page.mouse.move(x + (seconds / 65) * width, y + height / 2);
+      expect(await overlaps(end), end).toBe(false);
+    }
+    await page.mouse.move(x + width - 2, y + height / 2);
+    const box = await hover.boundingBox();
+    expect((box?.x ?? 0) + (box?.width ?? 0)).toBeLessThanOrEqual(x + width);
+
+    for (let press = 0; press < 3; press++) await page.getByRole("button", { name: "Zoom in" }).click();
+    const view = player(page).locator(".player-view");
+    await view.evaluate((element) => {
+      element.scrollLeft = 0;
+    });
+    const times = () =>
+      view.evaluate((element) => {
+        const { left, right } = element.getBoundingClientRect();
+        const shown = [...element.querySelectorAll<HTMLElement>(".player-ruler [style]")]
+          .filter((time) => time.style.visibility !== "hidden")
+          .map((time) => time.getBoundingClientRect());
+        return {
+          shown: shown.filter((time) => time.left >= left && time.right <= right).length,
+          cut: shown.filter(
+            (time) => (time.left < left && time.right > left) || (time.left < right && time.right > right),
+          ).length,
+        };
+      });
+    // A step is smaller than a time, so some step cuts one.
+    const { scrollWidth, clientWidth } = await view.evaluate(({ scrollWidth, clientWidth }) => ({
+      scrollWidth,
+      clientWidth,
+    }));
+    for (let scrolled = 0; scrolled < Math.min(400, scrollWidth - clientWidth); scrolled += 10) {
+      await view.evaluate(async (element, to) => {
+        element.scrollLeft = to;
+        await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      }, scrolled);
+      const { shown, cut } = await times();
+      expect(cut, `${scrolled} px`).toBe(0);
+      expect(shown).toBeGreaterThan(0);
+    }
   });
 
   exhaustive("marks a clip by buttons and keys, and its panel can share all instead", async ({ at }) => {

@@ -6,7 +6,7 @@ import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "./appeara
 import { chooseAction, exhaustive, PASSWORD, test, uploadNamed } from "./console.ts";
 import { dropFiles } from "./dragging.ts";
 import { alter, fakeFiles, respond } from "./fakes.ts";
-import { button, dialog, heading, link, names, player, row, secondsOf } from "./locators.ts";
+import { button, dialog, heading, link, names, player, row, rows, secondsOf } from "./locators.ts";
 import { copyBy, expect, expectAnnounced } from "./support.ts";
 
 const namesOf = async (stowage: Stowage) => (await stowage.files.list().page()).items.map((file) => file.name);
@@ -524,6 +524,7 @@ describe("File list by keyboard, and its layout", () => {
     await page.route("**/uploads/batch", (route) => respond(route, { code: "forbidden", message: "Not yours." }));
     await row(page, "outside.txt").dragTo(link(page, "box"));
     await expect(page.getByText("Not yours.")).toBeVisible();
+    await expectAccessible(page);
   });
 
   exhaustive("closes the dates by Escape and by a click outside", async ({ at }) => {
@@ -634,6 +635,19 @@ describe("Deleting files", () => {
     await expect(page.getByRole("rowheader")).toHaveText(["keep.txt"]);
     await expect(page.getByRole("heading", { level: 1 })).toBeFocused();
     expect(await namesOf(team.stowage)).toEqual(["keep.txt"]);
+  });
+
+  test("follows the list on after the deletion of a file whose ID is searched for", async ({ at }) => {
+    const team = await newTeam();
+    const [id = "", other = ""] = await uploadNamed(team, "one.txt", "two.txt");
+    await team.stowage.files.update(id, { name: `${id} one.txt` });
+    const { page } = await at(`/files?search=${id}`, { team });
+    await expect(rows(page)).toHaveText([`${id} one.txt`]);
+    await chooseAction(page, `Actions for ${id} one.txt`, "Delete");
+    await button(page, "Delete 1 file").click();
+    await expect(rows(page)).toHaveCount(0);
+    await team.stowage.files.update(other, { name: `${id} two.txt` });
+    await expect(rows(page)).toHaveText([`${id} two.txt`]);
   });
 
   exhaustive("deletes a hundred files at a time, stops, and continues after a failure", async ({ at, problems }) => {
@@ -806,7 +820,7 @@ describe("Organizing files", () => {
     // The file is in this folder.
     const move = dialog(page).getByRole("button", { name: "Move", exact: true });
     await expect(move).toBeDisabled();
-    await expect(button(page, "Move to Files")).toBeDisabled();
+    await expect(button(page, "Move to Files Current folder")).toBeDisabled();
     await button(page, "Open Night Signals").click();
     await expect(move).toBeEnabled();
     await expect(button(page, "Move to Night Signals")).toHaveAttribute("aria-current", "true");
@@ -815,11 +829,11 @@ describe("Organizing files", () => {
     await expectGoodLooks(page, "files-move");
     await button(page, "Up").click();
     await button(page, "Open Night Signals").click();
-    await button(page, "Move to Night Signals/Season 2").click();
+    await button(page, "Move to Season 2").click();
     await expect(page.getByRole("rowheader")).toHaveText(["two.txt"]);
     expect((await propertiesOf(team, one)).folder).toBe("Night Signals/Season 2");
     await choose("two.txt");
-    await button(page, "Move to Night Signals/Season 2").click();
+    await button(page, "Move to Night Signals/Season 2 Recent").click();
     await expect(page.getByRole("rowheader")).toHaveCount(0);
     expect((await propertiesOf(team, two)).folder).toBe("Night Signals/Season 2");
   });
@@ -857,6 +871,31 @@ describe("Organizing files", () => {
     expect((await stowage.files.list({ under: "music" }).page()).items.map((file) => file.folder)).toEqual(
       expect.arrayContaining(["music", "music/album"]),
     );
+  });
+
+  test("uploads a dropped folder into the folder that was open, although the user opens another one", async ({
+    at,
+  }) => {
+    const { page, stowage } = await at("/files?folder=music");
+    await expect(heading(page, "music")).toBeVisible();
+    await page.evaluate(() => {
+      const released = new Promise<void>((resolve) => Reflect.set(window, "release", resolve));
+      const { webkitGetAsEntry } = DataTransferItem.prototype;
+      DataTransferItem.prototype.webkitGetAsEntry = function () {
+        const entry = webkitGetAsEntry.call(this) as FileSystemDirectoryEntry;
+        const reader = entry.createReader();
+        entry.createReader = () => ({
+          readEntries: (...callbacks) => void released.then(() => reader.readEntries(...callbacks)),
+        });
+        return entry;
+      };
+    });
+    await dropFiles(page.getByRole("main"), { "album/one.txt": Buffer.from("1") });
+    await page.getByRole("navigation", { name: "Folders" }).getByRole("link", { name: "Files" }).click();
+    await expect(heading(page, "Files")).toBeVisible();
+    await page.evaluate(() => (Reflect.get(window, "release") as () => void)());
+    await expect(page.getByText("1 of 1 uploaded")).toBeVisible();
+    expect((await stowage.files.list({}).page()).items.map((file) => file.folder)).toEqual(["music/album"]);
   });
 
   test("creates, renames, moves, and deletes a folder with everything in it", async ({ at }) => {
@@ -1007,8 +1046,8 @@ describe("Organizing files", () => {
     const places = dialog(page).getByRole("list", { name: "Places to move to" }).getByRole("listitem");
     await choose("one.txt", "winter");
     // The folders whose name matches are first.
-    await expect(places).toHaveText(["Winter1978", "Takes1978/Winter", "Create “winter”"]);
-    await expect(button(page, "Move to 1978/Winter")).toHaveAttribute("aria-current", "true");
+    await expect(places).toHaveText(["Move to Winter1978", "Move to Takes1978/Winter", "Create “winter”"]);
+    await expect(button(page, "Move to Winter 1978")).toHaveAttribute("aria-current", "true");
     await page.keyboard.press("Enter");
     await expectAnnounced(page, "Moved 1 file to 1978/Winter");
     expect((await propertiesOf(team, one)).folder).toBe("1978/Winter");

@@ -3,7 +3,7 @@ import { collect, newTeam, type Team } from "../support/team.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { expectAccessible, expectGoodLooks, expectNoSidewaysScroll } from "./appearance.ts";
 import { type ConsoleOptions, chooseAction, test as consoleTest, uploadNamed } from "./console.ts";
-import { alter, respond } from "./fakes.ts";
+import { alter, hold, respond } from "./fakes.ts";
 import { button, dialog, fact, heading, link, rows } from "./locators.ts";
 import { expect, expectAnnounced } from "./support.ts";
 
@@ -194,6 +194,27 @@ describe("Trash page", () => {
     await link(page, "Go to the start page").click();
     await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
     await expect(link(page, "Trash")).toHaveCount(0);
+  });
+});
+
+describe("Emptying the trash", () => {
+  test("shows its end, and can be stopped, although the user goes back meanwhile", async ({ atTrash }) => {
+    const team = await newTrashTeam();
+    await trashNamed(team, "one.txt", "two.txt");
+    const { page } = await atTrash("/files", { team });
+    await link(page, "Trash").click();
+    await expect(rows(page)).toHaveCount(2);
+    const { release, isHeld } = await hold(page, "POST", /uploads\/batch$/);
+    await button(page, "Empty trash").click();
+    await dialog(page).getByRole("button", { name: "Empty trash" }).click();
+    await isHeld;
+    await page.goBack();
+    await expect(heading(page, "Files")).toBeVisible();
+    await expect(dialog(page).getByRole("button", { name: "Stop" })).toBeVisible();
+    release();
+    await expectAnnounced(page, "Erased 2 files");
+    await expect(dialog(page)).toHaveCount(0);
+    expect(await namesInTrash(team)).toEqual([]);
   });
 });
 

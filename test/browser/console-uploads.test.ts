@@ -10,7 +10,7 @@ import { bytesOf, collect, newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
 import { type At, type ConsoleOptions, exhaustive, signIn, test } from "./console.ts";
 import { dragFiles, dropFiles } from "./dragging.ts";
-import { respond } from "./fakes.ts";
+import { hold, respond } from "./fakes.ts";
 import { link } from "./locators.ts";
 import { readDatabases } from "./storage.ts";
 import { expect, expectAnnounced, failRequests, screenshot } from "./support.ts";
@@ -121,6 +121,35 @@ const percentOf = (page: Page, name: string) =>
     .evaluate((bar) => Math.floor(((bar as HTMLProgressElement).value / (bar as HTMLProgressElement).max) * 100));
 
 describe("Uploads", () => {
+  test("shows a running upload above the finished ones, each with one state and on one edge", async ({ at }) => {
+    const { page, card } = await openFiles(at);
+    await choose(page, { name: "done.txt", bytes: Buffer.from("done") });
+    await expectProcessed(card);
+    const { release, isHeld } = await hold(page, "POST", UPLOADS);
+    await choose(page, { name: "running.txt", bytes: Buffer.from("running") });
+    await isHeld;
+    const [first, second] = [card.getByRole("listitem").first(), card.getByRole("listitem").last()];
+    await expect(first).toContainText("running.txt");
+    await expect(second).toHaveText(/^done\.txtReady4 B$/);
+    await expect(card.locator("header progress")).toBeVisible();
+    expect((await second.boundingBox())?.height).toBeLessThanOrEqual(45);
+    // The texts of the header stand above those of the rows.
+    const edgesOf = (target: Locator) =>
+      target.evaluate((element) => {
+        const text = document.createRange();
+        text.selectNodeContents(element);
+        const { left, right } = text.getBoundingClientRect();
+        return { left, right };
+      });
+    const [title, name] = [await edgesOf(card.getByRole("button", { name: "Uploads" })), await edgesOf(second)];
+    expect(Math.abs(title.left - name.left)).toBeLessThan(1);
+    const clear = await edgesOf(card.getByRole("button", { name: "Clear finished" }));
+    expect(Math.abs(clear.right - name.right)).toBeLessThan(1);
+    release();
+    await expect(card.getByText("Ready")).toHaveCount(2);
+    await expect(card.locator("header progress")).toHaveCount(0);
+  });
+
   test("uploads chosen files, links to them once processed, and uploads a folder", async ({ at }) => {
     const { team, page, card } = await openFiles(at);
     const bytes = bytesOf(300_000);

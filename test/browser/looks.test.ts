@@ -1,15 +1,18 @@
-import type { Page } from "@playwright/test";
+import type { Locator, Page } from "@playwright/test";
 import { describe, inject, onTestFinished } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
 import { Receiver } from "../support/receiver.ts";
-import { newTeam, sample, upload } from "../support/team.ts";
-import { expectGoodLooks, findSpills, stretchTexts } from "./appearance.ts";
-import { exhaustive, PASSWORD, signIn, test } from "./console.ts";
+import { newTeam, sample, type Team, upload } from "../support/team.ts";
+import { expectGoodLooks, findSpills, findTooWide, stretchTexts } from "./appearance.ts";
+import { chooseAction, exhaustive, PASSWORD, signIn, test } from "./console.ts";
 import { button, dialog, row } from "./locators.ts";
+import { tone } from "./sounds.ts";
 import { expect } from "./support.ts";
 
 /* Each page is accessible and fits 320 px, whatever its texts contain. Tests of a page check the rest of its states. */
 
+/** A word that no rule of hyphenation helps. */
+const UNBREAKABLE = "ZentralinstitutfürDonaudampfschifffahrtsgesellschaftskapitänsmützenverwaltung";
 const LONG = "A name as long as one may be ".repeat(4).slice(0, 100);
 
 /** The name of a look, its path, and what shows that it has loaded, after what a user does. */
@@ -125,6 +128,69 @@ describe("Pages of the console", () => {
   });
 });
 
+/** Where the line of a text stands, in CSS pixels from the top. */
+const baselineOf = (text: Locator): Promise<number> =>
+  text.evaluate((element) => {
+    const mark = document.createElement("span");
+    mark.style.cssText = "display: inline-block; inline-size: 0; block-size: 0";
+    element.prepend(mark);
+    const { bottom } = mark.getBoundingClientRect();
+    mark.remove();
+    return bottom;
+  });
+
+describe("Texts beside each other stand on one line", () => {
+  const expectOneLine = async (...texts: Locator[]) => {
+    const [first = 0, ...others] = await Promise.all(texts.map(baselineOf));
+    for (const [place, other] of others.entries())
+      expect(Math.abs(other - first), `${texts[place + 1]}`).toBeLessThan(1);
+  };
+
+  test("above and below the title of a file, beside the buttons of a clip, and in a table", async ({ at }) => {
+    const team = await newTeam();
+    const id = await upload(team, "minute.wav", tone(65));
+    await team.stowage.files.update(id, { folder: "box", tags: ["raw"] });
+    await team.stowage.files.hold(id, "Legal case");
+    await team.stowage.keys.create({ name: "Nightly export", scopes: ["files:read"] });
+    const { page } = await at(`/files/${id}`, { team });
+    const crumb = page.getByRole("navigation", { name: "Breadcrumbs" }).getByRole("listitem").first();
+    // The slash after it has no element.
+    const heights = await crumb.evaluate((item) => [
+      getComputedStyle(item, "::after").lineHeight,
+      getComputedStyle(item.querySelector("a") as Element).lineHeight,
+    ]);
+    expect(new Set(heights).size).toBe(1);
+    const facts = page.locator(".page-title .fact-row");
+    await expectOneLine(
+      facts.getByText("1:05"),
+      facts.getByRole("link", { name: "raw" }),
+      facts.getByText(/^by /),
+      facts.getByText("Held"),
+    );
+    const marking = page.locator(".player-marking");
+    await expectOneLine(marking.getByRole("status"), marking.getByRole("button", { name: "Start here" }));
+    await button(page, "Add fields").click();
+    const [name, value] = await Promise.all(
+      ["Name of field 1", "Value of field 1"].map((label) => dialog(page).getByLabel(label).boundingBox()),
+    );
+    expect((value?.y ?? 0) - (name?.y ?? 0) - (name?.height ?? 0)).toBeGreaterThanOrEqual(4);
+    await page.goto("/console/keys");
+    const access = row(page, "Nightly export").getByText("Secret").first();
+    await expectOneLine(access, access.locator("xpath=.."));
+  });
+
+  test("and the boxes of selected files in the middle of their rows, on a phone", async ({ at }) => {
+    const { page } = await at("/files", { files: ["one.txt"], width: 390 });
+    await chooseAction(page, "Actions for one.txt", "Select");
+    const middleOf = async (target: Locator) => {
+      const { y = 0, height = 0 } = (await target.boundingBox()) ?? {};
+      return y + height / 2;
+    };
+    const box = page.getByRole("checkbox", { name: "Select one.txt" });
+    expect(Math.abs((await middleOf(box)) - (await middleOf(row(page, "one.txt"))))).toBeLessThan(1.5);
+  });
+});
+
 /** The width of a desktop, of a phone, and of the narrowest one. */
 const WIDTHS = [1440, 390, 320];
 
@@ -136,6 +202,110 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
     }
     await page.setViewportSize({ width: 1440, height: 800 });
   };
+
+  test("although no name in it can be broken", async ({ at, problems }) => {
+    problems.allow(/ERR_/);
+    const operator = new Stowage({ url: inject("url"), key: inject("operatorToken") });
+    const created = await operator.teams.create({ name: UNBREAKABLE });
+    const key = created.apiKey.key ?? "";
+    const stowage = new Stowage({ url: inject("url"), key });
+    const team: Team = { stowage, key, teamId: created.team._id };
+    const id = await upload(team, `${UNBREAKABLE}.wav`, sample("tone.wav"));
+    await stowage.files.setWaveform(id, [[0.1, 0.9, 0.3]]).catch(() => undefined);
+    const folder = `${UNBREAKABLE}/${UNBREAKABLE}`;
+    await stowage.files.createFolder(folder);
+    await stowage.files.update(await upload(team, `${UNBREAKABLE}.txt`, "text"), {
+      folder,
+      tags: [UNBREAKABLE.slice(0, 60)],
+    });
+    await stowage.files.update(id, {
+      tags: [UNBREAKABLE.slice(0, 60), "raw"],
+      reference: UNBREAKABLE,
+      metadata: { [UNBREAKABLE.slice(0, 40)]: UNBREAKABLE },
+    });
+    await stowage.files.hold(id, UNBREAKABLE);
+    await stowage.links.create(id);
+    await stowage.keys.create({ name: UNBREAKABLE });
+    await stowage.users.create({
+      ...{ firstName: UNBREAKABLE, lastName: UNBREAKABLE, password: PASSWORD },
+      email: `${UNBREAKABLE.slice(0, 60).replace("ü", "u")}@example.com`,
+    });
+    const webhook = await stowage.webhooks.create({
+      ...{
+        url: `https://hooks.example.com/${encodeURIComponent(UNBREAKABLE)}`,
+        description: UNBREAKABLE,
+        types: ["user.deleted"],
+      },
+    });
+    const [event] = (await stowage.events.list({ type: "file.uploaded", limit: 1 }).page()).items;
+    const { page } = await at("/session", { team, width: 1440 });
+    const shownDialog = () => expect(dialog(page)).toBeVisible();
+    const choose = (action: string) => async () => {
+      await button(page, /^Actions for /)
+        .first()
+        .click();
+      await page.getByRole("menuitem", { name: action, exact: true }).click();
+      await shownDialog();
+    };
+    const press = (name: string) => async () => {
+      await button(page, name).first().click();
+      await shownDialog();
+    };
+    const pages: [path: string, open?: () => Promise<unknown>][] = [
+      ["session"],
+      ["files"],
+      [`files?folder=${encodeURIComponent(UNBREAKABLE)}`],
+      [`files?folder=${encodeURIComponent(folder)}`],
+      [`files?search=${UNBREAKABLE}`],
+      ["files", press("New folder")],
+      ["files", choose("Rename")],
+      ["files", choose("Move")],
+      ["files", choose("Delete")],
+      [`files/${id}`],
+      [`files/${id}`, () => page.getByText("Technical details").click()],
+      [`files/${id}`, () => page.getByRole("region", { name: "Share" }).getByText("Options").click()],
+      [`files/${id}?t=0.5,1.5`],
+      [`files/${id}`, press("Edit metadata")],
+      [`files/${id}`, choose("Edit hold")],
+      [`files/${id}`, choose("Move")],
+      ["users"],
+      ["users", press("Invite user")],
+      ["users", choose("Delete")],
+      ["keys"],
+      ["keys", press("Create key")],
+      ["keys", choose("Revoke")],
+      ["webhooks"],
+      ["webhooks", press("Create webhook")],
+      [`webhooks/${webhook._id}`],
+      [`webhooks/${webhook._id}`, choose("Edit")],
+      [`webhooks/${webhook._id}`, choose("Delete")],
+      ["events"],
+      [
+        "events",
+        () =>
+          button(page, /^Details of/)
+            .first()
+            .click(),
+      ],
+      [`events/${event?._id}`],
+      ["usage"],
+    ];
+    const faults: string[] = [];
+    for (const [path, open] of pages) {
+      await page.setViewportSize({ width: 1440, height: 800 });
+      await page.goto(`/console/${path}`);
+      await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+      await expect(page.locator(".skeleton")).toHaveCount(0);
+      await open?.();
+      for (const width of [390, 320]) {
+        await page.setViewportSize({ width, height: 800 });
+        const found = [...(await findTooWide(page)), ...(await findSpills(page))];
+        const name = path.replaceAll(encodeURIComponent(UNBREAKABLE), "…");
+        faults.push(...found.map((fault) => `${name}${open ? ` after ${open}` : ""}, ${width} px: ${fault}`));
+      }
+    }
+    expect(faults).toEqual([]);
+  });
 
   exhaustive("in the dialogs of keys, users, webhooks, and folders", async ({ at }) => {
     const team = await newTeam();

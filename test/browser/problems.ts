@@ -2,13 +2,11 @@ import type { BrowserContext, Page } from "@playwright/test";
 
 /** Tests go offline on purpose. */
 const OFFLINE = /net::ERR_INTERNET_DISCONNECTED/;
-/** Lists ask for the waveform of each visible recording. Not every one has a waveform. */
-const NO_WAVEFORM = /404 .*\/waveform/;
 
 /** The problems that the browser reports for the pages of a test. */
 export class Problems {
   readonly #found: string[] = [];
-  readonly #allowed = [OFFLINE, NO_WAVEFORM];
+  readonly #allowed = [OFFLINE];
 
   add(problem: string): void {
     this.#found.push(problem);

@@ -124,6 +124,8 @@ describe("Reference", () => {
     const search = page.getByRole("searchbox");
     const found = () => page.locator("main .operation:visible").evaluateAll((all) => all.map(({ id }) => id));
     await page.keyboard.press("/");
+    await expect(search).not.toBeFocused();
+    await page.keyboard.press("Control+k");
     await expect(search).toBeFocused();
     for (const [words, id] of Object.entries({
       "signed url": "signFile",

@@ -2,6 +2,7 @@ import type { Locator, Page } from "@playwright/test";
 import { describe } from "vitest";
 import { newTeam, sample, type Team, upload } from "../support/team.ts";
 import { expectGoodLooks, findAccessibilityIssues } from "./appearance.ts";
+import { respond } from "./fakes.ts";
 import { position } from "./locators.ts";
 import { silence } from "./sounds.ts";
 import { copyBy, exhaustive, expect, type OpenPage, storeOrigin, test } from "./support.ts";
@@ -64,6 +65,34 @@ describe("The page of a link", () => {
       location.hash = "t=0:05";
     });
     await expect(place).toHaveAttribute("aria-valuetext", "0:05 of 1:05");
+  });
+
+  test("uses no letter as a shortcut, because it has no place to turn that off", async ({ openPage }) => {
+    const { pathname } = await share(await newTeam(), "a season.wav");
+    const page = await openPage({ path: pathname });
+    await expect(page.getByRole("button", { name: "Play a season.wav" })).toBeVisible();
+    const isMuted = () => page.locator("audio").evaluate((audio: HTMLAudioElement) => audio.muted);
+    await page.keyboard.press("m");
+    expect(await isMuted()).toBe(false);
+    await page.keyboard.press("Space");
+    await expect(page.getByRole("button", { name: "Pause a season.wav" })).toBeVisible();
+  });
+
+  test("says that the link doesn't work, and loads once more, if only the API knows that", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/status of 404/);
+    const { pathname } = await share(await newTeam(), "a season.wav");
+    const page = await openPage();
+    await page.route(/\/docs\/v1\/links\//, (route) => respond(route, { code: "not_found" }));
+    let loads = 0;
+    page.on("request", (request) => {
+      if (request.isNavigationRequest()) loads++;
+    });
+    await page.goto(pathname).catch(() => undefined);
+    await expect(page.getByText("This link doesn't work anymore.")).toBeVisible();
+    expect(loads).toBe(2);
   });
 
   exhaustive("plays the clip in its URL until it ends, and shows it", async ({ openPage }) => {

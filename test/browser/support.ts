@@ -73,6 +73,7 @@ export const test = base
       contexts.push(context);
       context.setDefaultTimeout(TIMEOUT_MILLISECONDS);
       await context.addInitScript(recordAnnouncements);
+      await context.addInitScript(refuseClipboard);
       await watch(context, problems, [new URL(others.baseURL ?? url).origin, storeOrigin]);
       const page = await context.newPage();
       if (session) await page.addInitScript(seedSession, JSON.stringify(session));
@@ -110,6 +111,17 @@ function recordAnnouncements(): void {
 export async function expectAnnounced(page: Page, text: string): Promise<void> {
   const announced = () => page.evaluate(() => (Reflect.get(window, "announced") as string[]).join("\n"));
   await expect.poll(announced).toContain(text);
+}
+
+/**
+ * No page may write to the clipboard, which all pages share, whatever the default of the browser is. A test that needs the
+ * permission says so: `copyBy` and `nextCopied` take what is written.
+ */
+function refuseClipboard(): void {
+  if (globalThis.Clipboard)
+    Clipboard.prototype.writeText = async () => {
+      throw new DOMException("Write permission denied.", "NotAllowedError");
+    };
 }
 
 /** Saves a screenshot to the folder in the variable SCREENSHOTS, if it is set. */

@@ -1046,6 +1046,17 @@ describe("an abort", () => {
     await expect(call).rejects.toThrow("enough");
   });
 
+  test("ends an upload after a lost response, which saves nothing more", async () => {
+    const stop = new AbortController();
+    const { stowage } = await scripted(hangUp, () => stop.abort(new Error("enough")));
+    const set = vi.fn();
+    const store = { get: () => undefined, set, delete: () => {} };
+    const options = { signal: stop.signal, store, storeKey: "a", name: "a.txt" };
+    await expect(stowage.files.upload(new Blob(["text"]), options)).rejects.toThrow("enough");
+    await new Promise(setImmediate);
+    expect(set).toHaveBeenCalledTimes(1);
+  });
+
   test("sends nothing if the signal has aborted before any call", async () => {
     const service = await scripted(refusal(400, "invalid_input"));
     const stowage = new Stowage({ url: service.url, key: null });

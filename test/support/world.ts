@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
+import { Bodies } from "../../src/platform/bodies.ts";
 import { createDb, NO_DB } from "../../src/platform/db.ts";
 import { receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
@@ -36,6 +37,7 @@ import {
   namespaceOf,
   outboxOf,
   storageWith,
+  withResend,
   storedDeliveries,
 } from "./objects.ts";
 import { tablesOfTeams } from "./stores.ts";
@@ -203,6 +205,7 @@ export class World {
       system: this.system,
       // An invocation that dies takes its isolate with it.
       decoding: { endsAt: 0 },
+      bodies: new Bodies(),
       log: (level, event, fields) => {
         // A dead invocation logs nothing.
         if (!bindings.isDead) this.lines.push({ level, event, ...fields });
@@ -239,9 +242,15 @@ export class World {
         const object = this.#objectOf(key);
         const call = () =>
           inObject(key, ({ id, storage }) =>
-            this.#invoke(new ProxiedBindings(), undefined, (deps) =>
-              work(object.outbox ?? new WebhookOutbox(deps, { id, storage: storageWith(storage, object) })),
-            ),
+            this.#invoke(new ProxiedBindings(), undefined, (deps) => {
+              if (object.outbox) return work(object.outbox);
+              const outbox = new WebhookOutbox(deps, { id, storage: storageWith(storage, object) });
+              if (name !== "redeliver") return work(outbox);
+              object.outbox = outbox;
+              return withResend(name, outbox, work(outbox)).finally(() => {
+                object.outbox = null;
+              });
+            }),
           );
         return bindings.object(name, () => must(call()), name === "health" || name === "list");
       });

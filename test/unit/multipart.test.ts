@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { AppError } from "../../src/errors.ts";
 import { readMultipartFile } from "../../src/http/multipart.ts";
+import { MemoryBudget } from "../../src/platform/part.ts";
 import { isExhaustive } from "../support/tiers.ts";
 
 const BOUNDARY = "----boundary7MA4YWxk";
@@ -10,7 +11,8 @@ const LONGEST = `'()+_,-./:=? ${"x".repeat(57)}`;
 const TYPE = `multipart/form-data; boundary=${BOUNDARY}`;
 const NEARLY = `\r\n--${BOUNDARY.slice(0, -1)}\r\n--\r\n\r`;
 const NESTED = "--x\r\nContent-Type: text/plain\r\n\r\nwithin\r\n--x--\r\n";
-const LIMITS = { maxFileBytes: 100_000, idleMilliseconds: 600_000 };
+const memory = () => ({ slot: { release: () => undefined }, budget: new MemoryBudget(), isVisitor: false });
+const LIMITS = { maxFileBytes: 100_000, idleMilliseconds: 600_000, begin: memory };
 const ALLOWED_BODY_BYTES = LIMITS.maxFileBytes + 64 * 1024;
 
 type Bytes = Uint8Array<ArrayBuffer>;
@@ -278,6 +280,15 @@ describe("A form", () => {
         ["a part `file` without a file name", form(text("file", "x".repeat(2000)))],
         ["a file under another name", form(file("x", 'name="audio"; filename="a"'))],
         ["a file under no name", form(file("x", 'filename="a"'))],
+        ["a file in `file[]`", form(file("x", 'name="file[]"; filename="a"'))],
+        [
+          "a small file of no stated type under another name",
+          form(part('Content-Disposition: form-data; name="audio"; filename="a"')),
+        ],
+        [
+          "a large file of no stated type under another name",
+          form(part('Content-Disposition: form-data; name="audio"; filename="a"', "x".repeat(2000)), file()),
+        ],
         ["the form of a browser without a chosen file", form(file("", 'name="file"; filename=""'))],
       ],
     ],
@@ -289,6 +300,10 @@ describe("A form", () => {
         ["two files", form(file(), file())],
         ["a hundred files", form(...Array(100).fill(file()))],
         ["a second file under another name", form(file(), file("x", 'name="b"; filename=""'))],
+        [
+          "a large second file of no stated type under another name",
+          form(file(), part('Content-Disposition: form-data; name="b"; filename="b"', "x".repeat(2000))),
+        ],
       ],
     ],
     ["for the size of the file", "file_too_large", [["a file one byte too large", form(file("x".repeat(2001)))]]],
@@ -753,5 +768,32 @@ describe("the part `properties`", () => {
       if (size === 1) expect(late[0], "not before").toBeUndefined();
       expect(await propertiesOf(form(file()), size)).toEqual([undefined, undefined]);
     }
+  });
+
+  it("and other fields are read like any other if the client sends them as Blobs", async () => {
+    const sent = '{"name":"a"}';
+    const blob = (disposition: string, type: string, content: string = sent) =>
+      part(`Content-Disposition: form-data; ${disposition}${type && `\r\nContent-Type: ${type}`}`, content);
+    for (const type of [
+      "application/json",
+      "application/json; charset=utf-8",
+      "application/octet-stream",
+      "text/plain",
+      "",
+    ]) {
+      const given = blob('name="properties"; filename="blob"', type);
+      for (const note of [blob('name="note"; filename="note"', type), blob("filename*=UTF-8''n", type), text("note")]) {
+        for (const parts of [
+          [given, note, file()],
+          [note, given, file()],
+          [note, file(), given],
+          [file(), given, note],
+        ]) {
+          expect((await propertiesOf(form(...parts), 7)).at(-1)).toBe(sent);
+        }
+      }
+    }
+    const twice = form(blob('name="properties"; filename="a"', ""), text("properties", sent), file());
+    await expect(propertiesOf(twice, 1000)).rejects.toMatchObject({ code: "invalid_input" });
   });
 });

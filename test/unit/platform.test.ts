@@ -7,10 +7,14 @@ import { createLimiter, type Limiter } from "../../src/access/limiter.ts";
 import { teams } from "../../src/accounts/teams.schema.ts";
 import { users } from "../../src/accounts/users.schema.ts";
 import type { Deps } from "../../src/deps.ts";
+import { AppError } from "../../src/errors.ts";
+import { BodyReader } from "../../src/http/body-reader.ts";
+import { Bodies, type BodySender } from "../../src/platform/bodies.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb, type Param, preparedQuery, read, write } from "../../src/platform/db.ts";
 import { Lru } from "../../src/platform/lru.ts";
 import { createMailer } from "../../src/platform/mailer.ts";
+import { MemoryBudget } from "../../src/platform/part.ts";
 import { isUniqueViolation } from "../../src/platform/retry.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { createSender, type Reply } from "../../src/platform/sender.ts";
@@ -332,6 +336,121 @@ test("a flood of made-up tokens costs a round trip each until its client IP is b
   // The request that exceeded the limit also asked the database.
   expect(proxied.effects.trips - before).toBe(PERMITS + 1);
   expect(await send(token)).toBe(200);
+});
+
+describe("The bodies that an isolate receives", () => {
+  const visitor = (clientIp: string | null, visitorsOf: string | null = null) => ({
+    isVisitor: true,
+    visitorsOf,
+    clientIp,
+  });
+  const member = (clientIp: string | null) => ({ isVisitor: false, visitorsOf: null, clientIp });
+  const enter = (bodies: Bodies, count: number, sender: (i: number) => BodySender) =>
+    Array.from({ length: count }, (_, i) => bodies.enter(sender(i)));
+
+  test("leave place for those of teams, however many visitors send, and have a place again once one has ended", () => {
+    const bodies = new Bodies();
+    const slots = enter(bodies, 320, (i) => visitor(`${i}`, `team ${i % 2}`));
+    expect(() => bodies.enter(visitor("new"))).toThrow(AppError);
+    const others = enter(bodies, 192, (i) => member(`${i}`));
+    expect(() => bodies.enter(member("new"))).toThrow(AppError);
+    others[0]?.release();
+    expect(() => bodies.enter(visitor("new"))).toThrow(AppError);
+    slots[0]?.release();
+    slots[0]?.release();
+    bodies.enter(visitor("new"));
+    bodies.enter(member("new"));
+    expect(() => bodies.enter(member("new"))).toThrow(AppError);
+  });
+
+  test.each([
+    ["a client IP", () => visitor("one")],
+    ["a client IP with a token", () => member("one")],
+    ["the visitors of a team", (i: number) => visitor(`${i}`, "team")],
+  ])("are at most 300 of %s", (_, sender) => {
+    const bodies = new Bodies();
+    enter(bodies, 300, sender);
+    expect(() => bodies.enter(sender(300))).toThrow(
+      expect.objectContaining({ code: "unavailable", retryAfterSeconds: 5 }),
+    );
+    bodies.enter(visitor("two", "other"));
+  });
+});
+
+describe("The memory budget", () => {
+  test("gives visitors at most a quarter", () => {
+    const budget = new MemoryBudget(8000);
+    const holders = [{}, {}, {}, {}] as const;
+    expect(budget.reserve(holders[0], 2000, true)).toBe(true);
+    expect(budget.reserve(holders[1], 1, true)).toBe(false);
+    expect(budget.reserve(holders[2], 6000)).toBe(true);
+    expect(budget.reserve(holders[3], 1)).toBe(false);
+    budget.release(holders[0]);
+    budget.release(holders[0]);
+    expect(budget.reserve(holders[1], 2000, true)).toBe(true);
+    expect(budget.reserve(holders[3], 1)).toBe(false);
+  });
+});
+
+describe("The read buffer of a body", () => {
+  /** Sends `sizes` bytes in turn, each after as many milliseconds. @returns the size of the buffer at each read */
+  async function buffersFor(steps: [bytes: number | "all", milliseconds: number][], budget = new MemoryBudget()) {
+    const sizes: number[] = [];
+    const now = vi.spyOn(Date, "now");
+    let clock = 0;
+    now.mockImplementation(() => clock);
+    const body = new ReadableStream({
+      type: "bytes",
+      async pull(controller) {
+        // The read has begun to wait.
+        await Promise.resolve();
+        const request = controller.byobRequest;
+        const length = request?.view?.byteLength ?? 0;
+        const [bytes, milliseconds] = steps.shift() ?? [];
+        if (bytes === undefined) {
+          controller.close();
+          return request?.respond(0);
+        }
+        sizes.push(length);
+        clock += milliseconds ?? 0;
+        request?.respond(bytes === "all" ? length : bytes);
+      },
+    });
+    const slot = { release: () => undefined };
+    const reader = new BodyReader(body, { slot, budget, isVisitor: false }, 600_000, () => new Error("broken"));
+    while (await reader.read());
+    reader.release();
+    now.mockRestore();
+    return sizes;
+  }
+  const [SLOW, FAST] = [16 * 1024, 256 * 1024];
+
+  test("is large only while the body fills it, and small again once a read waits a second", async () => {
+    const budget = new MemoryBudget();
+    const steps: [number | "all", number][] = [
+      [100, 0],
+      ["all", 1000],
+      ["all", 0],
+      ["all", 0],
+      [100, 0],
+      [100, 1000],
+      [100, 0],
+    ];
+    expect(await buffersFor(steps, budget)).toEqual([SLOW, SLOW, SLOW, FAST, FAST, FAST, SLOW]);
+    expect(budget.reserve({}, 48 * 1024 * 1024), "everything was released").toBe(true);
+  });
+
+  test("stays small without memory", async () => {
+    expect(
+      await buffersFor(
+        [
+          ["all", 0],
+          ["all", 0],
+        ],
+        new MemoryBudget(0),
+      ),
+    ).toEqual([SLOW, SLOW]);
+  });
 });
 
 describe("A part with a chunk that", () => {

@@ -1,8 +1,14 @@
 import type { Command } from "commander";
-import { StowageError } from "../stowage.ts";
+import { StowageError, type UnfinishedUpload } from "../stowage.ts";
 import { type Define, type Deletion, IDS, LIMIT, limited, removeEach, withDeletion } from "./command.ts";
 import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";
+
+/** The bytes of a form upload are not known before it ends. */
+function storedOf({ kind, status, offset, size }: UnfinishedUpload): string {
+  if (status === "canceled") return "canceled";
+  return kind === "form" ? `up to ${formatBytes(size)}` : `${formatBytes(offset)} of ${formatBytes(size)}`;
+}
 
 const UPLOAD_WIDTHS = [24, 24, 20];
 
@@ -13,9 +19,8 @@ export function addUnfinishedCommands(program: Command, define: Define): void {
     async (context, _, { limit }) => {
       const uploads = context.stowage.unfinishedUploads.list({}, context.call);
       for await (const upload of limited(limit, uploads)) {
-        const { _id, name, offset, size, expiresAt } = upload;
-        const stored = `${formatBytes(offset)} of ${formatBytes(size)}`;
-        context.results.print(upload, [_id, expiresAt, stored, name], UPLOAD_WIDTHS);
+        const { _id, name, expiresAt } = upload;
+        context.results.print(upload, [_id, expiresAt, storedOf(upload), name], UPLOAD_WIDTHS);
       }
     },
   );

@@ -52,8 +52,10 @@ export function TeamPage({ id }: { id: string }) {
 }
 
 function TeamEvents({ teamId }: { teamId: string }) {
-  const events = useList(`team-events ${teamId}`, (signal) =>
-    client.value.events.list({ teamId, limit: LATEST_EVENTS }, { signal }),
+  const events = useList(
+    `team-events ${teamId}`,
+    (signal) => client.value.events.list({ teamId, limit: LATEST_EVENTS }, { signal }),
+    { record: teamId },
   );
   const shown = (events.items ?? []).filter((event) => !isRoutine(event));
   return (

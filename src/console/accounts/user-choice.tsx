@@ -45,8 +45,10 @@ export function UserChoice({ name, label, all }: { name: string; label: string; 
   const chosen = query.value.get(name) ?? "";
   const own = me.value?.userId;
   const isNamed = chosen !== "" && chosen !== own && can("users:read");
-  const user = useData(`chosen-user ${isNamed && chosen}`, async (signal) =>
-    isNamed ? client.value.users.get(chosen, { signal }) : null,
+  const user = useData(
+    `chosen-user ${isNamed && chosen}`,
+    async (signal) => (isNamed ? client.value.users.get(chosen, { signal }) : null),
+    { record: chosen },
   ).value;
   if (!can("users:read") && !own && !chosen) return null;
   const shown = chosen === own ? "Me" : user?._id === chosen ? nameOfUser(user) : "One user or key";

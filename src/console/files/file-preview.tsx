@@ -15,7 +15,7 @@ export function Preview({ file }: { file: FileMetadata }) {
 }
 
 function SignedPicture({ file }: { file: FileMetadata }) {
-  const { value, error, reload } = useData(`url ${file._id}`, () => signedUrl(file._id));
+  const { value, error, reload } = useData(`url ${file._id}`, () => signedUrl(file._id), { record: file._id });
   return (
     <section class="card" aria-label="Preview">
       <Failure error={error} onRetry={reload} />
@@ -26,12 +26,13 @@ function SignedPicture({ file }: { file: FileMetadata }) {
 
 /** The first lines, read by a range request. */
 function Text({ file: { _id } }: { file: FileMetadata }) {
-  const { value } = useData(`text ${_id}`, async (signal) => {
+  const load = async (signal: AbortSignal) => {
     const headers = { Range: `bytes=0-${MAX_TEXT_BYTES - 1}` };
     const response = await fetch(await signedUrl(_id), { headers, signal }).catch(() => null);
     const text = response?.ok ? await response.text() : "";
     return text.split("\n").slice(0, MAX_LINES).join("\n");
-  });
+  };
+  const { value } = useData(`text ${_id}`, load, { record: _id });
   if (!value) return null;
   return (
     <section class="card" aria-label="Start of the text">

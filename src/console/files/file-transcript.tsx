@@ -98,8 +98,10 @@ const transcriptActions = (file: FileMetadata): Actions => [
 /** The transcript of a recording, or the way to add one. */
 export function TranscriptCard({ file }: { file: FileMetadata }) {
   const { _id, transcript } = file;
-  const { value, error, reload } = useData(`transcript ${_id} ${transcript?.updatedAt}`, async (signal) =>
-    transcript ? client.value.files.getTranscript(_id, { signal }) : null,
+  const { value, error, reload } = useData(
+    `transcript ${_id} ${transcript?.updatedAt}`,
+    async (signal) => (transcript ? client.value.files.getTranscript(_id, { signal }) : null),
+    { record: _id },
   );
   if (error) return <Failure error={error} onRetry={reload} />;
   if (transcript)

@@ -64,6 +64,7 @@ export function FilePage({ id }: { id: string }) {
   const loaded = useData(`file ${id}`, (signal) => client.value.files.get(id, { signal }), {
     of: ["file"],
     on: ({ subject }) => subject.id === id,
+    record: id,
   });
   const { value: file, error, reload } = loaded;
   const latest = useRef(file);

@@ -340,7 +340,6 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
     <li key={note + folder}>
       <button
         type="button"
-        aria-label={isNew ? undefined : `Move to ${folder || "Files"}`}
         aria-current={folder === target ? "true" : undefined}
         disabled={folder === common}
         onClick={({ currentTarget }) => {
@@ -349,6 +348,7 @@ function FolderDialog({ title, current: common, hidden, onPick, onClose }: Folde
         }}
       >
         <Icon name={isNew ? "folder-plus" : "folder"} />
+        {!isNew && <span class="visually-hidden">Move to </span>}
         <bdi>{label}</bdi>
         <span class="quiet">{folder === common ? "Current folder" : note}</span>
       </button>

@@ -33,7 +33,8 @@ type Created = { link: NewLink; lifetime: string } | null;
 export const useLinks = (id: string) =>
   useData(`links ${id}`, (signal) => client.value.links.list(id, { signal }).toArray(), {
     of: ["link"],
-    on: ({ type, data }) => type === "link.created" && data.fileId === id,
+    on: ({ type, data }) => (type === "link.created" || type === "link.revoked") && data.fileId === id,
+    record: id,
   });
 
 /** Creates, lists, and revokes the links of a file. */
@@ -170,7 +171,8 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
             onChange={({ currentTarget }) => setChosen(currentTarget.checked ? part : null)}
           />{" "}
           <span>
-            Start at {formatTenths(part.from)}
+            {/* The name of a box that is not checked does not follow the position, as screen readers would read it each second. */}
+            Start at {(chosen ?? marked) ? formatTenths(part.from) : "the present moment"}
             {part.to && `, end at ${formatTenths(part.to)}`}
             {isClip && (
               <>

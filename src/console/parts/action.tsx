@@ -31,7 +31,7 @@ export async function perform({ run }: Pick<Action, "run">): Promise<void> {
     await run();
   } catch (error) {
     noteFailure(error, caller);
-    showFailure(<Failure error={error} />);
+    showFailure(<Failure error={error} isInRegion />);
   }
 }
 

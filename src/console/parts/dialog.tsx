@@ -1,6 +1,6 @@
 import { effect, signal } from "@preact/signals";
-import { type ComponentChildren, Fragment } from "preact";
-import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
+import { type ComponentChildren, createContext } from "preact";
+import { useContext, useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
 import { href, navigate, path } from "../router.ts";
 import { isExpired, session } from "../session.ts";
 import { whilePaused } from "../store.ts";
@@ -84,16 +84,29 @@ interface TaskDialogProps {
   children: ComponentChildren;
 }
 
-/** A dialog with one action. It can't be closed while the action runs, so that its result is always shown. */
+/**
+ * A dialog with one action. While the action runs, nothing but the end of the session closes it, so that its result is always
+ * shown: it stays above the page that the user goes to.
+ */
 export function TaskDialog(props: TaskDialogProps) {
   const { title, action, isDangerous, isDisabled = false, onRun, onStop, onClose, children } = props;
   const { run, isRunning, error } = useTask();
+  const own = useContext(OwnDialog);
   const close = () => (isRunning ? onStop?.() : onClose());
+  const submit = (form: HTMLFormElement) =>
+    run(async () => {
+      own.isRunning = true;
+      try {
+        await onRun(form);
+      } finally {
+        own.isRunning = false;
+      }
+    });
   return (
     <Dialog title={title} onClose={close}>
       <Form
         error={error}
-        onSubmit={(form) => run(async () => onRun(form))}
+        onSubmit={submit}
         end={
           <div class="actions">
             <button type="button" class="button" aria-disabled={isRunning && !onStop} onClick={close}>
@@ -116,12 +129,22 @@ export function TaskDialog(props: TaskDialogProps) {
   );
 }
 
+interface OpenDialog {
+  id: number;
+  content: ComponentChildren;
+  close: () => void;
+  isRunning: boolean;
+}
+
+/** The dialog that a component is in. */
+const OwnDialog = createContext({ isRunning: false });
 /** The dialogs that are open, the latest last. */
-const stack = signal<{ id: number; content: ComponentChildren; close: () => void }[]>([]);
+const stack = signal<OpenDialog[]>([]);
 let latestId = 0;
 
 /**
- * Opens a dialog above the page, and above other dialogs. It closes if the page or the session changes.
+ * Opens a dialog above the page, and above other dialogs. It closes if the session changes, and with the page unless its
+ * action runs.
  * @param render gets the function that closes it with a result
  * @returns the result; undefined if the user dismisses it
  */
@@ -134,7 +157,7 @@ export function open<Result = void>(
       stack.value = stack.peek().filter((one) => one.id !== id);
       resolve(result);
     };
-    stack.value = [...stack.peek(), { id, content: render(close), close }];
+    stack.value = [...stack.peek(), { id, content: render(close), close, isRunning: false }];
   });
 }
 
@@ -143,15 +166,18 @@ export function Dialogs() {
   useEffect(
     () =>
       effect(() => {
-        [path.value, session.value, isExpired.value];
-        for (const { close } of stack.peek()) close();
+        const hasSession = session.value !== null && !isExpired.value;
+        path.value;
+        for (const { close, isRunning } of stack.peek()) if (!isRunning || !hasSession) close();
       }),
     [],
   );
   return (
     <>
-      {stack.value.map(({ id, content }) => (
-        <Fragment key={id}>{content}</Fragment>
+      {stack.value.map((one) => (
+        <OwnDialog.Provider key={one.id} value={one}>
+          {one.content}
+        </OwnDialog.Provider>
       ))}
     </>
   );

@@ -41,18 +41,20 @@ export function RequestId({ of }: { of: unknown }) {
 interface FailureProps {
   error: unknown;
   onRetry?: (() => void) | undefined;
+  /** Whether it is inside of a live region, which reads it. */
+  isInRegion?: boolean;
   /** The form that failed. Its fields show their own errors. */
   form?: HTMLFormElement | null;
 }
 
 /** Shows an error where it happened; nothing if there is none, or if the fields of the form show all of it. */
-export function Failure({ error, onRetry, form }: FailureProps) {
+export function Failure({ error, onRetry, isInRegion = false, form }: FailureProps) {
   if (error === null || error === undefined) return null;
   const all = error instanceof StowageError ? error.errors : [];
   const others = all.filter(({ path }) => !form?.elements.namedItem(path));
   if (all.length > 0 && others.length === 0) return null;
   return (
-    <div class="failure" role="alert">
+    <div class="failure" role={isInRegion ? undefined : "alert"}>
       <p>{messageOf(error)}</p>
       {others.length > 0 && (
         <ul>

@@ -1,4 +1,13 @@
+import { setting } from "../storage.ts";
+
 /* Keys that work on a whole page. */
+
+/**
+ * Whether keys that type a character are shortcuts. Speech input types many by accident, so they can be turned off (WCAG
+ * 2.1.4). Space types one, too, but pages give it its usual meaning.
+ */
+export const hasCharacterKeys = setting("character-keys", true);
+export const isCharacter = (key: string): boolean => key.length === 1 && key !== " ";
 
 /** Handlers by the key in lower case. One that returns false leaves the key to others. */
 type Shortcuts = Record<string, (event: KeyboardEvent) => unknown>;
@@ -23,6 +32,7 @@ const isTyping = (target: EventTarget | null) =>
 export function runShortcut(event: KeyboardEvent, first: Shortcuts = {}): void {
   const { key, metaKey, ctrlKey, altKey, target } = event;
   if (event.defaultPrevented || metaKey || ctrlKey || altKey || isTyping(target)) return;
+  if (isCharacter(key) && !hasCharacterKeys.peek()) return;
   const name = key.length === 1 ? key.toLowerCase() : key;
   for (const layer of [first, ...layers]) {
     const shortcuts = typeof layer === "function" ? layer() : layer;

@@ -19,14 +19,17 @@ function readOperations(): Searchable[] {
 
 const countOf = (count: number): string => `${count} ${count === 1 ? "result" : "results"}`;
 
+/** Keys with a modifier, because speech input types letters and signs by accident (WCAG 2.1.4). */
+const isMac = /Mac|iP/.test(navigator.platform);
+
 export function showSearch(): void {
   const place = document.querySelector("#search");
   if (!place) return;
   const input = document.createElement("input");
   input.type = "search";
-  input.placeholder = "Search (press /)";
+  input.placeholder = `Search (${isMac ? "⌘" : "Ctrl "}K)`;
   input.ariaLabel = "Search the reference";
-  input.ariaKeyShortcuts = "/";
+  input.ariaKeyShortcuts = isMac ? "Meta+K" : "Control+K";
   input.autocomplete = "off";
   const status = document.createElement("p");
   status.role = "status";
@@ -59,8 +62,7 @@ export function showSearch(): void {
     if (key === "Enter") document.querySelector<HTMLElement>(".operation:not([hidden]) h3 a")?.focus();
   });
   document.addEventListener("keydown", (event) => {
-    const isTyping = (event.target as Element).matches("input:not([type=radio]), textarea, select");
-    if (event.key !== "/" || isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey) return;
     event.preventDefault();
     input.focus();
   });

@@ -1,6 +1,6 @@
 import { effect, type Signal, useComputed, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Failure } from "../parts/failure.tsx";
 import { formatDuration, formatTenths } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
@@ -39,6 +39,8 @@ import { drawWaveform, followCanvas, rulerTicks } from "./waveforms.ts";
 
 /** A drag marks whole seconds where a second is narrower than this, and otherwise tenths. */
 const SECOND_PIXELS = 20;
+/** The width of the time under the pointer. */
+const HOVER_PIXELS = 60;
 /** The seconds by which arrow keys move a handle of the clip, without and with Shift. */
 const HANDLE_STEPS = [0.1, 1] as const;
 /** The most and the fewest of a recording that a zoomed waveform shows. A ruler of more parts would be slow. */
@@ -116,7 +118,7 @@ function valueByKey(event: KeyboardEvent, now: number, total: number, [step, pag
 
 interface SeekBarProps {
   file: Track;
-  channels: number[][] | null | undefined;
+  channels: number[][] | undefined;
   /** Whether dragging with Shift marks a clip. Otherwise, the position follows the pointer. */
   isMarkable?: boolean;
 }
@@ -125,7 +127,7 @@ interface SeekBarProps {
 export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const { seconds, total, isCurrent } = usePlace(file);
-  const [hovered, setHovered] = useState<number | null>(null);
+  const [hovered, setHovered] = useState<{ at: number; isFlipped: boolean } | null>(null);
   const marked = pageTrack.value?._id === file._id && total > 0 ? clip.value : null;
   useEffect(() => {
     const element = canvas.current;
@@ -157,6 +159,14 @@ export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
       view?.removeEventListener("scroll", redraw);
     };
   }, [file._id, channels, total, isCurrent, marked]);
+  /** Whether there is no room for the time after the pointer: at the end of the visible part, or on a handle of the clip. */
+  const lacksRoom = (bar: HTMLElement, x: number) => {
+    const view = (bar.closest(".player-view") ?? bar).getBoundingClientRect();
+    if (x + HOVER_PIXELS > view.right) return true;
+    const { left, width } = bar.getBoundingClientRect();
+    const handles = marked && isMarkable ? [marked.from, marked.to] : [];
+    return handles.some((end) => Math.abs(left + (end / total) * width - x - HOVER_PIXELS / 2) < HOVER_PIXELS);
+  };
   /** Where a drag with Shift began. */
   const markedFrom = useRef<number | null>(null);
   const onKeyDown = (event: KeyboardEvent) => {
@@ -169,7 +179,7 @@ export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
   const onPointer = (event: PointerEvent) => {
     const bar = event.currentTarget as HTMLElement;
     const at = timeAt(bar, event.clientX, total);
-    setHovered(event.pointerType === "mouse" ? at : null);
+    setHovered(event.pointerType === "mouse" ? { at, isFlipped: lacksRoom(bar, event.clientX) } : null);
     if (event.type === "pointerdown") {
       bar.setPointerCapture(event.pointerId);
       markedFrom.current = isMarkable && event.shiftKey ? snap(bar, at, total) : null;
@@ -209,8 +219,13 @@ export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
           />
         )}
         {hovered !== null && total > 0 && (
-          <span class="player-hover" style={{ insetInlineStart: `${(hovered / total) * 100}%` }} aria-hidden="true">
-            {formatDuration(Math.floor(hovered))}
+          <span
+            class="player-hover"
+            style={{ insetInlineStart: `${(hovered.at / total) * 100}%` }}
+            data-flipped={hovered.isFlipped}
+            aria-hidden="true"
+          >
+            <span>{formatDuration(Math.floor(hovered.at))}</span>
           </span>
         )}
       </div>
@@ -493,11 +508,13 @@ function useZoom(file: Track) {
       }}
     />
   );
+  useLayoutEffect(() => hideCutTimes(view.current as HTMLDivElement));
   return {
     level: level.value,
     buttons: [button("Zoom out", 1 / ZOOM_STEP), button("Zoom in", ZOOM_STEP)],
     props: {
       ref: view,
+      onScroll: () => hideCutTimes(view.current as HTMLDivElement),
       onPointerDownCapture: onFinger,
       onPointerMoveCapture: onFinger,
       onPointerUpCapture: onFinger,
@@ -511,6 +528,16 @@ function useZoom(file: Track) {
       },
     },
   };
+}
+
+/** Hides the times of the ruler that the edges of a zoomed view would cut. */
+function hideCutTimes(view: HTMLElement): void {
+  const { left, right } = view.getBoundingClientRect();
+  for (const time of view.querySelectorAll<HTMLElement>(".player-ruler [style]")) {
+    const place = time.getBoundingClientRect();
+    const isCut = (place.left < left && place.right > left) || (place.left < right && place.right > right);
+    time.style.visibility = isCut ? "hidden" : "";
+  }
 }
 
 interface PlayerProps extends SeekBarProps {

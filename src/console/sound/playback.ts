@@ -1,7 +1,7 @@
-import { computed, effect, type Signal, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import type { StoredFile } from "../../client/stowage.ts";
 import { addShortcuts } from "../parts/keys.ts";
-import { readStored, store } from "../storage.ts";
+import { setting } from "../storage.ts";
 import { UserError } from "../user-error.ts";
 import { silencesOf, waveformOf } from "./waveforms.ts";
 
@@ -51,17 +51,6 @@ export const isMuted = signal(false);
 /** Whether the clip, or without one the file, starts again at its end. */
 export const isLooping = signal(false);
 export const problem = signal<unknown>(null);
-
-/** A setting that outlives the page. */
-function setting<T>(name: string, initial: T): Signal<T> {
-  const key = `stowage.${name}`;
-  const read = () => readStored<T>("localStorage", key) ?? initial;
-  const value = signal(read());
-  effect(() => {
-    if (value.value !== read()) store("localStorage", key, value.value);
-  });
-  return value;
-}
 
 export const speed = setting("speed", 1);
 /** From 0 to 1. */

@@ -31,7 +31,6 @@ import {
   momentOf,
   neighbor,
   openOnPage,
-  type Part,
   pageTrack,
   playNext,
   type Track,
@@ -46,29 +45,37 @@ const UP_NEXT_SECONDS = 5;
 /** Whether there is a mouse, and so probably a keyboard. */
 const canDrag = matchMedia("(hover: hover)").matches;
 
-/** What a link for the team plays, and its name: the marked clip, or all from the present moment on. */
-function teamPart(file: Track): [part: Part, label: string] {
-  const marked = pageTrack.value?._id === file._id ? clip.value : null;
-  const from = Math.floor(momentOf(file));
-  return marked ? [marked, formatClip(marked)] : [{ from }, formatDuration(from)];
-}
+/** The marked part of a file. */
+const markedPart = (file: Track) => (pageTrack.value?._id === file._id ? clip.value : null);
 
-/** Copies a URL of the file's page, such as `?t=83`, which only the team can open. */
+/** Copies a URL of the file's page, such as `?t=83`, which only the team can open: of the marked clip, or the present moment. */
 function copyTeamLink(file: Track) {
-  const [part, label] = teamPart(file);
-  const url = location.origin + href(`/files/${file._id}`, { t: fragmentOf(part) });
-  return copy(url, `a link to ${label}, for your team only`);
+  const marked = markedPart(file);
+  const from = Math.floor(momentOf(file));
+  const url = location.origin + href(`/files/${file._id}`, { t: fragmentOf(marked ?? { from }) });
+  return copy(url, `a link to ${marked ? formatClip(marked) : formatDuration(from)}, for your team only`);
 }
 
 function TeamLink({ file }: { file: Track }) {
-  // Its name changes with the position.
-  usePlace(file);
-  const [, label] = teamPart(file);
-  return <IconButton label={`Copy team link to ${label}`} icon="copy" onClick={() => copyTeamLink(file)} />;
+  const marked = markedPart(file);
+  // Its name does not follow the position, because a screen reader would read it again each second.
+  const label = `Copy team link to ${marked ? formatClip(marked) : "this moment"}`;
+  return <IconButton label={label} icon="copy" onClick={() => copyTeamLink(file)} />;
 }
 
 /** The player at the bottom of every page while a file is open in it, except on the page of that file. */
 export function PlayerBar() {
+  useEffect(
+    () =>
+      addShortcuts({
+        c: () => {
+          // As the space bar, it is about the file of the page.
+          const file = pageTrack.peek() ?? track.peek();
+          if (file) void copyTeamLink(file);
+        },
+      }),
+    [],
+  );
   const file = track.value;
   if (!file || pageTrack.value?._id === file._id) return null;
   return <OpenPlayerBar file={file} />;
@@ -80,7 +87,6 @@ function OpenPlayerBar({ file }: { file: Track }) {
   const { seconds, total } = usePlace(file);
   const next = neighbor(1);
   useEffect(() => void loadWaveform(file._id), [file._id]);
-  useEffect(() => addShortcuts({ c: () => void copyTeamLink(file) }), [file._id]);
   const isEnding = next && total - seconds <= UP_NEXT_SECONDS && seconds > 0;
   return (
     <section class="player-bar" aria-label="Player" data-open={isOpen.value}>
@@ -123,7 +129,6 @@ export function FilePlayer({ file }: { file: FileMetadata }) {
   useEffect(() => {
     openOnPage(file, query.peek().get("t"));
     const remove = addShortcuts({
-      c: () => void copyTeamLink(file),
       "[": () => markHere(file, "from"),
       "]": () => markHere(file, "to"),
     });

@@ -10,7 +10,8 @@ export function loadWaveform(id: string): Promise<void> {
   const load = async () => {
     try {
       const channels = await client.peek().files.waveform(id);
-      known.value ??= channels;
+      // A file that has none may be measured later.
+      if (channels) known.value ??= channels;
     } catch {
       // The next attempt may succeed.
     }

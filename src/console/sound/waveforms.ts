@@ -12,12 +12,12 @@ const QUIET_HEIGHT = 0.5;
 /** A higher power would show the noise of a steady tone. */
 const MAX_POWER = 4;
 
-/** The peaks of each channel by the id of the file; null if the file has no waveform. */
-export const waveforms = new Map<string, Signal<number[][] | null | undefined>>();
+/** The peaks of each channel by the id of the file. */
+const waveforms = new Map<string, Signal<number[][] | undefined>>();
 
-/** The waveform of a file, undefined until it is known. */
-export function waveformOf(id: string): Signal<number[][] | null | undefined> {
-  const found = waveforms.get(id) ?? signal(undefined);
+/** The waveform of a file, undefined until there is one that is known. */
+export function waveformOf(id: string): Signal<number[][] | undefined> {
+  const found = waveforms.get(id) ?? signal<number[][] | undefined>(undefined);
   waveforms.set(id, found);
   return found;
 }
@@ -96,7 +96,7 @@ export function spread(levels: number[]): (level: number) => number {
  */
 export function drawWaveform(
   canvas: HTMLCanvasElement,
-  channels: number[][] | null | undefined,
+  channels: number[][] | undefined,
   played: Part,
   shown: Part,
 ): void {

@@ -7,7 +7,7 @@ import { Icon } from "../parts/icon.tsx";
 import { href } from "../router.ts";
 import { chooseFiles } from "./drop-zone.tsx";
 import { queue, resume } from "./queue.ts";
-import { describe, isSettled, selectShown, summarize, waitsForConnection } from "./summary.ts";
+import { bytesOf, describe, isProcessing, isSettled, selectShown, summarize, waitsForConnection } from "./summary.ts";
 import { dismiss, revision, type Upload, uploads } from "./upload.ts";
 
 /** More rows than this make the page slow. */
@@ -51,6 +51,12 @@ function Uploads() {
   const stored = list.filter(({ state }) => state === "stored");
   const isOpen = isOpenChosen.value ?? (hasRoom.matches && !list.every(isSettled));
   const shown = isOpen ? selectShown(list, MAX_ROWS) : [];
+  const { sentBytes, totalBytes } = bytesOf(list);
+  // A row that moves loses the focus.
+  const focused = document.activeElement;
+  useLayoutEffect(() => {
+    if (focused !== document.activeElement && section.current?.contains(focused)) (focused as HTMLElement).focus();
+  });
   /** The pressed button disappears, so the focus moves first. */
   const withFocus = (work: () => void) => () => {
     toggle.current?.focus();
@@ -82,6 +88,7 @@ function Uploads() {
           </button>
         )}
         <p class="uploads-summary">{summarize(list)}</p>
+        {sentBytes < totalBytes && <progress aria-hidden="true" value={sentBytes} max={totalBytes} />}
       </header>
       <ul id={listId} hidden={!isOpen}>
         {shown.map((upload) => (
@@ -101,11 +108,11 @@ function Row({ upload }: { upload: Upload }) {
   const row = useNextFocus<HTMLLIElement>();
   const canRetry = file && (state === "failed" || (state === "waiting" && error !== null));
   return (
-    <li ref={row}>
+    <li ref={row} data-settled={isSettled(upload)}>
       <bdi class="uploads-name">{stored ? <a href={href(`/files/${stored._id}`)}>{path}</a> : path}</bdi>
       {state === "stored" ? null : <progress aria-label={path} value={sentBytes} max={size || 1} />}
       <div class="actions">
-        {stored && <FileStatus file={{ ...stored, name }} />}
+        {stored && !isProcessing(upload) && <FileStatus file={{ ...stored, name }} />}
         {canRetry && (
           <button
             type="button"

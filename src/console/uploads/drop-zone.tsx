@@ -67,7 +67,8 @@ async function collect(entry: FileSystemEntry, collected: Collected): Promise<vo
 /** The folder that new files go to. */
 const openFolder = () => (path.value === "/files" ? (query.value.get("folder") ?? "") : "");
 
-function addCollected({ files, hidden, emptyFolders, unreadable }: Collected): void {
+/** @param open the folder that was open when the user dropped or chose the files */
+function addCollected(open: string, { files, hidden, emptyFolders, unreadable }: Collected): void {
   const skipped = [
     hidden && countOf(hidden, "hidden file"),
     emptyFolders && countOf(emptyFolders, "empty folder"),
@@ -75,23 +76,25 @@ function addCollected({ files, hidden, emptyFolders, unreadable }: Collected): v
   ].filter((words) => typeof words === "string");
   if (skipped.length > 0) announce(`Skipped ${new Intl.ListFormat("en").format(skipped)}`);
   else if (files.length === 0) announce("That folder is empty");
-  addFiles(files.map((one) => ({ ...one, folder: folderFor(openFolder(), one.path) })));
+  addFiles(files.map((one) => ({ ...one, folder: folderFor(open, one.path) })));
 }
 
 async function addDropped(items: DataTransferItemList): Promise<void> {
+  // Reading folders takes a while, in which the user may open another one.
+  const open = openFolder();
   // The list is cleared when the event ends.
   const entries = [...items].map((item) => item.webkitGetAsEntry()).filter((entry) => entry !== null);
   const collected: Collected = { files: [], hidden: 0, emptyFolders: 0, unreadable: 0 };
   for (const entry of entries) await collect(entry, collected);
-  addCollected(collected);
+  addCollected(open, collected);
 }
 
-function addChosen(chosen: File[]): void {
+function addChosen(open: string, chosen: File[]): void {
   const files = chosen
     .map((file) => ({ file, path: file.webkitRelativePath || file.name }))
     .filter(({ path }) => !path.split("/").some(isHidden));
   if (chosen[0]?.webkitRelativePath) files.sort((one, other) => compare(one.path, other.path));
-  addCollected({ files, hidden: chosen.length - files.length, emptyFolders: 0, unreadable: 0 });
+  addCollected(open, { files, hidden: chosen.length - files.length, emptyFolders: 0, unreadable: 0 });
 }
 
 /** Kept, because a browser may forget an input that is not on the page before the user has chosen. */
@@ -118,7 +121,8 @@ export const uploadFiles: Action = {
   keys: ["u"],
   run: () => {
     goToFiles();
-    chooseFiles({ multiple: true }, addChosen);
+    const open = openFolder();
+    chooseFiles({ multiple: true }, (files) => addChosen(open, files));
   },
 };
 
@@ -126,7 +130,10 @@ export const uploadFolder: Action = {
   label: "Upload folder",
   icon: "folder",
   scope: "files:upload",
-  run: () => chooseFiles({ webkitdirectory: true }, addChosen),
+  run: () => {
+    const open = openFolder();
+    chooseFiles({ webkitdirectory: true }, (files) => addChosen(open, files));
+  },
 };
 
 const isOver = signal(false);

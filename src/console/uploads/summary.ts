@@ -18,18 +18,25 @@ export const isSettled = (upload: Measured) => upload.state === "stored" && !isP
 const rate = (remainingBytes: number, bytesPerSecond: number) =>
   bytesPerSecond > 0 ? ` · ${formatBytes(bytesPerSecond)}/s · ${formatRemaining(remainingBytes / bytesPerSecond)}` : "";
 
-/** One line for all uploads. Failed ones do not count toward the bytes. */
+/** The bytes of all uploads. Failed ones don't count. */
+export function bytesOf(uploads: Measured[]): { sentBytes: number; totalBytes: number } {
+  const counted = uploads.filter(({ state }) => state !== "failed" && state !== "canceling");
+  return {
+    sentBytes: counted.reduce((sum, upload) => sum + upload.sentBytes, 0),
+    totalBytes: counted.reduce((sum, upload) => sum + upload.size, 0),
+  };
+}
+
+/** One line for all uploads. */
 export function summarize(uploads: Measured[]): string {
-  let [sentBytes, totalBytes, bytesPerSecond, stored, processing, interrupted, failed] = [0, 0, 0, 0, 0, 0, 0];
+  const { sentBytes, totalBytes } = bytesOf(uploads);
+  let [bytesPerSecond, stored, processing, interrupted, failed] = [0, 0, 0, 0, 0];
   for (const upload of uploads) {
     const { state } = upload;
     if (state === "stored") stored++;
     if (isProcessing(upload)) processing++;
     if (state === "interrupted") interrupted++;
     if (hasFailed(upload)) failed++;
-    if (state === "failed" || state === "canceling") continue;
-    sentBytes += upload.sentBytes;
-    totalBytes += upload.size;
     if (state === "sending") bytesPerSecond += upload.bytesPerSecond;
   }
   const counts = { processing, interrupted, failed };
@@ -61,15 +68,14 @@ export function describe(upload: Measured): string {
   return formatBytes(size) + (isProcessing(upload) ? " · Processing…" : "");
 }
 
-/** The order in which uploads matter to the user if there are too many to show. */
-const PRIORITY: Upload["state"][] = ["failed", "sending", "interrupted", "canceling", "waiting", "stored"];
+/** The order in which uploads matter to the user. */
+const PRIORITY = ["failed", "interrupted", "sending", "canceling", "waiting", "processing", "stored"];
 
-/** The uploads to show: failed ones first. The others keep their order, or come by relevance if there are too many. */
+/** The uploads to show: those that matter most first, and of the same state those that were added first. */
 export function selectShown<U extends Pick<Upload, "state" | "stored">>(uploads: U[], max: number): U[] {
-  if (uploads.length <= max) return [...uploads.filter(hasFailed), ...uploads.filter((upload) => !hasFailed(upload))];
-  const groups = new Map<Upload["state"], U[]>(PRIORITY.map((state) => [state, []]));
+  const groups = new Map<string, U[]>(PRIORITY.map((state) => [state, []]));
   for (const upload of uploads) {
-    const group = groups.get(hasFailed(upload) ? "failed" : upload.state);
+    const group = groups.get(hasFailed(upload) ? "failed" : isProcessing(upload) ? "processing" : upload.state);
     if (group && group.length < max) group.push(upload);
   }
   return [...groups.values()].flat().slice(0, max);

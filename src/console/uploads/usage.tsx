@@ -14,7 +14,7 @@ import { touch, useData, useList } from "../store.ts";
 import { revision, unfinishedUploads } from "./upload.ts";
 import { UsageChart } from "./usage-chart.tsx";
 
-/** A team has at most 100 unfinished uploads, so one page has all of them. */
+/** A page. It has all resumable uploads, of which a team has at most 100, unless form uploads began after them. */
 const MAX_UNFINISHED = 100;
 
 export function Usage() {
@@ -97,7 +97,13 @@ const cancelUpload = ({ _id, name }: UnfinishedUpload) =>
     },
   });
 
-/** The team's unfinished uploads, except those of this tab, which are canceled in their card. */
+/** The bytes of a form upload are not known before it ends. */
+function storedOf({ kind, status, offset, size }: UnfinishedUpload): string {
+  if (status === "canceled") return "Canceled";
+  return kind === "form" ? `Up to ${formatBytes(size)}` : `${formatBytes(offset)} of ${formatBytes(size)}`;
+}
+
+/** The team's unfinished uploads, except resumable ones of this tab, which are canceled in their card. */
 function UnfinishedUploads() {
   const uploads = useList(
     "unfinished",
@@ -128,7 +134,7 @@ function UnfinishedUploads() {
             id: "stored",
             label: "Stored",
             width: "minmax(0, 2fr)",
-            cell: ({ offset, size }) => `${formatBytes(offset)} of ${formatBytes(size)}`,
+            cell: storedOf,
           },
           {
             id: "key",
@@ -150,15 +156,19 @@ function UnfinishedUploads() {
           },
         ]}
         nameOf={({ name }) => name}
-        actions={(upload) => [
-          {
-            label: "Cancel upload",
-            icon: "close",
-            scope: "files:delete",
-            isDangerous: true,
-            run: () => cancelUpload(upload),
-          },
-        ]}
+        actions={(upload) =>
+          upload.status === "canceled"
+            ? []
+            : [
+                {
+                  label: "Cancel upload",
+                  icon: "close",
+                  scope: "files:delete",
+                  isDangerous: true,
+                  run: () => cancelUpload(upload),
+                },
+              ]
+        }
       />
     </>
   );

@@ -96,13 +96,25 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
     {
       of: ["webhook"],
       on: () => true,
+      record: id,
       isPolled: true,
       rows: tab === "succeeded" || tab === "waiting" ? PAGE_DELIVERIES : 0,
     },
   );
   useNames();
   const { items = [], isLoading, reload, more } = deliveries;
-  const [chosenId, setChosenId] = useState<string | null>(null);
+  /** The delivery that the user has chosen, as it was read last. It stays although it no longer matches the tab. */
+  const [kept, setKept] = useState<Delivery | null>(null);
+  const listed = items.find(({ _id }) => _id === kept?._id);
+  useEffect(() => {
+    if (listed) setKept(listed);
+  }, [listed]);
+  const failing = useList(
+    `deliveries ${id} failing`,
+    (signal) => client.value.webhooks.deliveries(id, { limit: PAGE_DELIVERIES, status: "failing" }, { signal }),
+    { of: ["webhook"], on: () => true, record: id, isPolled: true },
+  );
+  const failingCount = failing.items?.length ?? 0;
   const next = items.flatMap(({ nextAttemptAt }) => nextAttemptAt ?? []).sort()[0];
   useEffect(() => {
     if (isLoading || !isLive.value || !next) return;
@@ -116,15 +128,20 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
     if (shownItems.current && deliveries.items !== shownItems.current) reloadRecord(`webhook ${id}`);
     shownItems.current = deliveries.items;
   }, [deliveries.items]);
+  const chooseTab = (tab: Tab) => {
+    setTab(tab);
+    setKept(null);
+  };
   const tryNow = async () => {
     const { items } = await client.value.webhooks.deliveries(id, { status: "failing", limit: 1 }).page();
     if (items[0]) await resend(items[0]);
     else reload();
   };
-  const chosen = items.find(({ _id }) => _id === chosenId) ?? items[0];
+  const chosen = listed ?? kept ?? items[0];
+  const isFailing = webhook.health === "failing";
   return (
     <>
-      {webhook.health === "failing" && (
+      {isFailing && (
         <div class="failure" role="status">
           <FailingSince webhook={webhook} next={next} />
           {can("webhooks:write") && (
@@ -138,7 +155,16 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
       <section class="stack" aria-labelledby="deliveries">
         <header class="page-header">
           <h2 id="deliveries">Deliveries</h2>
-          {webhook.health !== "failing" && <HealthBadge webhook={webhook} />}
+          {!isFailing && <HealthBadge webhook={webhook} />}
+          {!isFailing && failingCount > 0 && webhook.status === "enabled" && (
+            <ActionButton
+              action={{
+                label: `Resend ${failing.more ? `${failingCount}+` : failingCount} that failed`,
+                scope: "webhooks:write",
+                run: () => replay(webhook, "failed"),
+              }}
+            />
+          )}
         </header>
         <DayCounts webhook={webhook} />
         <Failure error={deliveries.error} onRetry={reload} />
@@ -147,21 +173,21 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
             <p>Each event sent to this endpoint appears here with every attempt and response.</p>
           </Empty>
         ) : (
-          <Segments class="start" label="Show" options={TABS} chosen={tab} onChoose={setTab} />
+          <Segments class="start" label="Show" options={TABS} chosen={tab} onChoose={chooseTab} />
         )}
         {tab !== "all" && deliveries.items?.length === 0 && (
           <p class="quiet">{more ? "No matches so far" : "No matching deliveries"}</p>
         )}
         {chosen && (
           <div class="panes">
-            <ul class="card panes-list" aria-label="Deliveries">
+            <ul class="card panes-list" aria-label="Deliveries" hidden={items.length === 0}>
               {items.map((delivery) => (
                 <li key={delivery._id}>
                   <button
                     type="button"
                     aria-current={delivery === chosen}
                     onClick={() => {
-                      setChosenId(delivery._id);
+                      setKept(delivery);
                       // The list no longer follows the health of the endpoint.
                       setTab(tab);
                       document.getElementById("delivery")?.scrollIntoView({ block: "nearest" });
@@ -172,7 +198,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
                 </li>
               ))}
             </ul>
-            <DeliveryDetails delivery={chosen} />
+            <DeliveryDetails delivery={chosen} onResend={() => setKept(chosen)} />
           </div>
         )}
         <More of={deliveries} />
@@ -217,15 +243,19 @@ function Summary({ delivery, tab }: { delivery: Delivery; tab: Tab }) {
 }
 
 /** One delivery: the responses, the latest first, and the request folded. */
-function DeliveryDetails({ delivery }: { delivery: Delivery }) {
+function DeliveryDetails({ delivery, onResend }: { delivery: Delivery; onResend: () => void }) {
   const { eventId, event, attempts } = delivery;
   const wasSent = attempts.length > 0;
+  const send = () => {
+    onResend();
+    return resend(delivery);
+  };
   return (
     <section id="delivery" class="card stack" aria-label="Delivery">
       <header class="page-header">
         <h3>{titleOfDelivery(delivery)}</h3>
         <ActionButton
-          action={{ label: wasSent ? "Resend" : "Send now", scope: "webhooks:write", run: () => resend(delivery) }}
+          action={{ label: wasSent ? "Resend" : "Send now", scope: "webhooks:write", run: send }}
           class={wasSent ? "primary" : ""}
         />
       </header>

@@ -37,6 +37,7 @@ export function WebhookPage({ id }: { id: string }) {
   const loaded = useData(`webhook ${id}`, (signal) => client.value.webhooks.get(id, { signal }), {
     of: ["webhook"],
     on: ({ subject }) => subject.id === id,
+    record: id,
     isPolled: true,
   });
   const [response, setResponse] = useState<Attempt | null>(null);

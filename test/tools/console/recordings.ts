@@ -55,7 +55,34 @@ const RECORDINGS: Recording[] = [
 /** The recording that the pictures show and play. Every Chromium can play WAV. */
 export const SHOWN_NAME = "Interview with Amara Osei.wav";
 
-const sample = (name: string) => readFileSync(joinPath(import.meta.dirname, "../../audio", name));
+/** The part of it that is marked as a clip, as in a URL: from the third to the fifth cue. */
+export const CLIP = "10.5,24";
+
+/** What is said in it: the seconds at which each sentence begins, who says it, and the words. */
+const SPOKEN: [second: number, speaker: string, words: string][] = [
+  [0, "Ada Okafor", "Good morning, and welcome back to Open Water."],
+  [4, "Ada Okafor", "With me is Amara Osei, who has kept the light at Ansah Point for nineteen years."],
+  [10.5, "Amara Osei", "Twenty in March, if the stairs allow it."],
+  [14, "Ada Okafor", "How many are there?"],
+  [16.5, "Amara Osei", "Two hundred and twelve. You stop counting once you know the sound of each."],
+  [24, "Ada Okafor", "You say that you can hear the weather before it comes."],
+  [29, "Amara Osei", "The tower hums. When the wind turns to the north it goes up, almost a whole tone."],
+  [36.5, "Amara Osei", "My daughter wrote it down as a melody when she was seven."],
+  [42, "Ada Okafor", "We have brought a recorder, so let us listen to that."],
+  [47, "Amara Osei", "Wait until the door is shut. Now."],
+];
+const END_SECONDS = 52;
+
+const vttTime = (seconds: number) => new Date(seconds * 1000).toISOString().slice(11, 23);
+
+/** The transcript as WebVTT. */
+const transcript = (): string =>
+  `WEBVTT\n${SPOKEN.map(([start, speaker, words], at) => {
+    const end = SPOKEN[at + 1]?.[0] ?? END_SECONDS;
+    return `\n${vttTime(start)} --> ${vttTime(end)}\n<v ${speaker}>${words}\n`;
+  }).join("")}`;
+
+export const sample = (name: string) => readFileSync(joinPath(import.meta.dirname, "../../audio", name));
 
 /** Numbers from 0 to 1 that are the same in every run. */
 function* randomNumbers(seed: number): Generator<number, never> {
@@ -163,7 +190,10 @@ export async function createArchive(url: string, operatorToken: string): Promise
     if (status !== "completed") throw new Error(`${name} is ${status}.`);
     await member.files.setWaveform(id, peaksOf(minutes, seed));
     uploadedAt.set(id, Date.now() - daysAgo * 86_400_000 - seed * 1_260_000);
-    if (name === SHOWN_NAME) shownId = id;
+    if (name === SHOWN_NAME) {
+      shownId = id;
+      await member.files.setTranscript(id, transcript(), { language: "en" });
+    }
   }
   return { key, teamId: team._id, shownId, uploadedAt };
 }
