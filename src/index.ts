@@ -29,8 +29,8 @@ export class WebhookObject extends DurableObject<Env> implements Outbox {
   list(request: ListRequest) {
     return this.#outbox.list(request);
   }
-  redeliver(seq: number) {
-    return this.#outbox.redeliver(seq);
+  redeliver(seq: number, requestId: string) {
+    return this.#outbox.redeliver(seq, requestId);
   }
   replay(request: ReplayRequest) {
     return this.#outbox.replay(request);

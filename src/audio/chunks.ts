@@ -1,7 +1,7 @@
 import { walkFrames } from "./frames.ts";
 import type { Pcm, RangeSource, Reading, Segment } from "./range-source.ts";
-import { be32, byte, join, latin1, le32, UnreadableAudio, uint, uintLE } from "./range-source.ts";
-import { copyTexts, type ReadText, readId3Text, readTexts } from "./tags.ts";
+import { be32, byte, join, latin1, le32, MIN_WINDOW_BYTES, UnreadableAudio, uint, uintLE } from "./range-source.ts";
+import { copyTexts, isUtf8, makeUtf8Tag, type ReadText, readId3Text, readTexts } from "./tags.ts";
 
 /* Formats of chunks with a name and a length: WAV (RIFF, RF64, BW64), AIFF, DSF, and ASF. */
 
@@ -24,6 +24,8 @@ async function isChunk(source: RangeSource, at: number, toLength: typeof uint): 
   return /^[\w ]{4}$/.test(latin1(head, 0, 4)) && at + 8 + toLength(head, 4, 4) <= source.size;
 }
 
+/** The code page 65001, without a country, a language, and a dialect. */
+const UTF8_CHARSET = Uint8Array.of(0xe9, 0xfd, 0, 0, 0, 0, 0, 0);
 const WAVE_EXTENSIBLE = 0xfffe;
 /** Names by format code: formats with samples of a fixed size, with blocks of as many samples each, and with frames. */
 const WAVE_SAMPLES: Record<number, string> = { 1: "PCM", 3: "IEEE_FLOAT", 6: "ALAW", 7: "MULAW" };
@@ -38,15 +40,18 @@ export async function readWav(source: RangeSource): Promise<Reading> {
   let format: Uint8Array | null = null;
   let sound: { start: number; end: number } | null = null;
   let longDataBytes = 0;
+  let hasCharset = false;
+  const values: Uint8Array[] = [];
   const texts: ReadText[] = [];
   for await (const segment of chunks(source, 12, source.size, uintLE)) {
     const { name, data, end } = segment;
     if (name === "ds64") longDataBytes = uintLE(await source.read(data, 16), 8, 8);
     if (name === "fmt ") format ??= await source.read(data, Math.min(end - data, 64));
+    hasCharset ||= name === "CSET";
     if (name === "CSET" && source.budget.chargeText(end - data)) {
       texts.push(async () => chunk(name, le32, await source.read(data, end - data)));
     }
-    if (name === "LIST") texts.push(() => readInfoTexts(source, segment));
+    if (name === "LIST") texts.push(() => readInfoTexts(source, segment, values));
     if (/^id3 $/i.test(name)) texts.push(async () => chunk("id3 ", le32, await readId3Text(source, data)));
     if (name !== "data" || sound) continue;
     let soundEnd = end - data === 0xffffffff && longDataBytes > 0 ? data + longDataBytes : end;
@@ -68,7 +73,12 @@ export async function readWav(source: RangeSource): Promise<Reading> {
   if (WAVE_BLOCKS[codec] && blockSamples > 0) seconds = (blocks * blockSamples) / sampleRate;
   const name = WAVE_SAMPLES[codec] ?? WAVE_BLOCKS[codec] ?? WAVE_FRAMES[codec] ?? `non-PCM (${codec})`;
   if (WAVE_FRAMES[codec]) ({ seconds } = await walkFrames(source, sound.start, sound.end));
-  const readTags = async () => chunk("RIFF", le32, join("WAVE", await readTexts(texts)));
+  const readTags = async () => {
+    const all = await readTexts(texts);
+    // Without a stated character set, texts are Latin-1.
+    const charset = hasCharset || !isUtf8(join(...values)) ? "" : chunk("CSET", le32, UTF8_CHARSET);
+    return chunk("RIFF", le32, join("WAVE", charset, all));
+  };
   const channels = uintLE(format, 2, 2);
   const encoding = waveEncoding(codec, uintLE(format, 12, 2) / channels);
   const facts = { container: "WAVE", codec: name, sampleRate, channels };
@@ -91,15 +101,18 @@ function waveEncoding(codec: number, sampleBytes: number): Pick<Pcm, "encoding" 
   return encoding && SAMPLE_BYTES[encoding].includes(sampleBytes) ? { encoding, sampleBytes } : undefined;
 }
 
-/** Returns the texts of a LIST chunk of type INFO as such a chunk; empty if there are none. */
-async function readInfoTexts(source: RangeSource, { data, end }: Segment): Promise<Uint8Array> {
+/** Returns the texts of a LIST chunk of type INFO as such a chunk; empty if there are none. Adds them to `values`. */
+async function readInfoTexts(source: RangeSource, { data, end }: Segment, values: Uint8Array[]): Promise<Uint8Array> {
   const type = await source.read(data, 4);
   const segments = chunks(source, data + 4, end, uintLE);
   const isText = (segment: Segment) => /^[\w ]{4}$/.test(segment.name) && segment.end > segment.data;
   const texts = latin1(type) === "INFO" ? await copyTexts(source, segments, isText) : [];
+  values.push(...texts.map((text) => text.subarray(8)));
   return texts.length === 0 ? new Uint8Array() : chunk("LIST", le32, join(type, ...texts));
 }
 
+/** The names of texts in ID3v2.2. */
+const AIFF_TEXTS: Record<string, string> = { NAME: "TT2", AUTH: "TP1", "(c) ": "TCR", ANNO: "COM" };
 const AIFC_PCM = /^(NONE|sowt|twos|in24|in32|raw )$/;
 /** Bytes per sample of the codecs for which COMM need not state them. */
 const AIFC_SAMPLE_BYTES: Record<string, number> = { ulaw: 1, alaw: 1, fl32: 4, fl64: 8 };
@@ -116,7 +129,12 @@ export async function readAiff(source: RangeSource): Promise<Reading> {
   for await (const { name, data, end } of chunks(source, 12, source.size, uint)) {
     if (name === "COMM") common ??= await source.read(data, Math.min(end - data, 22 + 256));
     if (/^(NAME|AUTH|\(c\) |ANNO)$/.test(name) && end > data && source.budget.chargeText(end - data)) {
-      texts.push(async () => chunk(name, be32, await source.read(data, end - data)));
+      texts.push(async () => {
+        const text = await source.read(data, end - data);
+        return isUtf8(text)
+          ? chunk("ID3 ", be32, makeUtf8Tag([[AIFF_TEXTS[name] ?? "", text]]))
+          : chunk(name, be32, text);
+      });
     }
     if (name === "ID3 ") texts.push(async () => chunk("ID3 ", be32, await readId3Text(source, data)));
     if (name !== "SSND" || sound) continue;
@@ -157,6 +175,58 @@ function aiffPcm(codec: string, sampleBytes: number, sound: { start: number; byt
   return isKnown ? { ...place, sampleBytes, encoding: other ?? "signed", isLittleEndian: codec === "sowt" } : undefined;
 }
 
+/** By the names in the description chunk (Apple Core Audio Format Specification). */
+const CAF_CODECS: Record<string, string> = {
+  ...{
+    lpcm: "PCM",
+    "aac ": "MPEG-4/AAC",
+    aach: "MPEG-4/AAC",
+    aacp: "MPEG-4/AAC",
+    alac: "ALAC",
+    flac: "FLAC",
+    opus: "Opus",
+  },
+  ...{ ulaw: "uLaw 2:1", alaw: "aLaw 2:1", ima4: "IMA ADPCM", ".mp3": "MPEG audio", "ac-3": "AC-3", "ec-3": "E-AC-3" },
+};
+
+/** Reads CAF. The length is that of the packets that exist: of a fixed size, or as many as the packet table states. */
+export async function readCaf(source: RangeSource): Promise<Reading> {
+  let description: Uint8Array | null = null;
+  let tableFrames: number | null = null;
+  let sound: { bytes: number; statedBytes: number } | null = null;
+  const segments = source.segments(8, source.size, 12, (header, at) => {
+    const length = uint(header, 4, 8);
+    // Sound of a length of -1 extends to the end of the file.
+    const bodyBytes = length >= 2 ** 63 ? source.size - at - 12 : length;
+    return header.length < 12 ? null : { name: latin1(header, 0, 4), headerBytes: 12, bodyBytes };
+  });
+  for await (const { name, data, end } of segments) {
+    if (name === "desc") description ??= await source.read(data, 32);
+    if (name === "pakt") tableFrames ??= uint(await source.read(data, 16), 8, 8);
+    // An edit count of four bytes is in front of the sound.
+    if (name === "data") {
+      const statedBytes = Math.max(0, end - data - 4);
+      sound ??= { bytes: Math.max(0, Math.min(statedBytes, source.size - data - 4)), statedBytes };
+    }
+  }
+  if (!description || !sound) throw new UnreadableAudio("The file has no readable audio stream.");
+  const view = new DataView(description.buffer, description.byteOffset);
+  const [sampleRate, format] = [description.length < 32 ? 0 : view.getFloat64(0), latin1(description, 8, 4)];
+  const [packetBytes, packetFrames, channels] = [16, 20, 24].map((at) => uint(description, at, 4)) as [
+    number,
+    number,
+    number,
+  ];
+  const facts = { container: "CAF", codec: CAF_CODECS[format] ?? format, sampleRate, channels };
+  const lossless = /^(lpcm|alac|flac)$/.test(format);
+  const reading = { ...facts, lossless, soundBytes: sound.bytes, readTags: async () => new Uint8Array() };
+  if (packetBytes > 0) {
+    return { ...reading, seconds: (Math.floor(sound.bytes / packetBytes) * packetFrames) / sampleRate };
+  }
+  const seconds = tableFrames === null ? null : tableFrames / sampleRate;
+  return { ...reading, seconds, statedBytes: sound.statedBytes };
+}
+
 /** Reads DSF (Sony's DSF File Format Specification): one bit per sample, the tag behind the sound. */
 export async function readDsf(source: RangeSource): Promise<Reading> {
   const head = await source.read(0, 92);
@@ -176,18 +246,27 @@ export async function readDsf(source: RangeSource): Promise<Reading> {
 /** The ASF objects that are read, by the first four bytes of their GUIDs. */
 const ASF = { file: "8cabdca1", stream: "b7dc0791", codecs: "86d15240", content: "75b22633", extended: "d2d0a440" };
 const ASF_STREAM = { video: 0xbc19efc0, audio: 0xf8699e40 };
+/** Work units to read one payload of a packet. */
+const PAYLOAD_WORK = 200;
 const MAX_ASF_CODECS_BYTES = 8 * 1024;
 const MAX_ASF_NAME_BYTES = 512;
 
+/** Far longer than a packet of sound. A stated length that differs by more is wrong. */
+const ASF_TOLERANCE_SECONDS = 1;
+/** The sound in front of the end that is searched for the last time: streams alternate. */
+const MAX_ASF_LAST_PACKETS = 32;
+
 /**
- * Reads ASF, the container of Windows Media Audio. Packets have a fixed size and state their send time and duration. The
- * length follows from the first and the last packet. The stated length counts if it is close and no packet is missing.
+ * Reads ASF, the container of Windows Media Audio. Packets have a fixed size and state when their sound is to be played;
+ * they may be sent long before. The length runs from the first packet to the last one. The stated length counts if it is
+ * close and no packet is missing.
  */
 export async function readAsf(source: RangeSource): Promise<Reading | null> {
   const head = await source.read(0, 30);
   const headerEnd = uintLE(head, 16, 8);
   const texts: ReadText[] = [];
   let wave: Uint8Array | null = null;
+  let streamNumber = 0;
   let codec: string | null = null;
   let properties: Uint8Array = new Uint8Array();
   const objects = source.segments(30, headerEnd, 24, (header) => {
@@ -201,7 +280,7 @@ export async function readAsf(source: RangeSource): Promise<Reading | null> {
       const stream = await source.read(data, 70);
       const type = uintLE(stream, 0, 4);
       if (type === ASF_STREAM.video) return null;
-      if (type === ASF_STREAM.audio) wave ??= stream.subarray(54);
+      if (type === ASF_STREAM.audio && !wave) [wave, streamNumber] = [stream.subarray(54), byte(stream, 48) & 127];
     }
     if (name === ASF.codecs) codec ??= asfAudioCodec(await source.read(data, MAX_ASF_CODECS_BYTES));
     if (name === ASF.content && source.budget.chargeText(end - at)) texts.push(() => source.read(at, end - at));
@@ -214,10 +293,22 @@ export async function readAsf(source: RangeSource): Promise<Reading | null> {
   const packets = Math.floor((source.size - soundAt) / packetBytes);
   const statedPackets = uintLE(properties, 32, 8);
   const stated = uintLE(properties, 40, 8) / 1e7 - uintLE(properties, 56, 8) / 1e3;
-  const first = await asfPacketTime(source, soundAt);
-  const last = await asfPacketTime(source, soundAt + (Math.min(packets, statedPackets || packets) - 1) * packetBytes);
-  const measured = packets > 0 ? (last.ms + last.durationMs - first.ms) / 1000 : 0;
-  const isNear = packets >= statedPackets && Math.abs(measured - stated) < 1 + stated / 10;
+  const timesAt = (n: number) => asfTimes(source, soundAt + n * packetBytes, packetBytes, streamNumber);
+  const count = Math.min(packets, statedPackets || packets);
+  let [first, last, beforeLast] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (let n = 0; n < Math.min(count, MAX_ASF_LAST_PACKETS) && first === Number.POSITIVE_INFINITY; n++) {
+    first = Math.min(...(await timesAt(n)));
+  }
+  for (let n = 1; n <= Math.min(count, MAX_ASF_LAST_PACKETS) && beforeLast <= first; n++) {
+    for (const time of await timesAt(count - n)) {
+      if (time > last) [beforeLast, last] = [last, time];
+      else if (time < last) beforeLast = Math.max(beforeLast, time);
+    }
+  }
+  // The last sound is assumed to be as long as the one before it.
+  const measured =
+    last < first ? (count > 0 ? stated : 0) : (last - first + Math.max(0, last - Math.max(first, beforeLast))) / 1000;
+  const isNear = packets >= statedPackets && Math.abs(measured - stated) < ASF_TOLERANCE_SECONDS + stated / 100;
   const readTags = async () => {
     const body = await readTexts(texts);
     return join(head.subarray(0, 16), le32(30 + body.length), le32(0), le32(texts.length), head.subarray(28), body);
@@ -239,15 +330,41 @@ function asfAudioCodec(list: Uint8Array): string | null {
   return null;
 }
 
-/** Reads the send time and the duration of a data packet, in milliseconds (ASF specification, 5.2.2). */
-async function asfPacketTime(source: RangeSource, start: number): Promise<{ ms: number; durationMs: number }> {
-  const packet = await source.read(start, 40);
-  const correction = byte(packet, 0);
-  const at = correction >= 0x80 ? 1 + (correction & 15) : 0;
-  // Three fields of 0, 1, 2, or 4 bytes: the lengths of the packet, the sequence, and the padding.
-  const bytes = [5, 1, 3].map((shift) => [0, 1, 2, 4][(byte(packet, at) >> shift) & 3] ?? 0);
-  const time = at + 2 + bytes.reduce((sum, b) => sum + b);
-  return { ms: uintLE(packet, time, 4), durationMs: uintLE(packet, time + 4, 2) };
+/**
+ * Reads when the sound in a data packet begins to play, in milliseconds: the times of its payloads of this stream (ASF
+ * specification, 5.2).
+ */
+async function asfTimes(source: RangeSource, start: number, packetBytes: number, stream: number): Promise<number[]> {
+  const packet = await source.read(start, Math.min(packetBytes, MIN_WINDOW_BYTES));
+  let at = byte(packet, 0) >= 0x80 ? 1 + (byte(packet, 0) & 15) : 0;
+  const [lengths, properties] = [byte(packet, at), byte(packet, at + 1)];
+  at += 2;
+  /** Reads a field of 0, 1, 2, or 4 bytes, whose length is in two bits of `flags`. */
+  const field = (flags: number, shift: number) => {
+    const bytes = [0, 1, 2, 4][(flags >> shift) & 3] ?? 0;
+    at += bytes;
+    return uintLE(packet, at - bytes, bytes);
+  };
+  // The length of the packet and its sequence, then the padding, the send time, and the duration.
+  for (const shift of [5, 1]) field(lengths, shift);
+  const end = packet.length - field(lengths, 3);
+  at += 6;
+  const isSingle = (lengths & 1) === 0;
+  const flags = isSingle ? 1 : byte(packet, at++);
+  const times: number[] = [];
+  for (let left = flags & 63; left > 0 && at < end; left--) {
+    source.budget.charge(PAYLOAD_WORK);
+    const isOurs = (byte(packet, at++) & 127) === stream;
+    field(properties, 4);
+    const offset = field(properties, 2);
+    const replicatedBytes = field(properties, 0);
+    // Of one byte, it belongs to several small objects, and the offset is their time.
+    const time = replicatedBytes === 1 ? offset : uintLE(packet, at + 4, 4);
+    if (isOurs && (replicatedBytes === 1 || replicatedBytes >= 8)) times.push(time);
+    at += replicatedBytes;
+    at += isSingle ? 0 : field(flags, 6);
+  }
+  return times;
 }
 
 /** Returns an Extended Content Description Object without pictures and other binary values. */

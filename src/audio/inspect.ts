@@ -1,7 +1,7 @@
 import type { IAudioMetadata } from "music-metadata";
 import { detectMediaType, type Format, formatOf, HEAD_BYTES, type MediaType } from "./media-type.ts";
 import { join, RangeSource, type Reading, type ReadRange, UnreadableAudio } from "./range-source.ts";
-import { id3Length, type ReadText, readId3Text, readTexts } from "./tags.ts";
+import { type ReadText, readTexts, skipLeadingTags } from "./tags.ts";
 
 /*
  * Only the tags come from music-metadata. We measured its version 12.1 with whole files, through a tokenizer over
@@ -50,8 +50,8 @@ const MIN_BITS_PER_SECOND = 50;
 /** Far above any recording. A file that claims more is damaged. */
 const MAX_BITS_PER_SECOND = 10e9;
 const MAX_SAMPLE_RATE_HERTZ = 100e6;
-/** Some programs put a second ID3v2 tag behind the first. */
-const MAX_LEADING_TAGS = 4;
+/** Work units to search the head for frames. */
+const DETECTION_WORK = 10e6;
 
 /**
  * Determines from its bytes what a stored file is. Reads, memory, and CPU time are bounded: tags or the duration are
@@ -63,8 +63,11 @@ export async function inspectFile(read: ReadRange, sizeBytes: number): Promise<I
   const source = new RangeSource(read, sizeBytes);
   let detected: MediaType | null = null;
   try {
-    detected = await detectMediaType(await source.read(0, HEAD_BYTES));
-    return await inspect(source, detected);
+    const head = await source.read(0, HEAD_BYTES);
+    const leadingTags = await skipLeadingTags(source);
+    source.budget.charge(DETECTION_WORK);
+    detected = await detectMediaType(head, await source.read(0, HEAD_BYTES));
+    return await inspect(source, detected, leadingTags);
   } catch (error) {
     if (source.failure) throw source.failure.error;
     if (!(error instanceof UnreadableAudio)) throw new InspectionFailed("A parser threw.", { cause: error });
@@ -73,25 +76,16 @@ export async function inspectFile(read: ReadRange, sizeBytes: number): Promise<I
   }
 }
 
-async function inspect(source: RangeSource, detected: MediaType): Promise<Inspection> {
-  const leadingTags: ReadText[] = [];
+async function inspect(source: RangeSource, detected: MediaType, leadingTags: ReadText[]): Promise<Inspection> {
   let format = formatOf(detected.mediaType);
-  for (let n = 0; n < MAX_LEADING_TAGS && format.fileType === "audio file"; n++) {
-    const length = id3Length(await source.read(0, 10));
-    if (length === 0) break;
-    const tagAt = source.origin;
-    leadingTags.push(() => readId3Text(source, tagAt - source.origin));
-    source.skip(length);
-    // A tag longer than the head hides what follows it.
-    const inner = await detectMediaType(await source.read(0, HEAD_BYTES));
-    if (inner.fileType === "audio file") format = formatOf(inner.mediaType);
-  }
   const { mediaType, fileType } = format;
+  const contents = await format.readContents?.(source);
+  if (contents?.hasSound && !contents.hasPictures) return { mediaType, fileType: "audio file", audio: NOTHING_KNOWN };
   if (!format.read) return { mediaType, fileType, audio: fileType === "audio file" ? NOTHING_KNOWN : null };
   const reading = await format.read(source);
   if ((reading === null) !== (fileType === "video file")) format = formatOf(format.sibling ?? mediaType);
   const audio = reading && (await describe(reading, format, leadingTags));
-  return { mediaType: format.mediaType, fileType: format.fileType, audio };
+  return { mediaType: reading?.mediaType ?? format.mediaType, fileType: format.fileType, audio };
 }
 
 async function describe(reading: Reading, format: Format, leadingTags: ReadText[]): Promise<Audio> {

@@ -1,13 +1,16 @@
-import { readAiff, readAsf, readDsf, readWav } from "./chunks.ts";
-import { readFrames, readMonkeysAudio, readMusepack, readWavpack } from "./frames.ts";
+import { readAiff, readAsf, readCaf, readDsf, readWav } from "./chunks.ts";
+import { readAvi, readFlashVideo, readProgramStream, readRealMedia, readTransportStream } from "./containers.ts";
+import { mediaTypeOfFrames, readAmr, readFrames, readMonkeysAudio, readMusepack, readWavpack } from "./frames.ts";
 import { readMatroska } from "./matroska.ts";
 import { readMp4 } from "./mp4.ts";
-import { latin1, type RangeSource, type Reading } from "./range-source.ts";
-import { id3Length } from "./tags.ts";
+import { latin1, type RangeSource, type Reading, uint } from "./range-source.ts";
+import { leadingTagsLength } from "./tags.ts";
 import { readFlac, readOgg } from "./xiph.ts";
 
-/** The media type of a file is detected from this many first bytes. */
-export const HEAD_BYTES = 4096;
+/** The media type of a file is detected from this many first bytes. MPEG audio may begin anywhere in them. */
+export const HEAD_BYTES = 64 * 1024;
+/** The signatures of other formats, and enough text to tell that it is text. */
+const SIGNATURE_BYTES = 4096;
 
 export const FILE_TYPES = [
   "audio file",
@@ -39,6 +42,8 @@ interface Reader {
 }
 
 export interface Format extends MediaType, Partial<Reader> {
+  /** Reads what a container without a reader contains. */
+  readContents?: (source: RangeSource) => Promise<{ hasSound: boolean; hasPictures: boolean }>;
   /** Whether browsers play, show, or save it, and never run it as a page of ours. */
   isServed: boolean;
 }
@@ -50,8 +55,8 @@ const matroska = { read: readMatroska, tagFormat: "audio/matroska", mayLackDurat
 const asf = { read: readAsf, tagFormat: "audio/ms-wma" };
 
 /** Types after the bar are served as opaque bytes. "*" ends a family. A format without a reader is only detected. */
-const TABLE: [fileType: FileType, mediaTypes: string, reader?: Reader][] = [
-  ["audio file", "audio/mpeg audio/aac", mpeg],
+const TABLE: [fileType: FileType, mediaTypes: string, reader?: Reader | Pick<Format, "readContents">][] = [
+  ["audio file", "audio/mpeg audio/aac | audio/ac3 audio/eac3", mpeg],
   ["audio file", "audio/wav", { read: readWav, tagFormat: "audio/wav" }],
   ["audio file", "audio/aiff", { read: readAiff, tagFormat: "audio/aiff" }],
   ["audio file", "audio/flac", { read: readFlac, tagFormat: "audio/flac", mayLackDuration: true }],
@@ -64,13 +69,19 @@ const TABLE: [fileType: FileType, mediaTypes: string, reader?: Reader][] = [
   ["audio file", "audio/wavpack", { read: readWavpack, tagFormat: "audio/mpeg" }],
   ["audio file", "audio/x-musepack", { read: readMusepack, tagFormat: "audio/mpeg" }],
   ["audio file", "| audio/x-dsf", { read: readDsf, tagFormat: "audio/mpeg" }],
-  ["audio file", "audio/amr audio/midi audio/x-caf"],
+  ["audio file", "audio/x-caf", { read: readCaf, tagFormat: "audio/mpeg", mayLackDuration: true }],
+  ["audio file", "audio/amr", { read: readAmr, tagFormat: "audio/mpeg" }],
+  ["audio file", "audio/midi"],
   ["video file", "video/mp4 video/quicktime video/3gpp | video/3gpp2", { ...mp4, sibling: "audio/mp4" }],
   ["video file", "video/webm", { ...matroska, sibling: "audio/webm" }],
   ["video file", "video/x-matroska", { ...matroska, sibling: "audio/x-matroska" }],
   ["video file", "| video/x-ms-asf", { ...asf, sibling: "audio/x-ms-wma" }],
   ["video file", "video/ogg", { ...ogg, sibling: "audio/ogg" }],
-  ["video file", "video/mpeg video/x-msvideo"],
+  ["video file", "video/mpeg | video/MP1S video/MP2P", { readContents: readProgramStream }],
+  ["video file", "video/x-msvideo", { readContents: readAvi }],
+  ["video file", "| video/mp2t", { readContents: readTransportStream }],
+  ["video file", "| video/x-flv", { readContents: readFlashVideo }],
+  ["video file", "| video/vnd.rn-realmedia", { readContents: readRealMedia }],
   ["image file", "image/png image/jpeg image/gif image/webp image/avif image/tiff image/bmp image/heic"],
   [
     "document file",
@@ -105,6 +116,12 @@ const ALIASES: Record<string, string> = {
   "application/x-rar-compressed": "application/vnd.rar",
 };
 
+/** Formats of sound that are not listed: TTA, AU, TAK, OptimFROG, Shorten, La, W64, big-endian RIFF, and DTS. */
+const OTHER_SOUND = ["TTA1", "TTA2", ".snd", "tBaK", "OFR ", "ajkg", "LA03", "LA04", "riff", "RIFX"];
+const DTS = [0x7ffe8001, 0xfe7f0180, 0x1fffe800, 0xff1f00e8];
+/** Boxes in front of the movie of QuickTime. */
+const MAX_FIRST_BOXES = 16;
+
 const FORMATS = TABLE.flatMap(([fileType, mediaTypes, reader]) =>
   mediaTypes.split("|").flatMap((names, column): Format[] => {
     const all = names.match(/\S+/g) ?? [];
@@ -113,6 +130,7 @@ const FORMATS = TABLE.flatMap(([fileType, mediaTypes, reader]) =>
 );
 
 const TEXT: MediaType = { mediaType: "text/plain", fileType: "text file" };
+const TAGGED: MediaType = { mediaType: "audio/mpeg", fileType: "audio file" };
 const UNKNOWN: MediaType = { mediaType: "application/octet-stream", fileType: "other file" };
 
 function fileTypeOf(mediaType: string): FileType {
@@ -131,28 +149,51 @@ export function formatOf(mediaType: string): Format {
 
 /** The file types that processing may find if the first bytes have this media type. */
 export function possibleFileTypes(mediaType: string): FileType[] {
-  const { fileType, sibling } = formatOf(mediaType);
+  const { fileType, sibling, readContents } = formatOf(mediaType);
+  if (readContents) return [fileType, "audio file"];
   return sibling ? [fileType, formatOf(sibling).fileType] : [fileType];
 }
 
 /**
  * Detects the media type from the first `HEAD_BYTES` of a file and ignores the client's claim. All text, including HTML
  * and SVG, is `text/plain`. Only `inspectFile`, which reads more, can distinguish audio from video in every container.
+ * @param content the first `HEAD_BYTES` behind the tags in front of the sound
  */
-export async function detectMediaType(head: Uint8Array): Promise<MediaType> {
-  const start = head.subarray(0, HEAD_BYTES);
+export async function detectMediaType(head: Uint8Array, content?: Uint8Array): Promise<MediaType> {
+  const tagBytes = leadingTagsLength(head);
+  const start = content ?? head.subarray(tagBytes);
+  const found = await detectContent(start);
+  const isKnown = found.fileType !== UNKNOWN.fileType && found !== TEXT;
+  // A tag says nothing about the format behind it. But if that is unknown, or too far behind, the tag stands in front of sound.
+  const isOther = OTHER_SOUND.includes(latin1(start, 0, 4)) || DTS.includes(uint(start, 0, 4));
+  return tagBytes === 0 || isKnown || isOther ? found : TAGGED;
+}
+
+async function signatureOf(head: Uint8Array): Promise<string | undefined> {
   const { fileTypeFromBuffer } = await import("file-type");
-  const found = (await fileTypeFromBuffer(start))?.mime.split(";")[0] ?? detectOthers(start);
-  const format = formatOf(found);
+  return (await fileTypeFromBuffer(head))?.mime.split(";")[0];
+}
+
+async function detectContent(head: Uint8Array): Promise<MediaType> {
+  const start = head.subarray(0, SIGNATURE_BYTES);
+  const signature = (await signatureOf(start)) ?? (await detectOthers(start));
+  const format = formatOf(signature);
   // Text may begin with another format's signature ("solid", "BM"). Only documents written as text take precedence.
   if (format.fileType !== "document file" && isText(start)) return TEXT;
   if (format.mediaType === "application/xml" || format.mediaType.startsWith("text/")) return TEXT;
+  if (format.read === readFrames || signature === UNKNOWN.mediaType) {
+    // The two bytes that begin AC-3 occur by chance, and behind others, the frames decide.
+    const otherwise = format.mediaType === "audio/ac3" ? UNKNOWN.mediaType : format.mediaType;
+    const { mediaType, fileType } = formatOf(mediaTypeOfFrames(head) ?? otherwise);
+    return { mediaType, fileType };
+  }
   const text = latin1(start);
   // An Ogg may begin with a Skeleton stream. Then file-type does not detect the streams behind it.
-  const isOgg = found === "application/ogg" && /vorbis|OpusHead|Speex {3}|FLAC/.test(text) && !/theora|BBCD/.test(text);
+  const isOgg =
+    signature === "application/ogg" && /vorbis|OpusHead|Speex {3}|FLAC/.test(text) && !/theora|BBCD/.test(text);
   const isAudio = /A_(OPUS|VORBIS|AAC|MPEG|FLAC|PCM|AC3|EAC3|DTS|ALAC)/.test(text) && !/V_[A-Z]/.test(text);
   const sibling = format.read === readMatroska && format.fileType === "video file" && isAudio ? format.sibling : null;
-  const { mediaType, fileType } = formatOf(isOgg ? "audio/ogg" : (sibling ?? found));
+  const { mediaType, fileType } = formatOf(isOgg ? "audio/ogg" : (sibling ?? signature));
   return { mediaType, fileType };
 }
 
@@ -164,10 +205,16 @@ export function servedContentType(mediaType: string): string {
 }
 
 /** Detects formats that file-type does not know. */
-function detectOthers(head: Uint8Array): string {
-  // Padding behind an ID3 tag hides the frames. The tag is enough to identify the file as audio.
-  if (id3Length(head) > 0) return "audio/mpeg";
-  return /^(RF64|BW64)....WAVE/s.test(latin1(head, 0, 12)) ? "audio/wav" : UNKNOWN.mediaType;
+async function detectOthers(head: Uint8Array): Promise<string> {
+  if (/^(RF64|BW64)....WAVE/s.test(latin1(head, 0, 12))) return "audio/wav";
+  // QuickTime may begin with a preview or free space. The brand stands in front of the movie, if there is one.
+  for (let at = 0, n = 0; n < MAX_FIRST_BOXES && /^(pnot|PICT|skip|free|wide)$/.test(latin1(head, at + 4, 4)); n++) {
+    at += Math.max(8, uint(head, at, 4));
+    const brand = latin1(head, at + 4, 4) === "ftyp" && (await signatureOf(head.subarray(at)));
+    if (brand) return brand;
+    if (at >= head.length || /^(moov|mdat)$/.test(latin1(head, at + 4, 4))) return "video/quicktime";
+  }
+  return UNKNOWN.mediaType;
 }
 
 function isText(head: Uint8Array): boolean {

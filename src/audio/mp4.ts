@@ -1,4 +1,4 @@
-import { AAC_CHANNELS, AAC_RATES_HZ, frameAt } from "./frames.ts";
+import { AAC_CHANNELS, AAC_RATES_HZ, AC3_CHANNELS, frameAt } from "./frames.ts";
 import type { RangeSource, Reading, Segment } from "./range-source.ts";
 import { be32, byte, join, latin1, UnreadableAudio, uint } from "./range-source.ts";
 import { copyTexts, type ReadText, readTexts } from "./tags.ts";
@@ -6,10 +6,11 @@ import { copyTexts, type ReadText, readTexts } from "./tags.ts";
 /* MP4, M4A, 3GP, and QuickTime (ISO/IEC 14496-12 and -14): boxes with a length, a name, and data or further boxes. */
 
 /** The walk enters these boxes and skips all others. */
-const CONTAINERS = new Set("moov trak edts mdia minf stbl mvex udta meta moof traf wave".split(" "));
+const CONTAINERS = new Set("moov trak tref edts mdia minf stbl mvex udta meta moof traf wave".split(" "));
 const MAX_BRANDS_BYTES = 256;
 /** 8,000 entries. Tables of audio have one or two. */
 const MAX_TABLE_BYTES = 64 * 1024;
+const MAX_REFERENCES_BYTES = 256;
 /** Films have a dozen tracks of sound, pictures, and subtitles. */
 const MAX_TRACKS = 64;
 /** The boxes in a sample entry. Audio has up to four. */
@@ -22,7 +23,7 @@ const MAX_CONFIG_BYTES = 64;
 const CONFIG_WORK = 10_000;
 
 /** Yields the boxes from `position` on, and those inside them if `isFlat`. */
-function boxes(source: RangeSource, position: number, end: number, isFlat = true, max?: number) {
+export function boxes(source: RangeSource, position: number, end: number, isFlat = true, max?: number) {
   const parse = (header: Uint8Array, at: number) => {
     const name = latin1(header, 4, 4);
     const stated = uint(header, 0, 4);
@@ -42,16 +43,17 @@ class Track {
   entry: Awaited<ReturnType<typeof readSampleEntry>> | null = null;
   ticksPerSecond = 0;
   firstChunk = -1;
-  defaultTicks = 0;
+  /** The ids of the tracks with the titles and the pictures of its chapters. */
+  chapters: number[] = [];
   /** From the first table of its kind, like `edits` and `entry`. A file may repeat tables. */
   ticks: number | null = null;
+  samples = 0;
   edits: [ticks: number, mediaTime: number][] | null = null;
 }
 
 /**
  * Reads MP4 and related formats: the facts of the first audio track. The length is that of the samples in the track's time
- * table, limited by its edit list. In a fragmented file, it runs from the start of the first fragment to the end of the
- * last sample that exists. The length in the movie header is ignored.
+ * table and in its fragments that exist, limited by its edit list. The length in the movie header is ignored.
  */
 export async function readMp4(source: RangeSource): Promise<Reading | null> {
   const tracks: Track[] = [];
@@ -62,6 +64,7 @@ export async function readMp4(source: RangeSource): Promise<Reading | null> {
   let brands: string[] = [];
   let movieTicksPerSecond = 0;
   let fragment: Segment | null = null;
+  const defaultTicks = new Map<number, number>();
   for await (const box of boxes(source, 0, source.size)) {
     const { name, data, end } = box;
     const body = (max: number) => source.read(data, Math.min(max, end - data));
@@ -84,17 +87,23 @@ export async function readMp4(source: RangeSource): Promise<Reading | null> {
     }
     if (name === "trex") {
       const defaults = await body(16);
-      for (const one of tracks) if (one.id === uint(defaults, 4, 4)) one.defaultTicks = uint(defaults, 12, 4);
+      if (defaultTicks.size < MAX_TRACKS) defaultTicks.set(uint(defaults, 4, 4), uint(defaults, 12, 4));
     }
     await readTrackBox(source, tracks.at(-1) ?? noTrack, box);
   }
-  // Pictures of chapters do not make a file a video.
-  const isStill = ({ entry }: Track) => /^(jpeg|png |mjp[ab])$/.test(entry?.format ?? "");
-  if (tracks.some((track) => track.handler === "vide" && !isStill(track))) return null;
+  // A cover and pictures of chapters do not make a file a video.
+  const chapters = new Set(tracks.flatMap((one) => (one.handler === "soun" ? one.chapters : [])));
+  const isCover = ({ entry, samples }: Track) => COVER.test(entry?.format ?? "") && samples <= 1 && !fragment;
+  const isPicture = (one: Track) => one.handler === "vide" && !chapters.has(one.id) && !isCover(one);
+  if (tracks.some(isPicture)) return null;
   const track = tracks.find(({ handler, entry }) => handler === "soun" && entry);
   if (!track?.entry) throw new UnreadableAudio("The file has no audio track.");
   const { entry } = track;
-  const ticks = fragment ? await measureFragments(source, fragment, track) : (track.ticks ?? 0);
+  // The samples of a movie may continue in fragments.
+  const inFragments = fragment
+    ? await measureFragments(source, fragment, track.id, defaultTicks.get(track.id) ?? 0)
+    : 0;
+  const ticks = track.ticks || inFragments !== null ? (track.ticks ?? 0) + (inFragments ?? 0) : null;
   // Only the frames state the version, the layer, and the channels of MPEG audio.
   const frame = entry.isMpeg && !fragment ? frameAt(await source.read(track.firstChunk, 16), 0) : null;
   const names = new Set(brands.map((brand) => brand.replace(/\W/g, "")).filter((brand) => brand !== ""));
@@ -109,8 +118,8 @@ export async function readMp4(source: RangeSource): Promise<Reading | null> {
     sampleRate: entry.sampleRate || track.ticksPerSecond,
     channels: frame?.channels ?? entry.channels,
     lossless: entry.isLossless,
-    seconds: ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond),
-    ...(fragment ? { soundBytes: source.size - fragment.start } : media),
+    seconds: ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond, fragment !== null),
+    ...(fragment ? { soundBytes: media.soundBytes + source.size - fragment.start } : media),
     readTags,
   };
 }
@@ -125,11 +134,16 @@ async function readTrackBox(source: RangeSource, track: Track, { name, data, end
     const table = await body(MAX_TABLE_BYTES);
     track.edits = byte(table, 0) === 1 ? readRows(source, table, 20, 8) : readRows(source, table, 12, 4);
   }
+  if (name === "chap") {
+    const ids = await body(MAX_REFERENCES_BYTES);
+    for (let at = 0; at < ids.length; at += 4) track.chapters.push(uint(ids, at, 4));
+  }
   if (name === "stsd" && !track.entry) track.entry = await readSampleEntry(source, data + 8, end);
   if (name === "stco" || name === "co64") track.firstChunk = uint(await body(16), 8, name === "stco" ? 4 : 8);
   if (name === "stts" && end - data <= MAX_TABLE_BYTES && track.ticks === null) {
     const rows = readRows(source, await body(end - data), 8, 4);
     track.ticks = rows.reduce((sum, [count, ticks]) => sum + count * ticks, 0);
+    track.samples = rows.reduce((sum, [count]) => sum + count, 0);
   }
 }
 
@@ -140,7 +154,7 @@ function makeBox(name: string, ...contents: (Uint8Array | string)[]): Uint8Array
 }
 
 /** Returns the ticks per second from the header of a movie or its media, or the id from the header of a track. */
-function fieldBehindTimes(header: Uint8Array): number {
+export function fieldBehindTimes(header: Uint8Array): number {
   return uint(header, byte(header, 0) === 1 ? 20 : 12, 4);
 }
 
@@ -154,13 +168,21 @@ function readRows(source: RangeSource, table: Uint8Array, rowBytes: number, widt
   });
 }
 
-/** Returns the seconds that the edit list selects. An edit without a media time is a pause; one of length 0 is unlimited. */
-function editedSeconds({ edits, ticksPerSecond }: Track, ticks: number, movieTicksPerSecond: number): number {
+/**
+ * Returns the seconds that the edit list selects. An edit without a media time is a pause; one of length 0 is unlimited, as
+ * is any in a file with fragments, which are not counted in its length.
+ */
+function editedSeconds(
+  { edits, ticksPerSecond }: Track,
+  ticks: number,
+  movieTicksPerSecond: number,
+  hasFragments: boolean,
+): number {
   const audible = (edits ?? []).filter(([, mediaTime]) => mediaTime < ticks);
   if (audible.length === 0 || movieTicksPerSecond === 0) return ticks / ticksPerSecond;
   return audible.reduce((seconds, [editTicks, mediaTime]) => {
     const rest = (ticks - mediaTime) / ticksPerSecond;
-    return seconds + (editTicks === 0 ? rest : Math.min(editTicks / movieTicksPerSecond, rest));
+    return seconds + (editTicks === 0 || hasFragments ? rest : Math.min(editTicks / movieTicksPerSecond, rest));
   }, 0);
 }
 
@@ -170,20 +192,44 @@ async function readItems(source: RangeSource, { data, end: listEnd }: Segment): 
   return join(...(await copyTexts(source, items, ({ name, end }) => name !== "covr" && end <= listEnd)));
 }
 
-/** Returns the ticks of the track from the first fragment to the end of the last sample that exists. */
-async function measureFragments(source: RangeSource, first: Segment, track: Track): Promise<number | null> {
-  const from = await readFragment(source, first.start, track);
-  const last = await source.findLast("moof", first.start, (mark) => readFragment(source, mark - 4, track));
-  return from && last && last.end - from.start;
+/** The samples of a track in a fragment: when they begin, if that is stated, and how long those that exist play. */
+type Span = { start: number | null; ticks: number };
+
+/**
+ * Returns how long the samples of the track in its fragments play; null if there are none. The first and the last fragment
+ * state when they begin. If they don't, or contradict each other, all fragments are added up.
+ */
+async function measureFragments(source: RangeSource, first: Segment, id: number, ticksEach: number) {
+  const readAt = (at: number) => readFragment(source, at, id, ticksEach);
+  const from = await readAt(first.start);
+  let lastAt = first.start;
+  const last = await source.findLast("moof", first.start, (mark) => {
+    lastAt = mark - 4;
+    return readAt(lastAt);
+  });
+  if (lastAt === first.start) return from?.ticks ?? null;
+  if (from && last && from.start !== null && last.start !== null && last.start >= from.start + from.ticks) {
+    return last.start + last.ticks - from.start;
+  }
+  let ticks: number | null = null;
+  let end = first.start;
+  for await (const { name, start, end: boxEnd } of boxes(source, first.start, source.size, false)) {
+    end = Math.min(boxEnd, source.size);
+    const span = name === "moof" ? await readAt(start) : null;
+    if (span) ticks = (ticks ?? 0) + span.ticks;
+  }
+  // Beyond the limits of a walk, the rest is assumed to be like the beginning.
+  return ticks && (ticks * (source.size - first.start)) / (end - first.start);
 }
 
-/** Returns when the track's samples in the fragment at `start` begin and end, without missing ones; null if it has none. */
-async function readFragment(source: RangeSource, start: number, track: Track) {
-  let times: { start: number; end: number } | null = null;
+/** Returns the samples of the track in the fragment at `start`; null if it has none. */
+async function readFragment(source: RangeSource, start: number, trackId: number, defaultTicks: number) {
+  let span: Span | null = null;
+  let begin: number | null = null;
   let id = 0;
-  let ticksEach = track.defaultTicks;
+  let ticksEach = defaultTicks;
   for await (const { name, data, end } of boxes(source, start, source.size)) {
-    if (name === "mdat") break;
+    if (name === "mdat" || (name === "moof" && data > start + 16)) break;
     if (!/^(tfhd|tfdt|trun)$/.test(name)) continue;
     const body = await source.read(data, end - data);
     const flags = uint(body, 1, 3);
@@ -191,12 +237,13 @@ async function readFragment(source: RangeSource, start: number, track: Track) {
       id = uint(body, 4, 4);
       if (flags & 8) ticksEach = uint(body, 8 + (flags & 1 ? 8 : 0) + (flags & 2 ? 4 : 0), 4);
     }
-    if (id !== track.id) continue;
-    const time = uint(body, 4, byte(body, 0) === 1 ? 8 : 4);
-    if (name === "tfdt") times = { start: time, end: time };
-    if (name === "trun" && times) times.end += runTicks(source, body, flags, ticksEach, start);
+    if (id !== trackId) continue;
+    if (name === "tfdt") begin = uint(body, 4, byte(body, 0) === 1 ? 8 : 4);
+    if (name !== "trun") continue;
+    span ??= { start: begin, ticks: 0 };
+    span.ticks += runTicks(source, body, flags, ticksEach, start);
   }
-  return times;
+  return span;
 }
 
 /** Returns how long the samples of a run play that lie within the file. Its fragment begins at `from`. */
@@ -218,11 +265,21 @@ function runTicks(source: RangeSource, run: Uint8Array, flags: number, ticksEach
   return rows === 0 ? 0 : (ticks * count) / rows;
 }
 
+/** The formats of a cover. */
+const COVER = /^(jpeg|png |mjp[ab])$/;
 /** The names of these codecs in other formats. */
 const CODECS: Record<string, string> = { Opus: "Opus", fLaC: "FLAC", alac: "ALAC", "ac-3": "AC-3", "ec-3": "E-AC-3" };
 const SPEECH_CODECS: Record<string, string> = { samr: "AMR", sawb: "AMR-WB", ulaw: "uLaw 2:1", alaw: "aLaw 2:1" };
-/** Indexed by "acmod", without the channel for low frequencies. */
-const AC3_CHANNELS = [2, 1, 2, 3, 3, 4, 4, 5];
+/** By the object type of a decoder (mp4ra.org). */
+const OBJECT_CODECS: Record<number, string> = { 165: "AC-3", 166: "E-AC-3", 169: "DTS", 173: "Opus", 221: "Vorbis" };
+/** By the audio object type (ISO/IEC 14496-3, table 1.17). All others are forms of AAC, or unknown. */
+const MPEG4_CODECS: Record<number, string> = {
+  ...{ 8: "MPEG-4/CELP", 9: "MPEG-4/HVXC", 12: "MPEG-4/TTSI" },
+  ...{ 32: "MP1 on MP4", 33: "MP2 on MP4", 34: "MP3 on MP4", 36: "MPEG-4/ALS", 37: "MPEG-4/SLS", 38: "MPEG-4/SLS" },
+};
+const LOSSLESS_AUDIO_TYPES = [36, 37, 38];
+/** From here on, the object types have no extensions of AAC. */
+const MIN_OTHER_TYPE = 32;
 const PCM = /^(sowt|twos|lpcm|in24|in32|fl32|fl64|raw |NONE|ipcm|fpcm)$/;
 
 /** Reads the first entry of a sample description: sound in all versions, or only the format of anything else. */
@@ -235,11 +292,13 @@ async function readSampleEntry(source: RangeSource, start: number, end: number) 
   let channels = version === 2 ? uint(head, 48, 4) : uint(head, 24, 2);
   let sampleRate = version === 2 && head.length >= 48 ? new DataView(head.buffer).getFloat64(40) : uint(head, 32, 2);
   let objectType = format === ".mp3" || format === "ms\0U" ? 0x6b : 0;
+  let audioType = 0;
   const inner = start + 36 + (version === 1 ? 16 : version === 2 ? 36 : 0);
   const entryEnd = Math.min(end, start + uint(head, 0, 4));
   for await (const { name, data } of boxes(source, inner, entryEnd, true, MAX_ENTRY_BOXES)) {
     const body = await source.read(data, 256);
     if (name === "dac3") channels = (AC3_CHANNELS[(byte(body, 1) >> 3) & 7] ?? 0) + ((byte(body, 1) >> 2) & 1);
+    if (name === "dec3") channels = (AC3_CHANNELS[(byte(body, 3) >> 1) & 7] ?? 0) + (byte(body, 3) & 1);
     if (name === "dOps") channels = byte(body, 1);
     if (name === "alac") [channels, sampleRate] = [byte(body, 13), uint(body, 24, 4)];
     if (name === "dfLa") [channels, sampleRate] = [((byte(body, 20) >> 1) & 7) + 1, uint(body, 18, 3) >> 4];
@@ -247,13 +306,15 @@ async function readSampleEntry(source: RangeSource, start: number, end: number) 
     source.budget.charge(CONFIG_WORK);
     const decoder = readDecoderConfig(body.subarray(4));
     objectType = decoder.objectType;
+    audioType = decoder.audioType;
     channels = decoder.channels || channels;
     sampleRate = decoder.sampleRate || sampleRate;
   }
   const isMpeg = objectType === 0x69 || objectType === 0x6b;
   if (isMpeg) codec = "MPEG audio";
-  if (isAac(objectType) || (format === "mp4a" && objectType === 0)) codec = "MPEG-4/AAC";
-  const isLossless = isPcm || format === "alac" || format === "fLaC";
+  if (isAac(objectType) || (format === "mp4a" && objectType === 0)) codec = MPEG4_CODECS[audioType] ?? "MPEG-4/AAC";
+  codec ??= OBJECT_CODECS[objectType] ?? null;
+  const isLossless = isPcm || /^(alac|fLaC)$/.test(format) || LOSSLESS_AUDIO_TYPES.includes(audioType);
   return { format, codec, channels, sampleRate, isMpeg, isLossless };
 }
 
@@ -278,7 +339,7 @@ function readDecoderConfig(descriptor: Uint8Array) {
     // MP4 omits the optional fields of an ES descriptor (14496-14, 3.1.2).
     at += tag === 3 ? 3 : tag === 4 ? 13 : length;
   }
-  return { objectType, channels: 0, sampleRate: 0 };
+  return { objectType, audioType: 0, channels: 0, sampleRate: 0 };
 }
 
 /**
@@ -303,6 +364,7 @@ function readAacOutput(config: Uint8Array) {
   const type = objectType();
   let sampleRate = rate();
   const channels = AAC_CHANNELS[bits(4)] ?? 0;
+  if (type >= MIN_OTHER_TYPE) return { audioType: type, ...(readAlsOutput(config) ?? { channels, sampleRate }) };
   let hasParametricStereo = type === 29;
   // Older decoders read a plain stream here, newer ones also the extensions behind it.
   const sync = all.indexOf("01010110111", at + 3);
@@ -312,5 +374,11 @@ function readAacOutput(config: Uint8Array) {
     if (objectType() === 5 && bits(1) === 1) sampleRate = rate();
     hasParametricStereo = bits(11) === 0x548 && bits(1) === 1;
   }
-  return { channels: hasParametricStereo && channels === 1 ? 2 : channels, sampleRate };
+  return { audioType: type, channels: hasParametricStereo && channels === 1 ? 2 : channels, sampleRate };
+}
+
+/** Reads the rate and channels of an ALSSpecificConfig (ISO/IEC 14496-3, 11.6.1), which may exceed what is stated before. */
+function readAlsOutput(config: Uint8Array) {
+  const at = latin1(config).indexOf("ALS\0");
+  return at < 0 ? null : { sampleRate: uint(config, at + 4, 4), channels: uint(config, at + 12, 2) + 1 };
 }

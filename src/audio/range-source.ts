@@ -18,6 +18,8 @@ export interface Reading {
   sampleRate: number;
   channels: number;
   lossless: boolean | null;
+  /** The media type, if only the sound decides it. */
+  mediaType?: string;
   /** Playing time: 0 or NaN means no sound, null means unknown. */
   seconds: number | null;
   /** The number of bytes that hold sound. */

@@ -6,6 +6,7 @@ import {
   le32,
   MAX_SEGMENTS,
   MAX_VALUE_BYTES,
+  MIN_WINDOW_BYTES,
   RangeSource,
   type Segment,
   uint,
@@ -17,6 +18,8 @@ import {
  * places quadratically. So it gets copies with bounded text, and without pictures and other bulk.
  */
 
+/** The header and the footer of an APE tag. */
+const APE_FRAME_BYTES = 32;
 const MAX_APE_KEY_BYTES = 256;
 const MAX_VENDOR_BYTES = 256;
 /** Work units to copy one byte of an unsynchronized tag. */
@@ -53,6 +56,43 @@ export function id3Length(head: Uint8Array): number {
   if (latin1(head, 0, 3) !== "ID3" || size.length < 4 || size.some((b) => b > 127)) return 0;
   const hasFooter = (byte(head, 5) & 0x10) !== 0;
   return 10 + synchsafe(size) + (hasFooter ? 10 : 0);
+}
+
+/** Some programs put a second tag behind the first. */
+const MAX_LEADING_TAGS = 4;
+
+/** Returns the length of the ID3v2 or APE tag at the start of `head`; 0 if there is none. */
+function leadingTagLength(head: Uint8Array): number {
+  const isApe = latin1(head, 0, 8) === "APETAGEX" && byte(head, 23) >= 0x80;
+  return isApe ? APE_FRAME_BYTES + uintLE(head, 12, 4) : id3Length(head);
+}
+
+/** Returns the length of all tags in front of the sound. A longer one than the file states a wrong length. */
+export function leadingTagsLength(head: Uint8Array): number {
+  let at = 0;
+  for (let n = 0; n < MAX_LEADING_TAGS; n++) at += leadingTagLength(head.subarray(at, at + APE_FRAME_BYTES));
+  return at;
+}
+
+/** Moves position 0 of the source behind the tags in front of the sound. @returns their texts, in the order to parse */
+export async function skipLeadingTags(source: RangeSource): Promise<ReadText[]> {
+  const texts: ReadText[] = [];
+  for (let n = 0; n < MAX_LEADING_TAGS; n++) {
+    const head = await source.read(0, APE_FRAME_BYTES);
+    const [tagAt, length] = [source.origin, leadingTagLength(head)];
+    if (length === 0) break;
+    const isId3 = id3Length(head) > 0;
+    // An APE tag is found from the end of the texts.
+    if (isId3) texts.unshift(() => readId3Text(source, tagAt - source.origin));
+    else
+      texts.push(() =>
+        readApeText(source, tagAt + APE_FRAME_BYTES - source.origin, tagAt + length - APE_FRAME_BYTES - source.origin),
+      );
+    // A tag that claims more than the file leaves the sound to be searched.
+    if (length >= source.size) break;
+    source.skip(length);
+  }
+  return texts;
 }
 
 function synchsafe(bytes: Uint8Array): number {
@@ -94,22 +134,186 @@ export async function readId3Text(source: RangeSource, start: number): Promise<U
   // In version 3, the length of the extended header excludes its own four bytes.
   const extended = version === 3 ? 4 + uint(tag, 10, 4) : synchsafe(tag.subarray(10, 14));
   const framesAt = tagAt + 10 + (version > 2 && (flags & 0x40) !== 0 ? extended : 0);
-  const [nameBytes, headerBytes] = version === 2 ? [3, 6] : [4, 10];
-  const frames = file.segments(framesAt, tagAt + length - headerBytes, headerBytes, (header) => {
-    const name = latin1(header, 0, nameBytes);
-    const size = header.subarray(nameBytes, 2 * nameBytes);
-    // Some programs write version 4 with the lengths of version 3.
-    const bodyBytes = version === 4 && size.every((b) => b < 128) ? synchsafe(size) : uint(size);
-    const isCompressedOrEncrypted = version > 2 && (byte(header, 9) & (version === 3 ? 0xc0 : 0x0c)) !== 0;
-    if (!/^[A-Z0-9]{3,4}$/.test(name)) return null;
-    return { name: isCompressedOrEncrypted ? "" : name, headerBytes, bodyBytes };
-  });
-  const isText = ({ name, data, end }: Segment) => /^(T|COM)/.test(name) && end > data && end <= tagAt + length;
-  const texts = await copyTexts(file, frames, isText);
+  const texts: Id3Text[] = [];
+  for await (const { name, flags: frameFlags, data, end } of id3Frames(file, framesAt, tagAt + length, version)) {
+    if (!/^(T|COM)/.test(name) || end === data || !source.budget.chargeText(end - data)) continue;
+    let body = await file.read(data, end - data);
+    // Only version 4 has a length in front of the text, and unsynchronized frames.
+    if (version === 4 && (frameFlags & 1) !== 0) body = body.subarray(4);
+    if (version === 4 && (frameFlags & 2) !== 0) body = removeUnsynchronization(body);
+    texts.push(readText(name, body));
+  }
+  return makeId3(
+    version,
+    texts.filter((text) => isForPeople(text, texts)),
+  );
+}
+
+/** A text frame. Only comments and texts with a free name have a description. */
+interface Id3Text {
+  name: string;
+  body: Uint8Array;
+  description: string;
+}
+
+/** Makes a tag of texts; empty if there are none. */
+function makeId3(version: number, texts: Pick<Id3Text, "name" | "body">[]): Uint8Array {
   if (texts.length === 0) return new Uint8Array();
-  if (version === 4) for (const frame of texts) frame.set(toSynchsafe(frame.length - headerBytes), nameBytes);
-  const body = join(...texts);
-  return join("ID3", Uint8Array.of(version, 0, 0), toSynchsafe(body.length), body);
+  const frames = texts.map(({ name, body }) => {
+    if (version === 2) return join(name, be32(body.length).subarray(1), body);
+    return join(name, version === 4 ? toSynchsafe(body.length) : be32(body.length), Uint8Array.of(0, 0), body);
+  });
+  const tag = join(...frames);
+  return join("ID3", Uint8Array.of(version, 0, 0), toSynchsafe(tag.length), tag);
+}
+
+const ID3_ENCODINGS = ["latin1", "utf-16", "utf-16be", "utf-8"];
+const [LATIN1, UTF8] = [0, 3];
+
+/**
+ * Reads the body of a text frame. Comments and texts with a free name are encoded as UTF-8, because music-metadata rejects
+ * the whole tag for a wrong one. A text that is valid UTF-8 is not Latin-1, whatever it claims.
+ */
+function readText(name: string, body: Uint8Array): Id3Text {
+  const languageBytes = name.startsWith("COM") ? 3 : 0;
+  const text = body.subarray(1 + languageBytes);
+  const encoding = byte(body, 0) === LATIN1 && isUtf8(text) ? UTF8 : byte(body, 0);
+  if (languageBytes === 0 && !name.startsWith("TXX")) {
+    return { name, body: join(Uint8Array.of(encoding), body.subarray(1)), description: "" };
+  }
+  const label = ID3_ENCODINGS[encoding] ?? "utf-8";
+  const isWide = label.startsWith("utf-16");
+  let at = 0;
+  while (at < text.length && (byte(text, at) !== 0 || (isWide && byte(text, at + 1) !== 0))) at += isWide ? 2 : 1;
+  const decode = (bytes: Uint8Array) => {
+    const isSwapped = label === "utf-16" && byte(bytes, 0) === 0xfe && byte(bytes, 1) === 0xff;
+    return new TextDecoder(isSwapped ? "utf-16be" : label).decode(bytes);
+  };
+  const [description, value] = [decode(text.subarray(0, at)), decode(text.subarray(at + (isWide ? 2 : 1)))];
+  const encode = (part: string) => new TextEncoder().encode(part);
+  const language = languageBytes === 0 ? "" : "und";
+  const utf8 = join(Uint8Array.of(UTF8), language, encode(description), Uint8Array.of(0), encode(value));
+  return { name, body: utf8, description };
+}
+
+/** The descriptions of the comments in which programs keep numbers for themselves. */
+const MACHINE_COMMENT = /^(iTun|MusicMatch|Songs-DB_)/i;
+/** The start of an older comment, which some programs keep beside the comment. */
+const OLD_COMMENT = "ID3v1 Comment";
+
+function isForPeople({ name, description }: Id3Text, all: Id3Text[]): boolean {
+  if (!name.startsWith("COM")) return true;
+  const isOther = (text: Id3Text) => text.name === name && text.description !== OLD_COMMENT;
+  if (description === OLD_COMMENT) return !all.some((text) => isOther(text) && isForPeople(text, all));
+  return !MACHINE_COMMENT.test(description);
+}
+
+/** The frames of version 2 that are text, which some programs write into version 3, with a zero or a space. */
+const LONG_NAMES: Record<string, string> = {
+  ...{ TT1: "TIT1", TT2: "TIT2", TT3: "TIT3", TP1: "TPE1", TP2: "TPE2", TP3: "TPE3", TP4: "TPE4", TAL: "TALB" },
+  ...{ TRK: "TRCK", TPA: "TPOS", TYE: "TYER", TCO: "TCON", TCM: "TCOM", TCR: "TCOP", TBP: "TBPM", TRC: "TSRC" },
+  ...{ TXX: "TXXX", COM: "COMM", TEN: "TENC", TXT: "TEXT", TPB: "TPUB", TLA: "TLAN", TDA: "TDAT" },
+};
+/** How far behind a frame with a wrong length the next one is searched for. */
+const MAX_RESYNC_BYTES = MIN_WINDOW_BYTES;
+/** Work units to check whether a frame starts at a byte. */
+const FRAME_NAME_WORK = 30;
+
+/**
+ * Yields the frames of a tag up to its padding. If a frame has no name, or none follows where it ends, the next one is
+ * searched for. It checks at most `MAX_SEGMENTS` frames and possible ones.
+ */
+async function* id3Frames(source: RangeSource, start: number, tagEnd: number, version: number) {
+  const [nameBytes, headerBytes] = version === 2 ? [3, 6] : [4, 10];
+  const isName = (name: string) => (version === 2 ? /^[A-Z][A-Z0-9]{2}$/ : /^[A-Z][A-Z0-9]{2}[A-Z0-9\0 ]$/).test(name);
+  /** Whether a frame, padding, or the end of the tag is at `at`. */
+  const isBorder = async (at: number) => {
+    const next = await source.read(at, nameBytes);
+    return at === tagEnd || (at < tagEnd && (byte(next, 0) === 0 || isName(latin1(next))));
+  };
+  /** Reads the frame at `at`; null if there is none, or if it claims more than the tag. */
+  const frameAt = async (at: number) => {
+    const header = await source.read(at, headerBytes);
+    const [name, size] = [latin1(header, 0, nameBytes), header.subarray(nameBytes, 2 * nameBytes)];
+    if (!isName(name) || header.length < headerBytes) return null;
+    const flags = version === 2 ? 0 : byte(header, 9);
+    const data = at + headerBytes;
+    // Some programs write version 4 with the lengths of version 3, and the reverse. What follows shows it.
+    const lengths = version > 2 && size.every((b) => b < 128) ? [uint(size), synchsafe(size)] : [uint(size)];
+    if (version === 4) lengths.reverse();
+    let isCertain = false;
+    let end = data + (lengths[0] ?? 0);
+    for (const length of lengths) {
+      if (isCertain || !(await isBorder(data + length))) continue;
+      [isCertain, end] = [true, data + length];
+    }
+    const isCompressedOrEncrypted = (flags & (version === 3 ? 0xc0 : version === 4 ? 0x0c : 0)) !== 0;
+    const known = version > 2 && /[\0 ]$/.test(name) ? (LONG_NAMES[name.slice(0, 3)] ?? "") : name;
+    return { name: isCompressedOrEncrypted ? "" : known, flags, data, end, isCertain };
+  };
+  let tries = 0;
+  for (let at = start; at + headerBytes < tagEnd && tries < MAX_SEGMENTS; ) {
+    tries += 1;
+    const frame = await frameAt(at);
+    if (frame?.isCertain) {
+      yield frame;
+      at = frame.end;
+      continue;
+    }
+    if (!frame && byte(await source.read(at, 1), 0) === 0) return;
+    const searched = frame?.data ?? at + 1;
+    const rest = latin1(await source.read(searched, Math.min(MAX_RESYNC_BYTES, tagEnd - searched)));
+    source.budget.charge(rest.length * FRAME_NAME_WORK);
+    const names = version === 2 ? /(?=[A-Z][A-Z0-9]{2})/g : /(?=[A-Z][A-Z0-9]{2}[A-Z0-9\0 ])/g;
+    let next = tagEnd;
+    for (const { index } of rest.matchAll(names)) {
+      if (next < tagEnd || ++tries > MAX_SEGMENTS) break;
+      if ((await frameAt(searched + index))?.isCertain) next = searched + index;
+    }
+    if (frame) yield { ...frame, end: Math.min(frame.end, next) };
+    at = next;
+  }
+}
+
+/** Whether the text is valid UTF-8 with characters beyond ASCII. A field of a fixed size may cut the last one. */
+export function isUtf8(bytes: Uint8Array): boolean {
+  if (bytes.every((b) => b < 128)) return false;
+  try {
+    new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes, { stream: true });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Makes a tag of texts in UTF-8, by their names in version 2. It stands for fields that can't state their encoding. */
+export function makeUtf8Tag(texts: [name: string, text: Uint8Array][]): Uint8Array {
+  return makeId3(
+    2,
+    texts.map(([name, text]) => ({
+      name,
+      body: join(Uint8Array.of(UTF8), name === "COM" ? "und\0" : "", text),
+    })),
+  );
+}
+
+const ID3V1_TEXTS: [name: string, at: number, bytes: number][] = [
+  ["TT2", 3, 30],
+  ["TP1", 33, 30],
+  ["TAL", 63, 30],
+  ["COM", 97, 28],
+];
+
+/** Returns an ID3v1 tag, in which texts are Latin-1, behind a tag of its texts that are valid UTF-8 instead. */
+function splitId3v1(tag: Uint8Array): Uint8Array {
+  const rest = tag.slice();
+  const texts = ID3V1_TEXTS.filter(([, at, bytes]) => isUtf8(tag.subarray(at, at + bytes)));
+  for (const [, at, bytes] of texts) rest.fill(0, at, at + bytes);
+  const decoded = texts.map(([name, at, bytes]): [string, Uint8Array] => {
+    const text = new TextDecoder().decode(tag.subarray(at, at + bytes), { stream: true }).replace(/\0.*/s, "");
+    return [name, new TextEncoder().encode(text.trim())];
+  });
+  return join(makeUtf8Tag(decoded), rest);
 }
 
 /**
@@ -123,9 +327,13 @@ export async function findTrailingTags(source: RangeSource) {
   const footer = await source.read(end - 32, 32);
   const size = uintLE(footer, 12, 4); // with the footer, without the header
   const isTag = latin1(footer, 0, 8) === "APETAGEX" && size >= 32 && size <= end;
-  if (!isTag) return { end, readText: async () => id3v1 };
+  const old = id3v1.length === 0 ? id3v1 : splitId3v1(id3v1);
+  if (!isTag) return { end, readText: async () => old };
   const headerBytes = byte(footer, 23) >= 128 ? 32 : 0;
-  const readText = async () => join(await readApeText(source, end - size, end - 32), id3v1);
+  const readText = async () => {
+    const v1At = Math.max(0, old.length - 128);
+    return join(old.subarray(0, v1At), await readApeText(source, end - size, end - 32), old.subarray(v1At));
+  };
   return { end: Math.max(0, end - size - headerBytes), readText };
 }
 

@@ -1,5 +1,15 @@
 import type { RangeSource, Reading } from "./range-source.ts";
-import { byte, join, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, UnreadableAudio, uint, uintLE } from "./range-source.ts";
+import {
+  byte,
+  join,
+  latin1,
+  MAX_WALK_BYTES,
+  MAX_WINDOW_BYTES,
+  MIN_WINDOW_BYTES,
+  UnreadableAudio,
+  uint,
+  uintLE,
+} from "./range-source.ts";
 import { readVorbisComments } from "./tags.ts";
 
 /* Ogg (RFC 3533) with Vorbis, Opus, Speex, or FLAC, and plain FLAC (RFC 9639): formats with Vorbis comments. */
@@ -13,8 +23,8 @@ export const FLAC_HEADER_WORK = 300;
 /** Work units for each lacing value of an Ogg page. */
 const LACING_WORK = 40;
 
-/** Returns the samples of the FLAC frame that `bytes` begin with, checked by its CRC-8; null if there is none. */
-export function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start: number; end: number } | null {
+/** Returns the header of the FLAC frame that `bytes` begin with, checked by its CRC-8; null if there is none. */
+export function flacHeader(bytes: Uint8Array) {
   const [b1, b2, b3, b4] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3), byte(bytes, 4)];
   const [sizeCode, rateCode] = [b2 >> 4, b2 & 15];
   if (byte(bytes, 0) !== 0xff || (b1 & 0xfe) !== 0xf8 || sizeCode === 0 || rateCode === 15) return null;
@@ -29,10 +39,71 @@ export function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start
     samples = uint(bytes, at, sizeCode - 5) + 1;
     at += sizeCode - 5;
   }
-  if (rateCode >= 12) at += rateCode === 12 ? 1 : 2;
+  let sampleRate = FLAC_RATES_HZ[rateCode] ?? 0;
+  if (rateCode >= 12) {
+    const length = rateCode === 12 ? 1 : 2;
+    sampleRate = uint(bytes, at, length) * (rateCode === 12 ? 1000 : rateCode === 14 ? 10 : 1);
+    at += length;
+  }
   if (at >= bytes.length || crc(bytes.subarray(0, at + 1), 8, 7) !== 0) return null;
-  const start = (b1 & 1) === 1 ? number : number * fixedBlockSamples;
-  return { start, end: start + samples };
+  const channels = b3 >> 4 < 8 ? (b3 >> 4) + 1 : 2;
+  // A stream has one rate, one number of channels, and one size of samples.
+  const family = `${rateCode} ${sampleRate} ${channels} ${b3 & 14}`;
+  return { isVariable: (b1 & 1) === 1, number, samples, sampleRate, channels, family };
+}
+
+const FLAC_RATES_HZ = [0, 88200, 176400, 192000, 8000, 16000, 22050, 24000, 32000, 44100, 48000, 96000];
+const MAX_FLAC_HEADER_BYTES = 16;
+/** The known types of blocks of metadata, of up to 126. */
+const MAX_FLAC_BLOCK_TYPE = 6;
+
+/** The place of a FLAC frame in the sound, in samples. */
+type Span = { start: number; end: number };
+
+/** The frames of a FLAC, from the first one on. */
+export interface FlacFrames {
+  at: number;
+  sampleRate: number;
+  channels: number;
+  /** Returns the frame that starts at `from`; null if there is none. */
+  frameIn: (bytes: Uint8Array, from: number) => Span | null;
+}
+
+/**
+ * Finds the first FLAC frame behind `start`. A frame states its number, or the number of its first sample. The flag and
+ * STREAMINFO may be wrong about which, but two frames in a row can't be.
+ */
+async function findFlacFrames(source: RangeSource, start: number, info: Uint8Array): Promise<FlacFrames | null> {
+  let head = await source.read(start, MIN_WINDOW_BYTES);
+  const search = (from: number, matches: (header: NonNullable<ReturnType<typeof flacHeader>>) => boolean) => {
+    for (let at = head.indexOf(0xff, from); at >= 0; at = head.indexOf(0xff, at + 1)) {
+      source.budget.charge(FLAC_HEADER_WORK);
+      const header = flacHeader(head.subarray(at, at + MAX_FLAC_HEADER_BYTES));
+      if (header && matches(header)) return { at, header };
+    }
+    return null;
+  };
+  const found = search(0, () => true);
+  if (!found) return null;
+  const { at, header: first } = found;
+  const isNext = ({ family, number }: typeof first) =>
+    family === first.family && (number === first.number + 1 || number === first.number + first.samples);
+  let next = search(at + 1, isNext);
+  if (!next && start + head.length < source.size) {
+    head = await source.read(start, MAX_WINDOW_BYTES);
+    next = search(at + 1, isNext);
+  }
+  const [least, most] = [uint(info, 0, 2), uint(info, 2, 2)];
+  const isVariable = first.isVariable || least !== most;
+  const countsSamples = next ? next.header.number - first.number === first.samples : isVariable;
+  const blockSamples = countsSamples ? 1 : first.samples;
+  const frameIn = (bytes: Uint8Array, from: number) => {
+    const header = flacHeader(bytes.subarray(from, from + MAX_FLAC_HEADER_BYTES));
+    if (header?.family !== first.family) return null;
+    const position = header.number * blockSamples;
+    return { start: position, end: position + header.samples };
+  };
+  return { at: start + at, sampleRate: first.sampleRate, channels: first.channels, frameIn };
 }
 
 /** Returns 0 if the bytes end with their own valid checksum. */
@@ -46,51 +117,80 @@ function crc(bytes: Uint8Array, width: 8 | 16, polynomial: number): number {
   return sum;
 }
 
-/**
- * Reads FLAC. Frames are numbered: the length runs from the first to the last one. The length in STREAMINFO counts only
- * if the tail has no frame, because a large unknown tag may follow the sound.
- */
-export async function readFlac(source: RangeSource): Promise<Reading> {
-  const info = await source.read(8, 34);
-  let comments = { at: 0, end: 0 };
+/** Returns the end of a block of metadata. Comments or a picture that need more than their block states are believed. */
+async function flacBlockEnd(source: RangeSource, at: number, header: Uint8Array): Promise<number> {
+  const type = byte(header, 0) & 127;
+  const end = at + 4 + uint(header, 1, 3);
+  if (type !== 4 && type !== 6) return end;
+  const next = await source.read(end, 4);
+  const isFrame = byte(next, 0) === 0xff && (byte(next, 1) & 0xfe) === 0xf8;
+  const isBlock = (byte(next, 0) & 127) <= MAX_FLAC_BLOCK_TYPE && end + 4 + uint(next, 1, 3) < source.size;
+  if (byte(header, 0) >= 128 ? isFrame : isBlock) return end;
+  const needed = type === 4 ? await commentsEnd(source, at + 4) : await pictureEnd(source, at + 4);
+  return needed > end && needed < source.size ? needed : end;
+}
+
+async function commentsEnd(source: RangeSource, start: number): Promise<number> {
+  let at = start + 4 + uintLE(await source.read(start, 4));
+  const count = Math.min(MAX_HEADERS, uintLE(await source.read(at, 4)));
+  at += 4;
+  for (let n = 0; n < count && at < source.size; n++) at += 4 + uintLE(await source.read(at, 4));
+  return at;
+}
+
+async function pictureEnd(source: RangeSource, start: number): Promise<number> {
+  let at = start + 4;
+  // The type of the picture, its description, and its bytes, behind four numbers.
+  for (const numbers of [0, 0, 16]) at += numbers + 4 + uint(await source.read(at + numbers, 4));
+  return at;
+}
+
+/** Finds the blocks of metadata and the frames of a FLAC. @throws `UnreadableAudio` if there are none */
+export async function openFlacFile(source: RangeSource) {
+  let info: Uint8Array = new Uint8Array();
+  let comments = 0;
   let at = 4;
   for (let blocks = 0, isLast = false; !isLast && blocks < MAX_HEADERS; blocks++) {
     const header = await source.read(at, 4);
     const type = byte(header, 0) & 127;
-    if (header.length < 4 || (blocks === 0 && type !== 0)) throw new UnreadableAudio("The file has no FLAC header.");
+    if (header.length < 4) throw new UnreadableAudio("The file has no FLAC header.");
     isLast = byte(header, 0) >= 128;
-    const end = at + 4 + uint(header, 1, 3);
-    if (type === 4 && comments.end === 0) comments = { at: at + 4, end };
-    at = end;
+    if (type === 0 && info.length === 0) info = await source.read(at + 4, 34);
+    if (type === 4 && comments === 0) comments = at + 4;
+    at = await flacBlockEnd(source, at, header);
   }
-  const blockSamples = uint(info, 2, 2);
-  const frameIn = (bytes: Uint8Array, from = 0) => flacFrame(bytes.subarray(from, from + 16), blockSamples);
-  const head = await source.read(at, MIN_WINDOW_BYTES);
-  let from = head.indexOf(0xff);
-  const isFrame = (position: number) => {
-    source.budget.charge(FLAC_HEADER_WORK);
-    return frameIn(head, position) !== null;
-  };
-  while (from >= 0 && !isFrame(from)) from = head.indexOf(0xff, from + 1);
-  const first = from < 0 ? null : frameIn(head, from);
-  if (!first) throw new UnreadableAudio("The file has no FLAC frames.");
-  at += from;
+  const frames = await findFlacFrames(source, at, info);
+  if (!frames) throw new UnreadableAudio("The file has no FLAC frames.");
+  return { info, comments, frames };
+}
+
+/**
+ * Reads FLAC. Frames are numbered: the length runs from the first to the last one. The length in STREAMINFO counts only
+ * if the tail has no frame, because a large unknown tag may follow the sound. Every frame states the rate, unless it is an
+ * odd one, and the channels.
+ */
+export async function readFlac(source: RangeSource): Promise<Reading> {
+  const { info, comments, frames } = await openFlacFile(source);
+  const { at, channels } = frames;
   const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
-  const samples = await source.findLast(latin1(head, from, 2), at, async (mark) => {
+  const head = await source.read(at, MAX_FLAC_HEADER_BYTES);
+  const first = frames.frameIn(head, 0) as Span;
+  const samples = await source.findLast(latin1(head, 0, 2), at, async (mark) => {
     const rest = await source.read(mark, source.size - mark);
-    const last = frameIn(rest);
+    const last = frames.frameIn(rest, 0);
     if (last === null) return null;
     source.budget.charge(rest.length * CRC_BYTE_WORK);
     const isTruncated = last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
     return (isTruncated ? last.start : last.end) - first.start;
   });
+  let position = comments;
   const take = async (length: number) => {
-    const bytes = await source.read(comments.at, Math.min(length, comments.end - comments.at));
-    comments.at += length;
+    const bytes = await source.read(position, length);
+    position += length;
     return bytes;
   };
-  const readTags = () => readVorbisComments(source, take);
-  const [sampleRate, channels] = [uint(info, 10, 3) >> 4, ((byte(info, 12) >> 1) & 7) + 1];
+  const readTags = async () => (comments > 0 ? readVorbisComments(source, take) : new Uint8Array());
+  const sampleRate = frames.sampleRate || uint(info, 10, 3) >> 4;
   const facts = { container: "FLAC", codec: "FLAC", sampleRate, channels, lossless: true };
   return { ...facts, seconds: (samples ?? stated) / sampleRate, soundBytes: source.size - at, readTags };
 }
@@ -121,29 +221,33 @@ export async function pageAt(source: RangeSource, start: number) {
 
 type Stream = NonNullable<Awaited<ReturnType<typeof streamOf>>>;
 
-/** Reads the stream that begins with this page. Returns null if it is not audio. */
+/** Reads the stream that begins with this page: null if it is not audio. A decoder drops the first `preSkip` samples. */
 export async function streamOf(source: RangeSource, page: Page) {
   const id = await source.read(page.body, 80);
   const text = latin1(id);
   const le32At = (at: number) => uintLE(id, at, 4);
-  /** `packetSamples` is the maximum of a packet. A decoder drops the first `preSkip` samples. */
-  const stream = (codec: string, channels: number, rate: number, packetSamples: number | null, commentsAt: number) => {
+  const stream = (codec: string, channels: number, rate: number, packetSamples: PacketSamples, commentsAt: number) => {
     return { page, codec, channels, sampleRate: rate, granulesPerSecond: rate, packetSamples, preSkip: 0, commentsAt };
   };
   const longBlock = 2 ** (byte(id, 28) >> 4);
-  if (text.startsWith("\x01vorbis")) return stream("Vorbis I", byte(id, 11), le32At(12), longBlock / 2, 7);
+  if (text.startsWith("\x01vorbis")) return stream("Vorbis I", byte(id, 11), le32At(12), () => longBlock / 2, 7);
   if (text.startsWith("OpusHead")) {
-    // Each packet states its samples, always at 48 kHz, whatever the original rate.
-    const opus = stream("Opus", byte(id, 9), 48_000, null, 8);
+    // Always at 48 kHz, whatever the original rate.
+    const opus = stream("Opus", byte(id, 9), 48_000, opusSamples, 8);
     return { ...opus, sampleRate: le32At(12) || 48_000, preSkip: uintLE(id, 10, 2) };
   }
   if (text.startsWith("Speex   ")) {
     const codec = `Speex ${text.slice(8, 28).replace(/\0.*/s, "")}`;
-    return stream(codec, le32At(48), le32At(36), le32At(56) * Math.max(1, le32At(64)), 0);
+    const packetSamples = le32At(56) * Math.max(1, le32At(64)) || Number.POSITIVE_INFINITY;
+    return stream(codec, le32At(48), le32At(36), () => packetSamples, 0);
   }
   if (!text.startsWith("\x7fFLAC")) return null;
-  return stream("FLAC", ((byte(id, 29) >> 1) & 7) + 1, uint(id, 27, 3) >> 4, uint(id, 19, 2), 4);
+  const packetSamples = (packet: Uint8Array) => flacHeader(packet.subarray(0, MAX_FLAC_HEADER_BYTES))?.samples ?? 0;
+  return stream("FLAC", ((byte(id, 29) >> 1) & 7) + 1, uint(id, 27, 3) >> 4, packetSamples, 4);
 }
+
+/** The most samples in a packet, by its first bytes. */
+type PacketSamples = (packet: Uint8Array) => number;
 
 /** Returns the samples at 48 kHz in an Opus packet from its first two bytes (RFC 6716, 3.1). */
 function opusSamples(packet: Uint8Array): number {
@@ -222,6 +326,7 @@ async function oggSeconds(source: RangeSource, first: Stream): Promise<number | 
   let seconds = -stream.preSkip / stream.granulesPerSecond;
   let hasSound = false;
   let previous = 0;
+  let packets = { ended: 0, begun: 0 };
   let at = first.page.end;
   for (let n = 0; at < source.size; n++) {
     const isWalked = n < MAX_PAGES && at < maxBytes;
@@ -238,24 +343,37 @@ async function oggSeconds(source: RangeSource, first: Stream): Promise<number | 
       seconds -= stream.preSkip / stream.granulesPerSecond;
       hasSound = false;
       previous = 0;
-    } else if (page.serial === stream.page.serial && page.granule !== null && page.granule !== previous) {
-      seconds += (await addedSamples(source, page, stream, previous)) / stream.granulesPerSecond;
-      hasSound = true;
+      packets = { ended: 0, begun: 0 };
+    } else if (page.serial === stream.page.serial && page.end <= source.size) {
+      packets = await addPackets(source, page, stream, packets);
+      if (page.granule === null) continue;
+      // A lower position belongs to another stream with the same serial number.
+      const grown = page.granule < previous ? page.granule : page.granule - previous;
+      seconds += Math.min(grown, packets.ended) / stream.granulesPerSecond;
+      hasSound ||= grown > 0;
       previous = page.granule;
+      packets.ended = 0;
     }
   }
   return Math.max(0, seconds);
 }
 
-/** Returns the samples that a page adds. A truncated page cannot be decoded. */
-async function addedSamples(source: RangeSource, page: Page, stream: Stream, previous: number): Promise<number> {
-  if (page.end > source.size) return 0;
-  const packets = page.lacing.filter((length) => length < 255).length;
-  // A packet that continues from the page before does not begin here.
-  const skipped = page.isContinued ? page.lacing.findIndex((length) => length < 255) + 1 : 0;
-  const firstPacket = page.body + page.lacing.subarray(0, skipped).reduce((sum, length) => sum + length, 0);
-  const most = packets * (stream.packetSamples ?? opusSamples(await source.read(firstPacket, 2)));
-  const granule = page.granule ?? 0;
-  // A lower position belongs to another stream with the same serial number.
-  return Math.min(granule < previous ? granule : granule - previous, most);
+/** The most samples of the packets that have ended since the last position, and of one that has begun. */
+type PacketCount = { ended: number; begun: number };
+
+/** Counts the samples of the packets in a page that can be decoded, by the first bytes of each. */
+async function addPackets(source: RangeSource, page: Page, { packetSamples }: Stream, before: PacketCount) {
+  const body = await source.read(page.body, page.end - page.body);
+  const count = { ...before };
+  let isInside = page.isContinued;
+  let at = 0;
+  for (const length of page.lacing) {
+    if (!isInside) count.begun = packetSamples(body.subarray(at));
+    isInside = length === 255;
+    at += length;
+    if (isInside) continue;
+    count.ended += count.begun;
+    count.begun = 0;
+  }
+  return count;
 }

@@ -9,6 +9,8 @@ export type ReplayResult = Api["POST /auth/v1/webhooks/{id}/replay"]["response"]
 export type DeliveryFilters = Filters<"GET /auth/v1/webhooks/{id}/deliveries">;
 /** A message to an endpoint, with its event. */
 export type Delivery = Omit<Schemas["Delivery"], "event"> & { event: RecordedEvent | null };
+/** A delivery that was sent again, with the attempt. It is null if there was none within 20 s: it follows. */
+export type Redelivery = Delivery & Pick<Schemas["Redelivery"], "attempt">;
 type Webhook = Schemas["Webhook"];
 
 /** Endpoints that receive the team's events. */
@@ -64,10 +66,10 @@ export class Webhooks {
     return this.#connection.list("GET /auth/v1/webhooks/{id}/deliveries", input) as List<Delivery>;
   }
 
-  /** Redelivers an event with the same message id. */
-  redeliver(deliveryId: string, options?: CallOptions): Call<Delivery> {
+  /** Redelivers an event now, with the same message id. @returns the delivery, with the result of the attempt */
+  redeliver(deliveryId: string, options?: CallOptions): Call<Redelivery> {
     const input = { id: deliveryId, ...options };
-    return this.#connection.data("POST /auth/v1/deliveries/{id}/redeliver", input) as Call<Delivery>;
+    return this.#connection.data("POST /auth/v1/deliveries/{id}/redeliver", input) as Call<Redelivery>;
   }
 
   /**

@@ -6,7 +6,7 @@ import { type Named, objectKey } from "../files/names.ts";
 import type { Download, StoredPart } from "../platform/byte-store.ts";
 import type { Part, PartSpec } from "../platform/part.ts";
 
-/** The type of a file by its first 4 KiB. */
+/** The type of a file by its first 64 KiB. */
 interface DetectedType {
   mimeType: string;
   fileType: string;

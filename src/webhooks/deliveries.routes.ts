@@ -4,7 +4,7 @@ import { EVENT_TYPES } from "../events/events.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { id, instant, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
 import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
-import { type Delivery, listDeliveries, redeliverEvent, replayEvents } from "./delivery-log.ts";
+import { type Delivery, listDeliveries, type Redelivery, redeliverEvent, replayEvents } from "./delivery-log.ts";
 import { MAX_REPLAYED_EVENTS } from "./outbox.ts";
 
 export const attemptSchema = z
@@ -64,6 +64,16 @@ const deliveryExample: z.input<typeof deliverySchema> = {
   attempts: [attemptExample],
   nextAttemptAt: null,
 };
+
+const redeliverySchema = deliverySchema
+  .extend({
+    attempt: attemptSchema.nullable().meta({ description: "Null if there was none within 20 s: it follows." }),
+  })
+  .meta({ id: "Redelivery" });
+
+function renderRedelivery({ attempt, ...delivery }: Redelivery): z.input<typeof redeliverySchema> {
+  return { ...renderDelivery(delivery), attempt: attempt && renderAttempt(attempt) };
+}
 
 export const list = listOperation(
   "webhooks:read",
@@ -127,15 +137,16 @@ export const redeliver = writeOperation(
   {
     tag: "Webhooks",
     summary: "Redeliver an event",
-    description: "Makes one more attempt, with the same message id.",
+    description:
+      "Makes one more attempt, with the same message id, before anything else that is due, and returns its result (`attempt`), which takes up to 15 s. It doesn't change when other deliveries, and this one if it fails, are sent next. Calls at once get the result of the same attempt.",
     isHeavy: true,
     success: {
-      description: "The delivery.",
-      message: "Delivery due.",
-      schema: deliverySchema,
-      example: { ...deliveryExample, status: "pending", nextAttemptAt: "2026-11-20T09:50:00.000Z" },
+      description: "The delivery, with the attempt.",
+      message: ({ attempt }) => (attempt === null ? "Delivery due." : "Delivery attempted."),
+      schema: redeliverySchema,
+      example: { ...deliveryExample, attempt: attemptExample },
     },
     errorCodes: ["webhook_disabled"],
   },
-  async ({ deps, actor, id }) => renderDelivery(await redeliverEvent(deps, actor, id)),
+  async ({ deps, actor, id }) => renderRedelivery(await redeliverEvent(deps, actor, id)),
 );

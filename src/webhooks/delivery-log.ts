@@ -14,6 +14,7 @@ import {
   seqOf,
 } from "../events/events.ts";
 import { read } from "../platform/db.ts";
+import { newId } from "../platform/system.ts";
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../platform/paging.ts";
 import type { Attempt } from "./attempts.ts";
 import type { DeliveryFilter, DeliveryStatus, StoredDelivery } from "./outboxes.ts";
@@ -74,11 +75,14 @@ export async function listDeliveries(
   );
 }
 
+/** A delivery, and the attempt that was requested. Null if there was none in time: it follows. */
+export type Redelivery = Delivery & { attempt: Attempt | null };
+
 /**
- * Makes one more attempt due if the delivery has ended. A pending delivery becomes due now.
+ * Makes one more attempt now, whatever else is due, and waits for its result.
  * @throws `not_found`, `webhook_disabled`
  */
-export async function redeliverEvent(deps: Deps, actor: TeamActor, id: string): Promise<Delivery> {
+export async function redeliverEvent(deps: Deps, actor: TeamActor, id: string): Promise<Redelivery> {
   if (!isEventId(id)) throw new AppError("not_found");
   // A team has at most ten webhooks.
   const end = ownerEndOf(id);
@@ -90,9 +94,9 @@ export async function redeliverEvent(deps: Deps, actor: TeamActor, id: string): 
     const [known] = await outbox.list({ before: seqOf(id) + 1, limit: 1, filter: undefined });
     throw new AppError(known?.seq === seqOf(id) ? "webhook_disabled" : "not_found");
   }
-  const delivery = await outbox.redeliver(seqOf(id));
-  if (!delivery) throw new AppError("not_found");
-  return toDelivery(actor, webhook, delivery);
+  const resent = await outbox.redeliver(seqOf(id), newId(deps.system, deps.db.number));
+  if (!resent) throw new AppError("not_found");
+  return { ...toDelivery(actor, webhook, resent.delivery), attempt: resent.attempt };
 }
 
 /**

@@ -31,8 +31,12 @@ const NEW_STATE: OutboxState = {
 };
 
 export interface Delivery extends StoredDelivery {
-  /** Attempts since a user last redelivered or replayed it. */
+  /** Attempts of its schedule, which a replay starts again. */
   attemptCount: number;
+  /** A resend was requested and has no attempt yet. */
+  isRequested: boolean;
+  /** The latest request of a resend. Null if there was none. */
+  requestId: string | null;
 }
 
 type Row = {
@@ -43,24 +47,30 @@ type Row = {
   attempts: string;
   attempt_count: number;
   due_at: number | null;
+  is_requested: number;
+  request_id: string | null;
 };
 
-const toDelivery = ({ seq, type, event, status, attempts, attempt_count, due_at }: Row): Delivery => ({
-  seq,
-  type,
-  event,
-  status,
-  attempts: JSON.parse(attempts),
-  attemptCount: attempt_count,
-  nextAttemptAt: due_at,
+const toDelivery = (row: Row): Delivery => ({
+  seq: row.seq,
+  type: row.type,
+  event: row.event,
+  status: row.status,
+  attempts: JSON.parse(row.attempts),
+  attemptCount: row.attempt_count,
+  nextAttemptAt: row.due_at,
+  isRequested: row.is_requested === 1,
+  requestId: row.request_id,
 });
 
 const TABLES = [
   `create table if not exists deliveries (seq integer primary key, type text not null, event text not null,
     status text not null, attempts text not null default '[]', attempt_count integer not null default 0, due_at integer,
-    is_failing integer not null default 0, created_at integer not null)`,
+    is_failing integer not null default 0, created_at integer not null, is_requested integer not null default 0,
+    request_id text)`,
   "create index if not exists deliveries_due on deliveries (due_at) where due_at is not null",
   "create index if not exists deliveries_failing on deliveries (seq) where is_failing = 1",
+  "create index if not exists deliveries_requested on deliveries (seq) where is_requested = 1",
   "create table if not exists state (id integer primary key check (id = 1), json text not null)",
 ];
 
@@ -76,9 +86,10 @@ const FILTERS: Record<DeliveryFilter, string> = {
 const WITH_ATTEMPT = `json_insert(json_replace(
   iif(json_array_length(attempts) < ${KEPT_ATTEMPTS}, attempts, json_remove(attempts, '$[0]')), '$[#-1].responseBody', ''), '$[#]', json(?))`;
 
-/** The outcome of an attempt: the status of its delivery, and when the next attempt is due. */
+/** The outcome of an attempt: the status of its delivery, the attempts of its schedule, and when the next one is due. */
 export interface Outcome {
   status: DeliveryStatus;
+  attemptCount: number;
   dueAt: number | null;
 }
 
@@ -159,6 +170,15 @@ export class OutboxStore {
     return row ? toDelivery(row) : null;
   }
 
+  /** A delivery whose resend was requested, except these. */
+  nextRequested(inFlight: Iterable<number>): Delivery | null {
+    const [row] = this.#read<Row>(
+      "select * from deliveries where is_requested = 1 and seq not in (select value from json_each(?)) order by seq limit 1",
+      JSON.stringify([...inFlight]),
+    );
+    return row ? toDelivery(row) : null;
+  }
+
   /** When the next attempt is due. Null if no delivery is pending. */
   dueAt(): number | null {
     const query = "select due_at from deliveries where due_at is not null order by due_at limit 1";
@@ -172,11 +192,12 @@ export class OutboxStore {
   }
 
   /** Adds an attempt, and sets when the next one is due. */
-  addAttempt(seq: number, attempt: Attempt, { status, dueAt }: Outcome): void {
+  addAttempt(seq: number, attempt: Attempt, { status, attemptCount, dueAt }: Outcome): void {
     const kept = { ...attempt, responseBody: status === "succeeded" ? "" : attempt.responseBody };
     this.#write(
-      `update deliveries set attempts = ${WITH_ATTEMPT}, attempt_count = attempt_count + 1, status = ?, due_at = ?, is_failing = ? where seq = ?`,
+      `update deliveries set attempts = ${WITH_ATTEMPT}, attempt_count = ?, status = ?, due_at = ?, is_failing = ?, is_requested = 0 where seq = ?`,
       JSON.stringify(kept),
+      attemptCount,
       status,
       dueAt,
       Number(status !== "succeeded"),
@@ -184,22 +205,23 @@ export class OutboxStore {
     );
   }
 
-  /** Ends every pending delivery unsent. */
+  /** Ends every pending delivery, and every requested resend, unsent. */
   endPending(attempt: Attempt): void {
     this.#write(
-      `update deliveries set attempts = ${WITH_ATTEMPT}, status = 'failed', due_at = null, is_failing = 1 where due_at is not null`,
+      `update deliveries set attempts = ${WITH_ATTEMPT}, status = 'failed', due_at = null, is_failing = 1, is_requested = 0
+       where due_at is not null or is_requested = 1`,
       JSON.stringify(attempt),
     );
   }
 
-  /** Makes one delivery due. `attemptCount` are the attempts of its schedule that are used. */
-  makeDue(seq: number, attemptCount: number, now: number): void {
-    this.#write(
-      "update deliveries set status = 'pending', attempt_count = ?, due_at = ? where seq = ?",
-      attemptCount,
-      now,
-      seq,
-    );
+  /** Makes one delivery due, with a new schedule. */
+  makeDue(seq: number, now: number): void {
+    this.#write("update deliveries set status = 'pending', attempt_count = 0, due_at = ? where seq = ?", now, seq);
+  }
+
+  /** Marks one delivery for a resend, beside its schedule. */
+  request(seq: number, requestId: string): void {
+    this.#write("update deliveries set is_requested = 1, request_id = ? where seq = ?", requestId, seq);
   }
 
   /** The deliveries after this event whose latest attempt failed, oldest first. */

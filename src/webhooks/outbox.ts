@@ -6,6 +6,7 @@ import { events } from "../events/events.schema.ts";
 import { ABOVE_ALL, type EventRow, newEvent, renderEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { read } from "../platform/db.ts";
 import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
+import { withTimeout } from "../timeout.ts";
 import { unsent } from "./attempts.ts";
 import { type Delivery, OutboxStore } from "./outbox-store.ts";
 import {
@@ -17,7 +18,7 @@ import {
   type WebhookHealth,
 } from "./outboxes.ts";
 import { postEvent } from "./posting.ts";
-import { disabledReasonOf, MAX_DELIVERY_ATTEMPTS, MAX_FAILURES, outcomeOf, stateAfter } from "./retries.ts";
+import { disabledReasonOf, MAX_FAILURES, outcomeOf, stateAfter } from "./retries.ts";
 import { isReceived, isWebhook, type WebhookRow } from "./webhook-rows.ts";
 import type { WebhookKey } from "./webhooks.schema.ts";
 import { webhooks } from "./webhooks.schema.ts";
@@ -36,8 +37,10 @@ import { webhooks } from "./webhooks.schema.ts";
  *                            sent again, with the same `webhook-id`: at least once
  */
 
-/** An invocation has six connections. */
+/** An invocation has six connections. One is left for a resend that somebody asks for. */
 export const MAX_IN_FLIGHT = 5;
+/** How long a resend is awaited: an attempt takes up to 15 s, and begins at once unless another resend is in flight. */
+const MAX_RESEND_MILLISECONDS = 20 * SECOND;
 /** The alarm runs again this long after a death or an error. An attempt takes up to 15 s. */
 export const RESTART_MILLISECONDS = MINUTE;
 /** An alarm may last 15 minutes. The next one continues. */
@@ -64,6 +67,8 @@ export class WebhookOutbox implements Outbox {
   readonly #store: OutboxStore;
   /** The attempts that have no result yet, by the number of the event. */
   readonly #inFlight = new Map<number, Promise<void>>();
+  /** The calls that wait for the attempt of a resend, by the number of the event. */
+  readonly #resends = new Map<number, PromiseWithResolvers<void>>();
   #isRunning = false;
   /** There may be events, or changes of the webhook, that the running alarm has not read. */
   #isWoken = false;
@@ -104,19 +109,37 @@ export class WebhookOutbox implements Outbox {
   }
 
   /** A pause delays every delivery. */
-  #shown({ attemptCount: _, ...delivery }: Delivery): StoredDelivery {
+  #shown({ attemptCount: _, isRequested: __, requestId: ___, ...delivery }: Delivery): StoredDelivery {
     const { nextAttemptAt } = delivery;
     return { ...delivery, nextAttemptAt: nextAttemptAt && Math.max(nextAttemptAt, this.#store.state.resumeAt ?? 0) };
   }
 
-  async redeliver(seq: number): Promise<StoredDelivery | null> {
+  async redeliver(seq: number, requestId: string) {
+    const known = this.#store.get(seq);
+    if (!known) return null;
+    if (!known.isRequested && known.requestId !== requestId) this.#store.request(seq, requestId);
+    if (known.isRequested || known.requestId !== requestId) await this.#awaitResend(seq);
     const delivery = this.#store.get(seq);
     if (!delivery) return null;
-    const attemptCount = delivery.status === "pending" ? delivery.attemptCount : MAX_DELIVERY_ATTEMPTS - 1;
-    this.#store.makeDue(seq, attemptCount, this.#now);
-    await this.#resume();
-    const due = this.#store.get(seq);
-    return due && this.#shown(due);
+    const attempt = delivery.isRequested ? null : (delivery.attempts.at(-1) ?? null);
+    return { delivery: this.#shown(delivery), attempt };
+  }
+
+  /** Only the alarm sends. It may be stopped, such as by the suspension of the team. */
+  async #awaitResend(seq: number): Promise<void> {
+    const resend = this.#resends.get(seq) ?? Promise.withResolvers<void>();
+    this.#resends.set(seq, resend);
+    await this.wake(false);
+    await withTimeout(MAX_RESEND_MILLISECONDS, resend.promise, () => new Error("Timed out.")).catch(() => undefined);
+  }
+
+  /** Answers the calls whose resend has its attempt. */
+  #answerResends(): void {
+    for (const [seq, { resolve }] of this.#resends) {
+      if (this.#store.get(seq)?.isRequested) continue;
+      this.#resends.delete(seq);
+      resolve();
+    }
   }
 
   async replay({ after, failedOnly }: ReplayRequest) {
@@ -125,7 +148,7 @@ export class WebhookOutbox implements Outbox {
     return found;
   }
 
-  /** Ends the pause, because a user who redelivers or replays wants it now. */
+  /** Ends the pause, because a user who replays wants it now. */
   async #resume(): Promise<void> {
     this.#store.update({ resumeAt: null });
     await this.wake(false);
@@ -134,7 +157,7 @@ export class WebhookOutbox implements Outbox {
   #replayFailures(after: number) {
     const failing = this.#store.failing(after, MAX_REPLAYED_EVENTS);
     this.#store.transaction(() => {
-      for (const seq of failing) this.#store.makeDue(seq, 0, this.#now);
+      for (const seq of failing) this.#store.makeDue(seq, this.#now);
     });
     return { deliveries: failing.length, next: failing[MAX_REPLAYED_EVENTS - 1] ?? null };
   }
@@ -148,7 +171,7 @@ export class WebhookOutbox implements Outbox {
       for (const event of received) {
         const known = this.#store.get(event.seq);
         if (known?.status === "pending") continue;
-        if (known) this.#store.makeDue(event.seq, 0, this.#now);
+        if (known) this.#store.makeDue(event.seq, this.#now);
         else this.#store.add(toDelivery(event), this.#now);
         deliveries++;
       }
@@ -176,11 +199,15 @@ export class WebhookOutbox implements Outbox {
         // The results that they store must not outlive the webhook.
         await Promise.allSettled(this.#inFlight.values());
         await this.#store.empty();
+        this.#answerResends();
         return null;
       }
       if (this.#isChanged) continue;
       const { webhook, hasMore } = source;
-      if (webhook.status === "disabled") this.#store.endPending(unsent(this.#now, "webhook_disabled"));
+      if (webhook.status === "disabled") {
+        this.#store.endPending(unsent(this.#now, "webhook_disabled"));
+        this.#answerResends();
+      }
       // Activating the team is an event, so the recovery job wakes the object.
       if (webhook.teamStatus === "suspended") return this.#now + IDLE_MILLISECONDS;
       await this.#sendDue(webhook, Math.min(this.#now + FRESH_MILLISECONDS, stopAt));
@@ -196,8 +223,9 @@ export class WebhookOutbox implements Outbox {
     return Math.min(this.#sendableAt(), this.#now + IDLE_MILLISECONDS);
   }
 
-  /** When the next delivery is due, and no pause forbids it. */
+  /** When the next delivery is due, and no pause forbids it. A resend that somebody asks for is always due. */
   #sendableAt(): number {
+    if (this.#store.nextRequested(this.#inFlight.keys())) return this.#now;
     return Math.max(this.#store.dueAt() ?? ABOVE_ALL, this.#store.state.resumeAt ?? 0);
   }
 
@@ -259,11 +287,10 @@ export class WebhookOutbox implements Outbox {
     do {
       // An endpoint that keeps failing gets one delivery at a time.
       const limit = this.#store.state.failures >= MAX_FAILURES ? 1 : MAX_IN_FLIGHT;
-      while (this.#inFlight.size < limit && this.#isSendable()) {
-        const delivery = this.#store.nextDue(this.#now, this.#inFlight.keys());
-        if (!delivery) break;
-        const sent = this.#send(webhook, delivery).finally(() => this.#inFlight.delete(delivery.seq));
-        this.#inFlight.set(delivery.seq, sent);
+      for (let delivery = this.#next(limit); delivery; delivery = this.#next(limit)) {
+        const { seq } = delivery;
+        const sent = this.#send(webhook, delivery).finally(() => this.#inFlight.delete(seq));
+        this.#inFlight.set(seq, sent);
       }
       if (this.#inFlight.size === 0 || this.#isWoken) return;
       const woken = new Promise<void>((resolve) => {
@@ -273,21 +300,31 @@ export class WebhookOutbox implements Outbox {
     } while (!this.#isWoken && this.#now < until);
   }
 
+  /** The next delivery to send while up to `limit` are in flight. A resend that somebody asks for comes first, as one more. */
+  #next(limit: number): Delivery | null {
+    const inFlight = [...this.#inFlight.keys()];
+    const requested = inFlight.length <= limit ? this.#store.nextRequested(inFlight) : null;
+    if (requested || inFlight.length >= limit || !this.#isSendable()) return requested;
+    return this.#store.nextDue(this.#now, inFlight);
+  }
+
   async #send(webhook: Source, delivery: Delivery): Promise<void> {
     const result = await postEvent(this.#deps, webhook, JSON.parse(delivery.event));
     const reason = disabledReasonOf(this.#store.state, result, this.#now);
     const isDisabled = reason !== null && (await this.#disable(webhook, reason));
     this.#store.transaction(() => {
       const current = this.#store.get(delivery.seq);
-      // A user who replayed or redelivered it meanwhile gets a new attempt, unless this one was received.
+      const isRequested = current?.isRequested ?? delivery.isRequested;
+      // A user who replayed it meanwhile gets a new attempt, unless this one was received.
       const isUnchanged = current?.status === "pending" && current.attemptCount === delivery.attemptCount;
-      if (current && (result.isSuccess || isUnchanged)) {
+      if (current && (result.isSuccess || isRequested || isUnchanged)) {
         this.#store.addAttempt(current.seq, result.attempt, outcomeOf(this.#deps.system, current, result, isDisabled));
       }
       const { state } = this.#store;
       // A failure of the previous URL does not count.
-      if (state.epoch === webhook.epoch) this.#store.update(stateAfter(state, result, this.#now));
+      if (state.epoch === webhook.epoch) this.#store.update(stateAfter(state, result, this.#now, isRequested));
     });
+    this.#answerResends();
   }
 
   /** @returns whether it is disabled now. False if its team has updated the webhook meanwhile */

@@ -57,8 +57,12 @@ export interface Outbox {
   health(): Promise<WebhookHealth>;
   /** Newest first, of events with a number below `before`. */
   list(request: ListRequest): Promise<StoredDelivery[]>;
-  /** One more attempt if the delivery has ended. A pending one becomes due now. @returns null if there is none */
-  redeliver(seq: number): Promise<StoredDelivery | null>;
+  /**
+   * Makes one more attempt now, beside the delivery's schedule, and waits for its result. A call while it is requested waits for
+   * the same attempt, and one that is repeated with its `requestId` returns it.
+   * @returns null if there is no such delivery; `attempt` is null if there was none in time
+   */
+  redeliver(seq: number, requestId: string): Promise<{ delivery: StoredDelivery; attempt: Attempt | null } | null>;
   /**
    * Makes deliveries of the events after `after` due. With `failedOnly`, those whose latest attempt failed.
    * @returns how many, and the number of the event to continue after if there may be more
@@ -86,7 +90,7 @@ export function createOutboxes(namespace: DurableObjectNamespace, system: System
       wake: (isChanged) => retrying(system, () => stub.wake(isChanged)),
       health: () => retrying(system, () => stub.health()),
       list: (request) => retrying(system, () => stub.list(request)),
-      redeliver: (seq) => retrying(system, () => stub.redeliver(seq)),
+      redeliver: (seq, requestId) => retrying(system, () => stub.redeliver(seq, requestId)),
       replay: (request) => once(() => stub.replay(request)),
     };
   };

@@ -33,15 +33,21 @@ function random(system: System): number {
 /** @returns the status of the delivery after an attempt, and when the next one is due */
 export function outcomeOf(
   system: System,
-  { attemptCount }: Delivery,
+  { attemptCount: before, nextAttemptAt }: Delivery,
   { isSuccess, retryAfterMilliseconds }: PostResult,
   isDisabled: boolean,
 ): Outcome {
-  if (isSuccess) return { status: "succeeded", dueAt: null };
-  const wait = WAITS_MILLISECONDS[attemptCount];
-  if (wait === undefined || isDisabled) return { status: "failed", dueAt: null };
+  const now = system.now();
+  const attemptCount = before + 1;
+  if (isSuccess) return { status: "succeeded", attemptCount, dueAt: null };
+  // A resend that somebody asked for, beside the schedule of its delivery, or after its end.
+  if (nextAttemptAt !== null && nextAttemptAt > now && !isDisabled) {
+    return { status: "pending", attemptCount: before, dueAt: nextAttemptAt };
+  }
+  const wait = nextAttemptAt === null ? undefined : WAITS_MILLISECONDS[before];
+  if (wait === undefined || isDisabled) return { status: "failed", attemptCount, dueAt: null };
   const jittered = wait * (1 - JITTER + 2 * JITTER * random(system));
-  return { status: "pending", dueAt: system.now() + Math.ceil(Math.max(jittered, retryAfterMilliseconds)) };
+  return { status: "pending", attemptCount, dueAt: now + Math.ceil(Math.max(jittered, retryAfterMilliseconds)) };
 }
 
 /** The state of a webhook as its team sees it. One or two failures before a successful retry don't count as failing. */
@@ -70,12 +76,18 @@ export function disabledReasonOf(
   return hasFailedForDays && !isSuccess ? "failing" : null;
 }
 
-/** @returns the changes of a webhook's state after an attempt */
+/** @returns the changes of a webhook's state after an attempt. One that somebody asked for neither begins nor moves a pause */
 export function stateAfter(
   state: OutboxState,
   { attempt, isSuccess, retryAfterMilliseconds }: PostResult,
   now: number,
+  isRequested: boolean,
 ): Partial<OutboxState> {
+  const latest = {
+    hours: countAttempt(state.hours, isSuccess, now),
+    lastResult: isSuccess ? { ...attempt, responseBody: "" } : attempt,
+  };
+  if (isRequested) return isSuccess ? { ...latest, failures: 0, failingSince: null } : latest;
   const resumeAt = state.resumeAt ?? 0;
   // An attempt that ends during a pause was sent before it. It neither shortens the pause nor makes the next one longer.
   const failures = isSuccess ? 0 : state.failures + Number(resumeAt <= now);
@@ -88,7 +100,6 @@ export function stateAfter(
     failures,
     failingSince: isSuccess ? null : (state.failingSince ?? now),
     resumeAt: Math.max(resumeAt, pause === 0 ? 0 : now + pause) || null,
-    hours: countAttempt(state.hours, isSuccess, now),
-    lastResult: isSuccess ? { ...attempt, responseBody: "" } : attempt,
+    ...latest,
   };
 }

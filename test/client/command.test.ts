@@ -228,7 +228,10 @@ describe("every command", () => {
     expect(await collect(stowage.users.list())).toEqual([]);
     const delivery = await json(`webhooks deliveries ${hook._id}`);
     expect(delivery).toMatchObject({ type: "user.deleted" });
-    expect(await json(`webhooks redeliver ${delivery._id}`)).toMatchObject({ _id: delivery._id });
+    expect(await json(`webhooks redeliver ${delivery._id}`)).toMatchObject({
+      _id: delivery._id,
+      attempt: { httpStatus: null, error: "connection_failed" },
+    });
     const [first] = await collect(stowage.events.list({ order: "asc" }));
     const replayed = await json(["webhooks", "replay", hook._id, "--after", first?._id ?? ""]);
     expect(replayed).toMatchObject({ deliveries: expect.any(Number) });
@@ -394,9 +397,14 @@ describe("every command", () => {
 
   test("shows the attempts of a redelivered event field by field", async () => {
     const attempts = [{ at: "2026-11-01", httpStatus: 500 }];
-    const service = await scripted(json(200, { data: { _id: "1", attempts } }));
+    const service = await scripted(json(200, { data: { _id: "1", attempts, attempt: { httpStatus: 500 } } }));
     const { stdout } = await new Machine("key", service.url).run("webhooks redeliver 1");
-    expect(linesOf(stdout)).toEqual(["_id\t1", "attempts.0.at\t2026-11-01", "attempts.0.httpStatus\t500"]);
+    expect(linesOf(stdout)).toEqual([
+      "_id\t1",
+      "attempts.0.at\t2026-11-01",
+      "attempts.0.httpStatus\t500",
+      "attempt.httpStatus\t500",
+    ]);
   });
 
   test("lists at most --limit items, without tokens", async () => {

@@ -6,13 +6,15 @@ import { loadSecrets } from "../../src/platform/secrets.ts";
 import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { MAX_DUE, MAX_IN_FLIGHT } from "../../src/webhooks/outbox.ts";
+import { eventId } from "../../src/events/events.ts";
+import { MAX_FAILURES } from "../../src/webhooks/retries.ts";
 import { MAX_KEPT_DELIVERIES, type OutboxState } from "../../src/webhooks/outbox-store.ts";
 import { outageOf, ProxiedBindings } from "../support/bindings.ts";
 import type { CallOptions, Team } from "../support/client.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
 import { DB } from "../support/databases.ts";
 import { newMember, nextOf, OPERATOR } from "../support/harness.ts";
-import { inObject, isEmpty, nameOf } from "../support/objects.ts";
+import { inObject, isEmpty, nameOf, storedDeliveries } from "../support/objects.ts";
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { exhaustive } from "../support/tiers.ts";
@@ -490,9 +492,8 @@ describe("the delivery log", () => {
     expect(await inState("waiting")).toEqual([waiting]);
     expect(await inState("pending")).toEqual([waiting, retried]);
     expect(await inState("failed")).toEqual([failed]);
-    // A delivery that is resent after a success has not failed.
-    const { data } = (await team.call("GET", `/auth/v1/webhooks/${hook._id}/deliveries?status=succeeded`)).body;
-    await team.call("POST", `/auth/v1/deliveries/${data[0]._id}/redeliver`);
+    // A delivery that is replayed after a success has not failed.
+    await team.call("POST", `/auth/v1/webhooks/${hook._id}/replay`, { json: { after: failed } });
     expect(await inState("waiting")).toEqual([waiting, succeeded]);
     world.answer = status(200);
     await settle(world, [hook]);
@@ -921,8 +922,9 @@ describe("an alarm", () => {
 });
 
 describe("a redelivery", () => {
-  const redeliver = async (team: Team, hook: Hook) => {
-    const [{ _id }] = await deliveriesOf(team, hook._id);
+  const deliveryIdOf = ({ _id }: Hook, seq: number) => eventId(_id, seq);
+  const redeliver = async (team: Team, hook: Hook, deliveryId?: string) => {
+    const _id = deliveryId ?? (await deliveriesOf(team, hook._id))[0]._id;
     const { status, body } = await team.call("POST", `/auth/v1/deliveries/${_id}/redeliver`);
     expect(status).toBe(200);
     return body.data;
@@ -937,8 +939,12 @@ describe("a redelivery", () => {
     await createEvent(team);
     await settle(world, [hook]);
     await team.call("PATCH", `/auth/v1/webhooks/${hook._id}`, { json: { status: "enabled" } });
-    expect(await redeliver(team, hook)).toMatchObject({ status: "pending", attempts: [{ httpStatus: first }] });
-    await settle(world, [hook]);
+    expect(await redeliver(team, hook)).toMatchObject({
+      status: second === 200 ? "succeeded" : "failed",
+      attempts: [{ httpStatus: first }, { httpStatus: second }],
+      attempt: { httpStatus: second },
+      nextAttemptAt: null,
+    });
     expect(world.posts.map(idOf)).toEqual([idOf(world.posts[0]!), idOf(world.posts[0]!)]);
     const [delivery] = await deliveriesOf(team, hook._id);
     expect([delivery.status, delivery.attempts.length]).toEqual([second === 200 ? "succeeded" : "failed", 2]);
@@ -948,21 +954,84 @@ describe("a redelivery", () => {
     const { world, team, hook } = await begin();
     await createEvent(team);
     await settle(world, [hook]);
-    for (let i = 0; i < 20; i++) await redeliver(team, hook);
-    await settle(world, [hook]);
+    let isHanging = true;
+    world.answer = async () => {
+      while (isHanging) await realSystem.sleep(1);
+      return { httpStatus: 202 };
+    };
+    const [{ _id }] = await deliveriesOf(team, hook._id);
+    const resent = Array.from({ length: 20 }, () => redeliver(team, hook, _id));
+    while (world.posts.length < 2) await realSystem.sleep(1);
+    isHanging = false;
+    const attempts = (await Promise.all(resent)).map(({ attempt }) => attempt);
+    expect(new Set(attempts.map(({ at }) => at)).size).toBe(1);
     expect(world.posts).toHaveLength(2);
   });
 
-  test("ends the pause of a webhook", async () => {
+  test("returns the attempt if the call is repeated after a lost response", async () => {
+    const { world, team, hook } = await begin();
+    await createEvent(team);
+    await settle(world, [hook]);
+    const [{ seq }] = (await storedDeliveries<{ seq: number }>(keyOf(hook), "seq")) as [{ seq: number }];
+    const { outboxes } = world.deps();
+    const first = await outboxes(keyOf(hook)).redeliver(seq, "a");
+    expect(await outboxes(keyOf(hook)).redeliver(seq, "a")).toEqual(first);
+    expect(world.posts).toHaveLength(2);
+    await outboxes(keyOf(hook)).redeliver(seq, "b");
+    expect(world.posts).toHaveLength(3);
+  });
+
+  test.each([
+    ["five attempts hang", 0],
+    ["a webhook that fails is sent one delivery at a time, which hangs", MAX_FAILURES],
+  ])("is the next request while %s, and others are due", async (_, failures) => {
+    const { world, team, hook } = await begin();
+    await createEvent(team);
+    await settle(world, [hook]);
+    const [{ _id }] = await deliveriesOf(team, hook._id);
+    await setState(hook, { failures });
+    let isHanging = true;
+    const hanging = async () => {
+      while (isHanging) await realSystem.sleep(1);
+      return {};
+    };
+    world.answer = (post) => (idOf(post) === idOf(world.posts[0]!) ? { httpStatus: 202 } : hanging());
+    await createEvent(team);
+    await copyEvent(team, 99);
+    const running = world.runAlarms();
+    const inFlight = failures === 0 ? MAX_IN_FLIGHT : 1;
+    while (world.posts.length < 1 + inFlight) await realSystem.sleep(1);
+    const { attempt } = await redeliver(team, hook, _id);
+    expect(attempt).toMatchObject({ httpStatus: 202 });
+    expect(idOf(world.posts[1 + inFlight]!)).toBe(idOf(world.posts[0]!));
+    isHanging = false;
+    await running;
+    expect(await statusesOf(hook)).toEqual({ succeeded: 101 });
+  });
+
+  test.each([200, 500])("moves no pause, no other delivery and no later attempt if it gets %i", async (httpStatus) => {
     const { world, team, hook } = await begin();
     world.answer = status(500);
     await createEvent(team);
     await copyEvent(team, 29);
     await world.runAlarms();
+    const { resumeAt, failures } = await stateOf(hook);
+    const before = await storedDeliveries<{ seq: number; due_at: number }>(keyOf(hook), "seq, due_at, attempt_count");
+    const later = before.filter(({ due_at }) => due_at > world.system.now());
+    const { seq = 0 } = later.at(-1) ?? {};
     const sent = world.posts.length;
-    await redeliver(team, hook);
+    world.answer = status(httpStatus, "7200");
+    for (let i = 0; i < 3; i++) {
+      const { attempt } = await redeliver(team, hook, deliveryIdOf(hook, seq));
+      expect(attempt).toMatchObject({ httpStatus });
+    }
+    expect(world.posts).toHaveLength(sent + 3);
+    const after = await storedDeliveries<{ seq: number }>(keyOf(hook), "seq, due_at, attempt_count");
+    const ofOthers = (rows: { seq: number }[]) => rows.filter((row) => httpStatus === 500 || row.seq !== seq);
+    expect(ofOthers(after)).toEqual(ofOthers(before));
+    expect(await stateOf(hook)).toMatchObject({ resumeAt, failures: httpStatus === 200 ? 0 : failures });
     await world.runAlarms();
-    expect(world.posts).toHaveLength(sent + 1);
+    expect(world.posts).toHaveLength(sent + 3);
   });
 });
 

@@ -55,9 +55,15 @@ export const outboxOf = (
   wake: (isChanged) => call("wake", (outbox) => outbox.wake(isChanged)),
   health: () => call("health", (outbox) => outbox.health()),
   list: (request) => call("list", (outbox) => outbox.list(request)),
-  redeliver: (seq) => call("redeliver", (outbox) => outbox.redeliver(seq)),
+  redeliver: (seq, requestId) => call("redeliver", (outbox) => outbox.redeliver(seq, requestId)),
   replay: (request) => call("replay", (outbox) => outbox.replay(request)),
 });
+
+/** Runs the alarm that a resend sets, as the platform does while the call waits for its result. */
+export async function withResend<T>(name: keyof Outbox, outbox: WebhookOutbox, result: Promise<T>): Promise<T> {
+  if (name === "redeliver") await outbox.run();
+  return result;
+}
 
 /** Objects that send as soon as they are woken, without an alarm. */
 export const promptOutboxes =
@@ -66,7 +72,7 @@ export const promptOutboxes =
     outboxOf((name, work) =>
       inObject(key, async ({ id, storage }) => {
         const outbox = new WebhookOutbox(deps, { id, storage: storageWith(storage, { at: null }) });
-        const result = await work(outbox);
+        const result = await withResend(name, outbox, work(outbox));
         if (name === "wake") await outbox.run();
         return result;
       }),

@@ -37,6 +37,7 @@ import {
   namespaceOf,
   outboxOf,
   storageWith,
+  withResend,
   storedDeliveries,
 } from "./objects.ts";
 import { tablesOfTeams } from "./stores.ts";
@@ -241,9 +242,15 @@ export class World {
         const object = this.#objectOf(key);
         const call = () =>
           inObject(key, ({ id, storage }) =>
-            this.#invoke(new ProxiedBindings(), undefined, (deps) =>
-              work(object.outbox ?? new WebhookOutbox(deps, { id, storage: storageWith(storage, object) })),
-            ),
+            this.#invoke(new ProxiedBindings(), undefined, (deps) => {
+              if (object.outbox) return work(object.outbox);
+              const outbox = new WebhookOutbox(deps, { id, storage: storageWith(storage, object) });
+              if (name !== "redeliver") return work(outbox);
+              object.outbox = outbox;
+              return withResend(name, outbox, work(outbox)).finally(() => {
+                object.outbox = null;
+              });
+            }),
           );
         return bindings.object(name, () => must(call()), name === "health" || name === "list");
       });

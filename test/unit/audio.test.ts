@@ -184,7 +184,7 @@ describe("An unusual recording", () => {
   );
 
   test("a recording of an unsupported format is audio without facts", async () => {
-    const { fileType, audio } = await process(join("#!AMR\n", noise(100)));
+    const { fileType, audio } = await process(join("MThd", noise(100)));
     expect(fileType).toBe("audio file");
     expect(audio).toMatchObject({ codec: null, durationSeconds: null, tags: {} });
   });

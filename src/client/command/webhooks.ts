@@ -146,7 +146,7 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
   );
   define(
     webhooks.command("redeliver").argument("<id>", "ID of the delivery"),
-    { summary: "Redeliver one event" },
+    { summary: "Redeliver one event now, and show the result" },
     async (context, [id = ""]) => {
       context.results.printRecord(await context.stowage.webhooks.redeliver(id, context.call));
     },
