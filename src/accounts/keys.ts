@@ -371,9 +371,9 @@ export async function fetchKey(
   const { keyId } = actor as TeamActor;
   const now = deps.system.now();
   const isUnknown = sql`not exists (select 1 from json_each(${apiKeys.revealed}) where key = ${keyId} and value > ${now - HOUR})`;
-  const latest = sql`select key, value from json_each(${apiKeys.revealed}) where key <> ${keyId} and value > ${now - HOUR}
-    order by value desc limit ${NOTED_READERS - 1}`;
-  const revealed = sql`(select json_group_object(key, value) from (select * from (${latest}) union all select ${keyId}, ${now}))`;
+  const others = sql`select key, value from json_each(${apiKeys.revealed}) where key <> ${keyId} and value > ${now - HOUR}
+    limit ${NOTED_READERS - 1}`;
+  const revealed = sql`json_patch((select json_group_object(key, value) from (${others}) sorted), json_object(${keyId}, ${now}))`;
   const batch = {
     noted: deps.db
       .update(apiKeys)

@@ -1,4 +1,4 @@
-import { and, desc, eq, gt, gte, inArray, isNull, not, sql } from "drizzle-orm";
+import { and, desc, eq, gt, gte, isNull, not, sql } from "drizzle-orm";
 import {
   type Actor,
   authorizeRead,
@@ -137,8 +137,8 @@ export function newUserSession(
     .orderBy(desc(apiKeys.id));
   // A repeated batch finds its own row.
   const isNew = not(hasRow(apiKeys, isKey(user.teamId, row.id)));
-  const excess = newest.limit(ALL_SESSIONS).offset(MAX_USER_SESSIONS - 1);
-  const isEnded = and(inArray(apiKeys.id, excess), isAllowed, isNew);
+  const sorted = newest.limit(ALL_SESSIONS).offset(MAX_USER_SESSIONS - 1);
+  const isEnded = and(sql`${apiKeys.id} in (select id from ${sorted} sorted)`, isAllowed, isNew);
   const ended = deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isEnded);
   const login = {
     uploads: cancelUploadsOfKeys(deps, user.teamId, sql`${ended}`),

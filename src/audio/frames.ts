@@ -28,16 +28,16 @@ const AC3_RATES_HZ = [48000, 44100, 32000];
 export const AC3_CHANNELS = [2, 1, 2, 3, 3, 4, 4, 5];
 const FRAME_HEADER_BYTES = 7;
 /** The length of an ADTS frame has 13 bits. Other frames are smaller. */
-const MAX_FRAME_BYTES = 8191;
+export const MAX_FRAME_BYTES = 8191;
 /** How far behind the tag the first frame may be: players skip some padding and junk. Without a tag, it is in the head. */
 const MAX_JUNK_BYTES = 256 * 1024;
 /** Frames, and bytes that look like the start of one: seven hours of MP3, and under a second of CPU time. */
 const MAX_FRAMES = 1_000_000;
 /** Work units to skip to the next byte that may start a frame, to parse a frame, and to check that others follow it. */
-const SKIP_WORK = 30;
-const FRAME_WORK = 150;
-const CHAIN_WORK = 600;
-const CHAIN_FRAMES = 3;
+export const SKIP_WORK = 30;
+export const FRAME_WORK = 150;
+export const CHAIN_WORK = 600;
+export const CHAIN_FRAMES = 3;
 
 /** Parses the frame header at `at`: MPEG audio (layers 1 to 3), ADTS, AC-3, or E-AC-3. Returns null if there is none. */
 export function frameAt(bytes: Uint8Array, at: number) {
@@ -106,7 +106,7 @@ function nextSync(bytes: Uint8Array, from: number, sync?: number): number {
 }
 
 /** Whether `links` frames of one family start at `at`, or fewer that fill the bytes exactly. */
-function isChain(bytes: Uint8Array, at: number, family: number, links: number): boolean {
+export function isChain(bytes: Uint8Array, at: number, family: number, links: number): boolean {
   if (links === 0 || at === bytes.length) return true;
   const frame = frameAt(bytes, at);
   return frame?.family === family && isChain(bytes, at + frame.bytes, family, links - 1);
@@ -160,7 +160,7 @@ export async function walkFrames(source: RangeSource, start: number, end: number
         const stated = statedSeconds(header, frame, end - first.at);
         if (stated !== null) return { ...first, seconds: stated };
         // Players skip the frame that holds this header.
-        if (/Xing|Info|VBRI/.test(latin1(header, 0, 48))) seconds -= frame.seconds;
+        if (/Xing|Info|VBRI/.test(latin1(header, 0, 48))) seconds -= frame.seconds + paddingSeconds(header, frame);
       }
       isInSync = true;
       // A truncated last frame cannot be played.
@@ -184,7 +184,21 @@ function statedSeconds(header: Uint8Array, frame: Frame, soundBytes: number): nu
   const kbps = (bytes * 8) / seconds / 1000;
   // Lyrics and unknown tags may follow the sound. Anything longer is more sound.
   const isComplete = soundBytes > bytes - bytes / frames && soundBytes < bytes + MAX_FRAME_BYTES;
-  return isComplete && kbps > 7 && kbps < 460 ? seconds : null;
+  return isComplete && kbps > 7 && kbps < 460 ? Math.max(0, seconds - paddingSeconds(header, frame)) : null;
+}
+
+/** The samples that a decoder adds in front. */
+const DECODER_DELAY_SAMPLES = 529;
+
+/** Returns the seconds that the encoder added at both ends, which players drop: as LAME's tag states behind a Xing header. */
+function paddingSeconds(header: Uint8Array, frame: Frame): number {
+  const at = latin1(header, 0, 48).search(/Xing|Info/);
+  const flags = byte(header, at + 7);
+  const fieldsBytes = [4, 4, 100, 4].reduce((sum, bytes, field) => sum + ((flags >> field) & 1 ? bytes : 0), 0);
+  const tagAt = at + 8 + fieldsBytes;
+  if (at <= 0 || !/^(LAME|Lav[cf])/.test(latin1(header, tagAt, 4))) return 0;
+  const [delay, padding] = [uint(header, tagAt + 21, 2) >> 4, uint(header, tagAt + 22, 2) & 0xfff];
+  return (delay + Math.max(padding, DECODER_DELAY_SAMPLES)) / frame.sampleRate;
 }
 
 /** Reads MPEG audio, AAC in ADTS, AC-3, and E-AC-3. */

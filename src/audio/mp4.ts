@@ -23,7 +23,7 @@ const MAX_CONFIG_BYTES = 64;
 const CONFIG_WORK = 10_000;
 
 /** Yields the boxes from `position` on, and those inside them if `isFlat`. */
-function boxes(source: RangeSource, position: number, end: number, isFlat = true, max?: number) {
+export function boxes(source: RangeSource, position: number, end: number, isFlat = true, max?: number) {
   const parse = (header: Uint8Array, at: number) => {
     const name = latin1(header, 4, 4);
     const stated = uint(header, 0, 4);
@@ -154,7 +154,7 @@ function makeBox(name: string, ...contents: (Uint8Array | string)[]): Uint8Array
 }
 
 /** Returns the ticks per second from the header of a movie or its media, or the id from the header of a track. */
-function fieldBehindTimes(header: Uint8Array): number {
+export function fieldBehindTimes(header: Uint8Array): number {
   return uint(header, byte(header, 0) === 1 ? 20 : 12, 4);
 }
 

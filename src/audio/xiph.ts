@@ -24,7 +24,7 @@ export const FLAC_HEADER_WORK = 300;
 const LACING_WORK = 40;
 
 /** Returns the header of the FLAC frame that `bytes` begin with, checked by its CRC-8; null if there is none. */
-function flacHeader(bytes: Uint8Array) {
+export function flacHeader(bytes: Uint8Array) {
   const [b1, b2, b3, b4] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3), byte(bytes, 4)];
   const [sizeCode, rateCode] = [b2 >> 4, b2 & 15];
   if (byte(bytes, 0) !== 0xff || (b1 & 0xfe) !== 0xf8 || sizeCode === 0 || rateCode === 15) return null;

@@ -16,9 +16,9 @@ import { isWaveformOf, setMeasuredWaveform } from "./waveforms.ts";
  * can't be measured is as good as any other.
  */
 
-/** A bound for files that kill their consumer each time, which leaves no error. */
+/** If reading or storing fails, another attempt follows, up to this many. */
 const MAX_ATTEMPTS = 3;
-/** After this, the recovery job sends a message again: it may be lost, or the attempt failed. */
+/** After this, the recovery job sends a message again: it was lost, or the attempt failed. */
 const RESEND_MILLISECONDS = HOUR;
 /** No consumer runs longer (Cloudflare's limit), so one that holds the isolate for longer has died. */
 const MAX_DECODING_MILLISECONDS = 15 * MINUTE;
@@ -87,11 +87,16 @@ type Claimed = FileOf & { originalName: string; sizeBytes: number; audio: string
 
 /**
  * Runs one job: measures the waveform of a file, and stores it unless a client has set one. The attempt is counted before it
- * begins, because decoding too much kills the consumer without an error. A duplicate or late message finds another count.
+ * begins, and is the last one until it fails with an error: a file whose decoding kills the consumer would stop another isolate
+ * each time. A duplicate or late message finds another count.
  */
 export async function measureWaveform(deps: Deps, job: WaveformJob): Promise<JobOutcome> {
   // Not awaited: if the other invocation is canceled, its promise never settles.
-  if (deps.decoding.endsAt > deps.system.now()) return { retryAfterSeconds: BUSY_SECONDS };
+  if (deps.decoding.endsAt > deps.system.now()) {
+    // A new message, because one that is retried ends after the retries of the queue.
+    await deps.waveformJobs.sendAll([job], BUSY_SECONDS);
+    return "waiting";
+  }
   deps.decoding.endsAt = deps.system.now() + MAX_DECODING_MILLISECONDS;
   try {
     const file = await claim(deps, job);
@@ -101,14 +106,13 @@ export async function measureWaveform(deps: Deps, job: WaveformJob): Promise<Job
   }
 }
 
-/** Begins an attempt. If it fails, the recovery job sends the message of the next one. */
+/** Begins an attempt, after which nothing is due until it fails. */
 async function claim(deps: Deps, { teamId, fileId, attempt }: WaveformJob): Promise<Claimed | null> {
   const key = { teamId, id: fileId, ownerId: null };
-  const dueAt = attempt + 1 < MAX_ATTEMPTS ? deps.system.now() + RESEND_MILLISECONDS : null;
   const isDue = and(isWaveformOf(key), eq(waveforms.attempts, attempt), isNotNull(waveforms.dueAt));
   const begin = deps.db
     .update(waveforms)
-    .set({ attempts: attempt + 1, dueAt })
+    .set({ attempts: attempt + 1, dueAt: null })
     .where(and(isDue, exists(deps.db.select().from(files).where(isFile(key)))))
     .returning({ fileId: waveforms.fileId });
   const { originalName, sizeBytes, audio } = files;
@@ -132,14 +136,19 @@ async function measure(deps: Deps, file: Claimed, attempts: number): Promise<str
       const isStored = await setMeasuredWaveform(deps, file, channels, { previousEtag: previous?.etag ?? null });
       return isStored ? "measured" : "superseded";
     }
-    const endAttempts = deps.db
-      .update(waveforms)
-      .set({ dueAt: null })
-      .where(and(isWaveformOf(file), eq(waveforms.attempts, attempts)));
-    await write(deps, [endAttempts], { isIdempotent: true });
     return "unmeasurable";
   } catch (cause) {
     deps.log("warn", "waveform_postponed", { fileId: file.id, teamId: file.teamId, attempts, cause });
+    if (attempts < MAX_ATTEMPTS) await planNextAttempt(deps, file, attempts);
     return "postponed";
   }
+}
+
+/** The recovery job sends the message of the next attempt. */
+async function planNextAttempt(deps: Deps, file: FileOf, attempts: number): Promise<void> {
+  const plan = deps.db
+    .update(waveforms)
+    .set({ dueAt: deps.system.now() + RESEND_MILLISECONDS })
+    .where(and(isWaveformOf(file), eq(waveforms.attempts, attempts)));
+  await write(deps, [plan], { isIdempotent: true });
 }

@@ -29,7 +29,7 @@ function fact(
 }
 
 export const facts: Fact[] = [
-  { ...fact("tone-vbr.mp3", "audio/mpeg", ["MPEG", "MPEG 1 Layer 3", 2.0376, 44100, 1]), title: TITLE },
+  { ...fact("tone-vbr.mp3", "audio/mpeg", ["MPEG", "MPEG 1 Layer 3", 2, 44100, 1]), title: TITLE },
   fact("tone-cbr.mp3", "audio/mpeg", ["MPEG", "MPEG 1 Layer 3", 2.0375, 44100, 1]),
   fact("tone-vbr-headerless.mp3", "audio/mpeg", ["MPEG", "MPEG 1 Layer 3", 2.0376, 44100, 1]),
   fact("tone.wav", "audio/wav", ["WAVE", "PCM", 1.5, 16000, 1], true),

@@ -353,20 +353,32 @@ async function unmeasured({ world, team }: Place): Promise<WaveformJob> {
   return job as WaveformJob;
 }
 
-/** It is measured, whatever dies: at once, or by the recovery job. The file is completed all the while. */
+/**
+ * It is measured, or its consumer dies while it is measured, or can't say that it failed: then no attempt follows, because
+ * decoding the file may be what killed the consumer. The file is completed all the while.
+ */
 const measuring: Scenario<WaveformJob, unknown> = {
   prepare: unmeasured,
   async act(job, bindings, { world }) {
-    if (typeof (await world.deliverWaveform(job, bindings)) === "number") world.waveformMessages.push(job);
+    const outcome = await world.deliverWaveform(job, bindings);
+    if (typeof outcome === "number") world.waveformMessages.push(job);
+    return outcome;
   },
-  async verify(rows, { state: { fileId }, team, rows: before }) {
+  async verify(rows, { state: { fileId }, team, rows: before, result }) {
     expect([...before, ...rows].map((row) => row.status)).toEqual(["completed", "completed"]);
     const { hasWaveform, peaks } = await metadataOf(team, fileId);
+    if (!hasWaveform) {
+      expect(["dead", expect.any(Number)]).toContainEqual(result);
+      const row = await DB.prepare("select attempts, due_at from waveforms where file_id = ?").bind(fileId).first();
+      expect(row).toEqual({ attempts: 1, due_at: null });
+      return;
+    }
     expect([hasWaveform, peaks.length]).toEqual([true, 56]);
     expect((await team.call("GET", waveformOf(fileId))).body.data.channels).toMatchObject([{ length: 1000 }]);
   },
 };
 
+/** The recovery job sends its message, whatever dies. */
 const resendingMeasurements: Scenario<WaveformJob, unknown> = {
   ...measuring,
   isRecovery: true,

@@ -51,6 +51,11 @@ export class Instance<N extends Name> {
   }
 
   /** A view that the next call may change. */
+  words(at: number, length: number): Int32Array {
+    return new Int32Array(this.#memory, at, length);
+  }
+
+  /** Like `words`. */
   floats(at: number, length: number): Float32Array {
     return new Float32Array(this.#memory, at, length);
   }

@@ -1,26 +1,67 @@
+import { CHAIN_FRAMES, CHAIN_WORK, FRAME_WORK, frameAt, isChain, MAX_FRAME_BYTES, SKIP_WORK } from "../frames.ts";
 import { CLUSTER, elements, TRACK } from "../matroska.ts";
-import { byte, join, MAX_WINDOW_BYTES, type Pcm, type RangeSource, UnreadableAudio, uint } from "../range-source.ts";
+import {
+  be32,
+  byte,
+  join,
+  latin1,
+  MAX_WINDOW_BYTES,
+  MIN_WINDOW_BYTES,
+  type Pcm,
+  type RangeSource,
+  UnreadableAudio,
+  uint,
+} from "../range-source.ts";
 import { FLAC_HEADER_WORK, openFlacFile, pageAt, streamOf } from "../xiph.ts";
 import { MAX_INPUT_BYTES } from "./decoders.ts";
 
-/* The input of decoders, in the order of a file: the packets of a stream, or samples that are already numbers. */
+/*
+ * The input of decoders, in the order of a file: the packets of a stream, or samples that are already numbers. A loop that may
+ * run for long without a packet pauses itself. Where there is a packet, whoever decodes it does.
+ */
 
 const damaged = () => new UnreadableAudio("The file is damaged.");
 
-/** Yields all bytes. The MP3 decoder finds its frames itself. */
-export async function* mp3Bytes(source: RangeSource): AsyncGenerator<Uint8Array> {
-  for (let at = 0; at < source.size; at += MAX_WINDOW_BYTES) {
+/**
+ * Yields frames that follow each other, several at once: those that the length counts. The decoder could find frames itself, but
+ * some headers make it search for long.
+ */
+export async function* mpegFrames(source: RangeSource): AsyncGenerator<Uint8Array> {
+  let family: number | undefined;
+  for (let at = 0; at < source.size; ) {
     const bytes = await source.read(at, MAX_WINDOW_BYTES);
-    for (let from = 0; from < bytes.length; from += MAX_INPUT_BYTES.mp3) {
-      if (source.budget.isPauseDue) await source.budget.pause();
-      yield bytes.subarray(from, from + MAX_INPUT_BYTES.mp3);
+    const isEnd = at + bytes.length >= source.size;
+    // The next window has the frames at the end of this one completely.
+    const stop = isEnd ? bytes.length : bytes.length - 4 * MAX_FRAME_BYTES;
+    const frameIn = (from: number, isInSync: boolean) => {
+      const frame = frameAt(bytes, from);
+      source.budget.charge(frame ? (isInSync ? FRAME_WORK : CHAIN_WORK) : SKIP_WORK);
+      if (frame?.container !== "MPEG" || frame.family !== (family ?? frame.family) || from + frame.bytes > bytes.length)
+        return null;
+      return isInSync || isChain(bytes, from, frame.family, CHAIN_FRAMES) ? frame : null;
+    };
+    let start = 0;
+    while (start < stop) {
+      let end = start;
+      for (let frame = frameIn(start, false); frame; frame = end < stop ? frameIn(end, true) : null) {
+        if (end + frame.bytes - start > MAX_INPUT_BYTES.mp3) break;
+        family = frame.family;
+        end += frame.bytes;
+      }
+      if (end > start) yield bytes.subarray(start, end);
+      else if (source.budget.isPauseDue) await source.budget.pause();
+      const next = end > start ? end : bytes.indexOf(0xff, start + 1);
+      start = next < 0 ? stop : next;
     }
+    at += start;
+    if (bytes.length === 0) return;
   }
 }
 
-/** Yields the frames. A frame ends where the one with the next number begins, because it doesn't state its length. */
+/** Yields the start of the file, then the frames. A frame ends where the one with the next number begins, because it doesn't state its length. */
 export async function* flacFrames(source: RangeSource): AsyncGenerator<Uint8Array> {
-  const { frames } = await openFlacFile(source);
+  const { info, frames } = await openFlacFile(source);
+  yield join("fLaC", be32(info.length), info);
   let { at } = frames;
   while (at < source.size) {
     const bytes = await source.read(at, MAX_WINDOW_BYTES);
@@ -38,8 +79,8 @@ export async function* flacFrames(source: RangeSource): AsyncGenerator<Uint8Arra
         if (byte(bytes, end + 1) !== sync) continue;
         next = frameIn(end);
         if (next?.start === frame.end) break;
+        if (source.budget.isPauseDue) await source.budget.pause();
       }
-      if (source.budget.isPauseDue) await source.budget.pause();
       if (end < 0 && !isEnd) break;
       yield bytes.subarray(start, end < 0 ? bytes.length : end);
       if (end < 0) return;
@@ -52,14 +93,34 @@ export async function* flacFrames(source: RangeSource): AsyncGenerator<Uint8Arra
   }
 }
 
-/** Yields the packets of the first audio stream of an Ogg. */
-export async function* oggPackets(source: RangeSource): AsyncGenerator<Uint8Array> {
+/** The work for a page, besides its bytes and packets. */
+const PAGE_WORK = 3000;
+
+/** @returns the place of the next Ogg page, behind bytes that belong to none; the end of the file if there is none */
+async function nextPage(source: RangeSource, from: number): Promise<number> {
+  for (let at = from; at < source.size; at += MIN_WINDOW_BYTES - 3) {
+    const found = latin1(await source.read(at, MIN_WINDOW_BYTES)).indexOf("OggS");
+    if (found >= 0) return at + found;
+  }
+  return source.size;
+}
+
+/**
+ * Yields the packets of the first audio stream of an Ogg; empty if a packet has more bytes: such are comments with pictures,
+ * which decoders don't need. Players ignore bytes between pages, and so does the length.
+ */
+export async function* oggPackets(source: RangeSource, maxBytes: number): AsyncGenerator<Uint8Array> {
   let serial: string | null = null;
   let hasSound = false;
   let begun: Uint8Array[] = [];
+  let begunBytes = 0;
   for (let at = 0; at < source.size; ) {
+    source.budget.charge(PAGE_WORK);
     const page = await pageAt(source, at);
-    if (!page) throw damaged();
+    if (!page) {
+      at = await nextPage(source, at + 1);
+      continue;
+    }
     at = page.end;
     if (at > source.size) return;
     // The decoder of one stream can't continue with another one.
@@ -67,38 +128,87 @@ export async function* oggPackets(source: RangeSource): AsyncGenerator<Uint8Arra
     hasSound ||= !page.isFirst;
     if (serial === null && page.isFirst && (await streamOf(source, page))) serial = page.serial;
     if (page.serial !== serial) continue;
-    if (!page.isContinued) begun = [];
+    if (!page.isContinued) [begun, begunBytes] = [[], 0];
     // The rest of a packet whose start is missing.
-    let isSkipped = page.isContinued && begun.length === 0;
+    let isSkipped = page.isContinued && begunBytes === 0;
     const body = await source.read(page.body, page.end - page.body);
     let [start, end] = [0, 0];
-    for (const length of page.lacing) {
+    for (const [index, length] of page.lacing.entries()) {
       end += length;
-      if (length === 255) continue;
-      if (!isSkipped) yield join(...begun, body.subarray(start, end));
-      [start, begun, isSkipped] = [end, [], false];
+      const isEnd = length < 255;
+      if (!isEnd && index < page.lacing.length - 1) continue;
+      begunBytes += end - start;
+      if (begunBytes <= maxBytes) begun.push(body.subarray(start, end));
+      else begun = [];
+      start = end;
+      if (!isEnd) continue;
+      if (!isSkipped) yield join(...begun);
+      [begun, begunBytes, isSkipped] = [[], 0, false];
     }
-    if (end > start && !isSkipped) begun.push(body.subarray(start, end));
-    if (begun.length * 65_025 > MAX_WINDOW_BYTES) throw damaged();
   }
 }
 
-/** Yields the private data of the first track of a WebM or Matroska, then its packets. */
+/** Yields the packets of a block of Matroska (RFC 9559, 10), which follow the number of its track. */
+function* packetsInBlock(block: Uint8Array): Generator<Uint8Array> {
+  const lacing = (byte(block, 2) >> 1) & 3;
+  if (lacing === LACING.none) return yield block.subarray(3);
+  const count = byte(block, 3) + 1;
+  let at = 4;
+  /** A number of one to eight bytes, whose first bits state how many. */
+  const next = () => {
+    const bytes = Math.max(1, Math.min(8, Math.clz32(byte(block, at)) - 23));
+    const value = uint(block, at, bytes) - 2 ** (7 * bytes);
+    at += bytes;
+    return { value, middle: 2 ** (7 * bytes - 1) - 1 };
+  };
+  const sizes: number[] = [];
+  for (let index = 0; index < count - 1 && lacing !== LACING.fixed; index++) {
+    let size = 0;
+    if (lacing === LACING.xiph) {
+      while (byte(block, at) === 255) size += byte(block, at++);
+      size += byte(block, at++);
+    } else {
+      const { value, middle } = next();
+      size = index === 0 ? value : (sizes.at(-1) ?? 0) + value - middle;
+    }
+    sizes.push(size);
+  }
+  if (lacing === LACING.fixed) sizes.push(...Array<number>(count - 1).fill((block.length - at) / count));
+  for (const size of [...sizes, Number.POSITIVE_INFINITY]) {
+    if (!(size >= 0) || at > block.length) throw damaged();
+    yield block.subarray(at, at + size);
+    at += size;
+  }
+}
+
+const LACING = { none: 0, xiph: 1, fixed: 2 };
+const AUDIO_TRACK = 2;
+const MAX_TRACKS = 64;
+
+/** Yields the private data of the first audio track of a WebM or Matroska, then its packets. */
 export async function* matroskaPackets(source: RangeSource): AsyncGenerator<Uint8Array> {
-  let [number, isKnown] = [0, false];
+  const tracks: { number: number; type: number; head: Uint8Array }[] = [];
+  let track: (typeof tracks)[0] | undefined;
   for await (const { name, data, end } of elements(source, 0, source.size, Number.POSITIVE_INFINITY)) {
-    const length = end - data;
-    const isFirst = !isKnown && (name === TRACK.number || name === TRACK.codecPrivate);
     const isBlock = name === CLUSTER.simpleBlock || name === CLUSTER.block;
-    if (!(isFirst || isBlock) || length > MAX_INPUT_BYTES.opus) continue;
-    const bytes = await source.read(data, length);
-    if (name === TRACK.number) number = uint(bytes);
-    if (name === TRACK.codecPrivate) isKnown = true;
-    // A number of one byte, two bytes of time, and flags.
-    const isOther = isBlock && byte(bytes, 0) !== (number | 0x80);
-    if (isBlock && (byte(bytes, 3) & 6) !== 0)
-      throw new UnreadableAudio("The blocks of the file have several packets.");
-    if (name !== TRACK.number && !isOther) yield isBlock ? bytes.subarray(4) : bytes;
+    const isOfTrack = name === TRACK.number || name === TRACK.type || name === TRACK.codecPrivate;
+    if (name === TRACK.entry && tracks.length < MAX_TRACKS) tracks.push({ number: 0, type: 0, head: new Uint8Array() });
+    if (!(isBlock || isOfTrack) || end - data > MAX_INPUT_BYTES.opus) continue;
+    const bytes = await source.read(data, end - data);
+    const last = tracks.at(-1);
+    if (name === TRACK.number && last) last.number = uint(bytes);
+    if (name === TRACK.type && last) last.type = uint(bytes);
+    if (name === TRACK.codecPrivate && last) last.head = bytes;
+    if (!isBlock) continue;
+    if (!track) {
+      track = tracks.find(({ type }) => type === AUDIO_TRACK);
+      if (!track) throw damaged();
+      yield track.head;
+    }
+    // A track has a number of one byte, or of two from 127 on.
+    const numberBytes = byte(bytes, 0) >= 0x80 ? 1 : 2;
+    const number = uint(bytes, 0, numberBytes) - 2 ** (7 * numberBytes);
+    if (number === track.number) yield* packetsInBlock(bytes.subarray(numberBytes));
   }
 }
 

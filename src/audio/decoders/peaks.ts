@@ -62,8 +62,11 @@ export class PeakMeter {
     this.#bucketSamples *= 2;
   }
 
-  /** The peak of each of `count` equal parts, from -1 to 1, for each channel. Call it once, at the end. */
-  finish(count: number): number[][] {
+  /**
+   * The peak of each of `count` equal parts, from -1 to 1, for each channel. Call it once, at the end.
+   * @param gain multiplies the peaks
+   */
+  finish(count: number, gain = 1): number[][] {
     // The last bucket may be a part of one.
     const length = this.samples / this.#bucketSamples;
     if (this.#openSamples > 0) this.#close();
@@ -72,7 +75,7 @@ export class PeakMeter {
       Array.from({ length: count }, (_, part) => {
         const start = startOf(part);
         const peak = buckets.subarray(start, Math.max(start + 1, startOf(part + 1))).reduce(louder, 0);
-        return Math.max(-1, Math.min(1, peak));
+        return Math.max(-1, Math.min(1, peak * gain));
       }),
     );
   }
