@@ -111,11 +111,14 @@ CREATE TABLE `events` (
 --> statement-breakpoint
 CREATE TABLE `file_tags` (
 	`team_id` text NOT NULL,
+	`tag_key` text NOT NULL,
 	`tag` text NOT NULL,
 	`file_id` text NOT NULL,
-	PRIMARY KEY(`team_id`, `tag`, `file_id`)
+	`user_id` text,
+	PRIMARY KEY(`team_id`, `tag_key`, `tag`, `file_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE INDEX `file_tags_owner` ON `file_tags` (`team_id`,`user_id`,`tag_key`,`tag`) WHERE user_id is not null;--> statement-breakpoint
 CREATE TABLE `files` (
 	`id` text NOT NULL,
 	`team_id` text NOT NULL,
@@ -154,7 +157,7 @@ CREATE TABLE `files` (
 	`search_keys` text DEFAULT '{}' NOT NULL,
 	`audio` text,
 	`hold` text,
-	`search_text` text GENERATED ALWAYS AS (ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(replace(replace(replace(replace(substr(nullif(search_keys ->> 'tags', '{}'), 3, length(nullif(search_keys ->> 'tags', '{}')) - 4), '":"', char(1)), '","', char(1)), '\"', '"'), '\\', '\'), '')) VIRTUAL,
+	`search_text` text GENERATED ALWAYS AS (ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(search_keys ->> 'tagText', '')) VIRTUAL,
 	`folder_key` text GENERATED ALWAYS AS (replace(folder, '/', char(1))) VIRTUAL,
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
@@ -225,6 +228,8 @@ CREATE TABLE `links` (
 	`file_id` text NOT NULL,
 	`secret_hash` text NOT NULL,
 	`name` text,
+	`start_seconds` real,
+	`end_seconds` real,
 	`disposition` text NOT NULL,
 	`expires_at` integer,
 	`created_at` integer NOT NULL,
@@ -334,7 +339,7 @@ CREATE INDEX `webhooks_encrypted_with` ON `webhooks` (`encrypted_with`);
 -- teams contains totals per team, maintained by triggers so that no code path can miss an update. An upload counts until it is
 -- committed, or its row is deleted after its bytes; a file until its row in files or removed is deleted, after its bytes. What moves
 -- from one table to another changes only what differs: each batch inserts the row before it deletes or ends the other.
--- file_tags has the tags of files. A file without tags costs no row.
+-- file_tags has the tags of files, with their keys, which search_keys has. A file without tags costs no row.
 CREATE TRIGGER uploads_came AFTER INSERT ON uploads BEGIN
 	UPDATE teams SET
 		files = files + 1,
@@ -362,7 +367,7 @@ CREATE TRIGGER files_came AFTER INSERT ON files BEGIN
 	FROM uploads upload
 	WHERE teams.id = new.team_id AND upload.team_id = new.team_id AND upload.file_id = new.id AND upload.status = 'receiving'
 		AND (upload.is_public OR upload.size_bytes <> new.reserved_bytes);
-	INSERT INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
+	INSERT INTO file_tags SELECT new.team_id, value, key, new.id, new.user_id FROM json_each(new.search_keys, '$.tags');
 END;
 --> statement-breakpoint
 CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes ON files WHEN old.reserved_bytes <> new.reserved_bytes BEGIN
@@ -427,9 +432,10 @@ WHEN new.type IN ('user.created', 'user.updated', 'user.invited', 'user.logged_i
 END;
 --> statement-breakpoint
 CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new.tags BEGIN
-	DELETE FROM file_tags WHERE team_id = new.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = new.id
-		AND tag NOT IN (SELECT value FROM json_each(new.tags));
-	INSERT OR IGNORE INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
+	DELETE FROM file_tags WHERE team_id = new.team_id AND (tag_key, tag) IN (SELECT value, key FROM json_each(old.search_keys, '$.tags'))
+		AND file_id = new.id AND tag NOT IN (SELECT value FROM json_each(new.tags));
+	INSERT OR IGNORE INTO file_tags
+		SELECT new.team_id, value, key, new.id, new.user_id FROM json_each(new.search_keys, '$.tags');
 END;
 --> statement-breakpoint
 -- No bug can delete a held file. The queries have this condition, too, so that they can say why. A file that leaves keeps its
@@ -443,7 +449,8 @@ CREATE TRIGGER files_left AFTER DELETE ON files BEGIN
 	DELETE FROM uploads WHERE team_id = old.team_id AND file_id = old.id AND status = 'committed' AND NOT has_leftovers
 		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM links WHERE team_id = old.team_id AND file_id = old.id;
-	DELETE FROM file_tags WHERE team_id = old.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = old.id;
+	DELETE FROM file_tags WHERE team_id = old.team_id
+		AND (tag_key, tag) IN (SELECT value, key FROM json_each(old.search_keys, '$.tags')) AND file_id = old.id;
 	DELETE FROM waveforms WHERE team_id = old.team_id AND file_id = old.id
 		AND NOT EXISTS (SELECT 1 FROM removed WHERE team_id = old.team_id AND id = old.id);
 	DELETE FROM transcripts WHERE team_id = old.team_id AND file_id = old.id

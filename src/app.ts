@@ -12,6 +12,7 @@ import { readDeps } from "./deps.ts";
 import { AppError } from "./errors.ts";
 import * as events from "./events/events.routes.ts";
 import * as files from "./files/files.routes.ts";
+import * as tags from "./files/tags.routes.ts";
 import * as transcripts from "./files/transcripts.routes.ts";
 import * as waveforms from "./files/waveforms.routes.ts";
 import * as batches from "./folders/batches.routes.ts";
@@ -132,6 +133,7 @@ export const api = {
   listEvents: ["GET /auth/v1/events", events.list],
   getEvent: ["GET /auth/v1/events/{id}", events.get],
 
+  listTags: ["GET /docs/v1/tags", tags.list],
   listFolders: ["GET /docs/v1/folders", folders.list],
   createFolder: ["POST /docs/v1/folders", folders.create],
   moveFolder: ["PATCH /docs/v1/folders", folders.move],
@@ -160,7 +162,7 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
     }
     await next();
   };
-  mountPages(app, provideDeps, links.findPreview);
+  mountPages(app, provideDeps, links.findPreview, links.findPicture);
   app.use(except(LINK_PATHS, apiSecureHeaders, apiHeaders));
   app.use(LINK_PATHS, linkHeaders);
   app.use(preflight);

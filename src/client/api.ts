@@ -444,8 +444,12 @@ export interface NewLink extends Link {
 export interface Link {
   _id: string;
   fileId: string;
-  /** The download name. Null: the file's own name. */
+  /** What its page and lists call it. Null: the file's own name. */
   name: string | null;
+  /** Where its page starts to play. Null: at the start. */
+  startSeconds: number | null;
+  /** Where its page stops. Null: at the end. */
+  endSeconds: number | null;
   disposition: Disposition;
   /** Null: never. */
   expiresAt: string | null;
@@ -453,7 +457,12 @@ export interface Link {
   createdBy: Creator;
 }
 export interface SharedFile {
+  /** The name of the link, or that of the file. */
   name: string;
+  /** Where the page starts to play. Null: at the start. */
+  startSeconds: number | null;
+  /** Where the page stops. Null: at the end. */
+  endSeconds: number | null;
   size: number;
   mimeType: string;
   /** Null unless the file is audio. */
@@ -483,6 +492,9 @@ export interface Event {
   subject: Subject;
   /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
+}
+export interface Tag {
+  tag: string;
 }
 export interface WebhookMessage {
   /** The id of the event. A test message has its own id. */
@@ -538,6 +550,7 @@ export interface Schemas {
   Link: Link;
   SharedFile: SharedFile;
   Event: Event;
+  Tag: Tag;
   WebhookMessage: WebhookMessage;
 }
 /** Request and response types of each route. */
@@ -903,7 +916,7 @@ export interface Api {
     query: Paging & {
       status?: ProcessingStatus | undefined;
       fileType?: FileType | undefined;
-      /** A prefix of the name, in any case. */
+      /** A prefix of the name, in any case and without accents. */
       name?: string | undefined;
       createdAfter?: string | undefined;
       createdBefore?: string | undefined;
@@ -915,7 +928,7 @@ export interface Api {
       reference?: string | undefined;
       /** The ID of a user, for the files that the user uploaded. */
       uploadedBy?: string | undefined;
-      /** Up to 10 words, in any order and case. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders. */
+      /** Up to 10 words, in any order and case, and without accents: `cafe` finds `Café`. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders. */
       search?: string | undefined;
       /** `-`: descending. */
       sort?: "-createdAt" | "createdAt" | "name" | "-name" | undefined;
@@ -1091,8 +1104,12 @@ export interface Api {
       expiresAt?: string | Date | null | undefined;
       /** Default `attachment`. `inline` lets a browser play the file, if it is audio of a harmless type. */
       disposition?: Disposition | undefined;
-      /** The download name. */
+      /** What the link's page and lists call it, such as who it is for: one line of at most 100 characters. A download has it, too, with the extension of the file. Default: the file's name. */
       name?: string | undefined;
+      /** Where the link's page starts to play. A `#t=` in its URL takes precedence. */
+      startSeconds?: number | undefined;
+      /** Where it stops, after the start. Anyone with the link can still play and download the rest. */
+      endSeconds?: number | undefined;
     };
     response: Data<NewLink>;
   };
@@ -1170,6 +1187,18 @@ export interface Api {
     };
     body: undefined;
     response: Data<Event>;
+  };
+  "GET /docs/v1/tags": {
+    query: {
+      /** Page size. Default and maximum 100. */
+      limit?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+      /** A prefix of the tag, in any case and without accents. */
+      prefix?: string | undefined;
+    };
+    body: undefined;
+    response: Data<Array<Tag>>;
   };
   "GET /docs/v1/folders": {
     query: {

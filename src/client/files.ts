@@ -114,6 +114,11 @@ export class Files {
     return this.#connection.list("GET /docs/v1/folders", { query: filters, ...options });
   }
 
+  /** Lists the tags of the team's files, by name. For a contributor, those of the own files. */
+  tags(filters: Filters<"GET /docs/v1/tags"> = {}, options?: CallOptions): List<Schemas["Tag"]> {
+    return this.#connection.list("GET /docs/v1/tags", { query: filters, ...options });
+  }
+
   /** Creates an empty folder. One that exists stays as it is. */
   createFolder(folder: string, options?: CallOptions): Call<{ folder: string }> {
     return this.#connection.data("POST /docs/v1/folders", { body: { folder }, ...options, isIdempotent: true });

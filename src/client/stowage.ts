@@ -31,7 +31,7 @@ export {
 } from "./upload.ts";
 export type { UploadSource } from "./upload-source.ts";
 export type * from "./webhooks.ts";
-export type { Delivery } from "./webhooks.ts";
+export type { Delivery, Redelivery } from "./webhooks.ts";
 
 export type Usage = Api["GET /docs/v1/usage"]["response"]["data"];
 export type Credentials = Api["POST /auth/v1/login"]["body"];

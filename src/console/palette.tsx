@@ -1,6 +1,7 @@
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { recordingOf } from "./files/file-rows.ts";
-import { newFolder, useAllFolders } from "./folders/folders.tsx";
+import { useAllFolders } from "./folders/folder-data.ts";
+import { newFolder } from "./folders/folders.tsx";
 import { leave } from "./leaving.tsx";
 import { type Actions, allowed, perform } from "./parts/action.tsx";
 import { copy } from "./parts/copy.tsx";

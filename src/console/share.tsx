@@ -93,11 +93,13 @@ function copySharedMoment() {
   void copy(`${location.origin}${PAGE}#t=${seconds}`, `link to ${formatDuration(seconds)}`);
 }
 
-/** A shared recording, opened at the moment or the clip in the URL, such as `#t=90`. Space and the arrow keys control it. */
+/** A shared recording, opened at the moment or the clip in the URL, such as `#t=90`, or that of the link. Space and the arrow keys control it. */
 function useShared(shared: SharedFile) {
   const file = trackOf(shared);
   useEffect(() => {
-    const follow = () => openOnPage(file, new URLSearchParams(location.hash.slice(1)).get("t"));
+    const { startSeconds, endSeconds } = shared;
+    const part = startSeconds === null && endSeconds === null ? null : `${startSeconds ?? 0},${endSeconds ?? ""}`;
+    const follow = () => openOnPage(file, new URLSearchParams(location.hash.slice(1)).get("t") ?? part);
     follow();
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);

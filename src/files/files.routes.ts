@@ -2,6 +2,7 @@ import * as z from "zod";
 import { checkCovered } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { FILE_TYPES } from "../audio/media-type.ts";
+import { foldedWords } from "../folding.ts";
 import { listOperation, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import {
@@ -28,7 +29,7 @@ import {
   type StoredFile,
   type Transcript,
 } from "./files.ts";
-import { examinesFiles, FILE_ORDERS, listFiles, MAX_SEARCHED_WORDS, SEARCHED_NAMES, wordsIn } from "./lists.ts";
+import { examinesFiles, FILE_ORDERS, listFiles, MAX_SEARCHED_WORDS, SEARCHED_NAMES } from "./lists.ts";
 import { reprocessFile } from "./processing.ts";
 import { checkDeleteAfter, folder, properties, propertiesExample, reference, tag } from "./properties.routes.ts";
 import { updateFile } from "./properties.ts";
@@ -319,7 +320,9 @@ export const list = listOperation(
     query: pageQuery("files").extend({
       status: z.enum(FILE_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
-      name: nameFilter(MAX_NAME_FILTER).optional().meta({ description: "A prefix of the name, in any case." }),
+      name: nameFilter(MAX_NAME_FILTER)
+        .optional()
+        .meta({ description: "A prefix of the name, in any case and without accents." }),
       createdAfter: instant.optional(),
       createdBefore: instant.optional(),
       folder: folder.optional().meta({ description: "Files in this folder. Empty: files outside all folders." }),
@@ -331,12 +334,12 @@ export const list = listOperation(
       }),
       search: nameFilter(MAX_NAME_FILTER)
         .refine((text) => {
-          const count = wordsIn(text).length;
+          const count = foldedWords(text).length;
           return count >= 1 && count <= MAX_SEARCHED_WORDS;
         }, `Must have 1 to ${MAX_SEARCHED_WORDS} words.`)
         .optional()
         .meta({
-          description: `Up to ${MAX_SEARCHED_WORDS} words, in any order and case. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders.`,
+          description: `Up to ${MAX_SEARCHED_WORDS} words, in any order and case, and without accents: \`cafe\` finds \`Café\`. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders.`,
         }),
       sort: z.enum(FILE_ORDERS).optional().meta({ description: "`-`: descending." }),
     }),

@@ -18,17 +18,8 @@ export const isOwnedInFolder = sql`user_id is not null and folder <> ''`;
 export const isExpiring = sql`delete_after is not null and hold is null`;
 export const isHeld = sql`hold is not null`;
 
-/**
- * Other text that a search finds: title, artist, reference, folder, and tags, as text that begins and separates each
- * with a character that no query has. The tags are an object of each tag and its folded form.
- */
-const searchText = (() => {
-  const tags = sql`nullif(search_keys ->> 'tags', '{}')`;
-  const inner = sql`substr(${tags}, 3, length(${tags}) - 4)`;
-  const separated = sql`replace(replace(${inner}, '":"', char(1)), '","', char(1))`;
-  const unescaped = sql`replace(replace(${separated}, '\\"', '"'), '\\\\', '\\')`;
-  return sql`ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(${unescaped}, '')`;
-})();
+/** The texts of `search_keys` that a search finds, separated by a character that no query has. */
+const searchText = sql`ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(search_keys ->> 'tagText', '')`;
 
 /** A brand that no plain string has: a condition on the team of a file compiles only in own-files.ts. */
 export type TeamOfFile = string & { readonly isTeamOfFile: true };
@@ -159,9 +150,21 @@ export const waveforms = sqliteTable(
   ],
 );
 
-/** The files of each tag. Only triggers write it. */
+/** The files of each tag, and the tags of each owner. Only triggers write it. */
 export const fileTags = sqliteTable(
   "file_tags",
-  { teamId: text("team_id").notNull(), tag: text().notNull(), fileId: text("file_id").notNull() },
-  (t) => [primaryKey({ columns: [t.teamId, t.tag, t.fileId] })],
+  {
+    teamId: text("team_id").notNull(),
+    /** The tag as it is sorted and found, see files/names.ts. */
+    tagKey: text("tag_key").notNull(),
+    tag: text().notNull(),
+    fileId: text("file_id").notNull(),
+    /** The owner of the file. */
+    userId: text("user_id"),
+  },
+  (t) => [
+    primaryKey({ columns: [t.teamId, t.tagKey, t.tag, t.fileId] }),
+    // Costs a row only for the tag of a file that has an owner.
+    index("file_tags_owner").on(t.teamId, t.userId, t.tagKey, t.tag).where(isOwned),
+  ],
 );

@@ -3,7 +3,7 @@ import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { authorizeOwnRead, type Credential, type TokenValues, teamOfAllFiles } from "../access/authorization.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
-import { folderKey } from "../files/names.ts";
+import { foldedWords } from "../folding.ts";
 import { type Param, preparedQuery, type Query } from "../platform/db.ts";
 import {
   ABOVE_ALL_IDS,
@@ -35,7 +35,7 @@ import {
   teamOfFile,
 } from "./files.schema.ts";
 import { type FILE_STATES, LISTED_COLUMNS, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
-import { nameKey } from "./names.ts";
+import { folderKey, nameKey } from "./names.ts";
 
 /*
  * A list reads one index in its order. If that index serves every filter, a page reads its own rows, and a numbered page
@@ -47,7 +47,7 @@ import { nameKey } from "./names.ts";
 export interface FileFilters {
   status?: (typeof FILE_STATES)[number] | undefined;
   fileType?: string | undefined;
-  /** A prefix of the name, in any case. */
+  /** A prefix of the name, folded. */
   name?: string | undefined;
   createdAfter?: number | undefined;
   createdBefore?: number | undefined;
@@ -57,7 +57,7 @@ export interface FileFilters {
   under?: string | undefined;
   tag?: string | undefined;
   reference?: string | undefined;
-  /** Words, each of which is a part of the name, title, artist, reference, folder, or a tag, in any case. */
+  /** Words, each of which is a part of the name, title, artist, reference, folder, or a tag, folded. */
   search?: string | undefined;
   /** The owner, see own-files.ts. */
   uploadedBy?: string | undefined;
@@ -80,9 +80,6 @@ export const SEARCHED_NAMES = 2440;
 /** Each word of a search is compared with each name that it examines. */
 export const MAX_SEARCHED_WORDS = 10;
 
-/** The different words of a search. */
-export const wordsIn = (text: string): string[] => [...new Set(text.split(/\s+/).filter(Boolean))];
-
 /** Sorts after the ids of this instant. */
 const afterInstant = (instant: number) => idBound(Math.floor(instant) + 1);
 
@@ -100,7 +97,7 @@ const CONDITIONS: Conditions = {
   reference: (reference) => eq(files.reference, reference),
   uploadedBy: (owner) => eq(files.userId, owner),
   search: (text) => {
-    const keys = wordsIn(text).map((word) => nameKey(word));
+    const keys = foldedWords(text).map((word) => nameKey(word));
     return and(...keys.map((key) => sql`instr(${files.nameKey}, ${key}) + instr(${files.searchText}, ${key}) > 0`));
   },
   tag: (tag) => {
@@ -155,7 +152,12 @@ const INDEXES = {
   unprocessed: byId(from(sql`files_unprocessed`), [], () => isUnprocessed),
   fileType: byId(from(sql`files_type`), ["fileType"], ofType),
   reference: byId(from(sql`files_reference`), ["reference"], ofReference),
-  tag: byId(filesOfTag, ["tag"], ({ tag = "" }) => eq(fileTags.tag, tag), fileTags.fileId),
+  tag: byId(
+    filesOfTag,
+    ["tag"],
+    ({ tag = "" }) => and(eq(fileTags.tagKey, nameKey(tag)), eq(fileTags.tag, tag)),
+    fileTags.fileId,
+  ),
   folder: byId(from(sql`files_folder`), ["folder"], inFolder),
   name: byName(from(sql`files_name`)),
   folderName: byName(from(sql`files_folder_name`), ["folder"], inFolder),

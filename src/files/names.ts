@@ -1,5 +1,6 @@
 import { and, eq, type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
+import { fold } from "../folding.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
 import { MINUTE } from "../platform/system.ts";
 import { removed } from "../trash/trash.schema.ts";
@@ -42,11 +43,11 @@ function shorten(name: string): string {
 }
 
 /**
- * A name as it is filtered, sorted and searched: in compatible characters and lower case. It is in the row and in two
- * indexes, so it is truncated to as many bytes as a name has: normalization can make a name 18 times as long.
+ * A name as it is filtered, sorted and searched. It is in the row and in two indexes, so it is truncated to as many bytes as a
+ * name has: folding can make a name 11 times as long.
  */
 export function nameKey(name: string, maxBytes = MAX_NAME_BYTES): string {
-  const key = name.normalize("NFKC").toLowerCase();
+  const key = fold(name);
   if (Buffer.byteLength(key) <= maxBytes) return key;
   // As a stream, the decoder drops an incomplete character at the end.
   return new TextDecoder().decode(Buffer.from(key).subarray(0, maxBytes), { stream: true });
@@ -58,24 +59,27 @@ interface Searched {
   artist?: string | null | undefined;
   reference?: string | null | undefined;
   folder?: string | undefined;
-  /** Null for a tag that the file no longer has. */
-  tags?: Record<string, string | null> | undefined;
+  tags?: string[] | undefined;
 }
 
+/** JSON: the key of each tag, in their order. A JavaScript object would begin with tags that are numbers. */
+export const tagKeys = (tags: string[]): string =>
+  `{${tags.map((tag) => `${JSON.stringify(tag)}:${JSON.stringify(nameKey(tag))}`).join()}}`;
+
 /**
- * A merge patch of `search_keys`, folded like names. Of each text, its first 200 bytes are searched, of a folder all 512.
+ * A merge patch of `search_keys`, folded like names. Of each text, its first 200 bytes are searched, of a folder all 512. The
+ * keys of tags are there twice: one of each tag, and as one text, which a search reads.
  * @returns undefined if there is nothing to change
  */
 export function searchPatch({ folder, tags, ...texts }: Searched): string | undefined {
-  const keyOf = (text: string | null, maxBytes?: number) => (text ? nameKey(text, maxBytes) : null);
-  const patch = {
-    ...Object.fromEntries(
-      Object.entries(texts).flatMap(([name, text]) => (text === undefined ? [] : [[name, keyOf(text)]])),
-    ),
-    ...(folder !== undefined && { folder: keyOf(folder, MAX_FOLDER_BYTES) }),
-    ...(tags && { tags: Object.fromEntries(Object.entries(tags).map(([tag, isKept]) => [tag, isKept && keyOf(tag)])) }),
-  };
-  return Object.keys(patch).length > 0 ? JSON.stringify(patch) : undefined;
+  const keyOf = (text: string | null, maxBytes?: number) => JSON.stringify(text ? nameKey(text, maxBytes) : null);
+  const fields = Object.entries(texts).flatMap(([name, text]) => (text === undefined ? [] : [[name, keyOf(text)]]));
+  if (folder !== undefined) fields.push(["folder", keyOf(folder, MAX_FOLDER_BYTES)]);
+  if (tags) {
+    const text = tags.map((tag) => nameKey(tag)).join(SEPARATOR);
+    fields.push(["tags", tagKeys(tags)], ["tagText", JSON.stringify(text)]);
+  }
+  return fields.length > 0 ? `{${fields.map(([name, json]) => `"${name}":${json}`).join()}}` : undefined;
 }
 
 export interface FileKey {
@@ -156,6 +160,6 @@ export function uploadKeys(file: Named & { sizeBytes: number }): string[] {
   return [objectKey(file), ...Array.from({ length: parts }, (_, i) => `${chunkPrefix(file)}${i + 1}`)];
 }
 
-/** Takes the place of "/" in the key of a folder, see folders/folders.ts. */
-export const FOLDER_SEPARATOR = "\u0001";
-export const folderKey = (folder: string): string => folder.replaceAll("/", FOLDER_SEPARATOR);
+/** Between names: in the key of a folder, where it takes the place of "/" (folders/folders.ts), and between tags. */
+export const SEPARATOR = "\u0001";
+export const folderKey = (folder: string): string => folder.replaceAll("/", SEPARATOR);

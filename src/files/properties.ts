@@ -8,7 +8,7 @@ import { type ExpectedVersions, isOneOf } from "../platform/versions.ts";
 import { fileEvent } from "./file-events.ts";
 import { files, isHeld } from "./files.schema.ts";
 import { changed, FACTS, LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
-import { isFile, nameKey, searchPatch } from "./names.ts";
+import { isFile, nameKey, searchPatch, tagKeys } from "./names.ts";
 
 /* The properties that a team sets on its files, at the upload or later: name, folder, reference, tags, and metadata. */
 
@@ -74,41 +74,37 @@ export function propertyColumns(
     deleteAfter: deleteAfter ?? null,
     tags: JSON.stringify(tags ?? []),
     metadata: text,
-    searchKeys: JSON.stringify(
-      patched(JSON.parse(searchPatch({ folder, reference, tags: changesOf(tags, true) }) ?? "{}")),
-    ),
+    searchKeys: searchPatch({ folder: folder || undefined, reference: reference ?? undefined, tags }) ?? "{}",
   };
 }
 
-/** Tags as a change of the searched ones. */
-const changesOf = (tags: string[] | undefined, isKept: boolean) =>
-  tags && Object.fromEntries(tags.map((tag) => [tag, isKept ? tag : null]));
-
-/** The tags of a file after a change, as JSON. */
-function changedTags({ tags, addedTags, removedTags }: FileChanges): SQL | undefined {
-  if (tags) return sql`${JSON.stringify(tags)}`;
-  const added = sql`json_each(${JSON.stringify(addedTags)})`;
-  if (addedTags) {
-    return sql`(select json_group_array(value) from (select value from json_each(${files.tags}) union all
-      select value from ${added} where value not in (select value from json_each(${files.tags}))) tagged)`;
-  }
-  if (!removedTags) return undefined;
-  const removed = sql`(select value from json_each(${JSON.stringify(removedTags)}))`;
-  return sql`(select json_group_array(value) from json_each(${files.tags}) where value not in ${removed})`;
+/** JSON: the keys of the tags of a file after some were added or removed. Undefined for other changes. */
+function changedTagKeys({ addedTags, removedTags }: TagChanges): SQL | undefined {
+  const withoutKeys = (tags: string[]) => `{${tags.map((tag) => `${JSON.stringify(tag)}:null`).join()}}`;
+  const patch = addedTags ? tagKeys(addedTags) : removedTags && withoutKeys(removedTags);
+  return patch === undefined ? undefined : sql`json_patch(coalesce(${files.searchKeys} -> '$.tags', '{}'), ${patch})`;
 }
+const exceedLimits = sql`count(*) > ${MAX_TAGS} or length(cast(json_group_array(key) as blob)) > ${MAX_TAGS_BYTES}`;
+
+/** A source of one row for an update that adds or removes tags: it reads them once, because each reading of 40 tags is 40 rows. */
+const taggedSource = (keys: SQL, isOne: SQL | undefined) =>
+  sql`(select json_group_array(key) as tags, json_group_object(key, value) as keys, group_concat(value, char(1)) as text,
+    ${exceedLimits} as exceeds from json_each((select ${keys} from ${files} where ${isOne}))) tagged`;
 
 /** Why a change is refused. */
 type Refusal = "file_held" | "version_mismatch" | "metadata_too_large" | "too_many_tags";
 
+const patchedMetadata = ({ metadata }: FileChanges) =>
+  metadata && sql`json_patch(${files.metadata}, ${JSON.stringify(metadata)})`;
+
 /** A change of a file: the columns that it sets, whether it makes a difference, and why it is refused. */
-function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0, deleteAfterBy: string | null = null) {
+function changeOf(changes: FileChanges, versions: ExpectedVersions, now: number, deleteAfterBy: string) {
   const { name, folder, reference, deleteAfter } = changes;
-  const tags = changedTags(changes);
-  const { tags: set, addedTags, removedTags } = changes;
-  const tagChanges = changesOf(set ?? addedTags, true) ?? changesOf(removedTags, false);
-  const patch = searchPatch({ folder, reference, tags: tagChanges });
-  const searched = set ? sql`json_remove(${files.searchKeys}, '$.tags')` : files.searchKeys;
-  const metadata = changes.metadata && sql`json_patch(${files.metadata}, ${JSON.stringify(changes.metadata)})`;
+  const fromSource = changes.addedTags ?? changes.removedTags;
+  const tags = fromSource ? sql`tagged.tags` : changes.tags && sql`${JSON.stringify(changes.tags)}`;
+  const patch = searchPatch({ folder, reference, tags: changes.tags });
+  const searched = changes.tags ? sql`json_remove(${files.searchKeys}, '$.tags')` : files.searchKeys;
+  const metadata = patchedMetadata(changes);
   const differences = [
     name !== undefined && sql`${FACTS.name} <> ${name}`,
     folder !== undefined && ne(files.folder, folder),
@@ -117,14 +113,6 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0, del
     tags && sql`${files.tags} <> ${tags}`,
     metadata && sql`${files.metadata} <> ${metadata}`,
   ].filter((difference) => difference !== false);
-  const refusals: Partial<Record<Refusal, SQL>> = {
-    ...(deleteAfter !== undefined && { file_held: isHeld }),
-    ...(versions && { version_mismatch: not(isOneOf(files.version, versions)) }),
-    ...(metadata && { metadata_too_large: sql`length(cast(${metadata} as blob)) > ${MAX_METADATA_BYTES}` }),
-    ...(changes.addedTags && {
-      too_many_tags: sql`json_array_length(${tags}) > ${MAX_TAGS} or length(cast(${tags} as blob)) > ${MAX_TAGS_BYTES}`,
-    }),
-  };
   return {
     columns: {
       ...(folder !== undefined && { folderSince: sql`iif(${files.folder} = ${folder}, ${files.folderSince}, ${now})` }),
@@ -132,15 +120,30 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions, now = 0, del
       ...{ folder, reference, deleteAfter, tags, metadata },
       ...(deleteAfter !== undefined && { deleteAfterBy: deleteAfter === null ? null : deleteAfterBy }),
       ...(patch && { searchKeys: sql`json_patch(${searched}, ${patch})` }),
+      ...(fromSource && {
+        searchKeys: sql`json_set(${files.searchKeys}, '$.tags', json(tagged.keys), '$.tagText', tagged.text)`,
+      }),
     },
     differs: or(...differences),
-    refusal: firstOf(refusals) as SQL<Refusal | null>,
+    refusal: refusalOf(changes, versions, sql`tagged.exceeds`),
   };
 }
 
-/** Why the change of a file would be refused. */
-export const refusalOf = (changes: FileChanges, versions: ExpectedVersions = undefined) =>
-  changeOf(changes, versions).refusal;
+/** Why the change of a file would be refused. @param exceedsTags whether it would have too many tags; by default reads them */
+export function refusalOf(
+  changes: FileChanges,
+  versions: ExpectedVersions = undefined,
+  exceedsTags = sql`(select ${exceedLimits} from json_each(${changedTagKeys(changes)}))`,
+) {
+  const metadata = patchedMetadata(changes);
+  const refusals: Partial<Record<Refusal, SQL>> = {
+    ...(changes.deleteAfter !== undefined && { file_held: isHeld }),
+    ...(versions && { version_mismatch: not(isOneOf(files.version, versions)) }),
+    ...(metadata && { metadata_too_large: sql`length(cast(${metadata} as blob)) > ${MAX_METADATA_BYTES}` }),
+    ...(changes.addedTags && { too_many_tags: exceedsTags }),
+  };
+  return firstOf(refusals) as SQL<Refusal | null>;
+}
 
 /** The name of the field in events. */
 const eventField = (field: string) => (field === "addedTags" || field === "removedTags" ? "tags" : field);
@@ -155,10 +158,10 @@ export function fileUpdate(
 ) {
   const key = { ...actor, id };
   const { columns, differs, refusal } = changeOf(changes, versions, deps.system.now(), actorOf(actor, deps.requestId));
-  const update = deps.db
-    .update(files)
-    .set({ ...columns, ...changed(deps.system.now()) })
-    .where(and(isFile(key), differs, isNull(refusal)));
+  const setting = deps.db.update(files).set({ ...columns, ...changed(deps.system.now()) });
+  const keys = changedTagKeys(changes);
+  const isChanged = and(isFile(key), differs, isNull(refusal));
+  const update = keys ? setting.from(taggedSource(keys, isFile(key))).where(isChanged) : setting.where(isChanged);
   return { update, event: fileEvent(deps, "file.updated", actor, key, { fields: fieldsOf(changes).map(eventField) }) };
 }
 

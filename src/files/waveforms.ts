@@ -40,7 +40,7 @@ export const MAX_SHOWN_PEAK = 99;
  * The mean peak of each part of the file, in its louder channel: the loudest one would be the same in each part of a long
  * recording of speech. A short waveform repeats its peaks.
  */
-function shownPeaks(channels: Channels): Buffer {
+export function shownPeaks(channels: Channels): Buffer {
   const length = channels[0]?.length ?? 0;
   const levelOf = (part: number) => {
     const start = Math.floor((part * length) / SHOWN_PEAKS);

@@ -1,6 +1,9 @@
 import { invalidField } from "../errors.ts";
 
-/* Checks that a text is WebVTT (https://www.w3.org/TR/webvtt1/), without keeping its cues. What a cue contains is not checked. */
+/*
+ * Checks that a text is WebVTT (https://www.w3.org/TR/webvtt1/), without keeping its cues. Of what a cue contains, only control characters are
+ * checked.
+ */
 
 const TIMESTAMP = String.raw`(?:(\d{2,6}):)?([0-5]\d):([0-5]\d)\.(\d{3})`;
 /** Settings follow the times, such as `align:start`. */
@@ -42,6 +45,9 @@ function decode(bytes: Uint8Array): { text: string; isUtf8: boolean } {
   }
 }
 
+/** Control characters except tab. A terminal would obey them; no player shows them. */
+const CONTROL = /(?!\t)\p{Cc}/u;
+
 const isComment = (line: string) => /^NOTE(?:[ \t]|$)/.test(line);
 const isStyle = (line: string) => /^(?:STYLE|REGION)[ \t]*$/.test(line);
 
@@ -56,6 +62,7 @@ export function checkWebVtt(bytes: Uint8Array): void {
   for (const [line, number] of linesOf(text)) {
     current = number;
     if (!isUtf8 && line.includes(REPLACED)) throw fail("Must be UTF-8.");
+    if (CONTROL.test(line)) throw fail("Must have no control characters except tabs.");
     const hasArrow = line.includes("-->");
     if (number === 1) {
       if (hasArrow || !/^WEBVTT(?:[ \t].*)?$/s.test(line)) throw fail("Must begin with `WEBVTT`.");

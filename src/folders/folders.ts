@@ -7,9 +7,9 @@ import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { files, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
-import { folderKey, FOLDER_SEPARATOR as SEPARATOR } from "../files/names.ts";
+import { folderKey, SEPARATOR } from "../files/names.ts";
 import { hasRow, insertWhere, write } from "../platform/db.ts";
-import { decodeCursor, encodeCursor, listName, type Page, type PageRequest } from "../platform/paging.ts";
+import { decodeCursor, encodeCursor, listName, NO_ID, type Page, type PageRequest } from "../platform/paging.ts";
 import { folders, isOfContributor } from "./folders.schema.ts";
 
 /*
@@ -26,8 +26,6 @@ const AFTER_ALL_FOLDERS = "\u{10ffff}".repeat(129);
 export const MAX_FOLDERS = 10_000;
 /** A tenth of the team's, so that one contributor can't use them up. */
 const MAX_CONTRIBUTOR_FOLDERS = 1000;
-/** Folders have no id. */
-const NO_ID = "0".repeat(24);
 
 interface FolderRange {
   prefix: string;

@@ -52,6 +52,7 @@ export const SAMPLES = {
   createUploadToken:
     'const { token } = await stowage.files.createUploadToken({ maxFiles: 3, properties: { folder: "memos" } });',
   listFiles: 'for await (const file of stowage.files.list({ folder: "podcast/2026" })) console.log(file.name);',
+  listTags: 'for await (const { tag } of stowage.files.tags({ prefix: "inter" })) console.log(tag);',
   listFolders: 'for await (const folder of stowage.files.folders({ under: "podcast" })) console.log(folder);',
   createFolder: 'const { folder } = await stowage.files.createFolder("podcast/2026");',
   moveFolder: 'const { isComplete } = await stowage.files.moveFolder("podcast/2026", "archive/2026");',

@@ -4,6 +4,7 @@ import * as z from "zod";
 import { scopeOf } from "../access/authorization.ts";
 import type { Code } from "../errors.ts";
 import { AppError, MESSAGES } from "../errors.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import type { AppEnv } from "./app-env.ts";
 import { codeSamplesOf } from "./client-samples.ts";
 import { errorSchema, STATUS } from "./failures.ts";
@@ -12,6 +13,9 @@ import { type Document, renderIndex, renderPage } from "./markdown.ts";
 import { type Api, describeBody, type Operation, splitRoute } from "./operation.ts";
 
 type Json = Record<string, unknown>;
+
+const [firstLimit, ...otherLimits] = Object.keys(RATE_LIMITS);
+const REACHED_LIMIT = `\`"${firstLimit}";r=0;t=60\`: the limit that was reached, and the seconds to wait. The others are ${otherLimits.map((name) => `\`${name}\``).join(", ")}.`;
 
 const HEAVY = "Counts as a heavy request.";
 
@@ -87,7 +91,7 @@ function failuresOf(codes: Code[]): Json {
         "Retry-After": { schema: { type: "integer" }, description: "Seconds." },
       }),
       ...(status === 429 && {
-        RateLimit: { schema: { type: "string" }, description: '`"team";r=0;t=60`: the limit.' },
+        RateLimit: { schema: { type: "string" }, description: REACHED_LIMIT },
       }),
     };
     return [
@@ -242,10 +246,7 @@ export function describeApi(api: Api, messages: Messages): Json {
   const components: Json = {};
   schemaOf(z.strictObject({ error: errorSchema }), "output", components);
   const paths: Record<string, Json> = {};
-  const operations = Object.entries(api).map(([operationId, [, { access, isHeavy }]]) => ({
-    ...{ operationId, access },
-    ...(isHeavy !== undefined && { isHeavy }),
-  }));
+  const operations = Object.entries(api).map(([operationId, [, operation]]) => ({ ...operation, operationId }));
   for (const [operationId, [route, operation]] of Object.entries(api)) {
     const split = splitRoute(route);
     const method = split.method.toLowerCase();

@@ -10,7 +10,7 @@ import { countOf, type Operation, readOperation, writeOperation } from "../http/
 import type { Preview } from "../http/pages.ts";
 import { LINKS } from "../http/paths.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
-import { id, iso, isoOrNull, readQuery, text, timestamp } from "../http/validation.ts";
+import { id, iso, isoOrNull, name, readQuery, timestamp } from "../http/validation.ts";
 import {
   createLink,
   DISPOSITIONS,
@@ -26,11 +26,14 @@ import {
   revokeLink,
   transcriptName,
 } from "./links.ts";
-import { describeLink, type SharedFile } from "./sharing.ts";
+import { PICTURE_PIXELS } from "./picture.ts";
+import { describeLink, drawLinked, type SharedFile } from "./sharing.ts";
 
 /* Links: creating, listing and revoking them, their page, and serving the bytes as RFC 9110 describes. */
 
-const MAX_NAME_LENGTH = 200;
+/** Four months, far above the longest recording that an upload can be. */
+const MAX_SECONDS = 10_000_000;
+const seconds = z.number().nonnegative().max(MAX_SECONDS);
 
 const field = fieldOf<Link>();
 
@@ -40,9 +43,19 @@ const linkRecord = describeRecord({
     _id: field(id, "0193477d0a5e2b7f4d1c8e91", (link) => link.id),
     fileId: field(id, "0193477c0a5e2b7f4d1c8e90", (link) => link.fileId),
     name: field(
-      z.string().nullable().meta({ description: "The download name. Null: the file's own name." }),
-      null,
+      z.string().nullable().meta({ description: "What its page and lists call it. Null: the file's own name." }),
+      "For the press",
       (link) => link.name,
+    ),
+    startSeconds: field(
+      seconds.nullable().meta({ description: "Where its page starts to play. Null: at the start." }),
+      50,
+      (link) => link.startSeconds,
+    ),
+    endSeconds: field(
+      seconds.nullable().meta({ description: "Where its page stops. Null: at the end." }),
+      83.5,
+      (link) => link.endSeconds,
     ),
     disposition: field(z.enum(DISPOSITIONS), "inline", (link) => link.disposition),
     expiresAt: field(timestamp.nullable().meta({ description: "Null: never." }), "2026-12-20T09:33:00.000Z", (link) =>
@@ -80,7 +93,21 @@ const sharedField = fieldOf<SharedFile & { url: string; transcriptUrl: string | 
 const sharedFileRecord = describeRecord({
   id: "SharedFile",
   fields: {
-    name: sharedField(z.string(), "interview.mp3", (file) => file.name),
+    name: sharedField(
+      z.string().meta({ description: "The name of the link, or that of the file." }),
+      "For the press",
+      (file) => file.name,
+    ),
+    startSeconds: sharedField(
+      seconds.nullable().meta({ description: "Where the page starts to play. Null: at the start." }),
+      50,
+      (file) => file.startSeconds,
+    ),
+    endSeconds: sharedField(
+      seconds.nullable().meta({ description: "Where the page stops. Null: at the end." }),
+      83.5,
+      (file) => file.endSeconds,
+    ),
     size: sharedField(z.int(), 48_213_004, (file) => file.sizeBytes),
     mimeType: sharedField(z.string(), "audio/mpeg", (file) => file.mimeType),
     durationSeconds: sharedField(
@@ -131,7 +158,16 @@ const newLinkSchema = z.strictObject({
   disposition: z.enum(DISPOSITIONS).optional().meta({
     description: "Default `attachment`. `inline` lets a browser play the file, if it is audio of a harmless type.",
   }),
-  name: text(1, MAX_NAME_LENGTH).optional().meta({ description: "The download name." }),
+  name: name(1).optional().meta({
+    description:
+      "What the link's page and lists call it, such as who it is for: one line of at most 100 characters. A download has it, too, with the extension of the file. Default: the file's name.",
+  }),
+  startSeconds: seconds.optional().meta({
+    description: "Where the link's page starts to play. A `#t=` in its URL takes precedence.",
+  }),
+  endSeconds: seconds.optional().meta({
+    description: "Where it stops, after the start. Anyone with the link can still play and download the rest.",
+  }),
 });
 
 function onLinkHost(c: Context<AppEnv>, path: string): string {
@@ -152,7 +188,7 @@ export const create = writeOperation(
     description: `Anyone with the URL can download the file until the link expires or is revoked. A file has at most ${MAX_LINKS} links, and a team ${MAX_TEAM_LINKS.toLocaleString("en")}.`,
     body: newLinkSchema,
     isBodyOptional: true,
-    bodyExample: { disposition: "inline", name: "interview.mp3" },
+    bodyExample: { disposition: "inline", name: "For the press", startSeconds: 50, endSeconds: 83.5 },
     success: {
       description: "The link. No later response contains `url`, `pageUrl` and `embedUrl`.",
       message: "Link created.",
@@ -229,9 +265,8 @@ function isKnown(c: Context<AppEnv>, tag: string): boolean {
 }
 
 async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
-  const { fileId, sizeBytes, sha256 } = file;
-  // The bytes of a file never change, so its id is a strong validator.
-  const tag = `"${fileId}"`;
+  const { sizeBytes, sha256 } = file;
+  const tag = `"${file.tag}"`;
   c.header("ETag", tag);
   c.header("Accept-Ranges", "bytes");
   const [ifMatch, ifRange] = ["If-Match", "If-Range"].map((name) => c.req.header(name));
@@ -268,12 +303,17 @@ async function openCounted<T>(c: Context<AppEnv>, open: (deps: Deps, token: stri
   });
 }
 
+/** @returns the waveform of the link of the request as a PNG @throws `not_found`, also if the file has none, `rate_limited` */
+export const findPicture = (c: Context<AppEnv>) => openCounted(c, drawLinked);
+
 /** @returns what a preview of the link of the request says; null if there is no such link @throws `rate_limited` */
 export async function findPreview(c: Context<AppEnv>): Promise<Preview | null> {
   try {
-    const { name, file, teamName } = await openCounted(c, findLinked);
-    const title = [file.title ?? name, file.artist].filter(Boolean).join(" – ");
-    return { title, description: `Shared by ${teamName}` };
+    const { name, link, file, teamName } = await openCounted(c, findLinked);
+    const recording = [file.title ?? name, file.artist].filter(Boolean).join(" – ");
+    const title = link.name ?? recording;
+    const picture = file.hasWaveform === 1 ? PICTURE_PIXELS : null;
+    return { name, title, description: `Shared by ${teamName}`, picture };
   } catch (error) {
     if (error instanceof AppError && error.code === "not_found") return null;
     throw error;
@@ -296,8 +336,8 @@ export const describe: Operation = {
     readQuery(c, undefined);
     const file = await openCounted(c, describeLink);
     const token = c.req.param("link") ?? "";
-    const url = linkUrl(c, { token, fileName: file.name });
-    const path = `${LINKS}/${token}/transcript/${encodeURIComponent(transcriptName(file.name))}`;
+    const url = linkUrl(c, { token, fileName: file.fileName });
+    const path = `${LINKS}/${token}/transcript/${encodeURIComponent(transcriptName(file.fileName))}`;
     const transcriptUrl = file.hasTranscript ? onLinkHost(c, path) : null;
     return c.json({ message: "Shared file.", data: sharedFileRecord.render({ ...file, url, transcriptUrl }) });
   },
@@ -350,9 +390,9 @@ export const openTranscript: Operation = {
   },
   errorCodes: ["not_found", "rate_limited"],
   answer: async (c) => {
-    const { fileId, version, language, ...file } = await openCounted(c, openLinkedTranscript);
+    const { tag: link, version, language, ...file } = await openCounted(c, openLinkedTranscript);
     if (version !== null) {
-      const tag = `"${fileId}.${version}"`;
+      const tag = `"${link}.${version}"`;
       c.header("ETag", tag);
       if (isKnown(c, tag)) return c.body(null, 304);
     }

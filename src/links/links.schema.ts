@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
+import { index, integer, primaryKey, real, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
 /** Revocable download links. A trigger deletes the links of a file with the file. */
 export const links = sqliteTable(
@@ -10,8 +10,11 @@ export const links = sqliteTable(
     fileId: text("file_id").notNull(),
     /** SHA-256 of the secret in the link's URL, hex. */
     secretHash: text("secret_hash").notNull(),
-    /** The download name; null for the file's own name. */
+    /** What its page and lists call it; null for the file's own name. */
     name: text(),
+    /** The part that its page opens with. Null: from the start, to the end. */
+    startSeconds: real("start_seconds"),
+    endSeconds: real("end_seconds"),
     disposition: text({ enum: ["attachment", "inline"] }).notNull(),
     /** Null: never. */
     expiresAt: integer("expires_at"),

@@ -60,8 +60,11 @@ export type Disposition = (typeof DISPOSITIONS)[number];
 export interface Link {
   id: string;
   fileId: string;
-  /** The download name; null for the file's own name. */
+  /** What its page and lists call it; null for the file's own name. */
   name: string | null;
+  /** The part that its page opens with. Null: from the start, to the end. */
+  startSeconds: number | null;
+  endSeconds: number | null;
   disposition: Disposition;
   /** Null: never. */
   expiresAt: number | null;
@@ -82,6 +85,8 @@ export interface NewLink {
   expiresAt: number | null;
   disposition?: Disposition | undefined;
   name?: string | undefined;
+  startSeconds?: number | undefined;
+  endSeconds?: number | undefined;
 }
 
 /** The parts of a link's URL. */
@@ -93,18 +98,21 @@ export interface OpenableLink {
 
 /**
  * @returns the link, and what its URL contains. No later response contains the token
- * @throws `invalid_input` for an expiry in the past, `not_found`, `too_many_links`
+ * @throws `invalid_input` for an expiry in the past or an end before the start, `not_found`, `too_many_links`
  */
 export async function createLink(
   deps: Deps,
   actor: TeamActor,
   fileId: string,
-  { expiresAt, disposition = "attachment", name }: NewLink,
+  { expiresAt, disposition = "attachment", name, startSeconds, endSeconds }: NewLink,
 ): Promise<OpenableLink & { link: Link }> {
   const { teamId, keyId, userId } = actor;
   const now = deps.system.now();
   if (expiresAt !== null && expiresAt <= now) {
     throw invalidField("expiresAt", "Must be in the future.");
+  }
+  if (endSeconds !== undefined && endSeconds <= (startSeconds ?? 0)) {
+    throw invalidField("endSeconds", "Must be after the start.");
   }
   const secret = newSecret(deps.system);
   const row: LinkRow = {
@@ -112,7 +120,9 @@ export async function createLink(
     teamId,
     fileId,
     secretHash: fingerprint(secret),
-    name: name === undefined ? null : cleanName(name),
+    name: name ?? null,
+    startSeconds: startSeconds ?? null,
+    endSeconds: endSeconds ?? null,
     disposition,
     expiresAt,
     createdAt: now,
@@ -145,7 +155,15 @@ export async function createLink(
     throw new AppError("too_many_links", { message });
   }
   const token = renderSecretUrl({ id: row.id, secret });
-  return { link: linkOf(row), token, fileName: row.name ?? file.name ?? file.originalName };
+  return { link: linkOf(row), token, fileName: downloadName(row.name, file.name ?? file.originalName) };
+}
+
+/** The download name: that of the link, if it has one, with the extension of the file, unless it has one itself. */
+function downloadName(linkName: string | null, fileName: string): string {
+  if (linkName === null) return fileName;
+  const [extension = ""] = /\.\w{1,10}$/.exec(fileName) ?? [];
+  const hasExtension = /\.\d*[a-z]\w{0,9}$/i.test(linkName);
+  return cleanName(linkName.replaceAll(/[/\\]/g, "-") + (hasExtension ? "" : extension));
 }
 
 /** Creates a signed link of a file. */
@@ -205,7 +223,8 @@ export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Prom
 
 /** The bytes behind a link. */
 export interface LinkedFile {
-  fileId: string;
+  /** Names the bytes, which never change: the id of the link, so that two links of a file don't show that they are. */
+  tag: string;
   sizeBytes: number;
   /** Hex; null for a resumable upload that was not read back yet. */
   sha256: string | null;
@@ -245,7 +264,14 @@ const isActive = eq(activeTeam.teamKey, teamOfFile);
 const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
   db
     .select({
-      link: { name: links.name, disposition: links.disposition, expiresAt: links.expiresAt },
+      link: {
+        id: sql<string>`${links.id}`.as("link_id"),
+        name: links.name,
+        disposition: links.disposition,
+        expiresAt: links.expiresAt,
+        startSeconds: links.startSeconds,
+        endSeconds: links.endSeconds,
+      },
       file: SERVED_COLUMNS,
       teamName: activeTeam.teamName,
     })
@@ -265,9 +291,13 @@ const fileOfSignedLink = ({ db }: Deps, file: FileKey, restores: number, expires
   db
     .select({
       link: {
+        // Its URL contains the id of the file. Another signed link of the file continues its download.
+        id: sql<string>`${files.id}`.as("link_id"),
         name: sql<null>`null`,
         disposition: sql<Disposition>`'attachment'`,
         expiresAt: sql<number>`${expiresAt}`,
+        startSeconds: sql<null>`null`,
+        endSeconds: sql<null>`null`,
       },
       file: SERVED_COLUMNS,
       teamName: activeTeam.teamName,
@@ -292,21 +322,21 @@ async function findByToken(given: Deps, token: string) {
 export async function findLinked(deps: Deps, token: string) {
   const [row] = await findByToken(deps, token);
   if (!row) throw new AppError("not_found");
-  return { ...row, name: row.link.name ?? row.file.name };
+  return { ...row, name: row.link.name ?? row.file.name, fileName: downloadName(row.link.name, row.file.name) };
 }
 
 /** @throws as `findLinked` */
 export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
-  const { link, file, name } = await findLinked(deps, token);
+  const { link, file, fileName } = await findLinked(deps, token);
   const contentType = servedContentType(file.mimeType);
   // Only audio of a harmless type is shown inline. Everything else could be a page on our origin.
   const isInline = link.disposition === "inline" && contentType.startsWith("audio/");
   return {
-    fileId: file.id,
+    tag: link.id,
     sizeBytes: file.sizeBytes,
     sha256: file.sha256,
     contentType,
-    contentDisposition: contentDisposition(isInline ? "inline" : "attachment", name),
+    contentDisposition: contentDisposition(isInline ? "inline" : "attachment", fileName),
     read: (offset, length) => deps.bytes.open(objectKey(file), offset, length),
     isStored: async () => (await deps.bytes.head(objectKey(file))) !== null,
   };
@@ -314,13 +344,13 @@ export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
 
 /** @throws as `findLinked`, also if the file has no transcript */
 export async function openLinkedTranscript(deps: Deps, token: string) {
-  const { file, name } = await findLinked(deps, token);
+  const { link, file, fileName } = await findLinked(deps, token);
   const transcript = parseTranscript(file.transcript);
   if (!transcript) throw new AppError("not_found");
   return {
     ...transcript,
-    fileId: file.id,
-    contentDisposition: contentDisposition("attachment", transcriptName(name)),
+    tag: link.id,
+    contentDisposition: contentDisposition("attachment", transcriptName(fileName)),
     read: () => openTranscript(deps, file),
   };
 }

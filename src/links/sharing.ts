@@ -1,10 +1,18 @@
 import type { Deps } from "../deps.ts";
-import { type Channels, readWaveform } from "../files/waveforms.ts";
+import { AppError } from "../errors.ts";
+import { type Channels, MAX_SHOWN_PEAK, readWaveform, shownPeaks } from "../files/waveforms.ts";
 import { findLinked } from "./links.ts";
+import { drawWaveform } from "./picture.ts";
 
 /** The properties of its file that the page of a link shows. */
 export interface SharedFile {
+  /** Of the link, or of the file. */
   name: string;
+  /** The download name. */
+  fileName: string;
+  /** The part that the page opens with. Null: from the start, to the end. */
+  startSeconds: number | null;
+  endSeconds: number | null;
   sizeBytes: number;
   mimeType: string;
   durationSeconds: number | null;
@@ -20,14 +28,24 @@ export interface SharedFile {
 
 /** @throws as `findLinked` */
 export async function describeLink(deps: Deps, token: string): Promise<SharedFile> {
-  const { name, link, file, teamName } = await findLinked(deps, token);
+  const { name, fileName, link, file, teamName } = await findLinked(deps, token);
   const { sizeBytes, mimeType, durationSeconds, title, artist } = file;
-  const facts = { mimeType, durationSeconds, title, artist, teamName, expiresAt: link.expiresAt };
+  const { startSeconds, endSeconds, expiresAt } = link;
+  const facts = { mimeType, durationSeconds, title, artist, teamName, startSeconds, endSeconds, expiresAt };
   return {
     name,
+    fileName,
     sizeBytes,
     ...facts,
     waveform: await readWaveform(deps, file),
     hasTranscript: file.transcript !== null,
   };
+}
+
+/** The waveform of a link's file as a PNG. @throws as `findLinked`, also if the file has no waveform */
+export async function drawLinked(deps: Deps, token: string): Promise<Uint8Array<ArrayBuffer>> {
+  const { file } = await findLinked(deps, token);
+  const channels = await readWaveform(deps, file);
+  if (!channels) throw new AppError("not_found");
+  return drawWaveform(shownPeaks(channels), MAX_SHOWN_PEAK);
 }

@@ -159,6 +159,9 @@ export function cutScan<Row extends { id: string } & MayBeEnd>(
   return { items, next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null) };
 }
 
+/** In cursors of lists whose items have only a name: folders and tags. */
+export const NO_ID = "0".repeat(24);
+
 const DIGEST_CHARACTERS = 12;
 
 /** The list's name in its cursors. If the list has filters, the name includes a digest of them. */

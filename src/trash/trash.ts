@@ -20,16 +20,7 @@ import {
 } from "../files/files.ts";
 import { columns } from "../files/lists.ts";
 import { isOneOf, type Query } from "../platform/db.ts";
-import {
-  cutPage,
-  encodeCursor,
-  type MayBeEnd,
-  type Page,
-  type PageRequest,
-  pageById,
-  scan,
-  splitScan,
-} from "../platform/paging.ts";
+import { cutScan, type MayBeEnd, type Page, type PageRequest, pageById, scan } from "../platform/paging.ts";
 import { placesOf } from "./deletion.ts";
 import { isOwnedInTrash, isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 
@@ -50,7 +41,10 @@ export interface TrashedFile extends StoredFile {
 
 type TrashRow = ListedRow & Pick<TrashedFile, "trashedAt" | "eraseAfter"> & { hold: string | null };
 
-/** The caller's files in the trash, the latest uploads first. @throws `invalid_input` for a cursor of another list */
+/**
+ * The caller's files in the trash, the latest uploads first.
+ * @throws `invalid_input` for a cursor of another list, or a page number beyond what the list examines
+ */
 export async function listTrash(
   deps: Deps,
   credential: Credential<"files:delete">,
@@ -82,14 +76,13 @@ export async function listTrash(
       })
       .from(trashedFiles(source, sql`, trashed_at, isEnd`));
   });
-  const { matching, end } = splitScan(rows);
-  const { items, next } = cutPage(LIST, request, matching);
+  const { items, next } = cutScan(LIST, request, rows);
   return {
     items: items.map(({ trashedAt, eraseAfter, hold, isEnd, ...row }) => ({
       ...toStoredFile(deps, row),
       ...{ trashedAt, eraseAfter, hold: hold === null ? null : JSON.parse(hold) },
     })),
-    next: next ?? (end ? encodeCursor(LIST, end.id) : null),
+    next,
   };
 }
 

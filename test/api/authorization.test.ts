@@ -415,7 +415,7 @@ const NEEDED_SCOPES = Object.fromEntries(
     "files:upload":
       "uploadFile createUploadToken createResumableUpload getResumableUpload appendToResumableUpload deleteResumableUpload",
     "files:read":
-      "listFiles getFileMetadata getFileStatus getWaveform getTranscript getTeam getUsage listUnfinishedUploads listFolders",
+      "listFiles getFileMetadata getFileStatus getWaveform getTranscript getTeam getUsage listUnfinishedUploads listFolders listTags",
     "files:download": "signFile createLink listLinks revokeLink",
     "files:write":
       "reprocessFile setWaveform setTranscript deleteTranscript updateFile changeFiles createFolder moveFolder",

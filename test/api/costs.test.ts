@@ -7,6 +7,7 @@ import { api, createApp } from "../../src/app.ts";
 import { eventId } from "../../src/events/events.ts";
 import { MAX_FOLDER_BYTES } from "../../src/files/names.ts";
 import { MAX_METADATA_BYTES, MAX_REFERENCE_LENGTH, MAX_TAG_LENGTH, MAX_TAGS } from "../../src/files/properties.ts";
+import { MAX_BATCH_FILES } from "../../src/folders/batches.ts";
 import worker from "../../src/index.ts";
 import { databaseOf } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
@@ -397,6 +398,27 @@ describe("Until its response", () => {
     expect(sent.length).toBeLessThanOrEqual(MAX_INVOCATION_QUERIES / 2);
   });
 
+  const manyTags = (first: number) => Array.from({ length: MAX_TAGS }, (_, i) => `tag ${first + i}`);
+  test.each([
+    ["tag files without tags", [], "tag", manyTags(0), true, 11_000, 6200],
+    ["tag files that have as many, which refuses all", manyTags(20), "tag", manyTags(0), false, 9000, 0],
+    ["tag files with the tags that they have", manyTags(0), "tag", manyTags(0), true, 5000, 0],
+    ["untag files that have as many", manyTags(0), "untag", manyTags(0), true, 13_000, 6200],
+  ])("a batch of 100 files and 20 tags, to %s, reads and writes a bounded number of rows", async (_, ...limits) => {
+    const [tags, action, changed, isOk, rowsRead, rowsWritten] = limits;
+    const crowd = await newTeam();
+    await fill(crowd, "files", MAX_BATCH_FILES);
+    const ids = idsIn(await read(crowd, `/docs/v1/uploads?limit=${MAX_BATCH_FILES}`));
+    const path = "/docs/v1/uploads/batch";
+    const change = (json: object) => send(`POST ${path}`, path, { token: crowd.token, json: { ids, ...json } });
+    if (tags.length > 0) await change({ action: "tag", tags });
+    const { response, inTotal } = await change({ action, tags: changed });
+    const { data } = (await response.json()) as { data: { ok: boolean }[] };
+    expect(data.filter(({ ok }) => ok)).toHaveLength(isOk ? MAX_BATCH_FILES : 0);
+    expect(inTotal.rowsRead).toBeLessThanOrEqual(rowsRead);
+    expect(inTotal.rowsWritten).toBeLessThanOrEqual(rowsWritten);
+  });
+
   test("a malformed token reads nothing", async () => {
     expect(await expectCost("GET /docs/v1/uploads", { token: "hello" }, 0)).toBe(401);
   });
@@ -422,10 +444,10 @@ describe("A job", () => {
 });
 
 describe("The rows written", () => {
-  test("are at most 14 for an upload, its job and its two events", async () => {
+  test("are at most 15 for an upload, its job and its two events", async () => {
     const { id, inTotal } = await put();
     const job = await runJobs([id]);
-    expect(inTotal.rowsWritten + job.inTotal.rowsWritten).toBeLessThanOrEqual(14);
+    expect(inTotal.rowsWritten + job.inTotal.rowsWritten).toBeLessThanOrEqual(15);
   });
 
   test("audio writes two rows more than text, for its waveform, and with a title or an artist another one, which processing adds to the index that a search reads", async () => {
@@ -437,7 +459,7 @@ describe("The rows written", () => {
       const job = await runJobs([_id]);
       return sent.inTotal.rowsWritten + job.inTotal.rowsWritten;
     };
-    expect([await rowsOf("tone.wav"), await rowsOf("tone.flac")]).toEqual([15, 16]);
+    expect([await rowsOf("tone.wav"), await rowsOf("tone.flac")]).toEqual([16, 17]);
   });
 
   test("an upload by a user writes two rows more, three in a folder, and two by an upload token, for its receipt", async () => {
@@ -664,12 +686,12 @@ describe("With 100,000 files, users and events in a team", () => {
   /** Half of the files are in 25 folders. */
   const insertFiles = (team: Team, rows: number) =>
     DB.prepare(
-      `insert into files (etag, mime_type, id, team_id, key_id, original_name, name_key, status, file_type, folder, reference, tags,
+      `insert into files (etag, mime_type, id, team_id, key_id, original_name, name_key, status, file_type, folder, reference, tags, search_keys,
          reserved_bytes, size_bytes, processed_at, created_at, updated_at)
        with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1),
          named as (select i, case i % 50 when 7 then 'take.mp3' else printf('%02d-%06d.mp3', i % 50, i) end as name from n)
        select 'x', '', printf('%012x%012x', ${FIRST_MILLISECOND} + i, i), ?2, ?2, name, name, ${status}, ${type},
-         iif(i % 2, '', printf('shows/%02d', i % 50)), iif(i % 100 = 1, 'r', null), iif(i % 10, '[]', '["t"]'),
+         iif(i % 2, '', printf('shows/%02d', i % 50)), iif(i % 100 = 1, 'r', null), iif(i % 10, '[]', '["t"]'), iif(i % 10, '{}', '{"tags":{"t":"t"},"tagText":"t"}'),
          1, 1, ${processedAt}, 1, 1 from named`,
     ).bind(rows, team.teamId);
   // States and types are spread evenly. There are no video files.
@@ -845,6 +867,13 @@ describe("With 100,000 files, users and events in a team", () => {
         expect(page.rowsRead).toBeLessThanOrEqual(rows + SCAN_CREDENTIAL_ROWS + AUTHORIZATION_ROWS);
     },
   );
+
+  test("GET /docs/v1/tags reads a row for each tag and one more, however many files have it", async () => {
+    const { count, rowsRead } = await pageAt("/docs/v1/tags");
+    expect(count).toBe(1);
+    expect(rowsRead).toBeLessThanOrEqual(4 + CREDENTIAL_ROWS);
+    expect((await pageAt("/docs/v1/tags?prefix=s")).rowsRead).toBeLessThanOrEqual(4 + CREDENTIAL_ROWS);
+  });
 
   test("GET /docs/v1/folders reads three rows for each folder, however many files are in it", async () => {
     const { count, rowsRead } = await pageAt("/docs/v1/folders?under=shows");

@@ -71,7 +71,7 @@ describe("A link", () => {
   const unsatisfiable = { status: 416, range: null };
   const notModified = { status: 304, range: null };
   const mismatch = { status: 412, range: null };
-  const tag = () => `"${fileId}"`;
+  const tag = () => `"${link._id}"`;
   test.each([
     ["no range", {}, full],
     ["the first byte", { Range: "bytes=0-0" }, partial(0, 0)],
@@ -150,23 +150,54 @@ describe("A link", () => {
     }
   });
 
-  test("can have its own download name, and any name in its URL", async () => {
-    const named = await createLink(team, fileId, { name: "Ändern/../report.txt" });
+  test.each([
+    ["For the press", "For the press.txt"],
+    ["report.txt", "report.txt"],
+    ["A/B, Vol. 2", "A-B, Vol. 2.txt"],
+    ["../report.txt", "..-report.txt"],
+    ["..", "...txt"],
+  ])("named %s downloads as %s, with any name in its URL", async (name, downloaded) => {
+    const named = await createLink(team, fileId, { name });
     const { pathname } = new URL(named.url);
-    expect(decodeURIComponent(pathname.split("/").at(-1) ?? "")).toBe("report.txt");
+    expect(decodeURIComponent(pathname.split("/").at(-1) ?? "")).toBe(downloaded);
     const { headers } = await call("GET", pathname.replace(/[^/]+$/, "other"));
-    expect(headers.get("Content-Disposition")).toContain('filename="report.txt"');
+    expect(headers.get("Content-Disposition")).toContain(`filename="${downloaded}"`);
+  });
+
+  test("does not show that another link opens the same file", async () => {
+    const [one, other] = [await createLink(team, fileId), await createLink(team, fileId)];
+    await team.call("PUT", `/docs/v1/uploads/${fileId}/transcript`, {
+      body: "WEBVTT\n\n00:00.000 --> 00:01.000\nHm.\n",
+      headers: { "Content-Type": "text/vtt" },
+    });
+    const tagsOf = async (opened: NewLink) => {
+      const { transcriptUrl } = await dataOf(call("GET", pathOf(opened).split("/").slice(0, -1).join("/")));
+      const answers = [await open(opened), await call("GET", new URL(transcriptUrl).pathname)];
+      return answers.map(({ headers }) => headers.get("ETag") ?? "");
+    };
+    const tags = [...(await tagsOf(one)), ...(await tagsOf(other))];
+    expect(new Set(tags).size).toBe(4);
+    for (const tag of tags) expect(tag).not.toContain(fileId);
   });
 
   test("is listed with its file, without its URL", async () => {
     const expiresAt = new Date(Date.now() + DAY).toISOString();
     const id = await upload(team, "listed.txt", "listed");
     const first = await createLink(team, id);
-    const second = await createLink(team, id, { disposition: "inline", expiresAt, name: "a.mp3" });
+    const part = { startSeconds: 50, endSeconds: 83.5 };
+    const second = await createLink(team, id, { disposition: "inline", expiresAt, name: " Für die Presse ", ...part });
     const base = { fileId: id, createdAt: expect.any(String), createdBy: { keyId: team.keyId, userId: null } };
     expect(await linksOf(team, id)).toEqual([
-      { _id: first._id, name: null, disposition: "attachment", expiresAt: null, ...base },
-      { _id: second._id, name: "a.mp3", disposition: "inline", expiresAt, ...base },
+      {
+        _id: first._id,
+        name: null,
+        startSeconds: null,
+        endSeconds: null,
+        disposition: "attachment",
+        expiresAt: null,
+        ...base,
+      },
+      { _id: second._id, name: "Für die Presse", ...part, disposition: "inline", expiresAt, ...base },
     ]);
   });
 });
@@ -302,7 +333,7 @@ describe("The description of a link", () => {
     const bytes = sample("tone-vbr.mp3").bytes;
     const id = await upload(team, "tone ü.mp3", bytes);
     const expiresAt = "2100-01-01T00:00:00.000Z";
-    const link = await createLink(team, id, { name: "song.mp3", expiresAt });
+    const link = await createLink(team, id, { name: "song.mp3", endSeconds: 1.5, expiresAt });
     const description = async () => dataOf(call("GET", describedAt(link)));
     const { durationSeconds } = await processed(team, id);
     expect(durationSeconds).toBeGreaterThan(0);
@@ -310,6 +341,8 @@ describe("The description of a link", () => {
     const shared = { ...tags, teamName: "test", expiresAt };
     const plain = {
       name: "song.mp3",
+      startSeconds: null,
+      endSeconds: 1.5,
       size: bytes.length,
       mimeType: "audio/mpeg",
       durationSeconds,
@@ -350,7 +383,7 @@ describe("The page of a link", () => {
     const { pageUrl } = await createLink(team, await upload(team, "a.txt", "a"));
     expect(new URL(pageUrl).pathname).toMatch(/^\/share\/[0-9a-f]{24}\.[0-9a-f]{32}$/);
     for (const [url, ancestors, frameOptions] of [
-      [pageUrl, "'none'", "SAMEORIGIN"],
+      [pageUrl, "'none'", "DENY"],
       [pageUrl.replace("/share/", "/embed/"), "*", null],
     ] as const) {
       for (const [address, status, file] of [
@@ -380,13 +413,43 @@ describe("The page of a link", () => {
   test("names the file and the team for previews, as text", async ({ team }) => {
     const worker = startWorker((deps) => ({
       ...deps,
-      pages: { fetch: async () => new Response("<head></head>") } as unknown as Fetcher,
+      pages: {
+        fetch: async () => new Response("<head><title>Shared file</title></head>"),
+      } as unknown as Fetcher,
     }));
     const { pageUrl } = await createLink(team, await upload(team, "a.txt", "a"), { name: `"><script>$'&.txt` });
     const { text } = await open(worker, pageUrl);
+    expect(text).toContain("<title>&#34;&#62;&#60;script&#62;$'&#38;.txt</title>");
+    expect(text).not.toContain("og:image");
     expect(text).toContain(`<meta property="og:title" content="&#34;&#62;&#60;script&#62;$'&#38;.txt">`);
     expect(text).toContain(`<meta property="og:description" content="Shared by test">`);
-    expect((await open(worker, withWrongSecret(pageUrl))).text).toBe("<head></head>");
+    expect((await open(worker, withWrongSecret(pageUrl))).text).toBe("<head><title>Shared file</title></head>");
+  });
+
+  test("has a picture of the waveform for previews, with the secret of the link, until the link is revoked", async ({
+    team,
+  }) => {
+    const worker = startWorker((deps) => ({
+      ...deps,
+      pages: { fetch: async () => new Response("<head></head>") } as unknown as Fetcher,
+    }));
+    const id = await upload(team, "a.txt", "a");
+    const { _id, pageUrl } = await createLink(team, id);
+    expect((await worker.call("GET", `${pageUrl}/waveform.png`)).status).toBe(404);
+    const channels = [Array.from({ length: 16 }, (_, i) => i / 16)];
+    await team.call("PUT", `/docs/v1/uploads/${id}/waveform`, { json: { channels } });
+    const { text } = await open(worker, pageUrl);
+    const [, image = ""] = /property="og:image" content="([^"]*)"/.exec(text) ?? [];
+    expect(image).toBe(`${pageUrl}/waveform.png`);
+    const shown = await worker.send(new Request(image));
+    expect(shown.headers.get("Content-Type")).toBe("image/png");
+    expect(shown.headers.get("Cache-Control")).toBe("no-store");
+    const picture = Buffer.from(await shown.arrayBuffer());
+    expect(picture.subarray(0, 8).toString("latin1")).toBe("\x89PNG\r\n\x1a\n");
+    expect([picture.readUInt32BE(16), picture.readUInt32BE(20)]).toEqual([1200, 630]);
+    expect((await worker.call("GET", `${withWrongSecret(pageUrl)}/waveform.png`)).status).toBe(404);
+    await team.call("DELETE", `/docs/v1/links/${_id}`);
+    expect((await worker.call("GET", image)).status).toBe(404);
   });
 
   test("ends with the next request once the link is revoked", async ({ team }) => {
@@ -439,11 +502,19 @@ describe("Creating a link", () => {
       ["disposition", "page"],
       ["name", ""],
       ["name", "\ud800"],
+      ["name", "x".repeat(101)],
+      ["startSeconds", -1],
+      ["startSeconds", 10_000_001],
+      ["startSeconds", "5"],
+      ["endSeconds", 0],
       ["secret", "x"],
     ] as const) {
       const create = () => team.call("POST", `/docs/v1/uploads/${id}/links`, { json: { [field]: value } });
       await rejected(team, 400, "invalid_input", create, [field]);
     }
+    const json = { startSeconds: 8, endSeconds: 8 };
+    const create = () => team.call("POST", `/docs/v1/uploads/${id}/links`, { json });
+    await rejected(team, 400, "invalid_input", create, ["endSeconds"]);
   });
 
   test("changes nothing if the key is revoked or narrowed after it was authorized", async ({ team }) => {

@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect } from "vitest";
 import { FILE_TYPES } from "../../src/audio/media-type.ts";
+import { fold } from "../../src/folding.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { DB } from "../support/databases.ts";
 import { withBindings } from "../support/deps.ts";
@@ -250,7 +251,6 @@ async function insertFiles(team: Team, numbers: number[], change: Partial<FileRo
 }
 
 const timeOf = ({ id }: FileRow) => Number.parseInt(id.slice(0, 12), 16);
-const fold = (text: string) => text.normalize("NFKC").toLowerCase();
 const keyOf = ({ original_name }: Pick<FileRow, "original_name">) => fold(original_name);
 const searchedIn = ({ original_name, folder, reference, tags }: FileRow) => [
   ...[original_name, folder, reference ?? ""],
@@ -259,7 +259,10 @@ const searchedIn = ({ original_name, folder, reference, tags }: FileRow) => [
 const searchKeysOf = ({ folder, reference, tags }: FileRow) => ({
   ...(folder && { folder: fold(folder) }),
   ...(reference && { reference: fold(reference) }),
-  ...(tags.length > 0 && { tags: Object.fromEntries(tags.map((tag) => [tag, fold(tag)])) }),
+  ...(tags.length > 0 && {
+    tags: Object.fromEntries(tags.map((tag) => [tag, fold(tag)])),
+    tagText: tags.map(fold).join("\u0001"),
+  }),
 });
 const byName = (a: FileRow, b: FileRow) =>
   Buffer.compare(Buffer.from(keyOf(a)), Buffer.from(keyOf(b))) || (a.id < b.id ? -1 : 1);

@@ -460,6 +460,89 @@ describe("Folders", () => {
   });
 });
 
+describe("Names", () => {
+  test("are sorted, and found by a prefix, without accents and in any case", async ({ team }) => {
+    const names = ["Äpfel", "apfelsine", "Apfel", "zebra", "Éclair", "eclair 2", "Straße", "STRASSE 2", "ǅ"];
+    for (const name of names) await add(team, { name });
+    const namesBy = async (query: Record<string, string>) =>
+      (await read(team, `${UPLOADS}?${new URLSearchParams(query)}`)).map(({ name }: { name: string }) => name);
+    const sorted = ["Äpfel", "Apfel", "apfelsine", "ǅ", "Éclair", "eclair 2", "Straße", "STRASSE 2", "zebra"];
+    expect(await namesBy({ sort: "name" })).toEqual(sorted);
+    expect(await namesBy({ name: "ÄPFEL" })).toEqual(["Äpfel", "Apfel", "apfelsine"]);
+    expect(await namesBy({ name: "strasse" })).toEqual(["Straße", "STRASSE 2"]);
+  });
+
+  test.each(["ß", "é", "가", "ﷺ", "\u0301", "x"])(
+    "of the longest length, of %s, are found by themselves",
+    async (one) => {
+      const team = await newTeam();
+      const name = `a${one.repeat(Math.floor(199 / Buffer.byteLength(one)))}`;
+      const id = await add(team, { name });
+      expect(await listed(team, { name })).toEqual([id]);
+      expect(await listed(team, { name: name.toUpperCase().slice(0, 200) })).toEqual([id]);
+      expect(await listed(team, { search: name })).toEqual([id]);
+    },
+  );
+
+  test("that differ only in case or accents are two folders and two tags", async ({ team }) => {
+    const [one, other] = [
+      await add(team, { folder: "Café", tags: ["Café"] }),
+      await add(team, { folder: "cafe", tags: ["cafe"] }),
+    ];
+    expect(await listed(team, { folder: "Café" })).toEqual([one]);
+    expect(await listed(team, { tag: "cafe" })).toEqual([other]);
+    expect(await read(team, "/docs/v1/folders")).toEqual(["Café", "cafe"]);
+  });
+});
+
+describe("The list of tags", () => {
+  const TAGS = "/docs/v1/tags";
+  const tagsOf = async (team: Team, query = "", token = team.token) =>
+    (await readPages({ call: (method, path) => team.call(method, path, { token }) }, `${TAGS}${query}`))
+      .flat()
+      .map(({ tag }: { tag: string }) => tag);
+
+  test("has each tag of the files once, in the order of names, on pages of any size", async ({ team }) => {
+    const ids = [
+      await add(team, { tags: ["b", "Über", "2", "a,b"] }),
+      await add(team, { tags: ["b", "uber", "Zebra", "10"] }),
+      await add(team, { tags: ["é", 'a"b', "%"] }),
+    ];
+    const sorted = ["%", "10", "2", 'a"b', "a,b", "b", "é", "uber", "Über", "Zebra"];
+    expect(await tagsOf(team)).toEqual(sorted);
+    for (const limit of [1, 3, 10]) expect(await tagsOf(team, `?limit=${limit}`)).toEqual(sorted);
+    const { body } = await team.call("GET", `${TAGS}?limit=1`);
+    expect(body.data).toEqual([{ tag: "%" }]);
+    await patch(team, ids[2] ?? "", { tags: ["é"] });
+    await team.call("DELETE", `${UPLOADS}/${ids[1]}`);
+    expect(await tagsOf(team)).toEqual(["2", "a,b", "b", "é", "Über"]);
+    expect(await tagsOf(await newTeam())).toEqual([]);
+  });
+
+  test("with a prefix has those that begin with it, in any case and without accents", async ({ team }) => {
+    await add(team, { tags: ["Über", "uber", "ubahn", "u", "v", "a%", "ab"] });
+    expect(await tagsOf(team, "?prefix=UB")).toEqual(["ubahn", "uber", "Über"]);
+    expect(await tagsOf(team, "?prefix=UB&limit=1")).toEqual(["ubahn", "uber", "Über"]);
+    expect(await tagsOf(team, "?prefix=a%25")).toEqual(["a%"]);
+    expect(await tagsOf(team, "?prefix=w")).toEqual([]);
+    const { searchParams } = new URL(nextOf(await team.call("GET", `${TAGS}?prefix=ub&limit=1`)) ?? "");
+    const other = `${TAGS}?prefix=u&cursor=${searchParams.get("cursor")}`;
+    await rejected(team, 400, "invalid_input", () => team.call("GET", other), ["cursor"]);
+  });
+
+  test("of a contributor has those of the own files", async ({ team }) => {
+    const { token } = await newMember(team, "contributor");
+    const body = () => formWith(JSON.stringify({ tags: ["mine", "both"] }));
+    const id = (await dataOf(team.call("POST", UPLOADS, { body: body(), token })))._id;
+    await add(team, { tags: ["theirs", "both"] });
+    expect(await tagsOf(team, "", token)).toEqual(["both", "mine"]);
+    expect(await tagsOf(team)).toEqual(["both", "mine", "theirs"]);
+    const json = { action: "untag", ids: [id], tags: ["mine"] };
+    await team.call("POST", `${UPLOADS}/batch`, { json, token });
+    expect(await tagsOf(team, "?limit=1", token)).toEqual(["both"]);
+  });
+});
+
 describe("A search", () => {
   const UPPER = { folder: "Night Signals/Season 2", reference: "EP-12", tags: ["Raw", "Ärger", 'a"b\\c', "A,B"] };
   /** The searches that find the file. */
@@ -473,6 +556,26 @@ describe("A search", () => {
     const found = ["tAKE", "night", "signals/season", "ep-12", "RAW", "ÄRGER", 'A"B\\C', "a,b"];
     expect(await finding(team, found)).toEqual(found);
     expect(await finding(team, ["takeN", "12raw", 'raw",', '":"', '","', "folder", "tags", "null"])).toEqual([]);
+  });
+
+  test.each([
+    ["ΣΊΣΥΦΟΣ", ["σίσυφος", "ΣΙΣΥΦΟΣ", "σισυφοσ"], ["σίσυφα"]],
+    ["Straße", ["STRASSE", "straße", "STRAẞE", "ss"], ["strase"]],
+    ["İstanbul", ["ISTANBUL", "istanbul", "ıstanbul"], ["estanbul"]],
+    ["cafe\u0301 Ömer", ["café", "CAFE", "omer", "e\u0301"], ["caff"]],
+    ["Йод", ["йод", "ИОД"], ["од1"]],
+    ["한국", ["한", "한국".normalize("NFD")], ["하", "그"]],
+    ["ｶﾞｷﾞ ﬁn", ["ガギ", "FIN"], ["サ"]],
+  ])("of %s finds it by %j in name, folder, reference and tag, and not by %j", async (text, found, others) => {
+    for (const properties of [{ name: text }, { folder: text }, { reference: text }, { tags: [text] }]) {
+      const team = await newTeam();
+      await uploadForm(team, formWith(JSON.stringify(properties)));
+      expect(await finding(team, [...found, ...others]), JSON.stringify(properties)).toEqual(found);
+    }
+  });
+
+  test("has one to ten words: marks alone are none", async ({ team }) => {
+    await rejected(team, 400, "invalid_input", () => team.call("GET", `${UPLOADS}?search=%CC%81`), ["search"]);
   });
 
   test("finds the files that have every word somewhere, in any order", async ({ team }) => {
@@ -502,6 +605,17 @@ describe("A search", () => {
     expect(await finding(team, terms)).toEqual(["b.txt", "later"]);
     await update({ tags: [] });
     expect(await finding(team, [...terms, "{}"])).toEqual(["b.txt"]);
+  });
+
+  test("batches keep the order of tags, also of those that are numbers", async ({ team }) => {
+    const id = await add(team, { tags: ["b", "2", "__proto__", 'q"\\'] });
+    const batch = (action: string, tags: string[]) =>
+      dataOf(team.call("POST", `${UPLOADS}/batch`, { json: { action, ids: [id], tags } }));
+    await batch("tag", ["1", "b", "a"]);
+    expect((await metadataOf(team, id)).tags).toEqual(["b", "2", "__proto__", 'q"\\', "1", "a"]);
+    await batch("untag", ["2", 'q"\\']);
+    expect((await metadataOf(team, id)).tags).toEqual(["b", "__proto__", "1", "a"]);
+    expect(await finding(team, ["__PROTO__", "1", "A", "2x"])).toEqual(["__PROTO__", "1", "A"]);
   });
 
   test("finds the tags that batches leave, also if two differ only in case", async ({ team }) => {

@@ -189,6 +189,7 @@ describe("A contributor's token", () => {
     const paths = [
       ...filters.map((filter) => `${UPLOADS}?${filter}`),
       ...["", "?under=hidden-folder", "?limit=1"].map((query) => `/docs/v1/folders${query}`),
+      ...["", "?prefix=hidden", "?limit=1"].map((query) => `/docs/v1/tags${query}`),
       ...["/docs/v1/usage", `/auth/v1/teams/${team.teamId}`, "/docs/v1/uploads/resumable", "/auth/v1/me"],
       ...["/auth/v1/apikeys", "/auth/v1/sessions", "/auth/v1/users", "/auth/v1/events", "/auth/v1/webhooks"],
     ];

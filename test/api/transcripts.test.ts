@@ -279,6 +279,18 @@ describe("An invalid transcript", () => {
       Buffer.concat([Buffer.from(SAID), Buffer.from([0xe9, 0x0a])]),
       "Line 5: Must be UTF-8.",
     ],
+    ...["\u001b]52;c;cm0=\u0007", "\u0000", "\u007f", "\u009b2J", "\u0085", "\u000c"].map(
+      (controls): [string, string, string] => [
+        `the control characters ${JSON.stringify(controls)}`,
+        `${SAID}${controls}`,
+        "Line 5: Must have no control characters except tabs.",
+      ],
+    ),
+    [
+      "a control character in a note",
+      "WEBVTT\n\nNOTE \u001b\n",
+      "Line 3: Must have no control characters except tabs.",
+    ],
     ["UTF-16", Buffer.from(`\ufeff${SAID}`, "utf16le"), "Line 1: Must be UTF-8."],
   ])("with %s is rejected, names the line, and leaves the one before", async (_, text, message) => {
     const { team, id } = await newFile();

@@ -1,5 +1,6 @@
 import { describe, expect } from "vitest";
 import { sample } from "../audio/samples.ts";
+import { DB } from "../support/databases.ts";
 import { beforeWrite } from "../support/deps.ts";
 import { apiTest } from "../support/fixtures.ts";
 import {
@@ -189,6 +190,22 @@ describe("Deletion with a trash", () => {
       expect(event?.data).toMatchObject({ status: "pending", reference: "episode-12", fileType: "text file" });
     }
     await expectNoFiles(team);
+  });
+});
+
+describe("The list of the trash", () => {
+  test("has no page by number beyond the rows that it examines", async ({ team }) => {
+    const removed = (count: number, trashedAt: number | null, first: number) =>
+      DB.prepare(
+        `insert into removed (id, team_id, original_name, reserved_bytes, size_bytes, trashed_at, file, due_at)
+         with recursive n(i) as (select 1 union all select i + 1 from n where i < ?2)
+         select printf('%024x', ?4 + i), ?1, 'a.mp3', 1, 1, ?3, iif(?3 is null, null,
+           '{"status":"completed","key_id":"k","created_at":1,"updated_at":1,"version":0}'), 4e12 from n`,
+      ).bind(team.teamId, count, trashedAt, first);
+    await DB.batch([removed(30, 1, 0), removed(480, null, 1000)]);
+    for (const page of ["page=3&limit=10", "page=6&limit=100"]) {
+      await rejected(team, 400, "invalid_input", () => team.call("GET", `${TRASH}?${page}`), ["page"]);
+    }
   });
 });
 

@@ -265,7 +265,7 @@ describe("Delivery log", () => {
     expect(request).toContain(`webhook-timestamp: ${headers?.["webhook-timestamp"]}\n`);
     expect(JSON.parse(request?.slice(request.indexOf("{")) ?? "")).toEqual(JSON.parse(body ?? ""));
     await button(page, "Resend").click();
-    await expectAnnounced(page, "Queued for sending");
+    await expect(details(page).getByRole("status")).toHaveText(/^Delivered · HTTP 200 · [\d,]+ ms$/);
     await expect(deliveries(page)).toContainText(/Delivered/);
     await expect(deliveries(page)).toContainText(`HTTP 200 · ${attempts + 1} attempts`);
     await expect(button(page, "Resend")).toBeFocused();
@@ -279,6 +279,28 @@ describe("Delivery log", () => {
 
     await link.click();
     await expect(heading(page, "Session created")).toBeFocused();
+  });
+
+  test("shows the result of a resend in place, although its tab no longer lists the delivery", async ({ at }) => {
+    const endpoint = await openEndpoint();
+    endpoint.response = { status: 500, body: "out of order" };
+    const team = await newTeam();
+    const { _id } = await team.stowage.webhooks.create({ url: endpoint.url, types: ["apikey.created"] });
+    for (const name of ["one", "two"]) await team.stowage.keys.create({ name });
+    const failing = () => collect(team.stowage.webhooks.deliveries(_id, { status: "failing" }));
+    await expect.poll(async () => (await failing()).length).toBe(2);
+    const { page } = await at(`/webhooks/${_id}`, { team });
+    await page.getByRole("group", { name: "Show" }).getByText("Failing").click();
+    await expect(deliveries(page)).toHaveCount(2);
+    await expect(button(page, "Resend 2 that failed")).toBeVisible();
+    const chosen = deliveries(page).filter({ hasText: "one" });
+    await chosen.getByRole("button").click();
+    endpoint.response = { status: 200, body: "" };
+    await button(page, "Resend").click();
+    await expect(details(page).getByRole("status")).toHaveText(/^Delivered · HTTP 200 · [\d,]+ ms$/);
+    await expect(chosen).toHaveCount(0);
+    await expect(details(page)).toContainText("one");
+    await expect(details(page)).toContainText("HTTP 200");
   });
 
   exhaustive("says since when an endpoint fails, and resends from there", async ({ at }) => {
@@ -308,7 +330,8 @@ describe("Delivery log", () => {
     await expect(banner.locator("strong time")).toHaveAttribute("datetime", failing.failingSince ?? "");
     await expectGoodLooks(page, "webhook-failing");
     endpoint.response = { status: 200, body: "" };
-    await banner.getByRole("button", { name: "Try now" }).click();
+    await banner.getByRole("button", { name: "Resend 3 that failed" }).click();
+    await dialog(page).getByRole("button", { name: "Resend" }).click();
     await expect(banner).toHaveCount(0);
     await expect(page.getByText("Healthy")).toBeVisible();
     await expect(page.getByRole("radio", { name: "All" })).toBeChecked();
@@ -362,7 +385,7 @@ describe("Delivery log", () => {
     await expect(button(page, "Send now")).not.toHaveClass(/primary/);
 
     endpoint.response = { status: 200, body: "" };
-    await banner.getByRole("button", { name: "Resend everything that failed" }).click();
+    await banner.getByRole("button", { name: "Resend 3 that failed" }).click();
     await dialog(page).getByRole("button", { name: "Resend" }).click();
     await expectAnnounced(page, "3 events queued for resending");
     await expect(banner).toHaveCount(0);

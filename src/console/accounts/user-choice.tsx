@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
+import { fold } from "../../folding.ts";
 import { SearchInput, setQuery } from "../parts/filters.tsx";
 import { Popover } from "../parts/popover.tsx";
 import { query } from "../router.ts";
@@ -32,10 +33,8 @@ export function useUsers(search: string) {
     { of: ["user"] },
   );
   const users = filters ? found : all;
-  const wanted = search.toLowerCase();
-  const items = users.items?.filter(
-    (user) => filters || `${nameOfUser(user)} ${user.email}`.toLowerCase().includes(wanted),
-  );
+  const wanted = fold(search);
+  const items = users.items?.filter((user) => filters || fold(`${nameOfUser(user)} ${user.email}`).includes(wanted));
   const hint =
     search && !isComplete ? "Enter a full email address, or the start of a name, with the same capital letters." : "";
   return { ...users, items, hint };

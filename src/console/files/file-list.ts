@@ -1,7 +1,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 import { type Event, type FileEvent, isFileEvent } from "../../client/stowage.ts";
-import { useFolders } from "../folders/folders.tsx";
+import { useFolders } from "../folders/folder-data.ts";
 import { query } from "../router.ts";
 import { client } from "../session.ts";
 import { isPlayable, type Track } from "../sound/playback.ts";

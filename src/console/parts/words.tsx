@@ -1,16 +1,23 @@
 /* The words of a search. */
 
-/** Whether a text has every word of a search, in any order and case. */
-export const hasWords = (text: string, search: string): boolean =>
-  wordsOf(search).every((word) => text.toLowerCase().includes(word));
+import { fold, foldedWords, rangesOf } from "../../folding.ts";
 
-const wordsOf = (search: string) => search.toLowerCase().split(/\s+/).filter(Boolean);
+/** Whether a text has every word of a search, in any order and case, and without accents. */
+export function hasWords(text: string, search: string): boolean {
+  const folded = fold(text);
+  return foldedWords(search).every((word) => folded.includes(word));
+}
 
-/** A text with the words of a search that it has. One with another accent is not marked. */
+/** A text with the words of a search that it has. */
 export function Marked({ text, search }: { text: string; search: string }) {
-  const escaped = wordsOf(search).map((word) => word.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&"));
-  if (escaped.length === 0) return <>{text}</>;
-  // Each second part is a match.
-  const parts = text.split(new RegExp(`(${escaped.join("|")})`, "iu"));
-  return <>{parts.map((part, place) => (place % 2 === 1 ? <mark key={place}>{part}</mark> : part))}</>;
+  const ranges = rangesOf(text, search);
+  return (
+    <>
+      {ranges.flatMap(([start, end], place) => [
+        text.slice(ranges[place - 1]?.[1] ?? 0, start),
+        <mark key={start}>{text.slice(start, end)}</mark>,
+      ])}
+      {text.slice(ranges.at(-1)?.[1] ?? 0)}
+    </>
+  );
 }

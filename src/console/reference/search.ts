@@ -1,5 +1,7 @@
 /* Search in the operations: every word must occur in an operation's name, route, scope, description, fields or codes. */
 
+import { fold, foldedWords } from "../../folding.ts";
+
 interface Searchable {
   element: HTMLElement;
   text: string;
@@ -11,7 +13,7 @@ function readOperations(): Searchable[] {
     const codes = [...about.querySelectorAll(".errors code")].map(({ textContent }) => textContent);
     // The same messages are in most operations.
     about.querySelector(".errors")?.remove();
-    return { element, text: [element.id, about.textContent, ...codes].join(" ").toLowerCase() };
+    return { element, text: fold([element.id, about.textContent, ...codes].join(" ")) };
   });
 }
 
@@ -36,7 +38,7 @@ export function showSearch(): void {
   let operations: Searchable[] | undefined;
   const search = () => {
     operations ??= readOperations();
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = foldedWords(input.value);
     const isSearching = words.length > 0;
     const found = new Set<string>();
     for (const { element, text } of operations) {

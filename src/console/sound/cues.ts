@@ -1,5 +1,7 @@
 /* The cues of WebVTT. The service has checked that they are valid and in the order of their start. */
 
+import { foldedWords } from "../../folding.ts";
+
 export interface Cue {
   /** Seconds. */
   start: number;
@@ -62,12 +64,9 @@ export function cueAt(cues: readonly Cue[], seconds: number): number {
 }
 const MAX_OVERLAPPING = 20;
 
-/** For comparison: without case and accents. */
-export const folded = (text: string): string => text.normalize("NFKD").replaceAll(/\p{M}/gu, "").toLowerCase();
-
-/** The cues that contain every word, in their order. */
+/** The cues whose folded texts contain every word, in their order. */
 export function findCues(texts: readonly string[], query: string): number[] {
-  const words = folded(query).split(/\s+/).filter(Boolean);
+  const words = foldedWords(query);
   if (words.length === 0) return [];
   return texts.flatMap((text, at) => (words.every((word) => text.includes(word)) ? [at] : []));
 }

@@ -1,10 +1,11 @@
 import { effect, useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { fold } from "../../folding.ts";
 import { formatDuration } from "../parts/format.ts";
 import { Marked } from "../parts/words.tsx";
 import { IconButton } from "./controls.tsx";
-import { type Cue, cueAt, findCues, folded, parseCues } from "./cues.ts";
+import { type Cue, cueAt, findCues, parseCues } from "./cues.ts";
 import { position, seek, type Track, track } from "./playback.ts";
 
 /*
@@ -34,7 +35,7 @@ interface TranscriptProps {
 
 export function Transcript({ file, vtt, language, children }: TranscriptProps) {
   const cues = useMemo(() => parseCues(vtt), [vtt]);
-  const texts = useMemo(() => cues.map(({ text }) => folded(text)), [cues]);
+  const texts = useMemo(() => cues.map(({ text }) => fold(text)), [cues]);
   const [query, setQuery] = useState("");
   const found = useMemo(() => findCues(texts, query), [texts, query]);
   const isFound = useMemo(() => new Set(found), [found]);

@@ -13,6 +13,7 @@ import { TextField, textOf } from "../parts/form.tsx";
 import { countOf, formatCount, localMinute } from "../parts/format.ts";
 import { More } from "../parts/more.tsx";
 import { Empty } from "../parts/page.tsx";
+import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { can, client } from "../session.ts";
@@ -132,11 +133,15 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
     setTab(tab);
     setKept(null);
   };
-  const tryNow = async () => {
-    const { items } = await client.value.webhooks.deliveries(id, { status: "failing", limit: 1 }).page();
-    if (items[0]) await resend(items[0]);
-    else reload();
-  };
+  const resendFailed = (
+    <ActionButton
+      action={{
+        label: `Resend ${failing.more ? `${failingCount}+` : failingCount} that failed`,
+        scope: "webhooks:write",
+        run: () => replay(webhook, "failed"),
+      }}
+    />
+  );
   const chosen = listed ?? kept ?? items[0];
   const isFailing = webhook.health === "failing";
   return (
@@ -144,27 +149,14 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
       {isFailing && (
         <div class="failure" role="status">
           <FailingSince webhook={webhook} next={next} />
-          {can("webhooks:write") && (
-            <div class="actions">
-              <ActionButton action={{ label: "Try now", run: tryNow }} />
-              <ActionButton action={{ label: "Resend everything that failed", run: () => replay(webhook, "failed") }} />
-            </div>
-          )}
+          {failingCount > 0 && resendFailed}
         </div>
       )}
       <section class="stack" aria-labelledby="deliveries">
         <header class="page-header">
           <h2 id="deliveries">Deliveries</h2>
           {!isFailing && <HealthBadge webhook={webhook} />}
-          {!isFailing && failingCount > 0 && webhook.status === "enabled" && (
-            <ActionButton
-              action={{
-                label: `Resend ${failing.more ? `${failingCount}+` : failingCount} that failed`,
-                scope: "webhooks:write",
-                run: () => replay(webhook, "failed"),
-              }}
-            />
-          )}
+          {!isFailing && failingCount > 0 && webhook.status === "enabled" && resendFailed}
         </header>
         <DayCounts webhook={webhook} />
         <Failure error={deliveries.error} onRetry={reload} />
@@ -198,18 +190,13 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
                 </li>
               ))}
             </ul>
-            <DeliveryDetails delivery={chosen} onResend={() => setKept(chosen)} />
+            <DeliveryDetails key={chosen._id} delivery={chosen} onChange={setKept} />
           </div>
         )}
         <More of={deliveries} />
       </section>
     </>
   );
-}
-
-async function resend({ _id }: Delivery): Promise<void> {
-  await client.value.webhooks.redeliver(_id);
-  announce("Queued for sending");
 }
 
 const titleOfDelivery = ({ event, type }: Delivery) => (event ? titleOf(event) : labelOf(type));
@@ -243,22 +230,42 @@ function Summary({ delivery, tab }: { delivery: Delivery; tab: Tab }) {
 }
 
 /** One delivery: the responses, the latest first, and the request folded. */
-function DeliveryDetails({ delivery, onResend }: { delivery: Delivery; onResend: () => void }) {
-  const { eventId, event, attempts } = delivery;
+function DeliveryDetails({ delivery, onChange }: { delivery: Delivery; onChange: (delivery: Delivery) => void }) {
+  const { _id, eventId, event, attempts } = delivery;
   const wasSent = attempts.length > 0;
-  const send = () => {
-    onResend();
-    return resend(delivery);
-  };
+  const { run, isRunning, error } = useTask();
+  /** The attempt of the resend; null if it takes longer than the service waits. */
+  const [attempt, setAttempt] = useState<Attempt | null>();
+  const resend = () =>
+    run(async () => {
+      setAttempt(undefined);
+      // From now on, it stays in view.
+      onChange(delivery);
+      const { attempt, ...resent } = await client.value.webhooks.redeliver(_id);
+      onChange(resent);
+      setAttempt(attempt);
+    });
   return (
     <section id="delivery" class="card stack" aria-label="Delivery">
       <header class="page-header">
         <h3>{titleOfDelivery(delivery)}</h3>
-        <ActionButton
-          action={{ label: wasSent ? "Resend" : "Send now", scope: "webhooks:write", run: send }}
-          class={wasSent ? "primary" : ""}
-        />
+        {can("webhooks:write") && (
+          <button
+            type="button"
+            class={`button ${wasSent ? "primary" : ""}`}
+            aria-disabled={isRunning}
+            onClick={() => void resend()}
+          >
+            {isRunning ? "Sending…" : wasSent ? "Resend" : "Send now"}
+          </button>
+        )}
       </header>
+      <div role="status" class="result">
+        {attempt === null && "No response yet. The result follows."}
+        {attempt &&
+          `${hasSucceeded(attempt) ? "Delivered" : "Failed"} · ${resultOf(attempt)} · ${formatCount(attempt.durationMilliseconds)} ms`}
+      </div>
+      <Failure error={error} />
       {!wasSent && <p class="quiet">Not sent yet</p>}
       {[...attempts].reverse().map((attempt) => (
         <div key={attempt.at} class="stack">

@@ -186,10 +186,11 @@ function inDatabase({ stateDir }: Server, run: (database: DatabaseSync) => void)
 /** Inserts the archive into the local database, if it is not there yet. */
 function insertArchive(server: Server): void {
   const of = (field: string) => `value ->> '${field}'`;
-  const sql = `insert or ignore into files (id, team_id, key_id, original_name, name_key, folder, tags, status, reserved_bytes,
+  const sql = `insert or ignore into files (id, team_id, key_id, original_name, name_key, folder, tags, search_keys, status, reserved_bytes,
       size_bytes, sha256, etag, mime_type, file_type, audio, processed_at, created_at, updated_at, version)
     select ${of("id")}, ?, (select id from api_keys where team_id = ? limit 1), ${of("name")}, ${of("key")},
-      ${of("folder")}, ${of("tags")}, 'completed', ${of("seconds")} * 16000, ${of("seconds")} * 16000,
+      ${of("folder")}, ${of("tags")}, (select json_object('tags', json_group_object(tag.value, tag.value),
+      'tagText', group_concat(tag.value, char(1))) from json_each(${of("tags")}) tag), 'completed', ${of("seconds")} * 16000, ${of("seconds")} * 16000,
       hex(zeroblob(32)), 'x', 'audio/mpeg', 'audio file', json_object('durationSeconds', ${of("seconds")}),
       ${of("createdAt")}, ${of("createdAt")}, ${of("createdAt")}, 2
     from json_each(?)`;
