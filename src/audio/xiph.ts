@@ -75,23 +75,24 @@ export interface FlacFrames {
  */
 async function findFlacFrames(source: RangeSource, start: number, info: Uint8Array): Promise<FlacFrames | null> {
   let head = await source.read(start, MIN_WINDOW_BYTES);
-  const search = (from: number, matches: (header: NonNullable<ReturnType<typeof flacHeader>>) => boolean) => {
+  const search = async (from: number, matches: (header: NonNullable<ReturnType<typeof flacHeader>>) => boolean) => {
     for (let at = head.indexOf(0xff, from); at >= 0; at = head.indexOf(0xff, at + 1)) {
       source.budget.charge(FLAC_HEADER_WORK);
       const header = flacHeader(head.subarray(at, at + MAX_FLAC_HEADER_BYTES));
       if (header && matches(header)) return { at, header };
+      if (source.budget.isPauseDue) await source.budget.pause();
     }
     return null;
   };
-  const found = search(0, () => true);
+  const found = await search(0, () => true);
   if (!found) return null;
   const { at, header: first } = found;
   const isNext = ({ family, number }: typeof first) =>
     family === first.family && (number === first.number + 1 || number === first.number + first.samples);
-  let next = search(at + 1, isNext);
+  let next = await search(at + 1, isNext);
   if (!next && start + head.length < source.size) {
     head = await source.read(start, MAX_WINDOW_BYTES);
-    next = search(at + 1, isNext);
+    next = await search(at + 1, isNext);
   }
   const [least, most] = [uint(info, 0, 2), uint(info, 2, 2)];
   const isVariable = first.isVariable || least !== most;

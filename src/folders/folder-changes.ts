@@ -111,7 +111,7 @@ function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined 
 /** How many files the first step of a change finds at most. */
 export async function countFilesWithin({ db, ...deps }: Deps, { teamId, ownerId }: TeamActor, folder: string) {
   const { from, where } = filesWithin({ teamId, ownerId: ownerId ?? "", folder });
-  const first = sql`(select 1 from ${from} where ${where} limit ${MOVED_FILES}) first`;
+  const first = sql`(select 1 from ${from} where ${where} limit ${MOVED_FILES}) found`;
   const [[found]] = await read({ db, ...deps }, [db.select({ count: sql<number>`count(*)` }).from(first)]);
   return found?.count ?? 0;
 }

@@ -30,6 +30,8 @@ const HEADERS: SecureHeaders = {
   contentSecurityPolicy: POLICY,
   strictTransportSecurity: "max-age=63072000",
   referrerPolicy: "no-referrer",
+  // As the policy says, for browsers that don't know `frame-ancestors`.
+  xFrameOptions: "DENY",
 };
 /** The console also plays, shows, and downloads files from storage. */
 const pageHeaders = secureHeaders({

@@ -24,8 +24,8 @@ import { type WebhookKey, webhooks } from "../webhooks/webhooks.schema.ts";
  *   3. the team  is deleted once nothing refers to it
  *
  * Every insert for a team requires that it is not `deleting`, and every event a change to one of its rows. So nothing
- * refers to a team whose row is gone. A form upload that was in progress may keep its row, and so the team's, until the
- * slowest client would be done: its Worker may be about to store the bytes.
+ * refers to a team whose row is gone. An upload in progress keeps its row, and so the team's, until its requests
+ * have ended, or for 15 minutes if a Worker died: it may be about to store the bytes.
  */
 
 /** Rows of a statement that deletes, each with a few index rows. D1 runs one statement at a time. */

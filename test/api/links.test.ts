@@ -383,7 +383,7 @@ describe("The page of a link", () => {
     const { pageUrl } = await createLink(team, await upload(team, "a.txt", "a"));
     expect(new URL(pageUrl).pathname).toMatch(/^\/share\/[0-9a-f]{24}\.[0-9a-f]{32}$/);
     for (const [url, ancestors, frameOptions] of [
-      [pageUrl, "'none'", "SAMEORIGIN"],
+      [pageUrl, "'none'", "DENY"],
       [pageUrl.replace("/share/", "/embed/"), "*", null],
     ] as const) {
       for (const [address, status, file] of [

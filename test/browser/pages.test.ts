@@ -50,7 +50,7 @@ describe("Page", () => {
       "content-type": expect.stringMatching(/^text\/html/),
       "cache-control": "no-cache, no-transform",
       "x-content-type-options": "nosniff",
-      "x-frame-options": "SAMEORIGIN",
+      "x-frame-options": "DENY",
       "referrer-policy": "no-referrer",
       "cross-origin-opener-policy": "same-origin",
     });
