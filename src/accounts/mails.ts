@@ -93,7 +93,7 @@ export async function sendMail(deps: Deps, id: string, mail: { to: string; subje
     await deps.mailer?.send(mail);
   } catch (error) {
     const failed = deps.db.update(sentMails).set({ userId: "", mailbox: "" }).where(eq(sentMails.id, id));
-    await write(deps, [failed], { isIdempotent: true });
+    await write(deps, [failed], { isIdempotent: true, caller: null });
     throw error;
   }
 }

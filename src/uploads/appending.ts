@@ -242,7 +242,7 @@ export class Appender {
     const save = saveProgress(db, row, hasKey);
     const savedPart = part ? [savePart(db, row, part)] : [];
     const queries = [save, savedState(db, row, hasKey), ...savedPart] as const;
-    const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true });
+    const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true, caller: null });
     const end = endOf(saved, row);
     if (end || saved?.offsetBytes !== row.offsetBytes) {
       // A retried save may find that its first attempt succeeded and a newer request took over. Keep the objects that

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { and, eq, isNotNull, isNull, lt, lte, not, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
-import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
+import { isExistingTeam, isKey, mayStillUpload, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, ownerColumns, uploadsOf } from "../access/own-files.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
@@ -198,12 +198,18 @@ async function insertFormUpload(
   const inserts = insertUpload(deps, actor, upload, { idempotencyKey, dueAt }, reservation);
   const queries = [...inserts, arrivingUpload(deps, upload)] as const;
   if (idempotencyKey === null) {
-    const [[refused], , [inserted]] = await write(deps, queries, { isIdempotent: true });
+    const [[refused], , [inserted]] = await write(deps, queries, {
+      isIdempotent: true,
+      caller: mayStillUpload(deps, actor),
+    });
     return { refused, inserted };
   }
   const { freeKey, uploadWithKey } = claimKey(deps, upload, idempotencyKey);
   const batch = [freeKey, ...queries, uploadWithKey] as const;
-  const [, [refused], , [inserted], [earlier]] = await write(deps, batch, { isIdempotent: true });
+  const [, [refused], , [inserted], [earlier]] = await write(deps, batch, {
+    isIdempotent: true,
+    caller: mayStillUpload(deps, actor),
+  });
   return { refused, inserted, earlier };
 }
 
@@ -293,7 +299,7 @@ async function* whileNotEnded(deps: Deps, { keyId }: TeamActor, upload: FileOf, 
       const end = firstOf(endsOf(upload, keyId));
       const state = db.select({ end: end.as("end") }).from(sql`(select 1) one`);
       // The upload continues: the next look may reach the database.
-      const [[found] = []] = await write(deps, [state, report], { isIdempotent: true }).catch((cause) => {
+      const [[found] = []] = await write(deps, [state, report], { isIdempotent: true, caller: null }).catch((cause) => {
         log("warn", "upload_progress_failed", { fileId: upload.id, cause });
         return [];
       });
@@ -380,7 +386,8 @@ export async function commit(
   const {
     refused: [refused],
     state: [row],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true });
+    // The upload began in time. Whoever ends its caller cancels it.
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   if (!row && refused?.refusal === "token_invalid") throw new AppError("token_invalid");
   if (!row && refused?.refusal === "offset_mismatch") throw fencedOff();
   if (!row) throw deletedMeanwhile();
@@ -424,11 +431,14 @@ async function rollBack(
     };
     const {
       kept: [kept],
-    } = await writeWithEvent(deps, batch, { isIdempotent: true });
+    } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
     if (kept?.id) return;
     await deps.bytes.remove(uploadKeys({ ...upload, sizeBytes: maxBytes }));
     if (!isRejection) return;
-    await write(deps, [...deleteUploads(deps, [upload]), ...deleteRemoved(deps, [upload])], { isIdempotent: true });
+    await write(deps, [...deleteUploads(deps, [upload]), ...deleteRemoved(deps, [upload])], {
+      isIdempotent: true,
+      caller: null,
+    });
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId: id, teamId, cause });
   }
