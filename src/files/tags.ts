@@ -30,7 +30,7 @@ function tagsAfter({ db }: Deps, { teamId, ownerId }: FilesOf, after: Place, las
   );
   const next = (key: SQL, last: SQL) => sql`(select json_array(${tagKey}, ${tag}) from ${index}
     where ${isVisible} and (${tagKey}, ${tag}) > (${key}, ${last}) order by ${tagKey}, ${tag} limit 1)`;
-  // The end is compared with what a search finds: as a condition of it, it would read all tags behind the end.
+  // The end is compared with the result of a search: as a condition of it, it would read all tags behind the end.
   const isWithin = sql`found ->> 0 <= ${lastKey}`;
   return db.select({ tag: sql<string>`tag` }).from(sql`(
     with recursive team (id) as (select ${teamId}), tagged (found) as (
