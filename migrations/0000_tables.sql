@@ -417,15 +417,17 @@ END;
 --> statement-breakpoint
 -- What a caller can repeat in the accounts of a team has a limit of a day: 20,000 events of a team, and 2,000 that one of its users
 -- causes. Each event takes its share of a day, and the shares may reach a day ahead of the time. What ends something needs that it
--- was created before, and the operator has no limit.
+-- was created before, and the operator has no limit. Half of a day is only for logins, which need a password: else the narrowest key of
+-- an admin could lock the admin out.
 CREATE TRIGGER events_limited BEFORE INSERT ON events
 WHEN new.type IN ('user.created', 'user.updated', 'user.invited', 'user.logged_in', 'apikey.created', 'apikey.updated',
 	'apikey.rotated', 'apikey.revealed', 'session.created', 'team.updated', 'webhook.created', 'webhook.updated')
 	AND new.actor ->> 'kind' NOT IN ('operator', 'system') BEGIN
 	SELECT RAISE(ABORT, 'Too many account events.')
-	WHERE EXISTS (SELECT 1 FROM teams WHERE id = new.team_id AND account_events_until > new.created_at + 86400000 - 4320)
+	WHERE EXISTS (SELECT 1 FROM teams WHERE id = new.team_id
+			AND account_events_until > new.created_at + iif(new.type = 'user.logged_in', 86400000, 43200000) - 4320)
 		OR EXISTS (SELECT 1 FROM users WHERE id = new.actor ->> 'userId' AND team_id = new.team_id
-			AND account_events_until > new.created_at + 86400000 - 43200);
+			AND account_events_until > new.created_at + iif(new.type = 'user.logged_in', 86400000, 43200000) - 43200);
 	UPDATE teams SET account_events_until = max(account_events_until, new.created_at) + 4320 WHERE id = new.team_id;
 	UPDATE users SET account_events_until = max(account_events_until, new.created_at) + 43200
 	WHERE id = new.actor ->> 'userId' AND team_id = new.team_id;

@@ -281,7 +281,9 @@ function noteCaller({ limiter }: Deps, credential: Credential, actor: Actor, isP
   const isHeavy = credential.isHeavy(sharers.isContributor);
   const limit = limitOf(sharers, isHeavy);
   const count = async () => {
-    const isCounted = isPermitted ? limiter.countRequest(sharers, isHeavy) : limiter.countRefusal(token, limit);
+    const isCounted = isPermitted
+      ? limiter.countRequest(sharers, isHeavy)
+      : limiter.countRefusal(token, sharers, limit);
     return (await isCounted) ? null : limit;
   };
   credential.caller = { ...(credential.caller ?? { limit, exceeded: count() }), actor };
@@ -305,9 +307,9 @@ export async function refuseAgain({ limiter, ...deps }: Deps, credential: Creden
   const actor = limiter.refusedCaller(token);
   const refusal = actor && refusalFor(credential, actor);
   if (!refusal) return;
-  const { isContributor } = sharersOf(actor);
-  const limit = limitOf(sharersOf(actor), credential.isHeavy(isContributor));
-  if (actor.kind === "session" && !limiter.areRefusalsBlocked(token, limit)) return;
+  const sharers = sharersOf(actor);
+  const limit = limitOf(sharers, credential.isHeavy(sharers.isContributor));
+  if (actor.kind === "session" && !limiter.areRefusalsBlocked(token, sharers, limit)) return;
   noteCaller({ ...deps, limiter }, credential, actor, false);
   throw refusal;
 }

@@ -75,8 +75,14 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
     /** Counts further places of a heavy request that changes many files. */
     countPlaces: (sharers: Sharers, places: number) => requests[limitOf(sharers, true)].count(sharers.counter, places),
     /** Counts a request that its token has no permission for. It counts only for the token, so it blocks no other. */
-    countRefusal: (tokenHash: string, limit: RequestLimit) => requests[limit].count(refusalsOf(tokenHash)),
-    areRefusalsBlocked: (tokenHash: string, limit: RequestLimit) => requests[limit].isBlocked(refusalsOf(tokenHash)),
+    async countRefusal(tokenHash: string, { counter }: Sharers, limit: RequestLimit): Promise<boolean> {
+      const counts = [refusalsOf(tokenHash), `${counter}/refused`].map((name) => requests[limit].count(name));
+      const [isCounted = true] = await Promise.all(counts);
+      return isCounted;
+    },
+    /** Whether the token, or those that share its limits, had so many refusals that none of them costs a database any more. */
+    areRefusalsBlocked: (tokenHash: string, { counter }: Sharers, limit: RequestLimit): boolean =>
+      [refusalsOf(tokenHash), `${counter}/refused`].some((name) => requests[limit].isBlocked(name)),
     noteRefused: (tokenHash: string, actor: TeamActor) => refused.set(tokenHash, actor),
     /** The caller with this token as it was when it lacked a permission in this minute. */
     refusedCaller: (tokenHash: string) => refused.get(tokenHash),

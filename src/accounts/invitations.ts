@@ -19,7 +19,7 @@ import { newSecret, parseSecretUrl, renderSecretUrl } from "../platform/secret-u
 import { fingerprint } from "../platform/secrets.ts";
 import { DAY, HOUR, SECOND } from "../platform/system.ts";
 import type { ApiKey } from "./keys.ts";
-import { type MailRefusal, mailRefusalError, newMail, sendMail } from "./mails.ts";
+import { type MailRefusal, mailRefusalError, newMail, RESET_SHARE, sendMail } from "./mails.ts";
 import { newUserSession } from "./sessions.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
@@ -198,7 +198,7 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
     not(isByPresentCaller(deps)),
     lte(users.invitationEndsAt, now),
   );
-  const mail = newMail(deps, user);
+  const mail = newMail(deps, user, RESET_SHARE);
   const isSent = and(eq(users.emailKey, key), isDue, isNull(firstOf(mail.refusals)));
   const { invitation, replace } = newInvitation(deps, user, null, isSent);
   const event = newEvent(deps, "user.invited", SYSTEM, user);
@@ -208,7 +208,8 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
     { replace, event, counted },
     { isIdempotent: false, caller: null },
   );
-  if (replaced.length > 0) await sendMail(deps, mail.id, invitationMail(user, invitation, urlOf));
+  // If that fails, the next one waits all the same: else anyone could use up the emails of a day by a mailbox that refuses them.
+  if (replaced.length > 0) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
 }
 
 /** The condition of an open invitation, and the database of its user. @throws `token_invalid` */

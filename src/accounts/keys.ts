@@ -565,10 +565,12 @@ export async function rotateKey(
     return [end(isOldKey, { rotatedTo: newId }), end(isSessionOfKey(teamId, oldId), {})];
   };
   if (successor && isRepeatable(deps, successor, caller)) {
+    // The caller may have been narrowed since.
+    checkCovered(actor, successor.scopes ?? 0);
     const token = decryptToken(deps, successor);
     if (token !== null) {
       // It may ask for a shorter overlap.
-      const right = stillAllowed(deps, actor, { granted: scopes ?? 0 });
+      const right = stillAllowed(deps, actor, { granted: (scopes ?? 0) | (successor.scopes ?? 0) });
       await write(deps, endAfterOverlap(successor.id), { isIdempotent: true, caller: right });
       return viewKey(successor, token);
     }

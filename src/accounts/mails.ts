@@ -30,8 +30,11 @@ const mailbox = sql<string>`iif(instr(${users.emailKey}, '+') between 2 and inst
 
 export type MailRefusal = "mail_paused" | "mails_exceeded";
 
-/** An email to a user, which is sent after a batch. */
-export function newMail({ db, system }: Deps, user: UserKey) {
+/** Anyone can ask for resets, which leave the other half of a day to invitations. */
+export const RESET_SHARE = 0.5;
+
+/** An email to a user, which is sent after a batch, and may take a share of the emails of a day. */
+export function newMail({ db, system }: Deps, user: UserKey, share = 1) {
   const id = newId(system, db.number);
   const now = system.now();
   // A repeated batch finds its own row.
@@ -52,7 +55,7 @@ export function newMail({ db, system }: Deps, user: UserKey) {
   };
   const refusals: Record<MailRefusal, SQL> = {
     mail_paused: hasRow(sentMails, isRecent),
-    mails_exceeded: sql`(${isFull(MAX_TEAM_MAILS, eq(sentMails.teamId, user.teamId))} or ${isFull(MAX_MAILS)})`,
+    mails_exceeded: sql`(${isFull(MAX_TEAM_MAILS * share, eq(sentMails.teamId, user.teamId))} or ${isFull(MAX_MAILS * share)})`,
   };
   return {
     id,
@@ -87,7 +90,7 @@ export function mailRefusalError({ system }: Deps, refusal: MailRefusal, lastSen
   });
 }
 
-/** Sends a counted email. If that fails, the next one need not wait. @throws Error as the mailer does */
+/** Sends a counted email for a caller. If that fails, the next one need not wait. @throws Error as the mailer does */
 export async function sendMail(deps: Deps, id: string, mail: { to: string; subject: string; text: string }) {
   try {
     await deps.mailer?.send(mail);

@@ -34,9 +34,9 @@ export interface BodyMemory {
 export function beginBody(c: Context<AppEnv>): BodyMemory {
   const { bodies, bytes } = c.var.deps;
   const actor = c.get("credential")?.caller?.actor;
-  const visitorsOf = actor && actor.kind !== "operator" && isVisitor(actor) ? actor.teamId : null;
-  const isPublic = actor === undefined || visitorsOf !== null;
-  const sender = { isVisitor: isPublic, visitorsOf, clientIp: clientIpOf(c) };
+  const caller = actor && actor.kind !== "operator" ? actor : null;
+  const isPublic = actor === undefined || (caller !== null && isVisitor(caller));
+  const sender = { isVisitor: isPublic, teamId: caller?.teamId ?? null, clientIp: clientIpOf(c) };
   return { slot: bodies.enter(sender), budget: bytes.budget, isVisitor: isPublic };
 }
 

@@ -91,7 +91,7 @@ again, and each contributor ${perMinute("contributor-light")} and ${perMinute("c
 are light, for their client IP. Failed logins, checks of the own password and forgotten passwords: ${RATE_LIMITS.login} a minute for an account, and ${RATE_LIMITS.login} for a client IP. Passwords that are set or
 checked: ${RATE_LIMITS.password} for a team. Requests without a valid token, and logins: ${RATE_LIMITS["client-ip"]} for a client IP. A contributor can have
 at most 25 unfinished uploads, and a team 100.
-Logins and changes of accounts: ${MAX_DAILY_ACCOUNT_EVENTS.toLocaleString("en")} a day for a team, and ${MAX_DAILY_USER_EVENTS.toLocaleString("en")} for a user; what ends something is always possible.
+Logins and changes of accounts: ${MAX_DAILY_ACCOUNT_EVENTS.toLocaleString("en")} a day for a team, and ${MAX_DAILY_USER_EVENTS.toLocaleString("en")} for a user, of which half are only for logins; what ends something is always possible.
 Above a limit of a minute, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
 \`RateLimit-Policy\` states the limit that a response counted for, and \`RateLimit\` the one that was reached.
 `

@@ -9,7 +9,7 @@ import { AppError } from "../errors.ts";
 const MAX_BODIES = 512;
 /** Bodies of visitors and of callers without a token, which anybody can send: 20 MiB, a quarter of both. */
 const MAX_VISITOR_BODIES = 320;
-/** Leaves some to the visitors of other teams. */
+/** Bodies of a team's visitors, and of its other callers. Leaves some to other teams. */
 const MAX_BODIES_PER_TEAM = 300;
 /** Leaves some to other clients. An office, or a backend that forwards what its users send, has one client IP. */
 const MAX_BODIES_PER_CLIENT_IP = 300;
@@ -20,8 +20,8 @@ const RETRY_SECONDS = 5;
 export interface BodySender {
   /** A visitor, or a caller without a token. */
   isVisitor: boolean;
-  /** The team of a visitor. */
-  visitorsOf: string | null;
+  /** Null for a caller without a token. */
+  teamId: string | null;
   clientIp: string | null;
 }
 
@@ -36,11 +36,11 @@ export class Bodies {
   readonly #collected = new FinalizationRegistry<() => void>((leave) => leave());
 
   /** @throws `unavailable` with `Retry-After` if too many bodies are in progress */
-  enter({ isVisitor, visitorsOf, clientIp }: BodySender): BodySlot {
+  enter({ isVisitor, teamId, clientIp }: BodySender): BodySlot {
     const limits: [name: string | false, limit: number][] = [
       ["all", MAX_BODIES],
       [isVisitor && "visitors", MAX_VISITOR_BODIES],
-      [visitorsOf !== null && `team ${visitorsOf}`, MAX_BODIES_PER_TEAM],
+      [teamId !== null && `${isVisitor ? "visitors of " : ""}team ${teamId}`, MAX_BODIES_PER_TEAM],
       [clientIp !== null && `client ${clientIp}`, MAX_BODIES_PER_CLIENT_IP],
     ];
     const names = limits.flatMap(([name]) => name || []);

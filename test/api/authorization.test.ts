@@ -143,7 +143,7 @@ const counting: Change = (deps) => ({
   limiter: {
     ...deps.limiter,
     countRequest: (_, isHeavy) => spend(isHeavy ? "heavy" : "light"),
-    countRefusal: (_, limit) => spend(limit.endsWith("heavy") ? "heavy" : "light"),
+    countRefusal: (_, __, limit) => spend(limit.endsWith("heavy") ? "heavy" : "light"),
     countPasswordHash: () => spend("passwords"),
   },
 });

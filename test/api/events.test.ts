@@ -65,10 +65,10 @@ const only = (events: Event[]): Event => {
 
 describe("The account events of a day", () => {
   const [OF_TEAM, OF_USER] = [DAY / MAX_DAILY_ACCOUNT_EVENTS, DAY / MAX_DAILY_USER_EVENTS];
-  /** Leaves so many account events of the day at this time. */
-  const leave = (table: "teams" | "users", id: string, events: number, now: number) =>
+  /** Leaves this number of account events of the day, or of the half that is not only for logins. */
+  const leave = (table: "teams" | "users", id: string, events: number, now: number, ofDay = DAY) =>
     DB.prepare(`update ${table} set account_events_until = ? where id = ?`)
-      .bind(now + DAY - events * (table === "teams" ? OF_TEAM : OF_USER), id)
+      .bind(now + ofDay - events * (table === "teams" ? OF_TEAM : OF_USER), id)
       .run();
   const clocked = () => {
     const clock = { now: Date.now() };
@@ -82,7 +82,7 @@ describe("The account events of a day", () => {
     const [{ _id }, key] = [await newUser(team), await newKey(team)];
     const { clock, worker } = clocked();
     const create = () => worker.call("POST", "/auth/v1/users", { token: team.token, ...newJson() });
-    await leave("teams", team.teamId, 2, clock.now);
+    await leave("teams", team.teamId, 2, clock.now, DAY / 2);
     for (let i = 0; i < 2; i++) expect((await create()).status).toBe(200);
     const refused = await rejected(team, 429, "rate_limited", create);
     expect(refused.headers.get("Retry-After")).toBe("44");
@@ -125,6 +125,19 @@ describe("The account events of a day", () => {
     expect((await worker.call("POST", "/auth/v1/logout", { token })).status).toBe(200);
     clock.now += OF_USER;
     expect((await enter()).status).toBe(200);
+  });
+
+  test("of keys leave half of the day to logins, so that no key locks its user or the team out", async () => {
+    const team = await newTeam();
+    const [user, narrow] = [await newUser(team, { role: "admin" }), await newKey(team, { scopes: ["files:upload"] })];
+    const { clock, worker } = clocked();
+    const open = () => worker.call("POST", "/auth/v1/sessions", { token: narrow.key, json: {} });
+    await leave("teams", team.teamId, 1, clock.now, DAY / 2);
+    await leave("users", user._id, 0, clock.now, DAY / 2);
+    expect((await open()).status).toBe(200);
+    expect((await open()).code).toBe("rate_limited");
+    const json = { teamId: team.teamId, email: "ada@example.com", password: PASSWORD };
+    expect((await worker.call("POST", "/auth/v1/login", { json })).status).toBe(200);
   });
 
   /** What ends something, which was created before, and what only the operator does. */

@@ -1,5 +1,5 @@
 import { describe, expect } from "vitest";
-import { MAX_MAILS, MAX_TEAM_MAILS } from "../../src/accounts/mails.ts";
+import { MAIL_PAUSE_MILLISECONDS, MAX_MAILS, MAX_TEAM_MAILS } from "../../src/accounts/mails.ts";
 import type { Mailer } from "../../src/platform/mailer.ts";
 import { buildRequest } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
@@ -566,6 +566,38 @@ describe("Emails to users", () => {
     expect((await failing.ask(team, _id)).code).toBe("unavailable");
     const counted = DB.prepare("select count(*) n from sent_mails where team_id = ?").bind(team.teamId);
     expect(await counted.first("n")).toBe(2);
+  });
+
+  test("keep the pause after a reset that could not be sent, because anyone can ask for another one", async ({
+    team,
+  }) => {
+    const send = () => Promise.reject(new Error("The email was not sent: E_RECIPIENT_SUPPRESSED"));
+    const { worker, clock } = clocked((deps) => ({ ...deps, mailer: { send } }));
+    await newInvitee(team);
+    const ask = () => worker.call("POST", FORGOT, { json: { teamId: team.teamId, email: EMAIL } });
+    for (let i = 0; i < 3; i++) expect((await ask()).status).toBe(200);
+    const counted = DB.prepare("select count(*) n from sent_mails where team_id = ?").bind(team.teamId);
+    expect(await counted.first("n")).toBe(1);
+    clock.now += MAIL_PAUSE_MILLISECONDS + 1;
+    await ask();
+    expect(await counted.first("n")).toBe(2);
+  });
+
+  test("are resets only up to half of a day's", async () => {
+    const team = await newTeam(undefined, 0);
+    const { clock, mails, worker, ask } = clocked();
+    await insertMany(
+      MAX_TEAM_MAILS / 2,
+      "insert into sent_mails (id, team_id, user_id, mailbox, sent_at) select ?2 || i, ?3, '', '', ?4 from n",
+      `half-${team.teamId}-`,
+      team.teamId,
+      clock.now,
+    );
+    const { _id } = await newInvitee(team);
+    await worker.call("POST", FORGOT, { json: { teamId: team.teamId, email: EMAIL } });
+    expect(mails).toEqual([]);
+    expect((await ask(team, _id)).status).toBe(200);
+    expect(mails).toHaveLength(1);
   });
 
   test.each([

@@ -354,6 +354,15 @@ describe("Rotating a key", () => {
     expect(await isAccepted(repeated.key)).toBe(true);
   });
 
+  test("shows no repeated key that the caller no longer covers", async () => {
+    const team = await newTeam();
+    const [old, caller] = [await newKey(team), await newKey(team)];
+    await dataOf(rotate(team, old.id, {}, caller.key));
+    const narrowed = { json: { scopes: ["keys:read", "keys:write"] } };
+    for (const { id } of [old, caller]) await dataOf(team.call("PATCH", `${KEYS}/${id}`, narrowed));
+    expect((await rotate(team, old.id, {}, caller.key)).code).toBe("insufficient_scope");
+  });
+
   test("returns another key once the new one is used, to another caller, and after an hour", async () => {
     const team = await newTeam();
     const [old, other] = [await newKey(team), await newKey(team)];

@@ -349,7 +349,7 @@ describe("An isolate that receives many bodies", () => {
     const page = await newKey(team, { isPublic: true });
     const path = locationOf(await create(team.call, 10, {}, { token: page.key }));
     const slots = Array.from({ length: 320 }, (_, i) =>
-      bodies.enter({ isVisitor: true, visitorsOf: null, clientIp: `${i}` }),
+      bodies.enter({ isVisitor: true, teamId: null, clientIp: `${i}` }),
     );
     const body = `${BEGIN}bytes\r\n--b--\r\n`;
     const append = { headers: tusHeaders(APPENDING), body: "1234567890" };
@@ -372,6 +372,6 @@ describe("An isolate that receives many bodies", () => {
     for (const request of requests) statuses.push((await crowded.call(...request)).status);
     expect(statuses).toEqual([200, 204, 401]);
     // Each of these has given its place back.
-    for (let i = 0; i < 320; i++) bodies.enter({ isVisitor: true, visitorsOf: null, clientIp: `${i}` });
+    for (let i = 0; i < 320; i++) bodies.enter({ isVisitor: true, teamId: null, clientIp: `${i}` });
   });
 });

@@ -785,7 +785,16 @@ export function opusMp4(
     fragments = [] as Bytes[],
     channels = 2,
     gain = 0,
-  }: { sizes?: Bytes; fragments?: Bytes[]; channels?: number; gain?: number } = {},
+    chunkCount = 1,
+    chunkSamples = 0xffffffff,
+  }: {
+    sizes?: Bytes;
+    fragments?: Bytes[];
+    channels?: number;
+    gain?: number;
+    chunkCount?: number;
+    chunkSamples?: number;
+  } = {},
 ): Bytes {
   const specific = box("dOps", Uint8Array.of(0, channels, 0, 0), be32(48_000), Uint8Array.of(gain >> 8, gain & 255, 0));
   const entry = box(
@@ -800,8 +809,8 @@ export function opusMp4(
       box("stsd", be32(0), be32(1), entry),
       box("stts", be32(0), be32(1), be32(packets.length), be32(960)),
       box("stsz", be32(0), table),
-      box("stsc", be32(0), be32(1), be32(1), be32(0xffffffff), be32(1)),
-      box("stco", be32(0), be32(1), be32(soundAt)),
+      box("stsc", be32(0), be32(1), be32(1), be32(chunkSamples), be32(1)),
+      box("stco", be32(0), be32(chunkCount), be32(soundAt)),
     ];
     const media = box(
       "mdia",
@@ -855,6 +864,11 @@ const mp4Files = (): WorstFile[] => {
   );
   const facts = { ...OPUS, container: "isom/mp41", channels: 2 };
   return [
+    {
+      name: "MP4, of four billion chunks without packets",
+      bytes: opusMp4([new Uint8Array(1000)], { chunkCount: 0xffffffff, chunkSamples: 0 }),
+      facts,
+    },
     {
       name: "MP4, of four billion packets of a byte",
       bytes: opusMp4([new Uint8Array(1000)], { sizes: join(be32(1), be32(0xffffffff)) }),

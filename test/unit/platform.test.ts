@@ -343,12 +343,12 @@ test("a flood of made-up tokens costs a round trip each until its client IP is b
 });
 
 describe("The bodies that an isolate receives", () => {
-  const visitor = (clientIp: string | null, visitorsOf: string | null = null) => ({
+  const visitor = (clientIp: string | null, teamId: string | null = null) => ({
     isVisitor: true,
-    visitorsOf,
+    teamId,
     clientIp,
   });
-  const member = (clientIp: string | null) => ({ isVisitor: false, visitorsOf: null, clientIp });
+  const member = (clientIp: string | null) => ({ isVisitor: false, teamId: null, clientIp });
   const enter = (bodies: Bodies, count: number, sender: (i: number) => BodySender) =>
     Array.from({ length: count }, (_, i) => bodies.enter(sender(i)));
 
@@ -371,6 +371,7 @@ describe("The bodies that an isolate receives", () => {
     ["a client IP", () => visitor("one")],
     ["a client IP with a token", () => member("one")],
     ["the visitors of a team", (i: number) => visitor(`${i}`, "team")],
+    ["the other callers of a team", (i: number) => ({ ...member(`${i}`), teamId: "team" })],
   ])("are at most 300 of %s", (_, sender) => {
     const bodies = new Bodies();
     enter(bodies, 300, sender);

@@ -104,12 +104,17 @@ type Place = [at: number, bytes: number];
 /** Yields the packets in the tables of the movie: samples, which follow each other in chunks. */
 function* moviePackets({ sizes, chunks, offsets, offsetBytes }: Track): Generator<Place> {
   const [sameBytes, count] = [uint(sizes, 4, 4), uint(sizes, 8, 4)];
+  // The stated number of chunks may exceed the table.
+  const chunkCount = Math.min(uint(offsets, 4, 4), Math.floor((offsets.length - 8) / offsetBytes));
   let [sample, row] = [0, 0];
-  for (let chunk = 1; chunk <= uint(offsets, 4, 4) && sample < count; chunk++) {
+  for (let chunk = 1; chunk <= chunkCount && sample < count; chunk++) {
     const nextRow = 8 + 12 * (row + 1);
     if (nextRow < chunks.length && uint(chunks, nextRow, 4) === chunk) row += 1;
     let at = uint(offsets, 8 + offsetBytes * (chunk - 1), offsetBytes);
-    for (let left = uint(chunks, 8 + 12 * row + 4, 4); left > 0 && sample < count; left--, sample++) {
+    const samples = uint(chunks, 8 + 12 * row + 4, 4);
+    // Each chunk has a sample, so that each step of this loop yields a packet, which is charged.
+    if (samples === 0) return;
+    for (let left = samples; left > 0 && sample < count; left--, sample++) {
       const bytes = sameBytes || uint(sizes, 12 + 4 * sample, 4);
       yield [at, bytes];
       at += bytes;
