@@ -32,7 +32,7 @@ function tagsAfter({ db }: Deps, { teamId, ownerId }: FilesOf, after: Place, las
   // SQLite begins a comparison of rows at those that are equal, so without the id it would read every file of the last tag.
   const next = (key: SQL, last: SQL) => sql`(select json_array(${tagKey}, ${tag}) from ${index}
     where ${isVisible} and (${tagKey}, ${tag}, ${fileId}) > (${key}, ${last}, ${ABOVE_ALL_IDS}) order by ${tagKey}, ${tag} limit 1)`;
-  // The end is compared with what a search finds: as a condition of it, it would read all tags behind the end.
+  // The end is compared with the result of a search: as a condition of it, it would read all tags behind the end.
   const isWithin = sql`found ->> 0 <= ${lastKey}`;
   return db.select({ tag: sql<string>`tag` }).from(sql`(
     with recursive team (id) as (select ${teamId}), tagged (found) as (

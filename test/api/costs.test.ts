@@ -1278,7 +1278,7 @@ describe("Every query of the service", () => {
 });
 
 /**
- * What each operation sends until its response, one file each: run `npm run statements` after a change of SQL, and read the diff.
+ * Each operation's statements until its response, one file each: run `npm run statements` after a change of SQL, and read the diff.
  * Each finds only its own team, so that the rows are the same in each run: the operator's lists read those of all teams.
  */
 describe("The statements", () => {
