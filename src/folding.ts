@@ -29,7 +29,7 @@ export interface Folded {
   ends: number[];
 }
 
-/** Folds a text as `fold` does, with a map of offsets, to show in the given text what was found in the folded one. */
+/** Folds a text as `fold` does, with a map of offsets, to show the matches of the folded text in the given one. */
 export function foldWithOffsets(given: string): Folded {
   const folded: Folded = { text: "", starts: [], ends: [] };
   for (const { 0: cluster, index } of given.matchAll(CLUSTER)) {

@@ -1,5 +1,5 @@
 /**
- * `npm run structure` prints what rules borrow and who uses which table. With `--write`, it writes the table of tables into
+ * `npm run structure` prints the names that rules borrow, and the users of each table. With `--write`, it writes the table of tables into
  * src/README.md.
  */
 import { readFileSync, writeFileSync } from "node:fs";
