@@ -7,7 +7,7 @@ export interface Operator {
   scopes: number;
 }
 
-/** What an operation needs of its caller. */
+/** The requirement of an operation on its caller. */
 export interface Right {
   /** The mask of the needed scopes. */
   scopes: number;
@@ -26,7 +26,7 @@ export interface TeamActor {
   scopes: number;
   /** The contributor whose files are the only ones that the caller sees, see own-files.ts. Null if it sees all files of its team. */
   ownerId: string | null;
-  /** What its operation needs, which a write states once more, see `stillAllowed`. */
+  /** The requirement of its operation, which a write states once more, see `stillAllowed`. */
   right: Right;
   /** Only of the kind `upload`. */
   uploadToken?: UploadToken;

@@ -32,7 +32,7 @@ import { openUploadToken } from "./upload-tokens.ts";
  *   A write   authorizes first (`authorize`), and then writes in one batch, whose first statement states that the caller may
  *             still do so (`stillAllowed`). Anything expensive authorizes first, too.
  *
- * What a caller leaves behind that works later names its principal, which is checked then (`isPrincipalAllowed`).
+ * Whatever works after its request names its principal, which is checked then (`isPrincipalAllowed`).
  */
 
 export type { Actor, TeamActor };
@@ -272,7 +272,7 @@ export async function authorizeOwnRead<A extends Access, T>(
 
 /**
  * Notes who calls. The request is counted for its caller, but once: a write that arrives slowly authorizes again. One that the
- * token has no permission for counts for the token alone.
+ * token has no permission for counts only for the token.
  */
 function noteCaller({ limiter }: Deps, credential: Credential, actor: Actor, isPermitted = true): void {
   const sharers = sharersOf(actor);
@@ -329,7 +329,7 @@ export const FILES_PER_PLACE = 10;
 /** A larger change than the rest of a minute allows has to be possible in the next one. */
 const MAX_PLACES_SHARE = 0.5;
 
-/** Counts the places of a heavy request that changes so many files, besides its first. @throws `rate_limited` */
+/** Counts the places of a heavy request that changes this number of files, besides its first. @throws `rate_limited` */
 export async function countFiles({ limiter }: Deps, { caller }: Credential, files: number): Promise<void> {
   if (!caller) return;
   const sharers = sharersOf(caller.actor);
@@ -408,7 +408,7 @@ interface StillAllowed {
 /**
  * The first statement of a write for a caller: its token is live and has the needed scopes, its team is active, and it sees the
  * same files as when it was authorized. Otherwise nothing of the write happens, and the caller gets what it would get now.
- * Null for the operator, whose token is no row.
+ * Null for the operator, whose token has no row.
  */
 export function stillAllowed(
   { db, system }: Pick<Deps, "db" | "system">,
@@ -440,10 +440,10 @@ export function stillAllowed(
 /** The same for an upload. Who sees its file does not matter: a user may be promoted while it arrives. */
 export const mayStillUpload = (deps: Deps, actor: TeamActor) => stillAllowed(deps, actor, { isForAnyOwner: true });
 
-/* What a caller leaves behind */
+/* Invitations, folder changes and others that work after their request */
 
 /**
- * Who answers for what a caller leaves behind that works later: the user of a user's session, so that it goes on after the user
+ * The principal of something that works after its request: the user of a user's session, so that it continues after the user
  * logs out, or else the key, also of the key's session. A key is named by the first of those that it replaced by rotation.
  */
 export const principalOf = ({ db }: Deps, { teamId, keyId }: Pick<TeamActor, "teamId" | "keyId">): SQL<string> => {
@@ -454,7 +454,7 @@ export const principalOf = ({ db }: Deps, { teamId, keyId }: Pick<TeamActor, "te
 
 interface Principal {
   teamId: string | SQLiteColumn;
-  /** What `principalOf` was. */
+  /** The result of `principalOf`. */
   id: string | SQLiteColumn;
   /** The files that the caller saw: those of this contributor, or all if it is null. */
   ownerId: string | null;
@@ -464,7 +464,7 @@ const principals = alias(users, "principal");
 
 /**
  * Whether a principal could still ask for what it left behind: the user exists and has these scopes by the role, or the key or
- * one of its successors is live and has them, and it sees the same files. It is checked whenever what is left takes effect.
+ * one of its successors is live and has them, and it sees the same files. It is checked each time at which it takes effect.
  */
 export function isPrincipalAllowed({ db, system }: Deps, { teamId, id, ownerId }: Principal, mask: number | SQL): SQL {
   const covers = (scopes: SQL) => sql`(${scopes} & ${mask}) = ${mask}`;

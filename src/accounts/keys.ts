@@ -525,8 +525,8 @@ export const REPEAT_SECONDS = HOUR / SECOND;
 export const MIN_OWN_OVERLAP_SECONDS = MINUTE / SECOND;
 
 /**
- * Creates a key with the name, scopes, limits, lifetime and user of the old one, whoever rotates it: the user of a contributor's
- * key decides which files it sees. The old one expires after the overlap. If the response is lost, nobody has the token that replaces
+ * Creates a key with the name, scopes, limits, lifetime and user of the old one, regardless of who rotates it: the user of a contributor's
+ * key decides which files it sees. The old one expires after the overlap. If the response is lost, no client has the token that replaces
  * the old one. So a repetition by the same caller returns the same new key, until that is used, for an hour.
  * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired or
  *   keeps changing, `too_many_keys`

@@ -32,7 +32,7 @@ import { AFTER_SEPARATOR, foldersOf } from "./folders.ts";
  *
  * A change that can't be stopped would continue to delete after a leaked key is revoked. So each step requires that the user or
  * the key who requested it could still do so, with the same scopes and for the same files, and that the team is active.
- * Otherwise, the change ends as it is. It goes on when a user logs out, when a session expires, and when a key is rotated.
+ * Otherwise, the change ends as it is. It continues when a user logs out, when a session expires, and when a key is rotated.
  *
  * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`). So a
  * deletion never deletes a file that a client stores after the request.

@@ -60,7 +60,7 @@ export type Disposition = (typeof DISPOSITIONS)[number];
 export interface Link {
   id: string;
   fileId: string;
-  /** What its page and lists call it; null for the file's own name. */
+  /** Its name on its page and in lists; null for the file's own name. */
   name: string | null;
   /** The part that its page opens with. Null: from the start, to the end. */
   startSeconds: number | null;

@@ -133,7 +133,7 @@ function namesIn(batch: Batch, path = ""): string[] {
 export const GUARD_NAME = "right";
 
 const statementNames = new WeakMap<D1PreparedStatement, string>();
-/** The name that the statement has in its batch, for those who read what is sent. */
+/** The name that the statement has in its batch, for readers of the sent statements. */
 export const nameOfStatement = (statement: D1PreparedStatement): string | undefined => statementNames.get(statement);
 
 /** The batch with the rows of each query in its place. */

@@ -277,10 +277,10 @@ async function storeBytes(
  * While bytes arrive, a request looks this often whether its upload was canceled, because only its end frees the quota. If none
  * arrive, it ends after the idle period.
  */
-export const LOOK_MILLISECONDS = 10 * SECOND;
+export const STATUS_CHECK_MILLISECONDS = 10 * SECOND;
 
 /**
- * Yields the bytes while the upload may go on, and records once a minute that one with an idempotency key does, so that a
+ * Yields the bytes while the upload may continue, and records once a minute that one with an idempotency key does, so that a
  * repetition does not take the key.
  * @throws `not_found` once the upload was canceled, `token_invalid` once its key, session or team was deleted
  */
@@ -289,7 +289,7 @@ async function* whileNotEnded(deps: Deps, { keyId }: TeamActor, upload: FileOf, 
   let lookedAt = system.now();
   for await (const chunk of bytes) {
     const now = system.now();
-    if (now - lookedAt >= LOOK_MILLISECONDS) {
+    if (now - lookedAt >= STATUS_CHECK_MILLISECONDS) {
       lookedAt = now;
       const isReported = and(isNotNull(uploads.idempotencyKey), lte(uploads.updatedAt, now - PROGRESS_MILLISECONDS));
       const report = db
@@ -395,7 +395,7 @@ export async function commit(
   return { row, isBulk: row.isBulk === 1 };
 }
 
-/** Why an upload can't go on, or commit, as conditions: its key or session, or its team, was deleted, or it was canceled. */
+/** Why an upload can't continue, or commit, as conditions: its key or session, or its team, was deleted, or it was canceled. */
 const endsOf = (key: FileOf, keyId: string | undefined) => ({
   token_invalid: sql`not ${hasRow(teams, and(isExistingTeam(key.teamId), keyId === undefined ? undefined : hasRow(apiKeys, isKey(key.teamId, keyId))))}`,
   not_found: sql`not ${hasRow(uploads, and(isUpload(key), isReceiving))}`,

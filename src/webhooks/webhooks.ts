@@ -25,7 +25,7 @@ const withHealth = async (deps: Deps, row: WebhookRow): Promise<Webhook> => ({
   ...(await deps.outboxes(row).health()),
 });
 
-/** Stores who changed the field: it is who decides where the events go, and what is signed. */
+/** Stores who changed the field: this caller decides about the endpoint and the signature. */
 const changedBy = ({ keyId, userId }: TeamActor, fields: ("url" | "secret" | "status")[]) => {
   const setters = fields.map((field) => sql`${`$.${field}`}, ${userId}`);
   const values = sql.join([sql`'$.keyId', ${keyId}, '$.userId', ${userId}`, ...setters], sql`, `);

@@ -22,7 +22,7 @@ import { expectSettled, must, type Row, rowsOf, World } from "../support/world.t
 /* The queue consumer. Some tests deliver messages themselves instead of the queue. D1 and R2 are always the real ones. */
 
 const UNKNOWN = "0193477be8a01f9c3ad5e7b2";
-/** What an operation needs that any token may use. */
+/** The requirement of an operation that any token may use. */
 const NO_SCOPES = { scopes: 0, graceMilliseconds: 0 };
 const UNKNOWN_JOB = { teamId: UNKNOWN, fileId: UNKNOWN };
 const tone = sample("tone.m4a").bytes;

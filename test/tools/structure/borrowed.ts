@@ -1,5 +1,5 @@
 /**
- * What a rule borrows: the values that it uses of other folders, without types and `platform/`. A namespace counts by the members
+ * The names that a rule borrows: the values that it uses of other folders, without types and `platform/`. A namespace counts by the members
  * that are used. Whoever changes a rule has to know each of them.
  */
 import { folderOf, importsOf, readSource, root, serviceFiles, withoutComments } from "./sources.ts";

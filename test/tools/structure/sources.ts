@@ -4,7 +4,7 @@ import { dirname, join, normalize } from "node:path";
 
 export const root = join(import.meta.dirname, "../../..");
 
-/** Folders that are no part of the service: they use it over HTTP, or by its scripts. */
+/** Folders that are not part of the service: they use it over HTTP, or by its scripts. */
 const OTHERS = ["client", "console", "dev"];
 
 /** The TypeScript files of the service, from `src/`, such as `links/links.ts`. */

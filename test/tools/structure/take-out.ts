@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { root, serviceFiles, withoutComments } from "./sources.ts";
 
 interface Capability {
-  /** What is deleted, from `src/`. */
+  /** The deleted files and folders, from `src/`. */
   paths: string[];
   /** Its identifiers and literals, in any case. */
   words: RegExp;
