@@ -1,5 +1,5 @@
 -- listApiKeys: GET /auth/v1/apikeys
--- 1 round trip, 6 rows read, 0 written
+-- 1 round trip, 5 rows read, 0 written
 
 -- Round trip 1
 
@@ -30,7 +30,7 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 4 rows read
+-- 2: 3 rows read
 --   SEARCH api_keys USING INDEX api_keys_team (team_id=? AND id<?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)

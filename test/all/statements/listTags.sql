@@ -35,7 +35,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 --   SETUP
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 6
---   SEARCH file_tags USING PRIMARY KEY (team_id=? AND (tag_key,tag)>(?,?))
+--   SEARCH file_tags USING PRIMARY KEY (team_id=? AND (tag_key,tag,file_id)>(?,?,?))
 --   SCALAR SUBQUERY 5
 --   MATERIALIZE team
 --   SCAN CONSTANT ROW
@@ -49,7 +49,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 --   RECURSIVE STEP
 --   SCAN tagged
 --   CORRELATED SCALAR SUBQUERY 9
---   SEARCH file_tags USING PRIMARY KEY (team_id=? AND (tag_key,tag)>(?,?))
+--   SEARCH file_tags USING PRIMARY KEY (team_id=? AND (tag_key,tag,file_id)>(?,?,?))
 --   SCALAR SUBQUERY 8
 --   SCAN team
 --   SCAN tagged
@@ -98,7 +98,9 @@ from
           (
             select json_array(file_tags.tag_key, file_tags.tag)
             from file_tags
-            where file_tags.team_id = (select id from team) and (file_tags.tag_key, file_tags.tag) > (?, ?)
+            where
+              file_tags.team_id = (select id from team)
+              and (file_tags.tag_key, file_tags.tag, file_tags.file_id) > (?, ?, ?)
             order by file_tags.tag_key, file_tags.tag
             limit 1
           )
@@ -109,7 +111,7 @@ from
             from file_tags
             where
               file_tags.team_id = (select id from team)
-              and (file_tags.tag_key, file_tags.tag) > (found ->> 0, found ->> 1)
+              and (file_tags.tag_key, file_tags.tag, file_tags.file_id) > (found ->> 0, found ->> 1, ?)
             order by file_tags.tag_key, file_tags.tag
             limit 1
           )

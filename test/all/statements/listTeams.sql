@@ -1,9 +1,9 @@
 -- listTeams: GET /auth/v1/teams
--- 3 round trips, 18 rows read, 0 written
+-- 3 round trips, 3 rows read, 0 written
 
 -- Round trip 1
 
--- 1: 6 rows read
+-- 1: 1 row read
 --   SEARCH teams USING PRIMARY KEY (id<?)
 select
   id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
@@ -16,7 +16,7 @@ limit ?;
 
 -- Round trip 2
 
--- 1: 6 rows read
+-- 1: 1 row read
 --   SEARCH teams USING PRIMARY KEY (id<?)
 select
   id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
@@ -29,7 +29,7 @@ limit ?;
 
 -- Round trip 3
 
--- 1: 6 rows read
+-- 1: 1 row read
 --   SEARCH teams USING PRIMARY KEY (id<?)
 select
   id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,

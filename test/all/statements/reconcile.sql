@@ -1,9 +1,9 @@
 -- reconcile: POST /auth/v1/reconciliation
--- 3 round trips, 28 rows read, 0 written
+-- 3 round trips, 9 rows read, 0 written
 
 -- Round trip 1
 
--- 1: 9 rows read
+-- 1: 3 rows read
 --   MERGE (UNION ALL)
 --   LEFT
 --   MERGE (UNION ALL)
@@ -29,7 +29,7 @@ limit ?;
 
 -- Round trip 2
 
--- 1: 9 rows read
+-- 1: 3 rows read
 --   MERGE (UNION ALL)
 --   LEFT
 --   MERGE (UNION ALL)
@@ -55,7 +55,7 @@ limit ?;
 
 -- Round trip 3
 
--- 1: 10 rows read
+-- 1: 3 rows read
 --   MERGE (UNION ALL)
 --   LEFT
 --   MERGE (UNION ALL)
