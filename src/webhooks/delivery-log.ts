@@ -14,8 +14,8 @@ import {
   seqOf,
 } from "../events/events.ts";
 import { read } from "../platform/db.ts";
-import { newId } from "../platform/system.ts";
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../platform/paging.ts";
+import { newId } from "../platform/system.ts";
 import type { Attempt } from "./attempts.ts";
 import type { DeliveryFilter, DeliveryStatus, StoredDelivery } from "./outboxes.ts";
 import { webhookByKey } from "./webhook-rows.ts";
