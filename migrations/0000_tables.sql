@@ -307,7 +307,7 @@ CREATE TABLE `uploads` (
 CREATE INDEX `uploads_receiving_due` ON `uploads` (`due_at`) WHERE status = 'receiving';--> statement-breakpoint
 CREATE INDEX `uploads_ended_due` ON `uploads` (`due_at`) WHERE status <> 'receiving';--> statement-breakpoint
 CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (status <> 'committed' and secret_hash is not null);--> statement-breakpoint
-CREATE INDEX `uploads_reserved` ON `uploads` (`team_id`,`file_id`,`key_id`,`user_id`) WHERE status <> 'committed';--> statement-breakpoint
+CREATE INDEX `uploads_reserved` ON `uploads` (`team_id`,`file_id`,`user_id`) WHERE status <> 'committed';--> statement-breakpoint
 CREATE INDEX `uploads_token` ON `uploads` (`team_id`,`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `uploads_idempotency` ON `uploads` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
 CREATE TABLE `webhooks` (

@@ -31,6 +31,8 @@ export interface Subject {
   kind: SubjectKind;
   id: string;
   version: number | null;
+  /** The name of the record as it is now: of a session that of its user or key, of a webhook its description, or the host of its URL, and of a link its own, or that of its file. Null once the record is deleted. A file that is deleted or in the trash has its original name. The name of a file needs `files:read`, without which it is the original one, that of the team `files:read`, of a link `files:download`, and of a webhook `webhooks:read`. */
+  name: string | null;
 }
 export interface ProcessingFailure {
   code: FailureCode;
@@ -224,7 +226,11 @@ export interface RecordedEvent {
     userId: string | null;
     requestId: string | null;
   };
-  subject: Subject;
+  subject: {
+    kind: SubjectKind;
+    id: string;
+    version: number | null;
+  };
   /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
 }
@@ -512,7 +518,11 @@ export interface WebhookMessage {
     userId: string | null;
     requestId: string | null;
   };
-  subject: Subject;
+  subject: {
+    kind: SubjectKind;
+    id: string;
+    version: number | null;
+  };
   /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
 }

@@ -22,8 +22,7 @@ interface Identity {
   id: string;
   /** The file of a link. */
   fileId: string;
-  /** The email of a user. */
-  email: string | undefined;
+  name: string | null | undefined;
 }
 
 export const NOUNS: Record<Noun, NounWords> = {
@@ -34,7 +33,7 @@ export const NOUNS: Record<Noun, NounWords> = {
   },
   user: {
     ...{ plural: "Users", icon: "users", one: "a user", named: "the user " },
-    page: ({ email }) => ["/users", { search: email }],
+    page: ({ name }) => ["/users", { search: name ?? undefined }],
   },
   apikey: { plural: "API keys", icon: "key", one: "a key", named: "the key ", page: () => ["/keys"] },
   session: { plural: "Sessions", icon: "key", one: "a session", named: "a session of " },

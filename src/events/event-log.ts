@@ -1,6 +1,6 @@
 import { and, asc, desc, eq, gt, lt, lte, or, type SQLWrapper, sql } from "drizzle-orm";
 import type { SQLiteSelect } from "drizzle-orm/sqlite-core";
-import { authorizeRead, type Credential, refuseNamedTeam } from "../access/authorization.ts";
+import { type Actor, authorizeRead, type Credential, refuseNamedTeam } from "../access/authorization.ts";
 import { databaseOf, inEveryDatabase } from "../access/databases.ts";
 import { nameOfActor } from "../access/names.ts";
 import type { Deps } from "../deps.ts";
@@ -17,32 +17,44 @@ import {
   eventId,
   idsOfActor,
   isEventId,
+  kindOf,
   lastSeqOf,
   operatorLogOf,
   renderEvent,
   seqOf,
 } from "./events.ts";
+import { mayNameSubject, nameOfSubject } from "./subjects.ts";
 
 /* Reads a team's event log, in both orders and from any event on. */
 
-/** An event with the name of its actor. Webhook messages don't have it, because they are stored elsewhere. */
-export type LoggedEvent = Event & { actor: { name: string | null } };
+/** An event with the names of its actor and its subject. Webhook messages have none, because they are stored elsewhere. */
+export type LoggedEvent = Event & Record<"actor" | "subject", { name: string | null }>;
 
-type NamedRow<Row = EventRow> = Row & { actorName: string | null };
+type NamedRow<Row = EventRow> = Row & Record<"actorName" | "subjectName", string | null>;
 
-const withName = (event: Event, { actorName: name }: NamedRow<object>): LoggedEvent => ({
-  ...event,
-  actor: { ...event.actor, name },
-});
+/** Only with the names that the caller may know. */
+const withKnownNames = <Row extends NamedRow>(caller: Actor, row: Row): Row =>
+  mayNameSubject(caller, kindOf(row.type)) ? row : { ...row, subjectName: null };
 
-const renderLogged = (row: NamedRow): LoggedEvent => withName(renderEvent(row), row);
+/** The event of a file also states its original name, which it keeps if the other one is unknown. */
+function renderLogged({ actorName, subjectName, ...row }: NamedRow): LoggedEvent {
+  const event = renderEvent(row);
+  const stated = event.subject.kind === "file" ? (event.data as { originalName?: string }).originalName : undefined;
+  return {
+    ...event,
+    actor: { ...event.actor, name: actorName },
+    subject: { ...event.subject, name: subjectName ?? stated ?? null },
+  };
+}
 
-/** Adds the names of the actors to the rows of a page. It reads a row for each, so the page comes first. */
+/** Adds the names of the actors and subjects to the rows of a page. It reads up to three rows for each, so the page comes first. */
 function withNames<Row extends EventRow>(db: Db, page: PromiseLike<Row[]>): Builder<NamedRow<Row>[]> {
   const rows = (page as unknown as SQLiteSelect).as("page");
   const columns = rows._.selectedFields as typeof events._.columns;
-  const actorName = nameOfActor({ ...idsOfActor(columns.actor), teamId: columns.teamId }).as("actor_name");
-  return db.select({ ...columns, actorName }).from(rows) as unknown as Builder<NamedRow<Row>[]>;
+  const { teamId, type, subjectId: id } = columns;
+  const actorName = nameOfActor({ ...idsOfActor(columns.actor), teamId }).as("actor_name");
+  const subjectName = nameOfSubject({ type, teamId, id }).as("subject_name");
+  return db.select({ ...columns, actorName, subjectName }).from(rows) as unknown as Builder<NamedRow<Row>[]>;
 }
 
 interface EventsRequest {
@@ -80,7 +92,7 @@ export async function listEvents(
   const upper = [before, order === "desc" ? last : undefined].filter((id) => id !== undefined);
   const [isMatch, page] = [eventFilter({ type, subject, actor }), { limit: limit + 1, offset: 0 }];
   const readIn = async (deps: Deps, log: string): Promise<ExaminedEvent[]> => {
-    const { rows } = await authorizeRead(
+    const { actor, rows } = await authorizeRead(
       deps,
       credential,
       (team): Query<ExaminedEvent[]> => {
@@ -99,7 +111,7 @@ export async function listEvents(
       },
       log,
     );
-    return rows;
+    return rows.map((row) => withKnownNames(actor, row));
   };
   const isOfOperator = credential.tokenHash === null && teamId === undefined;
   const rows = isOfOperator
@@ -148,7 +160,7 @@ export async function fetchEvent(
 ): Promise<LoggedEvent> {
   await refuseNamedTeam(deps, credential, teamId);
   const seq = isEventId(id) ? seqOf(id) : 0;
-  const { rows } = await authorizeRead(
+  const { actor, rows } = await authorizeRead(
     deps,
     credential,
     (team) => {
@@ -159,7 +171,7 @@ export async function fetchEvent(
   );
   const [row] = rows;
   if (!row || idOf(row) !== id) throw new AppError("not_found");
-  return renderLogged(row);
+  return renderLogged(withKnownNames(actor, row));
 }
 
 /** Events that one batch of an export examines, in some 10 ms of the database. */

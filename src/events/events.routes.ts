@@ -18,6 +18,12 @@ const recordedActor = z.strictObject({
   requestId: z.string().nullable(),
 });
 
+const recordedSubject = z.strictObject({
+  kind: z.enum(EVENT_KINDS),
+  id,
+  version: z.int().nonnegative().nullable(),
+});
+
 const eventSchema = z
   .strictObject({
     _id: eventId.meta({ description: "IDs sort in commit order." }),
@@ -30,10 +36,15 @@ const eventSchema = z
           "The first and last name of the user, or the name of a key without a user, as it is now. Null once it is deleted.",
       }),
     }),
-    subject: z.strictObject({
-      kind: z.enum(EVENT_KINDS),
-      id,
-      version: z.int().nonnegative().nullable(),
+    subject: recordedSubject.extend({
+      name: z
+        .string()
+        .nullable()
+        .meta({
+          description:
+            "The name of the record as it is now: of a session that of its user or key, of a webhook its description, or the host of its URL, and of a link its own, or that of its file. " +
+            "Null once the record is deleted. A file that is deleted or in the trash has its original name. The name of a file needs `files:read`, without which it is the original one, that of the team `files:read`, of a link `files:download`, and of a webhook `webhooks:read`.",
+        }),
     }),
     data: z.record(z.string(), z.unknown()).meta({
       description:
@@ -46,7 +57,9 @@ const eventSchema = z
 export { eventSchema, example as eventExample };
 
 /** An event as it is recorded, for those who may not know the names of others. */
-export const recordedSchema = eventSchema.extend({ actor: recordedActor }).meta({ id: "RecordedEvent" });
+export const recordedSchema = eventSchema
+  .extend({ actor: recordedActor, subject: recordedSubject })
+  .meta({ id: "RecordedEvent" });
 
 const { _id, type, createdAt, ...common } = recordedSchema.shape;
 /** The body that a webhook endpoint receives. */
@@ -74,12 +87,13 @@ const example: EventBody = {
     name: "Backend",
     requestId: "0b6f0a60-6d3c-4f0e-9b53-0d3e1d6c2a11",
   },
-  subject: { kind: "user", id: "0193477c0a5e2b7f4d1c8e90", version: 1 },
+  subject: { kind: "user", id: "0193477c0a5e2b7f4d1c8e90", version: 1, name: "Ada Lovelace" },
   data: { _id: "0193477c0a5e2b7f4d1c8e90", fields: ["email"] },
 };
 
-const { name: _, ...recordedActorExample } = example.actor;
-export const recordedExample: z.input<typeof recordedSchema> = { ...example, actor: recordedActorExample };
+const { name: _, ...actor } = example.actor;
+const { name: __, ...subject } = example.subject;
+export const recordedExample: z.input<typeof recordedSchema> = { ...example, actor, subject };
 
 const { _id: exampleId, createdAt: timestampExample, ...commonExample } = recordedExample;
 export const messageExample: z.input<typeof messageSchema> = {

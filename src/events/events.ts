@@ -65,7 +65,7 @@ export interface Event {
   type: EventType;
   createdAt: string;
   actor: EventActor;
-  subject: { kind: string; id: string; version: number | null };
+  subject: { kind: EventKind; id: string; version: number | null };
   data: unknown;
 }
 
@@ -113,10 +113,13 @@ export function renderEvent({
     type,
     createdAt: new Date(createdAt).toISOString(),
     actor: JSON.parse(actor),
-    subject: { kind: type.slice(0, type.indexOf(".")), id: subjectId, version: subjectVersion },
+    subject: { kind: kindOf(type), id: subjectId, version: subjectVersion },
     data: JSON.parse(data),
   };
 }
+
+/** The kind of record that a type of event is about. */
+export const kindOf = (type: EventType): EventKind => type.slice(0, type.indexOf(".")) as EventKind;
 
 interface Subject {
   teamId: string;

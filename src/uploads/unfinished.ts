@@ -29,7 +29,9 @@ import {
   isReceiving,
   isReserved,
   isResumable,
+  isUnfinishedResumable,
   reservedUploads,
+  unfinishedUploads,
   uploads,
 } from "./uploads.schema.ts";
 
@@ -79,13 +81,15 @@ export async function listUnfinished(
 }
 
 /**
- * Cancels the incomplete uploads of the keys that `keyIds` selects, in the batch that deletes those keys. They hold their quota until
- * the recovery job has deleted the bytes and rows. Of one that has all of its bytes, only the commit is missing.
+ * Cancels the incomplete resumable uploads of the keys that `keyIds` selects, in the batch that deletes those keys. They hold their
+ * quota until the recovery job has deleted the bytes and rows. Of one that has all of its bytes, only the commit is missing.
+ * A form upload is one request, which looks whether its key exists, and ends by itself: to find those of a key, each upload would
+ * write another row of an index.
  */
 export function cancelUploadsOfKeys(deps: Deps, teamId: string, keyIds: SQL) {
-  const isOfKeys = and(eq(uploads.teamId, teamId), isReserved, sql`${uploads.keyId} in ${keyIds}`);
+  const isOfKeys = and(eq(uploads.teamId, teamId), isUnfinishedResumable, sql`${uploads.keyId} in ${keyIds}`);
   const isIncompleteOfKeys = and(isOfKeys, lt(uploads.offsetBytes, uploads.sizeBytes));
-  const selected = sql`(select team_id, file_id from ${reservedUploads} where ${isIncompleteOfKeys})`;
+  const selected = sql`(select team_id, file_id from ${unfinishedUploads} where ${isIncompleteOfKeys})`;
   return cancelUploads(deps, sql`(team_id, file_id) in ${selected}`);
 }
 

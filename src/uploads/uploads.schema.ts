@@ -86,10 +86,10 @@ export const uploads = sqliteTable(
     // the status would be searched by other queries, which would then read the uploads of all teams.
     index("uploads_receiving_due").on(t.dueAt).where(isReceiving),
     index("uploads_ended_due").on(t.dueAt).where(isEnded),
-    // In the order of the list, and with the columns that a creation counts.
+    // With the columns that a creation counts, and by which the deletion of a key selects.
     index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId, t.userId).where(isUnfinishedResumable),
-    // In the order of the list, with the columns by which it and the deletion of a key select.
-    index("uploads_reserved").on(t.teamId, t.fileId, t.keyId, t.userId).where(isReserved),
+    // In the order of the list, with the column by which it selects.
+    index("uploads_reserved").on(t.teamId, t.fileId, t.userId).where(isReserved),
     index("uploads_token").on(t.teamId, t.uploadTokenId).where(sql`upload_token_id is not null`),
     uniqueIndex("uploads_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],

@@ -64,7 +64,7 @@ export async function sendTestEvent(deps: Deps, actor: TeamActor, id: string): P
     type: "webhook.test",
     createdAt: new Date(deps.system.now()).toISOString(),
     actor: { kind, keyId, userId, requestId: deps.requestId },
-    subject: { kind: "webhook", id, version: webhook.version },
+    subject: { kind: "webhook" as const, id, version: webhook.version },
     data: { _id: id },
   };
   return (await postEvent(deps, webhook, event)).attempt;

@@ -45,7 +45,7 @@ interface Event {
   teamId: string;
   createdAt: string;
   actor: { kind: string; keyId: string | null; userId: string | null; name: string | null; requestId: string | null };
-  subject: { kind: string; id: string; version: number | null };
+  subject: { kind: string; id: string; version: number | null; name: string | null };
   data: Record<string, unknown>;
 }
 
@@ -334,6 +334,148 @@ describe("The name of an actor", () => {
   });
 });
 
+describe("The name of a subject", () => {
+  /** The names of the subjects of a type, which are also those of the single events. */
+  const namesIn = async (team: Pick<Team, "call">, type: string) => {
+    const events = await readLog(team, `type=${type}`);
+    for (const { _id, subject } of events)
+      expect((await read(team, `/auth/v1/events/${_id}`)).subject).toEqual(subject);
+    const ids = new Set(idsIn(events));
+    expect((await readLog(team)).filter(({ _id }) => ids.has(_id))).toEqual(events);
+    return events.map(({ subject }) => subject.name);
+  };
+  const URL_WITH_SECRET = "https://hooks.canary.example/secret-path?token=secret-query";
+
+  test("is that of the user, key, team, or file as it is when the event is read, and null once the record is deleted", async ({
+    team,
+  }) => {
+    const { _id: user } = await newUser(team, { firstName: "Ada", lastName: "Lovelace" });
+    const { id: key } = await newKey(team, { name: "CI" });
+    const file = await upload(team, "note.txt", "hello");
+    const [ofUser, ofKey, ofFile] = [`/auth/v1/users/${user}`, `/auth/v1/apikeys/${key}`, `/docs/v1/uploads/${file}`];
+    const names = async () => [
+      await namesIn(team, "user.created"),
+      (await namesIn(team, "apikey.created")).slice(1),
+      await namesIn(team, "file.uploaded"),
+      await namesIn(team, "team.created"),
+    ];
+    const { name: ofTeam } = await read(team, `/auth/v1/teams/${team.teamId}`);
+    expect(await names()).toEqual([["Ada Lovelace"], ["CI"], ["note.txt"], [ofTeam]]);
+
+    await dataOf(team.call("PATCH", ofUser, { json: { lastName: "King" } }));
+    await dataOf(team.call("PATCH", ofKey, { json: { name: "Old CI" } }));
+    await dataOf(team.call("PATCH", ofFile, { json: { name: "final.txt" } }));
+    const rename = { token: OPERATOR, json: { name: "Radio" } };
+    expect((await call("PATCH", `/auth/v1/teams/${team.teamId}`, rename)).status).toBe(200);
+    expect(await names()).toEqual([["Ada King"], ["Old CI"], ["final.txt"], ["Radio"]]);
+
+    for (const path of [ofUser, ofKey, ofFile]) expect((await team.call("DELETE", path)).status).toBe(200);
+    // Only the event of a file states a name.
+    expect(await names()).toEqual([[null], [null], ["note.txt"], ["Radio"]]);
+    expect(await namesIn(team, "file.deleted")).toEqual(["note.txt"]);
+  });
+
+  test("is null for a user without a name, whose email it does not show", async ({ team }) => {
+    await newUser(team);
+    expect(await namesIn(team, "user.created")).toEqual([null]);
+  });
+
+  test("is the description of a webhook, or its host, without the path and the query of its URL", async ({ team }) => {
+    const { _id } = await dataOf(team.call("POST", "/auth/v1/webhooks", { json: { url: URL_WITH_SECRET } }));
+    const bare = { url: "https://bare.canary.example" };
+    await dataOf(team.call("POST", "/auth/v1/webhooks", { json: bare }));
+    expect(await namesIn(team, "webhook")).toEqual(["hooks.canary.example", "bare.canary.example"]);
+    const { text } = await team.call("GET", "/auth/v1/events");
+    expect(text).not.toContain("secret-");
+    await dataOf(team.call("PATCH", `/auth/v1/webhooks/${_id}`, { json: { description: "Search index" } }));
+    expect(await namesIn(team, "webhook.created")).toEqual(["Search index", "bare.canary.example"]);
+    await dataOf(team.call("DELETE", `/auth/v1/webhooks/${_id}`));
+    expect(await namesIn(team, "webhook.deleted")).toEqual([null]);
+  });
+
+  test("is that of a session's key or user, and of a link its own or its file's", async ({ team }) => {
+    const key = await newKey(team, { name: "CI" });
+    const session = await dataOf(call("POST", "/auth/v1/sessions", { token: key.key, json: {} }));
+    const admin = await newMember(team, "admin");
+    await dataOf(team.call("PATCH", `/auth/v1/users/${admin.id}`, { json: { firstName: "Ada" } }));
+    const own = await newKey({
+      ...team,
+      call: (method, path, options) => call(method, path, { ...options, token: admin.token }),
+    });
+    await dataOf(call("POST", "/auth/v1/sessions", { token: own.key, json: {} }));
+    expect(await namesIn(team, "session.created")).toEqual(["CI", "Ada"]);
+    expect((await team.call("DELETE", `/auth/v1/sessions/${session.id}`)).status).toBe(200);
+    expect(await namesIn(team, "session")).toEqual([null, "Ada", null]);
+
+    const file = await upload(team, "note.txt", "hello");
+    const share = (json: object) => dataOf(team.call("POST", `/docs/v1/uploads/${file}/links`, { json }));
+    const [{ _id }] = [await share({}), await share({ name: "For the press" })];
+    expect(await namesIn(team, "link.created")).toEqual(["note.txt", "For the press"]);
+    expect((await team.call("DELETE", `/docs/v1/links/${_id}`)).status).toBe(200);
+    expect(await namesIn(team, "link")).toEqual([null, "For the press", null]);
+  });
+
+  test("of a file, a link, a team, or a webhook needs the scope that shows it elsewhere, and others need only `events:read`", async ({
+    team,
+  }) => {
+    const file = await upload(team, "note.txt", "hello");
+    await dataOf(team.call("PATCH", `/docs/v1/uploads/${file}`, { json: { name: "final.txt" } }));
+    await dataOf(team.call("POST", `/docs/v1/uploads/${file}/links`, { json: { name: "For the press" } }));
+    await dataOf(team.call("POST", "/auth/v1/webhooks", { json: { url: URL_WITH_SECRET } }));
+    await newUser(team, { firstName: "Ada" });
+    await dataOf(team.call("POST", "/auth/v1/sessions", { json: {} }));
+    const { name: ofTeam } = await read(team, `/auth/v1/teams/${team.teamId}`);
+    const types = [
+      "team.created",
+      "file.uploaded",
+      "link.created",
+      "webhook.created",
+      "user.created",
+      "session.created",
+    ];
+    const namesFor = async (scopes: string[]) => {
+      const { key: token } = await newKey(team, { scopes: ["events:read", ...scopes] });
+      const caller: Pick<Team, "call"> = { call: (method, path, options) => call(method, path, { ...options, token }) };
+      const found = [];
+      for (const type of types) found.push(...(await namesIn(caller, type)));
+      return found;
+    };
+    const own = ["Ada", "test"];
+    expect(await namesFor([])).toEqual([null, "note.txt", null, null, ...own]);
+    expect(await namesFor(["files:read"])).toEqual([ofTeam, "final.txt", null, null, ...own]);
+    expect(await namesFor(["files:download"])).toEqual([null, "note.txt", "For the press", null, ...own]);
+    expect(await namesFor(["webhooks:read"])).toEqual([null, "note.txt", null, "hooks.canary.example", ...own]);
+    // The operator reads no files of a team.
+    const byOperator = await call("GET", `/auth/v1/events?order=asc&teamId=${team.teamId}`, { token: OPERATOR });
+    const named = (byOperator.body.data as Event[]).filter(({ type }) => types.includes(type));
+    expect(named.map(({ subject }) => subject.name)).toEqual([ofTeam, "note.txt", null, null, ...own]);
+  });
+
+  test("is null for a record of another team", async ({ team }) => {
+    const other = await newTeam(undefined, databaseOf(team.teamId));
+    const ids = {
+      file: await upload(team, "note.txt", "hello"),
+      user: (await newUser(team, { firstName: "Ada" }))._id,
+      apikey: team.keyId,
+      session: (await dataOf(team.call("POST", "/auth/v1/sessions", { json: {} }))).id,
+      webhook: (await dataOf(team.call("POST", "/auth/v1/webhooks", { json: { url: URL_WITH_SECRET } })))._id,
+      link: "",
+    };
+    ids.link = (await dataOf(team.call("POST", `/docs/v1/uploads/${ids.file}/links`, { json: {} })))._id;
+    for (const [i, [kind, id]] of Object.entries(ids).entries()) {
+      const type = kind === "file" ? "file.uploaded" : `${kind}.created`;
+      const actor = '{"kind":"system","keyId":null,"userId":null,"requestId":null}';
+      await DB.prepare("insert into events values (?1, 9e15 + ?2, ?3, 1, ?4, ?5, null, '{}', 1)")
+        .bind(other.teamId, i, type, actor, id)
+        .run();
+    }
+    const foreign = (await readLog(other)).slice(-6);
+    expect(foreign.map(({ subject }) => subject)).toEqual(
+      Object.entries(ids).map(([kind, id]) => ({ kind, id, version: null, name: null })),
+    );
+  });
+});
+
 describe("The events of a file", () => {
   test("contain the file's metadata at each step of its life", async () => {
     const world = new World();
@@ -353,7 +495,7 @@ describe("The events of a file", () => {
     expect(uploaded?.data).toMatchObject({ _id: id, status: "pending", audio: null, size: metadata.size, __v: 1 });
     expect(uploaded?.actor).toMatchObject({ kind: "secret", keyId: team.keyId });
     expect(completed?.actor).toEqual({ kind: "system", keyId: null, userId: null, name: null, requestId: null });
-    expect(completed?.subject).toEqual({ kind: "file", id, version: metadata.__v });
+    expect(completed?.subject).toEqual({ kind: "file", id, version: metadata.__v, name: "tone.mp3" });
     const { path: _, hasWaveform: __, transcript: _____, audio, ...all } = metadata;
     // The only property that the team sets and the event contains is the reference.
     const { name, folder, tags, title, artist, peaks, deleteAfter, hold, metadata: ____, uploadedBy, ...known } = all;

@@ -35,15 +35,15 @@ describe("Event log", () => {
     await expect(sentences(page)).toHaveText([
       "test started a session",
       "Ada King changed their own name",
-      "Ada King changed the name and reference of <b>مقابلة 🎧.txt",
-      "Ada King moved <b>مقابلة 🎧.txt",
-      "Ada King tagged <b>مقابلة 🎧.txt",
+      "Ada King changed the name and reference of final.txt",
+      "Ada King moved final.txt",
+      "Ada King tagged final.txt",
       "Ada King signed in",
       "test created the user Ada King",
       "test created the key Web player",
-      "test created a link to <b>مقابلة 🎧.txt",
-      "Stowage processed <b>مقابلة 🎧.txt",
-      "test uploaded <b>مقابلة 🎧.txt",
+      "test created a link to final.txt",
+      "Stowage processed final.txt",
+      "test uploaded final.txt",
       "The operator created the key test",
       "The operator created the team",
     ]);
@@ -52,7 +52,7 @@ describe("Event log", () => {
     const links = rows(page).getByRole("link");
     expect(await links.evaluateAll((all) => all.map((link) => link.getAttribute("href")))).toEqual([
       ...Array.from({ length: 3 }, () => `/console/files/${file.id}`),
-      "/console/users?search=ada%40example.com",
+      "/console/users?search=Ada+King",
       "/console/keys",
       `/console/files/${file.id}`,
       `/console/files/${file.id}`,
@@ -72,38 +72,30 @@ describe("Event log", () => {
     await page.keyboard.press("Enter");
     await expect(shown).toHaveCount(0);
 
-    // A revoked key keeps its name in this tab and loses its link.
+    // Nothing knows the name of a revoked key, and it has no link.
     await stowage.keys.delete(web.id);
     await button(page, /^1 new event/).click();
-    await expect(sentences(page).first()).toHaveText("test revoked the key Web player");
-    await expect(sentences(page).first().getByRole("link")).toHaveCount(0);
-    // Afterwards, nothing knows its name.
-    await page.reload();
     await expect(sentences(page).first()).toHaveText("test revoked a key");
+    await expect(sentences(page).first().getByRole("link")).toHaveCount(0);
     await expect(rows(page).first()).not.toContainText(web.id);
   });
 
-  exhaustive("asks for a page of each list of names, and for none again when somebody signs in", async ({ at }) => {
+  test("sends one request for a page, and none for the names in it and in new events", async ({ at }) => {
     const team = await newTeam();
-    const email = "ada@example.com";
-    await team.stowage.users.create({ firstName: "Ada", lastName: "", email, password: PASSWORD });
+    await team.stowage.users.create({ firstName: "Ada", lastName: "", email: "ada@example.com" });
     const { page } = await at("/usage", { team });
+    await untilLive(page);
     const asked: string[] = [];
     page.on("request", (request) => {
-      const [list] = /(?<=\/auth\/v1\/)(users|apikeys|sessions|webhooks)/.exec(request.url()) ?? [];
-      if (list) asked.push(list);
+      const { pathname, searchParams } = new URL(request.url());
+      // The connection, which every page has, asks for the next events in their order.
+      if (/^\/(auth|docs)\/v1\//.test(pathname) && searchParams.get("order") !== "asc") asked.push(pathname);
     });
-    await page.goto("/console/events?routine=shown");
-    await untilLive(page);
-    await expect(sentences(page).first()).toBeVisible();
-    await expect.poll(() => new Set(asked).size).toBe(4);
-    asked.length = 0;
-    // The page receives the second event half a second after the first, or later.
-    for (const count of [1, 2]) {
-      await team.stowage.logIn({ teamId: team.teamId, email, password: PASSWORD });
-      await expect(sentences(page).filter({ hasText: "Ada signed in" })).toHaveCount(count);
-    }
-    expect(asked).toEqual([]);
+    await page.getByRole("link", { name: "Events" }).click();
+    await expect(sentences(page).first()).toHaveText("test created the user Ada");
+    await team.stowage.keys.create({ name: "CI" });
+    await expect(sentences(page).first()).toHaveText("test created the key CI");
+    expect(asked).toEqual(["/auth/v1/events"]);
   });
 
   test("hides sign-ins and processing until the user asks for them, except for one file", async ({ at }) => {
@@ -164,8 +156,7 @@ describe("Event log", () => {
 
     await button(page, /^2 new events/).click();
     await expect(sentences(page)).toHaveCount(65);
-    // The name is known if the page asked for it while the key existed.
-    await expect(sentences(page).first()).toHaveText(/^test revoked (a key|the key new)$/);
+    await expect(sentences(page).first()).toHaveText("test revoked a key");
     await expect(sentences(page).first()).toBeInViewport();
     await expect(heading(page, "Events")).toBeFocused();
     await expect(button(page, /new event/)).toHaveCount(0);

@@ -48,7 +48,7 @@ describe("mergeEvents", () => {
 describe("Filters of events", () => {
   const event = {
     type: "file.updated" as const,
-    subject: { kind: "file" as const, id: "f", version: 1 },
+    subject: { kind: "file" as const, id: "f", version: 1, name: "f.txt" },
     actor: { kind: "session" as const, keyId: "k", userId: "u", name: null, requestId: null },
     createdAt: new Date(2026, 2, 1, 12).toISOString(),
   };

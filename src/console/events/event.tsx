@@ -5,12 +5,10 @@ import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { client } from "../session.ts";
 import { useData } from "../store.ts";
-import { useNames } from "./names.tsx";
 import { EventDetails, Sentence, titleOf } from "./sentence.tsx";
 
 export function EventPage({ id }: { id: string }) {
   const loaded = useData(`event ${id}`, (signal) => client.value.events.get(id, {}, { signal }));
-  useNames();
   return (
     <RecordPage
       noun="Event"

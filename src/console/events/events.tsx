@@ -15,7 +15,6 @@ import { client } from "../session.ts";
 import { useEvents, useList } from "../store.ts";
 import { DELETED, filtersFrom, groupBursts, groupByDay, isListed, isOfType, mergeEvents } from "./event-list.ts";
 import { EVENT_TYPES, labelOf } from "./event-types.ts";
-import { useNames } from "./names.tsx";
 import { Actor, EventDetails, isRoutine, Sentence, Subject, titleOf } from "./sentence.tsx";
 
 const PAGE_EVENTS = 50;
@@ -88,7 +87,6 @@ function EventLog({ filters, isShown }: EventLogProps) {
     // The other filters select a range of the log, whose pages are full.
     { rows: filters.type || filters.actor || filters.subject ? PAGE_EVENTS : 0 },
   );
-  useNames(events.items);
   const [, redraw] = useState({});
   const newestShown = useRef<string | undefined>(undefined);
   const isComplete = !events.more;

@@ -79,22 +79,21 @@ export function Sentence({ event, isOnPage = false }: { event: Event; isOnPage?:
 }
 
 /** The resource of an event, with a link if the console has a page for it. `isPlain` shows only the name. */
-export function Subject({ event, isPlain = false }: { event: RecordedEvent; isPlain?: boolean }) {
+export function Subject({ event, isPlain = false }: { event: Event | RecordedEvent; isPlain?: boolean }) {
   const { type, subject } = event;
   const { kind, id } = subject;
   const fileId = "fileId" in event.data ? String(event.data.fileId) : "";
-  const known = names.value.get(kind === "link" ? fileId : id);
-  const name = isFileEvent(event) ? event.data.originalName : known?.name;
+  const name = "name" in subject ? subject.name : isFileEvent(event) ? event.data.originalName : names.value.get(id);
   const { one, named, page } = NOUNS[kind];
   const shown = name ? <FileName name={name} /> : <span title={kind === "link" ? undefined : id}>{one}</span>;
   if (isPlain) return shown;
   // The operator has none of these pages.
-  const place = session.value?.team && !/deleted|revoked/.test(type) && page?.({ id, fileId, email: known?.email });
+  const place = session.value?.team && !/deleted|revoked/.test(type) && page?.({ id, fileId, name });
   return (
     <>
       {name && named}
       {place ? (
-        <a href={href(...place)} aria-label={name}>
+        <a href={href(...place)} aria-label={name ?? undefined}>
           {shown}
         </a>
       ) : (

@@ -1,6 +1,5 @@
 import { useState } from "preact/hooks";
 import type { Webhook } from "../../client/stowage.ts";
-import { nameOfWebhook } from "../events/names.tsx";
 import type { Action } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { Copyable } from "../parts/copy.tsx";
@@ -13,6 +12,7 @@ import { useData } from "../store.ts";
 import { AttemptFacts, Deliveries, replay } from "./deliveries.tsx";
 import { deleteWebhook, editWebhook, rotateSecret } from "./webhook-forms.tsx";
 import type { Attempt } from "./webhook-health.tsx";
+import { nameOfWebhook } from "./webhook-name.ts";
 import { eventsOf } from "./webhooks.tsx";
 
 const toggle = async ({ _id, status }: Webhook) => {

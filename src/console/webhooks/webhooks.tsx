@@ -1,13 +1,13 @@
 import type { Webhook } from "../../client/stowage.ts";
 import { useWebhooks } from "../data.ts";
 import { labelOf } from "../events/event-types.ts";
-import { nameOfWebhook } from "../events/names.tsx";
 import { Code } from "../parts/connect.tsx";
 import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { href } from "../router.ts";
 import { DayBars, HealthBadge } from "./webhook-health.tsx";
+import { nameOfWebhook } from "./webhook-name.ts";
 
 /** How a server checks a request of a webhook. */
 const VERIFYING = `import { verifyMessage } from "stowage";

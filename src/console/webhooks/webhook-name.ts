@@ -1,0 +1,5 @@
+import type { Webhook } from "../../client/stowage.ts";
+
+/** Without the path of the URL, which may contain a secret. */
+export const nameOfWebhook = ({ description, url }: Pick<Webhook, "description" | "url">): string =>
+  description || new URL(url).host;
