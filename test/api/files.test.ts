@@ -190,7 +190,7 @@ describe("The bytes of a file", () => {
     ["a ZIP with a program in front", joinBytes("MZ", zeros(60), zip), "other file", BINARY],
     ["a RIFF of an unknown form", joinBytes("RIFF\x24\0\0\0HTML", HTML), "other file", BINARY],
     ["noise", new Uint8Array([1, 0, 2, 255, 254, 7, 0, 0]), "other file", BINARY],
-    ["a page with an MP3 after it", joinBytes(HTML, MP3), "other file", BINARY],
+    ["a page with an MP3 after it", joinBytes(HTML, MP3), "audio file", "audio/mpeg"],
     [
       "an MP3 with a page in its tag",
       joinBytes("ID3\u0004\0\0\0\0\0\u007f", HTML, zeros(200)),

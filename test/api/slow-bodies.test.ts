@@ -66,9 +66,11 @@ const endings: Record<string, (team: Team, caller: { token: string; userId: stri
     call("PATCH", `/auth/v1/teams/${teamId}`, { token: OPERATOR, json: { status: "suspended" } }),
 };
 
+/** Stores nothing: its token depends on the caller whenever it is used. */
+const ISSUE = "/docs/v1/uploadtokens";
 const writes = jsonRoutes.filter(
   ({ operation: { access }, path }) =>
-    access !== "public" && access !== "operator" && !path.startsWith("/auth/v1/teams"),
+    access !== "public" && access !== "operator" && path !== ISSUE && !path.startsWith("/auth/v1/teams"),
 );
 
 describe("A write whose body arrives slowly", () => {
@@ -94,19 +96,34 @@ describe("A write whose body arrives slowly", () => {
     }
   });
 
-  test("is done if the caller keeps its access, and with the access that it has then", async ({ team }) => {
+  test.for(Object.keys(endings))(
+    "issues an upload token that does not work if %s meanwhile",
+    async (ending, { team }) => {
+      const { id: userId, token } = await newMember(team, "admin");
+      const { body } = await sendSlowly("POST", ISSUE, { token, json: {} }, async () =>
+        endings[ending]?.(team, { token, userId }),
+      );
+      const { status } = await create(team.call, 9, {}, { token: body.data.token });
+      expect([401, 403]).toContain(status);
+      expect(await snapshot(team.teamId)).toMatchObject({ files: [], uploads: [], objects: [] });
+    },
+  );
+
+  test("is done if the caller keeps its access, and unavailable if it sees other files by then", async ({ team }) => {
     const { id, token } = await newMember(team, "admin");
     const own = await upload({ ...team, call: (m, p, o) => team.call(m, p, { token, ...o }) }, "a.txt", "a");
     const theirs = await upload(team, "a.txt", "a");
     const setRole = (role: string) => team.call("PATCH", `/auth/v1/users/${id}`, { json: { role } });
-    const rename = (file: string) =>
-      sendSlowly("PATCH", `/docs/v1/uploads/${file}`, { token, json: { name: "b" } }, () => setRole("contributor"));
-    for (const [file, status] of [
-      [own, 200],
-      [theirs, 404],
+    const rename = (file: string, role: string) =>
+      sendSlowly("PATCH", `/docs/v1/uploads/${file}`, { token, json: { name: "b" } }, () => setRole(role));
+    for (const [role, status] of [
+      ["member", 200],
+      ["contributor", 503],
     ] as const) {
-      await setRole("admin");
-      expect((await rename(file)).status).toBe(status);
+      for (const file of [own, theirs]) {
+        await setRole("admin");
+        expect((await rename(file, role)).status).toBe(status);
+      }
     }
   });
 
