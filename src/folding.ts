@@ -29,7 +29,7 @@ export interface Folded {
   ends: number[];
 }
 
-/** Folds a text as `fold` does, with a map of offsets, to show in the given text what was found in the folded one. */
+/** Folds a text as `fold` does, with a map of offsets, to show the matches of the folded text in the given one. */
 export function foldWithOffsets(given: string): Folded {
   const folded: Folded = { text: "", starts: [], ends: [] };
   for (const { 0: cluster, index } of given.matchAll(CLUSTER)) {
@@ -43,14 +43,14 @@ export function foldWithOffsets(given: string): Folded {
   return folded;
 }
 
-/** The ranges of a text that are words of a search, in order. Ranges that overlap are one. */
+/** The ranges of a text that are words of a search, in order. Ranges that overlap are one, also of the same word. */
 export function rangesOf(given: string, search: string): [start: number, end: number][] {
   const words = foldedWords(search);
   if (words.length === 0) return [];
   const { text, starts, ends } = foldWithOffsets(given);
   const found: [number, number][] = [];
   for (const word of words) {
-    for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + word.length)) {
+    for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + 1)) {
       found.push([starts[at] ?? 0, ends[at + word.length - 1] ?? given.length]);
     }
   }

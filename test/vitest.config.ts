@@ -83,7 +83,7 @@ export default defineConfig(async ({ mode }) => {
           ],
           test: {
             name: "workerd",
-            include: ["test/unit/**/*.test.ts", "test/api/**/*.test.ts", "test/jobs/**/*.test.ts"],
+            include: ["test/{all,api,jobs,unit}/**/*.test.ts"],
             // It empties the stores before each file.
             setupFiles: ["test/setup.ts"],
             ...shared,

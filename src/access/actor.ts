@@ -7,6 +7,14 @@ export interface Operator {
   scopes: number;
 }
 
+/** The requirement of an operation on its caller. */
+export interface Right {
+  /** The mask of the needed scopes. */
+  scopes: number;
+  /** How long a public key or upload token may still run the operation after its expiry. */
+  graceMilliseconds: number;
+}
+
 export interface TeamActor {
   kind: "secret" | "public" | "session" | "upload";
   teamId: string;
@@ -18,6 +26,8 @@ export interface TeamActor {
   scopes: number;
   /** The contributor whose files are the only ones that the caller sees, see own-files.ts. Null if it sees all files of its team. */
   ownerId: string | null;
+  /** The requirement of its operation, which a write states once more, see `stillAllowed`. */
+  right: Right;
   /** Only of the kind `upload`. */
   uploadToken?: UploadToken;
 }

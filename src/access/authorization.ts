@@ -5,7 +5,17 @@ import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, type Code } from "../errors.ts";
-import { type BoundQuery, type Db, hasRow, type Param, preparedQuery, type Query, read } from "../platform/db.ts";
+import {
+  type BoundQuery,
+  type Db,
+  failsWith,
+  type Guard,
+  hasRow,
+  type Param,
+  preparedQuery,
+  type Query,
+  read,
+} from "../platform/db.ts";
 import { fingerprint, sameSecret } from "../platform/secrets.ts";
 import { databaseOf, isTokenShaped } from "../platform/system.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
@@ -19,10 +29,10 @@ import { openUploadToken } from "./upload-tokens.ts";
  *
  *   A read    sends the token and the requested rows in one round trip (`authorizeRead`). The first statement of the batch
  *             finds the caller. The others are limited to the team of that same token, so an invalid one finds nothing.
- *   A write   authorizes first (`authorize`), and then writes in one batch. So does anything expensive.
+ *   A write   authorizes first (`authorize`), and then writes in one batch, whose first statement states that the caller may
+ *             still do so (`stillAllowed`). Anything expensive authorizes first, too.
  *
- * Where minutes lie between the two, the write repeats the condition (`isStillAllowed`), or authorizes once more. What a caller
- * leaves behind that works later names its principal, which is checked then (`isPrincipalAllowed`).
+ * Whatever works after its request names its principal, which is checked then (`isPrincipalAllowed`).
  */
 
 export type { Actor, TeamActor };
@@ -262,7 +272,7 @@ export async function authorizeOwnRead<A extends Access, T>(
 
 /**
  * Notes who calls. The request is counted for its caller, but once: a write that arrives slowly authorizes again. One that the
- * token has no permission for counts for the token alone.
+ * token has no permission for counts only for the token.
  */
 function noteCaller({ limiter }: Deps, credential: Credential, actor: Actor, isPermitted = true): void {
   const sharers = sharersOf(actor);
@@ -319,7 +329,7 @@ export const FILES_PER_PLACE = 10;
 /** A larger change than the rest of a minute allows has to be possible in the next one. */
 const MAX_PLACES_SHARE = 0.5;
 
-/** Counts the places of a heavy request that changes so many files, besides its first. @throws `rate_limited` */
+/** Counts the places of a heavy request that changes this number of files, besides its first. @throws `rate_limited` */
 export async function countFiles({ limiter }: Deps, { caller }: Credential, files: number): Promise<void> {
   if (!caller) return;
   const sharers = sharersOf(caller.actor);
@@ -337,13 +347,17 @@ function admitOperator<A extends Access>(deps: Deps, credential: Credential): Ac
   return actor as ActorWith<A>;
 }
 
-type CallerRow = TeamActor & { teamStatus: "active" | "suspended" | "deleting" };
+type CallerRow = Omit<TeamActor, "right"> & { teamStatus: "active" | "suspended" | "deleting" };
 
 /** Checks the caller in the order that is documented: token, team, scope. */
 function admit<A extends Access>(deps: Deps, credential: Credential, row: CallerRow | undefined): ActorWith<A> {
-  const { uploadToken } = credential;
+  const { access, uploadToken } = credential;
   if (!row) throw new AppError("token_invalid");
-  const { teamStatus, ...caller } = row;
+  const { teamStatus, ...of } = row;
+  const isUploader = admitsUploader(access) && (uploadToken !== undefined || isVisitor(of));
+  const scope = isUploader ? null : scopeOf(access);
+  const right = { scopes: scope === null ? 0 : SCOPES[scope], graceMilliseconds: credential.graceMilliseconds };
+  const caller = { ...of, right };
   const scopes = caller.scopes & PUBLIC_SCOPES;
   const known: TeamActor = uploadToken ? { ...caller, kind: "upload", scopes } : caller;
   const actor: TeamActor = uploadToken ? { ...known, uploadToken } : known;
@@ -384,24 +398,52 @@ export const isSecretKeyOrAdmin = ({ kind, scopes, ownerId }: TeamActor): boolea
 /** The key or session with this id. */
 export const isKey = (teamId: string, id: string) => and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId));
 
-/**
- * Whether the caller is still who it was when it was authorized: its token exists, has the scopes, and sees the same files.
- * The condition of a write that grants something which outlives the caller's own access.
- */
-export function isStillAllowed(
-  { db, system }: Deps,
-  { teamId, keyId, ownerId }: Pick<TeamActor, "teamId" | "keyId" | "ownerId">,
-  mask: number,
-): SQL {
-  const isAllowed = sql`${apiKeys.expiresAt} > ${system.now()} and (${presentScopes(db)} & ${mask}) = ${mask}
-    and ${presentOwner} is ${ownerId}`;
-  return hasRow(apiKeys, and(isKey(teamId, keyId), isAllowed));
+interface StillAllowed {
+  /** Scopes that the write grants to somebody else. */
+  granted?: number;
+  /** The write selects no files by who sees them, so a change of that doesn't matter. */
+  isForAnyOwner?: boolean;
 }
 
-/* What a caller leaves behind */
+/**
+ * The first statement of a write for a caller: its token is live and has the needed scopes, its team is active, and it sees the
+ * same files as when it was authorized. Otherwise nothing of the write happens, and the caller gets what it would get now.
+ * Null for the operator, whose token has no row.
+ */
+export function stillAllowed(
+  { db, system }: Pick<Deps, "db" | "system">,
+  actor: Actor,
+  { granted = 0, isForAnyOwner = false }: StillAllowed = {},
+): Guard | null {
+  if (actor.kind === "operator") return null;
+  const { teamId, keyId, ownerId, right } = actor;
+  const mask = right.scopes | granted;
+  const isLive = sql`${apiKeys.expiresAt} > ${system.now()} - iif(${apiKeys.kind} = 'public', ${right.graceMilliseconds}, 0)`;
+  const lacked = sql`${mask} & ~${presentScopes(db)}`;
+  const reason = sql`case when ${teams.id} is null then 'token_invalid'
+    when ${teams.status} = 'suspended' then 'team_suspended'
+    when ${lacked} <> 0 then 'lacks_' || (${lacked})
+    ${isForAnyOwner ? sql`` : sql`when ${presentOwner} is not ${ownerId} then 'unavailable'`} end`;
+  const query = db
+    .select({ isAllowed: failsWith(reason) })
+    .from(sql`(select 1) one`)
+    .leftJoin(apiKeys, and(isKey(teamId, keyId), isLive))
+    .leftJoin(teams, and(eq(teams.id, apiKeys.teamId), ne(teams.status, "deleting")));
+  const errorOf = (reason: string) => {
+    const [, scopes] = /^lacks_(\d+)$/.exec(reason) ?? [];
+    const [missing] = lacking(Number(scopes ?? 0), 0);
+    return missing ? insufficientScope(missing) : new AppError(reason as Code);
+  };
+  return { query, errorOf };
+}
+
+/** The same for an upload. Who sees its file does not matter: a user may be promoted while it arrives. */
+export const mayStillUpload = (deps: Deps, actor: TeamActor) => stillAllowed(deps, actor, { isForAnyOwner: true });
+
+/* Invitations, folder changes and others that work after their request */
 
 /**
- * Who answers for what a caller leaves behind that works later: the user of a user's session, so that it goes on after the user
+ * The principal of something that works after its request: the user of a user's session, so that it continues after the user
  * logs out, or else the key, also of the key's session. A key is named by the first of those that it replaced by rotation.
  */
 export const principalOf = ({ db }: Deps, { teamId, keyId }: Pick<TeamActor, "teamId" | "keyId">): SQL<string> => {
@@ -412,7 +454,7 @@ export const principalOf = ({ db }: Deps, { teamId, keyId }: Pick<TeamActor, "te
 
 interface Principal {
   teamId: string | SQLiteColumn;
-  /** What `principalOf` was. */
+  /** The result of `principalOf`. */
   id: string | SQLiteColumn;
   /** The files that the caller saw: those of this contributor, or all if it is null. */
   ownerId: string | null;
@@ -422,7 +464,7 @@ const principals = alias(users, "principal");
 
 /**
  * Whether a principal could still ask for what it left behind: the user exists and has these scopes by the role, or the key or
- * one of its successors is live and has them, and it sees the same files. It is checked whenever what is left takes effect.
+ * one of its successors is live and has them, and it sees the same files. It is checked each time at which it takes effect.
  */
 export function isPrincipalAllowed({ db, system }: Deps, { teamId, id, ownerId }: Principal, mask: number | SQL): SQL {
   const covers = (scopes: SQL) => sql`(${scopes} & ${mask}) = ${mask}`;

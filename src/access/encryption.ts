@@ -52,6 +52,6 @@ export async function reencryptRows<Row>(
     encryptedWith: encrypted === null ? UNREADABLE : currentKeyId,
   }));
   const value = (name: string) => sql`(json_each.value ->> ${name})`;
-  await write(deps, [update(sql`json_each(${JSON.stringify(values)})`, value)], { isIdempotent: true });
+  await write(deps, [update(sql`json_each(${JSON.stringify(values)})`, value)], { isIdempotent: true, caller: null });
   return rows.length;
 }

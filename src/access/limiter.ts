@@ -74,7 +74,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
     countRequest: (sharers: Sharers, isHeavy: boolean) => requests[limitOf(sharers, isHeavy)].count(sharers.counter),
     /** Counts further places of a heavy request that changes many files. */
     countPlaces: (sharers: Sharers, places: number) => requests[limitOf(sharers, true)].count(sharers.counter, places),
-    /** Counts a request that its token has no permission for. It counts for the token alone, so it blocks no other. */
+    /** Counts a request that its token has no permission for. It counts only for the token, so it blocks no other. */
     countRefusal: (tokenHash: string, limit: RequestLimit) => requests[limit].count(refusalsOf(tokenHash)),
     areRefusalsBlocked: (tokenHash: string, limit: RequestLimit) => requests[limit].isBlocked(refusalsOf(tokenHash)),
     noteRefused: (tokenHash: string, actor: TeamActor) => refused.set(tokenHash, actor),

@@ -29,7 +29,7 @@ export const verifyOwnPassword = (deps: Deps, teamId: string, password: string, 
 
 // Logins wait apart from the team's other hashes. Nobody can use up the minute of a team by failed logins to it:
 // those count per client IP and per account. A team shares its turn with those whose ids have the same first digit of a hash,
-// whether they exist or not: a full turn of its own would tell that a team exists.
+// whether they exist or not: a separate turn that is full would show that a team exists.
 const loginOf = (teamId: string) => `login/${fingerprint(teamId).slice(0, 1)}`;
 
 /** Checks the password of a login. Waits in the same turn whether there is such a team or not. @throws `rate_limited` */

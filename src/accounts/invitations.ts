@@ -2,9 +2,9 @@ import { and, eq, gt, isNull, lte, not, or, type SQL, sql } from "drizzle-orm";
 import {
   exceeds,
   isPrincipalAllowed,
-  isStillAllowed,
   principalOf,
   refusalError,
+  stillAllowed,
   type TeamActor,
 } from "../access/authorization.ts";
 import { databaseOf, inDatabase } from "../access/databases.ts";
@@ -98,7 +98,6 @@ export async function inviteUser(
   const target = { id, teamId: actor.teamId };
   const mail = email && newMail(deps, target);
   const refusal = firstOf({
-    token_invalid: not(isStillAllowed(deps, actor, actor.scopes)),
     insufficient_scope: exceeds(actor, maskOfRole(users.role)),
     ...mail?.refusals,
   });
@@ -119,7 +118,10 @@ export async function inviteUser(
   };
   const {
     found: [user],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  } = await writeWithEvent(deps, batch, {
+    isIdempotent: true,
+    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+  });
   if (!user) throw new AppError("not_found");
   if (isMailRefusal(user.refusal)) throw mailRefusalError(deps, user.refusal, user.lastSentAt);
   if (user.refusal !== null) throw refusalError(user.refusal, actor, maskOf(ROLES[user.role]));
@@ -201,7 +203,11 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
   const { invitation, replace } = newInvitation(deps, user, null, isSent);
   const event = newEvent(deps, "user.invited", SYSTEM, user);
   const counted = mail.count(eq(users.invitationHash, invitation.hash));
-  const { replace: replaced } = await writeWithEvent(deps, { replace, event, counted }, { isIdempotent: false });
+  const { replace: replaced } = await writeWithEvent(
+    deps,
+    { replace, event, counted },
+    { isIdempotent: false, caller: null },
+  );
   if (replaced.length > 0) await sendMail(deps, mail.id, invitationMail(user, invitation, urlOf));
 }
 
@@ -281,7 +287,7 @@ export async function acceptInvitation(
     login: {
       stored: [session],
     },
-  } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   if (!session) throw new AppError("token_invalid");
   return view(session);
 }

@@ -1,4 +1,4 @@
-import { and, eq, gt, gte, inArray, isNull, lt, lte, not, notInArray, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, gte, inArray, isNull, lt, lte, notInArray, type SQL, sql } from "drizzle-orm";
 import type { SQLiteUpdateSetSource } from "drizzle-orm/sqlite-core";
 import {
   type Actor,
@@ -9,15 +9,15 @@ import {
   exceeds,
   isExistingTeam,
   isKey,
-  isStillAllowed,
   refusalError,
   refuseNamedTeam,
+  stillAllowed,
   type TeamActor,
   teamExists,
   teamNotAllowed,
 } from "../access/authorization.ts";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
-import { lacking, maskOf, PUBLIC_SCOPES, SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
+import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { fieldsOf, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
@@ -236,7 +236,7 @@ export const storedKey = ({ db }: Deps, { id, teamId }: KeyRow) => db.select().f
  * Inserts a key of this caller if the condition holds, with its event, and then runs further queries. `userId` is whom the key
  * belongs to, which the batch may read.
  * @returns null if the condition doesn't hold, or there is no such team
- * @throws `too_many_keys`; `token_invalid` if the caller has lost its access since it was authorized
+ * @throws `too_many_keys`
  */
 async function insertKey(
   deps: Deps,
@@ -250,7 +250,6 @@ async function insertKey(
   const room = roomForKey(deps, row.teamId);
   const caller = actor.kind === "operator" ? null : actor;
   const refusal = firstOf({
-    token_invalid: caller ? not(isStillAllowed(deps, caller, SCOPES["keys:write"] | (row.scopes ?? 0))) : undefined,
     too_many_keys: room.tooManyKeys,
   });
   const created = { ...row, createdByKeyId: caller?.keyId ?? null, userId };
@@ -263,10 +262,12 @@ async function insertKey(
     further,
     stored: storedKey(deps, row),
   };
-  const { team, stored } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  const { team, stored } = await writeWithEvent(deps, batch, {
+    isIdempotent: true,
+    caller: stillAllowed(deps, actor, { granted: row.scopes ?? 0 }),
+  });
   if (stored[0]) return viewKey(stored[0], token);
   const reason = team[0]?.refusal;
-  if (reason === "token_invalid") throw new AppError(reason);
   if (reason === "too_many_keys") {
     const message = `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`;
     throw new AppError(reason, { message });
@@ -381,7 +382,7 @@ export async function fetchKey(
       .where(and(isKeyOf(row.teamId, id), isUnknown)),
     event: newEvent(deps, "apikey.revealed", actor, keyOf(row)),
   };
-  const isRecorded = await writeWithEvent(deps, batch, { isIdempotent: true }).then(
+  const isRecorded = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) }).then(
     () => true,
     (error) => {
       if (!isStorageFull(error)) throw error;
@@ -449,7 +450,10 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
   const {
     found: [found],
     updated: [updated],
-  } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  } = await writeWithEvent(deps, batch, {
+    isIdempotent: false,
+    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+  });
   if (updated) return viewMaskedKey(deps, updated);
   if (!found) throw new AppError("not_found");
   if (found.refusal === "widens") {
@@ -501,7 +505,10 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
   const {
     found: [found],
     deleted: [row],
-  } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  } = await writeWithEvent(deps, batch, {
+    isIdempotent: false,
+    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+  });
   if (!found) throw new AppError("not_found");
   if (!row) throw refusalError(found.refusal ?? "conflict", actor, found.scopes);
   const token = tokenOf(deps, row);
@@ -518,11 +525,11 @@ export const REPEAT_SECONDS = HOUR / SECOND;
 export const MIN_OWN_OVERLAP_SECONDS = MINUTE / SECOND;
 
 /**
- * Creates a key with the name, scopes, limits, lifetime and user of the old one, whoever rotates it: the user of a contributor's
- * key decides which files it sees. The old one expires after the overlap. If the response is lost, nobody has the token that replaces
+ * Creates a key with the name, scopes, limits, lifetime and user of the old one, regardless of who rotates it: the user of a contributor's
+ * key decides which files it sees. The old one expires after the overlap. If the response is lost, no client has the token that replaces
  * the old one. So a repetition by the same caller returns the same new key, until that is used, for an hour.
  * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired or
- *   keeps changing, `too_many_keys`, `token_invalid` if the caller has lost its access in the meantime
+ *   keeps changing, `too_many_keys`
  */
 export async function rotateKey(
   deps: Deps,
@@ -561,7 +568,8 @@ export async function rotateKey(
     const token = decryptToken(deps, successor);
     if (token !== null) {
       // It may ask for a shorter overlap.
-      await write(deps, endAfterOverlap(successor.id), { isIdempotent: true });
+      const right = stillAllowed(deps, actor, { granted: scopes ?? 0 });
+      await write(deps, endAfterOverlap(successor.id), { isIdempotent: true, caller: right });
       return viewKey(successor, token);
     }
   }

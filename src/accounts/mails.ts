@@ -8,7 +8,7 @@ import { users } from "./users.schema.ts";
 import { isUser, type UserKey } from "./users.ts";
 
 /*
- * The limits of emails to users. The service vouches for each with the operator's domain, so nobody may fill a mailbox with them,
+ * The limits of emails to users. The service vouches for each with the operator's domain, so no caller may fill a mailbox with them,
  * and no team may spend what the domain may send. An email that can't be sent counts for the day, too.
  */
 
@@ -30,7 +30,7 @@ const mailbox = sql<string>`iif(instr(${users.emailKey}, '+') between 2 and inst
 
 export type MailRefusal = "mail_paused" | "mails_exceeded";
 
-/** An email to a user that is to be sent after a batch. */
+/** An email to a user, which is sent after a batch. */
 export function newMail({ db, system }: Deps, user: UserKey) {
   const id = newId(system, db.number);
   const now = system.now();
@@ -93,7 +93,7 @@ export async function sendMail(deps: Deps, id: string, mail: { to: string; subje
     await deps.mailer?.send(mail);
   } catch (error) {
     const failed = deps.db.update(sentMails).set({ userId: "", mailbox: "" }).where(eq(sentMails.id, id));
-    await write(deps, [failed], { isIdempotent: true });
+    await write(deps, [failed], { isIdempotent: true, caller: null });
     throw error;
   }
 }

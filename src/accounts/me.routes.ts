@@ -63,7 +63,7 @@ export const changePassword = writeOperation(
     success: { description: "The password was changed.", message: "Password changed." },
     errorCodes: ["forbidden", "conflict"],
   },
-  async ({ deps, actor, credential, body }) => {
-    await changeOwnPassword(deps, actor, credential, body);
+  async ({ deps, actor, body }) => {
+    await changeOwnPassword(deps, actor, body);
   },
 );

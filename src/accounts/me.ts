@@ -6,6 +6,7 @@ import {
   authorizeRead,
   type Credential,
   isKey,
+  stillAllowed,
 } from "../access/authorization.ts";
 import { hashPassword, verifyOwnPassword } from "../access/passwords.ts";
 import { type Role, type Scope, scopesIn } from "../access/scopes.ts";
@@ -57,7 +58,7 @@ export async function fetchMe(deps: Deps, credential: Credential<"any token">): 
       .leftJoin(users, isLoggedInUser)
       .where(and(eq(apiKeys.tokenHash, tokenHash), eq(apiKeys.teamId, team))),
   );
-  const { ownerId, ...caller } = { ownerId: null, ...actor };
+  const { ownerId, right, ...caller } = { ownerId: null, right: null, ...actor };
   return { ...nothing, ...caller, ...row, scopes: scopesIn(actor.scopes) };
 }
 
@@ -69,7 +70,6 @@ export async function fetchMe(deps: Deps, credential: Credential<"any token">): 
 export async function changeOwnPassword(
   deps: Deps,
   actor: Actor,
-  credential: Credential<"any token">,
   { currentPassword, newPassword }: { currentPassword: string; newPassword: string },
 ): Promise<void> {
   const user = actor.kind === "session" ? await loggedInUser(deps, actor) : undefined;
@@ -83,15 +83,13 @@ export async function changeOwnPassword(
     throw invalidField("currentPassword", "Incorrect password.");
   }
   const password = await hashPassword(deps, teamId, newPassword);
-  // The hashes may have waited for seconds, in which the session can end.
-  await authorize(deps, credential);
   const target = { id: user.id, teamId };
   const batch = {
     replaced: replacePassword(deps, target, user.password, password, { invitationHash: null }),
     event: newEvent(deps, "user.updated", actor, target, { fields: ["password"] }),
     sessions: endSessions(deps, target, password, actor.keyId),
   };
-  const { replaced } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  const { replaced } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: stillAllowed(deps, actor) });
   if (replaced.length === 0) throw new AppError("conflict");
 }
 

@@ -8,6 +8,7 @@ import {
   isKey,
   presentScopes,
   refusalError,
+  stillAllowed,
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
@@ -104,7 +105,7 @@ async function attemptLogIn(deps: Deps, { teamId, email, password, ...session }:
   const { login, view } = newUserSession(deps, { ...user, password: hash }, session);
   const {
     stored: [stored],
-  } = await writeWithEvent(deps, login, { isIdempotent: true });
+  } = await writeWithEvent(deps, login, { isIdempotent: true, caller: null });
   return stored ? view(stored) : null;
 }
 
@@ -160,7 +161,7 @@ async function rehash(deps: Deps, user: Pick<User, "id" | "teamId" | "password">
   const { id, teamId } = user;
   const replace = replacePassword(deps, user, user.password, hash);
   const event = newEvent(deps, "user.updated", SYSTEM, { id, teamId }, { fields: ["password"] });
-  await writeWithEvent(deps, { replace, event }, { isIdempotent: true });
+  await writeWithEvent(deps, { replace, event }, { isIdempotent: true, caller: null });
   return hash;
 }
 
@@ -168,7 +169,7 @@ async function rehash(deps: Deps, user: Pick<User, "id" | "teamId" | "password">
 
 /**
  * Creates a session with the scopes of the calling key. It expires with the key at the latest.
- * @throws `forbidden` unless the caller is a secret key, `quota_exceeded`, `token_invalid` if the key was just revoked
+ * @throws `forbidden` unless the caller is a secret key, `quota_exceeded`
  */
 export async function createSession(
   deps: Deps,
@@ -208,7 +209,7 @@ export async function createSession(
   const {
     key: [key],
     stored: [stored],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (stored) return viewKey(stored, token);
   if (!key) throw new AppError("token_invalid");
   const message = `A key can have at most ${MAX_KEY_SESSIONS} sessions. Revoke one and retry.`;
@@ -262,7 +263,10 @@ export async function revokeSession(deps: Deps, actor: TeamActor, id: string): P
   };
   const {
     found: [found],
-  } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  } = await writeWithEvent(deps, batch, {
+    isIdempotent: false,
+    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+  });
   if (!found) throw new AppError("not_found");
   if (found.refusal !== null) throw refusalError(found.refusal, actor, found.scopes);
 }

@@ -33,7 +33,7 @@ export const teams = sqliteTable(
     users: integer().notNull().default(0),
     /** File and link events up to this number are deleted: they were above `MAX_TEAM_EVENTS`. */
     eventsPurgedTo: integer("events_purged_to").notNull().default(0),
-    /** What account events used of a day, see events/events.ts. Only a trigger writes it. */
+    /** The share of a day that account events used, see events/events.ts. Only a trigger writes it. */
     accountEventsUntil: integer("account_events_until").notNull().default(0),
     /** The users with the role `admin`. Only a secret key can remove the last one, see accounts/users.ts. */
     admins: integer().notNull().default(0),

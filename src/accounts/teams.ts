@@ -6,7 +6,7 @@ import {
   type Credential,
   isExistingTeam,
   isSecretKeyOrAdmin,
-  isStillAllowed,
+  stillAllowed,
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
@@ -123,7 +123,7 @@ export async function createTeam(
     key: db.insert(apiKeys).values(row).onConflictDoNothing(),
     event: newEvent(deps, "apikey.created", operator, keyOf(row)),
   };
-  await writeWithEvent(deps, batch, { isIdempotent: true });
+  await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   return { team: { ...team, apiKeys: 1 }, key: viewKey(row, token) };
 }
 
@@ -194,14 +194,12 @@ export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
 
 /**
  * Suspending takes effect with the next request of the team, and the next message of its webhooks.
- * @throws `not_found`, `conflict` if the team is being deleted, `token_invalid` if a caller of the team has lost its access in the
- *   meantime
+ * @throws `not_found`, `conflict` if the team is being deleted
  */
 export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: TeamChanges): Promise<Team> {
   const { db, system } = deps;
   const refusal = firstOf({
     conflict: eq(teams.status, "deleting"),
-    token_invalid: "teamId" in actor ? not(isStillAllowed(deps, actor, actor.scopes)) : undefined,
   });
   const type = changes.status === "suspended" ? "team.suspended" : "team.updated";
   const batch = {
@@ -227,9 +225,12 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
     updated: [team],
     found: [found],
     hooks,
-  } = await writeWithEvent(deps, batch, { isIdempotent: false });
+    // Who decides about retention has all scopes, or a secret key.
+  } = await writeWithEvent(deps, batch, {
+    isIdempotent: false,
+    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+  });
   if (!found) throw new AppError("not_found");
-  if (found.refusal === "token_invalid") throw new AppError("token_invalid");
   if (!team) throw new AppError("conflict", { message: "The team is being deleted." });
   await wakeWebhooks(deps, hooks, true);
   return team;
@@ -270,7 +271,7 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
   const {
     found: [found],
     hooks,
-  } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   if (!found) throw new AppError("not_found");
   if (found.held !== null && found.team.status !== "deleting") {
     throw new AppError("file_held", {

@@ -113,8 +113,8 @@ export const create = writeOperation(
     },
     errorCodes: ["email_taken", "quota_exceeded"],
   },
-  async ({ c, deps, actor, credential, body }) => {
-    const user = await createUser(deps, actor, credential, body);
+  async ({ c, deps, actor, body }) => {
+    const user = await createUser(deps, actor, body);
     setEtag(c, user);
     return newUserRecord.render(user);
   },
@@ -204,14 +204,14 @@ export const update = writeOperation(
     },
     errorCodes: ["email_taken", "last_admin", "version_mismatch"],
   },
-  async ({ c, deps, actor, credential, id, body }) => {
+  async ({ c, deps, actor, id, body }) => {
     const { firstname, lastname, ...rest } = body;
     const changes = {
       ...rest,
       ...(firstname === undefined ? {} : { firstName: firstname }),
       ...(lastname === undefined ? {} : { lastName: lastname }),
     };
-    const user = await updateUser(deps, actor, credential, id, changes, expectedVersions(c.req.header("If-Match")));
+    const user = await updateUser(deps, actor, id, changes, expectedVersions(c.req.header("If-Match")));
     setEtag(c, user);
     return render(user);
   },

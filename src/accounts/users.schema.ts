@@ -20,11 +20,11 @@ export const users = sqliteTable(
     /** SHA-256 of the secret of the only valid invitation, hex. Null if there is none, see accounts/invitations.ts. */
     invitationHash: text("invitation_hash"),
     invitationEndsAt: integer("invitation_ends_at"),
-    /** Who created it, see `principalOf`. Null for a reset that the user asked for. */
+    /** Its creator, see `principalOf`. Null for a reset that the user asked for. */
     invitationBy: text("invitation_by"),
     /** The folders that they created as a contributor. Only triggers write it. */
     folders: integer().notNull().default(0),
-    /** What the account events that they caused used of a day, see events/events.ts. Only a trigger writes it. */
+    /** The share of a day that the user's account events used, see events/events.ts. Only a trigger writes it. */
     accountEventsUntil: integer("account_events_until").notNull().default(0),
     /** First and last name. It is computed, and stored only in its index. */
     fullName: text("full_name").generatedAlwaysAs(sql`trim(first_name || ' ' || last_name)`, { mode: "virtual" }),

@@ -1,13 +1,12 @@
 import { and, eq, gte, inArray, isNull, ne, not, type SQL, sql } from "drizzle-orm";
 import {
-  authorize,
   authorizeRead,
   type Credential,
   checkCovered,
   exceeds,
   isExistingTeam,
-  isStillAllowed,
   refusalError,
+  stillAllowed,
   type TeamActor,
   type TokenValues,
   teamOf,
@@ -21,7 +20,6 @@ import {
   OWN_FILES_SCOPES,
   ROLES,
   type Role,
-  SCOPES,
 } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
@@ -75,13 +73,11 @@ export interface NewUser {
 
 /**
  * Creates a user. One batch checks the email and the limit and inserts, so parallel requests can't get around either.
- * @throws `insufficient_scope` if the caller doesn't cover the role, `email_taken`, `quota_exceeded`, `rate_limited`,
- *   `token_invalid` if the caller has lost its access in the meantime
+ * @throws `insufficient_scope` if the caller doesn't cover the role, `email_taken`, `quota_exceeded`, `rate_limited`
  */
 export async function createUser(
   deps: Deps,
   actor: TeamActor,
-  credential: Credential<"users:write">,
   { password, role = DEFAULT_ROLE, ...fields }: NewUser,
 ): Promise<User> {
   const { db, system } = deps;
@@ -89,8 +85,6 @@ export async function createUser(
   const granted = maskOf(ROLES[role]);
   checkCovered(actor, granted);
   const hash = password === undefined ? deps.secrets.unknownPassword() : await hashPassword(deps, teamId, password);
-  // The hash may have waited for seconds, in which the caller's access can end.
-  if (password !== undefined) checkCovered(await authorize(deps, credential), granted);
   const now = system.now();
   const user: User = {
     id: newId(system, db.number),
@@ -111,7 +105,6 @@ export async function createUser(
   // A repeated batch finds its own row.
   const hasEmail = and(eq(users.teamId, teamId), eq(users.emailKey, user.emailKey), ne(users.id, user.id));
   const refusal = firstOf({
-    token_invalid: not(isStillAllowed(deps, actor, SCOPES["users:write"] | granted)),
     email_taken: hasRow(users, hasEmail),
     quota_exceeded: gte(teams.users, MAX_TEAM_USERS),
   });
@@ -123,7 +116,7 @@ export async function createUser(
   };
   const {
     team: [team],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor, { granted }) });
   if (!team) throw new AppError("token_invalid");
   if (team.refusal === "quota_exceeded") {
     const message = `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Delete one and retry.`;
@@ -205,17 +198,10 @@ export async function listAllUsers(deps: Deps, credential: Credential<"users:rea
  * The reason not to change or delete the user of a row. `role` is the new role: undefined if it stays, null for a deletion.
  * Only a secret key may leave a team without an admin.
  */
-function refusalOf(
-  { db }: Deps,
-  actor: TeamActor,
-  versions: ExpectedVersions,
-  role: Role | null | undefined,
-  reasons: Record<string, SQL> = {},
-) {
+function refusalOf({ db }: Deps, actor: TeamActor, versions: ExpectedVersions, role: Role | null | undefined) {
   const admins = db.select({ admins: teams.admins }).from(teams).where(eq(teams.id, actor.teamId));
   const endsAdmin = role !== undefined && role !== "admin";
   return firstOf({
-    ...reasons,
     insufficient_scope: exceeds(actor, maskOfRole(users.role)),
     ...(versions && { version_mismatch: not(isOneOf(users.version, versions)) }),
     ...(endsAdmin && actor.kind !== "secret" && { last_admin: sql`${users.role} = 'admin' and ${admins} <= 1` }),
@@ -233,12 +219,11 @@ function changeError(actor: TeamActor, found: { refusal: string | null; role: Ro
  * user's invitation. If the user becomes a contributor, their keys keep only the
  * scopes of that role, also if it changes again, and their webhooks are disabled.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the old and the new role, `last_admin`,
- *   `version_mismatch`, `email_taken`, `rate_limited`, `token_invalid` if the caller has lost its access in the meantime
+ *   `version_mismatch`, `email_taken`, `rate_limited`
  */
 export async function updateUser(
   deps: Deps,
   actor: TeamActor,
-  credential: Credential<"users:write">,
   id: string,
   { password, ...fields }: { [Field in keyof NewUser]?: NewUser[Field] | undefined },
   versions?: ExpectedVersions,
@@ -249,11 +234,7 @@ export async function updateUser(
   const granted = role === undefined ? 0 : maskOf(ROLES[role]);
   checkCovered(actor, granted);
   const hash = password === undefined ? undefined : await hashPassword(deps, actor.teamId, password);
-  // The hash may have waited for seconds, in which the caller's access can end.
-  if (hash !== undefined) checkCovered(await authorize(deps, credential), granted);
-  const refusal = refusalOf(deps, actor, versions, role, {
-    token_invalid: not(isStillAllowed(deps, actor, SCOPES["users:write"] | granted)),
-  });
+  const refusal = refusalOf(deps, actor, versions, role);
   const isChanged = and(isUser(target), isNull(refusal));
   const isDemoting = role === OWN_FILES_ROLE;
   const key = email === undefined ? undefined : emailKey(email);
@@ -285,7 +266,10 @@ export async function updateUser(
     webhooks: { disabled },
     found: [found],
     updated: [user],
-  } = await writeWithEvent(deps, batch, { isIdempotent: false }).catch((error) => {
+  } = await writeWithEvent(deps, batch, {
+    isIdempotent: false,
+    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+  }).catch((error) => {
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });
   if (!user) throw changeError(actor, found);
@@ -389,7 +373,10 @@ export async function deleteUser(
     webhooks: { disabled },
     found: [found],
     deleted: [user],
-  } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  } = await writeWithEvent(deps, batch, {
+    isIdempotent: false,
+    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+  });
   if (!user) throw changeError(actor, found);
   await wakeWebhooks(deps, disabled, true);
 }

@@ -257,7 +257,7 @@ const ASF_TOLERANCE_SECONDS = 1;
 const MAX_ASF_LAST_PACKETS = 32;
 
 /**
- * Reads ASF, the container of Windows Media Audio. Packets have a fixed size and state when their sound is to be played;
+ * Reads ASF, the container of Windows Media Audio. Packets have a fixed size and state the time at which their sound is played;
  * they may be sent long before. The length runs from the first packet to the last one. The stated length counts if it is
  * close and no packet is missing.
  */
@@ -358,7 +358,7 @@ async function asfTimes(source: RangeSource, start: number, packetBytes: number,
     field(properties, 4);
     const offset = field(properties, 2);
     const replicatedBytes = field(properties, 0);
-    // Of one byte, it belongs to several small objects, and the offset is their time.
+    // If it has one byte, it belongs to several small objects, and the offset is their time.
     const time = replicatedBytes === 1 ? offset : uintLE(packet, at + 4, 4);
     if (isOurs && (replicatedBytes === 1 || replicatedBytes >= 8)) times.push(time);
     at += replicatedBytes;

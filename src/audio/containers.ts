@@ -43,7 +43,7 @@ export async function readProgramStream(source: RangeSource): Promise<Contents> 
   for (let at = bytes.indexOf(1, 2); at >= 0; at = bytes.indexOf(1, at + 1)) {
     if (uint(bytes, at - 2, 3) === 1) ids.add(byte(bytes, at + 1));
   }
-  // A stream of pictures without packets has codes of its own.
+  // A stream of pictures without packets has separate codes.
   const isRaw = uint(bytes, 0, 4) === 0x1b3;
   return { hasSound: [...ids].some(isSoundId), hasPictures: isRaw || [...ids].some(isPictureId) };
 }

@@ -90,7 +90,7 @@ function ac3FrameAt(bytes: Uint8Array, at: number) {
   if (kbps === 0 || rate === 0) return null;
   const words = Math.floor((kbps * 1000 * 96) / rate) + (rate === 44100 ? b4 & 1 : 0);
   const mode = b6 >> 5;
-  // Two bits each stand in front of the flag: for the center, for the surround channels, or for a mode of stereo.
+  // Two bits each precede the flag: for the center, for the surround channels, or for a mode of stereo.
   const skipped = ((mode & 1) === 1 && mode !== 1 ? 2 : 0) + ((mode & 4) === 4 ? 2 : 0) + (mode === 2 ? 2 : 0);
   const channels = (AC3_CHANNELS[mode] ?? 0) + ((b6 >> (4 - skipped)) & 1);
   const sampleRate = rate / 2 ** Math.max(0, version - 8);

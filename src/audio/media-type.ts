@@ -9,7 +9,7 @@ import { readFlac, readOgg } from "./xiph.ts";
 
 /** The media type of a file is detected from this many first bytes. MPEG audio may begin anywhere in them. */
 export const HEAD_BYTES = 64 * 1024;
-/** The signatures of other formats, and enough text to tell that it is text. */
+/** The signatures of other formats, and enough text to recognize it as text. */
 const SIGNATURE_BYTES = 4096;
 
 export const FILE_TYPES = [
@@ -164,7 +164,7 @@ export async function detectMediaType(head: Uint8Array, content?: Uint8Array): P
   const start = content ?? head.subarray(tagBytes);
   const found = await detectContent(start);
   const isKnown = found.fileType !== UNKNOWN.fileType && found !== TEXT;
-  // A tag says nothing about the format behind it. But if that is unknown, or too far behind, the tag stands in front of sound.
+  // A tag says nothing about the format behind it. But if that is unknown, or too far behind, the tag precedes sound.
   const isOther = OTHER_SOUND.includes(latin1(start, 0, 4)) || DTS.includes(uint(start, 0, 4));
   return tagBytes === 0 || isKnown || isOther ? found : TAGGED;
 }
@@ -207,7 +207,7 @@ export function servedContentType(mediaType: string): string {
 /** Detects formats that file-type does not know. */
 async function detectOthers(head: Uint8Array): Promise<string> {
   if (/^(RF64|BW64)....WAVE/s.test(latin1(head, 0, 12))) return "audio/wav";
-  // QuickTime may begin with a preview or free space. The brand stands in front of the movie, if there is one.
+  // QuickTime may begin with a preview or free space. The brand precedes the movie, if there is one.
   for (let at = 0, n = 0; n < MAX_FIRST_BOXES && /^(pnot|PICT|skip|free|wide)$/.test(latin1(head, at + 4, 4)); n++) {
     at += Math.max(8, uint(head, at, 4));
     const brand = latin1(head, at + 4, 4) === "ftyp" && (await signatureOf(head.subarray(at)));

@@ -377,7 +377,7 @@ function readAacOutput(config: Uint8Array) {
   return { audioType: type, channels: hasParametricStereo && channels === 1 ? 2 : channels, sampleRate };
 }
 
-/** Reads the rate and channels of an ALSSpecificConfig (ISO/IEC 14496-3, 11.6.1), which may exceed what is stated before. */
+/** Reads the rate and channels of an ALSSpecificConfig (ISO/IEC 14496-3, 11.6.1), which may exceed the one stated before. */
 function readAlsOutput(config: Uint8Array) {
   const at = latin1(config).indexOf("ALS\0");
   return at < 0 ? null : { sampleRate: uint(config, at + 4, 4), channels: uint(config, at + 12, 2) + 1 };

@@ -198,7 +198,7 @@ function readText(name: string, body: Uint8Array): Id3Text {
 
 /** The descriptions of the comments in which programs keep numbers for themselves. */
 const MACHINE_COMMENT = /^(iTun|MusicMatch|Songs-DB_)/i;
-/** The start of an older comment, which some programs keep beside the comment. */
+/** The start of an older comment, which some programs keep next to the comment. */
 const OLD_COMMENT = "ID3v1 Comment";
 
 function isForPeople({ name, description }: Id3Text, all: Id3Text[]): boolean {

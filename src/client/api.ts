@@ -1114,7 +1114,7 @@ export interface Api {
       expiresAt?: string | Date | null | undefined;
       /** Default `attachment`. `inline` lets a browser play the file, if it is audio of a harmless type. */
       disposition?: Disposition | undefined;
-      /** What the link's page and lists call it, such as who it is for: one line of at most 100 characters. A download has it, too, with the extension of the file. Default: the file's name. */
+      /** The name of the link on its page and in lists, such as who it is for: one line of at most 100 characters. A download has it, too, with the extension of the file. Default: the file's name. */
       name?: string | undefined;
       /** Where the link's page starts to play. A `#t=` in its URL takes precedence. */
       startSeconds?: number | undefined;

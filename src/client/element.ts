@@ -418,7 +418,7 @@ export class StowageUpload extends Base {
   }
 
   #addChosen(): void {
-    // A disabled element keeps what was chosen before its script was loaded.
+    // A disabled element keeps the files that were chosen before its script was loaded.
     if (this.#isDisabled) return;
     const files = [...(this.#input?.files ?? [])];
     if (this.#input) this.#input.value = "";

@@ -12,7 +12,7 @@ export class UnfinishedUploads {
     this.#connection = connection;
   }
 
-  /** Lists what holds quota and is no file yet, newest first: also form uploads, and canceled ones until their bytes are gone. */
+  /** Lists the uploads that hold quota and are not files yet, newest first: also form uploads, and canceled ones until their bytes are gone. */
   list(filters: UnfinishedUploadFilters = {}, options?: CallOptions): List<Schemas["UnfinishedUpload"]> {
     return this.#connection.list("GET /docs/v1/uploads/resumable", { query: filters, ...options });
   }

@@ -230,7 +230,7 @@ function Shared() {
 
 // A new URL is requested only if playing fails, so a link that has ended shows its page.
 startPlayback(async (_, isNew) => (isNew || !file.value ? await fetchFile() : file.value).url);
-// Letters are no shortcuts here, because the page has no place to turn them off.
+// Letters are not shortcuts here, because the page has no place to turn them off.
 addEventListener("keydown", (event) => !isCharacter(event.key) && runShortcut(event));
 void load();
 render(<Shared />, document.getElementById("page") as HTMLElement);

@@ -1,5 +1,5 @@
 /**
- * Fails if the `*.schema.ts` of the rooms has changes without a migration, or if the migrations create other tables and indexes,
+ * Fails if the `*.schema.ts` files has changes without a migration, or if the migrations create other tables and indexes,
  * or lose a trigger.
  */
 import { join } from "node:path";

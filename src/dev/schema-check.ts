@@ -1,4 +1,4 @@
-/** Compares the migrations with the `*.schema.ts` of the rooms, and with each other. */
+/** Compares the migrations with the `*.schema.ts` files, and with each other. */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -4,7 +4,7 @@ import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Batch, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
+import { type Batch, type Guard, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
 import { isRaised, isStorageFull } from "../platform/retry.ts";
 import { DAY, databaseOf, SECOND, zeroId } from "../platform/system.ts";
 import { type WebhookKey, webhooks } from "../webhooks/webhooks.schema.ts";
@@ -313,7 +313,7 @@ export async function wakeWebhooks(
 export async function writeWithEvent<const B extends Batch>(
   deps: Deps,
   batch: B,
-  { needsInserts = false, ...options }: { isIdempotent: boolean; needsInserts?: boolean },
+  { needsInserts = false, ...options }: { isIdempotent: boolean; caller: Guard | null; needsInserts?: boolean },
 ): Promise<RowsOf<B>> {
   const events = queriesIn(batch).filter(isEvent);
   // A batch has up to a hundred events of one type.

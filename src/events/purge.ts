@@ -90,7 +90,7 @@ function purgeOldEvents(deps: Deps) {
     const expired = sql`select value, d.seq from json_each(${JSON.stringify(teamIds)}) join ${events} d
       on d.team_id = value and d.seq in (select oldest.seq from (${first}) oldest where ${isExpired})`;
     const deletion = deps.db.delete(events).where(sql`(team_id, seq) in (${expired})`);
-    const [{ meta }] = await write(deps, [deletion], { isIdempotent: true });
+    const [{ meta }] = await write(deps, [deletion], { isIdempotent: true, caller: null });
     return meta.changes;
   };
   return purge(deps, { isExpired, maxQueries: OLD_QUERIES, queriesToRemove: 1, remove });
@@ -124,7 +124,7 @@ function purgeExcessEvents(deps: Deps) {
       .set({ eventsPurgedTo: sql`(select last from ${given} where one.id = ${teams.id})` })
       .where(sql`${teams.id} in (select id from ${given})`);
     const deletion = db.delete(events).where(sql`(team_id, seq) in (${excess})`);
-    const [{ meta }] = await write(deps, [deletion, advance], { isIdempotent: true });
+    const [{ meta }] = await write(deps, [deletion, advance], { isIdempotent: true, caller: null });
     return meta.changes;
   };
   return purge(deps, {

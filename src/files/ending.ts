@@ -92,5 +92,5 @@ export async function removeUpload(deps: Deps, upload: UploadRow): Promise<void>
   await eraseParts(deps, file, upload.multipartId);
   await deps.bytes.remove([objectKey(file)]);
   if (!upload.isWriting && upload.fencedOff === 0)
-    await write(deps, deleteUploads(deps, [file]), { isIdempotent: true });
+    await write(deps, deleteUploads(deps, [file]), { isIdempotent: true, caller: null });
 }

@@ -77,7 +77,7 @@ export async function resendMeasurements(deps: Deps): Promise<number> {
     .set({ dueAt: now + RESEND_MILLISECONDS })
     .where(sql`(${waveforms.teamId}, ${waveforms.fileId}) in ${due}`)
     .returning(MEASUREMENT);
-  const [jobs] = await write(deps, [postpone], { isIdempotent: true });
+  const [jobs] = await write(deps, [postpone], { isIdempotent: true, caller: null });
   if (jobs.length > 0) await deps.waveformJobs.sendAll(jobs);
   return jobs.length;
 }
@@ -117,7 +117,7 @@ async function claim(deps: Deps, { teamId, fileId, attempt }: WaveformJob): Prom
     .returning({ fileId: waveforms.fileId });
   const { originalName, sizeBytes, audio } = files;
   const select = deps.db.select({ originalName, sizeBytes, audio }).from(files).where(isFile(key));
-  const [[begun], [file]] = await write(deps, [begin, select], { isIdempotent: false });
+  const [[begun], [file]] = await write(deps, [begin, select], { isIdempotent: false, caller: null });
   return begun && file ? { ...key, ...file } : null;
 }
 
@@ -150,5 +150,5 @@ async function planNextAttempt(deps: Deps, file: FileOf, attempts: number): Prom
     .update(waveforms)
     .set({ dueAt: deps.system.now() + RESEND_MILLISECONDS })
     .where(and(isWaveformOf(file), eq(waveforms.attempts, attempts)));
-  await write(deps, [plan], { isIdempotent: true });
+  await write(deps, [plan], { isIdempotent: true, caller: null });
 }

@@ -1,5 +1,5 @@
 import { and, eq, gte, inArray, lt, lte, or, sql } from "drizzle-orm";
-import type { TeamActor } from "../access/authorization.ts";
+import { stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { type Audio, InspectionFailed, inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { UnreadableAudio } from "../audio/range-source.ts";
@@ -114,7 +114,7 @@ export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): P
     .from(files)
     .where(isFile(file));
   const batch = { change: fileReprocessing(deps, actor, id), found };
-  const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true })).found;
+  const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).found;
   if (!row) throw new AppError("not_found");
   // If the file was pending already, its message may be lost.
   if (row.status === "pending") enqueue(deps, [file], row.isBulk === 1);
@@ -148,7 +148,7 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
   const {
     exhausted,
     claim: [row],
-  } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
   if (exhausted.length > 0) return "failed";
   if (!row) return "not_claimed";
   const file = { ...row, ownerId: null };
@@ -170,7 +170,7 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
 export async function failExhaustedFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const file = { teamId, id: fileId, ownerId: null };
   const batch = { exhausted: failExhausted(deps, file, 1), event: failedEvent(deps, file) };
-  const { exhausted } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  const { exhausted } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
   return exhausted.length > 0 ? "failed" : "not_claimed";
 }
 
@@ -230,7 +230,7 @@ async function renewLease(
   columns: { leaseEndsAt: number; sha256?: string },
 ): Promise<void> {
   const renew = deps.db.update(files).set(columns).where(hasClaim(file)).returning({ id: files.id });
-  const [rows] = await write(deps, [renew], { isIdempotent: true });
+  const [rows] = await write(deps, [renew], { isIdempotent: true, caller: null });
   if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
 }
 
@@ -275,7 +275,7 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
   const {
     end: rows,
     measurement: [planned = []],
-  } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
   if (rows.length > 0) {
     enqueueMeasurements(deps, planned);
     return outcome;
@@ -296,7 +296,7 @@ async function release(deps: Deps, file: ClaimedFile, retryAfterSeconds: number)
     .set({ status: "pending", leaseEndsAt: null, dueAt, ...changed(now) })
     .where(hasClaim(file));
   try {
-    await write(deps, [putBack], { isIdempotent: true });
+    await write(deps, [putBack], { isIdempotent: true, caller: null });
   } catch (cause) {
     deps.log("warn", "job_release_failed", { fileId: file.id, cause });
   }

@@ -3,6 +3,7 @@ import { authorizeOwnRead, type Credential } from "../access/authorization.ts";
 import type { FilesOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import {
+  ABOVE_ALL_IDS,
   AFTER_ALL_NAMES,
   decodeCursor,
   encodeCursor,
@@ -22,15 +23,16 @@ interface Place {
 
 /** The tags behind a place: one search of the index for each (a skip scan), however many files have it. */
 function tagsAfter({ db }: Deps, { teamId, ownerId }: FilesOf, after: Place, lastKey: string, limit: number) {
-  const { tagKey, tag, userId } = fileTags;
+  const { tagKey, tag, fileId, userId } = fileTags;
   const index = ownerId === null ? sql`${fileTags}` : sql`${fileTags} indexed by file_tags_owner`;
   const isVisible = and(
     eq(fileTags.teamId, sql`(select id from team)`),
     ownerId === null ? undefined : and(isOwned, eq(userId, ownerId)),
   );
+  // SQLite begins a comparison of rows at those that are equal, so without the id it would read every file of the last tag.
   const next = (key: SQL, last: SQL) => sql`(select json_array(${tagKey}, ${tag}) from ${index}
-    where ${isVisible} and (${tagKey}, ${tag}) > (${key}, ${last}) order by ${tagKey}, ${tag} limit 1)`;
-  // The end is compared with what a search finds: as a condition of it, it would read all tags behind the end.
+    where ${isVisible} and (${tagKey}, ${tag}, ${fileId}) > (${key}, ${last}, ${ABOVE_ALL_IDS}) order by ${tagKey}, ${tag} limit 1)`;
+  // The end is compared with the result of a search: as a condition of it, it would read all tags behind the end.
   const isWithin = sql`found ->> 0 <= ${lastKey}`;
   return db.select({ tag: sql<string>`tag` }).from(sql`(
     with recursive team (id) as (select ${teamId}), tagged (found) as (

@@ -99,9 +99,9 @@ export const set = writeOperation(
     },
     errorCodes: ["unsupported_media_type", "body_too_large", "upload_timeout", "quota_exceeded", "conflict"],
   },
-  async ({ c, deps, presentActor, id, query }) => {
+  async ({ c, deps, actor, id, query }) => {
     const language = query.language ?? null;
-    const set = async (bytes: Uint8Array) => setTranscript(deps, await presentActor(), id, { bytes, language });
+    const set = async (bytes: Uint8Array) => setTranscript(deps, actor, id, { bytes, language });
     return transcriptRecord.render(await withVtt(c, set));
   },
 );

@@ -1,5 +1,5 @@
 import { and, eq, gt, isNotNull, ne, not, or, sql } from "drizzle-orm";
-import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { authorizeRead, type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { filesOfToken } from "../access/own-files.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
@@ -95,7 +95,10 @@ async function beginWrite(deps: Deps, actor: TeamActor, id: string, sizeBytes: n
     .insert(transcripts)
     .select(sql`select ${teamOfFile}, ${files.id}, ${columns} from ${files} where ${isAccepted}`)
     .onConflictDoUpdate({ target: [transcripts.teamId, transcripts.fileId], set: claim });
-  const [[file]] = await write(deps, [check, reserve, insert], { isIdempotent: true });
+  const [[file]] = await write(deps, [check, reserve, insert], {
+    isIdempotent: true,
+    caller: stillAllowed(deps, actor),
+  });
   if (!file) throw new AppError("not_found");
   if (file.refusal === "conflict") throw isBeingWritten();
   if (file.refusal === "quota_exceeded") {
@@ -118,7 +121,7 @@ async function beginDeletion(deps: Deps, actor: TeamActor, id: string): Promise<
     .update(transcripts)
     .set(claim)
     .where(and(isDeletable, not(refusal)));
-  const [[found]] = await write(deps, [check, update], { isIdempotent: true });
+  const [[found]] = await write(deps, [check, update], { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (!found) throw new AppError("not_found");
   if (found.refusal) throw isBeingWritten();
   return claim.version;
@@ -130,7 +133,7 @@ async function endingClaim(deps: Deps, file: FileKey, version: number, work: Pro
     await work;
   } catch (error) {
     const end = deps.db.update(transcripts).set({ writingSince: 0 }).where(isInProgress(file, version));
-    await write(deps, [end], { isIdempotent: true }).catch(() => undefined);
+    await write(deps, [end], { isIdempotent: true, caller: null }).catch(() => undefined);
     throw error;
   }
 }
@@ -161,9 +164,10 @@ async function endWrite(
     .select({ id: ofKnownFile<string>(file, "id"), version: latest.as("version") })
     .from(sql`(select 1) one`);
   const event = fileEvent(deps, "file.updated", actor, file, { fields: ["transcript"] });
+  // The caller had the right when the write began. By now, the object has changed, and the row has to say so.
   const {
     kept: [row],
-  } = await writeWithEvent(deps, { change, event, record, kept }, { isIdempotent: true });
+  } = await writeWithEvent(deps, { change, event, record, kept }, { isIdempotent: true, caller: null });
   if (!row?.id) {
     // The file was deleted in the meantime.
     await deps.bytes.remove([transcriptKey(file)]);

@@ -1,11 +1,11 @@
 import { and, eq, exists, isNotNull, isNull, lt, or, type SQL, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
-import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { authorizeRead, type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { filesOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
-import { read, write } from "../platform/db.ts";
+import { type Guard, read, write } from "../platform/db.ts";
 import { fileEvent } from "./file-events.ts";
 import { files, teamOfFile, waveforms } from "./files.schema.ts";
 import { changed, isUploadedBy, ofKnownFile } from "./files.ts";
@@ -95,6 +95,7 @@ async function storeWaveform(
   initiator: Initiator,
   file: FileOf,
   channels: Channels,
+  caller: Guard | null,
   yielding?: Yielding,
 ): Promise<Channels | null> {
   const isWaveform = isWaveformOf(file);
@@ -113,7 +114,7 @@ async function storeWaveform(
       ...(yielding && { setWhere: and(isUnset, isIdle, isOfVisitor && isNull(waveforms.peaks)) as SQL }),
     })
     .returning({ fileId: waveforms.fileId });
-  const [begun] = await write(deps, [begin], { isIdempotent: true });
+  const [begun] = await write(deps, [begin], { isIdempotent: true, caller });
   if (begun.length === 0) return null;
   const bytes = pack(channels);
   const isStored = await deps.bytes.replace(waveformKey(file), bytes, yielding?.previousEtag);
@@ -137,10 +138,11 @@ async function storeWaveform(
     .returning({ fileId: waveforms.fileId });
   const kept = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
   const event = fileEvent(deps, "file.updated", initiator, file, { fields: ["waveform"] });
+  // The caller had the right when the write began. By now, the object has changed, and the row has to say so.
   const {
     finish: finished,
     kept: [row],
-  } = await writeWithEvent(deps, { note, event, finish, kept }, { isIdempotent: true });
+  } = await writeWithEvent(deps, { note, event, finish, kept }, { isIdempotent: true, caller: null });
   if (!row?.id) {
     // The file was deleted in the meantime.
     await deps.bytes.remove([waveformKey(file)]);
@@ -157,7 +159,8 @@ async function storeWaveform(
 export async function setWaveform(deps: Deps, actor: TeamActor, id: string, channels: Channels): Promise<Channels> {
   const file = { ...actor, id };
   const isOfVisitor = isVisitor(actor) ? isUploadedBy(actor) : undefined;
-  const stored = await storeWaveform(deps, actor, file, channels, isOfVisitor && { previousEtag: null, isOfVisitor });
+  const yielding = isOfVisitor && { previousEtag: null, isOfVisitor };
+  const stored = await storeWaveform(deps, actor, file, channels, stillAllowed(deps, actor), yielding);
   if (stored) return stored;
   if (isOfVisitor) {
     const [[own]] = await read(deps, [
@@ -173,4 +176,4 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
 
 /** @returns whether it is stored, and no client's waveform stays */
 export const setMeasuredWaveform = async (deps: Deps, file: FileOf, channels: Channels, measured: Yielding) =>
-  (await storeWaveform(deps, SYSTEM, file, channels, measured)) !== null;
+  (await storeWaveform(deps, SYSTEM, file, channels, null, measured)) !== null;

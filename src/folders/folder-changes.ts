@@ -1,12 +1,6 @@
 import { and, asc, eq, isNull, lte, ne, not, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import {
-  isPrincipalAllowed,
-  isStillAllowed,
-  principalOf,
-  type TeamActor,
-  teamExists,
-} from "../access/authorization.ts";
+import { isPrincipalAllowed, principalOf, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
@@ -38,7 +32,7 @@ import { AFTER_SEPARATOR, foldersOf } from "./folders.ts";
  *
  * A change that can't be stopped would continue to delete after a leaked key is revoked. So each step requires that the user or
  * the key who requested it could still do so, with the same scopes and for the same files, and that the team is active.
- * Otherwise, the change ends as it is. It goes on when a user logs out, when a session expires, and when a key is rotated.
+ * Otherwise, the change ends as it is. It continues when a user logs out, when a session expires, and when a key is rotated.
  *
  * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`). So a
  * deletion never deletes a file that a client stores after the request.
@@ -210,7 +204,7 @@ type Started = { folder: string; isComplete: boolean };
 
 /**
  * Moves a folder. Moving into a folder that exists merges the two. A folder without files or folders is already as requested.
- * @throws `folder_busy`, `token_invalid` if the caller has lost its access in the meantime, `invalid_input` for a folder that
+ * @throws `folder_busy`, `invalid_input` for a folder that
  *   would be in itself or has a path that would be too long
  */
 export async function moveFolder(deps: Deps, actor: TeamActor, folder: string, target: string): Promise<Started> {
@@ -235,7 +229,6 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
     createdAt: now,
   };
   const refusal = firstOf({
-    token_invalid: not(hasRow(teams, and(isActive(teamId), isStillAllowed(deps, actor, scopeOf(change))))),
     folder_busy: hasRow(folderChanges, and(isOfOwner(change), ne(folderChanges.id, change.id))),
     too_long: target === null ? undefined : isTooLong(deps, change, target),
   });
@@ -255,10 +248,10 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
   const {
     checked: [found],
     step,
-  } = await writeWithEvent(deps, batch, STEP_OPTIONS);
+  } = await writeWithEvent(deps, batch, { ...STEP_OPTIONS, caller: stillAllowed(deps, actor) });
   const isComplete = isLastStep(deps, change, step);
   const reason = found?.refusal;
-  if (reason === "token_invalid" || reason === "folder_busy") throw new AppError(reason);
+  if (reason === "folder_busy") throw new AppError(reason);
   if (reason === "too_long") {
     const limit = `Paths can have at most ${MAX_FOLDER_BYTES} bytes, and a longer path needs less than ${CHECKED_FOLDERS} folders in it.`;
     throw invalidField("to", limit);
@@ -291,7 +284,11 @@ export async function continueFolderChanges(deps: Deps) {
   for (const change of rows) {
     let isComplete = false;
     for (let step = 0; step < CONTINUED_STEPS / rows.length && !isComplete; step++) {
-      isComplete = isLastStep(deps, change, await writeWithEvent(deps, stepOf(deps, change, now), STEP_OPTIONS));
+      isComplete = isLastStep(
+        deps,
+        change,
+        await writeWithEvent(deps, stepOf(deps, change, now), { ...STEP_OPTIONS, caller: null }),
+      );
     }
   }
   return { folderSteps: rows.length };

@@ -36,7 +36,7 @@ export const folderChanges = sqliteTable(
     target: text(),
     /** JSON: who requested it, for its events. */
     initiator: text().notNull(),
-    /** Who must still be allowed to request it, see `principalOf`. */
+    /** The principal that must still be allowed to request it, see `principalOf`. */
     requestedBy: text("requested_by").notNull(),
     createdAt: integer("created_at").notNull(),
     /** JSON: folder key and id of the last file that the steps before have examined. */

@@ -1,6 +1,12 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { authorizeOwnRead, type Credential, type TeamActor, teamExists } from "../access/authorization.ts";
+import {
+  authorizeOwnRead,
+  type Credential,
+  stillAllowed,
+  type TeamActor,
+  teamExists,
+} from "../access/authorization.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
@@ -83,7 +89,7 @@ export async function createFolder(deps: Deps, actor: TeamActor, folder: string)
     .from(folders)
     .where(and(foldersOf(actor), eq(folders.folderKey, row.folderKey), eq(folders.ownerId, row.ownerId)));
   const queries = [insertWhere(deps.db, folders, row, hasRoom), stored] as const;
-  const [, [found]] = await write(deps, queries, { isIdempotent: true });
+  const [, [found]] = await write(deps, queries, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (found) return;
   if (ownerId === null) throw new AppError("too_many_folders");
   throw new AppError("too_many_folders", {

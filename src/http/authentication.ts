@@ -26,7 +26,7 @@ export async function countOpening(c: Context<AppEnv>): Promise<void> {
 /**
  * The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. Null if a Worker of the same
  * account calls through a service binding and does not pass the header on: no other request lacks it. The clients of such a Worker
- * are not told apart, so no limit of a client IP applies to them, or one of them would block the others.
+ * can't be distinguished, so no limit of a client IP applies to them, or one of them would block the others.
  */
 export function clientIpOf(c: Context<AppEnv>): string | null {
   const clientIp = c.req.header("CF-Connecting-IP") ?? null;

@@ -14,7 +14,7 @@ import { clientIpOf } from "./authentication.ts";
 const FAST_READ_BYTES = 256 * 1024;
 /** The read buffer of any other body. */
 const SLOW_READ_BYTES = 16 * 1024;
-/** A body that a read waits so long for is slow. */
+/** A body is slow if a read waits this long for it. */
 const SLOW_MILLISECONDS = 1000;
 
 /** How much of a rejected body is still read. A client that gets a response while it sends often sees a reset instead. */

@@ -18,7 +18,7 @@ export const MAX_OVERHEAD_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_TEXT_PARTS = 10;
 const MAX_TEXT_BYTES = 1024;
-/** Of the name of a part, in an error. */
+/** The shown length of a part's name, in an error. */
 const MAX_SHOWN_CHARACTERS = 40;
 /** Metadata of 4 KiB, and the other properties. */
 export const MAX_PROPERTIES_BYTES = 8 * 1024;

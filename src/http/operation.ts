@@ -246,38 +246,15 @@ async function authorizeCounted<A extends Access>(
   return actor;
 }
 
-/** Longer than the body of a usual client takes to arrive. */
-const MAX_AUTHORIZED_MILLISECONDS = 1000;
-
-/**
- * Authorizes the caller, and counts its request.
- * @throws as `authorizeCounted` does
- * @returns the present caller: authorizes again if a second has passed. A body may take half a minute to arrive, in which the
- *   caller's token can be revoked, its user demoted, or its team suspended
- */
-async function authorizeUntilNow<A extends Access>(c: Context<AppEnv>, credential: Credential<A>) {
-  const { deps } = c.var;
-  let actor = await authorizeCounted(c, credential);
-  let authorizedAt = deps.system.now();
-  return async (): Promise<ActorWith<A>> => {
-    if (deps.system.now() - authorizedAt > MAX_AUTHORIZED_MILLISECONDS) {
-      actor = await authorize(deps, credential);
-      authorizedAt = deps.system.now();
-    }
-    return actor;
-  };
-}
-
 interface Caller<A extends Access> {
   actor: ActorWith<A>;
-  /** For an operation that reads its body itself: the caller, authorized again if it took long. */
-  presentActor(): Promise<ActorWith<A>>;
   credential: Credential<A>;
 }
 
 /**
  * An operation that writes, or that is expensive. The caller is authorized before anything else, so only an authorized
- * caller gets a response other than 401, 403, 429 and 503. It is authorized again if its body arrives slowly.
+ * caller gets a response other than 401, 403, 429 and 503. Its body may take half a minute to arrive, in which the token can be
+ * revoked, so the write itself states the right once more (`stillAllowed`).
  */
 export function writeOperation<
   A extends Access,
@@ -290,12 +267,11 @@ export function writeOperation<
     access,
     answer: (c: Context<AppEnv>) =>
       withCredential(c, { ...contract, access, isHeavy: () => contract.isHeavy === true }, async (credential) => {
-        const presentActor = await authorizeUntilNow(c, credential);
+        const actor = await authorizeCounted(c, credential);
         const query = readQuery(c, contract.query as Q);
         const body = await readBody(c, contract.body as B, contract);
-        const actor = await presentActor();
         const request = requestOf<Q, B>(c, query, body, credential);
-        return respond(c, contract.success, handle({ ...request, actor, presentActor, credential }));
+        return respond(c, contract.success, handle({ ...request, actor, credential }));
       }),
   };
   return operation as Operation;

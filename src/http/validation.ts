@@ -60,7 +60,7 @@ export function readQuery<S extends QuerySchema>(c: Context<AppEnv>, schema: S):
   }
   for (const [path, value] of values) {
     const issue = Array.isArray(value) && schema?.shape[path]?.safeParse(value).error?.issues[0];
-    // The schema expects one value, not a list: its own message would be about a type that nobody has sent.
+    // The schema expects one value, not a list: its own message would be about a type that the client has not sent.
     if (issue && issue.path.length === 0 && issue.code.startsWith("invalid_")) {
       errors.set(path, { path, message: "Send this parameter once." });
     }

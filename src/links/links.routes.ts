@@ -160,7 +160,7 @@ const newLinkSchema = z.strictObject({
   }),
   name: name(1).optional().meta({
     description:
-      "What the link's page and lists call it, such as who it is for: one line of at most 100 characters. A download has it, too, with the extension of the file. Default: the file's name.",
+      "The name of the link on its page and in lists, such as who it is for: one line of at most 100 characters. A download has it, too, with the extension of the file. Default: the file's name.",
   }),
   startSeconds: seconds.optional().meta({
     description: "Where the link's page starts to play. A `#t=` in its URL takes precedence.",

@@ -10,7 +10,7 @@ export const links = sqliteTable(
     fileId: text("file_id").notNull(),
     /** SHA-256 of the secret in the link's URL, hex. */
     secretHash: text("secret_hash").notNull(),
-    /** What its page and lists call it; null for the file's own name. */
+    /** Its name on its page and in lists; null for the file's own name. */
     name: text(),
     /** The part that its page opens with. Null: from the start, to the end. */
     startSeconds: real("start_seconds"),

@@ -1,10 +1,10 @@
-import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, not, or, sql } from "drizzle-orm";
+import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
 import { QueryBuilder } from "drizzle-orm/sqlite-core";
 import {
   authorizeRead,
   type Credential,
   insufficientScope,
-  isStillAllowed,
+  stillAllowed,
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
@@ -60,7 +60,7 @@ export type Disposition = (typeof DISPOSITIONS)[number];
 export interface Link {
   id: string;
   fileId: string;
-  /** What its page and lists call it; null for the file's own name. */
+  /** Its name on its page and in lists; null for the file's own name. */
   name: string | null;
   /** The part that its page opens with. Null: from the start, to the end. */
   startSeconds: number | null;
@@ -136,7 +136,6 @@ export async function createLink(
   // After a lost response, the link of the first attempt counts.
   const isCreated = hasRow(links, eq(links.id, row.id));
   const refusal = firstOf({
-    token_invalid: not(isStillAllowed(deps, actor, SCOPES["files:download"])),
     too_many_links: sql`not ${isCreated} and not (${hasRoom})`,
   });
   const batch = {
@@ -146,9 +145,8 @@ export async function createLink(
   };
   const {
     file: [file],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (!file) throw new AppError("not_found");
-  if (file.refusal === "token_invalid") throw new AppError("token_invalid");
   if (file.refusal !== null) {
     const teamLimit = MAX_TEAM_LINKS.toLocaleString("en");
     const message = `A file can have at most ${MAX_LINKS} links, and a team ${teamLimit}. Revoke one and retry.`;
@@ -216,7 +214,7 @@ export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Prom
   };
   const {
     link: [link],
-  } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: stillAllowed(deps, actor) });
   if (!link) throw new AppError("not_found");
   if (link.refusal !== null) throw insufficientScope("files:write");
 }
@@ -293,11 +291,11 @@ const fileOfSignedLink = ({ db }: Deps, file: FileKey, restores: number, expires
       link: {
         // Its URL contains the id of the file. Another signed link of the file continues its download.
         id: sql<string>`${files.id}`.as("link_id"),
-        name: sql<null>`null`,
+        name: sql<null>`null`.as("link_name"),
         disposition: sql<Disposition>`'attachment'`,
         expiresAt: sql<number>`${expiresAt}`,
-        startSeconds: sql<null>`null`,
-        endSeconds: sql<null>`null`,
+        startSeconds: sql<null>`null`.as("start_seconds"),
+        endSeconds: sql<null>`null`.as("end_seconds"),
       },
       file: SERVED_COLUMNS,
       teamName: activeTeam.teamName,

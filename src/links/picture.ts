@@ -7,7 +7,7 @@ import { deflateSync } from "node:zlib";
 export const PICTURE_PIXELS = { width: 1200, height: 630 };
 const { width, height } = PICTURE_PIXELS;
 const MARGIN = 60;
-/** Of a bar with the space behind it. */
+/** The width of a bar with the space behind it. */
 const BAR_SHARE = 0.6;
 const MIN_BAR_PIXELS = 6;
 /** Red, green and blue of the background and the bars. */

@@ -6,7 +6,7 @@ import { drawWaveform } from "./picture.ts";
 
 /** The properties of its file that the page of a link shows. */
 export interface SharedFile {
-  /** Of the link, or of the file. */
+  /** The name of the link, or of the file. */
   name: string;
   /** The download name. */
   fileName: string;

@@ -7,7 +7,7 @@ import { AppError } from "../errors.ts";
 
 /** 32 MiB. With the 48 MiB of the memory budget, the code and its other data, that is less than the isolate's 128 MB. */
 const MAX_BODIES = 512;
-/** Those of visitors and of callers without a token, which anybody can send: 20 MiB, a quarter of both. */
+/** Bodies of visitors and of callers without a token, which anybody can send: 20 MiB, a quarter of both. */
 const MAX_VISITOR_BODIES = 320;
 /** Leaves some to the visitors of other teams. */
 const MAX_BODIES_PER_TEAM = 300;
@@ -16,7 +16,7 @@ const MAX_BODIES_PER_CLIENT_IP = 300;
 /** A fast body ends within seconds, and a slow one may take hours. */
 const RETRY_SECONDS = 5;
 
-/** Whose body it is. Null for what is not known, or has no limit of its own. */
+/** The owner of a body. A part is null if it is unknown or has no limit. */
 export interface BodySender {
   /** A visitor, or a caller without a token. */
   isVisitor: boolean;

@@ -10,8 +10,9 @@ import {
 } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import { type SQLiteColumn, SQLiteInsertBase, type SQLiteTable } from "drizzle-orm/sqlite-core";
+import type { AppError } from "../errors.ts";
 import { withTimeout } from "../timeout.ts";
-import { once, retrying } from "./retry.ts";
+import { once, reasonOf, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 
 /** A database. Each has whole teams; the number is part of their ids and tokens (system.ts). */
@@ -121,6 +122,20 @@ const isQuery = (batch: Batch): batch is Query =>
 export const queriesIn = (batch: Batch): Query[] =>
   isQuery(batch) ? [batch] : Object.values<Batch>(batch).flatMap(queriesIn);
 
+/** The names of the queries of a batch, such as `authorization.caller`. Those of a list have numbers from 1. */
+function namesIn(batch: Batch, path = ""): string[] {
+  if (isQuery(batch)) return [path];
+  const named = Array.isArray(batch) ? batch.map((part, i) => [i + 1, part] as const) : Object.entries<Batch>(batch);
+  return named.flatMap(([name, part]) => namesIn(part, path === "" ? `${name}` : `${path}.${name}`));
+}
+
+/** The name of a guard among the statements of a batch. */
+export const GUARD_NAME = "right";
+
+const statementNames = new WeakMap<D1PreparedStatement, string>();
+/** The name that the statement has in its batch, for readers of the sent statements. */
+export const nameOfStatement = (statement: D1PreparedStatement): string | undefined => statementNames.get(statement);
+
 /** The batch with the rows of each query in its place. */
 function withRows(batch: Batch, rowsOf: (query: Query) => unknown): unknown {
   if (isQuery(batch)) return rowsOf(batch);
@@ -138,8 +153,25 @@ interface Database {
 /** D1 stalls for up to 80 s at times, while a batch takes milliseconds. Whoever waits for a response retries sooner. */
 const MAX_QUERY_SECONDS = 8;
 
+/**
+ * The first statement of a write for a caller. It fails if the caller may no longer write, and with it fails the whole batch,
+ * which is a transaction.
+ */
+export interface Guard {
+  query: Query;
+  /** The caller's error for the reason that the query failed with. */
+  errorOf(reason: string): AppError;
+}
+
+/** An expression that fails with the text of the reason, unless the reason is null. SQLite has no other way to end a batch. */
+export const failsWith = (reason: SQL): SQL => sql`json_extract('{}', coalesce(${reason}, '$'))`;
+/** How D1 reports it. */
+const FAILED_WITH = /bad JSON path: '(\w+)'/;
+
 interface WriteOptions {
   isIdempotent: boolean;
+  /** Null if the service writes for itself: in a job, or to roll back what a caller left. */
+  caller: Guard | null;
   /** Leaves out the inserts, for which a full database has no room: they have no rows. */
   omitsInserts?: boolean;
 }
@@ -147,24 +179,35 @@ interface WriteOptions {
 async function runBatch<B extends Batch>(
   { db, system, requestId }: Database,
   batch: B,
-  { isIdempotent, omitsInserts = false }: WriteOptions,
+  { isIdempotent, caller, omitsInserts = false }: WriteOptions,
 ): Promise<RowsOf<B>> {
-  const queries = queriesIn(batch).filter((query) => !omitsInserts || !is(query, SQLiteInsertBase));
-  const bound = queries.map((query) => ("bindTo" in query ? query.bindTo(db) : bindBuilder(db, query)));
+  const names = namesIn(batch);
+  const named = queriesIn(batch).map((query, i) => ({ query, name: names[i] ?? "" }));
+  const guard = caller ? [{ query: caller.query, name: GUARD_NAME }] : [];
+  const sent = [...guard, ...named.filter(({ query }) => !omitsInserts || !is(query, SQLiteInsertBase))];
+  const bound = sent.map(({ query }) => ("bindTo" in query ? query.bindTo(db) : bindBuilder(db, query)));
+  for (const [i, { statement }] of bound.entries()) statementNames.set(statement, sent[i]?.name ?? "");
   const send = () => db.$client.batch(bound.map(({ statement }) => statement));
   const stalled = () => new Error(`D1 did not respond within ${MAX_QUERY_SECONDS} s.`);
   const run = requestId ? () => withTimeout(MAX_QUERY_SECONDS * 1000, send(), stalled) : send;
-  const results = await (isIdempotent ? retrying(system, run) : once(run));
-  const rows = new Map(bound.map((statement, i) => [queries[i], statement.rows(results[i] as D1Result)]));
+  const results = await (isIdempotent ? retrying(system, run) : once(run)).catch((error: unknown) => {
+    const [, refused] = (caller && FAILED_WITH.exec(reasonOf(error))) ?? [];
+    throw (refused && caller?.errorOf(refused)) ?? error;
+  });
+  const rows = new Map(bound.map((statement, i) => [sent[i]?.query, statement.rows(results[i] as D1Result)]));
   return withRows(batch, (query) => rows.get(query) ?? []) as RowsOf<B>;
 }
 
 /**
- * Runs read queries in one round trip, and returns the rows of each.
+ * Runs read queries in one round trip, and returns the rows of each. A guard is for what a caller does outside of the database.
  * @throws `unavailable` also if D1 does not respond to a request in time
  */
-export function read<const B extends Batch>(database: Database, batch: B): Promise<RowsOf<B>> {
-  return runBatch(database, batch, { isIdempotent: true });
+export function read<const B extends Batch>(
+  database: Database,
+  batch: B,
+  caller: Guard | null = null,
+): Promise<RowsOf<B>> {
+  return runBatch(database, batch, { isIdempotent: true, caller });
 }
 
 /**

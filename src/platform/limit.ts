@@ -51,7 +51,7 @@ export class Limit {
     return this.#blocked.get(counter) !== undefined;
   }
 
-  /** Counts a request that takes so many places. @returns false if the binding rejected the counter in this minute */
+  /** Counts a request that takes this number of places. @returns false if the binding rejected the counter in this minute */
   async count(counter: string, places = 1): Promise<boolean> {
     if (this.isBlocked(counter)) return false;
     const { window } = this.#blocked;

@@ -31,7 +31,7 @@ const TRANSIENT =
   /network connection lost|caused object to be reset|reset because its code was updated|transient issue|client disconnected|D1_ERROR: internal error|\((?:10001|10013|10043|10054|10058)\)/i;
 
 /** The binding's own message, which is the innermost cause. */
-function reason(error: unknown): string {
+export function reasonOf(error: unknown): string {
   let innermost = error;
   while (innermost instanceof Error && innermost.cause instanceof Error) innermost = innermost.cause;
   return innermost instanceof Error ? innermost.message : String(innermost);
@@ -39,17 +39,17 @@ function reason(error: unknown): string {
 
 /** Returns true if a unique index rejected the write. */
 export function isUniqueViolation(error: unknown): boolean {
-  return reason(error).includes("UNIQUE constraint failed");
+  return reasonOf(error).includes("UNIQUE constraint failed");
 }
 
 /** Returns true if a trigger rejected the write with this text. */
-export const isRaised = (error: unknown, text: string): boolean => reason(error).includes(text);
+export const isRaised = (error: unknown, text: string): boolean => reasonOf(error).includes(text);
 
 /** Returns true if a full database refused the write. */
 export const isStorageFull = (error: unknown): boolean => error instanceof AppError && error.code === "storage_full";
 
 /** Returns true if R2 does not know the multipart upload: it was completed or aborted, or never existed. */
-export const isUnknownUpload = (error: unknown): boolean => reason(error).includes("(10024)");
+export const isUnknownUpload = (error: unknown): boolean => reasonOf(error).includes("(10024)");
 
 /** An unknown text may have a reference that differs each time, so their number is bounded. */
 const reported = new Lru<true>(100);
@@ -67,7 +67,7 @@ const isMistake = (error: unknown): boolean =>
 
 /** The caller's error for an error of a binding. A bug stays as it is, and becomes `internal`. */
 function translate(error: unknown): unknown {
-  const text = reason(error);
+  const text = reasonOf(error);
   if (error instanceof AppError) return error;
   if (FULL.test(text)) return new AppError("storage_full", { cause: error });
   if (!LASTING.test(text) && !TRANSIENT.test(text)) {
@@ -80,8 +80,8 @@ function translate(error: unknown): unknown {
 const isTransient = (error: unknown): boolean =>
   error instanceof AppError &&
   error.code === "unavailable" &&
-  !LASTING.test(reason(error)) &&
-  TRANSIENT.test(reason(error));
+  !LASTING.test(reasonOf(error)) &&
+  TRANSIENT.test(reasonOf(error));
 
 /**
  * Runs work on a binding that must not be repeated.

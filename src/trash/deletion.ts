@@ -1,5 +1,5 @@
 import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
-import type { TeamActor } from "../access/authorization.ts";
+import { stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
@@ -202,7 +202,7 @@ async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<
   const named = { id: files.id, teamId: teamOfFile, originalName: files.originalName };
   const [rows] = await read(deps, [deps.db.select(named).from(files).where(isErased)]);
   await deps.bytes.remove(rows.flatMap(storedKeys));
-  await write(deps, [deps.db.delete(files).where(isErased)], { isIdempotent: true });
+  await write(deps, [deps.db.delete(files).where(isErased)], { isIdempotent: true, caller: null });
 }
 
 /**
@@ -224,7 +224,11 @@ export async function deleteFiles(
     .from(uploads)
     .where(and(uploadsOf(actor), isOneOf(uploads.fileId, ids), isCanceled));
   const batch = { changes, ...placesOf(deps, actor, ids), canceled };
-  const { kept, left, canceled: ended } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  const {
+    kept,
+    left,
+    canceled: ended,
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   const waiting = left.filter((row) => row.trashedAt === null);
   await deps.bytes.remove(waiting.flatMap(storedKeys));
   // The recovery job erases the uploads of many files. A form upload that is still sending the bytes cleans up itself.
@@ -265,5 +269,5 @@ export function deleteRemoved({ db }: Deps, keys: FileKey[]) {
 }
 
 export async function removeRows(deps: Deps, keys: FileKey[]): Promise<void> {
-  if (keys.length > 0) await write(deps, deleteRemoved(deps, keys), { isIdempotent: true });
+  if (keys.length > 0) await write(deps, deleteRemoved(deps, keys), { isIdempotent: true, caller: null });
 }

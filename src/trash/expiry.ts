@@ -49,7 +49,7 @@ async function expireAged(deps: Deps): Promise<number> {
     .update(teams)
     .set({ retentionReached: reached, retentionDueAt: now + AGING_MILLISECONDS })
     .where(and(isDue, isDone));
-  const [{ meta }] = await write(deps, [mark, advance], { isIdempotent: true });
+  const [{ meta }] = await write(deps, [mark, advance], { isIdempotent: true, caller: null });
   return meta.changes;
 }
 
@@ -72,7 +72,7 @@ async function deleteExpired(deps: Deps): Promise<number> {
     return manyDeletions(deps, initiator, teamId, selected);
   });
   if (changes.length === 0) return 0;
-  const results = await writeWithEvent(deps, changes, { isIdempotent: true });
+  const results = await writeWithEvent(deps, changes, { isIdempotent: true, caller: null });
   // A full database moves none.
   return results.reduce((count, { leave: [, { meta }] }) => count + meta.changes, 0);
 }

@@ -55,7 +55,7 @@ async function resend(deps: Deps): Promise<number> {
     })
     .where(overdue(deps, sql`(${files.status} = 'pending' or ${isAbandoned})`))
     .returning({ teamId: teamOfFile, id: files.id });
-  const [rows] = await write(deps, [update], { isIdempotent: true });
+  const [rows] = await write(deps, [update], { isIdempotent: true, caller: null });
   // To count the team's other unprocessed files, too, would read 21 rows for each message.
   const ofTeams = [...Map.groupBy(rows, ({ teamId }) => teamId).values()];
   for (const isBulk of [false, true]) {
@@ -95,7 +95,7 @@ export async function eraseRemoved(deps: Deps) {
     };
   });
   if (changes.length === 0) return { filesDeleted: waiting.length };
-  const erased = await writeWithEvent(deps, changes, { isIdempotent: true });
+  const erased = await writeWithEvent(deps, changes, { isIdempotent: true, caller: null });
   return {
     filesDeleted: waiting.length,
     trashEmptied: erased.reduce((count, { erase: { meta } }) => count + meta.changes, 0),

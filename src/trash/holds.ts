@@ -1,6 +1,6 @@
 import { and, isNotNull, isNull, or, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { isSecretKeyOrAdmin, type TeamActor, teamExists } from "../access/authorization.ts";
+import { isSecretKeyOrAdmin, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvent } from "../events/events.ts";
@@ -61,7 +61,7 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
     .where(and(isRemoved(file), isTrashed, isOther(removed.hold), isExisting));
   const held = deps.db.select({ hold: ofKnownFile<string>(file, "hold") }).from(sql`(select 1) one`);
   const batch = { changes: inBoth(deps, "file.held", actor, file, [place, placeInTrash]), held };
-  const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true })).held;
+  const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).held;
   if (!row?.hold) throw new AppError("not_found");
   return JSON.parse(row.hold);
 }
@@ -85,6 +85,6 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
     .set({ hold: null, file: changedInTrash(now) })
     .where(and(isRemoved(file), isTrashed, isNotNull(removed.hold)));
   const batch = { changes: inBoth(deps, "file.released", actor, file, [release, releaseInTrash]), check };
-  const [found] = (await writeWithEvent(deps, batch, { isIdempotent: true })).check;
+  const [found] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).check;
   if (!found?.id) throw new AppError("not_found");
 }

@@ -1,5 +1,5 @@
 import { and, sql } from "drizzle-orm";
-import { authorizeOwnRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { authorizeOwnRead, type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
@@ -120,7 +120,10 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
     left: placesOf(deps, actor, ids).left,
   };
   // After a lost response, a repetition would find no file in the trash.
-  const { restored, listed, left } = await writeWithEvent(deps, batch, { isIdempotent: false });
+  const { restored, listed, left } = await writeWithEvent(deps, batch, {
+    isIdempotent: false,
+    caller: stillAllowed(deps, actor),
+  });
   const isRestored = new Set(restored.map(({ id }) => id));
   const rows = new Map(listed.map((row) => [row.id, row]));
   enqueuePending(

@@ -61,7 +61,7 @@ export type Recovered = typeof NOTHING_RECOVERED;
 /** Deletes what has expired, one kind of row in each statement. */
 async function removeExpired(deps: Deps): Promise<Partial<Recovered>> {
   const queries = [...removeExpiredKeys(deps), removeExpiredLinks(deps), removeOldMails(deps)] as const;
-  const [sessions, keys, links, mails] = await write(deps, queries, { isIdempotent: true });
+  const [sessions, keys, links, mails] = await write(deps, queries, { isIdempotent: true, caller: null });
   return {
     sessionsRemoved: sessions.length,
     keysRemoved: keys.length,

@@ -54,7 +54,7 @@ async function removeFiles(deps: Deps): Promise<number> {
     cancelUploads(deps, isNextUpload),
     deps.db.update(uploads).set({ dueAt: 0 }).where(and(isCommitted, isNextUpload)),
   ] as const;
-  const changes = await write(deps, queries, { isIdempotent: true });
+  const changes = await write(deps, queries, { isIdempotent: true, caller: null });
   return changes.slice(1).reduce((sum, { meta }) => sum + meta.changes, 0);
 }
 
@@ -113,7 +113,7 @@ export async function deleteTeams(deps: Deps) {
   const [found] = await read(deps, [deps.db.select({ teamId: sql<string>`team_id`, id: sql<string>`id` }).from(next)]);
   // The row goes once its object will notice that, and delete the deliveries.
   const woken = await wakeWebhooks(deps, found, true);
-  const results = await write(deps, deletions(deps.db, woken), { isIdempotent: true });
+  const results = await write(deps, deletions(deps.db, woken), { isIdempotent: true, caller: null });
   const changes = results.map(({ meta }) => meta.changes);
   const teamsDeleted = changes.pop() ?? 0;
   const teamRowsRemoved = changes.reduce((sum, n) => sum + n, 0);

@@ -12,7 +12,14 @@ import { type Db, hasRow, insertWhere, read, write } from "../platform/db.ts";
 import type { Chunk, PartSpec } from "../platform/part.ts";
 import { DAY } from "../platform/system.ts";
 import { ObjectWriter } from "./storing.ts";
-import { commit, deletedMeanwhile, fencedOff, LOOK_MILLISECONDS, receiptOf, type SetColumns } from "./upload.ts";
+import {
+  commit,
+  deletedMeanwhile,
+  fencedOff,
+  receiptOf,
+  type SetColumns,
+  STATUS_CHECK_MILLISECONDS,
+} from "./upload.ts";
 import { isReceiving, uploadParts, uploads } from "./uploads.schema.ts";
 
 /* One request that appends to a resumable upload, and the assembly of the upload. The protocol is in resumable.ts. */
@@ -152,7 +159,7 @@ export class Appender {
       if (done) return;
       end += value.length;
       if (end > sizeBytes) throw bodyTooLarge(sizeBytes);
-      if (this.#deps.system.now() - this.#lookedAt >= LOOK_MILLISECONDS) {
+      if (this.#deps.system.now() - this.#lookedAt >= STATUS_CHECK_MILLISECONDS) {
         // The request continues: the next look, or a save, may reach the database.
         await this.#look().catch((cause) => {
           if (cause instanceof AppError && cause.code !== "unavailable") throw cause;
@@ -242,7 +249,7 @@ export class Appender {
     const save = saveProgress(db, row, hasKey);
     const savedPart = part ? [savePart(db, row, part)] : [];
     const queries = [save, savedState(db, row, hasKey), ...savedPart] as const;
-    const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true });
+    const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true, caller: null });
     const end = endOf(saved, row);
     if (end || saved?.offsetBytes !== row.offsetBytes) {
       // A retried save may find that its first attempt succeeded and a newer request took over. Keep the objects that
@@ -258,7 +265,7 @@ export class Appender {
   }
 
   /**
-   * Looks whether this request may go on. If another one has fenced it off, its chunks are deleted, and R2 may reject its parts: the
+   * Looks whether this request may continue. If another one has fenced it off, its chunks are deleted, and R2 may reject its parts: the
    * error says so, not the failure that this caused.
    * @throws as `#save` does
    */
@@ -322,7 +329,7 @@ const savedState = (db: Db, row: UploadRow, hasKey: SQL) =>
     .from(uploads)
     .where(isUpload(namedFile(row)));
 
-/** Why a request can't go on. Once another one has committed the upload, its client learns so from HEAD. */
+/** Why a request can't continue. Once another one has committed the upload, its client learns so from HEAD. */
 function endOf(saved: SavedState | undefined, { epoch }: UploadRow): AppError | null {
   if (saved?.hasKey === 0) return new AppError("token_invalid");
   if (!saved || saved.status === "canceled") return deletedMeanwhile();

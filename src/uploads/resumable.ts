@@ -1,5 +1,5 @@
 import { and, eq, getTableColumns, ne, not, or, sql } from "drizzle-orm";
-import { authorize, authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { authorize, authorizeRead, type Credential, mayStillUpload, type TeamActor } from "../access/authorization.ts";
 import { uploadsOf, uploadsOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
@@ -7,7 +7,7 @@ import { cancelUploads, isKnownUpload, namedFile, removeUpload, type UploadRow }
 import { cleanName, type FileOf, isUpload } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
-import { firstOf, hasRow, read, write } from "../platform/db.ts";
+import { firstOf, type Guard, hasRow, read, write } from "../platform/db.ts";
 import { newSecret, type SecretUrl, secretUrlValues } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { HOUR, instantOf, newId } from "../platform/system.ts";
@@ -99,7 +99,7 @@ export async function createUpload(
   } catch (error) {
     const isCanceled = error instanceof AppError && error.code === "not_found";
     if (!isOfForbiddenType(error) && !isCanceled) {
-      await terminateUpload(deps, actor, url).catch((cause) =>
+      await terminateUpload(deps, actor, url, null).catch((cause) =>
         deps.log("warn", "upload_cleanup_failed", { fileId: url.id, cause }),
       );
     }
@@ -141,11 +141,17 @@ async function insertResumable(
     return { url: { id, secret }, upload };
   };
   if (idempotencyKey === null) {
-    const [[refused], , [upload]] = await write(deps, queries, { isIdempotent: true });
+    const [[refused], , [upload]] = await write(deps, queries, {
+      isIdempotent: true,
+      caller: mayStillUpload(deps, actor),
+    });
     return created(upload, refused);
   }
   const batch = [...queries, ...replaceUpload(deps, file, idempotencyKey)] as const;
-  const [[refused], , [upload], canceled] = await write(deps, batch, { isIdempotent: true });
+  const [[refused], , [upload], canceled] = await write(deps, batch, {
+    isIdempotent: true,
+    caller: mayStillUpload(deps, actor),
+  });
   for (const earlier of canceled) {
     // Awaited, so that repeated creations can't outrun the deletion of what they replace.
     await removeUpload(deps, earlier).catch((cause) =>
@@ -228,11 +234,16 @@ const hasSavedChunk = (before: UploadRow, { epoch, chunks }: UploadRow) =>
   chunks !== null && chunks !== before.chunks && epoch === before.epoch;
 
 /** Cancels an unfinished upload and deletes its bytes. @throws `not_found`, `forbidden` once it is finished */
-export async function terminateUpload(deps: Deps, actor: TeamActor, url: SecretUrl): Promise<void> {
+export async function terminateUpload(
+  deps: Deps,
+  actor: TeamActor,
+  url: SecretUrl,
+  caller: Guard | null = mayStillUpload(deps, actor),
+): Promise<void> {
   const isOwn = and(uploadsOf(actor), matchesUrl(url), mayContinue(actor), isKnownUpload);
   const [[row]] = await read(deps, [deps.db.select({ fileId: uploads.fileId }).from(uploads).where(isOwn)]);
   if (!row) throw new AppError("not_found");
-  await cancelUpload(deps, actor, row.fileId);
+  await cancelUpload(deps, actor, row.fileId, caller);
 }
 
 /**
@@ -278,7 +289,10 @@ export async function appendToUpload(
     })
     .where(and(isOwn, sql`${refusal} is null`))
     .returning();
-  const [[row], [claimed]] = await write(deps, [found, claim], { isIdempotent: false });
+  const [[row], [claimed]] = await write(deps, [found, claim], {
+    isIdempotent: false,
+    caller: mayStillUpload(deps, actor),
+  });
   if (!row) throw new AppError("not_found");
   if (row.refusal === "finished") return row;
   if (row.refusal === "complete") return assembleAndCommit(deps, actor, row);
@@ -292,7 +306,7 @@ export async function appendToUpload(
     return await appender.run();
   } catch (error) {
     // The upload can never complete.
-    if (isOfForbiddenType(error)) await cancelUpload(deps, actor, row.fileId);
+    if (isOfForbiddenType(error)) await cancelUpload(deps, actor, row.fileId, null);
     else if (appender.isWriting) await endWriting(deps, claimed);
     throw error;
   }
@@ -316,7 +330,7 @@ async function endWriting(deps: Deps, claimed: UploadRow): Promise<void> {
     .returning();
   try {
     // Not repeated if its response was lost: another request would be taken for ended. The recovery job removes the upload then.
-    const [[ended]] = await write(deps, [end], { isIdempotent: false });
+    const [[ended]] = await write(deps, [end], { isIdempotent: false, caller: null });
     if (ended?.status === "canceled" && !ended.isWriting && ended.fencedOff === 0) await removeUpload(deps, ended);
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId, teamId, cause });

@@ -49,7 +49,7 @@ export const list = listOperation(
     tag: "Resumable uploads",
     summary: "List unfinished uploads",
     description:
-      "Every upload that counts in the usage and is no file yet, also form uploads, and canceled ones until their bytes are gone. " +
+      "Every upload that counts in the usage and is not a file yet, also form uploads, and canceled ones until their bytes are gone. " +
       "Newest first. Cancel an upload with `DELETE /docs/v1/uploads/{id}?unfinished=true`.",
     query: pageQuery("unfinished"),
     success: {

@@ -1,5 +1,5 @@
 import { and, asc, eq, lt, lte, type SQL, sql } from "drizzle-orm";
-import { authorizeOwnRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { authorizeOwnRead, type Credential, mayStillUpload, type TeamActor } from "../access/authorization.ts";
 import { uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
@@ -16,7 +16,7 @@ import {
 } from "../files/ending.ts";
 import { files } from "../files/files.schema.ts";
 import { isFile, isOneOfKeys, isUpload, uploadKey } from "../files/names.ts";
-import { read, write } from "../platform/db.ts";
+import { type Guard, read, write } from "../platform/db.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { MINUTE } from "../platform/system.ts";
@@ -95,9 +95,15 @@ export function cancelUploadsOfKeys(deps: Deps, teamId: string, keyIds: SQL) {
 
 /**
  * Cancels an upload, and deletes what it stored. Can be repeated.
+ * @param caller null if the service cancels it, because it can never complete
  * @throws `not_found`; `forbidden` once it is complete
  */
-export async function cancelUpload(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+export async function cancelUpload(
+  deps: Deps,
+  actor: TeamActor,
+  id: string,
+  caller: Guard | null = mayStillUpload(deps, actor),
+): Promise<void> {
   const isSelected = isUpload({ ...actor, id });
   const [, [upload], [file]] = await write(
     deps,
@@ -109,7 +115,7 @@ export async function cancelUpload(deps: Deps, actor: TeamActor, id: string): Pr
         .from(files)
         .where(isFile({ ...actor, id })),
     ],
-    { isIdempotent: true },
+    { isIdempotent: true, caller },
   );
   if (upload?.status === "canceled") {
     // A form upload that is still sending the bytes cleans up itself, once it looks.
@@ -136,7 +142,7 @@ export async function assembleUpload(
     return "assembled";
   }
   deps.log("error", "upload_unassembled", { fileId: id, teamId });
-  await write(deps, [cancelUploads(deps, isGiven)], { isIdempotent: true });
+  await write(deps, [cancelUploads(deps, isGiven)], { isIdempotent: true, caller: null });
   return "not_claimed";
 }
 
@@ -218,12 +224,13 @@ export async function continueUploads(deps: Deps) {
   const dirty = ended.filter((row) => !isClean(row));
   const next = [...ended.filter(isClean), ...dirty.slice(0, LEFTOVER_ROWS)];
   const gone = await eraseEnded(deps, next);
-  if (gone.length > 0) await write(deps, deleteUploads(deps, gone), { isIdempotent: true });
+  if (gone.length > 0) await write(deps, deleteUploads(deps, gone), { isIdempotent: true, caller: null });
   const failed = next.filter((row) => !gone.includes(row));
-  if (failed.length > 0) await write(deps, [postpone(failed)], { isIdempotent: true });
+  if (failed.length > 0) await write(deps, [postpone(failed)], { isIdempotent: true, caller: null });
 
   const complete = receiving.filter(({ isComplete }) => isComplete === 1);
-  const sent = complete.length === 0 ? [] : (await write(deps, [postpone(complete)], { isIdempotent: true }))[0];
+  const sent =
+    complete.length === 0 ? [] : (await write(deps, [postpone(complete)], { isIdempotent: true, caller: null }))[0];
   if (sent.length > 0) await jobs.sendAll(sent);
 
   const expired = receiving.filter(({ isComplete }) => isComplete === 0);
@@ -231,6 +238,6 @@ export async function continueUploads(deps: Deps) {
   const canceled =
     expired.length === 0
       ? 0
-      : (await write(deps, [cancelUploads(deps, isExpired)], { isIdempotent: true }))[0].meta.changes;
+      : (await write(deps, [cancelUploads(deps, isExpired)], { isIdempotent: true, caller: null }))[0].meta.changes;
   return { uploadsRemoved: gone.length, assemblies: sent.length, uploadsExpired: canceled };
 }

@@ -88,7 +88,7 @@ export const upload = writeOperation(
       "unsupported_media_type",
     ],
   },
-  async ({ c, deps, presentActor }) => {
+  async ({ c, deps, actor }) => {
     const contentType = c.req.header("Content-Type") ?? "";
     if (!/^multipart\/form-data\s*(;|$)/i.test(contentType)) {
       throw new AppError("unsupported_media_type", {
@@ -116,8 +116,6 @@ export const upload = writeOperation(
     // Content-Length includes the form around the file, which rarely takes this much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
     const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, async (name, bytes, form) => {
-      // The form around the file may have arrived slowly.
-      const actor = await presentActor();
       const early = form.properties;
       const properties = parseProperties(deps, early, actor);
       const lateProperties = () =>

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { and, eq, isNotNull, isNull, lt, lte, not, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
-import { isExistingTeam, isKey, type TeamActor } from "../access/authorization.ts";
+import { isExistingTeam, isKey, mayStillUpload, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, ownerColumns, uploadsOf } from "../access/own-files.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
@@ -198,12 +198,18 @@ async function insertFormUpload(
   const inserts = insertUpload(deps, actor, upload, { idempotencyKey, dueAt }, reservation);
   const queries = [...inserts, arrivingUpload(deps, upload)] as const;
   if (idempotencyKey === null) {
-    const [[refused], , [inserted]] = await write(deps, queries, { isIdempotent: true });
+    const [[refused], , [inserted]] = await write(deps, queries, {
+      isIdempotent: true,
+      caller: mayStillUpload(deps, actor),
+    });
     return { refused, inserted };
   }
   const { freeKey, uploadWithKey } = claimKey(deps, upload, idempotencyKey);
   const batch = [freeKey, ...queries, uploadWithKey] as const;
-  const [, [refused], , [inserted], [earlier]] = await write(deps, batch, { isIdempotent: true });
+  const [, [refused], , [inserted], [earlier]] = await write(deps, batch, {
+    isIdempotent: true,
+    caller: mayStillUpload(deps, actor),
+  });
   return { refused, inserted, earlier };
 }
 
@@ -271,10 +277,10 @@ async function storeBytes(
  * While bytes arrive, a request looks this often whether its upload was canceled, because only its end frees the quota. If none
  * arrive, it ends after the idle period.
  */
-export const LOOK_MILLISECONDS = 10 * SECOND;
+export const STATUS_CHECK_MILLISECONDS = 10 * SECOND;
 
 /**
- * Yields the bytes while the upload may go on, and records once a minute that one with an idempotency key does, so that a
+ * Yields the bytes while the upload may continue, and records once a minute that one with an idempotency key does, so that a
  * repetition does not take the key.
  * @throws `not_found` once the upload was canceled, `token_invalid` once its key, session or team was deleted
  */
@@ -283,7 +289,7 @@ async function* whileNotEnded(deps: Deps, { keyId }: TeamActor, upload: FileOf, 
   let lookedAt = system.now();
   for await (const chunk of bytes) {
     const now = system.now();
-    if (now - lookedAt >= LOOK_MILLISECONDS) {
+    if (now - lookedAt >= STATUS_CHECK_MILLISECONDS) {
       lookedAt = now;
       const isReported = and(isNotNull(uploads.idempotencyKey), lte(uploads.updatedAt, now - PROGRESS_MILLISECONDS));
       const report = db
@@ -293,7 +299,7 @@ async function* whileNotEnded(deps: Deps, { keyId }: TeamActor, upload: FileOf, 
       const end = firstOf(endsOf(upload, keyId));
       const state = db.select({ end: end.as("end") }).from(sql`(select 1) one`);
       // The upload continues: the next look may reach the database.
-      const [[found] = []] = await write(deps, [state, report], { isIdempotent: true }).catch((cause) => {
+      const [[found] = []] = await write(deps, [state, report], { isIdempotent: true, caller: null }).catch((cause) => {
         log("warn", "upload_progress_failed", { fileId: upload.id, cause });
         return [];
       });
@@ -380,7 +386,8 @@ export async function commit(
   const {
     refused: [refused],
     state: [row],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true });
+    // The upload began in time. Whoever ends its caller cancels it.
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   if (!row && refused?.refusal === "token_invalid") throw new AppError("token_invalid");
   if (!row && refused?.refusal === "offset_mismatch") throw fencedOff();
   if (!row) throw deletedMeanwhile();
@@ -388,7 +395,7 @@ export async function commit(
   return { row, isBulk: row.isBulk === 1 };
 }
 
-/** Why an upload can't go on, or commit, as conditions: its key or session, or its team, was deleted, or it was canceled. */
+/** Why an upload can't continue, or commit, as conditions: its key or session, or its team, was deleted, or it was canceled. */
 const endsOf = (key: FileOf, keyId: string | undefined) => ({
   token_invalid: sql`not ${hasRow(teams, and(isExistingTeam(key.teamId), keyId === undefined ? undefined : hasRow(apiKeys, isKey(key.teamId, keyId))))}`,
   not_found: sql`not ${hasRow(uploads, and(isUpload(key), isReceiving))}`,
@@ -424,11 +431,14 @@ async function rollBack(
     };
     const {
       kept: [kept],
-    } = await writeWithEvent(deps, batch, { isIdempotent: true });
+    } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
     if (kept?.id) return;
     await deps.bytes.remove(uploadKeys({ ...upload, sizeBytes: maxBytes }));
     if (!isRejection) return;
-    await write(deps, [...deleteUploads(deps, [upload]), ...deleteRemoved(deps, [upload])], { isIdempotent: true });
+    await write(deps, [...deleteUploads(deps, [upload]), ...deleteRemoved(deps, [upload])], {
+      isIdempotent: true,
+      caller: null,
+    });
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId: id, teamId, cause });
   }

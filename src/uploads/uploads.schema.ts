@@ -98,7 +98,7 @@ export const uploads = sqliteTable(
 /** A query of the unfinished uploads of a team reads only this index. By itself, SQLite would read the receipts, too. */
 export const unfinishedUploads = sql`${uploads} indexed by uploads_unfinished`;
 
-/** The same for all that hold quota. */
+/** The same for every upload that holds quota. */
 export const reservedUploads = sql`${uploads} indexed by uploads_reserved`;
 
 /** The full parts of an unfinished upload, which R2 can't list. Each except the last has the upload's `part_bytes`. */

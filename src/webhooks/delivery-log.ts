@@ -1,5 +1,5 @@
 import { and, eq, sql } from "drizzle-orm";
-import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { authorizeRead, type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
@@ -87,7 +87,7 @@ export async function redeliverEvent(deps: Deps, actor: TeamActor, id: string): 
   // A team has at most ten webhooks.
   const end = ownerEndOf(id);
   const isOfId = and(eq(webhooks.teamId, actor.teamId), sql`substr(${webhooks.id}, ${-end.length}) = ${end}`);
-  const [[webhook]] = await read(deps, [deps.db.select().from(webhooks).where(isOfId)]);
+  const [[webhook]] = await read(deps, [deps.db.select().from(webhooks).where(isOfId)], stillAllowed(deps, actor));
   if (!webhook) throw new AppError("not_found");
   const outbox = deps.outboxes(webhook);
   if (webhook.status === "disabled") {
@@ -107,11 +107,12 @@ export async function redeliverEvent(deps: Deps, actor: TeamActor, id: string): 
  */
 export async function replayEvents(
   deps: Deps,
-  { teamId }: TeamActor,
+  actor: TeamActor,
   id: string,
   { after, failedOnly }: { after: string | number; failedOnly: boolean },
 ): Promise<{ deliveries: number; next: string | null }> {
-  const [[webhook]] = await read(deps, [webhookByKey(deps.db, { teamId, id })]);
+  const { teamId } = actor;
+  const [[webhook]] = await read(deps, [webhookByKey(deps.db, { teamId, id })], stillAllowed(deps, actor));
   if (!webhook) throw new AppError("not_found");
   if (webhook.status === "disabled") throw new AppError("webhook_disabled");
   const afterSeq = typeof after === "number" ? lastSeqOf(after) : seqOf(after);

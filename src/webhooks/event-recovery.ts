@@ -36,7 +36,7 @@ export async function wakeBehind(deps: Deps) {
         .set({ cursor: field("cursor") })
         .from(sql`json_each(${JSON.stringify(cursors)})`)
         .where(sql`${webhooks.teamId} = ${field("teamId")} and ${webhooks.id} = ${field("id")}`);
-      await write(deps, [store], { isIdempotent: true });
+      await write(deps, [store], { isIdempotent: true, caller: null });
     }
     const last = rows[PAGE_WEBHOOKS - 1];
     if (!last) break;

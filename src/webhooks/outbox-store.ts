@@ -219,7 +219,7 @@ export class OutboxStore {
     this.#write("update deliveries set status = 'pending', attempt_count = 0, due_at = ? where seq = ?", now, seq);
   }
 
-  /** Marks one delivery for a resend, beside its schedule. */
+  /** Marks one delivery for a resend, in addition to its schedule. */
   request(seq: number, requestId: string): void {
     this.#write("update deliveries set is_requested = 1, request_id = ? where seq = ?", requestId, seq);
   }

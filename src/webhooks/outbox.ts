@@ -336,7 +336,7 @@ export class WebhookOutbox implements Outbox {
       .where(and(isWebhook(this.#key), eq(webhooks.version, version), eq(webhooks.status, "enabled")))
       .returning({ id: webhooks.id });
     const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...this.#key, version: version + 1 }, { reason });
-    const { disabled } = await writeWithEvent(deps, { disabled: disable, event }, { isIdempotent: true });
+    const { disabled } = await writeWithEvent(deps, { disabled: disable, event }, { isIdempotent: true, caller: null });
     await this.wake(true);
     return disabled.length > 0;
   }

@@ -58,7 +58,7 @@ export interface Outbox {
   /** Newest first, of events with a number below `before`. */
   list(request: ListRequest): Promise<StoredDelivery[]>;
   /**
-   * Makes one more attempt now, beside the delivery's schedule, and waits for its result. A call while it is requested waits for
+   * Makes one more attempt now, in addition to the delivery's schedule, and waits for its result. A call while it is requested waits for
    * the same attempt, and one that is repeated with its `requestId` returns it.
    * @returns null if there is no such delivery; `attempt` is null if there was none in time
    */

@@ -40,7 +40,7 @@ export function outcomeOf(
   const now = system.now();
   const attemptCount = before + 1;
   if (isSuccess) return { status: "succeeded", attemptCount, dueAt: null };
-  // A resend that somebody asked for, beside the schedule of its delivery, or after its end.
+  // A requested resend, in addition to the schedule of its delivery, or after its end.
   if (nextAttemptAt !== null && nextAttemptAt > now && !isDisabled) {
     return { status: "pending", attemptCount: before, dueAt: nextAttemptAt };
   }

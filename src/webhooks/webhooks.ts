@@ -1,10 +1,9 @@
-import { and, eq, isNull, not, sql } from "drizzle-orm";
-import { authorizeRead, type Credential, isStillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
-import { SCOPES } from "../access/scopes.ts";
+import { and, eq, sql } from "drizzle-orm";
+import { authorizeRead, type Credential, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { type EventType, fieldsOf, newEvent, newEventFrom, wakeWebhooks, writeWithEvent } from "../events/events.ts";
-import { firstOf, insertWhere, read } from "../platform/db.ts";
+import { insertWhere, read } from "../platform/db.ts";
 import { DAY, newId } from "../platform/system.ts";
 import type { WebhookHealth } from "./outboxes.ts";
 import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
@@ -26,13 +25,7 @@ const withHealth = async (deps: Deps, row: WebhookRow): Promise<Webhook> => ({
   ...(await deps.outboxes(row).health()),
 });
 
-/** Why the write is refused, and the query of that. A webhook outlives the access of the caller who creates or changes it. */
-function refusalOf(deps: Deps, actor: TeamActor) {
-  const refusal = firstOf({ token_invalid: not(isStillAllowed(deps, actor, SCOPES["webhooks:write"])) });
-  return { refusal, checked: deps.db.select({ refusal }).from(sql`(select 1) one`) };
-}
-
-/** Stores who changed the field: it is who decides where the events go, and what is signed. */
+/** Stores who changed the field: this caller decides about the endpoint and the signature. */
 const changedBy = ({ keyId, userId }: TeamActor, fields: ("url" | "secret" | "status")[]) => {
   const setters = fields.map((field) => sql`${`$.${field}`}, ${userId}`);
   const values = sql.join([sql`'$.keyId', ${keyId}, '$.userId', ${userId}`, ...setters], sql`, `);
@@ -59,8 +52,7 @@ export interface NewWebhook {
 
 /**
  * @returns the webhook and its secret, which no later response shows
- * @throws `invalid_input` for a URL that is not allowed, `too_many_webhooks`, `token_invalid` if the caller has lost its access
- *   in the meantime
+ * @throws `invalid_input` for a URL that is not allowed, `too_many_webhooks`
  */
 export async function createWebhook(
   deps: Deps,
@@ -91,20 +83,16 @@ export async function createWebhook(
   };
   // The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent.
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, actor.teamId)})`;
-  const { refusal, checked } = refusalOf(deps, actor);
-  const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId), isNull(refusal));
+  const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId));
   const batch = {
-    checked,
     insert: insertWhere(deps.db, webhooks, { ...row, sinceSeq: lastSeq(actor.teamId), cursor: 0 }, isAllowed),
     event: newEvent(deps, "webhook.created", actor, row),
     stored: webhookByKey(deps.db, key),
   };
   const {
-    checked: [caller],
     stored: [stored],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (!stored) {
-    if (caller?.refusal) throw new AppError(caller.refusal);
     const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
     throw new AppError("too_many_webhooks", { message });
   }
@@ -132,8 +120,9 @@ export async function fetchWebhook(deps: Deps, credential: Credential<"webhooks:
 }
 
 /** Fetches the row for a caller who is already authorized. @throws `not_found` */
-export async function findWebhook(deps: Deps, { teamId }: TeamActor, id: string): Promise<WebhookRow> {
-  const [[row]] = await read(deps, [webhookByKey(deps.db, { teamId, id })]);
+export async function findWebhook(deps: Deps, actor: TeamActor, id: string): Promise<WebhookRow> {
+  const { teamId } = actor;
+  const [[row]] = await read(deps, [webhookByKey(deps.db, { teamId, id })], stillAllowed(deps, actor));
   if (!row) throw new AppError("not_found");
   return row;
 }
@@ -145,7 +134,7 @@ export type WebhookChanges = { [Field in keyof NewWebhook]?: NewWebhook[Field] |
 /**
  * Enabling it or changing its URL resets its failures, and what happened while it was disabled is not sent. Disabling it ends
  * its pending deliveries.
- * @throws `not_found`, `invalid_input` for a URL that is not allowed, `token_invalid` as for a creation
+ * @throws `not_found`, `invalid_input` for a URL that is not allowed
  */
 export async function updateWebhook(
   deps: Deps,
@@ -156,7 +145,6 @@ export async function updateWebhook(
   const { url, types, description, status } = changes;
   const key = { id, teamId: actor.teamId };
   const isReset = status === "enabled" || url !== undefined;
-  const { refusal, checked } = refusalOf(deps, actor);
   const update = deps.db
     .update(webhooks)
     .set({
@@ -176,7 +164,7 @@ export async function updateWebhook(
       updatedAt: deps.system.now(),
       version: sql`${webhooks.version} + 1`,
     })
-    .where(and(isWebhook(key), isNull(refusal)))
+    .where(isWebhook(key))
     .returning();
   const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
   // An invented id names no object.
@@ -184,10 +172,9 @@ export async function updateWebhook(
   // Before the change, so that its failure changes nothing.
   const health = await deps.outboxes(key).health();
   const {
-    checked: [caller],
     update: [row],
-  } = await writeWithEvent(deps, { checked, update, event }, { isIdempotent: false });
-  if (!row) throw new AppError(caller?.refusal ?? "not_found");
+  } = await writeWithEvent(deps, { update, event }, { isIdempotent: false, caller: stillAllowed(deps, actor) });
+  if (!row) throw new AppError("not_found");
   await wakeWebhooks(deps, [key], true);
   return { ...row, ...health, ...(isReset && { failures: 0, failingSince: null }) };
 }
@@ -199,7 +186,11 @@ export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): P
   const row = { subjectVersion: sql`${webhooks.version}`, data: sql`${JSON.stringify({ _id: id })}` };
   const event = newEventFrom(deps, "webhook.deleted", actor, key, row, sql`from ${webhooks} where ${isWebhook(key)}`);
   const removed = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
-  const rows = await writeWithEvent(deps, { event, removed }, { isIdempotent: false });
+  const rows = await writeWithEvent(
+    deps,
+    { event, removed },
+    { isIdempotent: false, caller: stillAllowed(deps, actor) },
+  );
   if (rows.removed.length === 0) throw new AppError("not_found");
   await wakeWebhooks(deps, [key], true);
 }
@@ -209,7 +200,7 @@ export const OLD_SECRET_MILLISECONDS = DAY;
 
 /**
  * Creates a new secret. The previous one also signs for a day, unless it is revoked or cannot be decrypted.
- * @throws `not_found`; `conflict` if another rotation was faster; `token_invalid` as for a creation
+ * @throws `not_found`; `conflict` if another rotation was faster
  */
 export async function rotateSecret(
   deps: Deps,
@@ -223,7 +214,6 @@ export async function rotateSecret(
   const secret = newSecret(deps.system);
   const old = revokeOld ? null : reencryptSecret(deps, row, row.encryptedSecret);
   const encryptedSecret = encryptSecret(deps, row, secret);
-  const { refusal, checked } = refusalOf(deps, actor);
   const replace = deps.db
     .update(webhooks)
     .set({
@@ -236,14 +226,12 @@ export async function rotateSecret(
       version: sql`${webhooks.version} + 1`,
     })
     // If a concurrent rotation was faster, no row has the secret that was read.
-    .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret), isNull(refusal)));
+    .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret)));
   const event = newEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
-  const batch = { checked, replace, event, stored: webhookByKey(deps.db, row) };
+  const batch = { replace, event, stored: webhookByKey(deps.db, row) };
   const {
-    checked: [caller],
     stored: [rotated],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true });
-  if (caller?.refusal) throw new AppError(caller.refusal);
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
   await wakeWebhooks(deps, [row], true);

@@ -431,7 +431,7 @@ describe("Rotating a key", () => {
     ["is deleted", 404, "not_found", 1, (team, id) => team.call("DELETE", `${KEYS}/${id}`)],
     ["expires", 409, "conflict", 2, (_, id) => setColumns(id, "expires_at = 1, version = version + 1")],
     ["'s caller is revoked", 401, "token_invalid", 1, (team) => team.call("DELETE", `${KEYS}/${team.keyId}`)],
-    ["'s team is deleted", 404, "not_found", 2, (team) => asOperator("DELETE", `/auth/v1/teams/${team.teamId}`)],
+    ["'s team is deleted", 401, "token_invalid", 2, (team) => asOperator("DELETE", `/auth/v1/teams/${team.teamId}`)],
   ])("changes nothing if, during the request, the key %s", async (_, status, code, kept, end) => {
     const team = await newTeam();
     const { id } = await newKey(team);

@@ -519,12 +519,16 @@ describe("Creating a link", () => {
 
   test("changes nothing if the key is revoked or narrowed after it was authorized", async ({ team }) => {
     const id = await upload(team, "a.txt", "a");
-    for (const end of ["delete from api_keys where id = ?", "update api_keys set scopes = 0 where id = ?"]) {
+    const ends: [string, number, string][] = [
+      ["delete from api_keys where id = ?", 401, "token_invalid"],
+      ["update api_keys set scopes = 0 where id = ?", 403, "insufficient_scope"],
+    ];
+    for (const [end, ...refused] of ends) {
       const { key, id: keyId } = await newKey(team, { scopes: ["files:download"] });
       const racing = startWorker(beforeWrite(() => DB.prepare(end).bind(keyId).run()));
       const path = `/docs/v1/uploads/${id}/links`;
       const { status, code } = await racing.call("POST", path, { token: key, json: {} });
-      expect([status, code]).toEqual([401, "token_invalid"]);
+      expect([status, code]).toEqual(refused);
     }
     expect(await linksOf(team, id)).toEqual([]);
   });
@@ -535,8 +539,8 @@ describe("Creating a link", () => {
     const demote = () => team.call("PATCH", `/auth/v1/users/${member.id}`, { json: { role: "contributor" } });
     const racing = startWorker(compose(withoutJobs, beforeWrite(demote)));
     const create = () => racing.call("POST", `/docs/v1/uploads/${id}/links`, { token: member.token, json: {} });
-    const { status, code } = await create();
-    expect([status, code]).toEqual([401, "token_invalid"]);
+    const { status, code, headers } = await create();
+    expect([status, code, headers.has("Retry-After")]).toEqual([503, "unavailable", true]);
     expect(await linksOf(team, id)).toEqual([]);
     expect((await create()).code, "a contributor doesn't see the team's file").toBe("not_found");
   });

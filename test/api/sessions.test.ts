@@ -224,7 +224,7 @@ describe("The session that a login returns", () => {
       await createUpload(team.call, 9, {}, { token: hers }),
     ];
     await team.call("PATCH", `/auth/v1/users/${_id}`, { json: { password: "a new password" } });
-    expect(idsIn(await read(team, RESUMABLE))).toEqual(uploads.slice(1).map(idOf));
+    expect(await unfinished(team)).toEqual(uploads.slice(1).map(idOf));
     expect(await Promise.all([mine, hers, team.token].map(isAccepted))).toEqual([false, true, true]);
     expect((await logIn(right(team))).status).toBe(401);
     expect((await logIn({ ...right(team), password: "a new password" })).status).toBe(200);
@@ -465,7 +465,9 @@ async function reserve(token: string): Promise<string> {
   expect(answer.status).toBe(201);
   return idOf(answer);
 }
-const unfinished = async (team: Team) => idsIn(await read(team, RESUMABLE));
+/** A canceled one is listed, too, until its bytes are deleted. */
+const unfinished = async (team: Team) =>
+  idsIn((await read(team, RESUMABLE)).filter(({ status }: { status: string }) => status !== "canceled"));
 const historyOf = async (team: Team, id: string) =>
   (await eventsOf(team, `subject=${id}`)).map(({ type, subject }: { type: string; subject: { kind: string } }) => [
     type,

@@ -179,7 +179,7 @@ describe("A form upload that trickles", () => {
         aheadMilliseconds += 10_001;
         return "third";
       },
-      // The body goes on, and what it has sent is discarded.
+      // The body continues, and its bytes are discarded.
       async () => {
         held.push(await reserved());
         return "fourth";

@@ -179,9 +179,10 @@ describe("Action", () => {
     const { page } = await at("/files/:id", { files: ["song.txt"] });
     await page.route(/\/reprocess$/, (route) => respond(route, { code: "forbidden", message: "Not yours." }));
     await chooseAction(page, "Actions for this file", "Reprocess");
-    await expect(page.getByRole("alert")).toContainText("Not yours.");
+    const failure = page.getByRole("status").getByText("Not yours.");
+    await expect(failure).toBeVisible();
     await button(page, "Dismiss").click();
-    await expect(page.getByRole("alert")).toHaveCount(0);
+    await expect(failure).toHaveCount(0);
   });
 
   test("asks in a dialog, which closes with its page", async ({ at }) => {

@@ -115,7 +115,7 @@ export async function expectAnnounced(page: Page, text: string): Promise<void> {
 
 /**
  * No page may write to the clipboard, which all pages share, whatever the default of the browser is. A test that needs the
- * permission says so: `copyBy` and `nextCopied` take what is written.
+ * permission replaces the method, as `copyBy` and `nextCopied` do.
  */
 function refuseClipboard(): void {
   if (globalThis.Clipboard)

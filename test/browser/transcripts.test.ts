@@ -43,8 +43,8 @@ describe("The transcript on the page of a link", () => {
     const { pathname } = await recordingOf(await newTeam(), `${SAID}\n${cueOf(50, 60, `<v${" ".repeat(300_000)}`)}`);
     const page = await openPage({ path: `${pathname}#t=12` });
     await expect(spoken(page)).toHaveText("0:10 The lock opens at half past four.");
-    // Markup that is not of WebVTT is text.
-    await expect(cue(page, "<script>alert(1)</script> <b>")).toBeVisible();
+    // Markup that is not of WebVTT is left out, and a reference is text.
+    await expect(cue(page, "0:20 alert(1) <b>")).toBeVisible();
     await expect(cue(page, "Ada: Good evening, and welcome.")).toBeVisible();
     await cue(page, /café/).click();
     await expect(place(page)).toHaveAttribute("aria-valuetext", "0:30 of 1:05");
@@ -52,10 +52,36 @@ describe("The transcript on the page of a link", () => {
     const find = page.getByLabel("Find in transcript");
     await find.fill("CAFE open");
     await expect(transcript(page).getByRole("status")).toHaveText("1 of 1");
-    await expect(transcript(page).locator("mark")).toHaveText(["open"]);
+    await expect(transcript(page).locator("mark")).toHaveText(["café", "open"]);
     await find.fill("nobody said this");
     await expect(transcript(page).getByRole("status")).toHaveText("No matches");
     await expectGoodLooks(page, "share-transcript");
+  });
+
+  test("has the text that the browser reads in each cue, and a line for each voice", async ({ openPage }) => {
+    const TEXTS = [
+      "I&#39;m &quot;here&quot;, caf&eacute;",
+      "&#xe9; &eacute &ampx &notit; &unknown; &amp;lt; R&B &#146; &NotEqualTilde;",
+      "<font color=red>a</font> <B>b</B> <c.x>c</c> <00:00.500>d <lang en>e</lang> <f",
+      "<ruby>漢<rt>kan</rt>字<rt>ji</ruby>. 3 < 4 > 2 >> 1",
+      "<v ->Text</v>",
+    ];
+    const voices = "<v.loud Ann &amp; Co>Hi.</v>\n<v Ben>שלום.</v>\n<v ->Hm.";
+    const vtt = vttOf(...[...TEXTS, voices].map((text, at) => cueOf(at, at + 1, text)));
+    const { pathname } = await recordingOf(await newTeam(), vtt);
+    const page = await openPage({ path: pathname });
+    const texts = transcript(page).locator("[data-cue] [dir]");
+    const expected = await page.evaluate(
+      (all) => all.map((text) => new VTTCue(0, 1, text).getCueAsHTML().textContent ?? ""),
+      TEXTS,
+    );
+    await expect(texts).toHaveText([...expected, "Ann & Co: Hi. Ben: שלום. Hm."]);
+    await expect(texts.last()).toHaveText("Ann & Co: Hi.\nBen: שלום.\nHm.", { useInnerText: true });
+    // A voice can be searched for.
+    await page.getByLabel("Find in transcript").fill("cafe");
+    await expect(transcript(page).locator("mark")).toHaveText(["café"]);
+    await page.getByLabel("Find in transcript").fill("ben");
+    await expect(transcript(page).locator("mark")).toHaveText(["Ben"]);
   });
 
   exhaustive("of 10,000 cues has only those near the visible part in the page", async ({ openPage }) => {

@@ -21,7 +21,7 @@ const ID = "0193477c0a5e2b7f4d1c8e90";
 /** Sets the title and the clipboard of a terminal, changes colors and directions, and deletes what is before it. */
 const HOSTILE = "\u001b]0;owned\u0007\u001b]52;c;b3duZWQ=\u0007\u009b31m\u202e\u2066\b\u007f\r";
 
-/** What each argument gets. An argument that is missing here has no test. */
+/** The value of each argument. An argument that is missing here has no test. */
 const VALUES: Record<string, string> = {
   file: ID,
   files: ID,

@@ -22,6 +22,8 @@ import { expectSettled, must, type Row, rowsOf, World } from "../support/world.t
 /* The queue consumer. Some tests deliver messages themselves instead of the queue. D1 and R2 are always the real ones. */
 
 const UNKNOWN = "0193477be8a01f9c3ad5e7b2";
+/** The requirement of an operation that any token may use. */
+const NO_SCOPES = { scopes: 0, graceMilliseconds: 0 };
 const UNKNOWN_JOB = { teamId: UNKNOWN, fileId: UNKNOWN };
 const tone = sample("tone.m4a").bytes;
 
@@ -411,7 +413,15 @@ describe("A deletion", () => {
     const deps = world.deps(undefined, (work) => void after.push(work));
     await deleteFile(
       deps,
-      { kind: "secret", teamId: team.teamId, keyId: UNKNOWN, userId: null, scopes: 0, ownerId: null },
+      {
+        kind: "secret",
+        teamId: team.teamId,
+        keyId: team.keyId,
+        userId: null,
+        scopes: 0,
+        ownerId: null,
+        right: NO_SCOPES,
+      },
       id,
     );
     await Promise.all(after);
@@ -481,7 +491,15 @@ describe("The content type of a file", () => {
     const setContentType: ByteStore["setContentType"] = async (...given) => {
       await deleteFile(
         world.deps(),
-        { kind: "secret", teamId: team.teamId, keyId: team.keyId, userId: null, scopes: 0, ownerId: null },
+        {
+          kind: "secret",
+          teamId: team.teamId,
+          keyId: team.keyId,
+          userId: null,
+          scopes: 0,
+          ownerId: null,
+          right: NO_SCOPES,
+        },
         id,
       );
       return deps.bytes.setContentType(...given);

@@ -682,6 +682,7 @@ describe("Two requests for one upload", () => {
       userId: null,
       scopes: ALL_SCOPES,
       ownerId: null,
+      right: { scopes: 0, graceMilliseconds: 0 },
     };
     await expect(cancelUpload(world.deps(), actor, id)).rejects.toMatchObject({ code: "forbidden" });
     await world.recoverAll([team.teamId]);

@@ -432,7 +432,7 @@ describe("A hold", () => {
     const deleteTeam = () => world.call("DELETE", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR });
     const request = { token: team.token, json: { reason: "too late" } };
     const hold = world.ask("PUT", `${UPLOADS}/${id}/hold`, request, { change: beforeWrite(deleteTeam) });
-    expect((await must(hold)).code).toBe("not_found");
+    expect((await must(hold)).code).toBe("token_invalid");
     await world.recoverAll([team.teamId]);
     await expectErased(team.teamId, world);
   });

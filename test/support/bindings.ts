@@ -73,6 +73,12 @@ export interface Sent {
   parameters: unknown[];
 }
 
+/** A round trip to D1, with the cost of each statement. */
+export interface RoundTrip {
+  database: D1Database;
+  statements: (Sent & { statement: D1PreparedStatement; rowsRead: number; rowsWritten: number })[];
+}
+
 /** A multipart upload in R2. */
 export interface Multipart {
   key: string;
@@ -146,6 +152,8 @@ export class ProxiedBindings {
   readonly effects: Effects = { trips: 0, rowsRead: 0, rowsWritten: 0, r2: [], messages: 0, objects: 0 };
   /** Every prepared query, and every query with its bound parameters. */
   readonly queries: Sent[] = [];
+  /** Every round trip to D1 that had a result, in order. */
+  readonly roundTrips: RoundTrip[] = [];
   /** The messages of each call to the queue. */
   readonly messages: unknown[][] = [];
   /** The keys of each deletion from the bucket. */
@@ -331,12 +339,25 @@ export class ProxiedBindings {
     };
     return replace(database, {
       prepare: (sql: string) => statement(database.prepare(sql), { sql, parameters: [] }),
-      batch: (statements: D1PreparedStatement[]) =>
-        this.#query(
-          "batch",
-          statements.map((one) => recordOf(one).sent),
-          () => database.batch(statements.map((one) => recordOf(one).real)),
-        ),
+      batch: (statements: D1PreparedStatement[]) => {
+        const given = statements.map((one) => recordOf(one));
+        const sent = given.map((one) => one.sent);
+        return this.#query("batch", sent, async () => {
+          const results = await database.batch(given.map(({ real }) => real));
+          const costs = results.map(({ meta }) => ({ rowsRead: meta.rows_read, rowsWritten: meta.rows_written }));
+          const noCost = { rowsRead: 0, rowsWritten: 0 };
+          const sentWithCosts = statements.map((statement, i) => ({
+            statement,
+            sql: "",
+            parameters: [],
+            ...sent[i],
+            ...noCost,
+            ...costs[i],
+          }));
+          this.roundTrips.push({ database, statements: sentWithCosts });
+          return results;
+        });
+      },
     });
   }
 

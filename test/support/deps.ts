@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { type Deps, readDeps as readRealDeps } from "../../src/deps.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
-import { createDatabases, createDb } from "../../src/platform/db.ts";
+import { createDatabases, createDb, GUARD_NAME, nameOfStatement } from "../../src/platform/db.ts";
 import type { HashQueue } from "../../src/platform/hash-queue.ts";
 import { createHealth } from "../../src/platform/health.ts";
 import { createJobs } from "../../src/platform/jobs.ts";
@@ -94,15 +94,18 @@ export const withBatch = (database: D1Database, batch: Batch): D1Database =>
   ({ prepare: (sql: string) => database.prepare(sql), batch: batch as D1Database["batch"] }) as D1Database;
 
 /**
- * Does something else right before the first write of a Worker, after it has authorized the caller. A write is a batch of more
- * than two statements, because it has its event. With `times`, also before the next ones.
+ * Does something else right before the first write of a Worker, after it has authorized the caller. The write for a caller begins
+ * with its right, and one without a caller, such as of an invitation, has more than two statements. With `times`, also before the
+ * next ones.
  */
 export function beforeWrite(act: () => Promise<unknown>, times = 1): Change {
   let left = times;
   return (deps) =>
     withDatabases(deps, (database) =>
       withBatch(database, async (statements) => {
-        if (statements.length > 2 && left > 0) {
+        const [first] = statements;
+        const isForCaller = first && nameOfStatement(first) === GUARD_NAME;
+        if ((isForCaller || statements.length > 2) && left > 0) {
           left--;
           await act();
         }

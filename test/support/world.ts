@@ -37,8 +37,8 @@ import {
   namespaceOf,
   outboxOf,
   storageWith,
-  withResend,
   storedDeliveries,
+  withResend,
 } from "./objects.ts";
 import { tablesOfTeams } from "./stores.ts";
 

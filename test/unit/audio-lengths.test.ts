@@ -36,7 +36,7 @@ const cut = (bytes: Bytes, part: number) => bytes.subarray(0, Math.floor(bytes.l
 describe("The duration of MPEG audio and ADTS", () => {
   test("ignores a Xing header that describes a longer file", async () => {
     const whole = bytesOf("tone-vbr.mp3");
-    // Of 78 frames, players drop 1,656 samples of padding.
+    // Players drop, of 78 frames, 1,656 samples of padding.
     expect(await secondsOf(whole)).toBeCloseTo((78 * 1152 - 1656) / 44100, 3);
     const half = await secondsOf(cut(whole, 0.5));
     expect(half).toBeGreaterThan(0.8);

@@ -1,6 +1,7 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { expect, test } from "vitest";
+import { withTables } from "../tools/structure/tables.ts";
 
 const root = join(import.meta.dirname, "../..");
 const documents = globSync("{*.md,{src,test}/**/*.md}", { cwd: root, exclude: ["**/node_modules/**"] });
@@ -35,4 +36,10 @@ test("the description of the code names only files and folders that exist", () =
   // A kind of file is shown by that of keys, which are in `accounts/`.
   const places = ["src", "src/accounts", ".", "src/client"];
   expect(paths.filter((path) => !places.some((place) => existsSync(join(root, place, path))))).toEqual([]);
+});
+
+test("the table of tables is that of the code: `npm run structure -- --write` writes it", () => {
+  const text = read("src/README.md");
+  expect(text).toContain("| `links` |");
+  expect(withTables(text)).toBe(text);
 });

@@ -54,14 +54,17 @@ describe("A batch", () => {
   });
 
   test("runs its queries in the order of their names, and returns the rows of each in its place", async () => {
-    const { z, inserts, after, a } = await write(deps, batchOf(await newTeamHere()), { isIdempotent: true });
+    const { z, inserts, after, a } = await write(deps, batchOf(await newTeamHere()), {
+      isIdempotent: true,
+      caller: null,
+    });
     expect([z, after.those, a]).toEqual([[{ users: 0 }], [[{ users: 2 }]], [{ users: 3 }]]);
     expect(inserts).toMatchObject([{ success: true }, { success: true }]);
     expect(after.last).toMatchObject([{ email: expect.any(String) }]);
   });
 
   test("can omit its inserts, which then have no rows", async () => {
-    const options = { isIdempotent: true, omitsInserts: true };
+    const options = { isIdempotent: true, caller: null, omitsInserts: true };
     const { inserts, after, a } = await write(deps, batchOf(await newTeamHere()), options);
     expect([inserts, after.last, a]).toEqual([[[], []], [], [{ users: 0 }]]);
   });
@@ -115,9 +118,10 @@ describe("A prepared query", () => {
     );
     const names = { firstName: "", lastName: "", email: "", emailKey: "", password: "", role: "admin" as const };
     const row = { id, teamId: team.teamId, ...names, createdAt: 1, updatedAt: 1, version: 0 };
-    const error = await write(deps, [rename({ id }), deps.db.insert(users).values(row)], { isIdempotent: true }).catch(
-      (thrown) => thrown,
-    );
+    const error = await write(deps, [rename({ id }), deps.db.insert(users).values(row)], {
+      isIdempotent: true,
+      caller: null,
+    }).catch((thrown) => thrown);
     expect(isUniqueViolation(error)).toBe(true);
     expect((await team.call("GET", `/auth/v1/users/${id}`)).body.data.firstName).toBe("");
   });

@@ -10,8 +10,8 @@ import { reader } from "../audio/build.ts";
 import { worstFiles } from "../audio/worst.ts";
 
 /*
- * What a file costs is charged before it is spent: the work of the worst files that we know, of each format, follows from the CPU
- * time that they take. In Node, because the clock of workerd stands still while code runs.
+ * The cost of a file is charged before it is spent: the work of the worst files that we know, of each format, follows from the CPU
+ * time that they take. In Node, because the clock of workerd doesn't advance while code runs.
  */
 
 const root = join(import.meta.dirname, "../..");

@@ -16,7 +16,7 @@ export interface Decoder {
   /** The number by which the file asks players to multiply its samples. */
   gain?: number;
   /**
-   * The work of decoding a packet at most, as its headers say, in units of `Budget`. Call it once for each, before decoding it.
+   * The largest work of decoding a packet, by its headers, in units of `Budget`. Call it once for each, before decoding it.
    */
   work(bytes: Uint8Array): number;
   /** Decodes the next packet, or of MP3 the next frames. Without sound in it, it takes none. */
@@ -231,7 +231,7 @@ export async function openOpus(head: Uint8Array): Promise<Decoder> {
   opus.write(map, Uint8Array.from(isMapped ? mapping : [0, 1].slice(0, channels)));
   const skipped = low + 256 * high;
   const handle = opus.call.opus_frame_decoder_create(OPUS_HERTZ, channels, streams, coupled, map, skipped, 0);
-  /** Of each stream, what the frame before was: its configuration, negative if it was lost. */
+  /** The previous frame of each stream: its configuration, negative if it was lost. */
   const previous = Array<number>(streams).fill(0);
   const gain = new DataView(Uint8Array.of(byte(head, 16), byte(head, 17)).buffer).getInt16(0, true);
   return {

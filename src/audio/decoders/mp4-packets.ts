@@ -151,7 +151,7 @@ async function* fragmentPackets(source: RangeSource, track: Track): AsyncGenerat
   }
 }
 
-/** Yields the header of the first audio track, then its packets, which have no more bytes than the file. */
+/** Yields the header of the first audio track, then its packets, which have at most the bytes of the file. */
 export async function* mp4Packets(source: RangeSource): AsyncGenerator<Uint8Array> {
   const track = await readTrack(source);
   yield track.head;

@@ -17,7 +17,7 @@ import { MAX_INPUT_BYTES } from "./decoders.ts";
 
 /*
  * The input of decoders, in the order of a file: the packets of a stream, or samples that are already numbers. A loop that may
- * run for long without a packet pauses itself. Where there is a packet, whoever decodes it does.
+ * run for long without a packet pauses itself. If there is a packet, its decoder does.
  */
 
 const damaged = () => new UnreadableAudio("The file is damaged.");

@@ -1,7 +1,7 @@
 import { byte, UnreadableAudio } from "../range-source.ts";
 
 /*
- * What a packet of Vorbis costs follows from the setup header (Vorbis I specification, 4.2.4), not from its bytes: a header of a
+ * The cost of a packet of Vorbis follows from the setup header (Vorbis I specification, 4.2.4), not from its bytes: a header of a
  * few bytes describes tables of millions of values, and sums of them for each sample.
  */
 
@@ -133,7 +133,7 @@ function readResidue(bits: Bits, books: Codebook[]) {
 const bitCount = (value: number): number => value.toString(2).replaceAll("0", "").length;
 
 /**
- * Reads the setup header of a sound of so many channels, whose short and long blocks have these lengths.
+ * Reads the setup header of a sound with this number of channels, whose short and long blocks have these lengths.
  * @returns the work to prepare the decoder, and a function that returns the most that decoding a packet takes
  * @throws `UnreadableAudio` if it is damaged, or describes more than encoders do
  */

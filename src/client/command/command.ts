@@ -215,7 +215,7 @@ export interface Deleted {
   done: string;
   /** The result as JSON. Default: `{ deleted: true }`. */
   row?: object;
-  /** What a dry run prints, as JSON and for people. */
+  /** The output of a dry run, as JSON and for people. */
   planned?: { row: object; text: string };
   /** Reads the record that the user names, and returns its ID. */
   find?: (given: string) => Promise<string>;

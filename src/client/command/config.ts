@@ -64,7 +64,7 @@ export function readConfig(env: Env, profile?: string): Partial<Config> {
   throw new Failure("usage", `${file} is damaged. Run \`stowage login\` again.`, { subject: file });
 }
 
-/** The URL as the client writes it; undefined if it is none. */
+/** The URL as the client writes it; undefined if the text isn't a URL. */
 function normalizeUrl(url: string): string | undefined {
   try {
     return new Stowage({ url, key: null }).url;

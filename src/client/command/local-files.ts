@@ -23,7 +23,7 @@ export interface LocalFile extends FileVersion {
   original?: { folder: string; name: string };
 }
 
-/** What the service rejects in folders, and removes from names: control and text-direction characters. */
+/** Characters that the service rejects in folders, and removes from names: control and text-direction characters. */
 export const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
 
 /** Returns a path as a folder in the service, which rejects control and text-direction characters. */

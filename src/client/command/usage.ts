@@ -8,7 +8,7 @@ import { formatBytes } from "./output.ts";
 const OFF = "off";
 const DAY_MILLISECONDS = 24 * 3_600_000;
 
-/** Shows the files that a retention of so many days would delete soon. */
+/** Shows the files that this retention would delete soon. */
 async function showOlder(context: Context, days: number): Promise<void> {
   const oldest = Date.now() - days * DAY_MILLISECONDS;
   // No upload is so old.

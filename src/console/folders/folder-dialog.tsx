@@ -34,7 +34,7 @@ export function FolderDialog({ title, current: common, hidden, onPick, onClose }
   const canPick = (folder: string) => hidden === undefined || !`${folder}/`.startsWith(`${hidden}/`);
   const known = (all.items ?? []).filter(canPick);
   const words = typed.replaceAll("/", " ");
-  // Those of which the name itself has the last word are first.
+  // Folders whose name itself has the last word are first.
   const isNamed = (folder: string) => hasWords(nameOf(folder), words.split(" ").at(-1) ?? "");
   const rank = (folder: string) => (folder === path ? 2 : Number(isNamed(folder)));
   const found = (typed ? known : [])

@@ -2,7 +2,7 @@
 import { type OpenApi, type Operation, type Route, routesOf, type Schema } from "./document.ts";
 import { Block, Inline, sectionTitles, slugOf } from "./markdown.tsx";
 import { formatJson, samplesOf } from "./samples.ts";
-import { Field, Fields, schemaName } from "./schema.tsx";
+import { Field, Fields } from "./schema.tsx";
 
 /*
  * The page at /reference, rendered from the OpenAPI document when the pages are built. It can be read without a script;
@@ -265,6 +265,7 @@ function WebhookSection({ name, method, operation }: { name: string; method: str
   );
 }
 
+/** The responses of operations are examples of their schemas. Only that of errors, which they don't show, needs its own. */
 function SchemaSection({ name, schema, example }: { name: string; schema: Schema; example: unknown }) {
   return (
     <article class="operation" id={`schema-${name}`} aria-labelledby={`title-schema-${name}`}>
@@ -280,23 +281,11 @@ function SchemaSection({ name, schema, example }: { name: string; schema: Schema
   );
 }
 
-/** An example of each named schema: the first one in a response that is such a value or contains it as `data`. */
-function schemaExamples(routes: Route[]): Map<string, unknown> {
-  const found = new Map<string, unknown>();
-  const add = (schema: Schema | undefined, example: unknown) => {
-    if (!schema || example === undefined || example === null) return;
-    if (schema.$ref && !found.has(schemaName(schema.$ref))) found.set(schemaName(schema.$ref), example);
-    if (schema.items && Array.isArray(example)) add(schema.items, example[0]);
-    for (const [name, field] of Object.entries(schema.properties ?? {}))
-      add(field, Reflect.get(example as object, name));
-  };
-  for (const { operation } of routes) {
-    for (const { content = {} } of Object.values(operation.responses)) {
-      for (const { schema, example, examples = {} } of Object.values(content))
-        add(schema, example ?? Object.values(examples)[0]?.value);
-    }
-  }
-  return found;
+/** The body of the first error response. */
+function errorExample(routes: Route[]): unknown {
+  const answers = routes.flatMap(({ operation }) => Object.entries(operation.responses));
+  const [, answer] = answers.find(([status, { content }]) => isError(status) && content) ?? [];
+  return Object.values(answer?.content?.["application/json"]?.examples ?? {})[0]?.value;
 }
 
 interface Group {
@@ -350,7 +339,6 @@ export function renderReference(document: OpenApi): string {
     Object.entries(methods).map(([method, operation]) => ({ name, method, operation })),
   );
   const schemas = Object.entries(components.schemas).sort(([a], [b]) => a.localeCompare(b, "en"));
-  const examples = schemaExamples(routes);
   const groups: Group[] = [
     {
       id: "introduction",
@@ -429,7 +417,11 @@ export function renderReference(document: OpenApi): string {
           <section id="schemas" class="group">
             <h2>Schemas</h2>
             {schemas.map(([name, schema]) => (
-              <SchemaSection name={name} schema={schema} example={examples.get(name)} />
+              <SchemaSection
+                name={name}
+                schema={schema}
+                example={name === "Error" ? errorExample(routes) : undefined}
+              />
             ))}
           </section>
         </main>

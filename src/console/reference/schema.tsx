@@ -4,7 +4,7 @@ import { Inline } from "./markdown.tsx";
 
 /* The fields of a schema as a list. A named schema is a link to its own section. */
 
-export const schemaName = (reference: string): string => reference.split("/").at(-1) ?? "";
+const schemaName = (reference: string): string => reference.split("/").at(-1) ?? "";
 
 /** The schemas that a value may have, without null. */
 function alternativesOf(schema: Schema): Schema[] {

@@ -159,7 +159,7 @@ export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
       view?.removeEventListener("scroll", redraw);
     };
   }, [file._id, channels, total, isCurrent, marked]);
-  /** Whether there is no room for the time after the pointer: at the end of the visible part, or on a handle of the clip. */
+  /** Whether the time doesn't fit after the pointer: at the end of the visible part, or on a handle of the clip. */
   const lacksRoom = (bar: HTMLElement, x: number) => {
     const view = (bar.closest(".player-view") ?? bar).getBoundingClientRect();
     if (x + HOVER_PIXELS > view.right) return true;

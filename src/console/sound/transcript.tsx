@@ -1,11 +1,11 @@
 import { effect, useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { type Cue, cueAt, findCues, parseCues, textOf } from "../../cues.ts";
 import { fold } from "../../folding.ts";
 import { formatDuration } from "../parts/format.ts";
 import { Marked } from "../parts/words.tsx";
 import { IconButton } from "./controls.tsx";
-import { type Cue, cueAt, findCues, parseCues } from "./cues.ts";
 import { position, seek, type Track, track } from "./playback.ts";
 
 /*
@@ -35,7 +35,7 @@ interface TranscriptProps {
 
 export function Transcript({ file, vtt, language, children }: TranscriptProps) {
   const cues = useMemo(() => parseCues(vtt), [vtt]);
-  const texts = useMemo(() => cues.map(({ text }) => fold(text)), [cues]);
+  const texts = useMemo(() => cues.map((cue) => fold(textOf(cue))), [cues]);
   const [query, setQuery] = useState("");
   const found = useMemo(() => findCues(texts, query), [texts, query]);
   const isFound = useMemo(() => new Set(found), [found]);
@@ -264,8 +264,8 @@ function Block({ block, from, part, found, query, isShown, stop, match, spoken }
   return (
     <li data-block={block}>
       <ol start={from + 1}>
-        {part.map(({ start, text }, index) => {
-          const at = from + index;
+        {part.map((cue, index) => {
+          const [at, text] = [from + index, textOf(cue)];
           return (
             <li key={at}>
               <button
@@ -275,7 +275,7 @@ function Block({ block, from, part, found, query, isShown, stop, match, spoken }
                 tabIndex={stop === at ? 0 : -1}
                 aria-current={spoken === at ? "true" : undefined}
               >
-                <span class="quiet number">{formatDuration(Math.floor(start))}</span>{" "}
+                <span class="quiet number">{formatDuration(Math.floor(cue.start))}</span>{" "}
                 <span dir="auto">{found.has(at) ? <Marked text={text} search={query} /> : text}</span>
               </button>
             </li>

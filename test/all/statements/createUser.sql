@@ -1,0 +1,149 @@
+-- createUser: POST /auth/v1/users
+-- 2 round trips, 13 rows read, 8 written
+
+-- Round trip 1
+
+-- 1: 2 rows read
+--   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
+--   SEARCH teams USING PRIMARY KEY (id=?)
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select
+  api_keys.id, api_keys.team_id, api_keys.user_id, api_keys.kind, teams.status,
+  coalesce(
+    api_keys.scopes,
+    (
+      select json_extract(?, '$.' || role)
+      from users
+      where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+    ), 0
+  ),
+  iif(
+    exists (
+      select 1
+      from users
+      where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
+    ), api_keys.user_id, null
+  )
+from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
+where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
+
+-- Round trip 2
+
+-- right: 2 rows read
+--   CO-ROUTINE one
+--   SCAN CONSTANT ROW
+--   SCAN one
+--   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
+--   SEARCH teams USING PRIMARY KEY (id=?) LEFT-JOIN
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 3
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select
+  json_extract(
+    '{}',
+    coalesce(
+      case
+        when teams.id is null then 'token_invalid'
+        when teams.status = 'suspended' then 'team_suspended'
+        when ? & ~ coalesce(
+          api_keys.scopes,
+          (
+            select json_extract(?, '$.' || role)
+            from users
+            where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+          ), 0
+        ) <> 0 then 'lacks_' || (
+          ? & ~ coalesce(
+            api_keys.scopes,
+            (
+              select json_extract(?, '$.' || role)
+              from users
+              where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+            ), 0
+          )
+        )
+        when iif(
+          exists (
+            select 1
+            from users
+            where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
+          ), api_keys.user_id, null
+        ) is not ? then 'unavailable'
+      end, '$'
+    )
+  )
+from
+  (select 1) one
+  left join api_keys on (
+    (api_keys.id = ? and api_keys.team_id = ?)
+    and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
+  )
+  left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
+
+-- batch.team: 1 row read
+--   SEARCH teams USING PRIMARY KEY (id=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX users_team_email (team_id=? AND email_key=?)
+select
+  case
+    when exists (
+      select 1
+      from users
+      where (users.team_id = ? and users.email_key = ? and users.id <> ?)
+    ) then ?
+    when teams.users >= ? then ?
+  end
+from teams
+where (teams.id = ? and teams.status <> ?);
+
+-- batch.insert: 3 rows read, 6 written
+--   SEARCH teams USING PRIMARY KEY (id=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX users_team_email (team_id=? AND email_key=?)
+insert into
+  users (
+    id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at, version,
+    invitation_hash, invitation_ends_at, invitation_by, folders, account_events_until
+  )
+select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+from teams
+where
+  (teams.id = ? and teams.status <> ?)
+  and case
+    when exists (
+      select 1
+      from users
+      where (users.team_id = ? and users.email_key = ? and users.id <> ?)
+    ) then ?
+    when teams.users >= ? then ?
+  end is null
+on conflict do nothing;
+
+-- batch.event: 5 rows read, 2 written
+--   SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+insert into events (team_id, seq, type, created_at, actor, subject_id, subject_version, data, position)
+select
+  ?, max(coalesce((select max(seq) from events where team_id = ?), 0) + 1, ?),
+  ?, ?, ?, ?, ?, ?, coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
+where changes() > 0;
+
+-- receiving.1: 0 rows read
+--   SEARCH webhooks USING PRIMARY KEY (team_id=?)
+select team_id, id
+from webhooks
+where
+  (
+    webhooks.team_id = ?
+    and webhooks.status = ?
+    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
+  );

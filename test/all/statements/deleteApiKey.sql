@@ -1,0 +1,214 @@
+-- deleteApiKey: DELETE /auth/v1/apikeys/{id}
+-- 2 round trips, 13 rows read, 3 written
+
+-- Round trip 1
+
+-- 1: 2 rows read
+--   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
+--   SEARCH teams USING PRIMARY KEY (id=?)
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select
+  api_keys.id, api_keys.team_id, api_keys.user_id, api_keys.kind, teams.status,
+  coalesce(
+    api_keys.scopes,
+    (
+      select json_extract(?, '$.' || role)
+      from users
+      where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+    ), 0
+  ),
+  iif(
+    exists (
+      select 1
+      from users
+      where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
+    ), api_keys.user_id, null
+  )
+from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
+where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
+
+-- Round trip 2
+
+-- right: 2 rows read
+--   CO-ROUTINE one
+--   SCAN CONSTANT ROW
+--   SCAN one
+--   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
+--   SEARCH teams USING PRIMARY KEY (id=?) LEFT-JOIN
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 3
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select
+  json_extract(
+    '{}',
+    coalesce(
+      case
+        when teams.id is null then 'token_invalid'
+        when teams.status = 'suspended' then 'team_suspended'
+        when ? & ~ coalesce(
+          api_keys.scopes,
+          (
+            select json_extract(?, '$.' || role)
+            from users
+            where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+          ), 0
+        ) <> 0 then 'lacks_' || (
+          ? & ~ coalesce(
+            api_keys.scopes,
+            (
+              select json_extract(?, '$.' || role)
+              from users
+              where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+            ), 0
+          )
+        )
+        when iif(
+          exists (
+            select 1
+            from users
+            where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
+          ), api_keys.user_id, null
+        ) is not ? then 'unavailable'
+      end, '$'
+    )
+  )
+from
+  (select 1) one
+  left join api_keys on (
+    (api_keys.id = ? and api_keys.team_id = ?)
+    and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
+  )
+  left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
+
+-- batch.found: 1 row read
+--   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
+select case when (api_keys.scopes & ~ ?) = 0 is not true then ? end, scopes
+from api_keys
+where ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session');
+
+-- batch.uploads: 2 rows read
+--   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
+--   LIST SUBQUERY 5
+--   SEARCH uploads USING INDEX uploads_reserved (team_id=?)
+--   LIST SUBQUERY 3
+--   COMPOUND QUERY
+--   LEFT-MOST SUBQUERY
+--   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
+--   CREATE BLOOM FILTER
+--   UNION ALL
+--   SEARCH api_keys EXISTS USING INDEX api_keys_team (team_id=? AND id=?)
+--   SEARCH api_keys USING INDEX api_keys_session_creator (created_by_key_id=?)
+--   CREATE BLOOM FILTER
+update uploads
+set
+  status = ?, idempotency_key = ?,
+  due_at = iif(
+    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
+    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+  ), metadata = ?, properties = ?, chunks = ?
+where
+  (
+    status = 'receiving'
+    and (team_id, file_id) in (
+      select team_id, file_id
+      from uploads indexed by uploads_reserved
+      where
+        (
+          (
+            uploads.team_id = ?
+            and status <> 'committed'
+            and uploads.key_id in (
+              select id
+              from api_keys
+              where
+                (
+                  ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+                  and case when (api_keys.scopes & ~ ?) = 0 is not true then ?
+                  end is null
+                )
+              union all
+              select id
+              from api_keys
+              where
+                (
+                  (kind = 'session' and api_keys.created_by_key_id = ? and api_keys.team_id = ?)
+                  and exists (
+                    select 1
+                    from api_keys
+                    where
+                      (
+                        ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+                        and case when (api_keys.scopes & ~ ?) = 0 is not true then ?
+                        end is null
+                      )
+                  )
+                )
+            )
+          )
+          and uploads.offset_bytes < uploads.size_bytes
+        )
+    )
+  );
+
+-- batch.sessions: 0 rows read
+--   SEARCH api_keys USING INDEX api_keys_session_creator (created_by_key_id=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
+delete from api_keys
+where
+  (
+    (kind = 'session' and api_keys.created_by_key_id = ? and api_keys.team_id = ?)
+    and exists (
+      select 1
+      from api_keys
+      where
+        (
+          ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+          and case when (api_keys.scopes & ~ ?) = 0 is not true then ?
+          end is null
+        )
+    )
+  );
+
+-- batch.deleted: 3 rows read, 2 written
+--   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
+delete from api_keys
+where
+  (
+    ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+    and case when (api_keys.scopes & ~ ?) = 0 is not true then ?
+    end is null
+  )
+returning
+  id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
+  origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
+  created_at, expires_at, version;
+
+-- batch.event: 3 rows read, 1 written
+--   SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+insert into events (team_id, seq, type, created_at, actor, subject_id, subject_version, data, position)
+select
+  ?, max(coalesce((select max(seq) from events where team_id = ?), 0) + 1, ?),
+  ?, ?, ?, ?, ?, ?, coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
+where changes() > 0;
+
+-- receiving.1: 0 rows read
+--   SEARCH webhooks USING PRIMARY KEY (team_id=?)
+select team_id, id
+from webhooks
+where
+  (
+    webhooks.team_id = ?
+    and webhooks.status = ?
+    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
+  );

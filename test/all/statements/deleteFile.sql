@@ -1,0 +1,278 @@
+-- deleteFile: DELETE /docs/v1/uploads/{id}
+-- 2 round trips, 31 rows read, 4 written
+
+-- Round trip 1
+
+-- 1: 2 rows read
+--   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
+--   SEARCH teams USING PRIMARY KEY (id=?)
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select
+  api_keys.id, api_keys.team_id, api_keys.user_id, api_keys.kind, teams.status,
+  coalesce(
+    api_keys.scopes,
+    (
+      select json_extract(?, '$.' || role)
+      from users
+      where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+    ), 0
+  ),
+  iif(
+    exists (
+      select 1
+      from users
+      where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
+    ), api_keys.user_id, null
+  )
+from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
+where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
+
+-- Round trip 2
+
+-- right: 2 rows read
+--   CO-ROUTINE one
+--   SCAN CONSTANT ROW
+--   SCAN one
+--   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
+--   SEARCH teams USING PRIMARY KEY (id=?) LEFT-JOIN
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 3
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select
+  json_extract(
+    '{}',
+    coalesce(
+      case
+        when teams.id is null then 'token_invalid'
+        when teams.status = 'suspended' then 'team_suspended'
+        when ? & ~ coalesce(
+          api_keys.scopes,
+          (
+            select json_extract(?, '$.' || role)
+            from users
+            where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+          ), 0
+        ) <> 0 then 'lacks_' || (
+          ? & ~ coalesce(
+            api_keys.scopes,
+            (
+              select json_extract(?, '$.' || role)
+              from users
+              where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+            ), 0
+          )
+        )
+        when iif(
+          exists (
+            select 1
+            from users
+            where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
+          ), api_keys.user_id, null
+        ) is not ? then 'unavailable'
+      end, '$'
+    )
+  )
+from
+  (select 1) one
+  left join api_keys on (
+    (api_keys.id = ? and api_keys.team_id = ?)
+    and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
+  )
+  left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
+
+-- batch.changes.1.event: 7 rows read, 1 written
+--   CO-ROUTINE (subquery-4)
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCAN (subquery-4)
+--   SCALAR SUBQUERY 1
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+insert into events (team_id, seq, type, created_at, actor, subject_id, subject_version, data, position)
+select
+  ?,
+  max(
+    coalesce((select seq from events where team_id = ? order by seq desc limit 1), 0),
+    ?
+  ) + row_number() over (),
+  ?, ?, ?, files.id, files.version,
+  json_object(
+    ?, files.id, ?, files.team_id, ?, files.original_name, ?, files.file_type, ?, files.status, ?,
+    strftime('%Y-%m-%dT%H:%M:%fZ', files.created_at / 1000.0, 'unixepoch'),
+    ?, strftime('%Y-%m-%dT%H:%M:%fZ', files.updated_at / 1000.0, 'unixepoch'),
+    ?, files.version, ?, files.id || '-' || files.original_name, ?, files.reference, ?, files.size_bytes, ?,
+    files.mime_type, ?, files.sha256, ?, json_extract(files.audio, '$.durationSeconds'),
+    ?, strftime('%Y-%m-%dT%H:%M:%fZ', files.processed_at / 1000.0, 'unixepoch'),
+    ?,
+    json(
+      case
+        when files.failure_code is not null then json_object('code', files.failure_code, 'message', coalesce(files.failure_message, ''))
+      end
+    ), ?, json_object('keyId', files.key_id, 'userId', files.user_id),
+    ?, json(json_remove(files.audio, '$.tags'))
+  ),
+  coalesce(
+    (select position from events where team_id = ? order by seq desc limit 1),
+    0
+  ) + row_number() over ()
+from files
+where (files.team_id = ? and files.id = ? and files.hold is null);
+
+-- batch.changes.1.leave.1: 2 rows read, 2 written
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+insert into
+  removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, due_at, trashed_at, hold, file)
+select
+  files.team_id, files.id, files.user_id, files.original_name, files.size_bytes, files.reserved_bytes, ?, ?,
+  ?, ?
+from files
+where ((files.team_id = ? and files.id = ? and files.hold is null) and files.hold is null)
+on conflict do nothing;
+
+-- batch.changes.1.leave.2: 11 rows read, 1 written
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+delete from files
+where
+  (
+    (files.team_id = ? and files.id = ? and files.hold is null)
+    and exists (select 1 from removed where (removed.team_id = files.team_id and removed.id = files.id))
+  );
+
+-- batch.changes.1.cancel: 0 rows read
+--   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
+update uploads
+set
+  status = ?, idempotency_key = ?,
+  due_at = iif(
+    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
+    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+  ), metadata = ?, properties = ?, chunks = ?
+where (status = 'receiving' and (uploads.team_id = ? and uploads.file_id = ?));
+
+-- batch.changes.2.event: 3 rows read
+--   CO-ROUTINE (subquery-5)
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+--   SCAN (subquery-5)
+--   SCALAR SUBQUERY 1
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+insert into events (team_id, seq, type, created_at, actor, subject_id, subject_version, data, position)
+select
+  ?,
+  max(
+    coalesce((select seq from events where team_id = ? order by seq desc limit 1), 0),
+    ?
+  ) + row_number() over (),
+  ?, ?, ?, files.id, files.version,
+  json_object(
+    ?, files.id, ?, files.team_id, ?, files.original_name, ?, files.file_type, ?, files.status, ?,
+    strftime('%Y-%m-%dT%H:%M:%fZ', files.created_at / 1000.0, 'unixepoch'),
+    ?, strftime('%Y-%m-%dT%H:%M:%fZ', files.updated_at / 1000.0, 'unixepoch'),
+    ?, files.version, ?, files.id || '-' || files.original_name, ?, files.reference, ?, files.size_bytes, ?,
+    files.mime_type, ?, files.sha256, ?, json_extract(files.audio, '$.durationSeconds'),
+    ?, strftime('%Y-%m-%dT%H:%M:%fZ', files.processed_at / 1000.0, 'unixepoch'),
+    ?,
+    json(
+      case
+        when files.failure_code is not null then json_object('code', files.failure_code, 'message', coalesce(files.failure_message, ''))
+      end
+    ), ?, json_object('keyId', files.key_id, 'userId', files.user_id),
+    ?, json(json_remove(files.audio, '$.tags'))
+  ),
+  coalesce(
+    (select position from events where team_id = ? order by seq desc limit 1),
+    0
+  ) + row_number() over ()
+from
+  (
+    select
+      id as id, team_id as team_id, file ->> ? as status, file ->> ? as file_type, size_bytes as size_bytes,
+      file ->> ? as processed_at, user_id as user_id, reserved_bytes as reserved_bytes,
+      file ->> ? as created_at, file ->> ? as updated_at, file ->> ? as version, file ->> ? as attempts,
+      file ->> ? as claim, due_at as due_at, null as lease_ends_at, null as delete_after,
+      null as delete_after_by, file ->> ? as restores, file ->> ? as mime_type, file ->> ? as failure_code,
+      original_name as original_name, file ->> ? as name, file ->> ? as name_key, file ->> ? as folder,
+      null as folder_since, file ->> ? as reference, file ->> ? as sha256, file ->> ? as etag,
+      file ->> ? as stated_sha256, file ->> ? as key_id, file ->> ? as failure_message,
+      file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata, file ->> ? as search_keys,
+      file ->> ? as audio, hold as hold
+    from removed
+    where (removed.team_id = ? and removed.id = ? and trashed_at is not null and removed.hold is null)
+  ) files
+where true;
+
+-- batch.changes.2.erase: 1 row read
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+update removed
+set due_at = ?, trashed_at = ?, file = ?
+where
+  (
+    (removed.team_id = ? and removed.id = ? and trashed_at is not null and removed.hold is null)
+    and trashed_at is not null
+    and removed.hold is null
+  );
+
+-- batch.kept: 0 rows read
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+select id, hold is not null as isHeld
+from files
+where (files.team_id = ? and files.id = ?);
+
+-- batch.left: 3 rows read
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+select
+  id, team_id, original_name, trashed_at,
+  nullif(
+    max(
+      coalesce(
+        (
+          select waveforms.writing_since
+          from waveforms
+          where waveforms.team_id = removed.team_id and waveforms.file_id = removed.id
+        ), 0
+      ),
+      coalesce(
+        (
+          select transcripts.writing_since
+          from transcripts
+          where transcripts.team_id = removed.team_id and transcripts.file_id = removed.id
+        ), 0
+      )
+    ), 0
+  ) as writingSince
+from removed
+where (removed.team_id = ? and removed.id = ?);
+
+-- batch.canceled: 0 rows read
+--   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
+select
+  team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
+  idempotency_key, original_name, size_bytes, allowed_types, created_at, updated_at, due_at, secret_hash,
+  offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
+  next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
+from uploads
+where (uploads.team_id = ? and uploads.file_id = ? and status = 'canceled');
+
+-- receiving.1: 0 rows read
+--   SEARCH webhooks USING PRIMARY KEY (team_id=?)
+select team_id, id
+from webhooks
+where
+  (
+    webhooks.team_id = ?
+    and webhooks.status = ?
+    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
+  );

@@ -1,0 +1,237 @@
+-- deleteTranscript: DELETE /docs/v1/uploads/{id}/transcript
+-- 3 round trips, 21 rows read, 5 written
+
+-- Round trip 1
+
+-- 1: 2 rows read
+--   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
+--   SEARCH teams USING PRIMARY KEY (id=?)
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select
+  api_keys.id, api_keys.team_id, api_keys.user_id, api_keys.kind, teams.status,
+  coalesce(
+    api_keys.scopes,
+    (
+      select json_extract(?, '$.' || role)
+      from users
+      where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+    ), 0
+  ),
+  iif(
+    exists (
+      select 1
+      from users
+      where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
+    ), api_keys.user_id, null
+  )
+from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
+where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
+
+-- Round trip 2
+
+-- right: 2 rows read
+--   CO-ROUTINE one
+--   SCAN CONSTANT ROW
+--   SCAN one
+--   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
+--   SEARCH teams USING PRIMARY KEY (id=?) LEFT-JOIN
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 3
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select
+  json_extract(
+    '{}',
+    coalesce(
+      case
+        when teams.id is null then 'token_invalid'
+        when teams.status = 'suspended' then 'team_suspended'
+        when ? & ~ coalesce(
+          api_keys.scopes,
+          (
+            select json_extract(?, '$.' || role)
+            from users
+            where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+          ), 0
+        ) <> 0 then 'lacks_' || (
+          ? & ~ coalesce(
+            api_keys.scopes,
+            (
+              select json_extract(?, '$.' || role)
+              from users
+              where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+            ), 0
+          )
+        )
+        when iif(
+          exists (
+            select 1
+            from users
+            where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
+          ), api_keys.user_id, null
+        ) is not ? then 'unavailable'
+      end, '$'
+    )
+  )
+from
+  (select 1) one
+  left join api_keys on (
+    (api_keys.id = ? and api_keys.team_id = ?)
+    and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
+  )
+  left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
+
+-- 1: 3 rows read
+--   SEARCH files EXISTS USING PRIMARY KEY (team_id=? AND id=?)
+--   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+select
+  exists (
+    select 1
+    from transcripts
+    where
+      (
+        (transcripts.team_id = ? and transcripts.file_id = ?)
+        and transcripts.writing_since > ?
+        and transcripts.version <> ?
+      )
+  )
+from transcripts
+where
+  (
+    (transcripts.team_id = ? and transcripts.file_id = ?)
+    and (transcripts.size_bytes is not null or transcripts.writing_since is not null)
+    and exists (select 1 from files where (files.team_id = ? and files.id = ?))
+  );
+
+-- 2: 3 rows read, 1 written
+--   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+update transcripts
+set writing_since = ?, version = ?
+where
+  (
+    (
+      (transcripts.team_id = ? and transcripts.file_id = ?)
+      and (transcripts.size_bytes is not null or transcripts.writing_since is not null)
+      and exists (select 1 from files where (files.team_id = ? and files.id = ?))
+    )
+    and not exists (
+      select 1
+      from transcripts
+      where
+        (
+          (transcripts.team_id = ? and transcripts.file_id = ?)
+          and transcripts.writing_since > ?
+          and transcripts.version <> ?
+        )
+    )
+  );
+
+-- Round trip 3
+
+-- batch.change: 3 rows read, 2 written
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+update files
+set reserved_bytes = files.size_bytes + ?, updated_at = ?, version = files.version + 1
+where
+  (
+    (files.team_id = ? and files.id = ?)
+    and exists (
+      select 1
+      from transcripts
+      where
+        (
+          (transcripts.team_id = ? and transcripts.file_id = ?)
+          and transcripts.version = ?
+          and transcripts.writing_since is not null
+        )
+    )
+  );
+
+-- batch.event: 4 rows read, 1 written
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+insert into events (team_id, seq, type, created_at, actor, subject_id, subject_version, data, position)
+select
+  ?, max(coalesce((select max(seq) from events where team_id = ?), 0) + 1, ?),
+  ?, ?, ?, ?, files.version,
+  json_set(
+    json_object(
+      ?, files.id, ?, files.team_id, ?, files.original_name, ?, files.file_type, ?, files.status, ?,
+      strftime('%Y-%m-%dT%H:%M:%fZ', files.created_at / 1000.0, 'unixepoch'),
+      ?, strftime('%Y-%m-%dT%H:%M:%fZ', files.updated_at / 1000.0, 'unixepoch'),
+      ?, files.version, ?, files.id || '-' || files.original_name, ?, files.reference, ?, files.size_bytes, ?,
+      files.mime_type, ?, files.sha256, ?, json_extract(files.audio, '$.durationSeconds'),
+      ?, strftime('%Y-%m-%dT%H:%M:%fZ', files.processed_at / 1000.0, 'unixepoch'),
+      ?,
+      json(
+        case
+          when files.failure_code is not null then json_object('code', files.failure_code, 'message', coalesce(files.failure_message, ''))
+        end
+      ), ?, json_object('keyId', files.key_id, 'userId', files.user_id),
+      ?, json(json_remove(files.audio, '$.tags'))
+    ), '$.fields', json(?)
+  ), coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
+from files
+where ((files.team_id = ? and files.id = ?) and changes() > 0);
+
+-- batch.record: 2 rows read, 1 written
+--   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+update transcripts
+set
+  language = ?, size_bytes = ?, updated_at = ?,
+  writing_since = iif(
+    exists (select 1 from files where (files.team_id = ? and files.id = ?)),
+    null, writing_since
+  )
+where ((transcripts.team_id = ? and transcripts.file_id = ?) and transcripts.version = ?);
+
+-- batch.kept: 2 rows read
+--   CO-ROUTINE one
+--   SCAN CONSTANT ROW
+--   SCAN one
+--   SCALAR SUBQUERY 1
+--   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 3
+--   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
+select
+  coalesce(
+    (select files.id from files where (files.team_id = ? and files.id = ?)),
+    (
+      select removed.id
+      from removed
+      where ((removed.team_id = ? and removed.id = ?) and trashed_at is not null)
+    )
+  ) as id,
+  (select version from transcripts where (transcripts.team_id = ? and transcripts.file_id = ?)) as version
+from (select 1) one;
+
+-- receiving.1: 0 rows read
+--   SEARCH webhooks USING PRIMARY KEY (team_id=?)
+select team_id, id
+from webhooks
+where
+  (
+    webhooks.team_id = ?
+    and webhooks.status = ?
+    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
+  );

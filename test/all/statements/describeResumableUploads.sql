@@ -1,0 +1,2 @@
+-- describeResumableUploads: OPTIONS /docs/v1/uploads/resumable
+-- 0 round trips, 0 rows read, 0 written

@@ -1,0 +1,10 @@
+-- forgotPassword: POST /auth/v1/password/forgot
+-- 1 round trip, 1 row read, 0 written
+
+-- Round trip 1
+
+-- 1: 1 row read
+--   SEARCH teams USING PRIMARY KEY (id=?)
+select id
+from teams
+where teams.id = ?;

@@ -1,0 +1,80 @@
+-- reconcile: POST /auth/v1/reconciliation
+-- 3 round trips, 9 rows read, 0 written
+
+-- Round trip 1
+
+-- 1: 3 rows read
+--   MERGE (UNION ALL)
+--   LEFT
+--   MERGE (UNION ALL)
+--   LEFT
+--   SEARCH files USING PRIMARY KEY ((team_id,id)>(?,?) AND (team_id,id)<(?,?))
+--   RIGHT
+--   SEARCH removed USING PRIMARY KEY ((team_id,id)>(?,?) AND (team_id,id)<(?,?))
+--   RIGHT
+--   SEARCH uploads USING PRIMARY KEY ((team_id,file_id)>(?,?) AND (team_id,file_id)<(?,?))
+select id, team_id as team_id, original_name, 1 as isKept
+from files
+where ((files.team_id, files.id) >= (?, ?) and (files.team_id, files.id) <= (?, ?))
+union all
+select id, team_id as team_id, original_name, trashed_at is not null as isKept
+from removed
+where ((removed.team_id, removed.id) >= (?, ?) and (removed.team_id, removed.id) <= (?, ?))
+union all
+select file_id as id, team_id as team_id, original_name, 0 as isKept
+from uploads
+where ((uploads.team_id, uploads.file_id) >= (?, ?) and (uploads.team_id, uploads.file_id) <= (?, ?))
+order by team_id, id
+limit ?;
+
+-- Round trip 2
+
+-- 1: 3 rows read
+--   MERGE (UNION ALL)
+--   LEFT
+--   MERGE (UNION ALL)
+--   LEFT
+--   SEARCH files USING PRIMARY KEY ((team_id,id)>(?,?) AND (team_id,id)<(?,?))
+--   RIGHT
+--   SEARCH removed USING PRIMARY KEY ((team_id,id)>(?,?) AND (team_id,id)<(?,?))
+--   RIGHT
+--   SEARCH uploads USING PRIMARY KEY ((team_id,file_id)>(?,?) AND (team_id,file_id)<(?,?))
+select id, team_id as team_id, original_name, 1 as isKept
+from files
+where ((files.team_id, files.id) >= (?, ?) and (files.team_id, files.id) <= (?, ?))
+union all
+select id, team_id as team_id, original_name, trashed_at is not null as isKept
+from removed
+where ((removed.team_id, removed.id) >= (?, ?) and (removed.team_id, removed.id) <= (?, ?))
+union all
+select file_id as id, team_id as team_id, original_name, 0 as isKept
+from uploads
+where ((uploads.team_id, uploads.file_id) >= (?, ?) and (uploads.team_id, uploads.file_id) <= (?, ?))
+order by team_id, id
+limit ?;
+
+-- Round trip 3
+
+-- 1: 3 rows read
+--   MERGE (UNION ALL)
+--   LEFT
+--   MERGE (UNION ALL)
+--   LEFT
+--   SEARCH files USING PRIMARY KEY ((team_id,id)>(?,?) AND (team_id,id)<(?,?))
+--   RIGHT
+--   SEARCH removed USING PRIMARY KEY ((team_id,id)>(?,?) AND (team_id,id)<(?,?))
+--   RIGHT
+--   SEARCH uploads USING PRIMARY KEY ((team_id,file_id)>(?,?) AND (team_id,file_id)<(?,?))
+select id, team_id as team_id, original_name, 1 as isKept
+from files
+where ((files.team_id, files.id) >= (?, ?) and (files.team_id, files.id) <= (?, ?))
+union all
+select id, team_id as team_id, original_name, trashed_at is not null as isKept
+from removed
+where ((removed.team_id, removed.id) >= (?, ?) and (removed.team_id, removed.id) <= (?, ?))
+union all
+select file_id as id, team_id as team_id, original_name, 0 as isKept
+from uploads
+where ((uploads.team_id, uploads.file_id) >= (?, ?) and (uploads.team_id, uploads.file_id) <= (?, ?))
+order by team_id, id
+limit ?;

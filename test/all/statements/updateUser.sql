@@ -1,0 +1,133 @@
+-- updateUser: PATCH /auth/v1/users/{id}
+-- 2 round trips, 13 rows read, 4 written
+
+-- Round trip 1
+
+-- 1: 2 rows read
+--   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
+--   SEARCH teams USING PRIMARY KEY (id=?)
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select
+  api_keys.id, api_keys.team_id, api_keys.user_id, api_keys.kind, teams.status,
+  coalesce(
+    api_keys.scopes,
+    (
+      select json_extract(?, '$.' || role)
+      from users
+      where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+    ), 0
+  ),
+  iif(
+    exists (
+      select 1
+      from users
+      where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
+    ), api_keys.user_id, null
+  )
+from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
+where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
+
+-- Round trip 2
+
+-- right: 2 rows read
+--   CO-ROUTINE one
+--   SCAN CONSTANT ROW
+--   SCAN one
+--   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
+--   SEARCH teams USING PRIMARY KEY (id=?) LEFT-JOIN
+--   CORRELATED SCALAR SUBQUERY 1
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   CORRELATED SCALAR SUBQUERY 3
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select
+  json_extract(
+    '{}',
+    coalesce(
+      case
+        when teams.id is null then 'token_invalid'
+        when teams.status = 'suspended' then 'team_suspended'
+        when ? & ~ coalesce(
+          api_keys.scopes,
+          (
+            select json_extract(?, '$.' || role)
+            from users
+            where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+          ), 0
+        ) <> 0 then 'lacks_' || (
+          ? & ~ coalesce(
+            api_keys.scopes,
+            (
+              select json_extract(?, '$.' || role)
+              from users
+              where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
+            ), 0
+          )
+        )
+        when iif(
+          exists (
+            select 1
+            from users
+            where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
+          ), api_keys.user_id, null
+        ) is not ? then 'unavailable'
+      end, '$'
+    )
+  )
+from
+  (select 1) one
+  left join api_keys on (
+    (api_keys.id = ? and api_keys.team_id = ?)
+    and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
+  )
+  left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
+
+-- batch.found: 1 row read
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+select case when (json_extract(?, '$.' || users.role) & ~ ?) = 0 is not true then ? end, role
+from users
+where (users.id = ? and users.team_id = ?);
+
+-- batch.updated: 2 rows read, 2 written
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+update users
+set last_name = ?, updated_at = ?, version = users.version + 1
+where
+  (
+    (users.id = ? and users.team_id = ?)
+    and case when (json_extract(?, '$.' || users.role) & ~ ?) = 0 is not true then ?
+    end is null
+  )
+returning
+  id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at, version,
+  invitation_hash, invitation_ends_at, invitation_by, folders, account_events_until, full_name;
+
+-- batch.event: 6 rows read, 2 written
+--   SCAN CONSTANT ROW
+--   SCALAR SUBQUERY 1
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
+--   SCALAR SUBQUERY 3
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+insert into events (team_id, seq, type, created_at, actor, subject_id, subject_version, data, position)
+select
+  ?, max(coalesce((select max(seq) from events where team_id = ?), 0) + 1, ?),
+  ?, ?, ?, ?, (select users.version from users where users.team_id = ? and users.id = ?),
+  ?, coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
+where changes() > 0;
+
+-- receiving.1: 0 rows read
+--   SEARCH webhooks USING PRIMARY KEY (team_id=?)
+select team_id, id
+from webhooks
+where
+  (
+    webhooks.team_id = ?
+    and webhooks.status = ?
+    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
+  );

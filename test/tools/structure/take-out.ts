@@ -1,0 +1,142 @@
+/**
+ * Takes a capability out of a copy of the project, and says what else breaks: `npm run take-out -- webhooks [--tests]`.
+ *
+ * It deletes the folder or files of the capability, and its names in the files that may name all capabilities. What then fails to
+ * compile, or still has its identifiers, is what the rest of the service knows of it.
+ */
+import { execFileSync, spawnSync } from "node:child_process";
+import { cpSync, existsSync, globSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { root, serviceFiles, withoutComments } from "./sources.ts";
+
+interface Capability {
+  /** The deleted files and folders, from `src/`. */
+  paths: string[];
+  /** Its identifiers and literals, in any case. */
+  words: RegExp;
+  /** Its operations, bindings, scopes and classes, by which the listing files name it. */
+  names: RegExp;
+  /** Tests that name one of these are about it. */
+  tests: RegExp;
+}
+
+const CAPABILITIES: Record<string, Capability> = {
+  webhooks: {
+    paths: ["webhooks"],
+    words: /webhook|outbox|deliver(?!ed_at)/i,
+    names: /webhook|deliver|outbox|replayEvents/i,
+    tests: /webhook|outbox|deliver/i,
+  },
+  links: {
+    paths: ["links"],
+    words: /\blinks?\b|\w+Links?\b|\blinks?[A-Z]/,
+    names: /\b(create|list|revoke|describe|open)Links?\b|signFile|openTranscript|\blinks?\b|signing/,
+    tests: /links?\b|share|signed/i,
+  },
+  folders: {
+    paths: ["folders"],
+    words: /folder_?change|FolderChange|\bfolders\b/,
+    names: /Folder|changeFiles/,
+    tests: /folder|batch/i,
+  },
+  trash: {
+    paths: ["trash"],
+    words: /\btrash(?!ed|_)\b|retention/i,
+    names: /Trash|restoreFile|eraseFile|setRetention|holdFile|releaseFile|\btrash\b/,
+    tests: /trash|retention|hold|restore/i,
+  },
+  transcripts: {
+    paths: [
+      "transcripts",
+      "files/transcripts.ts",
+      "files/transcripts.routes.ts",
+      "files/transcripts.schema.ts",
+      "files/webvtt.ts",
+    ],
+    words: /transcript|webvtt|\bcues?\b/i,
+    names: /transcript/i,
+    tests: /transcript/i,
+  },
+  waveforms: {
+    paths: [
+      "waveforms",
+      "files/waveforms.ts",
+      "files/waveforms.routes.ts",
+      "files/waveforms.schema.ts",
+      "files/measuring.ts",
+    ],
+    words: /waveform|\bpeaks?\b|measur/i,
+    names: /waveform/i,
+    tests: /waveform|peaks|measur/i,
+  },
+};
+
+/** The files that may name all capabilities. */
+const LISTS = ["app.ts", "service.ts", "index.ts", "deps.ts", "access/scopes.ts"];
+
+/** Removes the imports of deleted files, and the lines and classes that use them or name the capability. */
+function removeNames(project: string, path: string, { names, paths }: Capability): void {
+  const file = join(project, "src", path);
+  if (!existsSync(file)) return;
+  let source = readFileSync(file, "utf8");
+  const removed: string[] = [];
+  const imports = /^(?:import|export) ([^;]*?) from "(\.[^"]+)";\n/gms;
+  source = source.replaceAll(imports, (statement, clause: string, target: string) => {
+    const from = join("/", path, "..", target).slice(1);
+    if (!paths.some((deleted) => from === deleted || from.startsWith(`${deleted}/`))) return statement;
+    removed.push(...(clause.match(/\w+/g) ?? []).filter((name) => !["type", "as"].includes(name)));
+    return "";
+  });
+  const uses = removed.length === 0 ? names : new RegExp(`\\b(?:${removed.join("|")})\\b|${names.source}`, names.flags);
+  const classes = /^(?:\/\*\*[^/]*?\*\/\n)?export class (\w+)[^{]*\{.*?^\}\n/gms;
+  source = source.replaceAll(classes, (text, name: string) => (names.test(name) ? "" : text));
+  const lines = source.split("\n").filter((line) => /^\s*(\/?\*|\/\/)/.test(line) || !uses.test(line));
+  writeFileSync(file, lines.join("\n"));
+}
+
+/** Code in which identifiers and literals count, but no comments and no descriptions. */
+const countedCode = (source: string): string =>
+  withoutComments(source)
+    .replaceAll(/\b(?:summary|description|message|reason)\b\s*[:(]\s*(?:"(?:[^"\\]|\\.)*"|`[^`]*`)/g, "")
+    .replaceAll(/"[^"\n]* [^"\n]*"/g, "");
+
+const [name = "", ...options] = process.argv.slice(2);
+const capability = CAPABILITIES[name];
+if (!capability) {
+  console.error(`Name one of ${Object.keys(CAPABILITIES).join(", ")}.`);
+  process.exit(2);
+}
+const project = mkdtempSync(join(tmpdir(), "take-out-"));
+try {
+  const tracked = execFileSync("git", ["ls-files"], { cwd: root, encoding: "utf8" }).trim().split("\n");
+  for (const path of tracked) if (existsSync(join(root, path))) cpSync(join(root, path), join(project, path));
+  symlinkSync(join(root, "node_modules"), join(project, "node_modules"));
+  for (const path of capability.paths) rmSync(join(project, "src", path), { recursive: true, force: true });
+  for (const path of LISTS) removeNames(project, path, capability);
+
+  const compiled = spawnSync("node", ["node_modules/typescript/bin/tsc", "-p", ".", "--pretty", "false"], {
+    cwd: project,
+    encoding: "utf8",
+  });
+  const broken = [...new Set([...compiled.stdout.matchAll(/^src\/([^(]+)\(/gm)].map(([, path = ""]) => path))].sort();
+  const others = (paths: string[]) => paths.filter((path) => !LISTS.includes(path));
+  const naming = others(serviceFiles(project)).filter((path) =>
+    capability.words.test(countedCode(readFileSync(join(project, "src", path), "utf8"))),
+  );
+  console.log(`${name}: ${others(broken).length} other files fail to compile: ${others(broken).join(", ")}`);
+  const lists = broken.filter((path) => LISTS.includes(path));
+  if (lists.length > 0) console.log(`  Errors in listing files, which need a look: ${lists.join(", ")}`);
+  console.log(`${name}: ${naming.length} other files have its identifiers: ${naming.join(", ")}`);
+
+  if (options.includes("--tests")) {
+    const tests = globSync("test/{unit,api,jobs,all}/**/*.test.ts", { cwd: project });
+    const about = tests.filter((path) => capability.tests.test(readFileSync(join(project, path), "utf8")));
+    for (const path of about) rmSync(join(project, path));
+    console.log(`${name}: ${about.length} of ${tests.length} files of tests are about it`);
+    const run = ["vitest", "run", "--config", "test/vitest.config.ts", "--mode", "fast", "--project", "workerd"];
+    process.exitCode = spawnSync("npx", run, { cwd: project, stdio: "inherit" }).status ?? 1;
+  }
+} finally {
+  rmSync(project, { recursive: true, force: true });
+}
