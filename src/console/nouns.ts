@@ -37,7 +37,7 @@ export const NOUNS: Record<Noun, NounWords> = {
   },
   apikey: { plural: "API keys", icon: "key", one: "a key", named: "the key ", page: () => ["/keys"] },
   session: { plural: "Sessions", icon: "key", one: "a session", named: "a session of " },
-  team: { plural: "Team", icon: "users", one: "the team" },
+  team: { plural: "Team", icon: "users", one: "the team", named: "the team " },
   webhook: {
     ...{ plural: "Webhooks", icon: "webhook", one: "a webhook", named: "the webhook " },
     page: ({ id }) => [`/webhooks/${id}`],

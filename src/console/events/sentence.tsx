@@ -83,7 +83,10 @@ export function Subject({ event, isPlain = false }: { event: Event | RecordedEve
   const { type, subject } = event;
   const { kind, id } = subject;
   const fileId = "fileId" in event.data ? String(event.data.fileId) : "";
-  const name = "name" in subject ? subject.name : isFileEvent(event) ? event.data.originalName : names.value.get(id);
+  // In the log of a team, its name says nothing.
+  const isOwnTeam = kind === "team" && session.value?.team;
+  const known = "name" in subject ? subject.name : isFileEvent(event) ? event.data.originalName : names.value.get(id);
+  const name = isOwnTeam ? null : known;
   const { one, named, page } = NOUNS[kind];
   const shown = name ? <FileName name={name} /> : <span title={kind === "link" ? undefined : id}>{one}</span>;
   if (isPlain) return shown;
