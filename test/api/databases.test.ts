@@ -345,7 +345,13 @@ describe("A full database", () => {
     const key = await newKey(team);
     const user = await newUser(team);
     const hook = await dataOf(team.call("POST", "/auth/v1/webhooks", { json: { url: "https://example.com/" } }));
-    const before = await eventsOf(team);
+    // The log adds the names of what still exists when it is read.
+    const logOf = async () =>
+      (await eventsOf(team)).map(({ subject: { name, ...subject }, ...event }: { subject: { name: unknown } }) => ({
+        ...event,
+        subject,
+      }));
+    const before = await logOf();
     const paths = [
       `/docs/v1/uploads/${files[0]}`,
       `/docs/v1/links/${link._id}`,
@@ -357,7 +363,7 @@ describe("A full database", () => {
     const json = { action: "delete", ids: [files[1]] };
     const { body } = await worker.call("POST", "/docs/v1/uploads/batch", { token, json });
     expect(body.data).toEqual([{ _id: files[1], ok: true }]);
-    expect(await eventsOf(team)).toEqual(before);
+    expect(await logOf()).toEqual(before);
     expect(idsIn((await read(team, "/docs/v1/uploads")) as { _id: string }[])).toEqual([files[2]]);
     expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toHaveLength(1);
     expect(await read(team, "/docs/v1/usage")).toMatchObject({ files: 1, bytes: 1 });

@@ -28,7 +28,7 @@ import { newUploadToken } from "../support/visitors.ts";
  */
 
 const setting = (name: string) => Number((import.meta.env as Record<string, string | undefined>)[name]) || undefined;
-const RUNS = setting("VITE_FUZZ_RUNS") ?? (isExhaustive ? 1500 : 400);
+const RUNS = setting("VITE_FUZZ_RUNS") ?? (isExhaustive ? 1500 : 480);
 
 // Hashing is slow. Messages and limits are not under test.
 const withoutVerifying: Change = (deps) => ({

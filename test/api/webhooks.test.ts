@@ -337,10 +337,10 @@ describe("The deliveries of a webhook", () => {
     const { _id } = await create();
     const { eventId } = await createDelivery(_id);
     const path = `${WEBHOOKS}/${_id}/deliveries`;
-    const { actor: named, ...logged } = await dataOf(team.call("GET", `/auth/v1/events/${eventId}`));
-    // As it was sent: the log adds the name when it is read.
-    const { name: _, ...actor } = named;
-    const event = { ...logged, actor };
+    const { actor: by, subject: of, ...logged } = await dataOf(team.call("GET", `/auth/v1/events/${eventId}`));
+    // As it was sent: the log adds the names when it is read.
+    const [{ name: _, ...actor }, { name: __, ...subject }] = [by, of];
+    const event = { ...logged, actor, subject };
     const [{ event: listed, _id: id }] = await read(team, path);
     expect(listed).toEqual(event);
     expect((await dataOf(team.call("POST", `/auth/v1/deliveries/${id}/redeliver`))).event).toEqual(event);

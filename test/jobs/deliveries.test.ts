@@ -223,7 +223,8 @@ describe("a message", () => {
     const [{ _id, createdAt, ...logged }] = await eventsOf(team, "apikey.created");
     const { name, ...actor } = logged.actor;
     expect(name, "only in the event log").toEqual(expect.any(String));
-    const event = { ...logged, actor };
+    const { name: _, ...subject } = logged.subject;
+    const event = { ...logged, actor, subject };
     expect(world.posts).toHaveLength(1);
     expect(post?.url).toBe(HOOK_URL);
     expect(JSON.parse(post!.body)).toEqual({ id: _id, timestamp: createdAt, ...event });

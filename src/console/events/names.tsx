@@ -11,16 +11,23 @@ export function useNames(): void {
   const load = async (signal: AbortSignal) => {
     // The operator reads no names.
     if (!session.value?.team) return null;
-    const { keys, users } = client.value;
-    const [ofKeys, ofUsers] = await Promise.all([
+    const { keys, users, sessions } = client.value;
+    const [ofKeys, ofUsers, ofSessions] = await Promise.all([
       can("keys:read") ? keys.list({}, { signal }).page() : null,
       can("users:read") ? users.list({}, { signal }).page() : null,
+      can("keys:read") ? sessions.list({}, { signal }).page() : null,
     ]);
-    names.value = new Map([
+    const known = new Map([
       ...names.value,
       ...(ofKeys?.items ?? []).map(({ id, name }) => [id, name] as const),
       ...(ofUsers?.items ?? []).map((user) => [user._id, nameOfUser(user)] as const),
     ]);
+    // A session has the name of its user, or of the key that created it.
+    for (const { _id, userId, createdBy } of ofSessions?.items ?? []) {
+      const owner = known.get(userId ?? createdBy?.keyId ?? "");
+      if (owner !== undefined) known.set(_id, owner);
+    }
+    names.value = known;
     return null;
   };
   useData("names", load, { on: ({ type }) => /^(apikey|user)\.(created|updated)$/.test(type) });

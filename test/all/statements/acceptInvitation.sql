@@ -247,7 +247,7 @@ where changes() > 0;
 -- batch.sessions.1: 2 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 4
---   SEARCH uploads USING INDEX uploads_reserved (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
 --   LIST SUBQUERY 2
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SEARCH api_keys USING INDEX api_keys_user (user_id=?)
@@ -264,12 +264,12 @@ where
     status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
-      from uploads indexed by uploads_reserved
+      from uploads indexed by uploads_unfinished
       where
         (
           (
             uploads.team_id = ?
-            and status <> 'committed'
+            and (status <> 'committed' and secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys
@@ -307,7 +307,7 @@ where
 -- batch.login.uploads: 2 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 8
---   SEARCH uploads USING INDEX uploads_reserved (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
 --   LIST SUBQUERY 6
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SCALAR SUBQUERY 5
@@ -331,12 +331,12 @@ where
     status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
-      from uploads indexed by uploads_reserved
+      from uploads indexed by uploads_unfinished
       where
         (
           (
             uploads.team_id = ?
-            and status <> 'committed'
+            and (status <> 'committed' and secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys

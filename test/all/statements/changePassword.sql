@@ -126,7 +126,7 @@ where changes() > 0;
 -- batch.sessions.1: 2 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 4
---   SEARCH uploads USING INDEX uploads_reserved (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
 --   LIST SUBQUERY 2
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SEARCH api_keys USING INDEX api_keys_user (user_id=?)
@@ -143,12 +143,12 @@ where
     status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
-      from uploads indexed by uploads_reserved
+      from uploads indexed by uploads_unfinished
       where
         (
           (
             uploads.team_id = ?
-            and status <> 'committed'
+            and (status <> 'committed' and secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys

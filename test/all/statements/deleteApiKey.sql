@@ -95,7 +95,7 @@ where ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session');
 -- batch.uploads: 2 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 5
---   SEARCH uploads USING INDEX uploads_reserved (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
 --   LIST SUBQUERY 3
 --   COMPOUND QUERY
 --   LEFT-MOST SUBQUERY
@@ -117,12 +117,12 @@ where
     status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
-      from uploads indexed by uploads_reserved
+      from uploads indexed by uploads_unfinished
       where
         (
           (
             uploads.team_id = ?
-            and status <> 'committed'
+            and (status <> 'committed' and secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys

@@ -60,15 +60,18 @@ select
   file_type, status, size_bytes, mime_type, json_extract(audio, '$.durationSeconds') as durationSeconds,
   key_id, user_id, created_at, updated_at, version, sha256, processed_at, failure_code, failure_message,
   audio, metadata, hold,
-  nullif(
-    iif(
-      files.user_id is null,
-      (
-        select api_keys.name
-        from api_keys
-        where api_keys.id = files.key_id and api_keys.team_id = files.team_id
-      ), (select users.full_name from users where users.id = files.user_id and users.team_id = files.team_id)
-    ), ''
+  iif(
+    files.user_id is null,
+    (
+      select api_keys.name
+      from api_keys
+      where api_keys.id = files.key_id and api_keys.team_id = files.team_id
+    ),
+    (
+      select nullif(users.full_name, '')
+      from users
+      where users.id = files.user_id and users.team_id = files.team_id
+    )
   ) as uploader_name,
   (
     select

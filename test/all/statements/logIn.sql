@@ -19,7 +19,7 @@ where (teams.id = ? and teams.status <> ?);
 -- batch.uploads: 2 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 8
---   SEARCH uploads USING INDEX uploads_reserved (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
 --   LIST SUBQUERY 6
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SCALAR SUBQUERY 5
@@ -43,12 +43,12 @@ where
     status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
-      from uploads indexed by uploads_reserved
+      from uploads indexed by uploads_unfinished
       where
         (
           (
             uploads.team_id = ?
-            and status <> 'committed'
+            and (status <> 'committed' and secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys

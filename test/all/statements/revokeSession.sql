@@ -119,7 +119,7 @@ where ((api_keys.id = ? and api_keys.team_id = ?) and kind = 'session');
 -- batch.uploads: 2 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 4
---   SEARCH uploads USING INDEX uploads_reserved (team_id=?)
+--   SEARCH uploads USING INDEX uploads_unfinished (team_id=?)
 --   LIST SUBQUERY 2
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -137,12 +137,12 @@ where
     status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
-      from uploads indexed by uploads_reserved
+      from uploads indexed by uploads_unfinished
       where
         (
           (
             uploads.team_id = ?
-            and status <> 'committed'
+            and (status <> 'committed' and secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys
