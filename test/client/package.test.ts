@@ -26,7 +26,8 @@ import { openLine } from "./support.ts";
 /* Installs the packed client in a folder outside of the project. */
 
 const root = join(import.meta.dirname, "../..");
-const MAX_GZIP_BYTES = 9200;
+/** Measured: 9,239, with the list of tags and the messages for wrong versions and options. */
+const MAX_GZIP_BYTES = 9300;
 const folder = mkdtempSync(join(tmpdir(), "stowage package "));
 const installed = join(folder, "node_modules/stowage");
 const bin = join(folder, "node_modules/.bin/stowage");
