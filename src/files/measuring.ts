@@ -133,8 +133,10 @@ async function measure(deps: Deps, file: Claimed, attempts: number): Promise<str
     const audio: Audio | null = file.audio === null ? null : JSON.parse(file.audio);
     const channels = audio && (await measurePeaks(read, file.sizeBytes, audio));
     if (channels) {
-      const isStored = await setMeasuredWaveform(deps, file, channels, { previousEtag: previous?.etag ?? null });
-      return isStored ? "measured" : "superseded";
+      if (await setMeasuredWaveform(deps, file, channels, { previousEtag: previous?.etag ?? null })) return "measured";
+      // A client's waveform, which no attempt follows; or a repeated call, which found what its first one had stored.
+      if (attempts < MAX_ATTEMPTS) await planNextAttempt(deps, file, attempts);
+      return "superseded";
     }
     return "unmeasurable";
   } catch (cause) {

@@ -729,8 +729,8 @@ const deletingFolder: Scenario<string[], unknown> = {
     const ids = await prepareFolder(place);
     const { world, team } = place;
     await DB.prepare(
-      `insert into folder_changes (team_id, owner_id, id, folder, initiator, created_at, due_at)
-       values (?1, '', '0193477be8a01f9c3ad5e7b2', 'a', json_object('kind', 'secret', 'keyId', ?3, 'userId', null), ?2, ?2)`,
+      `insert into folder_changes (team_id, owner_id, id, folder, initiator, requested_by, created_at, due_at)
+       values (?1, '', '0193477be8a01f9c3ad5e7b2', 'a', json_object('kind', 'secret', 'keyId', ?3, 'userId', null), ?3, ?2, ?2)`,
     )
       .bind(team.teamId, world.system.now(), team.keyId)
       .run();

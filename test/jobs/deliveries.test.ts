@@ -1229,7 +1229,7 @@ describe("the recovery job", () => {
       await insertMany(
         1199,
         `insert into webhooks select printf('%024x', i), team_id, url, types, description, status, disabled_reason,
-         key_id, user_id, encrypted_secret, old_encrypted_secret, old_secret_ends_at, encrypted_with, 0, 0, 0, created_at, updated_at, 0
+         key_id, user_id, changed_by, encrypted_secret, old_encrypted_secret, old_secret_ends_at, encrypted_with, 0, 0, 0, created_at, updated_at, 0
        from webhooks, n where team_id = ?2`,
         team.teamId,
       );
