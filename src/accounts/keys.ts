@@ -29,6 +29,7 @@ import { DAY, HOUR, MINUTE, newId, newToken, newUuid, SECOND } from "../platform
 import type { KeyLimits } from "../uploads/quota.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { isReceiving, isUnfinishedResumable, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
+import { API_KEY_EVENTS } from "./account-event-types.ts";
 import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
 
@@ -292,7 +293,9 @@ export async function createKey(
   // Since the caller was authorized, its user may have been deleted, and its key kept.
   const users = deps.db.select({ userId: apiKeys.userId }).from(apiKeys);
   const userId = actor.kind === "operator" ? null : sql`${users.where(isKey(actor.teamId, actor.keyId))}`;
-  const key = await insertKey(deps, actor, made, newEvent(deps, "apikey.created", actor, keyOf(made.row)), { userId });
+  const key = await insertKey(deps, actor, made, newEvent(deps, API_KEY_EVENTS.created, actor, keyOf(made.row)), {
+    userId,
+  });
   if (key) return key;
   if (actor.kind !== "operator") throw new AppError("token_invalid");
   throw new AppError("not_found", { message: "No team has this `teamId`." });
@@ -380,7 +383,7 @@ export async function fetchKey(
       .update(apiKeys)
       .set({ revealed })
       .where(and(isKeyOf(row.teamId, id), isUnknown)),
-    event: newEvent(deps, "apikey.revealed", actor, keyOf(row)),
+    event: newEvent(deps, API_KEY_EVENTS.revealed, actor, keyOf(row)),
   };
   const isRecorded = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) }).then(
     () => true,
@@ -444,7 +447,7 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
       .set(narrowed)
       .where(and(isTarget, isNull(refusal)))
       .returning(),
-    event: newEvent(deps, "apikey.updated", actor, { teamId, id }, { fields: fieldsOf(changes) }),
+    event: newEvent(deps, API_KEY_EVENTS.updated, actor, { teamId, id }, { fields: fieldsOf(changes) }),
     sessions: narrowSessions(deps, teamId, id),
   };
   const {
@@ -500,7 +503,7 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
     // Before the key, so that nothing is deleted if the key isn't.
     sessions: db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
     deleted: db.delete(apiKeys).where(isDeleted).returning(),
-    event: newEvent(deps, "apikey.revoked", actor, { teamId, id }),
+    event: newEvent(deps, API_KEY_EVENTS.revoked, actor, { teamId, id }),
   };
   const {
     found: [found],
@@ -582,7 +585,7 @@ export async function rotateKey(
     deps,
     actor,
     made,
-    newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: made.row.id }),
+    newEvent(deps, API_KEY_EVENTS.rotated, actor, { teamId, id: oldId }, { newKeyId: made.row.id }),
     {
       // A user who is deleted, or becomes a contributor, changes the version of a key. Of several rotations at once, the first one
       // wins, and the others are its repetitions.

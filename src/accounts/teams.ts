@@ -30,6 +30,7 @@ import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } 
 import { newId } from "../platform/system.ts";
 import { removed } from "../trash/trash.schema.ts";
 import { fetchOwnUsage } from "../uploads/quota.ts";
+import { API_KEY_EVENTS, TEAM_EVENTS } from "./account-event-types.ts";
 import { apiKeys } from "./keys.schema.ts";
 import { type ApiKey, keyOf, makeKey, type NewKey, viewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
@@ -118,10 +119,10 @@ export async function createTeam(
   const { token, row } = makeKey(deps, operator, keyFields, team.id);
   const isNew = sql`where ${not(hasRow(teams, eq(teams.id, team.id)))}`;
   const batch = {
-    teamEvents: newTeamEvents(deps, "team.created", operator, team.id, isNew),
+    teamEvents: newTeamEvents(deps, TEAM_EVENTS.created, operator, team.id, isNew),
     team: db.insert(teams).values(team).onConflictDoNothing(),
     key: db.insert(apiKeys).values(row).onConflictDoNothing(),
-    event: newEvent(deps, "apikey.created", operator, keyOf(row)),
+    event: newEvent(deps, API_KEY_EVENTS.created, operator, keyOf(row)),
   };
   await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   return { team: { ...team, apiKeys: 1 }, key: viewKey(row, token) };
@@ -201,7 +202,7 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
   const refusal = firstOf({
     conflict: eq(teams.status, "deleting"),
   });
-  const type = changes.status === "suspended" ? "team.suspended" : "team.updated";
+  const type = changes.status === "suspended" ? TEAM_EVENTS.suspended : TEAM_EVENTS.updated;
   const batch = {
     updated: db
       .update(teams)
@@ -257,7 +258,7 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
     (select ${removed.id} from ${removed} indexed by removed_held where ${and(removedOf(whose), isHeld)} limit 1))`;
   const isDeletable = sql`where ${teamExists(teamId)} and ${held} is null`;
   const batch = {
-    events: newTeamEvents(deps, "team.deleted", operator, teamId, isDeletable),
+    events: newTeamEvents(deps, TEAM_EVENTS.deleted, operator, teamId, isDeletable),
     update: db
       .update(teams)
       .set({ status: "deleting", updatedAt: system.now(), version: sql`${teams.version} + 1` })

@@ -31,7 +31,9 @@ import { isUnknownPassword } from "../platform/secrets.ts";
 import { newId } from "../platform/system.ts";
 import { type ExpectedVersions, isOneOf } from "../platform/versions.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
+import { WEBHOOK_EVENTS } from "../webhooks/webhook-event-types.ts";
 import { webhooks } from "../webhooks/webhooks.schema.ts";
+import { USER_EVENTS } from "./account-event-types.ts";
 import { apiKeys, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
@@ -112,7 +114,7 @@ export async function createUser(
   const batch = {
     team: db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
     insert: insertWhere(db, users, user, isAllowed, sql`${teams}`),
-    event: newEvent(deps, "user.created", actor, user),
+    event: newEvent(deps, USER_EVENTS.created, actor, user),
   };
   const {
     team: [team],
@@ -258,7 +260,7 @@ export async function updateUser(
       })
       .where(isChanged)
       .returning(),
-    event: newEvent(deps, "user.updated", actor, target, { fields: fieldsOf({ ...fields, password }) }),
+    event: newEvent(deps, USER_EVENTS.updated, actor, target, { fields: fieldsOf({ ...fields, password }) }),
     sessions: hash === undefined ? [] : endSessions(deps, target, hash),
     keys: isDemoting ? narrowKeys(deps, target) : [],
   };
@@ -348,7 +350,7 @@ export async function deleteUser(
     .where(and(isKeyOfUser(target), inArray(apiKeys.kind, ["secret", "public"]), isRevoked));
   const event = newEventFrom(
     deps,
-    "user.deleted",
+    USER_EVENTS.deleted,
     actor,
     target,
     {
@@ -417,6 +419,13 @@ function webhookDisabling(
     subjectVersion: sql`${webhooks.version}`,
     data: sql`json_object('_id', ${webhooks.id}, 'reason', ${reason})`,
   };
-  const event = newEventsFrom(deps, "webhook.disabled", actor, teamId, row, sql`from ${webhooks} where ${isDisabled}`);
+  const event = newEventsFrom(
+    deps,
+    WEBHOOK_EVENTS.disabled,
+    actor,
+    teamId,
+    row,
+    sql`from ${webhooks} where ${isDisabled}`,
+  );
   return { disabled, event };
 }

@@ -5,7 +5,7 @@ import { type Db, hasRow, read, write } from "../platform/db.ts";
 import { DAY } from "../platform/system.ts";
 import { webhooks } from "../webhooks/webhooks.schema.ts";
 import { events } from "./events.schema.ts";
-import { isLimitedType } from "./events.ts";
+import { isCountedType } from "./kinds.ts";
 
 /*
  * Deletes events older than EVENT_DAYS, and a team's oldest file and link events above MAX_TEAM_EVENTS. Those that an enabled
@@ -118,7 +118,7 @@ function purgeExcessEvents(deps: Deps) {
     const [[found]] = await read(deps, [ends]);
     const given = sql`(select value ->> 'id' as id, value ->> 'end' as last from json_each(${found?.ends}) where last is not null) one`;
     const excess = sql`select d.team_id, d.seq from ${given} join events d on d.team_id = one.id
-      and d.seq > ${purgedTo(sql`one.id`)} and d.seq <= one.last where ${isLimitedType(sql`d.type`)}`;
+      and d.seq > ${purgedTo(sql`one.id`)} and d.seq <= one.last where ${isCountedType(sql`d.type`)}`;
     const advance = db
       .update(teams)
       .set({ eventsPurgedTo: sql`(select last from ${given} where one.id = ${teams.id})` })

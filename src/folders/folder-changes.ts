@@ -7,6 +7,7 @@ import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isHeld, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
 import { changed } from "../files/files.ts";
@@ -158,7 +159,7 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     target === null
       ? manyDeletions(deps, initiator, teamId, selected)
       : {
-          event: fileEvents(deps, "file.updated", initiator, teamId, sql`${fileKey} in ${keys}`),
+          event: fileEvents(deps, FILE_EVENTS.updated, initiator, teamId, sql`${fileKey} in ${keys}`),
           files: moveFiles(deps, folder, target, keys),
           folders: copyFolders(deps, folder, target, nextFolders),
         };

@@ -32,6 +32,7 @@ import {
 } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { newId } from "../platform/system.ts";
+import { LINK_EVENTS } from "./link-event-types.ts";
 import { links } from "./links.schema.ts";
 
 /*
@@ -141,7 +142,7 @@ export async function createLink(
   const batch = {
     file: deps.db.select({ refusal, name: files.name, originalName: files.originalName }).from(files).where(isOfFile),
     insert: insertWhere(deps.db, links, row, sql`${isOfFile} and ${refusal} is null`, sql`${files}`),
-    event: newEvent(deps, "link.created", actor, { teamId, id: row.id }, { fileId }),
+    event: newEvent(deps, LINK_EVENTS.created, actor, { teamId, id: row.id }, { fileId }),
   };
   const {
     file: [file],
@@ -209,7 +210,7 @@ export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Prom
   const source = sql`from ${links} where ${isRevocable}`;
   const batch = {
     link: deps.db.select({ refusal }).from(links).where(isLink),
-    event: newEventFrom(deps, "link.revoked", actor, { teamId, id }, row, source),
+    event: newEventFrom(deps, LINK_EVENTS.revoked, actor, { teamId, id }, row, source),
     deletion: deps.db.delete(links).where(isRevocable),
   };
   const {

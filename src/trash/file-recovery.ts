@@ -1,6 +1,7 @@
 import { and, asc, eq, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isAwaitingStep, teamOfFile } from "../files/files.schema.ts";
 import { MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
@@ -90,7 +91,7 @@ export async function eraseRemoved(deps: Deps) {
     const isNext = and(eq(teamOfRemoved, teamId), isOneOf(removed.id, ids), isDue);
     const source = trashedFiles(sql`${removed} where ${and(isNext, isTrashed)}`);
     return {
-      event: fileEvents(deps, "file.deleted", SYSTEM, teamId, undefined, source),
+      event: fileEvents(deps, FILE_EVENTS.deleted, SYSTEM, teamId, undefined, source),
       erase: erase(deps, isNext, deps.system.now()),
     };
   });

@@ -3,16 +3,7 @@ import { authorizeRead, type Credential, stillAllowed, type TeamActor } from "..
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import {
-  ABOVE_ALL,
-  type Event,
-  type EventType,
-  eventId,
-  isEventId,
-  lastSeqOf,
-  ownerEndOf,
-  seqOf,
-} from "../events/events.ts";
+import { ABOVE_ALL, type Event, eventId, isEventId, lastSeqOf, ownerEndOf, seqOf } from "../events/events.ts";
 import { read } from "../platform/db.ts";
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../platform/paging.ts";
 import { newId } from "../platform/system.ts";
@@ -26,7 +17,7 @@ import { webhooks } from "./webhooks.schema.ts";
 export interface Delivery {
   id: string;
   eventId: string;
-  type: EventType;
+  type: string;
   /** Null if the caller can't read events. */
   event: Event | null;
   status: DeliveryStatus;
@@ -45,7 +36,7 @@ function toDelivery(
     // Has the form of an event id: the number of the event and the end of the webhook's id.
     id: eventId(id, seq),
     eventId: eventId(teamId, seq),
-    type: type as EventType,
+    type,
     event: (scopes & SCOPES["events:read"]) === 0 ? null : JSON.parse(event),
   };
 }

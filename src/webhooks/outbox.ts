@@ -19,6 +19,7 @@ import {
 } from "./outboxes.ts";
 import { postEvent } from "./posting.ts";
 import { disabledReasonOf, MAX_FAILURES, outcomeOf, stateAfter } from "./retries.ts";
+import { WEBHOOK_EVENTS } from "./webhook-event-types.ts";
 import { isReceived, isWebhook, type WebhookRow } from "./webhook-rows.ts";
 import type { WebhookKey } from "./webhooks.schema.ts";
 import { webhooks } from "./webhooks.schema.ts";
@@ -335,7 +336,7 @@ export class WebhookOutbox implements Outbox {
       .set({ status: "disabled", disabledReason: reason, updatedAt: this.#now, version: version + 1 })
       .where(and(isWebhook(this.#key), eq(webhooks.version, version), eq(webhooks.status, "enabled")))
       .returning({ id: webhooks.id });
-    const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...this.#key, version: version + 1 }, { reason });
+    const event = newEvent(deps, WEBHOOK_EVENTS.disabled, SYSTEM, { ...this.#key, version: version + 1 }, { reason });
     const { disabled } = await writeWithEvent(deps, { disabled: disable, event }, { isIdempotent: true, caller: null });
     await this.wake(true);
     return disabled.length > 0;

@@ -1,6 +1,7 @@
 import { and, eq } from "drizzle-orm";
 import type { EventRow } from "../events/events.ts";
 import type { Db } from "../platform/db.ts";
+import { WEBHOOK_EVENTS } from "./webhook-event-types.ts";
 import type { WebhookKey } from "./webhooks.schema.ts";
 import { webhooks } from "./webhooks.schema.ts";
 
@@ -17,6 +18,6 @@ export function isReceived(
   { id, types }: WebhookRow,
   { type, subjectId }: Pick<EventRow, "type" | "subjectId">,
 ): boolean {
-  const isOwnEnd = subjectId === id && (type === "webhook.created" || type === "webhook.deleted");
+  const isOwnEnd = subjectId === id && (type === WEBHOOK_EVENTS.created.name || type === WEBHOOK_EVENTS.deleted.name);
   return !isOwnEnd && (types === null || JSON.parse(types).includes(type));
 }

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Deps } from "../deps.ts";
+import { EVENT_TYPE_NAMES } from "../event-types.ts";
 import { messageExample, messageSchema } from "../events/events.routes.ts";
-import { EVENT_TYPES } from "../events/events.ts";
 import { inHours } from "../http/introduction.ts";
 import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
@@ -21,7 +21,7 @@ import {
   type Webhook,
 } from "./webhooks.ts";
 
-const type = z.enum(EVENT_TYPES);
+const type = z.enum(EVENT_TYPE_NAMES);
 
 const attemptCounts = z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() });
 
@@ -170,7 +170,7 @@ const fields = z.strictObject({
   types: z
     .array(type)
     .min(1)
-    .max(EVENT_TYPES.length)
+    .max(EVENT_TYPE_NAMES.length)
     .nullable()
     .optional()
     .meta({ description: "Null for all types." }),

@@ -2,11 +2,12 @@ import { and, eq, sql } from "drizzle-orm";
 import { authorizeRead, type Credential, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { type EventType, fieldsOf, newEvent, newEventFrom, wakeWebhooks, writeWithEvent } from "../events/events.ts";
+import { fieldsOf, newEvent, newEventFrom, wakeWebhooks, writeWithEvent } from "../events/events.ts";
 import { insertWhere, read } from "../platform/db.ts";
 import { DAY, newId } from "../platform/system.ts";
 import type { WebhookHealth } from "./outboxes.ts";
 import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
+import { WEBHOOK_EVENTS } from "./webhook-event-types.ts";
 import { isWebhook, type WebhookRow, webhookByKey } from "./webhook-rows.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
 import { webhooks } from "./webhooks.schema.ts";
@@ -35,7 +36,7 @@ const changedBy = ({ keyId, userId }: TeamActor, fields: ("url" | "secret" | "st
 /** The number of the last event of the team. */
 const lastSeq = (teamId: string) => sql<number>`coalesce((select max(seq) from events where team_id = ${teamId}), 0)`;
 
-const storedTypes = (types: EventType[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
+const storedTypes = (types: string[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
 
 /** @throws `invalid_input` */
 function normalizeUrl(deps: Deps, text: string): string {
@@ -46,7 +47,7 @@ function normalizeUrl(deps: Deps, text: string): string {
 
 export interface NewWebhook {
   url: string;
-  types?: EventType[] | null | undefined;
+  types?: string[] | null | undefined;
   description: string;
 }
 
@@ -86,7 +87,7 @@ export async function createWebhook(
   const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId));
   const batch = {
     insert: insertWhere(deps.db, webhooks, { ...row, sinceSeq: lastSeq(actor.teamId), cursor: 0 }, isAllowed),
-    event: newEvent(deps, "webhook.created", actor, row),
+    event: newEvent(deps, WEBHOOK_EVENTS.created, actor, row),
     stored: webhookByKey(deps.db, key),
   };
   const {
@@ -166,7 +167,7 @@ export async function updateWebhook(
     })
     .where(isWebhook(key))
     .returning();
-  const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
+  const event = newEvent(deps, WEBHOOK_EVENTS.updated, actor, key, { fields: fieldsOf(changes) });
   // An invented id names no object.
   await findWebhook(deps, actor, id);
   // Before the change, so that its failure changes nothing.
@@ -184,7 +185,14 @@ export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): P
   const key = { id, teamId: actor.teamId };
   // Written before the deletion, because it needs the version.
   const row = { subjectVersion: sql`${webhooks.version}`, data: sql`${JSON.stringify({ _id: id })}` };
-  const event = newEventFrom(deps, "webhook.deleted", actor, key, row, sql`from ${webhooks} where ${isWebhook(key)}`);
+  const event = newEventFrom(
+    deps,
+    WEBHOOK_EVENTS.deleted,
+    actor,
+    key,
+    row,
+    sql`from ${webhooks} where ${isWebhook(key)}`,
+  );
   const removed = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
   const rows = await writeWithEvent(
     deps,
@@ -227,7 +235,7 @@ export async function rotateSecret(
     })
     // If a concurrent rotation was faster, no row has the secret that was read.
     .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret)));
-  const event = newEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
+  const event = newEvent(deps, WEBHOOK_EVENTS.updated, actor, row, { fields: ["secret"] });
   const batch = { replace, event, stored: webhookByKey(deps.db, row) };
   const {
     stored: [rotated],
