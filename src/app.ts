@@ -8,7 +8,7 @@ import * as me from "./accounts/me.routes.ts";
 import * as sessions from "./accounts/sessions.routes.ts";
 import * as teams from "./accounts/teams.routes.ts";
 import * as users from "./accounts/users.routes.ts";
-import { readDeps } from "./deps.ts";
+import { type Deps, readDeps } from "./deps.ts";
 import { AppError } from "./errors.ts";
 import * as events from "./events/events.routes.ts";
 import * as files from "./files/files.routes.ts";
@@ -29,6 +29,7 @@ import { isLinkPath, LINK_PATHS } from "./http/paths.ts";
 import * as links from "./links/links.routes.ts";
 import * as signing from "./links/signing.routes.ts";
 import { consoleLog } from "./platform/log.ts";
+import { service } from "./service.ts";
 import * as trash from "./trash/trash.routes.ts";
 import * as reconciliation from "./upkeep/reconciliation.routes.ts";
 import * as resumable from "./uploads/resumable.routes.ts";
@@ -141,7 +142,9 @@ export const api = {
   getUsage: ["GET /docs/v1/usage", usage.get],
 } satisfies Record<OperationId, Api[string]>;
 
-export function createApp(depsOf = readDeps): Hono<AppEnv> {
+const depsInWorker = (env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps => readDeps(env, ctx, service);
+
+export function createApp(depsOf = depsInWorker): Hono<AppEnv> {
   const app = new Hono<AppEnv>();
   // Never taken from the request: repeated ids would make log lines ambiguous.
   app.use(requestId({ headerName: "" }));

@@ -16,9 +16,10 @@ import {
   teamExists,
   teamNotAllowed,
 } from "../access/authorization.ts";
+import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { fieldsOf, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
@@ -623,9 +624,9 @@ async function isKeyOrItsSession(deps: Deps, { teamId, keyId, kind }: TeamActor,
 
 /* For the recovery job */
 
-/** Moves tokens to the current master key. @returns how many */
-export const reencryptTokens = (deps: Deps): Promise<number> =>
-  reencryptRows(deps, {
+/** Moves tokens to the current master key. */
+export const reencryptTokens = async (deps: Deps) => ({
+  reencrypted: await reencryptRows(deps, {
     select: (keyId, limit) => deps.db.select().from(apiKeys).where(eq(apiKeys.encryptedWith, keyId)).limit(limit),
     reencrypt(row) {
       const token = decryptToken(deps, row);
@@ -638,7 +639,8 @@ export const reencryptTokens = (deps: Deps): Promise<number> =>
         .set({ encryptedToken: value("encrypted"), encryptedWith: value("encryptedWith") })
         .from(rows)
         .where(sql`${apiKeys.id} = ${value("id")} and ${apiKeys.encryptedToken} = ${value("before")}`),
-  });
+  }),
+});
 
 /** Time to see why a client is rejected. */
 export const EXPIRED_KEY_DAYS = 30;
@@ -647,16 +649,29 @@ const EXPIRED_SESSION_DAYS = 1;
 /** Rows of each statement. */
 const EXPIRED_ROWS = 500;
 
-/** Part of a batch: removes sessions and keys that have expired for long enough. */
-export function removeExpiredKeys({ db, system }: Deps) {
+/** Removes sessions and keys that have expired for long enough. */
+export async function removeExpiredKeys(deps: Deps) {
   const remove = (isOfKind: SQL, keptDays: number) => {
-    const expired = db
+    const expired = deps.db
       .select({ id: apiKeys.id })
       .from(apiKeys)
-      .where(and(isOfKind, lt(apiKeys.expiresAt, system.now() - keptDays * DAY)))
+      .where(and(isOfKind, lt(apiKeys.expiresAt, deps.system.now() - keptDays * DAY)))
       .orderBy(apiKeys.expiresAt)
       .limit(EXPIRED_ROWS);
-    return db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
+    return deps.db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
   };
-  return [remove(isSession, EXPIRED_SESSION_DAYS), remove(isApiKey, EXPIRED_KEY_DAYS)] as const;
+  const batch = { sessions: remove(isSession, EXPIRED_SESSION_DAYS), keys: remove(isApiKey, EXPIRED_KEY_DAYS) };
+  const { sessions, keys } = await write(deps, batch, { isIdempotent: true, caller: null });
+  return { sessionsRemoved: sessions.length, keysRemoved: keys.length };
 }
+
+/** The keys or sessions of deleted teams. */
+const rowsOfDeleted = (isOfKind: SQL): TeamRows => ({
+  remove({ db }) {
+    const next = ofDeletedTeams(sql`${apiKeys.id}`, apiKeys, apiKeys.teamId, isOfKind);
+    return [db.delete(apiKeys).where(sql`${apiKeys.id} in (${next} limit ${DELETED_ROWS})`)];
+  },
+  isGone: hasNone(apiKeys, apiKeys.teamId, isOfKind),
+});
+export const keysOfDeleted = rowsOfDeleted(isApiKey);
+export const sessionsOfDeleted = rowsOfDeleted(isSession);

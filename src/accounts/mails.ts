@@ -101,12 +101,15 @@ export async function sendMail(deps: Deps, id: string, mail: { to: string; subje
   }
 }
 
-/** Part of a batch: removes emails that no limit counts any more. */
-export function removeOldMails({ db, system }: Deps) {
+/** Removes emails that no limit counts any more. */
+export async function removeOldMails(deps: Deps) {
+  const { db, system } = deps;
   const old = db
     .select({ id: sentMails.id })
     .from(sentMails)
     .where(lte(sentMails.sentAt, system.now() - DAY))
     .limit(REMOVED_MAILS);
-  return db.delete(sentMails).where(inArray(sentMails.id, old)).returning({ id: sentMails.id });
+  const remove = db.delete(sentMails).where(inArray(sentMails.id, old)).returning({ id: sentMails.id });
+  const [rows] = await write(deps, [remove], { isIdempotent: true, caller: null });
+  return { mailsRemoved: rows.length };
 }

@@ -14,15 +14,8 @@ import { inDatabase, inDatabases, inEveryDatabase } from "../access/databases.ts
 import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import {
-  actorOf,
-  fieldsOf,
-  newEvent,
-  newTeamEvents,
-  wakeWebhooks,
-  webhooksOf,
-  writeWithEvent,
-} from "../events/events.ts";
+import { actorOf, fieldsOf, newEvent, newTeamEvents, writeWithEvent } from "../events/events.ts";
+import { followersOf, wake } from "../events/followers.ts";
 import { files, isHeld } from "../files/files.schema.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
@@ -194,7 +187,7 @@ export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
 }
 
 /**
- * Suspending takes effect with the next request of the team, and the next message of its webhooks.
+ * Suspending takes effect with the next request of the team, and the next message of its followers, such as webhooks.
  * @throws `not_found`, `conflict` if the team is being deleted
  */
 export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: TeamChanges): Promise<Team> {
@@ -220,12 +213,12 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
       .returning(),
     event: newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) }),
     found: db.select({ refusal }).from(teams).where(eq(teams.id, id)),
-    hooks: changes.status === undefined ? [] : webhooksOf(deps, id),
+    followers: changes.status === undefined ? [] : followersOf(deps, id),
   };
   const {
     updated: [team],
     found: [found],
-    hooks,
+    followers,
     // Who decides about retention has all scopes, or a secret key.
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
@@ -233,7 +226,7 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
   });
   if (!found) throw new AppError("not_found");
   if (!team) throw new AppError("conflict", { message: "The team is being deleted." });
-  await wakeWebhooks(deps, hooks, true);
+  await wake(deps, followers, true);
   return team;
 }
 
@@ -267,11 +260,11 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
       .select({ team: teams, held: held.as("held") })
       .from(teams)
       .where(eq(teams.id, teamId)),
-    hooks: webhooksOf(deps, teamId),
+    followers: followersOf(deps, teamId),
   };
   const {
     found: [found],
-    hooks,
+    followers,
   } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   if (!found) throw new AppError("not_found");
   if (found.held !== null && found.team.status !== "deleting") {
@@ -279,6 +272,6 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
       message: `The team has held files, such as ${found.held}. Release them and retry.`,
     });
   }
-  await wakeWebhooks(deps, hooks, true);
+  await wake(deps, followers, true);
   return found.team;
 }

@@ -1,13 +1,13 @@
-import { and, eq, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { is, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { Actor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Batch, type Guard, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
 import { isRaised, isStorageFull } from "../platform/retry.ts";
 import { DAY, databaseOf, SECOND, zeroId } from "../platform/system.ts";
-import { type WebhookKey, webhooks } from "../webhooks/webhooks.schema.ts";
 import type { EventType } from "./event-type.ts";
 import { events } from "./events.schema.ts";
+import { followersOf, wake } from "./followers.ts";
 
 /*
  * The events of a team. An event is written in the batch of the change that it records: both are committed, or neither. If
@@ -234,44 +234,9 @@ export function newTeamEvents(
   );
 }
 
-/** All webhooks of a team. */
-export const webhooksOf = ({ db }: Deps, teamId: string) =>
-  db.select({ teamId: webhooks.teamId, id: webhooks.id }).from(webhooks).where(eq(webhooks.teamId, teamId));
-
 const isEvent = (query: Query): query is NewEvent => "event" in query;
-/** The enabled webhooks that receive an event. `instr` finds the type in the JSON array without reading rows, as `json_each` would. */
-const receivingWebhooks = ({ db }: Deps, { event: { teamId, type } }: NewEvent) =>
-  db
-    .select({ teamId: webhooks.teamId, id: webhooks.id })
-    .from(webhooks)
-    .where(
-      and(
-        eq(webhooks.teamId, teamId),
-        eq(webhooks.status, "enabled"),
-        sql`(${webhooks.types} is null or instr(${webhooks.types}, json_quote(${type.name})))`,
-      ),
-    );
-
 /**
- * Wakes the objects of webhooks. If that fails, the recovery job wakes them. After a change of the webhook or its team
- * (`isChanged`), wait for it before the response: from then on, no message begins that the change forbids.
- * @returns those that are awake, with their cursors
- */
-export async function wakeWebhooks(
-  deps: Deps,
-  keys: WebhookKey[],
-  isChanged: boolean,
-): Promise<(WebhookKey & { cursor: number })[]> {
-  const woken = keys.map(async (key) => ({ ...key, cursor: await deps.outboxes(key).wake(isChanged) }));
-  return (await Promise.allSettled(woken)).flatMap((result) => {
-    if (result.status === "fulfilled") return [result.value];
-    deps.log("warn", "webhook_wake_failed", { cause: result.reason });
-    return [];
-  });
-}
-
-/**
- * Runs changes in one transaction with their events, and wakes the webhooks that receive these. A deletion in a full database
+ * Runs changes in one transaction with their events, and wakes the followers of these. A deletion in a full database
  * continues without its events and all other inserts, which need space, and this is logged. One that `needsInserts` does not.
  * @returns the rows of each query, under its name
  * @throws `storage_full`; `rate_limited` above the account events of a day
@@ -284,8 +249,11 @@ export async function writeWithEvent<const B extends Batch>(
   const events = queriesIn(batch).filter(isEvent);
   // A batch has up to a hundred events of one type.
   const distinct = new Map(events.map((one) => [`${one.event.teamId}/${one.event.type.name}`, one]));
-  const all = { batch, receiving: [...distinct.values()].map((event) => receivingWebhooks(deps, event)) };
-  const { batch: rows, receiving } = await write(deps, all, options).catch(async (error) => {
+  const all = {
+    batch,
+    followers: [...distinct.values()].map(({ event }) => followersOf(deps, event.teamId, event.type)),
+  };
+  const { batch: rows, followers } = await write(deps, all, options).catch(async (error) => {
     if (isRaised(error, TOO_MANY_EVENTS)) {
       const message = "The user or the team has reached its number of logins and account changes a day. Retry later.";
       throw new AppError("rate_limited", { message, retryAfterSeconds: EVENT_RETRY_SECONDS });
@@ -296,7 +264,7 @@ export async function writeWithEvent<const B extends Batch>(
       deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type.name });
     return found;
   });
-  const keys = new Map(receiving.flat().map((key) => [key.id, key]));
-  if (keys.size > 0) deps.after(wakeWebhooks(deps, [...keys.values()], false));
+  const keys = new Map(followers.flat().map((key) => [`${key.kind}/${key.id}`, key]));
+  if (keys.size > 0) deps.after(wake(deps, [...keys.values()], false));
   return rows;
 }

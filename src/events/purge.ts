@@ -1,15 +1,17 @@
 import { type SQL, sql } from "drizzle-orm";
+import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { teams } from "../accounts/teams.schema.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, TeamRows } from "../deps.ts";
 import { type Db, hasRow, read, write } from "../platform/db.ts";
 import { DAY } from "../platform/system.ts";
-import { webhooks } from "../webhooks/webhooks.schema.ts";
 import { events } from "./events.schema.ts";
+import { followers } from "./followers.schema.ts";
+import { isUnreadBy } from "./followers.ts";
 import { isCountedType } from "./kinds.ts";
 
 /*
- * Deletes events older than EVENT_DAYS, and a team's oldest file and link events above MAX_TEAM_EVENTS. Those that an enabled
- * webhook has not read yet stay, up to as many again, so that an endpoint that hangs can't fill the database. A team always loses
+ * Deletes events older than EVENT_DAYS, and a team's oldest file and link events above MAX_TEAM_EVENTS. Those that a
+ * follower has not read yet stay, up to as many again, so that one that hangs can't fill the database. A team always loses
  * the beginning of its log, so the primary key finds the rows. An index by time would cost one more row written for every event.
  * Account events stay among the deleted ones: `events_purged_to` of the team is where the log without gaps begins, so that they
  * are not read again.
@@ -103,8 +105,7 @@ function purgeExcessEvents(deps: Deps) {
   const { db, settings } = deps;
   const lastOf = (teamId: SQL) =>
     sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
-  const isUnread = (teamId: SQL) =>
-    hasRow(webhooks, sql`webhooks.team_id = ${teamId} and status = 'enabled' and max(cursor, since_seq) < seq`);
+  const isUnread = (teamId: SQL) => hasRow(followers, sql`${followers.teamId} = ${teamId} and ${isUnreadBy(sql`seq`)}`);
   const isExcess = (teamId: SQL) =>
     sql`position <= ${lastOf(teamId)} - ${settings.maxTeamEvents} * iif(${isUnread(teamId)}, 2, 1)`;
   const remove = async (teamIds: string[], rows: number) => {
@@ -135,3 +136,12 @@ function purgeExcessEvents(deps: Deps) {
     remove,
   });
 }
+
+/** The events of deleted teams. */
+export const eventsOfDeleted: TeamRows = {
+  remove({ db }) {
+    const next = ofDeletedTeams(sql`${events.teamId}, ${events.seq}`, events, events.teamId);
+    return [db.delete(events).where(sql`(team_id, seq) in (${next} limit ${DELETED_ROWS})`)];
+  },
+  isGone: hasNone(events, events.teamId),
+};

@@ -1,10 +1,11 @@
 import { and, asc, eq, isNull, lte, ne, not, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { isPrincipalAllowed, principalOf, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
+import { ofDeletedTeams } from "../access/deleted-teams.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
@@ -294,3 +295,11 @@ export async function continueFolderChanges(deps: Deps) {
   }
   return { folderSteps: rows.length };
 }
+
+/** The changes of deleted teams. */
+export const folderChangesOfDeleted: TeamRows = {
+  remove({ db }) {
+    const next = ofDeletedTeams(sql`${folderChanges.teamId}`, folderChanges, folderChanges.teamId);
+    return [db.delete(folderChanges).where(sql`team_id in (${next})`)];
+  },
+};

@@ -22,7 +22,7 @@ import { cleanName, type FileKey, isFile, objectKey } from "../files/names.ts";
 import { openTranscript } from "../files/transcripts.ts";
 import { hasWaveform } from "../files/waveforms.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
-import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read } from "../platform/db.ts";
+import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
 import {
   newSecret,
   parseSecretUrl,
@@ -357,13 +357,16 @@ export async function openLinkedTranscript(deps: Deps, token: string) {
 /** The download name of the transcript of a file. */
 export const transcriptName = (name: string): string => `${name.replace(/(?<=.)\.[^.]*$/, "")}.vtt`;
 
-/** Part of a batch: removes expired links. */
-export function removeExpiredLinks({ db, system }: Deps) {
+/** Removes expired links. */
+export async function removeExpiredLinks(deps: Deps) {
+  const { db, system } = deps;
   const expired = db
     .select({ id: links.id })
     .from(links)
     .where(and(isNotNull(links.expiresAt), lte(links.expiresAt, system.now())))
     .orderBy(asc(links.expiresAt))
     .limit(EXPIRED_LINK_ROWS);
-  return db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
+  const remove = db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
+  const [rows] = await write(deps, [remove], { isIdempotent: true, caller: null });
+  return { linksRemoved: rows.length };
 }

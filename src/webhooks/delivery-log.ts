@@ -9,7 +9,7 @@ import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "..
 import { newId } from "../platform/system.ts";
 import type { Attempt } from "./attempts.ts";
 import type { DeliveryFilter, DeliveryStatus, StoredDelivery } from "./outboxes.ts";
-import { webhookByKey } from "./webhook-rows.ts";
+import { isEnabled, webhookByKey } from "./webhook-rows.ts";
 import type { WebhookKey } from "./webhooks.schema.ts";
 import { webhooks } from "./webhooks.schema.ts";
 
@@ -81,7 +81,7 @@ export async function redeliverEvent(deps: Deps, actor: TeamActor, id: string): 
   const [[webhook]] = await read(deps, [deps.db.select().from(webhooks).where(isOfId)], stillAllowed(deps, actor));
   if (!webhook) throw new AppError("not_found");
   const outbox = deps.outboxes(webhook);
-  if (webhook.status === "disabled") {
+  if (!isEnabled(webhook)) {
     const [known] = await outbox.list({ before: seqOf(id) + 1, limit: 1, filter: undefined });
     throw new AppError(known?.seq === seqOf(id) ? "webhook_disabled" : "not_found");
   }
@@ -105,7 +105,7 @@ export async function replayEvents(
   const { teamId } = actor;
   const [[webhook]] = await read(deps, [webhookByKey(deps.db, { teamId, id })], stillAllowed(deps, actor));
   if (!webhook) throw new AppError("not_found");
-  if (webhook.status === "disabled") throw new AppError("webhook_disabled");
+  if (!isEnabled(webhook)) throw new AppError("webhook_disabled");
   const afterSeq = typeof after === "number" ? lastSeqOf(after) : seqOf(after);
   const { deliveries, next } = await deps.outboxes(webhook).replay({ after: afterSeq, failedOnly });
   return { deliveries, next: next === null ? null : eventId(teamId, next) };

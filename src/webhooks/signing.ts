@@ -59,9 +59,9 @@ export function reencryptSecret(deps: Deps, row: WebhookRow, encrypted: string):
   return secret === null ? null : encryptSecret(deps, row, secret);
 }
 
-/** Moves webhook secrets to the current master key. @returns how many webhooks */
-export const reencryptSecrets = (deps: Deps): Promise<number> =>
-  reencryptRows(deps, {
+/** Moves webhook secrets to the current master key. */
+export const reencryptSecrets = async (deps: Deps) => ({
+  reencrypted: await reencryptRows(deps, {
     select: (keyId, limit) => deps.db.select().from(webhooks).where(eq(webhooks.encryptedWith, keyId)).limit(limit),
     reencrypt: (row) => ({
       ...{ teamId: row.teamId, id: row.id, before: row.encryptedSecret },
@@ -80,4 +80,5 @@ export const reencryptSecrets = (deps: Deps): Promise<number> =>
           sql`${webhooks.teamId} = ${value("teamId")} and ${webhooks.id} = ${value("id")}
             and ${webhooks.encryptedSecret} = ${value("before")}`,
         ),
-  });
+  }),
+});

@@ -9,6 +9,7 @@ import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/va
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.routes.ts";
 import { sendTestEvent } from "./posting.ts";
 import { attemptsOfDay, FAILING_ATTEMPTS, isFailing } from "./retries.ts";
+import { isEnabled } from "./webhook-rows.ts";
 import {
   createWebhook,
   deleteWebhook,
@@ -41,7 +42,9 @@ const webhookRecord = describeRecord({
       ({ types }) => types && JSON.parse(types),
     ),
     description: field(z.string(), "Catalogue", (webhook) => webhook.description),
-    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) => webhook.status),
+    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) =>
+      isEnabled(webhook) ? "enabled" : "disabled",
+    ),
     disabledReason: field(
       z.enum(["requested", "gone", "failing", "creator_deleted", "creator_demoted"]).nullable().meta({
         description:
@@ -73,12 +76,12 @@ const webhookRecord = describeRecord({
         description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
       }),
       "healthy",
-      (webhook) => (webhook.status === "disabled" ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
+      (webhook) => (!isEnabled(webhook) ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
     ),
     failingSince: field(
       timestamp.nullable().meta({ description: "The first failure since the last success. Null while healthy." }),
       null,
-      (webhook) => isoOrNull(webhook.status === "disabled" || isFailing(webhook) ? webhook.failingSince : null),
+      (webhook) => isoOrNull(!isEnabled(webhook) || isFailing(webhook) ? webhook.failingSince : null),
     ),
     lastDay: field(
       attemptCounts

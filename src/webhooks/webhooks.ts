@@ -2,15 +2,17 @@ import { and, eq, sql } from "drizzle-orm";
 import { authorizeRead, type Credential, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { fieldsOf, newEvent, newEventFrom, wakeWebhooks, writeWithEvent } from "../events/events.ts";
-import { insertWhere, read } from "../platform/db.ts";
+import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { followers } from "../events/followers.schema.ts";
+import { isFollower, wake } from "../events/followers.ts";
+import { insertWhere, type Query, read } from "../platform/db.ts";
 import { DAY, newId } from "../platform/system.ts";
 import type { WebhookHealth } from "./outboxes.ts";
 import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
 import { WEBHOOK_EVENTS } from "./webhook-event-types.ts";
-import { isWebhook, type WebhookRow, webhookByKey } from "./webhook-rows.ts";
+import { followAsWebhook, followerOf, isWebhook, type WebhookRow, webhookByKey } from "./webhook-rows.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
-import { webhooks } from "./webhooks.schema.ts";
+import { type WebhookKey, webhooks } from "./webhooks.schema.ts";
 
 /** Each event wakes every webhook of the team that receives it. */
 export const MAX_WEBHOOKS = 10;
@@ -32,9 +34,6 @@ const changedBy = ({ keyId, userId }: TeamActor, fields: ("url" | "secret" | "st
   const values = sql.join([sql`'$.keyId', ${keyId}, '$.userId', ${userId}`, ...setters], sql`, `);
   return fields.length === 0 ? undefined : sql`json_set(${webhooks.changedBy}, ${values})`;
 };
-
-/** The number of the last event of the team. */
-const lastSeq = (teamId: string) => sql<number>`coalesce((select max(seq) from events where team_id = ${teamId}), 0)`;
 
 const storedTypes = (types: string[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
 
@@ -68,7 +67,6 @@ export async function createWebhook(
     url: normalizeUrl(deps, url),
     types: storedTypes(types),
     description,
-    status: "enabled" as const,
     disabledReason: null,
     keyId: actor.keyId,
     userId: actor.userId,
@@ -86,7 +84,8 @@ export async function createWebhook(
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, actor.teamId)})`;
   const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId));
   const batch = {
-    insert: insertWhere(deps.db, webhooks, { ...row, sinceSeq: lastSeq(actor.teamId), cursor: 0 }, isAllowed),
+    insert: insertWhere(deps.db, webhooks, row, isAllowed),
+    follower: followAsWebhook(deps, key),
     event: newEvent(deps, WEBHOOK_EVENTS.created, actor, row),
     stored: webhookByKey(deps.db, key),
   };
@@ -129,8 +128,26 @@ export async function findWebhook(deps: Deps, actor: TeamActor, id: string): Pro
 }
 
 export type WebhookChanges = { [Field in keyof NewWebhook]?: NewWebhook[Field] | undefined } & {
-  status?: WebhookRow["status"] | undefined;
+  status?: "enabled" | "disabled" | undefined;
 };
+
+/** Part of the batch that updates a webhook, before its event, which an enabled webhook gets. */
+function followerChanges(deps: Deps, key: WebhookKey, { types, status }: WebhookChanges): Query[] {
+  const { db } = deps;
+  const isOwn = isFollower(followerOf(key));
+  if (status === "disabled") return [db.delete(followers).where(isOwn)];
+  return [
+    ...(status === "enabled" ? [followAsWebhook(deps, key)] : []),
+    ...(types === undefined
+      ? []
+      : [
+          db
+            .update(followers)
+            .set({ types: storedTypes(types) })
+            .where(isOwn),
+        ]),
+  ];
+}
 
 /**
  * Enabling it or changing its URL resets its failures, and what happened while it was disabled is not sent. Disabling it ends
@@ -150,7 +167,6 @@ export async function updateWebhook(
     .update(webhooks)
     .set({
       description,
-      status,
       ...(url !== undefined && { url: normalizeUrl(deps, url) }),
       ...(types !== undefined && { types: storedTypes(types) }),
       ...(status && { disabledReason: status === "enabled" ? null : "requested" }),
@@ -159,9 +175,6 @@ export async function updateWebhook(
         ...(status === undefined ? [] : (["status"] as const)),
       ]),
       ...(isReset && { epoch: sql`${webhooks.epoch} + 1` }),
-      ...(status === "enabled" && {
-        sinceSeq: sql`iif(${webhooks.status} = 'disabled', ${lastSeq(actor.teamId)}, ${webhooks.sinceSeq})`,
-      }),
       updatedAt: deps.system.now(),
       version: sql`${webhooks.version} + 1`,
     })
@@ -174,9 +187,13 @@ export async function updateWebhook(
   const health = await deps.outboxes(key).health();
   const {
     update: [row],
-  } = await writeWithEvent(deps, { update, event }, { isIdempotent: false, caller: stillAllowed(deps, actor) });
+  } = await writeWithEvent(
+    deps,
+    { follower: followerChanges(deps, key, changes), update, event },
+    { isIdempotent: false, caller: stillAllowed(deps, actor) },
+  );
   if (!row) throw new AppError("not_found");
-  await wakeWebhooks(deps, [key], true);
+  await wake(deps, [followerOf(key)], true);
   return { ...row, ...health, ...(isReset && { failures: 0, failingSince: null }) };
 }
 
@@ -194,13 +211,14 @@ export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): P
     sql`from ${webhooks} where ${isWebhook(key)}`,
   );
   const removed = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
+  const unfollow = deps.db.delete(followers).where(isFollower(followerOf(key)));
   const rows = await writeWithEvent(
     deps,
-    { event, removed },
+    { event, removed, unfollow },
     { isIdempotent: false, caller: stillAllowed(deps, actor) },
   );
   if (rows.removed.length === 0) throw new AppError("not_found");
-  await wakeWebhooks(deps, [key], true);
+  await wake(deps, [followerOf(key)], true);
 }
 
 /** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
@@ -242,6 +260,6 @@ export async function rotateSecret(
   } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
-  await wakeWebhooks(deps, [row], true);
+  await wake(deps, [followerOf(row)], true);
   return { webhook: { ...rotated, ...health }, secret };
 }
