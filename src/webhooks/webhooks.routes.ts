@@ -6,6 +6,7 @@ import { inHours } from "../http/introduction.ts";
 import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/validation.ts";
+import { MINUTE } from "../platform/system.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.routes.ts";
 import { sendTestEvent } from "./posting.ts";
 import { attemptsOfDay, FAILING_ATTEMPTS, isFailing } from "./retries.ts";
@@ -16,6 +17,7 @@ import {
   listWebhooks,
   MAX_WEBHOOKS,
   OLD_SECRET_MILLISECONDS,
+  REPEAT_MILLISECONDS,
   rotateSecret,
   updateWebhook,
   type Webhook,
@@ -120,7 +122,7 @@ const newWebhookRecord = describeRecord({
   fields: {
     ...webhookRecord.fields,
     secret: fieldOf<{ secret: string }>()(
-      z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). Shown only once." }),
+      z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). No other request shows it." }),
       "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=",
       ({ secret }) => secret,
     ),
@@ -282,7 +284,9 @@ const rotate = writeOperation(
     tag: "Webhooks",
     summary: "Rotate a webhook's secret",
     sample: "const { secret } = await stowage.webhooks.rotateSecret(id);",
-    description: `The previous secret also signs for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked.`,
+    description:
+      `The previous secret also signs for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked. If the response is lost, repeat the request: ` +
+      `for ${REPEAT_MILLISECONDS / MINUTE} minutes, the same caller gets the same secret. \`revokeOld\` always creates a new one.`,
     body: z.strictObject({ revokeOld: z.boolean().default(false) }),
     isBodyOptional: true,
     bodyExample: { revokeOld: false },
