@@ -39,7 +39,8 @@ const encryptionContext = ({ id, teamId }: WebhookKey) => `webhook/${id}/${teamI
 /** The ciphertext is bound to its webhook. */
 export const encryptSecret = (deps: Deps, key: WebhookKey, secret: string): string =>
   deps.secrets.encrypt(secret, encryptionContext(key));
-function decryptSecret(deps: Deps, row: WebhookRow, encrypted: string): string | null {
+/** @returns null if it can't be decrypted, which is logged */
+export function decryptSecret(deps: Deps, row: WebhookRow, encrypted: string): string | null {
   const fields = { webhookId: row.id, teamId: row.teamId };
   return decryptOrLog(deps, encrypted, encryptionContext(row), "webhook_secret_unreadable", fields);
 }

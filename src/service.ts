@@ -1,0 +1,66 @@
+import * as invitations from "./accounts/invitations.routes.ts";
+import * as keys from "./accounts/keys.routes.ts";
+import * as me from "./accounts/me.routes.ts";
+import * as sessions from "./accounts/sessions.routes.ts";
+import * as teams from "./accounts/teams.routes.ts";
+import * as users from "./accounts/users.routes.ts";
+import * as events from "./events/events.routes.ts";
+import * as files from "./files/files.routes.ts";
+import * as fileLists from "./files/lists.routes.ts";
+import * as fileTags from "./files/tags.routes.ts";
+import * as transcripts from "./files/transcripts.routes.ts";
+import * as waveforms from "./files/waveforms.routes.ts";
+import * as batches from "./folders/batches.routes.ts";
+import * as folders from "./folders/folders.routes.ts";
+import { joinOperations } from "./http/operation.ts";
+import * as links from "./links/links.routes.ts";
+import * as signing from "./links/signing.routes.ts";
+import * as trash from "./trash/trash.routes.ts";
+import * as reconciliation from "./upkeep/reconciliation.routes.ts";
+import * as resumable from "./uploads/resumable.routes.ts";
+import * as unfinished from "./uploads/unfinished.routes.ts";
+import * as upload from "./uploads/upload.routes.ts";
+import * as uploadTokens from "./uploads/upload-tokens.routes.ts";
+import * as usage from "./uploads/usage.routes.ts";
+import * as deliveries from "./webhooks/deliveries.routes.ts";
+import * as webhooks from "./webhooks/webhooks.routes.ts";
+
+/* What the parts of the service know of each other: each list names the capabilities that add to it. */
+
+/**
+ * The operations of the API, by id, in the order of the document. Of two paths that match a request, the first one answers: the list of
+ * unfinished uploads stands before the path with the id of a file.
+ */
+export const operations = joinOperations(
+  sessions.operations,
+  invitations.operations,
+  keys.operations,
+  teams.operations,
+  me.operations,
+  users.operations,
+  webhooks.operations,
+  deliveries.operations,
+  uploadTokens.operations,
+  fileLists.operations,
+  upload.operations,
+  unfinished.operations,
+  batches.operations,
+  signing.operations,
+  files.operations,
+  waveforms.operations,
+  transcripts.operations,
+  trash.operations,
+  links.operations,
+  resumable.operations,
+  reconciliation.operations,
+  events.operations,
+  fileTags.operations,
+  folders.operations,
+  usage.operations,
+);
+export type OperationId = keyof typeof operations;
+
+/** The requests that the service sends, for the document. */
+export const messages = {
+  ...webhooks.messages,
+};
