@@ -1,70 +1,109 @@
-import { keysOfDeleted, reencryptTokens, removeExpiredKeys, sessionsOfDeleted } from "./accounts/keys.ts";
-import { removeOldMails } from "./accounts/mails.ts";
+import * as invitations from "./accounts/invitations.routes.ts";
+import * as keys from "./accounts/keys.routes.ts";
+import { expiredKeys, reencryption as keyReencryption, keysOfDeleted, sessionsOfDeleted } from "./accounts/keys.ts";
+import { oldMails } from "./accounts/mails.ts";
+import * as me from "./accounts/me.routes.ts";
+import * as sessions from "./accounts/sessions.routes.ts";
+import * as teams from "./accounts/teams.routes.ts";
+import * as users from "./accounts/users.routes.ts";
 import { usersOfDeleted } from "./accounts/users.ts";
 import type { Service } from "./deps.ts";
-import { followersOfDeleted, WAKE_QUERIES, wakeBehind } from "./events/followers.ts";
-import { eventsOfDeleted, PURGE_QUERIES, purgeEvents } from "./events/purge.ts";
-import { continueFolderChanges, folderChangesOfDeleted } from "./folders/folder-changes.ts";
+import * as events from "./events/events.routes.ts";
+import { followersBehind, followersOfDeleted } from "./events/followers.ts";
+import { eventsOfDeleted, purge } from "./events/purge.ts";
+import * as files from "./files/files.routes.ts";
+import * as fileLists from "./files/lists.routes.ts";
+import * as fileTags from "./files/tags.routes.ts";
+import * as transcripts from "./files/transcripts.routes.ts";
+import * as waveforms from "./files/waveforms.routes.ts";
+import * as batches from "./folders/batches.routes.ts";
+import { folderChangesOfDeleted, unfinishedChanges } from "./folders/folder-changes.ts";
+import * as folders from "./folders/folders.routes.ts";
 import { foldersOfDeleted } from "./folders/folders.ts";
-import { removeExpiredLinks } from "./links/links.ts";
-import { expireFiles } from "./trash/expiry.ts";
-import { continueFiles, eraseRemoved } from "./trash/file-recovery.ts";
-import { deleteTeams } from "./upkeep/team-deletion.ts";
-import { continueUploads } from "./uploads/unfinished.ts";
+import { joinOperations } from "./http/operation.ts";
+import * as links from "./links/links.routes.ts";
+import { expiredLinks } from "./links/links.ts";
+import * as signing from "./links/signing.routes.ts";
+import { expiry } from "./trash/expiry.ts";
+import { erasure, unprocessed } from "./trash/file-recovery.ts";
+import * as trash from "./trash/trash.routes.ts";
+import * as reconciliation from "./upkeep/reconciliation.routes.ts";
+import { deletedTeams } from "./upkeep/team-deletion.ts";
+import * as resumable from "./uploads/resumable.routes.ts";
+import * as unfinishedUploads from "./uploads/unfinished.routes.ts";
+import { unfinished } from "./uploads/unfinished.ts";
+import * as upload from "./uploads/upload.routes.ts";
+import * as uploadTokens from "./uploads/upload-tokens.routes.ts";
+import * as usage from "./uploads/usage.routes.ts";
 import { webhooksOfDeleted } from "./webhooks/deleted-teams.ts";
+import * as deliveries from "./webhooks/deliveries.routes.ts";
 import { disableOfUser } from "./webhooks/loss-of-access.ts";
-import { reencryptSecrets } from "./webhooks/signing.ts";
+import { reencryption as webhookReencryption } from "./webhooks/signing.ts";
 import { KIND as WEBHOOK } from "./webhooks/webhook-rows.ts";
+import * as webhooks from "./webhooks/webhooks.routes.ts";
 
 /*
  * What the parts of the service know of each other. A capability is a folder, and this file has its names: whoever removes it deletes
- * both. These are lists, because their order is a rule.
+ * both. event-types.ts has the types of events.
  */
 
-/** Files of deleted teams and expired ones leave before the step that erases removed files runs. */
-const recoverySteps: Service["recoverySteps"] = [
-  {
-    name: "teams",
-    counts: ["teamFilesRemoved", "teamRowsRemoved", "teamsDeleted"],
-    runBatch: deleteTeams,
-    maxBatches: 5,
-    queries: 16,
-  },
-  {
-    name: "uploads",
-    counts: ["assemblies", "uploadsExpired", "uploadsRemoved"],
-    runBatch: continueUploads,
-    maxBatches: 20,
-    queries: 7,
-  },
-  {
-    name: "expiry",
-    counts: ["filesAged", "filesExpired", "trashEmptied"],
-    runBatch: expireFiles,
-    maxBatches: 4,
-    queries: 23,
-  },
-  { name: "files", counts: ["sent", "waveforms"], runBatch: continueFiles, maxBatches: 20, queries: 2 },
-  { name: "removed", counts: ["filesDeleted"], runBatch: eraseRemoved, maxBatches: 8, queries: 14 },
-  { name: "folders", counts: ["folderSteps"], runBatch: continueFolderChanges, maxBatches: 2, queries: 45 },
-  {
-    name: "expired keys",
-    counts: ["sessionsRemoved", "keysRemoved"],
-    runBatch: removeExpiredKeys,
-    maxBatches: 10,
-    queries: 2,
-  },
-  { name: "expired links", counts: ["linksRemoved"], runBatch: removeExpiredLinks, maxBatches: 10, queries: 1 },
-  { name: "old mails", counts: ["mailsRemoved"], runBatch: removeOldMails, maxBatches: 10, queries: 1 },
-  { name: "events", counts: ["purged"], runBatch: purgeEvents, maxBatches: 2, queries: PURGE_QUERIES },
-  { name: "tokens", counts: ["reencrypted"], runBatch: reencryptTokens, maxBatches: 3, queries: 5 },
-  { name: "webhook secrets", counts: ["reencrypted"], runBatch: reencryptSecrets, maxBatches: 3, queries: 5 },
-  // It looks at all followers each time.
-  { name: "followers", counts: ["followers"], runBatch: wakeBehind, maxBatches: 1, queries: WAKE_QUERIES },
+/**
+ * The operations of the API, by id, in the order of the document. Of two paths that match a request, the first one answers: the list of
+ * unfinished uploads stands before the path with the id of a file.
+ */
+export const operations = joinOperations(
+  sessions.operations,
+  invitations.operations,
+  keys.operations,
+  teams.operations,
+  me.operations,
+  users.operations,
+  webhooks.operations,
+  deliveries.operations,
+  uploadTokens.operations,
+  fileLists.operations,
+  upload.operations,
+  unfinishedUploads.operations,
+  batches.operations,
+  signing.operations,
+  files.operations,
+  waveforms.operations,
+  transcripts.operations,
+  trash.operations,
+  links.operations,
+  resumable.operations,
+  reconciliation.operations,
+  events.operations,
+  fileTags.operations,
+  folders.operations,
+  usage.operations,
+);
+export type OperationId = keyof typeof operations;
+
+/** The requests that the service sends, for the document. */
+export const messages = {
+  ...webhooks.messages,
+};
+
+/** The steps of the recovery job. Files of deleted teams and expired ones leave before the step that erases removed files runs. */
+const recoverySteps = [
+  deletedTeams,
+  unfinished,
+  expiry,
+  unprocessed,
+  erasure,
+  unfinishedChanges,
+  expiredKeys,
+  expiredLinks,
+  oldMails,
+  purge,
+  keyReencryption,
+  webhookReencryption,
+  followersBehind,
 ];
 
-/** Folders before users, which their trigger would delete one by one. */
-const teamRows: Service["teamRows"] = [
+/** What deleted teams have. Folders before users, whose trigger would delete them one by one. */
+const teamRows = [
   keysOfDeleted,
   sessionsOfDeleted,
   foldersOfDeleted,
@@ -75,6 +114,7 @@ const teamRows: Service["teamRows"] = [
   followersOfDeleted,
 ];
 
+/** The lists that rules go through, see deps.ts. */
 export const service: Service = {
   recoverySteps,
   teamRows,

@@ -88,11 +88,13 @@ export const keyRecord = describeRecord({
 });
 const { schema, example, render } = keyRecord;
 
-export const create = writeOperation(
+const create = writeOperation(
   "keys:write or operator",
   {
+    route: "POST /auth/v1/apikeys",
     tag: "API keys",
     summary: "Create an API key",
+    sample: 'const { key } = await stowage.keys.create({ name: "Importer", scopes: ["files:upload", "files:read"] });',
     description: `A secret key creates keys for its own team, which can have ${MAX_TEAM_KEYS.toLocaleString("en")}. Expired keys do not count: they are kept for ${EXPIRED_KEY_DAYS} days, or until the team needs their place. If the operator omits \`teamId\`, the key gets a new team, which has its name. An unknown \`teamId\` gets 404.`,
     body: z.strictObject({
       name: name(1),
@@ -124,11 +126,13 @@ export const create = writeOperation(
   },
 );
 
-export const list = listOperation(
+const list = listOperation(
   "keys:read or operator",
   {
+    route: "GET /auth/v1/apikeys",
     tag: "API keys",
     summary: "List API keys",
+    sample: "for await (const key of stowage.keys.list()) console.log(key.name);",
     description: "Newest first, with masked tokens. Sessions are not listed.",
     query: pageQuery("keys").extend({
       teamId: id.optional().meta({ description: "Only the operator can send it, and must." }),
@@ -140,11 +144,13 @@ export const list = listOperation(
   render,
 );
 
-export const get = readOperation(
+const get = readOperation(
   "keys:read or operator",
   {
+    route: "GET /auth/v1/apikeys/{id}",
     tag: "API keys",
     summary: "Get API key details",
+    sample: "const key = await stowage.keys.get(id);",
     description:
       "Shows the whole token if your scopes cover those of the key. This is recorded as the event `apikey.revealed`, once an hour for each caller.",
     success: { description: "The key.", message: "API key found.", schema, example },
@@ -156,11 +162,13 @@ export const get = readOperation(
   },
 );
 
-export const update = writeOperation(
+const update = writeOperation(
   "keys:write or operator",
   {
+    route: "PATCH /auth/v1/apikeys/{id}",
     tag: "API keys",
     summary: "Update an API key",
+    sample: 'const key = await stowage.keys.update(id, { scopes: ["files:read"] });',
     description:
       "Renames the key, removes scopes, or shortens its lifetime. Applies to the sessions created with it, too. You need every scope of the key.",
     body: atLeastOneField(
@@ -180,11 +188,13 @@ export const update = writeOperation(
   },
 );
 
-export const remove = writeOperation(
+const remove = writeOperation(
   "keys:write or operator",
   {
+    route: "DELETE /auth/v1/apikeys/{id}",
     tag: "API keys",
     summary: "Delete an API key",
+    sample: "await stowage.keys.delete(id);",
     description:
       "Returns the key a last time. It and the sessions created with it stop working immediately, and their unfinished uploads are canceled. A key can delete itself. You need every scope of the key.",
     success: { description: "The deleted key.", message: "API key deleted.", schema, example },
@@ -194,11 +204,13 @@ export const remove = writeOperation(
 
 const NEW_ID = "0193477d5a0c4e7f9b2d6c18";
 
-export const rotate = writeOperation(
+const rotate = writeOperation(
   "keys:write or operator",
   {
+    route: "POST /auth/v1/apikeys/{id}/rotate",
     tag: "API keys",
     summary: "Rotate an API key",
+    sample: "const { key } = await stowage.keys.rotate(id, { overlapSeconds: 3600 });",
     description:
       "Creates a key with the same name, scopes, limits, user and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.\n\nIf you get no response, repeat the request: until the new key is used, for an hour, the caller who created it gets the same key again. An overlap is at least a minute for a key that rotates itself, or its session.",
     body: z.strictObject({
@@ -221,3 +233,12 @@ export const rotate = writeOperation(
   },
   async ({ deps, actor, id, body }) => render(await rotateKey(deps, actor, id, body.overlapSeconds)),
 );
+
+export const operations = {
+  createApiKey: create,
+  listApiKeys: list,
+  getApiKey: get,
+  updateApiKey: update,
+  rotateApiKey: rotate,
+  deleteApiKey: remove,
+};

@@ -19,7 +19,7 @@ import {
 import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
-import type { Deps, TeamRows } from "../deps.ts";
+import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { fieldsOf, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
@@ -625,7 +625,7 @@ async function isKeyOrItsSession(deps: Deps, { teamId, keyId, kind }: TeamActor,
 /* For the recovery job */
 
 /** Moves tokens to the current master key. */
-export const reencryptTokens = async (deps: Deps) => ({
+const reencryptTokens = async (deps: Deps) => ({
   reencrypted: await reencryptRows(deps, {
     select: (keyId, limit) => deps.db.select().from(apiKeys).where(eq(apiKeys.encryptedWith, keyId)).limit(limit),
     reencrypt(row) {
@@ -650,7 +650,7 @@ const EXPIRED_SESSION_DAYS = 1;
 const EXPIRED_ROWS = 500;
 
 /** Removes sessions and keys that have expired for long enough. */
-export async function removeExpiredKeys(deps: Deps) {
+async function removeExpiredKeys(deps: Deps) {
   const remove = (isOfKind: SQL, keptDays: number) => {
     const expired = deps.db
       .select({ id: apiKeys.id })
@@ -675,3 +675,19 @@ const rowsOfDeleted = (isOfKind: SQL): TeamRows => ({
 });
 export const keysOfDeleted = rowsOfDeleted(isApiKey);
 export const sessionsOfDeleted = rowsOfDeleted(isSession);
+
+export const expiredKeys: RecoveryStep = {
+  name: "expired keys",
+  counts: ["sessionsRemoved", "keysRemoved"],
+  runBatch: removeExpiredKeys,
+  maxBatches: 10,
+  queries: 2,
+};
+
+export const reencryption: RecoveryStep = {
+  name: "tokens",
+  counts: ["reencrypted"],
+  runBatch: reencryptTokens,
+  maxBatches: 3,
+  queries: 5,
+};

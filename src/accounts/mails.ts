@@ -1,5 +1,5 @@
 import { and, eq, gt, gte, inArray, lte, max, ne, or, type SQL, sql } from "drizzle-orm";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { hasRow, insertWhere, write } from "../platform/db.ts";
 import { DAY, HOUR, MINUTE, newId, SECOND } from "../platform/system.ts";
@@ -102,7 +102,7 @@ export async function sendMail(deps: Deps, id: string, mail: { to: string; subje
 }
 
 /** Removes emails that no limit counts any more. */
-export async function removeOldMails(deps: Deps) {
+async function removeOldMails(deps: Deps) {
   const { db, system } = deps;
   const old = db
     .select({ id: sentMails.id })
@@ -113,3 +113,11 @@ export async function removeOldMails(deps: Deps) {
   const [rows] = await write(deps, [remove], { isIdempotent: true, caller: null });
   return { mailsRemoved: rows.length };
 }
+
+export const oldMails: RecoveryStep = {
+  name: "old mails",
+  counts: ["mailsRemoved"],
+  runBatch: removeOldMails,
+  maxBatches: 10,
+  queries: 1,
+};

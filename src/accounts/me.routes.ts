@@ -25,11 +25,13 @@ const TOKEN_NAMES = {
   operator: "an operator token",
 };
 
-export const get = readOperation(
+const get = readOperation(
   "any token",
   {
+    route: "GET /auth/v1/me",
     tag: "Me",
     summary: "Get the caller",
+    sample: "const { kind, scopes } = await stowage.me();",
     description: "What does not apply to the kind of token is null.",
     success: {
       description: "The caller.",
@@ -52,11 +54,13 @@ export const get = readOperation(
   },
 );
 
-export const changePassword = writeOperation(
+const changePassword = writeOperation(
   "any token",
   {
+    route: "POST /auth/v1/me/password",
     tag: "Me",
     summary: "Change your password",
+    sample: "await stowage.changePassword({ currentPassword, newPassword });",
     description: `For the session of a login, at most ${RATE_LIMITS.login} a minute. Ends the user's other sessions. A session that an API key created is not its user's: 403.`,
     body: z.strictObject({ currentPassword: text(1, 256), newPassword: password }),
     bodyExample: { currentPassword: "correct horse battery", newPassword: "staple horse battery" },
@@ -67,3 +71,8 @@ export const changePassword = writeOperation(
     await changeOwnPassword(deps, actor, body);
   },
 );
+
+export const operations = {
+  getMe: get,
+  changePassword,
+};

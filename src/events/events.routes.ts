@@ -109,11 +109,13 @@ const teamId = id.optional().meta({
 
 /** A filtered list counts like the pages that have the events it examines. */
 
-export const list = listOperation(
+const list = listOperation(
   "events:read or operator",
   {
+    route: "GET /auth/v1/events",
     tag: "Events",
     summary: "List events",
+    sample: 'for await (const event of stowage.events.follow({ type: "file.completed" })) console.log(event);',
     description:
       "Events of the team, newest first, or oldest first with `order=asc`. To catch up without gaps, pass the last event's id as " +
       "`after`. Sessions that end because their user was deleted or got a new password have no events. Neither have the API keys " +
@@ -145,11 +147,13 @@ export const list = listOperation(
   (event) => event as EventBody,
 );
 
-export const get = readOperation(
+const get = readOperation(
   "events:read or operator",
   {
+    route: "GET /auth/v1/events/{id}",
     tag: "Events",
     summary: "Get an event",
+    sample: "const event = await stowage.events.get(id);",
     query: z.object({ teamId }),
     success: {
       description: "The event.",
@@ -160,3 +164,8 @@ export const get = readOperation(
   },
   async ({ deps, credential, id, query: { teamId } }) => (await fetchEvent(deps, credential, id, teamId)) as EventBody,
 );
+
+export const operations = {
+  listEvents: list,
+  getEvent: get,
+};

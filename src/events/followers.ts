@@ -1,6 +1,6 @@
 import { and, eq, isNull, or, type SQL, type SQLWrapper, sql } from "drizzle-orm";
 import { DELETED_ROWS, ofDeletedTeams } from "../access/deleted-teams.ts";
-import type { Deps, TeamRows } from "../deps.ts";
+import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { read, write } from "../platform/db.ts";
 import type { EventType } from "./event-type.ts";
 import { events } from "./events.schema.ts";
@@ -71,13 +71,12 @@ export const isUnreadBy = (seq: SQL) => sql`${seq} > max(${followers.cursor}, ${
 const PAGE_FOLLOWERS = 100;
 /** Pages of a run. Each sends two queries. */
 const MAX_PAGES = 30;
-export const WAKE_QUERIES = 2 * MAX_PAGES;
 
 /**
  * Wakes each follower whose team has events behind its cursor, and stores the cursor that its object reports. A webhook that is
  * behind stays so while its endpoint fails, so another run would not find fewer.
  */
-export async function wakeBehind(deps: Deps) {
+async function wakeBehind(deps: Deps) {
   const isBehind = sql`exists (select 1 from ${events}
     where ${events.teamId} = ${followers.teamId} and ${isUnreadBy(sql`${events.seq}`)})`;
   let after: FollowerKey = { teamId: "", kind: "", id: "" };
@@ -116,4 +115,13 @@ export const followersOfDeleted: TeamRows = {
     const next = ofDeletedTeams(sql`${followers.teamId}`, followers, followers.teamId);
     return [db.delete(followers).where(sql`team_id in (${next} limit ${DELETED_ROWS})`)];
   },
+};
+
+/** It looks at all followers each time. */
+export const followersBehind: RecoveryStep = {
+  name: "followers",
+  counts: ["followers"],
+  runBatch: wakeBehind,
+  maxBatches: 1,
+  queries: 2 * MAX_PAGES,
 };

@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { teams } from "../accounts/teams.schema.ts";
-import type { Deps, TeamRows } from "../deps.ts";
+import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { type Db, hasRow, read, write } from "../platform/db.ts";
 import { DAY } from "../platform/system.ts";
 import { events } from "./events.schema.ts";
@@ -27,7 +27,6 @@ const TEAMS_PER_DELETE = 100;
 /** Queries that a batch sends at most, of each purge. */
 const OLD_QUERIES = 34;
 const EXCESS_QUERIES = 68;
-export const PURGE_QUERIES = OLD_QUERIES + EXCESS_QUERIES;
 /** Teams that one query checks, by one lookup in the key for each. */
 export const TEAMS_PER_CHECK = 5000;
 
@@ -58,7 +57,7 @@ function checkTeams(db: Db, { isExpired, isChecked = () => sql`true` }: Purge, a
 }
 
 /** Purges in rounds, until one finds nothing or the queries are used. @returns how many events are gone */
-async function purge(deps: Deps, events: Purge): Promise<number> {
+async function purgeInRounds(deps: Deps, events: Purge): Promise<number> {
   let purged = 0;
   let queries = 0;
   for (let before = -1; before < purged; ) {
@@ -80,7 +79,7 @@ async function purge(deps: Deps, events: Purge): Promise<number> {
 }
 
 /** Deletes events of both kinds. */
-export const purgeEvents = async (deps: Deps) => ({
+const purgeEvents = async (deps: Deps) => ({
   purged: (await purgeOldEvents(deps)) + (await purgeExcessEvents(deps)),
 });
 
@@ -95,7 +94,7 @@ function purgeOldEvents(deps: Deps) {
     const [{ meta }] = await write(deps, [deletion], { isIdempotent: true, caller: null });
     return meta.changes;
   };
-  return purge(deps, { isExpired, maxQueries: OLD_QUERIES, queriesToRemove: 1, remove });
+  return purgeInRounds(deps, { isExpired, maxQueries: OLD_QUERIES, queriesToRemove: 1, remove });
 }
 
 const purgedTo = (teamId: SQL) => sql`coalesce((select events_purged_to from teams where id = ${teamId}), 0)`;
@@ -128,7 +127,7 @@ function purgeExcessEvents(deps: Deps) {
     const [{ meta }] = await write(deps, [deletion, advance], { isIdempotent: true, caller: null });
     return meta.changes;
   };
-  return purge(deps, {
+  return purgeInRounds(deps, {
     isExpired: isExcess(sql`oldest.team_id`),
     isChecked: (id) => sql`oldest.seq > ${purgedTo(id)}`,
     maxQueries: EXCESS_QUERIES,
@@ -144,4 +143,12 @@ export const eventsOfDeleted: TeamRows = {
     return [db.delete(events).where(sql`(team_id, seq) in (${next} limit ${DELETED_ROWS})`)];
   },
   isGone: hasNone(events, events.teamId),
+};
+
+export const purge: RecoveryStep = {
+  name: "events",
+  counts: ["purged"],
+  runBatch: purgeEvents,
+  maxBatches: 2,
+  queries: OLD_QUERIES + EXCESS_QUERIES,
 };

@@ -5,7 +5,7 @@ import { ofDeletedTeams } from "../access/deleted-teams.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
-import type { Deps, TeamRows } from "../deps.ts";
+import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
@@ -274,7 +274,7 @@ function isLastStep(deps: Deps, { teamId }: Requested, { stopped, left }: RowsOf
 }
 
 /** Continues the changes that are due. */
-export async function continueFolderChanges(deps: Deps) {
+async function continueFolderChanges(deps: Deps) {
   const now = deps.system.now();
   const due = deps.db
     .select()
@@ -302,4 +302,12 @@ export const folderChangesOfDeleted: TeamRows = {
     const next = ofDeletedTeams(sql`${folderChanges.teamId}`, folderChanges, folderChanges.teamId);
     return [db.delete(folderChanges).where(sql`team_id in (${next})`)];
   },
+};
+
+export const unfinishedChanges: RecoveryStep = {
+  name: "folders",
+  counts: ["folderSteps"],
+  runBatch: continueFolderChanges,
+  maxBatches: 2,
+  queries: 45,
 };

@@ -46,7 +46,7 @@ const pageOf = (operationId: string) => `${PAGES}/${operationId}.md`;
 
 /** A description of the service, links to its documents, and each operation on a line. */
 export function renderIndex(api: Api): string {
-  const operations = Object.entries(api).map(([id, [route, operation]]) => ({ id, route, ...operation }));
+  const operations = Object.entries(api).map(([id, operation]) => ({ id, ...operation }));
   const groups = tags.flatMap(({ name, description }) => {
     const lines = operations
       .filter(({ tag }) => tag === name)
@@ -162,9 +162,9 @@ export function renderPage(document: Document, api: Api, path: string): string |
     return `# ${document.info.title} API\n\n${document.info.description}\n\n[All operations](/llms.txt)\n`;
   }
   const [, id = ""] = /^\/reference\/(\w+)\.md$/.exec(path) ?? [];
-  const [route] = (Object.hasOwn(api, id) && api[id]) || [];
-  if (!route) return undefined;
-  const { method, path: template } = splitRoute(route);
+  const operation = Object.hasOwn(api, id) ? api[id] : undefined;
+  if (!operation) return undefined;
+  const { method, path: template } = splitRoute(operation.route);
   const described = document.paths[template]?.[method.toLowerCase()];
   return described && renderOperation(document, method, template, described);
 }

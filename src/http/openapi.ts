@@ -6,7 +6,6 @@ import type { Code } from "../errors.ts";
 import { AppError, MESSAGES } from "../errors.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import type { AppEnv } from "./app-env.ts";
-import { codeSamplesOf } from "./client-samples.ts";
 import { errorSchema, STATUS } from "./failures.ts";
 import { describeAccess, describeService, securityOf, securitySchemes, type Tag, TITLE, tags } from "./introduction.ts";
 import { type Document, renderIndex, renderPage } from "./markdown.ts";
@@ -165,7 +164,7 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
 }
 
 function describe(operation: Operation, route: SplitRoute, operationId: string, components: Json): Json {
-  const { tag, summary, description, access, isHeavy, success } = operation;
+  const { tag, summary, sample, description, access, isHeavy, success } = operation;
   const scope = access === "public" ? null : scopeOf(access);
   const headers = Object.entries(success.headers ?? {}).map(([name, text]) => [
     name,
@@ -193,7 +192,8 @@ function describe(operation: Operation, route: SplitRoute, operationId: string, 
       ...Object.fromEntries((success.statuses ?? [200]).map((status) => [status, answerOf(status)])),
       ...failuresOf(codesOf(operation, route)),
     },
-    ...codeSamplesOf(operationId),
+    // As Redocly and others have it.
+    ...(sample && { "x-codeSamples": [{ lang: "JavaScript", label: "Client", source: sample }] }),
   };
 }
 
@@ -246,9 +246,9 @@ export function describeApi(api: Api, messages: Messages): Json {
   const components: Json = {};
   schemaOf(z.strictObject({ error: errorSchema }), "output", components);
   const paths: Record<string, Json> = {};
-  const operations = Object.entries(api).map(([operationId, [, operation]]) => ({ ...operation, operationId }));
-  for (const [operationId, [route, operation]] of Object.entries(api)) {
-    const split = splitRoute(route);
+  const operations = Object.entries(api).map(([operationId, operation]) => ({ ...operation, operationId }));
+  for (const [operationId, operation] of Object.entries(api)) {
+    const split = splitRoute(operation.route);
     const method = split.method.toLowerCase();
     paths[split.path] = { ...paths[split.path], [method]: describe(operation, split, operationId, components) };
   }

@@ -180,11 +180,13 @@ function onLinkHost(c: Context<AppEnv>, path: string): string {
 export const linkUrl = (c: Context<AppEnv>, { token, fileName }: OpenableLink): string =>
   onLinkHost(c, `${LINKS}/${token}/${encodeURIComponent(fileName)}`);
 
-export const create = writeOperation(
+const create = writeOperation(
   "files:download",
   {
+    route: "POST /docs/v1/uploads/{id}/links",
     tag: "Links",
     summary: "Create a link",
+    sample: "const { url } = await stowage.links.create(fileId, { expiresAt });",
     description: `Anyone with the URL can download the file until the link expires or is revoked. A file has at most ${MAX_LINKS} links, and a team ${MAX_TEAM_LINKS.toLocaleString("en")}.`,
     body: newLinkSchema,
     isBodyOptional: true,
@@ -207,11 +209,13 @@ export const create = writeOperation(
   },
 );
 
-export const list = readOperation(
+const list = readOperation(
   "files:download",
   {
+    route: "GET /docs/v1/uploads/{id}/links",
     tag: "Links",
     summary: "List the links of a file",
+    sample: "for await (const link of stowage.links.list(fileId)) console.log(link.name, link.expiresAt);",
     description: "Oldest first, without their URLs.",
     success: {
       description: "The links.",
@@ -223,11 +227,13 @@ export const list = readOperation(
   async ({ deps, credential, id }) => (await listLinks(deps, credential, id)).map(linkRecord.render),
 );
 
-export const revoke = writeOperation(
+const revoke = writeOperation(
   "files:download",
   {
+    route: "DELETE /docs/v1/links/{id}",
     tag: "Links",
     summary: "Revoke a link",
+    sample: "await stowage.links.delete(id);",
     description:
       "The link stops working with the next request. A link that another user or key created also needs `files:write`.",
     success: { description: "The link is revoked.", message: "Link revoked." },
@@ -320,8 +326,9 @@ export async function findPreview(c: Context<AppEnv>): Promise<Preview | null> {
   }
 }
 
-export const describe: Operation = {
+const describe: Operation = {
   access: "public",
+  route: "GET /docs/v1/links/{id}.{secret}",
   tag: "Links",
   summary: "Describe a file by its link",
   description: "Needs no token. The link's page shows this. The same 404 as downloading by the link.",
@@ -343,8 +350,9 @@ export const describe: Operation = {
   },
 };
 
-export const open: Operation = {
+const open: Operation = {
   access: "public",
+  route: "GET /docs/v1/links/{link}/{name}",
   tag: "Links",
   summary: "Download a file by its link",
   description:
@@ -372,8 +380,9 @@ export const open: Operation = {
   answer: async (c) => serve(c, await openCounted(c, openLink)),
 };
 
-export const openTranscript: Operation = {
+const openTranscript: Operation = {
   access: "public",
+  route: "GET /docs/v1/links/{link}/transcript/{name}",
   tag: "Links",
   summary: "Download a transcript by the link of its file",
   description:
@@ -402,4 +411,13 @@ export const openTranscript: Operation = {
     c.header("Content-Disposition", file.contentDisposition);
     return c.body(text, 200, { "Content-Type": `${VTT}; charset=utf-8` });
   },
+};
+
+export const operations = {
+  createLink: create,
+  listLinks: list,
+  revokeLink: revoke,
+  describeLink: describe,
+  openLink: open,
+  openTranscript,
 };

@@ -13,7 +13,7 @@ import { filesOf, filesOfToken } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { servedContentType } from "../audio/media-type.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
@@ -358,7 +358,7 @@ export async function openLinkedTranscript(deps: Deps, token: string) {
 export const transcriptName = (name: string): string => `${name.replace(/(?<=.)\.[^.]*$/, "")}.vtt`;
 
 /** Removes expired links. */
-export async function removeExpiredLinks(deps: Deps) {
+async function removeExpiredLinks(deps: Deps) {
   const { db, system } = deps;
   const expired = db
     .select({ id: links.id })
@@ -370,3 +370,11 @@ export async function removeExpiredLinks(deps: Deps) {
   const [rows] = await write(deps, [remove], { isIdempotent: true, caller: null });
   return { linksRemoved: rows.length };
 }
+
+export const expiredLinks: RecoveryStep = {
+  name: "expired links",
+  counts: ["linksRemoved"],
+  runBatch: removeExpiredLinks,
+  maxBatches: 10,
+  queries: 1,
+};

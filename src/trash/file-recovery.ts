@@ -1,5 +1,5 @@
 import { and, asc, eq, lte, type SQL, sql } from "drizzle-orm";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvents } from "../files/file-events.ts";
@@ -67,7 +67,7 @@ async function resend(deps: Deps): Promise<number> {
 }
 
 /** Continues files that are due, and sends again what lost its message. */
-export const continueFiles = async (deps: Deps) => ({
+const continueFiles = async (deps: Deps) => ({
   sent: await resend(deps),
   waveforms: await resendMeasurements(deps),
 });
@@ -77,7 +77,7 @@ export const continueFiles = async (deps: Deps) => ({
  * trash are first taken out of it, each with its event, and are due then. A run that is interrupted changes no `due_at`, and
  * deletes first, so it also works in a full database.
  */
-export async function eraseRemoved(deps: Deps) {
+async function eraseRemoved(deps: Deps) {
   const isDue = and(isErasable, lte(removed.dueAt, deps.system.now()));
   const due = deps.db.select(ERASABLE_COLUMNS).from(removed).where(isDue).orderBy(asc(removed.dueAt)).limit(BATCH_ROWS);
   const [rows] = await read(deps, [due]);
@@ -102,3 +102,19 @@ export async function eraseRemoved(deps: Deps) {
     trashEmptied: erased.reduce((count, { erase: { meta } }) => count + meta.changes, 0),
   };
 }
+
+export const unprocessed: RecoveryStep = {
+  name: "files",
+  counts: ["sent", "waveforms"],
+  runBatch: continueFiles,
+  maxBatches: 20,
+  queries: 2,
+};
+
+export const erasure: RecoveryStep = {
+  name: "removed",
+  counts: ["filesDeleted"],
+  runBatch: eraseRemoved,
+  maxBatches: 8,
+  queries: 14,
+};

@@ -7,9 +7,10 @@ import { reconcile as reconcilePage } from "./reconciliation.ts";
 /** R2's limit for a key. */
 const MAX_KEY_LENGTH = 1024;
 
-export const reconcile = writeOperation(
+const reconcile = writeOperation(
   "operator",
   {
+    route: "POST /auth/v1/reconciliation",
     tag: "Teams",
     summary: "Compare rows and bytes",
     description:
@@ -57,3 +58,7 @@ export const reconcile = writeOperation(
     };
   },
 );
+
+export const operations = {
+  reconcile,
+};

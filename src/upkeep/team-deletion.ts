@@ -1,7 +1,7 @@
 import { and, eq, inArray, type SQL, sql } from "drizzle-orm";
 import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { teams } from "../accounts/teams.schema.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { cancelUploads } from "../files/ending.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { write } from "../platform/db.ts";
@@ -45,7 +45,7 @@ async function removeFiles(deps: Deps): Promise<number> {
 const HAS_NO_FILES = and(hasNone(files, teamOfFile), hasNone(removed, teamOfRemoved), hasNone(uploads, uploads.teamId));
 
 /** Deletes a batch of rows and files of deleted teams. Rows first: a full database may have no space to move files. */
-export async function deleteTeams(deps: Deps) {
+async function deleteTeams(deps: Deps) {
   const { teamRows } = deps.service;
   const empty = deps.db
     .select({ id: teams.id })
@@ -61,3 +61,11 @@ export async function deleteTeams(deps: Deps) {
     teamFilesRemoved: await removeFiles(deps),
   };
 }
+
+export const deletedTeams: RecoveryStep = {
+  name: "teams",
+  counts: ["teamFilesRemoved", "teamRowsRemoved", "teamsDeleted"],
+  runBatch: deleteTeams,
+  maxBatches: 5,
+  queries: 16,
+};

@@ -209,8 +209,9 @@ function progressHeaders(upload: UploadRow): Record<string, string> {
   };
 }
 
-export const options: Operation = {
+const options: Operation = {
   access: "public",
+  route: "OPTIONS /docs/v1/uploads/resumable",
   tag: "Resumable uploads",
   summary: "Get the capabilities of resumable uploads",
   success: {
@@ -224,11 +225,14 @@ export const options: Operation = {
   },
 };
 
-export const create = tus(
+const create = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
+    route: "POST /docs/v1/uploads/resumable",
     tag: "Resumable uploads",
     summary: "Create a resumable upload",
+    sample:
+      "const { id } = await stowage.files.upload(file, {\n  onProgress: (sent, total) => {},\n  onResumeUrl: (uploadUrl) => {},\n});",
     description:
       "Works with every tus 1.0.0 client. Requests can have any size, and this one can include the first bytes. " +
       `An unfinished upload expires ${EXPIRY}. Revoking the key that created it cancels it.`,
@@ -276,6 +280,7 @@ const headOnce = tus(
   readOperation<"files:upload", z.ZodType>,
   {
     ...AFTER_KEY_EXPIRY,
+    route: "HEAD /docs/v1/uploads/resumable/{upload}",
     tag: "Resumable uploads",
     summary: "Get the progress of a resumable upload",
     retryableFailureCode: "upload_locked",
@@ -305,7 +310,7 @@ const headOnce = tus(
  * tus clients restart from zero on any response except 2xx and 423, so transient failures are 423 here. A bug stays 500:
  * with 423, clients would poll forever.
  */
-export const head: Operation = {
+const head: Operation = {
   ...headOnce,
   answer: async (c) => {
     try {
@@ -325,6 +330,7 @@ const appendOnce = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
     ...AFTER_KEY_EXPIRY,
+    route: "PATCH /docs/v1/uploads/resumable/{upload}",
     tag: "Resumable uploads",
     summary: "Append to a resumable upload",
     description:
@@ -356,8 +362,9 @@ const appendOnce = tus(
 );
 
 /** The request keeps running after the client disconnects, so that the bytes it has read are saved. */
-export const append: Operation = {
+const append: Operation = {
   ...appendOnce,
+  sample: "const { id } = await stowage.files.upload(file, { resumeUrl: uploadUrl });",
   answer: (c) => {
     const answer = appendOnce.answer(c);
     c.var.deps.after(answer.catch(() => undefined));
@@ -365,12 +372,14 @@ export const append: Operation = {
   },
 };
 
-export const remove = tus(
+const remove = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
     ...AFTER_KEY_EXPIRY,
+    route: "DELETE /docs/v1/uploads/resumable/{upload}",
     tag: "Resumable uploads",
     summary: "Cancel a resumable upload",
+    sample: "await stowage.unfinishedUploads.cancel(uploadUrl);",
     success: {
       statuses: [204],
       description: "The upload was canceled and its bytes are deleted.",
@@ -386,9 +395,10 @@ export const remove = tus(
 const METHODS: Record<string, Operation> = { HEAD: head, PATCH: append, DELETE: remove };
 
 /** For clients behind a proxy that allows only GET and POST. */
-export const override: Operation = {
-  ...append,
+const override: Operation = {
+  ...appendOnce,
   isBodyOptional: true,
+  route: "POST /docs/v1/uploads/resumable/{upload}",
   tag: "Resumable uploads",
   summary: "Send the method in a header",
   description: "Runs HEAD, PATCH, or DELETE for clients behind a proxy that allows only GET and POST.",
@@ -410,4 +420,13 @@ export const override: Operation = {
     const operation = METHODS[c.req.header("X-HTTP-Method-Override")?.toUpperCase() ?? ""];
     return operation ? operation.answer(c) : renderMethodNotAllowed(c, Object.keys(METHODS));
   },
+};
+
+export const operations = {
+  describeResumableUploads: options,
+  createResumableUpload: create,
+  getResumableUpload: head,
+  appendToResumableUpload: append,
+  deleteResumableUpload: remove,
+  overrideResumableUpload: override,
 };

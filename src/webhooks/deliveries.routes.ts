@@ -75,11 +75,13 @@ function renderRedelivery({ attempt, ...delivery }: Redelivery): z.input<typeof 
   return { ...renderDelivery(delivery), attempt: attempt && renderAttempt(attempt) };
 }
 
-export const list = listOperation(
+const list = listOperation(
   "webhooks:read",
   {
+    route: "GET /auth/v1/webhooks/{id}/deliveries",
     tag: "Webhooks",
     summary: "List a webhook's deliveries",
+    sample: "for await (const delivery of stowage.webhooks.deliveries(id)) console.log(delivery.status);",
     description: "Newest first. Deliveries are kept for 30 days, and at most 10,000 of a webhook.",
     query: pageQuery("deliveries")
       .omit({ page: true })
@@ -103,11 +105,13 @@ export const list = listOperation(
   renderDelivery,
 );
 
-export const replay = writeOperation(
+const replay = writeOperation(
   "webhooks:write",
   {
+    route: "POST /auth/v1/webhooks/{id}/replay",
     tag: "Webhooks",
     summary: "Replay events",
+    sample: "const { deliveries } = await stowage.webhooks.replay(id, { after: eventId });",
     description:
       "Sends the events after an event or an instant to the webhook again, also those that occurred while it was disabled. Messages keep their ids. " +
       `A call reads up to ${MAX_REPLAYED_EVENTS} events; if there may be more, \`next\` is the event to continue after.`,
@@ -132,11 +136,13 @@ export const replay = writeOperation(
   ({ deps, actor, id, body }) => replayEvents(deps, actor, id, body),
 );
 
-export const redeliver = writeOperation(
+const redeliver = writeOperation(
   "webhooks:write",
   {
+    route: "POST /auth/v1/deliveries/{id}/redeliver",
     tag: "Webhooks",
     summary: "Redeliver an event",
+    sample: "const delivery = await stowage.webhooks.redeliver(id);",
     description:
       "Makes one more attempt, with the same message id, before anything else that is due, and returns its result (`attempt`), which takes up to 15 s. It doesn't change when other deliveries, and this one if it fails, are sent next. Calls at once get the result of the same attempt.",
     isHeavy: true,
@@ -150,3 +156,9 @@ export const redeliver = writeOperation(
   },
   async ({ deps, actor, id }) => renderRedelivery(await redeliverEvent(deps, actor, id)),
 );
+
+export const operations = {
+  listDeliveries: list,
+  replayEvents: replay,
+  redeliver,
+};

@@ -6,6 +6,7 @@ import { inHours } from "../http/introduction.ts";
 import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/validation.ts";
+import { MINUTE } from "../platform/system.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.routes.ts";
 import { sendTestEvent } from "./posting.ts";
 import { attemptsOfDay, FAILING_ATTEMPTS, isFailing } from "./retries.ts";
@@ -17,6 +18,7 @@ import {
   listWebhooks,
   MAX_WEBHOOKS,
   OLD_SECRET_MILLISECONDS,
+  REPEAT_MILLISECONDS,
   rotateSecret,
   updateWebhook,
   type Webhook,
@@ -123,7 +125,7 @@ const newWebhookRecord = describeRecord({
   fields: {
     ...webhookRecord.fields,
     secret: fieldOf<{ secret: string }>()(
-      z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). Shown only once." }),
+      z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). No other request shows it." }),
       "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=",
       ({ secret }) => secret,
     ),
@@ -180,11 +182,13 @@ const fields = z.strictObject({
   description: text(0, 200),
 });
 
-export const create = writeOperation(
+const create = writeOperation(
   "webhooks:write",
   {
+    route: "POST /auth/v1/webhooks",
     tag: "Webhooks",
     summary: "Create a webhook",
+    sample: 'const { secret } = await stowage.webhooks.create({ url, types: ["file.completed"] });',
     description:
       "Posts each later event of the team, of the selected types, to the URL as `{id, type, timestamp, teamId, actor, subject, data}`. " +
       "Messages are signed according to Standard Webhooks 1.0: `webhook-id` is the event's id, and the same in every attempt; " +
@@ -208,11 +212,13 @@ export const create = writeOperation(
   },
 );
 
-export const list = readOperation(
+const list = readOperation(
   "webhooks:read",
   {
+    route: "GET /auth/v1/webhooks",
     tag: "Webhooks",
     summary: "List webhooks",
+    sample: "for await (const webhook of stowage.webhooks.list()) console.log(webhook.url);",
     description: "Oldest first.",
     success: {
       description: "The webhooks.",
@@ -224,21 +230,25 @@ export const list = readOperation(
   async ({ deps, credential }) => (await listWebhooks(deps, credential)).map((webhook) => render(deps, webhook)),
 );
 
-export const get = readOperation(
+const get = readOperation(
   "webhooks:read",
   {
+    route: "GET /auth/v1/webhooks/{id}",
     tag: "Webhooks",
     summary: "Get webhook details",
+    sample: "const webhook = await stowage.webhooks.get(id);",
     success: { description: "The webhook.", message: "Webhook found.", schema, example },
   },
   async ({ deps, credential, id }) => render(deps, await fetchWebhook(deps, credential, id)),
 );
 
-export const update = writeOperation(
+const update = writeOperation(
   "webhooks:write",
   {
+    route: "PATCH /auth/v1/webhooks/{id}",
     tag: "Webhooks",
     summary: "Update a webhook",
+    sample: 'const webhook = await stowage.webhooks.update(id, { status: "enabled" });',
     description:
       "Enabling a webhook or changing its URL resets its failures. Disabling it ends its pending deliveries.",
     body: atLeastOneField(fields.extend({ status: schema.shape.status })),
@@ -253,11 +263,13 @@ export const update = writeOperation(
   async ({ deps, actor, id, body }) => render(deps, await updateWebhook(deps, actor, id, body)),
 );
 
-export const remove = writeOperation(
+const remove = writeOperation(
   "webhooks:write",
   {
+    route: "DELETE /auth/v1/webhooks/{id}",
     tag: "Webhooks",
     summary: "Delete a webhook",
+    sample: "await stowage.webhooks.delete(id);",
     description: "Its pending deliveries are not sent.",
     // Each webhook sends by itself. This limit keeps a team from having more than ten that send at once.
     isHeavy: true,
@@ -268,12 +280,16 @@ export const remove = writeOperation(
   },
 );
 
-export const rotate = writeOperation(
+const rotate = writeOperation(
   "webhooks:write",
   {
+    route: "POST /auth/v1/webhooks/{id}/secret",
     tag: "Webhooks",
     summary: "Rotate a webhook's secret",
-    description: `The previous secret also signs for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked.`,
+    sample: "const { secret } = await stowage.webhooks.rotateSecret(id);",
+    description:
+      `The previous secret also signs for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked. If the response is lost, repeat the request: ` +
+      `for ${REPEAT_MILLISECONDS / MINUTE} minutes, the same caller gets the same secret. \`revokeOld\` always creates a new one.`,
     body: z.strictObject({ revokeOld: z.boolean().default(false) }),
     isBodyOptional: true,
     bodyExample: { revokeOld: false },
@@ -291,11 +307,13 @@ export const rotate = writeOperation(
   },
 );
 
-export const test = writeOperation(
+const test = writeOperation(
   "webhooks:write",
   {
+    route: "POST /auth/v1/webhooks/{id}/test",
     tag: "Webhooks",
     summary: "Send a test event",
+    sample: "const { httpStatus } = await stowage.webhooks.test(id);",
     description: "Sends a signed `webhook.test` event now, once. It is not in the event log.",
     isHeavy: true,
     success: {
@@ -307,3 +325,13 @@ export const test = writeOperation(
   },
   async ({ deps, actor, id }) => renderAttempt(await sendTestEvent(deps, actor, id)),
 );
+
+export const operations = {
+  createWebhook: create,
+  listWebhooks: list,
+  getWebhook: get,
+  updateWebhook: update,
+  deleteWebhook: remove,
+  rotateWebhookSecret: rotate,
+  testWebhook: test,
+};

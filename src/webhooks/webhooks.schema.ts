@@ -22,7 +22,7 @@ export const webhooks = sqliteTable(
     userId: text("user_id"),
     /**
      * JSON: who last changed its URL, secret or status (`keyId`, `userId`), and the users who set the present `url`, `secret` and
-     * `status`, unless that was its creator or a key without a user.
+     * `status`, unless that was its creator or a key without a user. `rotatedBy`: the key or session of the last rotation.
      */
     changedBy: text("changed_by").notNull(),
     encryptedSecret: text("encrypted_secret").notNull(),

@@ -6,9 +6,9 @@ import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/even
 import { followers } from "../events/followers.schema.ts";
 import { isFollower, wake } from "../events/followers.ts";
 import { insertWhere, type Query, read } from "../platform/db.ts";
-import { DAY, newId } from "../platform/system.ts";
+import { DAY, MINUTE, newId } from "../platform/system.ts";
 import type { WebhookHealth } from "./outboxes.ts";
-import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
+import { decryptSecret, encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
 import { WEBHOOK_EVENTS } from "./webhook-event-types.ts";
 import { followAsWebhook, followerOf, isWebhook, type WebhookRow, webhookByKey } from "./webhook-rows.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
@@ -31,6 +31,7 @@ const withHealth = async (deps: Deps, row: WebhookRow): Promise<Webhook> => ({
 /** Stores who changed the field: this caller decides about the endpoint and the signature. */
 const changedBy = ({ keyId, userId }: TeamActor, fields: ("url" | "secret" | "status")[]) => {
   const setters = fields.map((field) => sql`${`$.${field}`}, ${userId}`);
+  if (fields.includes("secret")) setters.push(sql`'$.rotatedBy', ${keyId}`);
   const values = sql.join([sql`'$.keyId', ${keyId}, '$.userId', ${userId}`, ...setters], sql`, `);
   return fields.length === 0 ? undefined : sql`json_set(${webhooks.changedBy}, ${values})`;
 };
@@ -223,9 +224,13 @@ export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): P
 
 /** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
 export const OLD_SECRET_MILLISECONDS = DAY;
+/** How long a caller who did not get the response can repeat a rotation. Short, because it shows the secret again. */
+export const REPEAT_MILLISECONDS = 10 * MINUTE;
 
 /**
- * Creates a new secret. The previous one also signs for a day, unless it is revoked or cannot be decrypted.
+ * Creates a new secret. The previous one also signs for a day, unless it is revoked or cannot be decrypted. If the response is lost,
+ * another new secret would end the one that endpoints still verify with. So a repetition by the same caller returns the same
+ * secret, unless it revokes the previous one.
  * @throws `not_found`; `conflict` if another rotation was faster
  */
 export async function rotateSecret(
@@ -236,6 +241,13 @@ export async function rotateSecret(
 ): Promise<{ webhook: Webhook; secret: string }> {
   const row = await findWebhook(deps, actor, id);
   const health = await deps.outboxes(row).health();
+  const repeated = (current: WebhookRow) => {
+    if (revokeOld || !isRotatedBy(deps, actor, current)) return null;
+    const secret = decryptSecret(deps, current, current.encryptedSecret);
+    return secret === null ? null : { webhook: { ...current, ...health }, secret };
+  };
+  const earlier = repeated(row);
+  if (earlier) return earlier;
   const now = deps.system.now();
   const secret = newSecret(deps.system);
   const old = revokeOld ? null : reencryptSecret(deps, row, row.encryptedSecret);
@@ -259,7 +271,16 @@ export async function rotateSecret(
     stored: [rotated],
   } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (!rotated) throw new AppError("not_found");
-  if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
-  await wake(deps, [followerOf(row)], true);
-  return { webhook: { ...rotated, ...health }, secret };
+  if (rotated.encryptedSecret === encryptedSecret) {
+    await wake(deps, [followerOf(row)], true);
+    return { webhook: { ...rotated, ...health }, secret };
+  }
+  const faster = repeated(rotated);
+  if (!faster) throw new AppError("conflict");
+  return faster;
 }
+
+/** Whether this caller rotated the secret a short time ago, and the previous one still signs. */
+const isRotatedBy = ({ system }: Deps, { keyId }: TeamActor, { changedBy, oldSecretEndsAt }: WebhookRow): boolean =>
+  JSON.parse(changedBy).rotatedBy === keyId &&
+  (oldSecretEndsAt ?? 0) > system.now() + OLD_SECRET_MILLISECONDS - REPEAT_MILLISECONDS;

@@ -323,6 +323,15 @@ describe("a message", () => {
     expect(last.headers["webhook-signature"]).toBe(await signatureOf(newest, last));
   });
 
+  test("is still signed by the secret that the endpoint knows after a repeated rotation", async () => {
+    const { world, team, hook } = await begin();
+    const secret = await rotate(team, hook);
+    expect(await rotate(team, hook)).toBe(secret);
+    await createEvent(team);
+    await world.runAlarms(15 * MINUTE);
+    expect([verifies(hook.secret, world.posts[0]!), verifies(secret, world.posts[0]!)]).toEqual([true, true]);
+  });
+
   test("is signed by the same secret after the recovery job has re-encrypted it and the old master key is gone", async () => {
     const { world, team, hook } = await begin();
     await rotate(team, hook);

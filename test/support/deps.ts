@@ -94,6 +94,16 @@ type Batch = (statements: D1PreparedStatement[]) => Promise<D1Result[]>;
 export const withBatch = (database: D1Database, batch: Batch): D1Database =>
   ({ prepare: (sql: string) => database.prepare(sql), batch: batch as D1Database["batch"] }) as D1Database;
 
+/** Loses the response to each write: D1 commits it, and responds too late. A write has more than two statements. */
+export const losingResponses: Change = (deps) =>
+  withDatabases(deps, (database) =>
+    withBatch(database, async (statements) => {
+      const results = await database.batch(statements);
+      if (statements.length > 2) throw new Error("D1 did not respond within 8 s.");
+      return results;
+    }),
+  );
+
 /**
  * Does something else right before the first write of a Worker, after it has authorized the caller. The write for a caller begins
  * with its right, and one without a caller, such as of an invitation, has more than two statements. With `times`, also before the

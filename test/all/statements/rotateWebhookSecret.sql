@@ -155,7 +155,7 @@ from
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 update webhooks
 set
-  changed_by = json_set(webhooks.changed_by, '$.keyId', ?, '$.userId', ?, ?, ?),
+  changed_by = json_set(webhooks.changed_by, '$.keyId', ?, '$.userId', ?, ?, ?, '$.rotatedBy', ?),
   encrypted_secret = ?, old_encrypted_secret = ?, old_secret_ends_at = ?, encrypted_with = ?, updated_at = ?,
   version = webhooks.version + 1
 where ((webhooks.team_id = ? and webhooks.id = ?) and webhooks.encrypted_secret = ?);
