@@ -30,7 +30,7 @@ import { expectSettled, expectSound, must, rowsOf, World } from "../support/worl
 type State = "receiving" | "pending" | "processing" | "deleting";
 const STATES: State[] = ["receiving", "pending", "processing", "deleting"];
 const COUNTS =
-  "sent assemblies webhooks uploadsExpired uploadsRemoved filesDeleted teamFilesRemoved teamsDeleted sessionsRemoved";
+  "sent assemblies followers uploadsExpired uploadsRemoved filesDeleted teamFilesRemoved teamsDeleted sessionsRemoved";
 const MORE_COUNTS =
   "waveforms folderSteps teamRowsRemoved trashEmptied keysRemoved linksRemoved mailsRemoved purged reencrypted filesAged filesExpired";
 const NOTHING = Object.fromEntries(`${COUNTS} ${MORE_COUNTS}`.split(" ").map((name) => [name, 0]));
