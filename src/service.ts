@@ -60,6 +60,23 @@ export const operations = joinOperations(
 );
 export type OperationId = keyof typeof operations;
 
+/** The groups of operations, in the order in which the reference shows them. */
+export const tags = [
+  files.filesTag,
+  resumable.resumableTag,
+  trash.trashTag,
+  links.linksTag,
+  keys.keysTag,
+  uploadTokens.uploadTokensTag,
+  sessions.sessionsTag,
+  teams.teamsTag,
+  me.meTag,
+  users.usersTag,
+  events.eventsTag,
+  webhooks.webhooksTag,
+  webhooks.messagesTag,
+];
+
 /** The requests that the service sends, for the document. */
 export const messages = {
   ...webhooks.messages,
