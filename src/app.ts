@@ -14,7 +14,7 @@ import { mountPages } from "./http/pages.ts";
 import { isLinkPath, LINK_PATHS } from "./http/paths.ts";
 import { findPicture, findPreview } from "./links/links.routes.ts";
 import { consoleLog } from "./platform/log.ts";
-import { messages, operations, service } from "./service.ts";
+import * as service from "./service.ts";
 
 const depsInWorker = (env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps => readDeps(env, ctx, service);
 
@@ -46,8 +46,8 @@ export function createApp(depsOf = depsInWorker): Hono<AppEnv> {
   app.use(requireHttps);
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);
-  mount(app, operations);
-  mountDescriptions(app, operations, messages);
+  mount(app, service.operations);
+  mountDescriptions(app, service);
   app.get("/health", health);
   app.notFound((c) => renderError(c, new AppError("route_not_found")));
   app.onError((error, c) => renderError(c, error));

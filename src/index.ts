@@ -5,7 +5,7 @@ import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";
 import { jobMessages } from "./platform/messages.ts";
 import { realSystem } from "./platform/system.ts";
-import { service } from "./service.ts";
+import * as service from "./service.ts";
 import { handleJob, startRecovery } from "./upkeep/consumer.ts";
 import { RESTART_MILLISECONDS, WebhookOutbox } from "./webhooks/outbox.ts";
 import { keyOf, type ListRequest, type Outbox, type ReplayRequest } from "./webhooks/outboxes.ts";

@@ -80,13 +80,30 @@ export const operations = joinOperations(
 );
 export type OperationId = keyof typeof operations;
 
+/** The groups of operations, in the order in which the reference shows them. */
+export const tags = [
+  files.filesTag,
+  resumable.resumableTag,
+  trash.trashTag,
+  links.linksTag,
+  keys.keysTag,
+  uploadTokens.uploadTokensTag,
+  sessions.sessionsTag,
+  teams.teamsTag,
+  me.meTag,
+  users.usersTag,
+  events.eventsTag,
+  webhooks.webhooksTag,
+  webhooks.messagesTag,
+];
+
 /** The requests that the service sends, for the document. */
 export const messages = {
   ...webhooks.messages,
 };
 
 /** The steps of the recovery job. Files of deleted teams and expired ones leave before the step that erases removed files runs. */
-const recoverySteps = [
+export const recoverySteps = [
   deletedTeams,
   unfinished,
   expiry,
@@ -103,7 +120,7 @@ const recoverySteps = [
 ];
 
 /** What deleted teams have. Folders before users, whose trigger would delete them one by one. */
-const teamRows = [
+export const teamRows = [
   keysOfDeleted,
   sessionsOfDeleted,
   foldersOfDeleted,
@@ -114,10 +131,8 @@ const teamRows = [
   followersOfDeleted,
 ];
 
-/** The lists that rules go through, see deps.ts. */
-export const service: Service = {
-  recoverySteps,
-  teamRows,
-  userLosesAccess: [disableOfUser],
-  followers: { [WEBHOOK]: (deps, key) => deps.outboxes(key) },
-};
+/** What follows when a user is deleted or demoted. */
+export const userLosesAccess = [disableOfUser];
+
+/** The objects of the followers of a log, by kind. */
+export const followers: Service["followers"] = { [WEBHOOK]: (deps, key) => deps.outboxes(key) };

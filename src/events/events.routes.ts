@@ -4,6 +4,11 @@ import { listOperation, readOperation } from "../http/operation.ts";
 import { cursorOf, DEFAULT_LIMIT, id, instant, pageLimit, timestamp } from "../http/validation.ts";
 import { fetchEvent, listEvents } from "./event-log.ts";
 
+export const eventsTag = {
+  name: "Events",
+  description: "The event log of a team. Kept for 30 days, unless the service is set otherwise.",
+};
+
 const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
 
 const recordedActor = z.strictObject({
@@ -113,7 +118,7 @@ const list = listOperation(
   "events:read or operator",
   {
     route: "GET /auth/v1/events",
-    tag: "Events",
+    tag: eventsTag,
     summary: "List events",
     sample: 'for await (const event of stowage.events.follow({ type: "file.completed" })) console.log(event);',
     description:
@@ -151,7 +156,7 @@ const get = readOperation(
   "events:read or operator",
   {
     route: "GET /auth/v1/events/{id}",
-    tag: "Events",
+    tag: eventsTag,
     summary: "Get an event",
     sample: "const event = await stowage.events.get(id);",
     query: z.object({ teamId }),

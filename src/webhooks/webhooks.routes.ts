@@ -7,7 +7,7 @@ import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/validation.ts";
 import { MINUTE } from "../platform/system.ts";
-import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.routes.ts";
+import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
 import { sendTestEvent } from "./posting.ts";
 import { attemptsOfDay, FAILING_ATTEMPTS, isFailing } from "./retries.ts";
 import { isEnabled } from "./webhook-rows.ts";
@@ -24,7 +24,40 @@ import {
   type Webhook,
 } from "./webhooks.ts";
 
+export const webhooksTag = {
+  name: "Webhooks",
+  description: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",
+};
+
+export const messagesTag = {
+  name: "Webhook messages",
+  description: "The requests that the service sends to your server.",
+};
+
 const type = z.enum(EVENT_TYPE_NAMES);
+
+export const attemptSchema = z
+  .strictObject({
+    at: timestamp,
+    httpStatus: z.int().nullable(),
+    error: z.enum(ATTEMPT_ERRORS).nullable().meta({
+      description: "`webhook_disabled` ends a delivery unsent.",
+    }),
+    durationMilliseconds: z.int().nonnegative(),
+    responseBody: z.string().meta({
+      description:
+        "Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty.",
+    }),
+  })
+  .meta({ id: "Attempt" });
+export const renderAttempt = (attempt: Attempt): z.input<typeof attemptSchema> => ({ ...attempt, at: iso(attempt.at) });
+export const attemptExample: z.input<typeof attemptSchema> = {
+  at: "2026-11-20T09:41:00.000Z",
+  httpStatus: 200,
+  error: null,
+  durationMilliseconds: 87,
+  responseBody: "ok",
+};
 
 const attemptCounts = z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() });
 
@@ -136,7 +169,7 @@ const newWebhookRecord = describeRecord({
 export const messages = {
   event: {
     operationId: "receiveEvent",
-    tag: "Webhook messages" as const,
+    tag: messagesTag,
     summary: "An event",
     description:
       "Sent to a webhook for each event of the team that has one of its `types`. Standard Webhooks 1.0 describes how to verify " +
@@ -186,7 +219,7 @@ const create = writeOperation(
   "webhooks:write",
   {
     route: "POST /auth/v1/webhooks",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Create a webhook",
     sample: 'const { secret } = await stowage.webhooks.create({ url, types: ["file.completed"] });',
     description:
@@ -216,7 +249,7 @@ const list = readOperation(
   "webhooks:read",
   {
     route: "GET /auth/v1/webhooks",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "List webhooks",
     sample: "for await (const webhook of stowage.webhooks.list()) console.log(webhook.url);",
     description: "Oldest first.",
@@ -234,7 +267,7 @@ const get = readOperation(
   "webhooks:read",
   {
     route: "GET /auth/v1/webhooks/{id}",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Get webhook details",
     sample: "const webhook = await stowage.webhooks.get(id);",
     success: { description: "The webhook.", message: "Webhook found.", schema, example },
@@ -246,7 +279,7 @@ const update = writeOperation(
   "webhooks:write",
   {
     route: "PATCH /auth/v1/webhooks/{id}",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Update a webhook",
     sample: 'const webhook = await stowage.webhooks.update(id, { status: "enabled" });',
     description:
@@ -267,7 +300,7 @@ const remove = writeOperation(
   "webhooks:write",
   {
     route: "DELETE /auth/v1/webhooks/{id}",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Delete a webhook",
     sample: "await stowage.webhooks.delete(id);",
     description: "Its pending deliveries are not sent.",
@@ -284,7 +317,7 @@ const rotate = writeOperation(
   "webhooks:write",
   {
     route: "POST /auth/v1/webhooks/{id}/secret",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Rotate a webhook's secret",
     sample: "const { secret } = await stowage.webhooks.rotateSecret(id);",
     description:
@@ -311,7 +344,7 @@ const test = writeOperation(
   "webhooks:write",
   {
     route: "POST /auth/v1/webhooks/{id}/test",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Send a test event",
     sample: "const { httpStatus } = await stowage.webhooks.test(id);",
     description: "Sends a signed `webhook.test` event now, once. It is not in the event log.",

@@ -10,7 +10,7 @@ import { TEAMS_PER_CHECK } from "../../src/events/purge.ts";
 import worker from "../../src/index.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { databaseOf, newId, newToken, newUuid, realSystem } from "../../src/platform/system.ts";
-import { service } from "../../src/service.ts";
+import * as service from "../../src/service.ts";
 import { recover } from "../../src/upkeep/recovery.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf } from "../support/bytes.ts";

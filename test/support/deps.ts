@@ -9,7 +9,7 @@ import type { Mailer } from "../../src/platform/mailer.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import type { Reply, Sender } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
-import { service } from "../../src/service.ts";
+import * as service from "../../src/service.ts";
 import { promptOutboxes } from "./objects.ts";
 
 export type { Deps, Settings } from "../../src/deps.ts";

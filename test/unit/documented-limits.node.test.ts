@@ -3,9 +3,10 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { unstable_readConfig } from "wrangler";
 import { listMigrations, migratedDatabase } from "../../src/dev/migrations.ts";
-import { describeService, tags } from "../../src/http/introduction.ts";
+import { eventsTag } from "../../src/events/events.routes.ts";
+import { describeService } from "../../src/http/introduction.ts";
 import { RATE_LIMITS } from "../../src/rate-limits.ts";
-import { service } from "../../src/service.ts";
+import * as service from "../../src/service.ts";
 
 const root = join(import.meta.dirname, "../..");
 const config: {
@@ -37,7 +38,7 @@ test("responses and the description state the rate limits of wrangler.toml", () 
 });
 
 test("the description states how long events are kept", () => {
-  expect(tags.find(({ name }) => name === "Events")?.description).toContain(`Kept for ${config.vars.EVENT_DAYS} days`);
+  expect(eventsTag.description).toContain(`Kept for ${config.vars.EVENT_DAYS} days`);
 });
 
 test("the changelogs begin with the version of the package, and the service's names every migration", () => {

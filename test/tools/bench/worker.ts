@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { readDeps } from "../../../src/deps.ts";
 import service from "../../../src/index.ts";
 import type { WaveformJob } from "../../../src/platform/messages.ts";
-import { service as lists } from "../../../src/service.ts";
+import * as lists from "../../../src/service.ts";
 import { handleJob } from "../../../src/upkeep/consumer.ts";
 import { type Effects, ProxiedBindings } from "../../support/bindings.ts";
 import { spread } from "./spreading.ts";
