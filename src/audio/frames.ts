@@ -119,8 +119,8 @@ export function mediaTypeOfFrames(head: Uint8Array): string | null {
     if (frame === null) continue;
     // One frame at the end may be chance. Several in a row can't be, nor one that is the whole file.
     const isLast = at + frame.bytes >= head.length;
-    const isWhole = at === 0 && frame.bytes === head.length;
-    if (isWhole || (!isLast && isChain(head, at, frame.family, CHAIN_FRAMES))) return frame.mediaType;
+    const isComplete = at === 0 && frame.bytes === head.length;
+    if (isComplete || (!isLast && isChain(head, at, frame.family, CHAIN_FRAMES))) return frame.mediaType;
   }
   return null;
 }
