@@ -91,7 +91,7 @@ export const STEPS: Step[] = [
   { name: "uploads", runBatch: continueUploads, maxBatches: 20, queries: 7 },
   { name: "expiry", runBatch: expireFiles, maxBatches: 4, queries: 23 },
   { name: "files", runBatch: continueFiles, maxBatches: 20, queries: 2 },
-  { name: "removed", runBatch: eraseRemoved, maxBatches: 8, queries: 14 },
+  { name: "removed", runBatch: eraseRemoved, maxBatches: 8, queries: 15 },
   { name: "folders", runBatch: continueFolderChanges, maxBatches: 2, queries: 45 },
   { name: "expired", runBatch: removeExpired, maxBatches: 10, queries: 4 },
   { name: "events", runBatch: purgeEvents, maxBatches: 2, queries: PURGE_QUERIES },
