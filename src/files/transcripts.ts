@@ -6,6 +6,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, write } from "../platform/db.ts";
+import { FILE_EVENTS } from "./file-event-types.ts";
 import { fileEvent } from "./file-events.ts";
 import { files, teamOfFile } from "./files.schema.ts";
 import { changed, ofKnownFile, parseTranscript, TRANSCRIPT, type Transcript } from "./files.ts";
@@ -166,7 +167,7 @@ async function endWrite(
   const kept = db
     .select({ id: ofKnownFile<string>(file, "id"), version: latest.as("version") })
     .from(sql`(select 1) one`);
-  const event = fileEvent(deps, "file.updated", actor, file, { fields: ["transcript"] });
+  const event = fileEvent(deps, FILE_EVENTS.updated, actor, file, { fields: ["transcript"] });
   // The caller had the right when the write began. By now, the object has changed, and the row has to say so.
   const {
     kept: [row],

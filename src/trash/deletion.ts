@@ -5,6 +5,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { cancelUploads, MAX_LATE_WRITE_MILLISECONDS, removeUpload } from "../files/ending.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { keptValues, trashedFiles } from "../files/files.ts";
@@ -84,7 +85,7 @@ export const erase = ({ db }: Deps, isSelected: SQL | undefined, dueAt: number) 
 /** Whether a deletion moves files to the trash, and the type of its event. */
 function kindOf({ settings }: Deps, isPermanent: boolean) {
   const isTrashing = settings.trashDays > 0 && !isPermanent;
-  return { isTrashing, type: isTrashing ? ("file.trashed" as const) : ("file.deleted" as const) };
+  return { isTrashing, type: isTrashing ? FILE_EVENTS.trashed : FILE_EVENTS.deleted };
 }
 
 /** A subquery that returns these columns of some files. */
@@ -150,7 +151,7 @@ function deletionOf(
   const inTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed, isNull(removed.hold));
   const source = trashedFiles(sql`${removed} where ${inTrash}`);
   const erasing = {
-    event: fileEvents(deps, "file.deleted", actor, actor.teamId, undefined, source),
+    event: fileEvents(deps, FILE_EVENTS.deleted, actor, actor.teamId, undefined, source),
     erase: erase(deps, inTrash, dueAt),
   };
   /** From the rows of a file in `files` and `removed` after the changes. Null if it was deleted. */

@@ -1,7 +1,8 @@
 import { and, asc, eq, lte, type SQL, sql } from "drizzle-orm";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
 import { MAX_LATE_WRITE_MILLISECONDS } from "../files/ending.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isAwaitingStep, teamOfFile } from "../files/files.schema.ts";
 import { MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
@@ -67,7 +68,7 @@ async function resend(deps: Deps): Promise<number> {
 }
 
 /** Continues files that are due, and sends again what lost its message. */
-export const continueFiles = async (deps: Deps) => ({
+const continueFiles = async (deps: Deps) => ({
   sent: await resend(deps),
   waveforms: await resendMeasurements(deps),
 });
@@ -85,7 +86,7 @@ async function postpone(deps: Deps, keys: FileKey[]): Promise<void> {
  * it, each with its event, and are due then. A run that is interrupted deletes again, and an erasure deletes first, so it also works
  * in a full database.
  */
-export async function eraseRemoved(deps: Deps) {
+async function eraseRemoved(deps: Deps) {
   const isDue = and(isErasable, lte(removed.dueAt, deps.system.now()));
   const due = deps.db.select(ERASABLE_COLUMNS).from(removed).where(isDue).orderBy(asc(removed.dueAt)).limit(BATCH_ROWS);
   const [rows] = await read(deps, [due]);
@@ -102,7 +103,7 @@ export async function eraseRemoved(deps: Deps) {
     const isNext = and(eq(teamOfRemoved, teamId), isOneOf(removed.id, ids), isDue);
     const source = trashedFiles(sql`${removed} where ${and(isNext, isTrashed)}`);
     return {
-      event: fileEvents(deps, "file.deleted", SYSTEM, teamId, undefined, source),
+      event: fileEvents(deps, FILE_EVENTS.deleted, SYSTEM, teamId, undefined, source),
       erase: erase(deps, isNext, deps.system.now()),
     };
   });
@@ -113,3 +114,19 @@ export async function eraseRemoved(deps: Deps) {
     trashEmptied: erased.reduce((count, { erase: { meta } }) => count + meta.changes, 0),
   };
 }
+
+export const unprocessed: RecoveryStep = {
+  name: "files",
+  counts: ["sent", "waveforms"],
+  runBatch: continueFiles,
+  maxBatches: 20,
+  queries: 2,
+};
+
+export const erasure: RecoveryStep = {
+  name: "removed",
+  counts: ["filesDeleted"],
+  runBatch: eraseRemoved,
+  maxBatches: 8,
+  queries: 15,
+};

@@ -9,6 +9,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
 import { cancelUploads, deleteUploads, namedFile, type UploadRow } from "../files/ending.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvent, fileEvents } from "../files/file-events.ts";
 import { files } from "../files/files.schema.ts";
 import {
@@ -378,7 +379,7 @@ export async function commit(
   const batch = {
     refused: db.select({ refusal: refusal.as("refusal") }).from(sql`(select 1) one`),
     inserted: insertWhere(db, files, file, sql`${refusal} is null`),
-    event: fileEvent(deps, "file.uploaded", initiator, key, { uploadTokenId }),
+    event: fileEvent(deps, FILE_EVENTS.uploaded, initiator, key, { uploadTokenId }),
     settle,
     state,
     extraQueries,
@@ -423,7 +424,7 @@ async function rollBack(
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     const isRevocable = and(isFile(upload), idempotencyKey === undefined ? isNull(files.hold) : sql`0`);
     const batch = {
-      event: fileEvents(deps, "file.deleted", actor, teamId, isRevocable),
+      event: fileEvents(deps, FILE_EVENTS.deleted, actor, teamId, isRevocable),
       leave: leave(deps, isRevocable, { dueAt }),
       cancel: cancelUploads(deps, isUpload(upload)),
       // A full database keeps the file, too, and so does the trash, if somebody has deleted it by now.
