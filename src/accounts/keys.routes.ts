@@ -21,6 +21,11 @@ import {
 } from "./keys.ts";
 import { createTeam } from "./teams.ts";
 
+export const keysTag = {
+  name: "API keys",
+  description: "Tokens of a team. A secret key has scopes; a public key uploads, and may ship in a web page.",
+};
+
 /** A bound without effect: no file has as many bytes. */
 const MAX_FILE_BYTES_OF_KEY = 5_000_000_000_000;
 
@@ -88,11 +93,13 @@ export const keyRecord = describeRecord({
 });
 const { schema, example, render } = keyRecord;
 
-export const create = writeOperation(
+const create = writeOperation(
   "keys:write or operator",
   {
-    tag: "API keys",
+    route: "POST /auth/v1/apikeys",
+    tag: keysTag,
     summary: "Create an API key",
+    sample: 'const { key } = await stowage.keys.create({ name: "Importer", scopes: ["files:upload", "files:read"] });',
     description: `A secret key creates keys for its own team, which can have ${MAX_TEAM_KEYS.toLocaleString("en")}. Expired keys do not count: they are kept for ${EXPIRED_KEY_DAYS} days, or until the team needs their place. If the operator omits \`teamId\`, the key gets a new team, which has its name. An unknown \`teamId\` gets 404.`,
     body: z.strictObject({
       name: name(1),
@@ -124,11 +131,13 @@ export const create = writeOperation(
   },
 );
 
-export const list = listOperation(
+const list = listOperation(
   "keys:read or operator",
   {
-    tag: "API keys",
+    route: "GET /auth/v1/apikeys",
+    tag: keysTag,
     summary: "List API keys",
+    sample: "for await (const key of stowage.keys.list()) console.log(key.name);",
     description: "Newest first, with masked tokens. Sessions are not listed.",
     query: pageQuery("keys").extend({
       teamId: id.optional().meta({ description: "Only the operator can send it, and must." }),
@@ -140,11 +149,13 @@ export const list = listOperation(
   render,
 );
 
-export const get = readOperation(
+const get = readOperation(
   "keys:read or operator",
   {
-    tag: "API keys",
+    route: "GET /auth/v1/apikeys/{id}",
+    tag: keysTag,
     summary: "Get API key details",
+    sample: "const key = await stowage.keys.get(id);",
     description:
       "Shows the whole token if your scopes cover those of the key. This is recorded as the event `apikey.revealed`, once an hour for each caller.",
     success: { description: "The key.", message: "API key found.", schema, example },
@@ -156,11 +167,13 @@ export const get = readOperation(
   },
 );
 
-export const update = writeOperation(
+const update = writeOperation(
   "keys:write or operator",
   {
-    tag: "API keys",
+    route: "PATCH /auth/v1/apikeys/{id}",
+    tag: keysTag,
     summary: "Update an API key",
+    sample: 'const key = await stowage.keys.update(id, { scopes: ["files:read"] });',
     description:
       "Renames the key, removes scopes, or shortens its lifetime. Applies to the sessions created with it, too. You need every scope of the key.",
     body: atLeastOneField(
@@ -180,11 +193,13 @@ export const update = writeOperation(
   },
 );
 
-export const remove = writeOperation(
+const remove = writeOperation(
   "keys:write or operator",
   {
-    tag: "API keys",
+    route: "DELETE /auth/v1/apikeys/{id}",
+    tag: keysTag,
     summary: "Delete an API key",
+    sample: "await stowage.keys.delete(id);",
     description:
       "Returns the key a last time. It and the sessions created with it stop working immediately, and their unfinished uploads are canceled. A key can delete itself. You need every scope of the key.",
     success: { description: "The deleted key.", message: "API key deleted.", schema, example },
@@ -194,11 +209,13 @@ export const remove = writeOperation(
 
 const NEW_ID = "0193477d5a0c4e7f9b2d6c18";
 
-export const rotate = writeOperation(
+const rotate = writeOperation(
   "keys:write or operator",
   {
-    tag: "API keys",
+    route: "POST /auth/v1/apikeys/{id}/rotate",
+    tag: keysTag,
     summary: "Rotate an API key",
+    sample: "const { key } = await stowage.keys.rotate(id, { overlapSeconds: 3600 });",
     description:
       "Creates a key with the same name, scopes, limits, user and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.\n\nIf you get no response, repeat the request: until the new key is used, for an hour, the caller who created it gets the same key again. An overlap is at least a minute for a key that rotates itself, or its session.",
     body: z.strictObject({
@@ -221,3 +238,12 @@ export const rotate = writeOperation(
   },
   async ({ deps, actor, id, body }) => render(await rotateKey(deps, actor, id, body.overlapSeconds)),
 );
+
+export const operations = {
+  createApiKey: create,
+  listApiKeys: list,
+  getApiKey: get,
+  updateApiKey: update,
+  rotateApiKey: rotate,
+  deleteApiKey: remove,
+};

@@ -6,6 +6,11 @@ import { RATE_LIMITS } from "../rate-limits.ts";
 import { changeOwnPassword, fetchMe } from "./me.ts";
 import { password } from "./users.routes.ts";
 
+export const meTag = {
+  name: "Me",
+  description: "The caller: what its token may do, and the password of its user.",
+};
+
 const meSchema = z
   .strictObject({
     kind: z.enum(["secret", "public", "session", "operator"]),
@@ -25,11 +30,13 @@ const TOKEN_NAMES = {
   operator: "an operator token",
 };
 
-export const get = readOperation(
+const get = readOperation(
   "any token",
   {
-    tag: "Me",
+    route: "GET /auth/v1/me",
+    tag: meTag,
     summary: "Get the caller",
+    sample: "const { kind, scopes } = await stowage.me();",
     description: "What does not apply to the kind of token is null.",
     success: {
       description: "The caller.",
@@ -52,11 +59,13 @@ export const get = readOperation(
   },
 );
 
-export const changePassword = writeOperation(
+const changePassword = writeOperation(
   "any token",
   {
-    tag: "Me",
+    route: "POST /auth/v1/me/password",
+    tag: meTag,
     summary: "Change your password",
+    sample: "await stowage.changePassword({ currentPassword, newPassword });",
     description: `For the session of a login, at most ${RATE_LIMITS.login} a minute. Ends the user's other sessions. A session that an API key created is not its user's: 403.`,
     body: z.strictObject({ currentPassword: text(1, 256), newPassword: password }),
     bodyExample: { currentPassword: "correct horse battery", newPassword: "staple horse battery" },
@@ -67,3 +76,8 @@ export const changePassword = writeOperation(
     await changeOwnPassword(deps, actor, body);
   },
 );
+
+export const operations = {
+  getMe: get,
+  changePassword,
+};

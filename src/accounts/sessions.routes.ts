@@ -18,6 +18,11 @@ import {
   type Session,
 } from "./sessions.ts";
 
+export const sessionsTag = {
+  name: "Sessions",
+  description: "Tokens of people for 12 hours, by email and password or with a secret key.",
+};
+
 const field = fieldOf<Session>();
 
 const { schema, example, render } = describeRecord({
@@ -67,10 +72,12 @@ const expiresIn = z
   .default(DEFAULT_SESSION_SECONDS)
   .meta({ description: "Seconds until the session expires." });
 
-export const login = publicOperation(
+const login = publicOperation(
   {
-    tag: "Sessions",
+    route: "POST /auth/v1/login",
+    tag: sessionsTag,
     summary: "Log in as a user",
+    sample: "const { key } = await stowage.logIn({ teamId, email, password });",
     description: `Returns a session, in the shape of an API key named after the user. It has the scopes of the user's role, expires after \`expiresIn\` seconds, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response. A user has at most ${MAX_USER_SESSIONS} sessions by logging in: with another one, the oldest ends.\n\nOnly failed logins count for the limit, per account and per client IP. A backend logs its users in with \`Authorization\` of a secret key of the team with the scope \`users:write\`: then failures count per account only. Any other token changes nothing.`,
     optionalScope: "users:write",
     body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256), expiresIn }),
@@ -96,11 +103,13 @@ export const login = publicOperation(
     ),
 );
 
-export const create = writeOperation(
+const create = writeOperation(
   "any token",
   {
-    tag: "Sessions",
+    route: "POST /auth/v1/sessions",
+    tag: sessionsTag,
     summary: "Create a session with a secret key",
+    sample: "const { key } = await stowage.sessions.create();",
     description: `For tools that keep a token for a day, such as the console. The session has the name and scopes of the key. It expires after \`expiresIn\` seconds or with the key, and is revoked with it. A key can have ${MAX_KEY_SESSIONS} sessions. Its token is shown only in this response.`,
     body: z.strictObject({ expiresIn }),
     isBodyOptional: true,
@@ -119,11 +128,13 @@ export const create = writeOperation(
   },
 );
 
-export const list = listOperation(
+const list = listOperation(
   "keys:read",
   {
-    tag: "Sessions",
+    route: "GET /auth/v1/sessions",
+    tag: sessionsTag,
     summary: "List sessions",
+    sample: "for await (const session of stowage.sessions.list()) console.log(session.userId, session.lastUsedAt);",
     description:
       "Newest first, without expired ones. If many have expired in the last day, a page can be short or empty and still have a `Link`.",
     query: pageQuery("sessions"),
@@ -138,11 +149,13 @@ export const list = listOperation(
   render,
 );
 
-export const remove = writeOperation(
+const remove = writeOperation(
   "keys:write",
   {
-    tag: "Sessions",
+    route: "DELETE /auth/v1/sessions/{id}",
+    tag: sessionsTag,
     summary: "Revoke a session",
+    sample: "await stowage.sessions.delete(id);",
     description:
       "The session ends immediately, and its unfinished uploads are canceled. The caller's scopes must cover the session's.",
     success: { description: "The session has ended.", message: "Session revoked." },
@@ -152,11 +165,13 @@ export const remove = writeOperation(
   },
 );
 
-export const logout = writeOperation(
+const logout = writeOperation(
   "any token",
   {
-    tag: "Sessions",
+    route: "POST /auth/v1/logout",
+    tag: sessionsTag,
     summary: "Log out",
+    sample: "await stowage.logOut();",
     description: "Revokes the session that calls. API keys can't log out.",
     success: { description: "The session has ended.", message: "Logged out." },
     errorCodes: ["forbidden"],
@@ -165,3 +180,11 @@ export const logout = writeOperation(
     await logOut(deps, actor);
   },
 );
+
+export const operations = {
+  logIn: login,
+  createSession: create,
+  listSessions: list,
+  revokeSession: remove,
+  logOut: logout,
+};

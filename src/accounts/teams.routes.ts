@@ -27,6 +27,11 @@ import {
   updateTeam,
 } from "./teams.ts";
 
+export const teamsTag = {
+  name: "Teams",
+  description: "The tenants of the service, which the operator manages.",
+};
+
 const quota = (what: string, setting: string) =>
   z
     .int()
@@ -88,11 +93,13 @@ const { schema, example } = record;
 const render = (team: Team, { deps: { settings, mailer } }: { deps: Deps }) =>
   record.render({ ...team, trashDays: settings.trashDays, sendsEmail: mailer !== null });
 
-export const create = writeOperation(
+const create = writeOperation(
   "operator",
   {
-    tag: "Teams",
+    route: "POST /auth/v1/teams",
+    tag: teamsTag,
     summary: "Create a team",
+    sample: 'const { team, apiKey } = await stowage.teams.create({ name: "Radio Lovelace" });',
     description: "Also creates the team's first secret key, which has the team's name.",
     body: z.strictObject({
       name: name(1),
@@ -116,11 +123,13 @@ export const create = writeOperation(
   },
 );
 
-export const list = listOperation(
+const list = listOperation(
   "operator",
   {
-    tag: "Teams",
+    route: "GET /auth/v1/teams",
+    tag: teamsTag,
     summary: "List teams",
+    sample: 'for await (const team of stowage.teams.list({ status: "active" })) console.log(team.name);',
     description: "Newest first, or by name if `name` is given.",
     query: pageQuery("teams").extend({
       status: z.enum(TEAM_STATES).optional(),
@@ -132,11 +141,13 @@ export const list = listOperation(
   render,
 );
 
-export const get = readOperation(
+const get = readOperation(
   "files:read or operator",
   {
-    tag: "Teams",
+    route: "GET /auth/v1/teams/{id}",
+    tag: teamsTag,
     summary: "Get team details",
+    sample: "const { usage } = await stowage.teams.get(id);",
     description: "The operator can get any team, and a token with the scope `files:read` its own.",
     isHeavy: true,
     success: { description: "The team.", message: "Team found.", schema, example },
@@ -144,11 +155,13 @@ export const get = readOperation(
   async ({ deps, credential, id }) => render(await fetchTeam(deps, credential, id), { deps }),
 );
 
-export const update = writeOperation(
+const update = writeOperation(
   "operator",
   {
-    tag: "Teams",
+    route: "PATCH /auth/v1/teams/{id}",
+    tag: teamsTag,
     summary: "Update or suspend a team",
+    sample: 'const team = await stowage.teams.update(id, { status: "suspended" });',
     description:
       "From the next request on, every token of a suspended team gets 403 `team_suspended`, and the team's links get 404. An upload request that is in progress finishes. Signed URLs work until they expire. Files are processed as before. Its webhooks wait: set `status` to `active` to resume the team, and they are sent the events in between.",
     body: atLeastOneField(
@@ -166,11 +179,13 @@ export const update = writeOperation(
   async ({ deps, actor, id, body }) => render(await updateTeam(deps, actor, id, body), { deps }),
 );
 
-export const remove = writeOperation(
+const remove = writeOperation(
   "operator",
   {
-    tag: "Teams",
+    route: "DELETE /auth/v1/teams/{id}",
+    tag: teamsTag,
     summary: "Delete a team",
+    sample: "await stowage.teams.delete(id);",
     description:
       "Irreversible. A team with held files can't be deleted. From the next request on, the team's tokens get 401. Its files, users, keys, webhooks and events are deleted in the background. Until then the team is `deleting`; then it is not found.",
     success: {
@@ -183,3 +198,11 @@ export const remove = writeOperation(
   },
   async ({ deps, actor, id }) => render(await deleteTeam(deps, actor, id), { deps }),
 );
+
+export const operations = {
+  createTeam: create,
+  listTeams: list,
+  getTeam: get,
+  updateTeam: update,
+  deleteTeam: remove,
+};

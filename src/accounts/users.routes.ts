@@ -1,8 +1,10 @@
+import type { Context } from "hono";
 import * as z from "zod";
 import { DEFAULT_ROLE, ROLE_NAMES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { EXPORTED_EVENTS } from "../events/event-log.ts";
 import { recordedExample, recordedSchema } from "../events/events.routes.ts";
+import type { AppEnv } from "../http/app-env.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
 import { describeRecord, fieldOf } from "../http/record.ts";
 import {
@@ -20,7 +22,14 @@ import {
 } from "../http/validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
 import { exportUser, type UserExport } from "./export.ts";
+import {
+  DEFAULT_INVITATION_SECONDS,
+  inviteUser,
+  MAX_INVITATION_SECONDS,
+  MIN_INVITATION_SECONDS,
+} from "./invitations.ts";
 import { keyRecord } from "./keys.routes.ts";
+import { MAX_MAILS, MAX_TEAM_MAILS } from "./mails.ts";
 import { renderSession, sessionExample, sessionSchema } from "./sessions.routes.ts";
 import {
   createUser,
@@ -34,6 +43,11 @@ import {
   type User,
   updateUser,
 } from "./users.ts";
+
+export const usersTag = {
+  name: "Users",
+  description: "People in a team, who sign in with an email and password.",
+};
 
 const field = fieldOf<User>();
 
@@ -83,11 +97,13 @@ export const role = z.enum(ROLE_NAMES);
 /** Two names of 100 characters and a space. */
 const MAX_FULL_NAME_LENGTH = 201;
 
-export const create = writeOperation(
+const create = writeOperation(
   "users:write",
   {
-    tag: "Users",
+    route: "POST /auth/v1/users",
+    tag: usersTag,
     summary: "Create a user",
+    sample: 'const user = await stowage.users.create({ email, password, role: "member" });',
     description: `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Your scopes must cover those of the role.`,
     body: z.strictObject({
       firstName: name(0).default(""),
@@ -120,11 +136,13 @@ export const create = writeOperation(
   },
 );
 
-export const list = readOperation(
+const list = readOperation(
   "users:read",
   {
-    tag: "Users",
+    route: "GET /auth/v1/users",
+    tag: usersTag,
     summary: "List users",
+    sample: 'for await (const user of stowage.users.list({ name: "Ada" })) console.log(user.email);',
     description: `Returns one page if any parameter is given, and otherwise all users. A team with more than ${MAX_LISTED_USERS.toLocaleString("en")} users must send \`limit\`: without it, the response is 400. Oldest first, or by name with \`name\`.`,
     query: pageQuery("users").extend({
       email: email.optional().meta({ description: "The whole email, in any case." }),
@@ -150,11 +168,13 @@ export const list = readOperation(
   },
 );
 
-export const get = readOperation(
+const get = readOperation(
   "users:read",
   {
-    tag: "Users",
+    route: "GET /auth/v1/users/{id}",
+    tag: usersTag,
     summary: "Get user details",
+    sample: "const user = await stowage.users.get(id);",
     success: { description: "The user.", message: "User found.", schema, example, headers: versionHeaders },
   },
   async ({ c, deps, credential, id }) => {
@@ -164,11 +184,13 @@ export const get = readOperation(
   },
 );
 
-export const update = writeOperation(
+const update = writeOperation(
   "users:write",
   {
-    tag: "Users",
+    route: "PATCH /auth/v1/users/{id}",
+    tag: usersTag,
     summary: "Update a user",
+    sample: 'const user = await stowage.users.update(id, { lastName: "King" }, { version: 0 });',
     description:
       "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created, except that those of a `contributor` see only the user's files, and lose the scopes that the role lacks, also if it changes again. The webhooks of a user who becomes a `contributor` are disabled. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
     body: atLeastOneField(
@@ -217,11 +239,13 @@ export const update = writeOperation(
   },
 );
 
-export const remove = writeOperation(
+const remove = writeOperation(
   "users:write",
   {
-    tag: "Users",
+    route: "DELETE /auth/v1/users/{id}",
+    tag: usersTag,
     summary: "Delete a user",
+    sample: "await stowage.users.delete(id);",
     description:
       "Also ends the user's sessions, and revokes the API keys created with them, whatever their scopes, unless `keepKeys` is true. A kept key has no user, and sees all files of the team. Cancels the unfinished uploads of both. Disables the webhooks that the user created, unless `keepKeys` is true. Deletes the folders that the user created as a contributor, but not the files in them. Download links that the user created stay until they expire or are revoked. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
     query: z.object({
@@ -237,6 +261,68 @@ export const remove = writeOperation(
   async ({ c, deps, actor, id, query }) => {
     const versions = expectedVersions(c.req.header("If-Match"));
     await deleteUser(deps, actor, id, { versions, keepKeys: query.keepKeys === "true" });
+  },
+);
+
+export const invitationTokenExample = "stow_in_0193477bf1c07e5d9a0b4c28.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567";
+
+/**
+ * The console's page. The token is in the fragment, which browsers send to no server. A request chooses its own host, which
+ * must not become that of a link that somebody else gets by email.
+ */
+export const invitationUrl = (c: Context<AppEnv>) => (token: string) =>
+  new URL(`/console/invitation#${token}`, c.var.deps.settings.publicUrl ?? c.req.url).href;
+
+const invite = writeOperation(
+  "users:write",
+  {
+    route: "POST /auth/v1/users/{id}/invitations",
+    tag: usersTag,
+    summary: "Invite a user, or let them reset their password",
+    sample: "const { url, token } = await stowage.users.invite(id);",
+    description: `Returns a link with which the person sets the user's password, once, until it expires. It ends earlier with a newer one, and if the email, the role or the password changes. It works only while you could still create it: not after your user is deleted or loses the scopes, or your key is deleted. A rotated key's successor counts as the key. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead: at most one email in five minutes to a user and a mailbox, ${MAX_TEAM_MAILS} a day for a team, and ${MAX_MAILS.toLocaleString("en")} for the service (429).`,
+    body: z.strictObject({
+      email: z.boolean().default(false).meta({ description: "Sends the link by email instead of returning it." }),
+      expiresIn: z
+        .int()
+        .min(MIN_INVITATION_SECONDS)
+        .max(MAX_INVITATION_SECONDS)
+        .default(DEFAULT_INVITATION_SECONDS)
+        .meta({ description: "Seconds until the invitation expires." }),
+    }),
+    isHeavy: true,
+    isBodyOptional: true,
+    bodyExample: { email: false, expiresIn: 604_800 },
+    success: {
+      description: "The invitation. Its token is shown only in this response.",
+      message: "User invited.",
+      schema: z.union([
+        z
+          .strictObject({
+            url: z.url().meta({ description: "The page of the console that accepts it." }),
+            token: z.string(),
+            expiresAt: timestamp,
+          })
+          .meta({ id: "Invitation" }),
+        z
+          .strictObject({ sent: z.literal(true).meta({ description: "The link was sent by email." }) })
+          .meta({ id: "SentInvitation" }),
+      ]),
+      example: {
+        url: `https://stowage.example.com/console/invitation#${invitationTokenExample}`,
+        token: invitationTokenExample,
+        expiresAt: "2026-11-21T09:31:00.000Z",
+      },
+    },
+    errorCodes: ["email_not_configured", "rate_limited"],
+  },
+  async ({ c, deps, actor, id, body: { email, expiresIn: expiresInSeconds } }) => {
+    const urlOf = invitationUrl(c);
+    const { token, expiresAt } = await inviteUser(deps, actor, id, {
+      email: email ? { urlOf } : null,
+      expiresInSeconds,
+    });
+    return email ? { sent: true as const } : { url: urlOf(token), token, expiresAt: iso(expiresAt) };
   },
 );
 
@@ -258,11 +344,13 @@ const exportSchema = z
 
 const withoutPassword = <T extends { password: string }>({ password: _, ...user }: T) => user;
 
-export const exportData = readOperation(
+const exportData = readOperation(
   "users:read",
   {
-    tag: "Users",
+    route: "GET /auth/v1/users/{id}/export",
+    tag: usersTag,
     summary: "Export a user",
+    sample: "const { user, sessions, keys, events } = await stowage.users.export(id);",
     description: `Everything that names the person, for their right of access: streamed, so a response that ends early is incomplete. Files and links belong to the team. Also needs the scopes \`events:read\` and \`keys:read\`.`,
     success: {
       description: "The user, and what the user has done.",
@@ -316,3 +404,13 @@ const streamOf = ({ log }: Deps, chunks: AsyncGenerator<string>) =>
       await chunks.return(undefined);
     },
   });
+
+export const operations = {
+  createUser: create,
+  listUsers: list,
+  getUser: get,
+  updateUser: update,
+  deleteUser: remove,
+  inviteUser: invite,
+  exportUser: exportData,
+};

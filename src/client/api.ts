@@ -235,7 +235,7 @@ export interface RecordedEvent {
   data: Record<string, unknown>;
 }
 export interface NewWebhook extends Webhook {
-  /** Signs every message (Standard Webhooks 1.0). Shown only once. */
+  /** Signs every message (Standard Webhooks 1.0). No other request shows it. */
   secret: string;
 }
 export interface Attempt {

@@ -46,7 +46,10 @@ export class Webhooks {
     return this.#connection.run("DELETE /auth/v1/webhooks/{id}", { id, ...options });
   }
 
-  /** Rotates the signing secret. The old secret stays valid for 24 hours unless `revokeOld` is set. */
+  /**
+   * Rotates the signing secret. The old secret stays valid for 24 hours unless `revokeOld` is set. If the response is lost, repeat
+   * the call: for 10 minutes, the same caller gets the same secret, unless `revokeOld` is set.
+   */
   rotateSecret(
     id: string,
     { revokeOld = false }: { revokeOld?: boolean | undefined } = {},

@@ -281,7 +281,10 @@ const MAX_FILLING_REQUESTS = 5;
 /** A team has 120 heavy requests a minute. One page of the console causes a quarter of it. */
 const SEARCH_INTERVAL_MILLISECONDS = 2000;
 
-/** A paginated list, empty without a function that lists. A reload loads as many pages as are shown. */
+/**
+ * A paginated list, empty without a function that lists. A reload loads as many pages as are shown. Events reload it after a
+ * second for each of these requests, so that a busy team costs a long list no more of its rate limit than a short one.
+ */
 export function useList<T>(
   key: string,
   list: ((signal: AbortSignal) => List<T>) | null,
@@ -306,7 +309,7 @@ export function useList<T>(
     {
       ...options,
       interval: (loaded) =>
-        rows > 0 && loaded ? SEARCH_INTERVAL_MILLISECONDS * loaded.requests : MIN_INTERVAL_MILLISECONDS,
+        (rows > 0 ? SEARCH_INTERVAL_MILLISECONDS : MIN_INTERVAL_MILLISECONDS) * (loaded?.requests ?? 1),
     },
   );
   const stop = useRef<AbortController>(undefined);

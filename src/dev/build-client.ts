@@ -7,7 +7,7 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
-import { SAMPLES } from "../http/client-samples.ts";
+import { operations } from "../service.ts";
 
 const root = join(import.meta.dirname, "../..");
 const source = join(root, "src/client");
@@ -55,7 +55,8 @@ rmSync(join(target, "types/command"), { recursive: true });
 
 /** The samples of the API's reference, by class and method. */
 const examples = new Map<string, string>();
-for (const sample of Object.values(SAMPLES)) {
+for (const { sample } of Object.values(operations)) {
+  if (!sample) continue;
   const [method = "", resource = "stowage"] = (/stowage\.([\w.]+)\(/.exec(sample)?.[1] ?? "").split(".").reverse();
   const key = `${resource.charAt(0).toUpperCase()}${resource.slice(1)}.${method}`;
   if (!examples.has(key)) examples.set(key, sample.replaceAll(/\s*\n\s*/g, " "));

@@ -1,8 +1,13 @@
 import * as z from "zod";
+import { EVENT_KIND_NAMES, EVENT_TYPE_NAMES } from "../event-types.ts";
 import { listOperation, readOperation } from "../http/operation.ts";
 import { cursorOf, DEFAULT_LIMIT, id, instant, pageLimit, timestamp } from "../http/validation.ts";
 import { fetchEvent, listEvents } from "./event-log.ts";
-import { EVENT_KINDS, EVENT_TYPES } from "./events.ts";
+
+export const eventsTag = {
+  name: "Events",
+  description: "The event log of a team. Kept for 30 days, unless the service is set otherwise.",
+};
 
 const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
 
@@ -19,7 +24,7 @@ const recordedActor = z.strictObject({
 });
 
 const recordedSubject = z.strictObject({
-  kind: z.enum(EVENT_KINDS),
+  kind: z.enum(EVENT_KIND_NAMES),
   id,
   version: z.int().nonnegative().nullable(),
 });
@@ -28,7 +33,7 @@ const eventSchema = z
   .strictObject({
     _id: eventId.meta({ description: "IDs sort in commit order." }),
     teamId: id,
-    type: z.enum(EVENT_TYPES),
+    type: z.enum(EVENT_TYPE_NAMES),
     createdAt: timestamp,
     actor: recordedActor.extend({
       name: z.string().nullable().meta({
@@ -67,7 +72,7 @@ export const messageSchema = z
   .strictObject({
     id: _id.meta({ description: "The id of the event. A test message has its own id." }),
     type: z
-      .enum([...EVENT_TYPES, "webhook.test"])
+      .enum([...EVENT_TYPE_NAMES, "webhook.test"])
       .meta({ description: "`webhook.test` is sent on request, and is not in the event log." }),
     timestamp: createdAt.meta({ description: "When the event was recorded." }),
     ...common,
@@ -109,11 +114,13 @@ const teamId = id.optional().meta({
 
 /** A filtered list counts like the pages that have the events it examines. */
 
-export const list = listOperation(
+const list = listOperation(
   "events:read or operator",
   {
-    tag: "Events",
+    route: "GET /auth/v1/events",
+    tag: eventsTag,
     summary: "List events",
+    sample: 'for await (const event of stowage.events.follow({ type: "file.completed" })) console.log(event);',
     description:
       "Events of the team, newest first, or oldest first with `order=asc`. To catch up without gaps, pass the last event's id as " +
       "`after`. Sessions that end because their user was deleted or got a new password have no events. Neither have the API keys " +
@@ -125,7 +132,7 @@ export const list = listOperation(
       cursor: cursorOf("events"),
       order: z.enum(["asc", "desc"]).optional().meta({ description: "Default `desc`, newest first." }),
       type: z
-        .enum([...EVENT_TYPES, ...EVENT_KINDS])
+        .enum([...EVENT_TYPE_NAMES, ...EVENT_KIND_NAMES])
         .optional()
         .meta({ description: "Only events of this type, or of this kind of record." }),
       subject: id.optional().meta({ description: "Only events of the record with this id, such as a file's." }),
@@ -145,11 +152,13 @@ export const list = listOperation(
   (event) => event as EventBody,
 );
 
-export const get = readOperation(
+const get = readOperation(
   "events:read or operator",
   {
-    tag: "Events",
+    route: "GET /auth/v1/events/{id}",
+    tag: eventsTag,
     summary: "Get an event",
+    sample: "const event = await stowage.events.get(id);",
     query: z.object({ teamId }),
     success: {
       description: "The event.",
@@ -160,3 +169,8 @@ export const get = readOperation(
   },
   async ({ deps, credential, id, query: { teamId } }) => (await fetchEvent(deps, credential, id, teamId)) as EventBody,
 );
+
+export const operations = {
+  listEvents: list,
+  getEvent: get,
+};

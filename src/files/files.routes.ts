@@ -2,20 +2,9 @@ import * as z from "zod";
 import { checkCovered } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { FILE_TYPES } from "../audio/media-type.ts";
-import { foldedWords } from "../folding.ts";
-import { listOperation, readOperation, writeOperation } from "../http/operation.ts";
+import { readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
-import {
-  atLeastOneField,
-  id,
-  instant,
-  iso,
-  isoOrNull,
-  nameFilter,
-  pageQuery,
-  pageRequest,
-  timestamp,
-} from "../http/validation.ts";
+import { atLeastOneField, id, iso, isoOrNull, timestamp } from "../http/validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
 import { deleteFile } from "../trash/deletion.ts";
 import { cancelUpload } from "../uploads/unfinished.ts";
@@ -29,13 +18,17 @@ import {
   type StoredFile,
   type Transcript,
 } from "./files.ts";
-import { examinesFiles, FILE_ORDERS, listFiles, MAX_SEARCHED_WORDS, SEARCHED_NAMES } from "./lists.ts";
 import { reprocessFile } from "./processing.ts";
-import { checkDeleteAfter, folder, properties, propertiesExample, reference, tag } from "./properties.routes.ts";
+import { checkDeleteAfter, properties, propertiesExample } from "./properties.routes.ts";
 import { updateFile } from "./properties.ts";
 import { MAX_SHOWN_PEAK, SHOWN_PEAKS } from "./waveforms.ts";
 
-/* Files: what they are, finding and reading them, changing one or many at once, and their waveforms. */
+/* Files: what they are, reading one and changing it. */
+
+export const filesTag = {
+  name: "Files",
+  description: "Upload, process, list and download audio files, or files of any other type.",
+};
 
 /* The record */
 
@@ -223,11 +216,13 @@ const metadataRecord = describeRecord({
 
 const done = z.strictObject({ status: z.literal(true), message: z.string() });
 
-export const metadata = readOperation(
+const metadata = readOperation(
   "files:read",
   {
-    tag: "Files",
+    route: "GET /docs/v1/uploads/{id}/metadata",
+    tag: filesTag,
     summary: "Get a file's metadata",
+    sample: "const { audio } = await stowage.files.get(id);",
     success: {
       description: "The file and the results of its processing.",
       message: "File found.",
@@ -243,11 +238,13 @@ export const metadata = readOperation(
   },
 );
 
-export const status = readOperation(
+const status = readOperation(
   "files:read or uploader",
   {
-    tag: "Files",
+    route: "GET /docs/v1/uploads/{id}/status",
+    tag: filesTag,
     summary: "Get the status of a file",
+    sample: "const { status, failure } = await stowage.files.status(id);",
     success: {
       description: "The status.",
       message: "File found.",
@@ -258,11 +255,13 @@ export const status = readOperation(
   async ({ deps, credential, id }) => ({ _id: id, ...(await fetchStatus(deps, credential, id)) }),
 );
 
-export const remove = writeOperation(
+const remove = writeOperation(
   "files:delete",
   {
-    tag: "Files",
+    route: "DELETE /docs/v1/uploads/{id}",
+    tag: filesTag,
     summary: "Delete a file",
+    sample: "await stowage.files.delete(id);",
     description:
       "Works in any status. The file's links and signed URLs stop working. If the service has a trash, the file moves there, and is erased later; otherwise its bytes are deleted. With the id of an unfinished upload, cancels that upload.",
     query: z.object({
@@ -287,11 +286,13 @@ export const remove = writeOperation(
   },
 );
 
-export const reprocess = writeOperation(
+const reprocess = writeOperation(
   "files:write",
   {
-    tag: "Files",
+    route: "POST /docs/v1/uploads/{id}/reprocess",
+    tag: filesTag,
     summary: "Process a file again",
+    sample: "await stowage.files.reprocess(id);",
     description: "Sets a completed or failed file back to pending. A pending or processing file stays as it is.",
     isHeavy: true,
     success: {
@@ -306,55 +307,13 @@ export const reprocess = writeOperation(
   },
 );
 
-/* Lists */
-
-/** Names have at most 200 bytes. */
-const MAX_NAME_FILTER = 200;
-
-export const list = listOperation(
-  "files:read",
-  {
-    tag: "Files",
-    summary: "List files",
-    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and the request is heavy. For a contributor, one filter other than \`folder\` and \`name\` is enough. So is a search, which may also return such a page; it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
-    query: pageQuery("files").extend({
-      status: z.enum(FILE_STATES).optional(),
-      fileType: z.enum(FILE_TYPES).optional(),
-      name: nameFilter(MAX_NAME_FILTER)
-        .optional()
-        .meta({ description: "A prefix of the name, in any case and without accents." }),
-      createdAfter: instant.optional(),
-      createdBefore: instant.optional(),
-      folder: folder.optional().meta({ description: "Files in this folder. Empty: files outside all folders." }),
-      under: folder.optional().meta({ description: "Files in this folder and the folders below it." }),
-      tag: tag.optional(),
-      reference: reference.optional(),
-      uploadedBy: id.optional().meta({
-        description: "The ID of a user, for the files that the user uploaded.",
-      }),
-      search: nameFilter(MAX_NAME_FILTER)
-        .refine((text) => {
-          const count = foldedWords(text).length;
-          return count >= 1 && count <= MAX_SEARCHED_WORDS;
-        }, `Must have 1 to ${MAX_SEARCHED_WORDS} words.`)
-        .optional()
-        .meta({
-          description: `Up to ${MAX_SEARCHED_WORDS} words, in any order and case, and without accents: \`cafe\` finds \`Café\`. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders.`,
-        }),
-      sort: z.enum(FILE_ORDERS).optional().meta({ description: "`-`: descending." }),
-    }),
-    isHeavy: (query, isContributor) => query.search !== undefined || examinesFiles(query, isContributor),
-    success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },
-  },
-  ({ deps, credential, query }) => listFiles(deps, credential, query, pageRequest(query)),
-  fileRecord.render,
-);
-
-export const update = writeOperation(
+const update = writeOperation(
   "files:write",
   {
-    tag: "Files",
+    route: "PATCH /docs/v1/uploads/{id}",
+    tag: filesTag,
     summary: "Update a file",
+    sample: 'const file = await stowage.files.update(id, { folder: "podcast/2026", tags: ["interview"] });',
     description:
       "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are. `deleteAfter` also needs `files:delete`.",
     body: atLeastOneField(properties),
@@ -377,3 +336,11 @@ export const update = writeOperation(
     return fileRecord.render(file);
   },
 );
+
+export const operations = {
+  updateFile: update,
+  deleteFile: remove,
+  getFileMetadata: metadata,
+  getFileStatus: status,
+  reprocessFile: reprocess,
+};

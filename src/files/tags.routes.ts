@@ -1,14 +1,17 @@
 import * as z from "zod";
 import { listOperation } from "../http/operation.ts";
 import { cursorOf, MAX_LIMIT, nameFilter, pageLimit } from "../http/validation.ts";
+import { filesTag } from "./files.routes.ts";
 import { MAX_TAG_LENGTH } from "./properties.ts";
 import { listTags } from "./tags.ts";
 
-export const list = listOperation(
+const list = listOperation(
   "files:read",
   {
-    tag: "Files",
+    route: "GET /docs/v1/tags",
+    tag: filesTag,
     summary: "List tags",
+    sample: 'for await (const { tag } of stowage.files.tags({ prefix: "inter" })) console.log(tag);',
     description:
       "The tags of files, in the order of names. A contributor gets those of the own files. A tag exists as long as a file outside the trash has it.",
     query: z.object({
@@ -29,3 +32,7 @@ export const list = listOperation(
     listTags(deps, credential, { prefix }, { limit, cursor }),
   (tag) => ({ tag }),
 );
+
+export const operations = {
+  listTags: list,
+};

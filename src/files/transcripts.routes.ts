@@ -4,7 +4,7 @@ import { AppError } from "../errors.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { withBody } from "../http/body-reader.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
-import { transcriptRecord, VTT, VTT_EXAMPLE } from "./files.routes.ts";
+import { filesTag, transcriptRecord, VTT, VTT_EXAMPLE } from "./files.routes.ts";
 import { deleteTranscript, fetchTranscript, MAX_TRANSCRIPT_BYTES, setTranscript } from "./transcripts.ts";
 import { checkWebVtt } from "./webvtt.ts";
 
@@ -56,11 +56,13 @@ async function withVtt<T>(c: Context<AppEnv>, take: (bytes: Uint8Array) => Promi
   });
 }
 
-export const get = readOperation(
+const get = readOperation(
   "files:read",
   {
-    tag: "Files",
+    route: "GET /docs/v1/uploads/{id}/transcript",
+    tag: filesTag,
     summary: "Get a file's transcript",
+    sample: "const vtt = await stowage.files.getTranscript(id);",
     description: "Returns the WebVTT as it was sent.",
     success: {
       description: "The transcript.",
@@ -77,11 +79,13 @@ export const get = readOperation(
   },
 );
 
-export const set = writeOperation(
+const set = writeOperation(
   "files:write",
   {
-    tag: "Files",
+    route: "PUT /docs/v1/uploads/{id}/transcript",
+    tag: filesTag,
     summary: "Set a file's transcript",
+    sample: 'await stowage.files.setTranscript(id, vtt, { language: "en" });',
     description:
       `Takes WebVTT in UTF-8, at most ${MAX_TRANSCRIPT_BYTES / 1024 / 1024} MiB, and replaces the previous transcript. Cues must be in the ` +
       "order of their start; an error names the first line that is wrong. Links of the file show the transcript. Its bytes " +
@@ -106,13 +110,21 @@ export const set = writeOperation(
   },
 );
 
-export const remove = writeOperation(
+const remove = writeOperation(
   "files:write",
   {
-    tag: "Files",
+    route: "DELETE /docs/v1/uploads/{id}/transcript",
+    tag: filesTag,
     summary: "Delete a file's transcript",
+    sample: "await stowage.files.deleteTranscript(id);",
     success: { description: "The transcript was deleted.", message: "Transcript deleted." },
     errorCodes: ["conflict"],
   },
   ({ deps, actor, id }) => deleteTranscript(deps, actor, id),
 );
+
+export const operations = {
+  getTranscript: get,
+  setTranscript: set,
+  deleteTranscript: remove,
+};

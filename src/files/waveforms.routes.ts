@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { readOperation, writeOperation } from "../http/operation.ts";
+import { filesTag } from "./files.routes.ts";
 import { fetchWaveform, setWaveform as storeWaveform } from "./waveforms.ts";
 
 const MAX_CHANNELS = 2;
@@ -34,11 +35,13 @@ const exampleWaveform = {
   ],
 };
 
-export const get = readOperation(
+const get = readOperation(
   "files:read",
   {
-    tag: "Files",
+    route: "GET /docs/v1/uploads/{id}/waveform",
+    tag: filesTag,
     summary: "Get a file's waveform",
+    sample: "const channels = await stowage.files.waveform(id);",
     description:
       "Returns the peaks that the service has measured, or those that a client has set, each rounded to the precision of a byte. " +
       "The service measures MP3, FLAC, Vorbis, Opus, WAV and AIFF soon after the file is `completed`.",
@@ -52,11 +55,13 @@ export const get = readOperation(
   async ({ deps, credential, id }) => ({ channels: await fetchWaveform(deps, credential, id) }),
 );
 
-export const set = writeOperation(
+const set = writeOperation(
   "files:write or uploader",
   {
-    tag: "Files",
+    route: "PUT /docs/v1/uploads/{id}/waveform",
+    tag: filesTag,
     summary: "Set a file's waveform",
+    sample: "await stowage.files.setWaveform(id, channels);",
     description:
       "For a format that the service does not decode, such as AAC, or for other peaks than its own, which never replace them. " +
       `Takes one or two channels of ${MIN_PEAKS} to ${MAX_PEAKS} peaks from -1 to 1, from any client that has decoded the ` +
@@ -76,3 +81,8 @@ export const set = writeOperation(
   },
   async ({ deps, actor, id, body }) => ({ channels: await storeWaveform(deps, actor, id, body.channels) }),
 );
+
+export const operations = {
+  getWaveform: get,
+  setWaveform: set,
+};

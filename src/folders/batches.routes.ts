@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { countFiles, FILES_PER_PLACE } from "../access/authorization.ts";
-import { fileRecord } from "../files/files.routes.ts";
+import { fileRecord, filesTag } from "../files/files.routes.ts";
 import { folder, someTags } from "../files/properties.routes.ts";
 import { writeOperation } from "../http/operation.ts";
 import { changeFiles, MAX_BATCH_FILES } from "./batches.ts";
@@ -14,11 +14,13 @@ const ids = z
 
 const ITEM_CODES = ["not_found", "too_many_tags", "file_held", "not_in_trash"] as const;
 
-export const batch = writeOperation(
+const batch = writeOperation(
   "files:write",
   {
-    tag: "Files",
+    route: "POST /docs/v1/uploads/batch",
+    tag: filesTag,
     summary: "Change many files",
+    sample: 'const results = await stowage.files.batch({ action: "move", ids, folder: "podcast/2026" });',
     description: `Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs \`files:delete\`; with \`permanent\`, a deletion erases the files, also those in the trash; a contributor can't do that. Repeating a batch changes nothing more. It takes a place of the heavy limit for each ${FILES_PER_PLACE} files.`,
     isHeavy: true,
     body: z.discriminatedUnion("action", [
@@ -53,3 +55,7 @@ export const batch = writeOperation(
     }));
   },
 );
+
+export const operations = {
+  changeFiles: batch,
+};

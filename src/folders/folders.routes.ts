@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { countFiles, FILES_PER_PLACE } from "../access/authorization.ts";
+import { filesTag } from "../files/files.routes.ts";
 import { folder } from "../files/properties.routes.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { cursorOf, MAX_LIMIT, pageLimit } from "../http/validation.ts";
@@ -11,11 +12,13 @@ import {
 } from "./folder-changes.ts";
 import { listFolders, MAX_FOLDERS, createFolder as storeFolder } from "./folders.ts";
 
-export const list = listOperation(
+const list = listOperation(
   "files:read",
   {
-    tag: "Files",
+    route: "GET /docs/v1/folders",
+    tag: filesTag,
     summary: "List folders",
+    sample: 'for await (const folder of stowage.files.folders({ under: "podcast" })) console.log(folder);',
     description:
       "The folders directly below a folder, or with `deep` all below it, by name. A folder exists as long as a file is in it or below it, and if it was created, until it is deleted.",
     query: z.object({
@@ -40,11 +43,13 @@ export const list = listOperation(
 
 const namedFolder = folder.refine((path) => path !== "", "Must not be empty.").meta({ minLength: 1 });
 
-export const create = writeOperation(
+const create = writeOperation(
   "files:write",
   {
-    tag: "Files",
+    route: "POST /docs/v1/folders",
+    tag: filesTag,
     summary: "Create a folder",
+    sample: 'const { folder } = await stowage.files.createFolder("podcast/2026");',
     description: `Creates an empty folder; one that exists stays as it is. A team can have ${MAX_FOLDERS.toLocaleString("en")} created folders. A file needs none: uploading or moving it into a folder is enough.`,
     body: z.strictObject({ folder: namedFolder }),
     bodyExample: { folder: "podcast/2027" },
@@ -86,11 +91,13 @@ const describeDeletion = ({ isComplete, held }: z.infer<typeof folderDeletion>) 
   return `${text} ${held === 1 ? "1 held file stays" : `${held} held files stay`} in it.`;
 };
 
-export const move = writeOperation(
+const move = writeOperation(
   "files:write",
   {
-    tag: "Files",
+    route: "PATCH /docs/v1/folders",
+    tag: filesTag,
     summary: "Rename or move a folder",
+    sample: 'const { isComplete } = await stowage.files.moveFolder("podcast/2026", "archive/2026");',
     description: `Moves the files and folders in it along. If \`to\` exists, the two are merged. A folder that doesn't exist has nothing to move. ${FOLDER_CHANGE}`,
     body: z.strictObject({ folder: namedFolder, to: namedFolder.meta({ description: "Its new path." }) }),
     bodyExample: { folder: "podcast/2026", to: "archive/podcast" },
@@ -109,11 +116,13 @@ export const move = writeOperation(
   },
 );
 
-export const remove = writeOperation(
+const remove = writeOperation(
   "files:delete",
   {
-    tag: "Files",
+    route: "POST /docs/v1/folders/delete",
+    tag: filesTag,
     summary: "Delete a folder",
+    sample: 'const { isComplete } = await stowage.files.deleteFolder("podcast/2025");',
     description: `Deletes the files and folders in it. Held files stay, with their folders. ${FOLDER_CHANGE}`,
     body: z.strictObject({ folder: namedFolder }),
     bodyExample: { folder: "podcast/2025" },
@@ -133,3 +142,10 @@ export const remove = writeOperation(
 );
 
 /* Changes */
+
+export const operations = {
+  listFolders: list,
+  createFolder: create,
+  moveFolder: move,
+  deleteFolder: remove,
+};

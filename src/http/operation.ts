@@ -16,7 +16,6 @@ import type { Page } from "../platform/paging.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
-import type { Tag } from "./introduction.ts";
 import {
   type BodySchema,
   isDeepPage,
@@ -59,10 +58,18 @@ interface Success<S extends z.ZodType> {
   headers?: Record<string, string>;
 }
 
+/** A group of operations in the OpenAPI document. */
+export interface Tag {
+  name: string;
+  description: string;
+}
+
 interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodType> {
-  /** Its group in the OpenAPI document. */
+  route: Route;
   tag: Tag;
   summary: string;
+  /** How the typed client does it, in JavaScript. */
+  sample?: string;
   description?: string;
   query?: Q;
   /** A JSON body. */
@@ -98,7 +105,7 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   errorCodes?: Code[];
 }
 
-/** An operation of the API: its contract and its handler. The table in app.ts gives it an id, a method and a path. */
+/** An operation of the API: its contract and its handler. */
 export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> {
   /** `public` needs no token. */
   access: Access | "public";
@@ -296,7 +303,19 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
 
 /** A route in the notation of the OpenAPI document, such as `GET /docs/v1/uploads/{id}`. */
 export type Route = `${"GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS"} /${string}`;
-export type Api = Record<string, [Route, Operation]>;
+/** Operations by their ids. */
+export type Api = Record<string, Operation>;
+
+type IdOf<List> = List extends Api ? keyof List : never;
+/** The ids that are in more than one of the lists. */
+type Repeated<Lists, Seen = never> = Lists extends [infer First, ...infer Others]
+  ? (Seen & keyof First) | Repeated<Others, Seen | keyof First>
+  : never;
+
+/** All operations of the lists, in their order. Where two have the same id, this does not compile: one would replace the other. */
+export const joinOperations = <Lists extends Api[]>(
+  ...lists: [Repeated<Lists>] extends [never] ? Lists : Repeated<Lists>[]
+): Record<IdOf<Lists[number]>, Operation> => Object.assign({}, ...lists);
 
 export function splitRoute(route: string): { method: string; path: string } {
   const [method = "", path = ""] = route.split(" ");
@@ -305,13 +324,13 @@ export function splitRoute(route: string): { method: string; path: string } {
 
 const methodsOf = (api: Api, path: string): string[] =>
   Object.values(api)
-    .map(([route]) => splitRoute(route))
+    .map(({ route }) => splitRoute(route))
     .filter((route) => route.path === path)
     .map(({ method }) => method);
 
 export function mount(app: Hono<AppEnv>, api: Api): void {
-  for (const [route, operation] of Object.values(api)) {
-    const { method, path } = splitRoute(route);
+  for (const operation of Object.values(api)) {
+    const { method, path } = splitRoute(operation.route);
     // Hono's parameters are whole segments.
     const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1").replace(":id.:secret", ":link{[^/]+\\.[^/]+}");
     // Hono handles HEAD as GET. If the path has no GET, reject other methods here.

@@ -31,6 +31,11 @@ import { describeLink, drawLinked, type SharedFile } from "./sharing.ts";
 
 /* Links: creating, listing and revoking them, their page, and serving the bytes as RFC 9110 describes. */
 
+export const linksTag = {
+  name: "Links",
+  description: "Revocable download URLs on this service, for people without a token.",
+};
+
 /** Four months, far above the longest recording that an upload can be. */
 const MAX_SECONDS = 10_000_000;
 const seconds = z.number().nonnegative().max(MAX_SECONDS);
@@ -180,11 +185,13 @@ function onLinkHost(c: Context<AppEnv>, path: string): string {
 export const linkUrl = (c: Context<AppEnv>, { token, fileName }: OpenableLink): string =>
   onLinkHost(c, `${LINKS}/${token}/${encodeURIComponent(fileName)}`);
 
-export const create = writeOperation(
+const create = writeOperation(
   "files:download",
   {
-    tag: "Links",
+    route: "POST /docs/v1/uploads/{id}/links",
+    tag: linksTag,
     summary: "Create a link",
+    sample: "const { url } = await stowage.links.create(fileId, { expiresAt });",
     description: `Anyone with the URL can download the file until the link expires or is revoked. A file has at most ${MAX_LINKS} links, and a team ${MAX_TEAM_LINKS.toLocaleString("en")}.`,
     body: newLinkSchema,
     isBodyOptional: true,
@@ -207,11 +214,13 @@ export const create = writeOperation(
   },
 );
 
-export const list = readOperation(
+const list = readOperation(
   "files:download",
   {
-    tag: "Links",
+    route: "GET /docs/v1/uploads/{id}/links",
+    tag: linksTag,
     summary: "List the links of a file",
+    sample: "for await (const link of stowage.links.list(fileId)) console.log(link.name, link.expiresAt);",
     description: "Oldest first, without their URLs.",
     success: {
       description: "The links.",
@@ -223,11 +232,13 @@ export const list = readOperation(
   async ({ deps, credential, id }) => (await listLinks(deps, credential, id)).map(linkRecord.render),
 );
 
-export const revoke = writeOperation(
+const revoke = writeOperation(
   "files:download",
   {
-    tag: "Links",
+    route: "DELETE /docs/v1/links/{id}",
+    tag: linksTag,
     summary: "Revoke a link",
+    sample: "await stowage.links.delete(id);",
     description:
       "The link stops working with the next request. A link that another user or key created also needs `files:write`.",
     success: { description: "The link is revoked.", message: "Link revoked." },
@@ -320,9 +331,10 @@ export async function findPreview(c: Context<AppEnv>): Promise<Preview | null> {
   }
 }
 
-export const describe: Operation = {
+const describe: Operation = {
   access: "public",
-  tag: "Links",
+  route: "GET /docs/v1/links/{id}.{secret}",
+  tag: linksTag,
   summary: "Describe a file by its link",
   description: "Needs no token. The link's page shows this. The same 404 as downloading by the link.",
   success: {
@@ -343,9 +355,10 @@ export const describe: Operation = {
   },
 };
 
-export const open: Operation = {
+const open: Operation = {
   access: "public",
-  tag: "Links",
+  route: "GET /docs/v1/links/{link}/{name}",
+  tag: linksTag,
   summary: "Download a file by its link",
   description:
     "Needs no token. Supports HEAD, one byte range, and conditional requests (RFC 9110). An unknown, revoked or expired " +
@@ -372,9 +385,10 @@ export const open: Operation = {
   answer: async (c) => serve(c, await openCounted(c, openLink)),
 };
 
-export const openTranscript: Operation = {
+const openTranscript: Operation = {
   access: "public",
-  tag: "Links",
+  route: "GET /docs/v1/links/{link}/transcript/{name}",
+  tag: linksTag,
   summary: "Download a transcript by the link of its file",
   description:
     "Needs no token. The same 404 as downloading by the link, also if the file has no transcript. The name is not checked.",
@@ -402,4 +416,13 @@ export const openTranscript: Operation = {
     c.header("Content-Disposition", file.contentDisposition);
     return c.body(text, 200, { "Content-Type": `${VTT}; charset=utf-8` });
   },
+};
+
+export const operations = {
+  createLink: create,
+  listLinks: list,
+  revokeLink: revoke,
+  describeLink: describe,
+  openLink: open,
+  openTranscript,
 };

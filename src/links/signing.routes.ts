@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { fileRecord } from "../files/files.routes.ts";
+import { fileRecord, filesTag } from "../files/files.routes.ts";
 import { readOperation } from "../http/operation.ts";
 import { linkUrl } from "./links.routes.ts";
 import { signFile } from "./signing.ts";
@@ -7,11 +7,13 @@ import { signFile } from "./signing.ts";
 const SIGNED_SECONDS = 3600;
 const MAX_SIGNED_SECONDS = 604_800; // S3's limit
 
-export const sign = readOperation(
+const sign = readOperation(
   "files:download",
   {
-    tag: "Files",
+    route: "GET /docs/v1/uploads/{id}",
+    tag: filesTag,
     summary: "Get a signed download URL",
+    sample: "const signedUrl = await stowage.files.createSignedUrl(id, { expiresIn: 600 });",
     description: "Anyone with the URL can GET the file, with or without Range. Works in any status.",
     query: z.object({
       expiresIn: z
@@ -44,3 +46,7 @@ export const sign = readOperation(
     return { status: true as const, message: `Signed URL created. It expires in ${expiresIn} seconds.`, signedUrl };
   },
 );
+
+export const operations = {
+  signFile: sign,
+};

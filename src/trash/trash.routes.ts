@@ -11,6 +11,11 @@ import { listTrash, restoreFile, type TrashedFile } from "./trash.ts";
 
 /* The trash of deleted files, the retention that deletes a team's files after some days, and the holds that forbid it. */
 
+export const trashTag = {
+  name: "Trash",
+  description: "Restore or erase deleted files, delete files in time, and hold files that must not be deleted.",
+};
+
 const field = fieldOf<TrashedFile>();
 
 const trashRecord = describeRecord({
@@ -31,11 +36,13 @@ const trashRecord = describeRecord({
   },
 });
 
-export const list = listOperation(
+const list = listOperation(
   "files:delete",
   {
-    tag: "Trash",
+    route: "GET /docs/v1/trash",
+    tag: trashTag,
     summary: "List the trash",
+    sample: "for await (const file of stowage.trash.list()) console.log(file.name, file.trashedAt);",
     description: "The deleted files that can be restored, with the properties that they had. The latest uploads first.",
     query: pageQuery("trash"),
     success: {
@@ -49,11 +56,13 @@ export const list = listOperation(
   trashRecord.render,
 );
 
-export const restore = writeOperation(
+const restore = writeOperation(
   "files:delete",
   {
-    tag: "Trash",
+    route: "POST /docs/v1/trash/{id}/restore",
+    tag: trashTag,
     summary: "Restore a file",
+    sample: "const file = await stowage.trash.restore(id);",
     description:
       "The file is as it was, without `deleteAfter`. Its links and signed URLs stay revoked. If it was being processed, it will be processed again.",
     success: {
@@ -67,11 +76,13 @@ export const restore = writeOperation(
   async ({ deps, actor, id }) => fileRecord.render(await restoreFile(deps, actor, id)),
 );
 
-export const erase = writeOperation(
+const erase = writeOperation(
   "files:delete",
   {
-    tag: "Trash",
+    route: "DELETE /docs/v1/trash/{id}",
+    tag: trashTag,
     summary: "Erase a file in the trash",
+    sample: "await stowage.trash.delete(id);",
     description: "Deletes the bytes. Irreversible. A contributor can't.",
     success: { description: "The file was erased.", message: "File erased." },
     errorCodes: ["not_in_trash", "file_held"],
@@ -79,11 +90,13 @@ export const erase = writeOperation(
   ({ deps, actor, id }) => deleteFile(deps, actor, id, { onlyTrashed: true }),
 );
 
-export const setRetention = writeOperation(
+const setRetention = writeOperation(
   "files:delete",
   {
-    tag: "Trash",
+    route: "PUT /docs/v1/retention",
+    tag: trashTag,
     summary: "Set the retention of a team",
+    sample: "await stowage.trash.setRetention(365);",
     description:
       "From now on, the service deletes each file of the team this many days after its upload: it moves to the trash, if there is one. Applies to all files, also to those that were restored. Held files stay. Needs a secret key or an admin that sees all files of the team.",
     body: z.strictObject({ days: retentionDays }),
@@ -99,11 +112,13 @@ export const setRetention = writeOperation(
   async ({ deps, actor, body }) => ({ days: (await setTeamRetention(deps, actor, body.days)).retentionDays }),
 );
 
-export const hold = writeOperation(
+const hold = writeOperation(
   "files:delete",
   {
-    tag: "Trash",
+    route: "PUT /docs/v1/uploads/{id}/hold",
+    tag: trashTag,
     summary: "Hold a file",
+    sample: 'await stowage.files.hold(id, "A claim about the interview");',
     description:
       "Until the hold is released, the file can't be deleted or erased, by a request, by retention, or with its team; its `deleteAfter` can't be changed. Everything else can, such as its name and folder. A file in the trash can be held, too: it stays there. Holding it again replaces the reason. A contributor can't hold files.",
     body: z.strictObject({ reason: text(1, MAX_REASON_LENGTH) }),
@@ -122,14 +137,25 @@ export const hold = writeOperation(
   async ({ deps, actor, id, body }) => renderHold(await holdFile(deps, actor, id, body.reason)),
 );
 
-export const release = writeOperation(
+const release = writeOperation(
   "files:delete",
   {
-    tag: "Trash",
+    route: "DELETE /docs/v1/uploads/{id}/hold",
+    tag: trashTag,
     summary: "Release a file",
+    sample: "await stowage.files.release(id);",
     description: "Needs a secret key or an admin that sees all files of the team. Can be repeated.",
     success: { description: "The file can be deleted.", message: "Hold released." },
     errorCodes: ["forbidden"],
   },
   ({ deps, actor, id }) => releaseFile(deps, actor, id),
 );
+
+export const operations = {
+  holdFile: hold,
+  releaseFile: release,
+  listTrash: list,
+  restoreFile: restore,
+  eraseFile: erase,
+  setRetention,
+};

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { teamsTag } from "../accounts/teams.routes.ts";
 import { objectKey } from "../files/names.ts";
 import { writeOperation } from "../http/operation.ts";
 import { id, iso, text, timestamp } from "../http/validation.ts";
@@ -7,10 +8,11 @@ import { reconcile as reconcilePage } from "./reconciliation.ts";
 /** R2's limit for a key. */
 const MAX_KEY_LENGTH = 1024;
 
-export const reconcile = writeOperation(
+const reconcile = writeOperation(
   "operator",
   {
-    tag: "Teams",
+    route: "POST /auth/v1/reconciliation",
+    tag: teamsTag,
     summary: "Compare rows and bytes",
     description:
       "For use after a database was restored to an earlier moment. Compares a page of the bucket with the databases: `npm run reconcile` follows `next` until it is null. Bytes without a row can be removed once they are a day old.",
@@ -57,3 +59,7 @@ export const reconcile = writeOperation(
     };
   },
 );
+
+export const operations = {
+  reconcile,
+};

@@ -20,6 +20,12 @@ import { idempotencyHeader, idempotencyKeyOf } from "./upload.routes.ts";
 
 /* tus 1.0.0 (https://tus.io/protocols/resumable-upload): the core protocol and the extensions named below. */
 
+export const resumableTag = {
+  name: "Resumable uploads",
+  description:
+    "For large files and unreliable connections: interrupted uploads resume where they left off (tus 1.0.0).",
+};
+
 const VERSION = "1.0.0";
 const CAPABILITIES = {
   "Tus-Resumable": VERSION,
@@ -209,9 +215,10 @@ function progressHeaders(upload: UploadRow): Record<string, string> {
   };
 }
 
-export const options: Operation = {
+const options: Operation = {
   access: "public",
-  tag: "Resumable uploads",
+  route: "OPTIONS /docs/v1/uploads/resumable",
+  tag: resumableTag,
   summary: "Get the capabilities of resumable uploads",
   success: {
     statuses: [204],
@@ -224,11 +231,14 @@ export const options: Operation = {
   },
 };
 
-export const create = tus(
+const create = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
-    tag: "Resumable uploads",
+    route: "POST /docs/v1/uploads/resumable",
+    tag: resumableTag,
     summary: "Create a resumable upload",
+    sample:
+      "const { id } = await stowage.files.upload(file, {\n  onProgress: (sent, total) => {},\n  onResumeUrl: (uploadUrl) => {},\n});",
     description:
       "Works with every tus 1.0.0 client. Requests can have any size, and this one can include the first bytes. " +
       `An unfinished upload expires ${EXPIRY}. Revoking the key that created it cancels it.`,
@@ -276,7 +286,8 @@ const headOnce = tus(
   readOperation<"files:upload", z.ZodType>,
   {
     ...AFTER_KEY_EXPIRY,
-    tag: "Resumable uploads",
+    route: "HEAD /docs/v1/uploads/resumable/{upload}",
+    tag: resumableTag,
     summary: "Get the progress of a resumable upload",
     retryableFailureCode: "upload_locked",
     success: {
@@ -305,7 +316,7 @@ const headOnce = tus(
  * tus clients restart from zero on any response except 2xx and 423, so transient failures are 423 here. A bug stays 500:
  * with 423, clients would poll forever.
  */
-export const head: Operation = {
+const head: Operation = {
   ...headOnce,
   answer: async (c) => {
     try {
@@ -325,7 +336,8 @@ const appendOnce = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
     ...AFTER_KEY_EXPIRY,
-    tag: "Resumable uploads",
+    route: "PATCH /docs/v1/uploads/resumable/{upload}",
+    tag: resumableTag,
     summary: "Append to a resumable upload",
     description:
       "If the connection breaks, the received bytes are kept. If two requests send at the same time, the newer one " +
@@ -356,8 +368,9 @@ const appendOnce = tus(
 );
 
 /** The request keeps running after the client disconnects, so that the bytes it has read are saved. */
-export const append: Operation = {
+const append: Operation = {
   ...appendOnce,
+  sample: "const { id } = await stowage.files.upload(file, { resumeUrl: uploadUrl });",
   answer: (c) => {
     const answer = appendOnce.answer(c);
     c.var.deps.after(answer.catch(() => undefined));
@@ -365,12 +378,14 @@ export const append: Operation = {
   },
 };
 
-export const remove = tus(
+const remove = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
     ...AFTER_KEY_EXPIRY,
-    tag: "Resumable uploads",
+    route: "DELETE /docs/v1/uploads/resumable/{upload}",
+    tag: resumableTag,
     summary: "Cancel a resumable upload",
+    sample: "await stowage.unfinishedUploads.cancel(uploadUrl);",
     success: {
       statuses: [204],
       description: "The upload was canceled and its bytes are deleted.",
@@ -386,10 +401,11 @@ export const remove = tus(
 const METHODS: Record<string, Operation> = { HEAD: head, PATCH: append, DELETE: remove };
 
 /** For clients behind a proxy that allows only GET and POST. */
-export const override: Operation = {
-  ...append,
+const override: Operation = {
+  ...appendOnce,
   isBodyOptional: true,
-  tag: "Resumable uploads",
+  route: "POST /docs/v1/uploads/resumable/{upload}",
+  tag: resumableTag,
   summary: "Send the method in a header",
   description: "Runs HEAD, PATCH, or DELETE for clients behind a proxy that allows only GET and POST.",
   requestHeaders: {
@@ -410,4 +426,13 @@ export const override: Operation = {
     const operation = METHODS[c.req.header("X-HTTP-Method-Override")?.toUpperCase() ?? ""];
     return operation ? operation.answer(c) : renderMethodNotAllowed(c, Object.keys(METHODS));
   },
+};
+
+export const operations = {
+  describeResumableUploads: options,
+  createResumableUpload: create,
+  getResumableUpload: head,
+  appendToResumableUpload: append,
+  deleteResumableUpload: remove,
+  overrideResumableUpload: override,
 };

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { listOperation } from "../http/operation.ts";
 import { id, iso, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
+import { resumableTag } from "./resumable.routes.ts";
 import { listUnfinished, type UnfinishedUpload } from "./unfinished.ts";
 
 const unfinishedSchema = z
@@ -43,11 +44,13 @@ const example: z.input<typeof unfinishedSchema> = {
   expiresAt: "2026-11-21T09:41:12.000Z",
 };
 
-export const list = listOperation(
+const list = listOperation(
   "files:read",
   {
-    tag: "Resumable uploads",
+    route: "GET /docs/v1/uploads/resumable",
+    tag: resumableTag,
     summary: "List unfinished uploads",
+    sample: "for await (const upload of stowage.unfinishedUploads.list()) console.log(upload.offset, upload.size);",
     description:
       "Every upload that counts in the usage and is not a file yet, also form uploads, and canceled ones until their bytes are gone. " +
       "Newest first. Cancel an upload with `DELETE /docs/v1/uploads/{id}?unfinished=true`.",
@@ -62,3 +65,7 @@ export const list = listOperation(
   ({ deps, credential, query }) => listUnfinished(deps, credential, pageRequest(query)),
   render,
 );
+
+export const operations = {
+  listUnfinishedUploads: list,
+};

@@ -10,13 +10,21 @@ import { checkDeleteAfter, properties, propertiesExample } from "../files/proper
 import { writeOperation } from "../http/operation.ts";
 import { id, iso, timestamp } from "../http/validation.ts";
 
+export const uploadTokensTag = {
+  name: "Upload tokens",
+  description: "Tokens for visitors of your web page: a few files, for an hour. Your server creates them.",
+};
+
 const isShort = (value: object) => Buffer.byteLength(JSON.stringify(value)) <= MAX_TOKEN_PROPERTIES_BYTES;
 
-export const create = writeOperation(
+const create = writeOperation(
   "files:upload",
   {
-    tag: "Upload tokens",
+    route: "POST /docs/v1/uploadtokens",
+    tag: uploadTokensTag,
     summary: "Create an upload token",
+    sample:
+      'const { token } = await stowage.files.createUploadToken({ maxFiles: 3, properties: { folder: "memos" } });',
     description:
       "For one form or one visitor: your server creates the token, and the page uploads with it. The token can upload, resume and cancel uploads, and get the status of its files. It stops working with the key or session that created it. Nothing is stored.",
     rejectsVisitors: true,
@@ -67,3 +75,7 @@ export const create = writeOperation(
     return { _id: id, token, expiresAt: iso(expiresAt), maxFiles: limits.maxFiles };
   },
 );
+
+export const operations = {
+  createUploadToken: create,
+};

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import * as z from "zod";
 import { AppError, invalidField } from "../errors.ts";
-import { fileRecord } from "../files/files.routes.ts";
+import { fileRecord, filesTag } from "../files/files.routes.ts";
 import { parseProperties } from "../files/properties.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import {
@@ -38,11 +38,14 @@ function contentLengthOf(header = ""): number | null {
   return /^\d+$/.test(header) ? Number(header) : null;
 }
 
-export const upload = writeOperation(
+const upload = writeOperation(
   "files:upload",
   {
-    tag: "Files",
+    route: "POST /docs/v1/uploads",
+    tag: filesTag,
     summary: "Upload a file",
+    sample:
+      "const { id } = await stowage.files.upload(file);\nconst { audio } = await stowage.files.waitUntilProcessed(id);",
     description:
       "Send one part `file` with a file name. A part `properties` before or after it, at most 8 KiB of JSON, can set name, " +
       "folder, reference, tags and metadata. With a public key, it has at most 1 KiB, and any visitor can send anything in it: " +
@@ -142,3 +145,7 @@ export const upload = writeOperation(
     return fileRecord.render(file);
   },
 );
+
+export const operations = {
+  uploadFile: upload,
+};

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { filesTag } from "../files/files.routes.ts";
 import { readOperation } from "../http/operation.ts";
 import { fetchUsage, MAX_COUNTED_FILES } from "./quota.ts";
 
@@ -8,11 +9,13 @@ export const trashUsage = {
   trashBytes: z.int().nonnegative().meta({ description: "The part of `bytes` that is in the trash." }),
 };
 
-export const get = readOperation(
+const get = readOperation(
   "files:read",
   {
-    tag: "Files",
+    route: "GET /docs/v1/usage",
+    tag: filesTag,
     summary: "Get the team's usage",
+    sample: "const { bytes, maxBytes } = await stowage.usage();",
     description: `The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. \`events\` are those of files and links: the oldest above \`maxEvents\` are deleted within minutes. A contributor gets what their own files take, without uploads in progress and events: of the newest ${MAX_COUNTED_FILES.toLocaleString("en")} files, and of as many in the trash.`,
     isHeavy: true,
     success: {
@@ -41,3 +44,7 @@ export const get = readOperation(
   },
   async ({ deps, credential }) => fetchUsage(deps, credential),
 );
+
+export const operations = {
+  getUsage: get,
+};

@@ -1,40 +1,17 @@
 import * as z from "zod";
+import { EVENT_TYPE_NAMES } from "../event-types.ts";
 import { recordedExample as eventExample, recordedSchema as eventSchema } from "../events/events.routes.ts";
-import { EVENT_TYPES } from "../events/events.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
-import { id, instant, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
-import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
+import { id, instant, isoOrNull, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
 import { type Delivery, listDeliveries, type Redelivery, redeliverEvent, replayEvents } from "./delivery-log.ts";
 import { MAX_REPLAYED_EVENTS } from "./outbox.ts";
-
-export const attemptSchema = z
-  .strictObject({
-    at: timestamp,
-    httpStatus: z.int().nullable(),
-    error: z.enum(ATTEMPT_ERRORS).nullable().meta({
-      description: "`webhook_disabled` ends a delivery unsent.",
-    }),
-    durationMilliseconds: z.int().nonnegative(),
-    responseBody: z.string().meta({
-      description:
-        "Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty.",
-    }),
-  })
-  .meta({ id: "Attempt" });
-export const renderAttempt = (attempt: Attempt): z.input<typeof attemptSchema> => ({ ...attempt, at: iso(attempt.at) });
-export const attemptExample: z.input<typeof attemptSchema> = {
-  at: "2026-11-20T09:41:00.000Z",
-  httpStatus: 200,
-  error: null,
-  durationMilliseconds: 87,
-  responseBody: "ok",
-};
+import { attemptExample, attemptSchema, renderAttempt, webhooksTag } from "./webhooks.routes.ts";
 
 const deliverySchema = z
   .strictObject({
     _id: id,
     eventId: id,
-    type: z.enum(EVENT_TYPES),
+    type: z.enum(EVENT_TYPE_NAMES),
     event: eventSchema.nullable().meta({
       description: "Null without the scope `events:read`.",
     }),
@@ -75,11 +52,13 @@ function renderRedelivery({ attempt, ...delivery }: Redelivery): z.input<typeof 
   return { ...renderDelivery(delivery), attempt: attempt && renderAttempt(attempt) };
 }
 
-export const list = listOperation(
+const list = listOperation(
   "webhooks:read",
   {
-    tag: "Webhooks",
+    route: "GET /auth/v1/webhooks/{id}/deliveries",
+    tag: webhooksTag,
     summary: "List a webhook's deliveries",
+    sample: "for await (const delivery of stowage.webhooks.deliveries(id)) console.log(delivery.status);",
     description: "Newest first. Deliveries are kept for 30 days, and at most 10,000 of a webhook.",
     query: pageQuery("deliveries")
       .omit({ page: true })
@@ -103,11 +82,13 @@ export const list = listOperation(
   renderDelivery,
 );
 
-export const replay = writeOperation(
+const replay = writeOperation(
   "webhooks:write",
   {
-    tag: "Webhooks",
+    route: "POST /auth/v1/webhooks/{id}/replay",
+    tag: webhooksTag,
     summary: "Replay events",
+    sample: "const { deliveries } = await stowage.webhooks.replay(id, { after: eventId });",
     description:
       "Sends the events after an event or an instant to the webhook again, also those that occurred while it was disabled. Messages keep their ids. " +
       `A call reads up to ${MAX_REPLAYED_EVENTS} events; if there may be more, \`next\` is the event to continue after.`,
@@ -132,11 +113,13 @@ export const replay = writeOperation(
   ({ deps, actor, id, body }) => replayEvents(deps, actor, id, body),
 );
 
-export const redeliver = writeOperation(
+const redeliver = writeOperation(
   "webhooks:write",
   {
-    tag: "Webhooks",
+    route: "POST /auth/v1/deliveries/{id}/redeliver",
+    tag: webhooksTag,
     summary: "Redeliver an event",
+    sample: "const delivery = await stowage.webhooks.redeliver(id);",
     description:
       "Makes one more attempt, with the same message id, before anything else that is due, and returns its result (`attempt`), which takes up to 15 s. It doesn't change when other deliveries, and this one if it fails, are sent next. Calls at once get the result of the same attempt.",
     isHeavy: true,
@@ -150,3 +133,9 @@ export const redeliver = writeOperation(
   },
   async ({ deps, actor, id }) => renderRedelivery(await redeliverEvent(deps, actor, id)),
 );
+
+export const operations = {
+  listDeliveries: list,
+  replayEvents: replay,
+  redeliver,
+};

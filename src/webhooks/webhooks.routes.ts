@@ -1,14 +1,16 @@
 import * as z from "zod";
 import type { Deps } from "../deps.ts";
+import { EVENT_TYPE_NAMES } from "../event-types.ts";
 import { messageExample, messageSchema } from "../events/events.routes.ts";
-import { EVENT_TYPES } from "../events/events.ts";
 import { inHours } from "../http/introduction.ts";
 import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/validation.ts";
-import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.routes.ts";
+import { MINUTE } from "../platform/system.ts";
+import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
 import { sendTestEvent } from "./posting.ts";
 import { attemptsOfDay, FAILING_ATTEMPTS, isFailing } from "./retries.ts";
+import { isEnabled } from "./webhook-rows.ts";
 import {
   createWebhook,
   deleteWebhook,
@@ -16,12 +18,46 @@ import {
   listWebhooks,
   MAX_WEBHOOKS,
   OLD_SECRET_MILLISECONDS,
+  REPEAT_MILLISECONDS,
   rotateSecret,
   updateWebhook,
   type Webhook,
 } from "./webhooks.ts";
 
-const type = z.enum(EVENT_TYPES);
+export const webhooksTag = {
+  name: "Webhooks",
+  description: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",
+};
+
+export const messagesTag = {
+  name: "Webhook messages",
+  description: "The requests that the service sends to your server.",
+};
+
+const type = z.enum(EVENT_TYPE_NAMES);
+
+export const attemptSchema = z
+  .strictObject({
+    at: timestamp,
+    httpStatus: z.int().nullable(),
+    error: z.enum(ATTEMPT_ERRORS).nullable().meta({
+      description: "`webhook_disabled` ends a delivery unsent.",
+    }),
+    durationMilliseconds: z.int().nonnegative(),
+    responseBody: z.string().meta({
+      description:
+        "Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty.",
+    }),
+  })
+  .meta({ id: "Attempt" });
+export const renderAttempt = (attempt: Attempt): z.input<typeof attemptSchema> => ({ ...attempt, at: iso(attempt.at) });
+export const attemptExample: z.input<typeof attemptSchema> = {
+  at: "2026-11-20T09:41:00.000Z",
+  httpStatus: 200,
+  error: null,
+  durationMilliseconds: 87,
+  responseBody: "ok",
+};
 
 const attemptCounts = z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() });
 
@@ -41,7 +77,9 @@ const webhookRecord = describeRecord({
       ({ types }) => types && JSON.parse(types),
     ),
     description: field(z.string(), "Catalogue", (webhook) => webhook.description),
-    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) => webhook.status),
+    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) =>
+      isEnabled(webhook) ? "enabled" : "disabled",
+    ),
     disabledReason: field(
       z.enum(["requested", "gone", "failing", "creator_deleted", "creator_demoted"]).nullable().meta({
         description:
@@ -73,12 +111,12 @@ const webhookRecord = describeRecord({
         description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
       }),
       "healthy",
-      (webhook) => (webhook.status === "disabled" ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
+      (webhook) => (!isEnabled(webhook) ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
     ),
     failingSince: field(
       timestamp.nullable().meta({ description: "The first failure since the last success. Null while healthy." }),
       null,
-      (webhook) => isoOrNull(webhook.status === "disabled" || isFailing(webhook) ? webhook.failingSince : null),
+      (webhook) => isoOrNull(!isEnabled(webhook) || isFailing(webhook) ? webhook.failingSince : null),
     ),
     lastDay: field(
       attemptCounts
@@ -120,7 +158,7 @@ const newWebhookRecord = describeRecord({
   fields: {
     ...webhookRecord.fields,
     secret: fieldOf<{ secret: string }>()(
-      z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). Shown only once." }),
+      z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). No other request shows it." }),
       "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=",
       ({ secret }) => secret,
     ),
@@ -131,7 +169,7 @@ const newWebhookRecord = describeRecord({
 export const messages = {
   event: {
     operationId: "receiveEvent",
-    tag: "Webhook messages" as const,
+    tag: messagesTag,
     summary: "An event",
     description:
       "Sent to a webhook for each event of the team that has one of its `types`. Standard Webhooks 1.0 describes how to verify " +
@@ -170,18 +208,20 @@ const fields = z.strictObject({
   types: z
     .array(type)
     .min(1)
-    .max(EVENT_TYPES.length)
+    .max(EVENT_TYPE_NAMES.length)
     .nullable()
     .optional()
     .meta({ description: "Null for all types." }),
   description: text(0, 200),
 });
 
-export const create = writeOperation(
+const create = writeOperation(
   "webhooks:write",
   {
-    tag: "Webhooks",
+    route: "POST /auth/v1/webhooks",
+    tag: webhooksTag,
     summary: "Create a webhook",
+    sample: 'const { secret } = await stowage.webhooks.create({ url, types: ["file.completed"] });',
     description:
       "Posts each later event of the team, of the selected types, to the URL as `{id, type, timestamp, teamId, actor, subject, data}`. " +
       "Messages are signed according to Standard Webhooks 1.0: `webhook-id` is the event's id, and the same in every attempt; " +
@@ -205,11 +245,13 @@ export const create = writeOperation(
   },
 );
 
-export const list = readOperation(
+const list = readOperation(
   "webhooks:read",
   {
-    tag: "Webhooks",
+    route: "GET /auth/v1/webhooks",
+    tag: webhooksTag,
     summary: "List webhooks",
+    sample: "for await (const webhook of stowage.webhooks.list()) console.log(webhook.url);",
     description: "Oldest first.",
     success: {
       description: "The webhooks.",
@@ -221,21 +263,25 @@ export const list = readOperation(
   async ({ deps, credential }) => (await listWebhooks(deps, credential)).map((webhook) => render(deps, webhook)),
 );
 
-export const get = readOperation(
+const get = readOperation(
   "webhooks:read",
   {
-    tag: "Webhooks",
+    route: "GET /auth/v1/webhooks/{id}",
+    tag: webhooksTag,
     summary: "Get webhook details",
+    sample: "const webhook = await stowage.webhooks.get(id);",
     success: { description: "The webhook.", message: "Webhook found.", schema, example },
   },
   async ({ deps, credential, id }) => render(deps, await fetchWebhook(deps, credential, id)),
 );
 
-export const update = writeOperation(
+const update = writeOperation(
   "webhooks:write",
   {
-    tag: "Webhooks",
+    route: "PATCH /auth/v1/webhooks/{id}",
+    tag: webhooksTag,
     summary: "Update a webhook",
+    sample: 'const webhook = await stowage.webhooks.update(id, { status: "enabled" });',
     description:
       "Enabling a webhook or changing its URL resets its failures. Disabling it ends its pending deliveries.",
     body: atLeastOneField(fields.extend({ status: schema.shape.status })),
@@ -250,11 +296,13 @@ export const update = writeOperation(
   async ({ deps, actor, id, body }) => render(deps, await updateWebhook(deps, actor, id, body)),
 );
 
-export const remove = writeOperation(
+const remove = writeOperation(
   "webhooks:write",
   {
-    tag: "Webhooks",
+    route: "DELETE /auth/v1/webhooks/{id}",
+    tag: webhooksTag,
     summary: "Delete a webhook",
+    sample: "await stowage.webhooks.delete(id);",
     description: "Its pending deliveries are not sent.",
     // Each webhook sends by itself. This limit keeps a team from having more than ten that send at once.
     isHeavy: true,
@@ -265,12 +313,16 @@ export const remove = writeOperation(
   },
 );
 
-export const rotate = writeOperation(
+const rotate = writeOperation(
   "webhooks:write",
   {
-    tag: "Webhooks",
+    route: "POST /auth/v1/webhooks/{id}/secret",
+    tag: webhooksTag,
     summary: "Rotate a webhook's secret",
-    description: `The previous secret also signs for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked.`,
+    sample: "const { secret } = await stowage.webhooks.rotateSecret(id);",
+    description:
+      `The previous secret also signs for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked. If the response is lost, repeat the request: ` +
+      `for ${REPEAT_MILLISECONDS / MINUTE} minutes, the same caller gets the same secret. \`revokeOld\` always creates a new one.`,
     body: z.strictObject({ revokeOld: z.boolean().default(false) }),
     isBodyOptional: true,
     bodyExample: { revokeOld: false },
@@ -288,11 +340,13 @@ export const rotate = writeOperation(
   },
 );
 
-export const test = writeOperation(
+const test = writeOperation(
   "webhooks:write",
   {
-    tag: "Webhooks",
+    route: "POST /auth/v1/webhooks/{id}/test",
+    tag: webhooksTag,
     summary: "Send a test event",
+    sample: "const { httpStatus } = await stowage.webhooks.test(id);",
     description: "Sends a signed `webhook.test` event now, once. It is not in the event log.",
     isHeavy: true,
     success: {
@@ -304,3 +358,13 @@ export const test = writeOperation(
   },
   async ({ deps, actor, id }) => renderAttempt(await sendTestEvent(deps, actor, id)),
 );
+
+export const operations = {
+  createWebhook: create,
+  listWebhooks: list,
+  getWebhook: get,
+  updateWebhook: update,
+  deleteWebhook: remove,
+  rotateWebhookSecret: rotate,
+  testWebhook: test,
+};

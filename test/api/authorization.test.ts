@@ -1,9 +1,9 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
-import { api } from "../../src/app.ts";
 import { splitRoute } from "../../src/http/operation.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { databaseOf, newId, newToken, realSystem } from "../../src/platform/system.ts";
+import { operations } from "../../src/service.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { DATABASES, DB } from "../support/databases.ts";
 import { sink, withBindings } from "../support/deps.ts";
@@ -522,14 +522,14 @@ describe("Scopes", () => {
 
   test("are named for every operation", () => {
     expect([...Object.values(NEEDED_SCOPES).flat(), ...OPERATOR_ONLY, ...WITHOUT_SCOPE].sort()).toEqual(
-      Object.keys(api).sort(),
+      Object.keys(operations).sort(),
     );
   });
 
-  test.each(Object.entries(api).filter(([id]) => !WITHOUT_SCOPE.includes(id)))(
+  test.each(Object.entries(operations).filter(([id]) => !WITHOUT_SCOPE.includes(id)))(
     "decide who may call %s",
-    async (operationId, [name, operation]) => {
-      const route: Route = { name, operation, ...splitRoute(name) };
+    async (operationId, operation) => {
+      const route: Route = { name: operation.route, operation, ...splitRoute(operation.route) };
       const needed = ALL.find((scope) => NEEDED_SCOPES[scope]?.includes(operationId));
       const path = route.path.replace(/\{\w+\}/, UNKNOWN_ID);
       const headers = { "Tus-Resumable": "1.0.0" };
@@ -545,7 +545,7 @@ describe("Scopes", () => {
         const where = `${operationId} by ${caller}`;
         const before = written();
         const isOperator = caller === "the operator token";
-        const query = isOperator && name.includes("/events") ? `?teamId=${team.teamId}` : "";
+        const query = isOperator && route.name.includes("/events") ? `?teamId=${team.teamId}` : "";
         const answer = await worker.call(route.method, path + query, {
           ...requestFor(route),
           ...(path.includes("/resumable") && { headers }),

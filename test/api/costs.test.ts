@@ -3,14 +3,13 @@ import { env } from "cloudflare:workers";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { MAX_TEAM_KEYS } from "../../src/accounts/keys.ts";
 import { MAX_LISTED_USERS } from "../../src/accounts/users.ts";
-import { api } from "../../src/app.ts";
 import { eventId } from "../../src/events/events.ts";
 import { MAX_FOLDER_BYTES } from "../../src/files/names.ts";
 import { MAX_METADATA_BYTES, MAX_REFERENCE_LENGTH, MAX_TAG_LENGTH, MAX_TAGS } from "../../src/files/properties.ts";
 import { MAX_BATCH_FILES } from "../../src/folders/batches.ts";
-import type { OperationId } from "../../src/http/client-samples.ts";
 import worker from "../../src/index.ts";
 import { databaseOf } from "../../src/platform/system.ts";
+import { type OperationId, operations } from "../../src/service.ts";
 import { sample } from "../audio/samples.ts";
 import type { RoundTrip, Sent } from "../support/bindings.ts";
 import { MEBIBYTE } from "../support/bytes.ts";
@@ -564,13 +563,15 @@ describe("An event", () => {
     expect(all - none).toBeLessThanOrEqual(12);
   });
 
-  test("of each of 100 files in a batch looks up the team's webhooks once", async () => {
+  test("of each of 100 files in a batch looks up the followers of the team once", async () => {
     const { token } = await newTeam();
     const before = queries.length;
     const ids = Array.from({ length: 100 }, (_, i) => i.toString(16).padStart(24, "0"));
     const json = { action: "move", folder: "a", ids };
     await send("POST /docs/v1/uploads/batch", "/docs/v1/uploads/batch", { token, json });
-    const lookups = queries.slice(before).filter(({ sql }) => sql.startsWith('select "team_id", "id" from "webhooks"'));
+    const lookups = queries
+      .slice(before)
+      .filter(({ sql }) => sql.startsWith('select "team_id", "kind", "id" from "followers"'));
     expect(lookups.filter(({ parameters }) => parameters.includes("file.updated"))).toHaveLength(1);
   });
 
@@ -1235,15 +1236,14 @@ describe("Every query of the service", () => {
   });
 
   test("is sent by each kind of caller, for every operation", () => {
-    const operations = Object.values(api).map(([route]) => route);
-    const expected = operations.flatMap((route) => callers.map((name) => `${route} by ${name}`));
+    const expected = Object.values(operations).flatMap(({ route }) => callers.map((name) => `${route} by ${name}`));
     expect([...called].sort()).toEqual(expected.sort());
   });
 
   test("is sent by this file, which calls every operation", () => {
     expect([...driven].sort()).toEqual(
-      Object.values(api)
-        .map(([route]) => route)
+      Object.values(operations)
+        .map(({ route }) => route)
         .sort(),
     );
   });
@@ -1334,14 +1334,14 @@ describe("The statements", () => {
   const sendFirst = (id: OperationId): ReturnType<Sending> => {
     const special = SPECIAL[id];
     if (special) return special();
-    const [route] = api[id];
+    const { route } = operations[id];
     // The last one of a route does the most, such as to complete the upload.
     const [name, prepare] = RESUMABLE.findLast(([name]) => name === route) ?? [];
     return name && prepare ? sendResumable(name, prepare) : sendExample(route, team);
   };
-  test.each(Object.keys(api) as OperationId[])("of %s are those of its file", async (id) => {
+  test.each(Object.keys(operations) as OperationId[])("of %s are those of its file", async (id) => {
     const { roundTrips } = await sendFirst(id);
-    const text = await describeStatements(`${id}: ${api[id][0]}`, roundTrips);
+    const text = await describeStatements(`${id}: ${operations[id].route}`, roundTrips);
     await expect(text).toMatchFileSnapshot(`../all/statements/${id}.sql`);
   });
 });

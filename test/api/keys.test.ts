@@ -4,11 +4,10 @@ import { SCOPES } from "../../src/access/scopes.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { DATABASES, DB } from "../support/databases.ts";
-import { beforeWrite, withBatch, withBindings, withDatabases } from "../support/deps.ts";
+import { beforeWrite, losingResponses, withBindings } from "../support/deps.ts";
 import { apiTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
-  type Change,
   call,
   compose,
   dataOf,
@@ -316,16 +315,6 @@ describe("Rotating a key", () => {
     expect((await rotate(team, old.id, {}, body.data.key)).code).toBe("conflict");
   });
 
-  /** Loses the response to each write: D1 commits it, and responds too late. */
-  const losing: Change = (deps) =>
-    withDatabases(deps, (database) =>
-      withBatch(database, async (statements) => {
-        const results = await database.batch(statements);
-        if (statements.length > 2) throw new Error("D1 did not respond within 8 s.");
-        return results;
-      }),
-    );
-
   test.each<[string, number, (team: Team, own: string) => [token: string, of: "own" | "other"]]>([
     ["another key", 3600, (team) => [team.token, "other"]],
     ["another key, without an overlap", 0, (team) => [team.token, "other"]],
@@ -338,7 +327,7 @@ describe("Rotating a key", () => {
     const own = name.startsWith("a session") ? (await openSession(old.key)).key : old.key;
     const [token, of] = callerOf(team, own);
     const path = `${KEYS}/${old.id}/rotate`;
-    const lost = await startWorker(compose(withoutJobs, losing)).call("POST", path, {
+    const lost = await startWorker(compose(withoutJobs, losingResponses)).call("POST", path, {
       token,
       json: { overlapSeconds },
     });

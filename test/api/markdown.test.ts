@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { api } from "../../src/app.ts";
 import { splitRoute } from "../../src/http/operation.ts";
+import { operations } from "../../src/service.ts";
 import { call } from "../support/harness.ts";
 
 /* /llms.txt, and the reference as Markdown. They are made from the table of operations, and so are these tests. */
 
-const operations = Object.entries(api).map(([id, [route, { summary, tag }]]) => ({ id, route, summary, tag }));
+const described = Object.entries(operations).map(([id, { route, summary, tag }]) => ({ id, route, summary, tag }));
 const index = await call("GET", "/llms.txt");
 
 describe("GET /llms.txt", () => {
@@ -13,7 +13,7 @@ describe("GET /llms.txt", () => {
     expect([index.status, index.headers.get("Content-Type")]).toEqual([200, "text/plain; charset=utf-8"]);
     const lines = index.text.split("\n").filter((line) => /^- \[[A-Z]+ \//.test(line));
     expect(lines.map((line) => line.slice(0, line.indexOf(". "))).sort()).toEqual(
-      operations.map(({ id, route, summary }) => `- [${route}](/reference/${id}.md): ${summary}`).sort(),
+      described.map(({ id, route, summary }) => `- [${route}](/reference/${id}.md): ${summary}`).sort(),
     );
   });
 
@@ -27,7 +27,7 @@ describe("GET /llms.txt", () => {
 
   test("groups the operations as the reference does, in its order", () => {
     const headings = [...index.text.matchAll(/^## (.+)$/gm)].map(([, heading]) => heading);
-    const used = new Set(operations.map(({ tag }) => tag as string));
+    const used = new Set(described.map(({ tag }) => tag.name));
     expect(new Set(headings.slice(1))).toEqual(used);
   });
 
@@ -52,7 +52,7 @@ describe("The reference as Markdown", () => {
     expect(text).toContain((await call("GET", "/openapi.json")).body.info.description);
   });
 
-  test.each(operations)(
+  test.each(described)(
     "has a page of $id, with its route, parameters, responses and errors",
     async ({ id, route, summary }) => {
       const { status, text } = await call("GET", `/reference/${id}.md`);

@@ -3,10 +3,11 @@ import { validateWebhookUrl } from "../../src/webhooks/webhook-url.ts";
 import type { Answer } from "../support/client.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
 import { DB } from "../support/databases.ts";
-import { ACCEPTED_REPLY } from "../support/deps.ts";
+import { ACCEPTED_REPLY, losingResponses } from "../support/deps.ts";
 import {
   atOnce,
   call,
+  compose,
   dataOf,
   eventsOf,
   fieldsOf,
@@ -20,9 +21,11 @@ import {
   rejected,
   startWorker,
   type Team,
+  type TestWorker,
   tally,
   withoutJobs,
 } from "../support/harness.ts";
+import { MINUTE } from "../support/time.ts";
 
 /* Webhooks in the API, and the sender. The test of their deliveries is jobs/deliveries.test.ts. */
 
@@ -267,9 +270,49 @@ describe("A signing secret", () => {
     expect((await row())?.old_encrypted_secret).toBeNull();
   });
 
-  test("is rotated by at least one of eight concurrent requests, and the others get a conflict", async () => {
+  test("is the same one again for the same caller if the response was lost, with one event", async () => {
+    const { _id, secret } = await create();
+    const path = `${WEBHOOKS}/${_id}/secret`;
+    const losing = startWorker(compose(withoutJobs, losingResponses));
+    expect((await losing.call("POST", path, { token: team.token, json: {} })).code).toBe("unavailable");
+    const repeated = await dataOf(team.call("POST", path, {}));
+    expect(repeated.secret).not.toBe(secret);
+    expect(await dataOf(team.call("POST", path, {}))).toEqual(repeated);
+    expect(await eventsOf(team, "type=webhook.updated")).toHaveLength(1);
+    // A change by another caller in between shows nothing to that caller, and takes nothing from this one.
+    const { key: other } = await newKey(team);
+    await team.call("PATCH", `${WEBHOOKS}/${_id}`, { token: other, json: { url: `${HOOK_URL}/moved` } });
+    expect((await dataOf(team.call("POST", path, {}))).secret).toBe(repeated.secret);
+  });
+
+  test("is another one for another caller, if the old one is revoked, and after ten minutes", async () => {
+    const { _id, secret } = await create();
+    const { key: other } = await newKey(team);
+    const rotate = async (token: string, json: object, call: TestWorker["call"] = team.call) =>
+      (await dataOf(call("POST", `${WEBHOOKS}/${_id}/secret`, { token, json }))).secret;
+    const seen = [secret, await rotate(team.token, {}), await rotate(other, {}), await rotate(team.token, {})];
+    for (let i = 0; i < 2; i++) seen.push(await rotate(team.token, { revokeOld: true }));
+    seen.push(await rotate(team.token, {}));
+    const later = startWorker((deps) => ({
+      ...deps,
+      system: { ...deps.system, now: () => Date.now() + 10 * MINUTE + 1 },
+    }));
+    seen.push(await rotate(team.token, {}, later.call));
+    expect(new Set(seen).size).toBe(seen.length);
+  });
+
+  test("is one for eight concurrent requests of a caller", async () => {
     const { _id } = await create();
     const responses = await atOnce(8, () => team.call("POST", `${WEBHOOKS}/${_id}/secret`, {}));
+    expect(tally(responses)).toEqual({ 200: 8 });
+    expect(new Set(responses.map(({ body }) => body.data.secret)).size).toBe(1);
+    expect(await eventsOf(team, "type=webhook.updated")).toHaveLength(1);
+  });
+
+  test("is rotated by at least one of eight concurrent requests that revoke it, and the others get a conflict", async () => {
+    const { _id } = await create();
+    const json = { revokeOld: true };
+    const responses = await atOnce(8, () => team.call("POST", `${WEBHOOKS}/${_id}/secret`, { json }));
     const { 200: rotated = 0, conflict = 0 } = tally(responses);
     expect(rotated).toBeGreaterThanOrEqual(1);
     expect(conflict).toBeGreaterThanOrEqual(1);

@@ -241,6 +241,29 @@ describe("File page", () => {
     await expect(listed).toHaveCount(1);
   });
 
+  test("tells the links of a file apart by their names and clips", async ({ at }) => {
+    const team = await newTeam();
+    const id = await upload(team, "minute.wav", tone(65));
+    const { links } = team.stowage;
+    await links.create(id, { disposition: "inline", name: "For the press", startSeconds: 10, endSeconds: 25.5 });
+    await links.create(id, { startSeconds: 5.25 });
+    await links.create(id, { endSeconds: 60 });
+    const { page } = await at(`/files/${id}?t=20,30`, { team });
+    const listed = page.getByRole("list", { name: "Links" }).getByRole("listitem");
+    await expect(listed).toHaveText([
+      /^For the press · Plays 0:10 – 0:25\.5 · never expires/,
+      /^Downloads the file, and plays from 0:05\.3 · never expires/,
+      /^Downloads the file, and plays 0:00 – 1:00 · never expires/,
+    ]);
+    const panel = page.getByRole("region", { name: "Share" });
+    await copyBy(panel.getByRole("button", { name: "Copy link to 0:20 – 0:30" }), "#t=20,30");
+    await expect(listed.filter({ hasText: "Plays 0:20 – 0:30 · expires" })).toHaveCount(1);
+    // A link that has a part does not stand for the whole recording.
+    await panel.getByRole("checkbox", { name: "Start at 0:20" }).uncheck();
+    await copyBy(panel.getByRole("button", { name: "Copy link" }), "/share/");
+    await expect(listed.filter({ hasText: "Plays the recording · expires" })).toHaveCount(1);
+  });
+
   exhaustive("sends a link by the sheet of the device, if it has one", async ({ at }) => {
     const { page } = await at("/files/:id", { files: ["minute.wav"] });
     const panel = page.getByRole("region", { name: "Share" });

@@ -973,6 +973,53 @@ describe("Organizing files", () => {
     }
   });
 
+  test("offers every tag of the team, also those of files that this tab has not shown", async ({ at }) => {
+    const team = await newTeam();
+    const [shown = "", inFolder = ""] = await uploadNamed(team, "shown.txt", "in-folder.txt");
+    await team.stowage.files.update(shown, { tags: ["interview"] });
+    await team.stowage.files.update(inFolder, { tags: ["episode"], folder: "box" });
+    const { page } = await at("/files", { team });
+    const filter = page.getByRole("combobox", { name: "Tag" });
+    await expect(filter.getByRole("option")).toHaveText(["All tags", "episode", "interview"]);
+    await page.getByRole("checkbox", { name: "Select shown.txt" }).check();
+    await page.getByRole("region", { name: "Selected files" }).getByRole("button", { name: "Edit tags" }).click();
+    const field = dialog(page).getByLabel("New tags");
+    const tags = dialog(page).getByRole("checkbox");
+    await expect(tags).toHaveCount(2);
+    await field.fill("raw, Épi");
+    // A tag of the typed letters takes their place.
+    await dialog(page).getByRole("checkbox", { name: "episode" }).check();
+    await expect(field).toHaveValue("raw,");
+    await dialog(page).getByRole("checkbox", { name: "interview" }).uncheck();
+    await expect(field).toHaveValue("raw,");
+    await field.press("Enter");
+    await expect(dialog(page)).toHaveCount(0);
+    expect((await propertiesOf(team, shown)).tags.toSorted()).toEqual(["episode", "raw"]);
+    await expect(filter.getByRole("option")).toHaveText(["All tags", "episode", "raw"]);
+  });
+
+  test("finds one of many tags by the typed letters, and keeps what is chosen", async ({ at }) => {
+    const team = await newTeam();
+    const [id = "", ...others] = await uploadNamed(team, "chosen.txt", "one.txt", "two.txt");
+    const many = Array.from({ length: 40 }, (_, place) => `tag ${String(place).padStart(2, "0")}`);
+    for (const [place, other] of others.entries())
+      await team.stowage.files.update(other, { tags: many.slice(place * 20, (place + 1) * 20) });
+    const { page } = await at(`/files/${id}`, { team });
+    await chooseAction(page, "Actions for this file", "Edit tags");
+    const tags = dialog(page).getByRole("checkbox");
+    await expect(tags).toHaveCount(30);
+    await expect(dialog(page).getByText("Type to find the other tags.")).toBeVisible();
+    const field = dialog(page).getByLabel("New tags");
+    await field.pressSequentially("TAG 39");
+    await expect(tags.first()).toHaveAccessibleName("tag 39");
+    await tags.first().check();
+    await expect(field).toHaveValue("");
+    await expect(dialog(page).getByRole("checkbox", { name: "tag 39" })).toBeChecked();
+    await field.press("Enter");
+    await expect(dialog(page)).toHaveCount(0);
+    expect((await propertiesOf(team, id)).tags).toEqual(["tag 39"]);
+  });
+
   exhaustive("tags files with suggestions, undoes it, and lists all files with a tag", async ({ at }) => {
     const team = await newTeam();
     const [one, two] = await uploadNamed(team, "one.txt", "two.txt", "three.txt");

@@ -173,6 +173,28 @@ describe("Trash page", () => {
     await expect(rows(page)).toHaveCount(0);
   });
 
+  test("keeps the tags of its files from the filter of files, as others delete and restore them", async ({
+    atTrash,
+  }) => {
+    const team = await newTrashTeam();
+    const [one = "", two = ""] = await uploadNamed(team, "one.txt", "two.txt");
+    const { files, trash } = team.stowage;
+    for (const [id, tag] of [
+      [one, "draft"],
+      [two, "music"],
+    ] as const)
+      await files.update(id, { tags: [tag] });
+    const { page } = await atTrash("/files", { team });
+    const tags = page.getByRole("combobox", { name: "Tag" }).getByRole("option");
+    await expect(tags).toHaveText(["All tags", "draft", "music"]);
+    await files.delete(one);
+    await expect(tags).toHaveText(["All tags", "music"]);
+    await trash.restore(one);
+    await expect(tags).toHaveText(["All tags", "draft", "music"]);
+    await files.update(two, { tags: ["live", "Music"] });
+    await expect(tags).toHaveText(["All tags", "draft", "live", "Music"]);
+  });
+
   exhaustive("is found in the palette, if the session may delete files", async ({ atTrash }) => {
     const { page, team } = await atTrash("/files");
     await button(page, "Find… Ctrl K").click();

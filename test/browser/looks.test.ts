@@ -224,7 +224,7 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
       metadata: { [UNBREAKABLE.slice(0, 40)]: UNBREAKABLE },
     });
     await stowage.files.hold(id, UNBREAKABLE);
-    await stowage.links.create(id);
+    await stowage.links.create(id, { name: UNBREAKABLE, startSeconds: 0.5, endSeconds: 1.5 });
     await stowage.keys.create({ name: UNBREAKABLE });
     await stowage.users.create({
       ...{ firstName: UNBREAKABLE, lastName: UNBREAKABLE, password: PASSWORD },
@@ -257,6 +257,7 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
       [`files?folder=${encodeURIComponent(UNBREAKABLE)}`],
       [`files?folder=${encodeURIComponent(folder)}`],
       [`files?search=${UNBREAKABLE}`],
+      [`files?tag=${UNBREAKABLE.slice(0, 60)}`],
       ["files", press("New folder")],
       ["files", choose("Rename")],
       ["files", choose("Move")],
@@ -266,6 +267,7 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
       [`files/${id}`, () => page.getByRole("region", { name: "Share" }).getByText("Options").click()],
       [`files/${id}?t=0.5,1.5`],
       [`files/${id}`, press("Edit metadata")],
+      [`files/${id}`, choose("Edit tags")],
       [`files/${id}`, choose("Edit hold")],
       [`files/${id}`, choose("Move")],
       ["users"],

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
-import { api } from "../../src/app.ts";
 import { type Operation, splitRoute } from "../../src/http/operation.ts";
+import { operations } from "../../src/service.ts";
 import { type CallOptions, form, PASSWORD, type Team } from "./client.ts";
 import { moveToTrash } from "./harness.ts";
 
@@ -18,9 +18,9 @@ export interface Route {
   operation: Operation;
 }
 
-const allRoutes: readonly Route[] = Object.values(api).map(([name, operation]) => ({
-  name,
-  ...splitRoute(name),
+const allRoutes: readonly Route[] = Object.values(operations).map((operation) => ({
+  name: operation.route,
+  ...splitRoute(operation.route),
   operation,
 }));
 

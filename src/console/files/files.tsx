@@ -25,7 +25,7 @@ import { pathOf } from "./file-rows.ts";
 import { STATUS_LABELS } from "./file-status.tsx";
 import { FileTable } from "./file-table.tsx";
 import { describeFiles, SelectionBar } from "./selection.tsx";
-import { rememberTags, tagChoices } from "./tags.tsx";
+import { useTags } from "./tags.tsx";
 
 const FILTERS = ["type", "status", "from", "until", "tag", "user"];
 
@@ -36,9 +36,6 @@ export function Files() {
   const { view, shown, chosen, reload } = list;
   const { folder } = view;
   const { rows, more } = shown;
-  useEffect(() => {
-    if (rows) rememberTags(rows);
-  }, [rows]);
   useEffect(() => addShortcuts(() => shortcutsOf([uploadFiles])), []);
   const isFound = (path: string) => view.search.trim() !== "" && hasWords(path.slice(folder.length), view.search);
   const childFolders = shown.folders.filter((path) => !shown.isFiltered || isFound(path));
@@ -125,8 +122,13 @@ export function Files() {
 }
 
 function TagChoice() {
-  const tags = tagChoices(query.value.get("tag") ?? "");
-  return Object.keys(tags).length > 0 ? <ChoiceFilter name="tag" label="Tag" all="All tags" options={tags} /> : null;
+  const chosen = query.value.get("tag");
+  const all = useTags();
+  const tags = chosen && !all.includes(chosen) ? [chosen, ...all] : all;
+  if (tags.length === 0) return null;
+  return (
+    <ChoiceFilter name="tag" label="Tag" all="All tags" options={Object.fromEntries(tags.map((tag) => [tag, tag]))} />
+  );
 }
 
 /** The ways to add something; on a phone behind one button. */

@@ -1,31 +1,27 @@
-import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
 import { open, TaskDialog } from "../parts/dialog.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf } from "../parts/format.ts";
-import { Marked } from "../parts/words.tsx";
+import { hasWords, Marked } from "../parts/words.tsx";
 import { href } from "../router.ts";
+import { client } from "../session.ts";
+import { useList } from "../store.ts";
 import { tagFiles } from "./file-changes.ts";
 import type { FileRow } from "./file-rows.ts";
 
 /** More choices than this are slower to scan than to type. */
 const MAX_SUGGESTIONS = 30;
-/** Tags of the files that this tab has shown, which the API does not list. */
-const knownTags = signal<ReadonlySet<string>>(new Set());
+/** The pages of tags that are loaded, a request each. */
+const MAX_TAG_PAGES = 10;
 
-export function rememberTags(files: Pick<FileRow, "tags">[]): void {
-  const found = files.flatMap(({ tags }) => tags).filter((tag) => !knownTags.peek().has(tag));
-  if (found.length > 0) knownTags.value = new Set([...found, ...knownTags.peek()]);
+/** The tags of the team's files, or of the own files of a contributor, by name. */
+export function useTags(): string[] {
+  const { items = [] } = useList("tags", (signal) => client.value.files.tags({}, { signal }), {
+    of: ["file"],
+    pages: MAX_TAG_PAGES,
+  });
+  return items.map(({ tag }) => tag);
 }
-
-/** The tags that this tab has seen, with the one of the URL, by name. */
-export const tagChoices = (chosen: string): Record<string, string> =>
-  Object.fromEntries(
-    [...new Set([chosen, ...knownTags.value])]
-      .filter(Boolean)
-      .sort()
-      .map((tag) => [tag, tag]),
-  );
 
 interface TagsProps {
   tags: string[];
@@ -71,9 +67,21 @@ export const editTags = (files: Tagged[]): Promise<void> =>
 /** Adds and removes tags of files. Tags that only some of the files have stay as they are unless their box is clicked. */
 function TagDialog({ files, onClose }: { files: Tagged[]; onClose: () => void }) {
   const own = new Set(files.flatMap(({ tags }) => tags));
-  const [choices] = useState(() => [...own, ...[...knownTags.peek()].filter((tag) => !own.has(tag))]);
+  const others = useTags().filter((tag) => !own.has(tag));
   const [changes, setChanges] = useState<ReadonlyMap<string, boolean>>(new Map());
+  const [text, setText] = useState("");
+  /** What may become one of the tags: it follows the last comma. */
+  const typing = text.replace(/.*,/s, "");
+  const isMatch = (tag: string) => hasWords(tag, typing);
+  // All stay in the list, so that the dialog keeps its height while the user types.
+  const choices = [...own, ...others.filter(isMatch), ...others.filter((tag) => !isMatch(tag))];
+  const shown = choices.filter((tag, place) => place < MAX_SUGGESTIONS || own.has(tag) || changes.has(tag));
   const countWith = (tag: string) => files.filter(({ tags }) => tags.includes(tag)).length;
+  const choose = (tag: string, isChosen: boolean) => {
+    setChanges(new Map([...changes, [tag, isChosen]]));
+    // The user has found the tag, and does not want another one of the typed letters.
+    if (isChosen && typing.trim() && isMatch(tag)) setText(text.slice(0, -typing.length));
+  };
   const save = async (form: HTMLFormElement) => {
     const typed = textOf(form, "tags")
       .split(",")
@@ -90,10 +98,18 @@ function TagDialog({ files, onClose }: { files: Tagged[]; onClose: () => void })
       onRun={save}
       onClose={onClose}
     >
-      {choices.length > 0 && (
-        <fieldset class="choices">
+      <TextField
+        label="New tags"
+        name="tags"
+        spellcheck={false}
+        hint="Separate tags with commas."
+        value={text}
+        onInput={({ currentTarget: { value } }) => setText(value)}
+      />
+      {shown.length > 0 && (
+        <fieldset class="choices tag-choices">
           <legend>Tags</legend>
-          {choices.slice(0, Math.max(MAX_SUGGESTIONS, own.size)).map((tag) => {
+          {shown.map((tag) => {
             const isChecked = changes.get(tag) ?? countWith(tag) === files.length;
             return (
               <label key={tag}>
@@ -101,15 +117,17 @@ function TagDialog({ files, onClose }: { files: Tagged[]; onClose: () => void })
                   type="checkbox"
                   checked={isChecked}
                   indeterminate={!changes.has(tag) && !isChecked && countWith(tag) > 0}
-                  onChange={({ currentTarget }) => setChanges(new Map([...changes, [tag, currentTarget.checked]]))}
+                  onChange={({ currentTarget }) => choose(tag, currentTarget.checked)}
                 />{" "}
-                <bdi>{tag}</bdi>
+                <bdi>
+                  <Marked text={tag} search={typing} />
+                </bdi>
               </label>
             );
           })}
         </fieldset>
       )}
-      <TextField label="New tags" name="tags" spellcheck={false} hint="Separate tags with commas." />
+      {shown.length < choices.length && <p class="quiet">Type to find the other tags.</p>}
     </TaskDialog>
   );
 }

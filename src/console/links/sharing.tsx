@@ -80,6 +80,13 @@ export function ShareDialog({ file, onClose }: { file: Track; onClose: () => voi
 /** Opens the device's sheet of ways to send something. Whoever closes it has chosen not to. */
 const sendByDevice = (title: string, url: string) => navigator.share({ title, url }).catch(() => {});
 
+type Options = Pick<Link, "disposition"> & { startSeconds?: number | undefined; endSeconds?: number | undefined };
+
+/** Whether a link has these options. One without a part of its own plays that of its URL. */
+const isFor = (link: NewLink, { disposition, startSeconds, endSeconds }: Options): boolean =>
+  link.disposition === disposition &&
+  (link.startSeconds === null || (link.startSeconds === startSeconds && link.endSeconds === (endSeconds ?? null)));
+
 interface LinkFormProps {
   file: Track;
   created: Created;
@@ -101,7 +108,8 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
   const isAudio = file.mimeType.startsWith("audio/");
   const isPage = type !== "file";
   const disposition = isAudio && isPage ? "inline" : "attachment";
-  const link = created?.lifetime === lifetime && created.link.disposition === disposition ? created.link : null;
+  const own = isAudio && isPage && chosen ? { startSeconds: chosen.from, endSeconds: chosen.to } : {};
+  const link = created?.lifetime === lifetime && isFor(created.link, { disposition, ...own }) ? created.link : null;
   const urlOf = ({ url, pageUrl }: NewLink) => {
     if (!isPage) return url;
     const start = chosen ? `${pageUrl}#t=${fragmentOf(chosen)}` : pageUrl;
@@ -112,7 +120,7 @@ function LinkForm({ file, created, onCreated, onCopied }: LinkFormProps) {
   const copyLink = () =>
     run(async () => {
       const expiresAt = lifetime === "" ? null : expiryIn(Number(lifetime));
-      const next = link ?? (await client.value.links.create(file._id, { expiresAt, disposition }));
+      const next = link ?? (await client.value.links.create(file._id, { expiresAt, disposition, ...own }));
       if (!link) onCreated({ link: next, lifetime });
       if (await copy(urlOf(next), label.toLowerCase())) onCopied?.(next._id);
     });
@@ -255,6 +263,18 @@ interface LinksProps {
   onRevoked: (id: string) => void;
 }
 
+/** What whoever opens the link gets. */
+function describeUse(link: Pick<Link, "disposition" | "startSeconds" | "endSeconds">, isAudio: boolean): string {
+  const from = link.startSeconds ?? 0;
+  const to = link.endSeconds;
+  const part = to !== null ? formatClip({ from, to }) : from > 0 ? `from ${formatTenths(from)}` : undefined;
+  const isDownload = link.disposition === "attachment";
+  if (!isAudio) return isDownload ? "Downloads the file" : "Opens in the browser";
+  // The page of a download plays, too.
+  if (isDownload) return part ? `Downloads the file, and plays ${part}` : "Downloads the file";
+  return `Plays ${part ?? "the recording"}`;
+}
+
 function Links({ links, isAudio, copiedId, onRevoked }: LinksProps) {
   useNames();
   const revoke = (id: string) =>
@@ -271,21 +291,19 @@ function Links({ links, isAudio, copiedId, onRevoked }: LinksProps) {
     });
   return (
     <ul class="links" aria-label="Links">
-      {links.map(({ _id, name, createdAt, createdBy, disposition, expiresAt }) => (
+      {links.map(({ _id, name, createdAt, createdBy, expiresAt, ...link }) => (
         <li key={_id}>
           <div>
             <p>
-              {disposition === "attachment"
-                ? "Downloads the file"
-                : isAudio
-                  ? "Plays the recording"
-                  : "Opens in the browser"}
               {name && (
                 <>
-                  {" as "}
-                  <bdi>{name}</bdi>
+                  <strong>
+                    <bdi>{name}</bdi>
+                  </strong>
+                  {" · "}
                 </>
               )}
+              {describeUse(link, isAudio)}
               {" · "}
               {expiresAt === null ? (
                 "never expires"

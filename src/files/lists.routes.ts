@@ -1,0 +1,57 @@
+import * as z from "zod";
+import { FILE_TYPES } from "../audio/media-type.ts";
+import { foldedWords } from "../folding.ts";
+import { listOperation } from "../http/operation.ts";
+import { id, instant, nameFilter, pageQuery, pageRequest } from "../http/validation.ts";
+import { fileRecord, filesTag } from "./files.routes.ts";
+import { FILE_STATES } from "./files.ts";
+import { examinesFiles, FILE_ORDERS, listFiles, MAX_SEARCHED_WORDS, SEARCHED_NAMES } from "./lists.ts";
+import { folder, reference, tag } from "./properties.routes.ts";
+
+/** Names have at most 200 bytes. */
+const MAX_NAME_FILTER = 200;
+
+const list = listOperation(
+  "files:read",
+  {
+    route: "GET /docs/v1/uploads",
+    tag: filesTag,
+    summary: "List files",
+    sample: 'for await (const file of stowage.files.list({ folder: "podcast/2026" })) console.log(file.name);',
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and the request is heavy. For a contributor, one filter other than \`folder\` and \`name\` is enough. So is a search, which may also return such a page; it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,
+    query: pageQuery("files").extend({
+      status: z.enum(FILE_STATES).optional(),
+      fileType: z.enum(FILE_TYPES).optional(),
+      name: nameFilter(MAX_NAME_FILTER)
+        .optional()
+        .meta({ description: "A prefix of the name, in any case and without accents." }),
+      createdAfter: instant.optional(),
+      createdBefore: instant.optional(),
+      folder: folder.optional().meta({ description: "Files in this folder. Empty: files outside all folders." }),
+      under: folder.optional().meta({ description: "Files in this folder and the folders below it." }),
+      tag: tag.optional(),
+      reference: reference.optional(),
+      uploadedBy: id.optional().meta({
+        description: "The ID of a user, for the files that the user uploaded.",
+      }),
+      search: nameFilter(MAX_NAME_FILTER)
+        .refine((text) => {
+          const count = foldedWords(text).length;
+          return count >= 1 && count <= MAX_SEARCHED_WORDS;
+        }, `Must have 1 to ${MAX_SEARCHED_WORDS} words.`)
+        .optional()
+        .meta({
+          description: `Up to ${MAX_SEARCHED_WORDS} words, in any order and case, and without accents: \`cafe\` finds \`Café\`. Finds the files that have every word, or a part of a longer one, in their name, title, artist, reference, folder or tags. Searches the first 200 bytes of each, and whole folders.`,
+        }),
+      sort: z.enum(FILE_ORDERS).optional().meta({ description: "`-`: descending." }),
+    }),
+    isHeavy: (query, isContributor) => query.search !== undefined || examinesFiles(query, isContributor),
+    success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },
+  },
+  ({ deps, credential, query }) => listFiles(deps, credential, query, pageRequest(query)),
+  fileRecord.render,
+);
+
+export const operations = {
+  listFiles: list,
+};
