@@ -1,8 +1,8 @@
 import * as z from "zod";
+import { EVENT_KIND_NAMES, EVENT_TYPE_NAMES } from "../event-types.ts";
 import { listOperation, readOperation } from "../http/operation.ts";
 import { cursorOf, DEFAULT_LIMIT, id, instant, pageLimit, timestamp } from "../http/validation.ts";
 import { fetchEvent, listEvents } from "./event-log.ts";
-import { EVENT_KINDS, EVENT_TYPES } from "./events.ts";
 
 export const eventsTag = {
   name: "Events",
@@ -24,7 +24,7 @@ const recordedActor = z.strictObject({
 });
 
 const recordedSubject = z.strictObject({
-  kind: z.enum(EVENT_KINDS),
+  kind: z.enum(EVENT_KIND_NAMES),
   id,
   version: z.int().nonnegative().nullable(),
 });
@@ -33,7 +33,7 @@ const eventSchema = z
   .strictObject({
     _id: eventId.meta({ description: "IDs sort in commit order." }),
     teamId: id,
-    type: z.enum(EVENT_TYPES),
+    type: z.enum(EVENT_TYPE_NAMES),
     createdAt: timestamp,
     actor: recordedActor.extend({
       name: z.string().nullable().meta({
@@ -72,7 +72,7 @@ export const messageSchema = z
   .strictObject({
     id: _id.meta({ description: "The id of the event. A test message has its own id." }),
     type: z
-      .enum([...EVENT_TYPES, "webhook.test"])
+      .enum([...EVENT_TYPE_NAMES, "webhook.test"])
       .meta({ description: "`webhook.test` is sent on request, and is not in the event log." }),
     timestamp: createdAt.meta({ description: "When the event was recorded." }),
     ...common,
@@ -132,7 +132,7 @@ const list = listOperation(
       cursor: cursorOf("events"),
       order: z.enum(["asc", "desc"]).optional().meta({ description: "Default `desc`, newest first." }),
       type: z
-        .enum([...EVENT_TYPES, ...EVENT_KINDS])
+        .enum([...EVENT_TYPE_NAMES, ...EVENT_KIND_NAMES])
         .optional()
         .meta({ description: "Only events of this type, or of this kind of record." }),
       subject: id.optional().meta({ description: "Only events of the record with this id, such as a file's." }),

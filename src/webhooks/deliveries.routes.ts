@@ -1,6 +1,6 @@
 import * as z from "zod";
+import { EVENT_TYPE_NAMES } from "../event-types.ts";
 import { recordedExample as eventExample, recordedSchema as eventSchema } from "../events/events.routes.ts";
-import { EVENT_TYPES } from "../events/events.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { id, instant, isoOrNull, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
 import { type Delivery, listDeliveries, type Redelivery, redeliverEvent, replayEvents } from "./delivery-log.ts";
@@ -11,7 +11,7 @@ const deliverySchema = z
   .strictObject({
     _id: id,
     eventId: id,
-    type: z.enum(EVENT_TYPES),
+    type: z.enum(EVENT_TYPE_NAMES),
     event: eventSchema.nullable().meta({
       description: "Null without the scope `events:read`.",
     }),

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Deps } from "../deps.ts";
+import { EVENT_TYPE_NAMES } from "../event-types.ts";
 import { messageExample, messageSchema } from "../events/events.routes.ts";
-import { EVENT_TYPES } from "../events/events.ts";
 import { inHours } from "../http/introduction.ts";
 import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
@@ -10,6 +10,7 @@ import { MINUTE } from "../platform/system.ts";
 import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
 import { sendTestEvent } from "./posting.ts";
 import { attemptsOfDay, FAILING_ATTEMPTS, isFailing } from "./retries.ts";
+import { isEnabled } from "./webhook-rows.ts";
 import {
   createWebhook,
   deleteWebhook,
@@ -33,7 +34,7 @@ export const messagesTag = {
   description: "The requests that the service sends to your server.",
 };
 
-const type = z.enum(EVENT_TYPES);
+const type = z.enum(EVENT_TYPE_NAMES);
 
 export const attemptSchema = z
   .strictObject({
@@ -76,7 +77,9 @@ const webhookRecord = describeRecord({
       ({ types }) => types && JSON.parse(types),
     ),
     description: field(z.string(), "Catalogue", (webhook) => webhook.description),
-    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) => webhook.status),
+    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) =>
+      isEnabled(webhook) ? "enabled" : "disabled",
+    ),
     disabledReason: field(
       z.enum(["requested", "gone", "failing", "creator_deleted", "creator_demoted"]).nullable().meta({
         description:
@@ -108,12 +111,12 @@ const webhookRecord = describeRecord({
         description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
       }),
       "healthy",
-      (webhook) => (webhook.status === "disabled" ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
+      (webhook) => (!isEnabled(webhook) ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
     ),
     failingSince: field(
       timestamp.nullable().meta({ description: "The first failure since the last success. Null while healthy." }),
       null,
-      (webhook) => isoOrNull(webhook.status === "disabled" || isFailing(webhook) ? webhook.failingSince : null),
+      (webhook) => isoOrNull(!isEnabled(webhook) || isFailing(webhook) ? webhook.failingSince : null),
     ),
     lastDay: field(
       attemptCounts
@@ -205,7 +208,7 @@ const fields = z.strictObject({
   types: z
     .array(type)
     .min(1)
-    .max(EVENT_TYPES.length)
+    .max(EVENT_TYPE_NAMES.length)
     .nullable()
     .optional()
     .meta({ description: "Null for all types." }),
