@@ -128,12 +128,15 @@ async function beginDeletion(deps: Deps, actor: TeamActor, id: string): Promise<
   return claim.version;
 }
 
-/** Lets another write begin at once if R2 fails. The row stays in progress: the object may have changed. */
+/** Lets another write begin at once if R2 fails. The row stays in progress: the object may have changed, or may still change. */
 async function endingClaim(deps: Deps, file: FileKey, version: number, work: Promise<unknown>): Promise<void> {
   try {
     await work;
   } catch (error) {
-    const end = deps.db.update(transcripts).set({ writingSince: 0 }).where(isInProgress(file, version));
+    const end = deps.db
+      .update(transcripts)
+      .set({ writingSince: deps.system.now() - MAX_WRITING_MILLISECONDS })
+      .where(isInProgress(file, version));
     await write(deps, [end], { isIdempotent: true, caller: null }).catch(() => undefined);
     throw error;
   }

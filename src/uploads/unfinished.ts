@@ -10,7 +10,7 @@ import {
   eraseParts,
   isClean,
   keysOfCanceled,
-  MAX_FENCED_MILLISECONDS,
+  MAX_LATE_WRITE_MILLISECONDS,
   removeUpload,
   type UploadRow,
 } from "../files/ending.ts";
@@ -181,7 +181,7 @@ type DueUpload = Pick<UploadRow, Exclude<keyof typeof DUE_COLUMNS, "id" | "isCom
 
 /** A request that is writing may be about to save bytes, which would prolong an incomplete upload. */
 const isDue = (now: number) =>
-  sql`due_at <= ${now} and due_at <= ${now} - iif(${hasWriters} and ${isIncomplete}, ${MAX_FENCED_MILLISECONDS}, 0)`;
+  sql`due_at <= ${now} and due_at <= ${now} - iif(${hasWriters} and ${isIncomplete}, ${MAX_LATE_WRITE_MILLISECONDS}, 0)`;
 
 /** Deletes what ended uploads have in R2. @returns those that have nothing there any more */
 async function eraseEnded(deps: Deps, rows: DueUpload[]): Promise<DueUpload[]> {

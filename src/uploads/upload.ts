@@ -408,8 +408,8 @@ export const fencedOff = () => new AppError("offset_mismatch", { message: "A new
 
 /**
  * Cancels the upload before its bytes are deleted. If only the commit's response was lost, the file leaves, unless it has an
- * idempotency key: a repetition with the same key may have returned it. If a store failed, one of its writes may still be in
- * flight. Then keeps the row, so that the recovery job deletes late objects too.
+ * idempotency key: a repetition with the same key may have returned it. If a store failed, R2 may still store one of its writes.
+ * Then keeps the row, so that the recovery job deletes late objects, too.
  */
 async function rollBack(
   deps: Deps,
@@ -426,7 +426,7 @@ async function rollBack(
     const batch = {
       event: fileEvents(deps, FILE_EVENTS.deleted, actor, teamId, isRevocable),
       leave: leave(deps, isRevocable, { dueAt }),
-      cancel: cancelUploads(deps, isUpload(upload), dueAt),
+      cancel: cancelUploads(deps, isUpload(upload)),
       // A full database keeps the file, too, and so does the trash, if somebody has deleted it by now.
       kept: deps.db.select({ id: ofKnownFile<string>(upload, "id") }).from(sql`(select 1) one`),
     };
