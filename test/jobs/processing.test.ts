@@ -7,7 +7,7 @@ import worker from "../../src/index.ts";
 import type { ByteStore, ObjectFacts } from "../../src/platform/byte-store.ts";
 import { receiveJobs } from "../../src/platform/jobs.ts";
 import { type FileJob, jobMessages } from "../../src/platform/messages.ts";
-import { deleteFile } from "../../src/trash/deletion.ts";
+import { deleteFile } from "../../src/files/deletion.ts";
 import { handleJob } from "../../src/upkeep/consumer.ts";
 import { sample } from "../audio/samples.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
