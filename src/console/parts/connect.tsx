@@ -65,7 +65,7 @@ export function Connect({ apiKey, onCopied }: { apiKey: Pick<ApiKey, "key" | "is
       <Code text={text} label={`${chosen} sample`} onCopied={onCopied} />
       <p class="quiet">
         <a href="/reference" target="_blank" rel="noreferrer">
-          Open the API reference ↗
+          Open the API reference <Icon name="external" size={12} />
         </a>
       </p>
     </div>
