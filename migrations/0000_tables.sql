@@ -109,6 +109,16 @@ CREATE TABLE `events` (
 	PRIMARY KEY(`team_id`, `seq`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE TABLE `followers` (
+	`team_id` text NOT NULL,
+	`kind` text NOT NULL,
+	`id` text NOT NULL,
+	`types` text,
+	`since` integer NOT NULL,
+	`cursor` integer DEFAULT 0 NOT NULL,
+	PRIMARY KEY(`team_id`, `kind`, `id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
 CREATE TABLE `file_tags` (
 	`team_id` text NOT NULL,
 	`tag_key` text NOT NULL,
@@ -316,7 +326,6 @@ CREATE TABLE `webhooks` (
 	`url` text NOT NULL,
 	`types` text,
 	`description` text NOT NULL,
-	`status` text NOT NULL,
 	`disabled_reason` text,
 	`key_id` text DEFAULT '' NOT NULL,
 	`user_id` text,
@@ -325,8 +334,6 @@ CREATE TABLE `webhooks` (
 	`old_encrypted_secret` text,
 	`old_secret_ends_at` integer,
 	`encrypted_with` text NOT NULL,
-	`since_seq` integer DEFAULT 0 NOT NULL,
-	`cursor` integer DEFAULT 0 NOT NULL,
 	`epoch` integer DEFAULT 0 NOT NULL,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,

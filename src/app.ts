@@ -2,7 +2,7 @@ import { Hono, type MiddlewareHandler } from "hono";
 import { except } from "hono/combine";
 import { methodNotAllowed } from "hono/method-not-allowed";
 import { requestId } from "hono/request-id";
-import { readDeps } from "./deps.ts";
+import { type Deps, readDeps } from "./deps.ts";
 import { AppError } from "./errors.ts";
 import type { AppEnv } from "./http/app-env.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
@@ -14,9 +14,11 @@ import { mountPages } from "./http/pages.ts";
 import { isLinkPath, LINK_PATHS } from "./http/paths.ts";
 import { findPicture, findPreview } from "./links/links.routes.ts";
 import { consoleLog } from "./platform/log.ts";
-import { messages, operations } from "./service.ts";
+import * as service from "./service.ts";
 
-export function createApp(depsOf = readDeps): Hono<AppEnv> {
+const depsInWorker = (env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps => readDeps(env, ctx, service);
+
+export function createApp(depsOf = depsInWorker): Hono<AppEnv> {
   const app = new Hono<AppEnv>();
   // Never taken from the request: repeated ids would make log lines ambiguous.
   app.use(requestId({ headerName: "" }));
@@ -44,8 +46,8 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
   app.use(requireHttps);
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);
-  mount(app, operations);
-  mountDescriptions(app, operations, messages);
+  mount(app, service.operations);
+  mountDescriptions(app, service);
   app.get("/health", health);
   app.notFound((c) => renderError(c, new AppError("route_not_found")));
   app.onError((error, c) => renderError(c, error));

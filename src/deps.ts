@@ -1,9 +1,20 @@
+import type { SQL } from "drizzle-orm";
 import * as z from "zod";
+import type { TeamActor } from "./access/actor.ts";
 import { createLimiter, type Limiter } from "./access/limiter.ts";
 import { AppError } from "./errors.ts";
 import { Bodies } from "./platform/bodies.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
-import { createDatabases, type Databases, type Db, databaseBindings, NO_DB } from "./platform/db.ts";
+import {
+  type Batch,
+  createDatabases,
+  type Databases,
+  type Db,
+  databaseBindings,
+  NO_DB,
+  type Query,
+  type RowsOf,
+} from "./platform/db.ts";
 import { HashQueue } from "./platform/hash-queue.ts";
 import { createHealth, type Health } from "./platform/health.ts";
 import { createJobs, type Jobs } from "./platform/jobs.ts";
@@ -48,8 +59,63 @@ export interface Settings {
   operatorToken: string | null;
 }
 
+/** A kind of work of the recovery job. A batch takes what has been due longest, up to a fixed number of rows, and may die at any point. */
+export interface RecoveryStep {
+  name: string;
+  /** The names under which it counts what it did. */
+  counts: string[];
+  /** Does the next batch. @returns how much it changed */
+  runBatch(deps: Deps): Promise<Record<string, number>>;
+  /** How many batches a run does at most. Together, they send fewer than the 1,000 queries that D1 allows an invocation. */
+  maxBatches: number;
+  /** How many queries a batch sends at most. */
+  queries: number;
+}
+
+/** Rows that a deleted team has, of one table or of one kind in it. */
+export interface TeamRows {
+  /** Deletes the next of them, once the objects that must notice it are awake. */
+  remove(deps: Deps): Query<D1Result>[] | Promise<Query<D1Result>[]>;
+  /** Whether the team of a row of `teams` has none left. Without it, the team's row goes with the last ones. */
+  isGone?: SQL;
+}
+
+/** A user who loses what their records may go on with. */
+export interface LossOfAccess {
+  actor: TeamActor;
+  user: { id: string; teamId: string };
+  cause: "deleted" | "demoted";
+  /** Whether the batch is about to delete or demote the user. */
+  willLose: SQL;
+}
+
+/** What follows from a loss of access: a part of the batch, before the change of the user, and what is awaited once it is committed. */
+export interface AfterLoss<B extends Batch = Batch> {
+  before: B;
+  committed(rows: RowsOf<B>): Promise<void>;
+}
+
+/** An object that reads the log of a team. */
+export interface Follower {
+  /**
+   * Has it read the new events soon, and if its record or its team `isChanged`, this before it does anything else.
+   * @returns the number of the last event that it has read
+   */
+  wake(isChanged: boolean): Promise<number>;
+}
+
+/** The lists of service.ts through which rules reach those of other folders. The order of each is that in which they run. */
+export interface Service {
+  recoverySteps: RecoveryStep[];
+  teamRows: TeamRows[];
+  userLosesAccess: ((deps: Deps, loss: LossOfAccess) => AfterLoss)[];
+  /** The objects of followers, by kind. */
+  followers: Record<string, (deps: Deps, key: { teamId: string; id: string }) => Follower>;
+}
+
 /** Everything that the domain needs from outside. */
 export interface Deps {
+  service: Service;
   settings: Settings;
   secrets: Secrets;
   hashQueue: HashQueue;
@@ -90,7 +156,7 @@ export interface Deps {
 }
 
 /** The dependencies that all invocations of an isolate share. */
-type IsolateDeps = Omit<Deps, "after" | "requestId">;
+type IsolateDeps = Omit<Deps, "service" | "after" | "requestId">;
 
 /** About 1 MB. A forgotten use only costs a round trip that no request waits for. */
 const MAX_NOTED_USES = 5000;
@@ -271,9 +337,9 @@ function isolateDeps(env: Env): IsolateDeps {
  * The only code that reads the environment, for all three handlers.
  * @throws `unavailable` if a binding or setting is missing or wrong. The logged cause names it
  */
-export function readDeps(env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps {
+export function readDeps(env: Env, ctx: Pick<ExecutionContext, "waitUntil">, service: Service): Deps {
   try {
-    return { ...isolateDeps(env), requestId: null, after: (work) => ctx.waitUntil(work) };
+    return { ...isolateDeps(env), service, requestId: null, after: (work) => ctx.waitUntil(work) };
   } catch (cause) {
     throw new AppError("unavailable", { cause });
   }

@@ -5,6 +5,7 @@ import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";
 import { jobMessages } from "./platform/messages.ts";
 import { realSystem } from "./platform/system.ts";
+import * as service from "./service.ts";
 import { handleJob, startRecovery } from "./upkeep/consumer.ts";
 import { RESTART_MILLISECONDS, WebhookOutbox } from "./webhooks/outbox.ts";
 import { keyOf, type ListRequest, type Outbox, type ReplayRequest } from "./webhooks/outboxes.ts";
@@ -16,7 +17,7 @@ export class WebhookObject extends DurableObject<Env> implements Outbox {
   #opened: WebhookOutbox | undefined;
 
   get #outbox() {
-    this.#opened ??= new WebhookOutbox(readDeps(this.env, this.ctx), this.ctx);
+    this.#opened ??= new WebhookOutbox(readDeps(this.env, this.ctx, service), this.ctx);
     return this.#opened;
   }
 
@@ -50,10 +51,12 @@ export class WebhookObject extends DurableObject<Env> implements Outbox {
 export default {
   fetch: app.fetch,
   queue: (batch, env, ctx) =>
-    receiveJobs(batch, consoleLog, jobMessages, async (job) => handleJob(readDeps(env, ctx), batch.queue, job)),
+    receiveJobs(batch, consoleLog, jobMessages, async (job) =>
+      handleJob(readDeps(env, ctx, service), batch.queue, job),
+    ),
   scheduled: async (_controller, env, ctx) => {
     try {
-      await startRecovery(readDeps(env, ctx));
+      await startRecovery(readDeps(env, ctx, service));
     } catch (cause) {
       consoleLog("error", "recovery_failed", { cause });
       throw cause;

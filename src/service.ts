@@ -1,31 +1,52 @@
 import * as invitations from "./accounts/invitations.routes.ts";
 import * as keys from "./accounts/keys.routes.ts";
+import { expiredKeys, reencryption as keyReencryption, keysOfDeleted, sessionsOfDeleted } from "./accounts/keys.ts";
+import { oldMails } from "./accounts/mails.ts";
 import * as me from "./accounts/me.routes.ts";
 import * as sessions from "./accounts/sessions.routes.ts";
 import * as teams from "./accounts/teams.routes.ts";
 import * as users from "./accounts/users.routes.ts";
+import { usersOfDeleted } from "./accounts/users.ts";
+import type { Service } from "./deps.ts";
 import * as events from "./events/events.routes.ts";
+import { followersBehind, followersOfDeleted } from "./events/followers.ts";
+import { eventsOfDeleted, purge } from "./events/purge.ts";
 import * as files from "./files/files.routes.ts";
 import * as fileLists from "./files/lists.routes.ts";
 import * as fileTags from "./files/tags.routes.ts";
 import * as transcripts from "./files/transcripts.routes.ts";
 import * as waveforms from "./files/waveforms.routes.ts";
 import * as batches from "./folders/batches.routes.ts";
+import { folderChangesOfDeleted, unfinishedChanges } from "./folders/folder-changes.ts";
 import * as folders from "./folders/folders.routes.ts";
+import { foldersOfDeleted } from "./folders/folders.ts";
 import { joinOperations } from "./http/operation.ts";
 import * as links from "./links/links.routes.ts";
+import { expiredLinks } from "./links/links.ts";
 import * as signing from "./links/signing.routes.ts";
+import { expiry } from "./trash/expiry.ts";
+import { erasure, unprocessed } from "./trash/file-recovery.ts";
 import * as trash from "./trash/trash.routes.ts";
 import * as reconciliation from "./upkeep/reconciliation.routes.ts";
+import { deletedTeams } from "./upkeep/team-deletion.ts";
 import * as resumable from "./uploads/resumable.routes.ts";
-import * as unfinished from "./uploads/unfinished.routes.ts";
+import * as unfinishedUploads from "./uploads/unfinished.routes.ts";
+import { unfinished } from "./uploads/unfinished.ts";
 import * as upload from "./uploads/upload.routes.ts";
 import * as uploadTokens from "./uploads/upload-tokens.routes.ts";
 import * as usage from "./uploads/usage.routes.ts";
+import { webhooksOfDeleted } from "./webhooks/deleted-teams.ts";
 import * as deliveries from "./webhooks/deliveries.routes.ts";
+import { disableOfUser } from "./webhooks/loss-of-access.ts";
+import * as webhookMessages from "./webhooks/messages.routes.ts";
+import { reencryption as webhookReencryption } from "./webhooks/signing.ts";
+import { KIND as WEBHOOK } from "./webhooks/webhook-rows.ts";
 import * as webhooks from "./webhooks/webhooks.routes.ts";
 
-/* What the parts of the service know of each other: each list names the capabilities that add to it. */
+/*
+ * What the parts of the service know of each other. A capability is a folder, and this file has its names: whoever removes it deletes
+ * both. event-types.ts has the types of events.
+ */
 
 /**
  * The operations of the API, by id, in the order of the document. Of two paths that match a request, the first one answers: the list of
@@ -43,7 +64,7 @@ export const operations = joinOperations(
   uploadTokens.operations,
   fileLists.operations,
   upload.operations,
-  unfinished.operations,
+  unfinishedUploads.operations,
   batches.operations,
   signing.operations,
   files.operations,
@@ -60,7 +81,59 @@ export const operations = joinOperations(
 );
 export type OperationId = keyof typeof operations;
 
+/** The groups of operations, in the order in which the reference shows them. */
+export const tags = [
+  files.filesTag,
+  resumable.resumableTag,
+  trash.trashTag,
+  links.linksTag,
+  keys.keysTag,
+  uploadTokens.uploadTokensTag,
+  sessions.sessionsTag,
+  teams.teamsTag,
+  me.meTag,
+  users.usersTag,
+  events.eventsTag,
+  webhooks.webhooksTag,
+  webhookMessages.messagesTag,
+];
+
 /** The requests that the service sends, for the document. */
 export const messages = {
-  ...webhooks.messages,
+  ...webhookMessages.messages,
 };
+
+/** The steps of the recovery job. Files of deleted teams and expired ones leave before the step that erases removed files runs. */
+export const recoverySteps = [
+  deletedTeams,
+  unfinished,
+  expiry,
+  unprocessed,
+  erasure,
+  unfinishedChanges,
+  expiredKeys,
+  expiredLinks,
+  oldMails,
+  purge,
+  keyReencryption,
+  webhookReencryption,
+  followersBehind,
+];
+
+/** What deleted teams have. Folders before users, whose trigger would delete them one by one. */
+export const teamRows = [
+  keysOfDeleted,
+  sessionsOfDeleted,
+  foldersOfDeleted,
+  usersOfDeleted,
+  folderChangesOfDeleted,
+  eventsOfDeleted,
+  webhooksOfDeleted,
+  followersOfDeleted,
+];
+
+/** What follows when a user is deleted or demoted. */
+export const userLosesAccess: Service["userLosesAccess"] = [disableOfUser];
+
+/** The objects of the followers of a log, by kind. */
+export const followers: Service["followers"] = { [WEBHOOK]: (deps, key) => deps.outboxes(key) };

@@ -5,7 +5,7 @@ import { name, text } from "../http/validation.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import { acceptInvitation, describeInvitation, requestReset } from "./invitations.ts";
 import { keyRecord } from "./keys.routes.ts";
-import { sessionTokenExample } from "./sessions.routes.ts";
+import { sessionsTag, sessionTokenExample } from "./sessions.routes.ts";
 import { invitationTokenExample, invitationUrl, password, role } from "./users.routes.ts";
 
 /* Invitations and password resets, for the people who get them. `users.routes.ts` creates invitations. */
@@ -13,7 +13,7 @@ import { invitationTokenExample, invitationUrl, password, role } from "./users.r
 const describe = publicOperation(
   {
     route: "POST /auth/v1/invitations/describe",
-    tag: "Sessions",
+    tag: sessionsTag,
     summary: "Describe an invitation",
     sample: "const { teamName, email } = await stowage.describeInvitation({ token });",
     description:
@@ -46,7 +46,7 @@ const describe = publicOperation(
 const accept = publicOperation(
   {
     route: "POST /auth/v1/invitations/accept",
-    tag: "Sessions",
+    tag: sessionsTag,
     summary: "Accept an invitation",
     sample: "const { key } = await stowage.acceptInvitation({ token, password });",
     description:
@@ -75,7 +75,7 @@ const accept = publicOperation(
 const forgot = publicOperation(
   {
     route: "POST /auth/v1/password/forgot",
-    tag: "Sessions",
+    tag: sessionsTag,
     summary: "Send a link to reset a password",
     sample: "await stowage.forgotPassword({ teamId, email });",
     description: `Sends a link to the user with this email, if there is one, and at most one in five minutes. Sends none while an invitation that a caller created is open. The response is always the same. ${RATE_LIMITS.login} requests a minute for each account and client IP. A backend sends them with \`Authorization\` of a secret key of the team with the scope \`users:write\`: then they count per account only. Without email, the response is 501.`,

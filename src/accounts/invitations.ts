@@ -18,6 +18,7 @@ import { firstOf, hasRow, read } from "../platform/db.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { DAY, HOUR, SECOND } from "../platform/system.ts";
+import { USER_EVENTS } from "./account-event-types.ts";
 import type { ApiKey } from "./keys.ts";
 import { type MailRefusal, mailRefusalError, newMail, RESET_SHARE, sendMail } from "./mails.ts";
 import { newUserSession } from "./sessions.ts";
@@ -113,7 +114,7 @@ export async function inviteUser(
   const batch = {
     found: db.select(columns).from(users).innerJoin(teams, eq(teams.id, users.teamId)).where(isUser(target)),
     replace,
-    event: newEvent(deps, "user.invited", actor, target),
+    event: newEvent(deps, USER_EVENTS.invited, actor, target),
     counted: mail ? mail.count(isNull(refusal)) : [],
   };
   const {
@@ -201,7 +202,7 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
   const mail = newMail(deps, user, RESET_SHARE);
   const isSent = and(eq(users.emailKey, key), isDue, isNull(firstOf(mail.refusals)));
   const { invitation, replace } = newInvitation(deps, user, null, isSent);
-  const event = newEvent(deps, "user.invited", SYSTEM, user);
+  const event = newEvent(deps, USER_EVENTS.invited, SYSTEM, user);
   const counted = mail.count(eq(users.invitationHash, invitation.hash));
   const { replace: replaced } = await writeWithEvent(
     deps,
@@ -280,7 +281,9 @@ export async function acceptInvitation(
       .update(users)
       .set(set)
       .where(and(isUser(user), isOpen())),
-    event: newEvent(deps, "user.updated", initiator, user, { fields: fieldsOf({ firstName, lastName, password }) }),
+    event: newEvent(deps, USER_EVENTS.updated, initiator, user, {
+      fields: fieldsOf({ firstName, lastName, password }),
+    }),
     sessions: endSessions(deps, user, hash, initiator.keyId),
     login,
   };

@@ -21,6 +21,11 @@ import {
 } from "./keys.ts";
 import { createTeam } from "./teams.ts";
 
+export const keysTag = {
+  name: "API keys",
+  description: "Tokens of a team. A secret key has scopes; a public key uploads, and may ship in a web page.",
+};
+
 /** A bound without effect: no file has as many bytes. */
 const MAX_FILE_BYTES_OF_KEY = 5_000_000_000_000;
 
@@ -92,7 +97,7 @@ const create = writeOperation(
   "keys:write or operator",
   {
     route: "POST /auth/v1/apikeys",
-    tag: "API keys",
+    tag: keysTag,
     summary: "Create an API key",
     sample: 'const { key } = await stowage.keys.create({ name: "Importer", scopes: ["files:upload", "files:read"] });',
     description: `A secret key creates keys for its own team, which can have ${MAX_TEAM_KEYS.toLocaleString("en")}. Expired keys do not count: they are kept for ${EXPIRED_KEY_DAYS} days, or until the team needs their place. If the operator omits \`teamId\`, the key gets a new team, which has its name. An unknown \`teamId\` gets 404.`,
@@ -130,7 +135,7 @@ const list = listOperation(
   "keys:read or operator",
   {
     route: "GET /auth/v1/apikeys",
-    tag: "API keys",
+    tag: keysTag,
     summary: "List API keys",
     sample: "for await (const key of stowage.keys.list()) console.log(key.name);",
     description: "Newest first, with masked tokens. Sessions are not listed.",
@@ -148,7 +153,7 @@ const get = readOperation(
   "keys:read or operator",
   {
     route: "GET /auth/v1/apikeys/{id}",
-    tag: "API keys",
+    tag: keysTag,
     summary: "Get API key details",
     sample: "const key = await stowage.keys.get(id);",
     description:
@@ -166,7 +171,7 @@ const update = writeOperation(
   "keys:write or operator",
   {
     route: "PATCH /auth/v1/apikeys/{id}",
-    tag: "API keys",
+    tag: keysTag,
     summary: "Update an API key",
     sample: 'const key = await stowage.keys.update(id, { scopes: ["files:read"] });',
     description:
@@ -192,7 +197,7 @@ const remove = writeOperation(
   "keys:write or operator",
   {
     route: "DELETE /auth/v1/apikeys/{id}",
-    tag: "API keys",
+    tag: keysTag,
     summary: "Delete an API key",
     sample: "await stowage.keys.delete(id);",
     description:
@@ -208,7 +213,7 @@ const rotate = writeOperation(
   "keys:write or operator",
   {
     route: "POST /auth/v1/apikeys/{id}/rotate",
-    tag: "API keys",
+    tag: keysTag,
     summary: "Rotate an API key",
     sample: "const { key } = await stowage.keys.rotate(id, { overlapSeconds: 3600 });",
     description:

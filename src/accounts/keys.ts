@@ -16,9 +16,10 @@ import {
   teamExists,
   teamNotAllowed,
 } from "../access/authorization.ts";
+import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { fieldsOf, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
@@ -29,6 +30,7 @@ import { DAY, HOUR, MINUTE, newId, newToken, newUuid, SECOND } from "../platform
 import type { KeyLimits } from "../uploads/quota.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { isReceiving, isUnfinishedResumable, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
+import { API_KEY_EVENTS } from "./account-event-types.ts";
 import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
 
@@ -292,7 +294,9 @@ export async function createKey(
   // Since the caller was authorized, its user may have been deleted, and its key kept.
   const users = deps.db.select({ userId: apiKeys.userId }).from(apiKeys);
   const userId = actor.kind === "operator" ? null : sql`${users.where(isKey(actor.teamId, actor.keyId))}`;
-  const key = await insertKey(deps, actor, made, newEvent(deps, "apikey.created", actor, keyOf(made.row)), { userId });
+  const key = await insertKey(deps, actor, made, newEvent(deps, API_KEY_EVENTS.created, actor, keyOf(made.row)), {
+    userId,
+  });
   if (key) return key;
   if (actor.kind !== "operator") throw new AppError("token_invalid");
   throw new AppError("not_found", { message: "No team has this `teamId`." });
@@ -380,7 +384,7 @@ export async function fetchKey(
       .update(apiKeys)
       .set({ revealed })
       .where(and(isKeyOf(row.teamId, id), isUnknown)),
-    event: newEvent(deps, "apikey.revealed", actor, keyOf(row)),
+    event: newEvent(deps, API_KEY_EVENTS.revealed, actor, keyOf(row)),
   };
   const isRecorded = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) }).then(
     () => true,
@@ -444,7 +448,7 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
       .set(narrowed)
       .where(and(isTarget, isNull(refusal)))
       .returning(),
-    event: newEvent(deps, "apikey.updated", actor, { teamId, id }, { fields: fieldsOf(changes) }),
+    event: newEvent(deps, API_KEY_EVENTS.updated, actor, { teamId, id }, { fields: fieldsOf(changes) }),
     sessions: narrowSessions(deps, teamId, id),
   };
   const {
@@ -500,7 +504,7 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
     // Before the key, so that nothing is deleted if the key isn't.
     sessions: db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
     deleted: db.delete(apiKeys).where(isDeleted).returning(),
-    event: newEvent(deps, "apikey.revoked", actor, { teamId, id }),
+    event: newEvent(deps, API_KEY_EVENTS.revoked, actor, { teamId, id }),
   };
   const {
     found: [found],
@@ -582,7 +586,7 @@ export async function rotateKey(
     deps,
     actor,
     made,
-    newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: made.row.id }),
+    newEvent(deps, API_KEY_EVENTS.rotated, actor, { teamId, id: oldId }, { newKeyId: made.row.id }),
     {
       // A user who is deleted, or becomes a contributor, changes the version of a key. Of several rotations at once, the first one
       // wins, and the others are its repetitions.
@@ -620,9 +624,9 @@ async function isKeyOrItsSession(deps: Deps, { teamId, keyId, kind }: TeamActor,
 
 /* For the recovery job */
 
-/** Moves tokens to the current master key. @returns how many */
-export const reencryptTokens = (deps: Deps): Promise<number> =>
-  reencryptRows(deps, {
+/** Moves tokens to the current master key. */
+const reencryptTokens = async (deps: Deps) => ({
+  reencrypted: await reencryptRows(deps, {
     select: (keyId, limit) => deps.db.select().from(apiKeys).where(eq(apiKeys.encryptedWith, keyId)).limit(limit),
     reencrypt(row) {
       const token = decryptToken(deps, row);
@@ -635,7 +639,8 @@ export const reencryptTokens = (deps: Deps): Promise<number> =>
         .set({ encryptedToken: value("encrypted"), encryptedWith: value("encryptedWith") })
         .from(rows)
         .where(sql`${apiKeys.id} = ${value("id")} and ${apiKeys.encryptedToken} = ${value("before")}`),
-  });
+  }),
+});
 
 /** Time to see why a client is rejected. */
 export const EXPIRED_KEY_DAYS = 30;
@@ -644,16 +649,45 @@ const EXPIRED_SESSION_DAYS = 1;
 /** Rows of each statement. */
 const EXPIRED_ROWS = 500;
 
-/** Part of a batch: removes sessions and keys that have expired for long enough. */
-export function removeExpiredKeys({ db, system }: Deps) {
+/** Removes sessions and keys that have expired for long enough. */
+async function removeExpiredKeys(deps: Deps) {
   const remove = (isOfKind: SQL, keptDays: number) => {
-    const expired = db
+    const expired = deps.db
       .select({ id: apiKeys.id })
       .from(apiKeys)
-      .where(and(isOfKind, lt(apiKeys.expiresAt, system.now() - keptDays * DAY)))
+      .where(and(isOfKind, lt(apiKeys.expiresAt, deps.system.now() - keptDays * DAY)))
       .orderBy(apiKeys.expiresAt)
       .limit(EXPIRED_ROWS);
-    return db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
+    return deps.db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
   };
-  return [remove(isSession, EXPIRED_SESSION_DAYS), remove(isApiKey, EXPIRED_KEY_DAYS)] as const;
+  const batch = { sessions: remove(isSession, EXPIRED_SESSION_DAYS), keys: remove(isApiKey, EXPIRED_KEY_DAYS) };
+  const { sessions, keys } = await write(deps, batch, { isIdempotent: true, caller: null });
+  return { sessionsRemoved: sessions.length, keysRemoved: keys.length };
 }
+
+/** The keys or sessions of deleted teams. */
+const rowsOfDeleted = (isOfKind: SQL): TeamRows => ({
+  remove({ db }) {
+    const next = ofDeletedTeams(sql`${apiKeys.id}`, apiKeys, apiKeys.teamId, isOfKind);
+    return [db.delete(apiKeys).where(sql`${apiKeys.id} in (${next} limit ${DELETED_ROWS})`)];
+  },
+  isGone: hasNone(apiKeys, apiKeys.teamId, isOfKind),
+});
+export const keysOfDeleted = rowsOfDeleted(isApiKey);
+export const sessionsOfDeleted = rowsOfDeleted(isSession);
+
+export const expiredKeys: RecoveryStep = {
+  name: "expired keys",
+  counts: ["sessionsRemoved", "keysRemoved"],
+  runBatch: removeExpiredKeys,
+  maxBatches: 10,
+  queries: 2,
+};
+
+export const reencryption: RecoveryStep = {
+  name: "tokens",
+  counts: ["reencrypted"],
+  runBatch: reencryptTokens,
+  maxBatches: 3,
+  queries: 5,
+};

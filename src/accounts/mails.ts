@@ -1,5 +1,5 @@
 import { and, eq, gt, gte, inArray, lte, max, ne, or, type SQL, sql } from "drizzle-orm";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { hasRow, insertWhere, write } from "../platform/db.ts";
 import { DAY, HOUR, MINUTE, newId, SECOND } from "../platform/system.ts";
@@ -101,12 +101,23 @@ export async function sendMail(deps: Deps, id: string, mail: { to: string; subje
   }
 }
 
-/** Part of a batch: removes emails that no limit counts any more. */
-export function removeOldMails({ db, system }: Deps) {
+/** Removes emails that no limit counts any more. */
+async function removeOldMails(deps: Deps) {
+  const { db, system } = deps;
   const old = db
     .select({ id: sentMails.id })
     .from(sentMails)
     .where(lte(sentMails.sentAt, system.now() - DAY))
     .limit(REMOVED_MAILS);
-  return db.delete(sentMails).where(inArray(sentMails.id, old)).returning({ id: sentMails.id });
+  const remove = db.delete(sentMails).where(inArray(sentMails.id, old)).returning({ id: sentMails.id });
+  const [rows] = await write(deps, [remove], { isIdempotent: true, caller: null });
+  return { mailsRemoved: rows.length };
 }
+
+export const oldMails: RecoveryStep = {
+  name: "old mails",
+  counts: ["mailsRemoved"],
+  runBatch: removeOldMails,
+  maxBatches: 10,
+  queries: 1,
+};

@@ -6,6 +6,11 @@ import { RATE_LIMITS } from "../rate-limits.ts";
 import { changeOwnPassword, fetchMe } from "./me.ts";
 import { password } from "./users.routes.ts";
 
+export const meTag = {
+  name: "Me",
+  description: "The caller: what its token may do, and the password of its user.",
+};
+
 const meSchema = z
   .strictObject({
     kind: z.enum(["secret", "public", "session", "operator"]),
@@ -29,7 +34,7 @@ const get = readOperation(
   "any token",
   {
     route: "GET /auth/v1/me",
-    tag: "Me",
+    tag: meTag,
     summary: "Get the caller",
     sample: "const { kind, scopes } = await stowage.me();",
     description: "What does not apply to the kind of token is null.",
@@ -58,7 +63,7 @@ const changePassword = writeOperation(
   "any token",
   {
     route: "POST /auth/v1/me/password",
-    tag: "Me",
+    tag: meTag,
     summary: "Change your password",
     sample: "await stowage.changePassword({ currentPassword, newPassword });",
     description: `For the session of a login, at most ${RATE_LIMITS.login} a minute. Ends the user's other sessions. A session that an API key created is not its user's: 403.`,

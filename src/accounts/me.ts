@@ -14,6 +14,7 @@ import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { read } from "../platform/db.ts";
+import { USER_EVENTS } from "./account-event-types.ts";
 import { apiKeys } from "./keys.schema.ts";
 import { users } from "./users.schema.ts";
 import { endSessions, replacePassword } from "./users.ts";
@@ -86,7 +87,7 @@ export async function changeOwnPassword(
   const target = { id: user.id, teamId };
   const batch = {
     replaced: replacePassword(deps, target, user.password, password, { invitationHash: null }),
-    event: newEvent(deps, "user.updated", actor, target, { fields: ["password"] }),
+    event: newEvent(deps, USER_EVENTS.updated, actor, target, { fields: ["password"] }),
     sessions: endSessions(deps, target, password, actor.keyId),
   };
   const { replaced } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: stillAllowed(deps, actor) });

@@ -18,6 +18,11 @@ import {
   type Session,
 } from "./sessions.ts";
 
+export const sessionsTag = {
+  name: "Sessions",
+  description: "Tokens of people for 12 hours, by email and password or with a secret key.",
+};
+
 const field = fieldOf<Session>();
 
 const { schema, example, render } = describeRecord({
@@ -70,7 +75,7 @@ const expiresIn = z
 const login = publicOperation(
   {
     route: "POST /auth/v1/login",
-    tag: "Sessions",
+    tag: sessionsTag,
     summary: "Log in as a user",
     sample: "const { key } = await stowage.logIn({ teamId, email, password });",
     description: `Returns a session, in the shape of an API key named after the user. It has the scopes of the user's role, expires after \`expiresIn\` seconds, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response. A user has at most ${MAX_USER_SESSIONS} sessions by logging in: with another one, the oldest ends.\n\nOnly failed logins count for the limit, per account and per client IP. A backend logs its users in with \`Authorization\` of a secret key of the team with the scope \`users:write\`: then failures count per account only. Any other token changes nothing.`,
@@ -102,7 +107,7 @@ const create = writeOperation(
   "any token",
   {
     route: "POST /auth/v1/sessions",
-    tag: "Sessions",
+    tag: sessionsTag,
     summary: "Create a session with a secret key",
     sample: "const { key } = await stowage.sessions.create();",
     description: `For tools that keep a token for a day, such as the console. The session has the name and scopes of the key. It expires after \`expiresIn\` seconds or with the key, and is revoked with it. A key can have ${MAX_KEY_SESSIONS} sessions. Its token is shown only in this response.`,
@@ -127,7 +132,7 @@ const list = listOperation(
   "keys:read",
   {
     route: "GET /auth/v1/sessions",
-    tag: "Sessions",
+    tag: sessionsTag,
     summary: "List sessions",
     sample: "for await (const session of stowage.sessions.list()) console.log(session.userId, session.lastUsedAt);",
     description:
@@ -148,7 +153,7 @@ const remove = writeOperation(
   "keys:write",
   {
     route: "DELETE /auth/v1/sessions/{id}",
-    tag: "Sessions",
+    tag: sessionsTag,
     summary: "Revoke a session",
     sample: "await stowage.sessions.delete(id);",
     description:
@@ -164,7 +169,7 @@ const logout = writeOperation(
   "any token",
   {
     route: "POST /auth/v1/logout",
-    tag: "Sessions",
+    tag: sessionsTag,
     summary: "Log out",
     sample: "await stowage.logOut();",
     description: "Revokes the session that calls. API keys can't log out.",

@@ -23,6 +23,7 @@ import { firstOf, hasRow, insertWhere, type Query, read } from "../platform/db.t
 import { cutScan, type MayBeEnd, type Page, type PageRequest, pageById, scan } from "../platform/paging.ts";
 import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
+import { SESSION_EVENTS, USER_EVENTS } from "./account-event-types.ts";
 import { apiKeys, isSession } from "./keys.schema.ts";
 import { type ApiKey, type KeyRow, keyOf, newKeyRow, storedKey, viewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
@@ -145,7 +146,7 @@ export function newUserSession(
     uploads: cancelUploadsOfKeys(deps, user.teamId, sql`${ended}`),
     ended: deps.db.delete(apiKeys).where(isEnded),
     insert: insertWhere(deps.db, apiKeys, row, isAllowed),
-    event: newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id }),
+    event: newEvent(deps, USER_EVENTS.logged_in, initiator, user, { keyId: row.id }),
     stored: storedKey(deps, row),
   };
   return {
@@ -160,7 +161,7 @@ async function rehash(deps: Deps, user: Pick<User, "id" | "teamId" | "password">
   const hash = await rehashPassword(deps, user.teamId, password);
   const { id, teamId } = user;
   const replace = replacePassword(deps, user, user.password, hash);
-  const event = newEvent(deps, "user.updated", SYSTEM, { id, teamId }, { fields: ["password"] });
+  const event = newEvent(deps, USER_EVENTS.updated, SYSTEM, { id, teamId }, { fields: ["password"] });
   await writeWithEvent(deps, { replace, event }, { isIdempotent: true, caller: null });
   return hash;
 }
@@ -203,7 +204,7 @@ export async function createSession(
   const batch = {
     key: db.select({ refusal }).from(apiKeys).where(isLive),
     insert: insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isLive} and ${isNull(refusal)}`, sql`${apiKeys}`),
-    event: newEvent(deps, "session.created", actor, keyOf(row)),
+    event: newEvent(deps, SESSION_EVENTS.created, actor, keyOf(row)),
     stored: storedKey(deps, row),
   };
   const {
@@ -259,7 +260,7 @@ export async function revokeSession(deps: Deps, actor: TeamActor, id: string): P
       .where(isTarget),
     uploads: cancelUploadsOfKeys(deps, teamId, sql`${session}`),
     deleted: db.delete(apiKeys).where(isEnded),
-    event: newEvent(deps, "session.revoked", actor, { teamId, id }),
+    event: newEvent(deps, SESSION_EVENTS.revoked, actor, { teamId, id }),
   };
   const {
     found: [found],

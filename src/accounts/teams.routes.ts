@@ -27,6 +27,11 @@ import {
   updateTeam,
 } from "./teams.ts";
 
+export const teamsTag = {
+  name: "Teams",
+  description: "The tenants of the service, which the operator manages.",
+};
+
 const quota = (what: string, setting: string) =>
   z
     .int()
@@ -92,7 +97,7 @@ const create = writeOperation(
   "operator",
   {
     route: "POST /auth/v1/teams",
-    tag: "Teams",
+    tag: teamsTag,
     summary: "Create a team",
     sample: 'const { team, apiKey } = await stowage.teams.create({ name: "Radio Lovelace" });',
     description: "Also creates the team's first secret key, which has the team's name.",
@@ -122,7 +127,7 @@ const list = listOperation(
   "operator",
   {
     route: "GET /auth/v1/teams",
-    tag: "Teams",
+    tag: teamsTag,
     summary: "List teams",
     sample: 'for await (const team of stowage.teams.list({ status: "active" })) console.log(team.name);',
     description: "Newest first, or by name if `name` is given.",
@@ -140,7 +145,7 @@ const get = readOperation(
   "files:read or operator",
   {
     route: "GET /auth/v1/teams/{id}",
-    tag: "Teams",
+    tag: teamsTag,
     summary: "Get team details",
     sample: "const { usage } = await stowage.teams.get(id);",
     description: "The operator can get any team, and a token with the scope `files:read` its own.",
@@ -154,7 +159,7 @@ const update = writeOperation(
   "operator",
   {
     route: "PATCH /auth/v1/teams/{id}",
-    tag: "Teams",
+    tag: teamsTag,
     summary: "Update or suspend a team",
     sample: 'const team = await stowage.teams.update(id, { status: "suspended" });',
     description:
@@ -178,7 +183,7 @@ const remove = writeOperation(
   "operator",
   {
     route: "DELETE /auth/v1/teams/{id}",
-    tag: "Teams",
+    tag: teamsTag,
     summary: "Delete a team",
     sample: "await stowage.teams.delete(id);",
     description:

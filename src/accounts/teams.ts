@@ -14,15 +14,8 @@ import { inDatabase, inDatabases, inEveryDatabase } from "../access/databases.ts
 import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import {
-  actorOf,
-  fieldsOf,
-  newEvent,
-  newTeamEvents,
-  wakeWebhooks,
-  webhooksOf,
-  writeWithEvent,
-} from "../events/events.ts";
+import { actorOf, fieldsOf, newEvent, newTeamEvents, writeWithEvent } from "../events/events.ts";
+import { followersOf, wake } from "../events/followers.ts";
 import { files, isHeld } from "../files/files.schema.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
@@ -30,6 +23,7 @@ import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } 
 import { newId } from "../platform/system.ts";
 import { removed } from "../trash/trash.schema.ts";
 import { fetchOwnUsage } from "../uploads/quota.ts";
+import { API_KEY_EVENTS, TEAM_EVENTS } from "./account-event-types.ts";
 import { apiKeys } from "./keys.schema.ts";
 import { type ApiKey, keyOf, makeKey, type NewKey, viewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
@@ -118,10 +112,10 @@ export async function createTeam(
   const { token, row } = makeKey(deps, operator, keyFields, team.id);
   const isNew = sql`where ${not(hasRow(teams, eq(teams.id, team.id)))}`;
   const batch = {
-    teamEvents: newTeamEvents(deps, "team.created", operator, team.id, isNew),
+    teamEvents: newTeamEvents(deps, TEAM_EVENTS.created, operator, team.id, isNew),
     team: db.insert(teams).values(team).onConflictDoNothing(),
     key: db.insert(apiKeys).values(row).onConflictDoNothing(),
-    event: newEvent(deps, "apikey.created", operator, keyOf(row)),
+    event: newEvent(deps, API_KEY_EVENTS.created, operator, keyOf(row)),
   };
   await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   return { team: { ...team, apiKeys: 1 }, key: viewKey(row, token) };
@@ -193,7 +187,7 @@ export interface TeamChanges extends Omit<NewTeam, "name" | "database"> {
 }
 
 /**
- * Suspending takes effect with the next request of the team, and the next message of its webhooks.
+ * Suspending takes effect with the next request of the team, and the next message of its followers, such as webhooks.
  * @throws `not_found`, `conflict` if the team is being deleted
  */
 export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: TeamChanges): Promise<Team> {
@@ -201,7 +195,7 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
   const refusal = firstOf({
     conflict: eq(teams.status, "deleting"),
   });
-  const type = changes.status === "suspended" ? "team.suspended" : "team.updated";
+  const type = changes.status === "suspended" ? TEAM_EVENTS.suspended : TEAM_EVENTS.updated;
   const batch = {
     updated: db
       .update(teams)
@@ -219,12 +213,12 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
       .returning(),
     event: newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) }),
     found: db.select({ refusal }).from(teams).where(eq(teams.id, id)),
-    hooks: changes.status === undefined ? [] : webhooksOf(deps, id),
+    followers: changes.status === undefined ? [] : followersOf(deps, id),
   };
   const {
     updated: [team],
     found: [found],
-    hooks,
+    followers,
     // Who decides about retention has all scopes, or a secret key.
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
@@ -232,7 +226,7 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
   });
   if (!found) throw new AppError("not_found");
   if (!team) throw new AppError("conflict", { message: "The team is being deleted." });
-  await wakeWebhooks(deps, hooks, true);
+  await wake(deps, followers, true);
   return team;
 }
 
@@ -257,7 +251,7 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
     (select ${removed.id} from ${removed} indexed by removed_held where ${and(removedOf(whose), isHeld)} limit 1))`;
   const isDeletable = sql`where ${teamExists(teamId)} and ${held} is null`;
   const batch = {
-    events: newTeamEvents(deps, "team.deleted", operator, teamId, isDeletable),
+    events: newTeamEvents(deps, TEAM_EVENTS.deleted, operator, teamId, isDeletable),
     update: db
       .update(teams)
       .set({ status: "deleting", updatedAt: system.now(), version: sql`${teams.version} + 1` })
@@ -266,11 +260,11 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
       .select({ team: teams, held: held.as("held") })
       .from(teams)
       .where(eq(teams.id, teamId)),
-    hooks: webhooksOf(deps, teamId),
+    followers: followersOf(deps, teamId),
   };
   const {
     found: [found],
-    hooks,
+    followers,
   } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   if (!found) throw new AppError("not_found");
   if (found.held !== null && found.team.status !== "deleting") {
@@ -278,6 +272,6 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
       message: `The team has held files, such as ${found.held}. Release them and retry.`,
     });
   }
-  await wakeWebhooks(deps, hooks, true);
+  await wake(deps, followers, true);
   return found.team;
 }

@@ -44,6 +44,11 @@ import {
   updateUser,
 } from "./users.ts";
 
+export const usersTag = {
+  name: "Users",
+  description: "People in a team, who sign in with an email and password.",
+};
+
 const field = fieldOf<User>();
 
 /** Creation answers without `__v`. Every other field belongs here. */
@@ -96,7 +101,7 @@ const create = writeOperation(
   "users:write",
   {
     route: "POST /auth/v1/users",
-    tag: "Users",
+    tag: usersTag,
     summary: "Create a user",
     sample: 'const user = await stowage.users.create({ email, password, role: "member" });',
     description: `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Your scopes must cover those of the role.`,
@@ -135,7 +140,7 @@ const list = readOperation(
   "users:read",
   {
     route: "GET /auth/v1/users",
-    tag: "Users",
+    tag: usersTag,
     summary: "List users",
     sample: 'for await (const user of stowage.users.list({ name: "Ada" })) console.log(user.email);',
     description: `Returns one page if any parameter is given, and otherwise all users. A team with more than ${MAX_LISTED_USERS.toLocaleString("en")} users must send \`limit\`: without it, the response is 400. Oldest first, or by name with \`name\`.`,
@@ -167,7 +172,7 @@ const get = readOperation(
   "users:read",
   {
     route: "GET /auth/v1/users/{id}",
-    tag: "Users",
+    tag: usersTag,
     summary: "Get user details",
     sample: "const user = await stowage.users.get(id);",
     success: { description: "The user.", message: "User found.", schema, example, headers: versionHeaders },
@@ -183,7 +188,7 @@ const update = writeOperation(
   "users:write",
   {
     route: "PATCH /auth/v1/users/{id}",
-    tag: "Users",
+    tag: usersTag,
     summary: "Update a user",
     sample: 'const user = await stowage.users.update(id, { lastName: "King" }, { version: 0 });',
     description:
@@ -238,7 +243,7 @@ const remove = writeOperation(
   "users:write",
   {
     route: "DELETE /auth/v1/users/{id}",
-    tag: "Users",
+    tag: usersTag,
     summary: "Delete a user",
     sample: "await stowage.users.delete(id);",
     description:
@@ -272,7 +277,7 @@ const invite = writeOperation(
   "users:write",
   {
     route: "POST /auth/v1/users/{id}/invitations",
-    tag: "Users",
+    tag: usersTag,
     summary: "Invite a user, or let them reset their password",
     sample: "const { url, token } = await stowage.users.invite(id);",
     description: `Returns a link with which the person sets the user's password, once, until it expires. It ends earlier with a newer one, and if the email, the role or the password changes. It works only while you could still create it: not after your user is deleted or loses the scopes, or your key is deleted. A rotated key's successor counts as the key. Whoever has the link can log in as the user: hand it over safely. A page of your own can take the \`token\`, and send it to \`POST /auth/v1/invitations/accept\`. Your scopes must cover those of the user's role. With \`email\`, the service sends the link to the user instead: at most one email in five minutes to a user and a mailbox, ${MAX_TEAM_MAILS} a day for a team, and ${MAX_MAILS.toLocaleString("en")} for the service (429).`,
@@ -343,7 +348,7 @@ const exportData = readOperation(
   "users:read",
   {
     route: "GET /auth/v1/users/{id}/export",
-    tag: "Users",
+    tag: usersTag,
     summary: "Export a user",
     sample: "const { user, sessions, keys, events } = await stowage.users.export(id);",
     description: `Everything that names the person, for their right of access: streamed, so a response that ends early is incomplete. Files and links belong to the team. Also needs the scopes \`events:read\` and \`keys:read\`.`,

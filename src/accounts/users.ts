@@ -11,6 +11,7 @@ import {
   type TokenValues,
   teamOf,
 } from "../access/authorization.ts";
+import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { hashPassword } from "../access/passwords.ts";
 import {
   DEFAULT_ROLE,
@@ -21,9 +22,10 @@ import {
   ROLES,
   type Role,
 } from "../access/scopes.ts";
-import type { Deps } from "../deps.ts";
+import type { AfterLoss, Deps, LossOfAccess, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { fieldsOf, newEvent, newEventFrom, newEventsFrom, wakeWebhooks, writeWithEvent } from "../events/events.ts";
+import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { folders } from "../folders/folders.schema.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, type Query, type StoredRow } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
 import { isUniqueViolation } from "../platform/retry.ts";
@@ -31,7 +33,7 @@ import { isUnknownPassword } from "../platform/secrets.ts";
 import { newId } from "../platform/system.ts";
 import { type ExpectedVersions, isOneOf } from "../platform/versions.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
-import { webhooks } from "../webhooks/webhooks.schema.ts";
+import { USER_EVENTS } from "./account-event-types.ts";
 import { apiKeys, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
@@ -112,7 +114,7 @@ export async function createUser(
   const batch = {
     team: db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
     insert: insertWhere(db, users, user, isAllowed, sql`${teams}`),
-    event: newEvent(deps, "user.created", actor, user),
+    event: newEvent(deps, USER_EVENTS.created, actor, user),
   };
   const {
     team: [team],
@@ -217,7 +219,7 @@ function changeError(actor: TeamActor, found: { refusal: string | null; role: Ro
 /**
  * A new password ends the user's sessions and cancels their unfinished uploads. Another email, role or password ends the
  * user's invitation. If the user becomes a contributor, their keys keep only the
- * scopes of that role, also if it changes again, and their webhooks are disabled.
+ * scopes of that role, also if it changes again, and what they left behind ends, such as their webhooks (`userLosesAccess`).
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the old and the new role, `last_admin`,
  *   `version_mismatch`, `email_taken`, `rate_limited`
  */
@@ -237,6 +239,7 @@ export async function updateUser(
   const refusal = refusalOf(deps, actor, versions, role);
   const isChanged = and(isUser(target), isNull(refusal));
   const isDemoting = role === OWN_FILES_ROLE;
+  const losses = isDemoting ? lossesOf(deps, actor, target, "demoted", isChanged) : [];
   const key = email === undefined ? undefined : emailKey(email);
   const isInvitationKept = and(
     hash === undefined ? undefined : sql`false`,
@@ -244,7 +247,7 @@ export async function updateUser(
     role === undefined ? undefined : eq(users.role, role),
   );
   const batch = {
-    webhooks: isDemoting ? webhookDisabling(deps, actor, target, isChanged, "creator_demoted") : NO_WEBHOOKS,
+    losses: losses.map(({ before }) => before),
     found: db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
     updated: db
       .update(users)
@@ -258,12 +261,12 @@ export async function updateUser(
       })
       .where(isChanged)
       .returning(),
-    event: newEvent(deps, "user.updated", actor, target, { fields: fieldsOf({ ...fields, password }) }),
+    event: newEvent(deps, USER_EVENTS.updated, actor, target, { fields: fieldsOf({ ...fields, password }) }),
     sessions: hash === undefined ? [] : endSessions(deps, target, hash),
     keys: isDemoting ? narrowKeys(deps, target) : [],
   };
   const {
-    webhooks: { disabled },
+    losses: lost,
     found: [found],
     updated: [user],
   } = await writeWithEvent(deps, batch, {
@@ -273,9 +276,21 @@ export async function updateUser(
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });
   if (!user) throw changeError(actor, found);
-  await wakeWebhooks(deps, disabled, true);
+  await Promise.all(losses.map((loss, i) => loss.committed(lost[i] ?? {})));
   return user;
 }
+
+/** What follows in other folders if the user is deleted or demoted. */
+const lossesOf = (
+  deps: Deps,
+  actor: TeamActor,
+  user: UserKey,
+  cause: LossOfAccess["cause"],
+  isChanged: SQL | undefined,
+): AfterLoss[] =>
+  deps.service.userLosesAccess.map((follow) =>
+    follow(deps, { actor, user, cause, willLose: hasRow(users, isChanged) }),
+  );
 
 /**
  * Takes from the keys of a contributor, and from the sessions of these, the scopes that the role lacks, after an update of the role
@@ -322,8 +337,8 @@ export function endSessions(deps: Deps, user: UserKey, password: string, keptKey
 
 /**
  * Deletes the user with their sessions, and the keys that these created unless `keepKeys`, and cancels the unfinished uploads
- * of what it deletes. A kept key no longer belongs to anyone. The user's webhooks are disabled unless `keepKeys`: they would
- * keep sending the team's events to an endpoint of the user. A trigger deletes the folders that the user created as a contributor.
+ * of what it deletes. A kept key no longer belongs to anyone. What the user left behind
+ * ends unless `keepKeys`, such as webhooks (`userLosesAccess`). A trigger deletes the folders that the user created as a contributor.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the user's role, `last_admin`, `version_mismatch`
  */
 export async function deleteUser(
@@ -336,6 +351,8 @@ export async function deleteUser(
   const target = { id, teamId: actor.teamId };
   const refusal = refusalOf(deps, actor, versions, null);
   const isDeleted = and(isUser(target), isNull(refusal));
+  // The records of a user whose keys are kept go on, too.
+  const losses = keepKeys ? [] : lossesOf(deps, actor, target, "deleted", isDeleted);
   const isRevoked = keepKeys ? isSession : undefined;
   // Once the user is deleted, in the same batch.
   const isLeft = and(isKeyOfUser(target), not(hasRow(users, isUser(target))));
@@ -348,7 +365,7 @@ export async function deleteUser(
     .where(and(isKeyOfUser(target), inArray(apiKeys.kind, ["secret", "public"]), isRevoked));
   const event = newEventFrom(
     deps,
-    "user.deleted",
+    USER_EVENTS.deleted,
     actor,
     target,
     {
@@ -358,7 +375,7 @@ export async function deleteUser(
     sql`from ${users} where ${isDeleted}`,
   );
   const batch = {
-    webhooks: keepKeys ? NO_WEBHOOKS : webhookDisabling(deps, actor, target, isDeleted, "creator_deleted"),
+    losses: losses.map(({ before }) => before),
     found: db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
     event,
     deleted: db.delete(users).where(isDeleted).returning({ id: users.id }),
@@ -370,7 +387,7 @@ export async function deleteUser(
       .where(isLeft),
   };
   const {
-    webhooks: { disabled },
+    losses: lost,
     found: [found],
     deleted: [user],
   } = await writeWithEvent(deps, batch, {
@@ -378,45 +395,15 @@ export async function deleteUser(
     caller: stillAllowed(deps, actor, { granted: actor.scopes }),
   });
   if (!user) throw changeError(actor, found);
-  await wakeWebhooks(deps, disabled, true);
+  await Promise.all(losses.map((loss, i) => loss.committed(lost[i] ?? {})));
 }
 
-const NO_WEBHOOKS = { disabled: [] };
-
-/**
- * Disables the webhooks that a user created, or whose URL, secret or status the user was the last to change, each with its event, if the same batch deletes or demotes the user next. Wake them
- * afterwards, so that their pending deliveries end unsent.
- */
-function webhookDisabling(
-  deps: Deps,
-  actor: TeamActor,
-  { id, teamId }: UserKey,
-  isChanged: SQL | undefined,
-  reason: "creator_deleted" | "creator_demoted",
-) {
-  const now = deps.system.now();
-  const willChange = hasRow(users, isChanged);
-  const setters = ["url", "secret", "status"].map((field) => sql`${webhooks.changedBy} ->> ${field}`);
-  const isOfUser = and(
-    eq(webhooks.teamId, teamId),
-    sql`${id} in (${sql.join([sql`${webhooks.userId}`, ...setters], sql`, `)})`,
-  );
-  const disabled = deps.db
-    .update(webhooks)
-    .set({
-      status: "disabled",
-      disabledReason: reason,
-      updatedAt: now,
-      version: sql`${webhooks.version} + 1`,
-    })
-    .where(and(isOfUser, eq(webhooks.status, "enabled"), willChange))
-    .returning({ id: webhooks.id, teamId: webhooks.teamId });
-  const isDisabled = and(isOfUser, eq(webhooks.disabledReason, reason), eq(webhooks.updatedAt, now), willChange);
-  const row = {
-    subjectId: sql`${webhooks.id}`,
-    subjectVersion: sql`${webhooks.version}`,
-    data: sql`json_object('_id', ${webhooks.id}, 'reason', ${reason})`,
-  };
-  const event = newEventsFrom(deps, "webhook.disabled", actor, teamId, row, sql`from ${webhooks} where ${isDisabled}`);
-  return { disabled, event };
-}
+/** The users of deleted teams, once their folders are gone: a trigger deletes up to a thousand of each. */
+export const usersOfDeleted: TeamRows = {
+  remove({ db }) {
+    const hasNoFolders = not(hasRow(folders, eq(folders.teamId, users.teamId)));
+    const next = ofDeletedTeams(sql`${users.id}`, users, users.teamId, hasNoFolders);
+    return [db.delete(users).where(sql`${users.id} in (${next} limit ${DELETED_ROWS})`)];
+  },
+  isGone: hasNone(users, users.teamId),
+};

@@ -97,10 +97,10 @@ ${script ? linkScript(script) : ""}`;
 async function renderReference() {
   const program = `${target}-reference.js`;
   const contents = `
-    import { messages, operations } from "../service.ts";
+    import * as service from "../service.ts";
     import { describeApi } from "../http/openapi.ts";
     import { renderReference } from "./reference/page.tsx";
-    export default renderReference(describeApi(operations, messages));
+    export default renderReference(describeApi(service));
   `;
   await build({
     stdin: { contents, resolveDir: source, loader: "ts" },

@@ -8,7 +8,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { OpenApi, Operation, Parameter, Schema } from "../console/reference/document.ts";
 import { describeApi } from "../http/openapi.ts";
-import { messages, operations } from "../service.ts";
+import * as service from "../service.ts";
 
 const SIMPLE: Record<string, string> = { integer: "number", number: "number", string: "string", boolean: "boolean" };
 
@@ -168,7 +168,7 @@ function operationOf({ parameters = [], requestBody, responses }: Operation): st
 }
 
 function declarations(): string {
-  const { paths, components } = describeApi(operations, messages) as unknown as OpenApi;
+  const { paths, components } = describeApi(service) as unknown as OpenApi;
   const named = Object.entries(NAMED).map(([name, place]) => ({ name, schema: findNamed(components.schemas, place) }));
   for (const { name, schema } of named) names.set(keyOf(schema), name);
   const types = named.map(({ name, schema }) =>
@@ -217,7 +217,7 @@ function linesOf(value: unknown, levels = DOCUMENT_LEVELS): string {
 const root = join(import.meta.dirname, "../..");
 const outputs: [file: string, text: string][] = [
   ["src/client/api.ts", declarations()],
-  ["test/api/openapi.json", `${linesOf(describeApi(operations, messages))}\n`],
+  ["test/api/openapi.json", `${linesOf(describeApi(service))}\n`],
 ];
 for (const [file, text] of outputs) {
   const path = join(root, file);

@@ -11,19 +11,16 @@ import { events } from "./events.schema.ts";
 import {
   ABOVE_ALL,
   type Event,
-  type EventKind,
   type EventRow,
-  type EventType,
   eventId,
   idsOfActor,
   isEventId,
-  kindOf,
   lastSeqOf,
   operatorLogOf,
   renderEvent,
   seqOf,
 } from "./events.ts";
-import { mayNameSubject, nameOfSubject } from "./subjects.ts";
+import { mayNameSubject, nameOfSubject } from "./kinds.ts";
 
 /* Reads a team's event log, in both orders and from any event on. */
 
@@ -34,7 +31,7 @@ type NamedRow<Row = EventRow> = Row & Record<"actorName" | "subjectName", string
 
 /** Only with the names that the caller may know. */
 const withKnownNames = <Row extends NamedRow>(caller: Actor, row: Row): Row =>
-  mayNameSubject(caller, kindOf(row.type)) ? row : { ...row, subjectName: null };
+  mayNameSubject(caller, row.type) ? row : { ...row, subjectName: null };
 
 /** The event of a file also states its original name, which it keeps if the other one is unknown. */
 function renderLogged({ actorName, subjectName, ...row }: NamedRow): LoggedEvent {
@@ -61,7 +58,7 @@ interface EventsRequest {
   limit: number;
   order: "asc" | "desc";
   /** A type, or a kind of record such as `file` for all of its types. */
-  type?: EventType | EventKind | undefined;
+  type?: string | undefined;
   /** Only events of the record with this id. */
   subject?: string | undefined;
   /** Only events caused by the user or the key with this id. */

@@ -1,8 +1,13 @@
 import * as z from "zod";
+import { EVENT_KIND_NAMES, EVENT_TYPE_NAMES } from "../event-types.ts";
 import { listOperation, readOperation } from "../http/operation.ts";
 import { cursorOf, DEFAULT_LIMIT, id, instant, pageLimit, timestamp } from "../http/validation.ts";
 import { fetchEvent, listEvents } from "./event-log.ts";
-import { EVENT_KINDS, EVENT_TYPES } from "./events.ts";
+
+export const eventsTag = {
+  name: "Events",
+  description: "The event log of a team. Kept for 30 days, unless the service is set otherwise.",
+};
 
 const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
 
@@ -19,7 +24,7 @@ const recordedActor = z.strictObject({
 });
 
 const recordedSubject = z.strictObject({
-  kind: z.enum(EVENT_KINDS),
+  kind: z.enum(EVENT_KIND_NAMES),
   id,
   version: z.int().nonnegative().nullable(),
 });
@@ -28,7 +33,7 @@ const eventSchema = z
   .strictObject({
     _id: eventId.meta({ description: "IDs sort in commit order." }),
     teamId: id,
-    type: z.enum(EVENT_TYPES),
+    type: z.enum(EVENT_TYPE_NAMES),
     createdAt: timestamp,
     actor: recordedActor.extend({
       name: z.string().nullable().meta({
@@ -61,19 +66,6 @@ export const recordedSchema = eventSchema
   .extend({ actor: recordedActor, subject: recordedSubject })
   .meta({ id: "RecordedEvent" });
 
-const { _id, type, createdAt, ...common } = recordedSchema.shape;
-/** The body that a webhook endpoint receives. */
-export const messageSchema = z
-  .strictObject({
-    id: _id.meta({ description: "The id of the event. A test message has its own id." }),
-    type: z
-      .enum([...EVENT_TYPES, "webhook.test"])
-      .meta({ description: "`webhook.test` is sent on request, and is not in the event log." }),
-    timestamp: createdAt.meta({ description: "When the event was recorded." }),
-    ...common,
-  })
-  .meta({ id: "WebhookMessage", description: "An event, as it is sent to a webhook." });
-
 export type EventBody = z.input<typeof eventSchema>;
 const example: EventBody = {
   _id: "0660cfb2c9a8682e6b8a0c13",
@@ -95,13 +87,6 @@ const { name: _, ...actor } = example.actor;
 const { name: __, ...subject } = example.subject;
 export const recordedExample: z.input<typeof recordedSchema> = { ...example, actor, subject };
 
-const { _id: exampleId, createdAt: timestampExample, ...commonExample } = recordedExample;
-export const messageExample: z.input<typeof messageSchema> = {
-  id: exampleId,
-  timestamp: timestampExample,
-  ...commonExample,
-};
-
 const teamId = id.optional().meta({
   description:
     "Operator tokens only. Without it, the operator gets the creations and deletions of all teams, also of those that are gone.",
@@ -113,7 +98,7 @@ const list = listOperation(
   "events:read or operator",
   {
     route: "GET /auth/v1/events",
-    tag: "Events",
+    tag: eventsTag,
     summary: "List events",
     sample: 'for await (const event of stowage.events.follow({ type: "file.completed" })) console.log(event);',
     description:
@@ -127,7 +112,7 @@ const list = listOperation(
       cursor: cursorOf("events"),
       order: z.enum(["asc", "desc"]).optional().meta({ description: "Default `desc`, newest first." }),
       type: z
-        .enum([...EVENT_TYPES, ...EVENT_KINDS])
+        .enum([...EVENT_TYPE_NAMES, ...EVENT_KIND_NAMES])
         .optional()
         .meta({ description: "Only events of this type, or of this kind of record." }),
       subject: id.optional().meta({ description: "Only events of the record with this id, such as a file's." }),
@@ -151,7 +136,7 @@ const get = readOperation(
   "events:read or operator",
   {
     route: "GET /auth/v1/events/{id}",
-    tag: "Events",
+    tag: eventsTag,
     summary: "Get an event",
     sample: "const event = await stowage.events.get(id);",
     query: z.object({ teamId }),

@@ -1,14 +1,13 @@
-import { and, eq, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { is, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { Actor } from "../access/authorization.ts";
-import { teams } from "../accounts/teams.schema.ts";
-import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Batch, type Guard, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
 import { isRaised, isStorageFull } from "../platform/retry.ts";
 import { DAY, databaseOf, SECOND, zeroId } from "../platform/system.ts";
-import { type WebhookKey, webhooks } from "../webhooks/webhooks.schema.ts";
-import { EVENT_TYPES, events } from "./events.schema.ts";
+import type { EventType } from "./event-type.ts";
+import { events } from "./events.schema.ts";
+import { followersOf, wake } from "./followers.ts";
 
 /*
  * The events of a team. An event is written in the batch of the change that it records: both are committed, or neither. If
@@ -16,18 +15,6 @@ import { EVENT_TYPES, events } from "./events.schema.ts";
  * number, `seq`. A database has one writer, so numbers ascend in commit order, and a client that continues from the last
  * event misses none. An id assigned before the commit could not guarantee that.
  */
-
-export { EVENT_TYPES };
-export type EventType = (typeof EVENT_TYPES)[number];
-
-/**
- * Whether `MAX_TEAM_EVENTS` counts the event. It doesn't count those of accounts: else somebody with files could push what they did
- * to keys and users out of the log.
- */
-export const isLimited = (type: EventType): boolean => /^(file|link)\./.test(type);
-/** The same of an event in SQL. */
-export const isLimitedType = (type: SQL) =>
-  sql`(${type} >= 'file.' and ${type} < 'file/' or ${type} >= 'link.' and ${type} < 'link/')`;
 
 /**
  * Account events a day of a team, and of those the ones that one of its users causes, who so can't use up those of the team. The
@@ -40,9 +27,6 @@ const TOO_MANY_EVENTS = "Too many account events.";
 /** Until the user has a place again. */
 const EVENT_RETRY_SECONDS = Math.ceil(DAY / MAX_DAILY_USER_EVENTS / SECOND);
 
-/** The kinds of records that have events. */
-export const EVENT_KINDS = ["file", "link", "user", "apikey", "session", "team", "webhook"] as const;
-export type EventKind = (typeof EVENT_KINDS)[number];
 export type EventRow = typeof events.$inferSelect;
 
 /** Causes an event: a caller, a user who logs in, or the service itself in a job or in the recovery job. */
@@ -62,10 +46,10 @@ interface EventActor {
 export interface Event {
   _id: string;
   teamId: string;
-  type: EventType;
+  type: string;
   createdAt: string;
   actor: EventActor;
-  subject: { kind: EventKind; id: string; version: number | null };
+  subject: { kind: string; id: string; version: number | null };
   data: unknown;
 }
 
@@ -119,7 +103,7 @@ export function renderEvent({
 }
 
 /** The kind of record that a type of event is about. */
-export const kindOf = (type: EventType): EventKind => type.slice(0, type.indexOf(".")) as EventKind;
+export const kindOf = (type: string): string => type.slice(0, type.indexOf("."));
 
 interface Subject {
   teamId: string;
@@ -158,29 +142,14 @@ function insertEvent(
   const seq = sql`max(coalesce(${last}, 0) + 1, ${createdAt * 1000})`;
   const lastPosition = sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
   return db.insert(events).select(
-    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actor}, ${id}, ${subjectVersion}, ${data},
-        coalesce(${lastPosition}, 0) + ${isLimited(type) ? 1 : 0} ${source}`,
+    sql`select ${teamId}, ${seq}, ${type.name}, ${createdAt}, ${actor}, ${id}, ${subjectVersion}, ${data},
+        coalesce(${lastPosition}, 0) + ${type.kind.isCounted ? 1 : 0} ${source}`,
   );
 }
 
-const ofUser = { table: users, teamId: users.teamId };
-const ofTeam = { table: teams, teamId: teams.id };
-const ofWebhook = { table: webhooks, teamId: webhooks.teamId };
-/** Where these events find the version of their subject: in its row, after the update. */
-const VERSIONED: Partial<Record<EventType, typeof ofUser | typeof ofTeam | typeof ofWebhook>> = {
-  "user.updated": ofUser,
-  "user.invited": ofUser,
-  "team.updated": ofTeam,
-  "team.suspended": ofTeam,
-  "webhook.updated": ofWebhook,
-};
-
-function versionOf(type: EventType, { teamId, id, version }: Subject & { version?: number }) {
-  const versioned = VERSIONED[type];
-  if (!versioned) return sql`${version ?? null}`;
-  const { table } = versioned;
-  return sql`(select ${table.version} from ${table} where ${versioned.teamId} = ${teamId} and ${table.id} = ${id})`;
-}
+/** The version of the subject of an event. */
+const versionOf = (type: EventType, { version, ...subject }: Subject & { version?: number }): SQL =>
+  type.version?.(subject) ?? sql`${version ?? null}`;
 
 /** The names of the fields that an update changes, for its event. */
 export const fieldsOf = (changes: object): string[] =>
@@ -242,8 +211,8 @@ export function newEventsFrom(
   const number = sql`row_number() over ()`;
   const seq = sql`max(${last(sql`seq`)}, ${createdAt * 1000 - 1}) + ${number}`;
   const insert = db.insert(events).select(
-    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actor}, ${subjectId}, ${subjectVersion},
-        ${data}, ${last(sql`position`)} + ${isLimited(type) ? number : 0} ${source}`,
+    sql`select ${teamId}, ${seq}, ${type.name}, ${createdAt}, ${actor}, ${subjectId}, ${subjectVersion},
+        ${data}, ${last(sql`position`)} + ${type.kind.isCounted ? number : 0} ${source}`,
   );
   return asEvent(teamId, type, insert);
 }
@@ -254,7 +223,7 @@ export function newEventsFrom(
  */
 export function newTeamEvents(
   deps: Deps,
-  type: "team.created" | "team.deleted",
+  type: EventType,
   initiator: Initiator,
   teamId: string,
   source: SQL,
@@ -265,47 +234,9 @@ export function newTeamEvents(
   );
 }
 
-/** All webhooks of a team. */
-export const webhooksOf = ({ db }: Deps, teamId: string) =>
-  db.select({ teamId: webhooks.teamId, id: webhooks.id }).from(webhooks).where(eq(webhooks.teamId, teamId));
-
 const isEvent = (query: Query): query is NewEvent => "event" in query;
-/** Disabling a webhook is part of the deletion of its user. */
-const isDeletion = ({ event }: NewEvent): boolean => /\.(deleted|revoked|trashed|disabled)$/.test(event.type);
-
-/** The enabled webhooks that receive an event. `instr` finds the type in the JSON array without reading rows, as `json_each` would. */
-const receivingWebhooks = ({ db }: Deps, { event: { teamId, type } }: NewEvent) =>
-  db
-    .select({ teamId: webhooks.teamId, id: webhooks.id })
-    .from(webhooks)
-    .where(
-      and(
-        eq(webhooks.teamId, teamId),
-        eq(webhooks.status, "enabled"),
-        sql`(${webhooks.types} is null or instr(${webhooks.types}, json_quote(${type})))`,
-      ),
-    );
-
 /**
- * Wakes the objects of webhooks. If that fails, the recovery job wakes them. After a change of the webhook or its team
- * (`isChanged`), wait for it before the response: from then on, no message begins that the change forbids.
- * @returns those that are awake, with their cursors
- */
-export async function wakeWebhooks(
-  deps: Deps,
-  keys: WebhookKey[],
-  isChanged: boolean,
-): Promise<(WebhookKey & { cursor: number })[]> {
-  const woken = keys.map(async (key) => ({ ...key, cursor: await deps.outboxes(key).wake(isChanged) }));
-  return (await Promise.allSettled(woken)).flatMap((result) => {
-    if (result.status === "fulfilled") return [result.value];
-    deps.log("warn", "webhook_wake_failed", { cause: result.reason });
-    return [];
-  });
-}
-
-/**
- * Runs changes in one transaction with their events, and wakes the webhooks that receive these. A deletion in a full database
+ * Runs changes in one transaction with their events, and wakes the followers of these. A deletion in a full database
  * continues without its events and all other inserts, which need space, and this is logged. One that `needsInserts` does not.
  * @returns the rows of each query, under its name
  * @throws `storage_full`; `rate_limited` above the account events of a day
@@ -317,19 +248,23 @@ export async function writeWithEvent<const B extends Batch>(
 ): Promise<RowsOf<B>> {
   const events = queriesIn(batch).filter(isEvent);
   // A batch has up to a hundred events of one type.
-  const distinct = new Map(events.map((one) => [`${one.event.teamId}/${one.event.type}`, one]));
-  const all = { batch, receiving: [...distinct.values()].map((event) => receivingWebhooks(deps, event)) };
-  const { batch: rows, receiving } = await write(deps, all, options).catch(async (error) => {
+  const distinct = new Map(events.map((one) => [`${one.event.teamId}/${one.event.type.name}`, one]));
+  const all = {
+    batch,
+    followers: [...distinct.values()].map(({ event }) => followersOf(deps, event.teamId, event.type)),
+  };
+  const { batch: rows, followers } = await write(deps, all, options).catch(async (error) => {
     if (isRaised(error, TOO_MANY_EVENTS)) {
       const message = "The user or the team has reached its number of logins and account changes a day. Retry later.";
       throw new AppError("rate_limited", { message, retryAfterSeconds: EVENT_RETRY_SECONDS });
     }
-    if (!isStorageFull(error) || needsInserts || !events.every(isDeletion)) throw error;
+    if (!isStorageFull(error) || needsInserts || !events.every(({ event }) => event.type.isOmittable)) throw error;
     const found = await write(deps, all, { ...options, omitsInserts: true });
-    for (const { event } of events) deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type });
+    for (const { event } of events)
+      deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type.name });
     return found;
   });
-  const keys = new Map(receiving.flat().map((key) => [key.id, key]));
-  if (keys.size > 0) deps.after(wakeWebhooks(deps, [...keys.values()], false));
+  const keys = new Map(followers.flat().map((key) => [`${key.kind}/${key.id}`, key]));
+  if (keys.size > 0) deps.after(wake(deps, [...keys.values()], false));
   return rows;
 }

@@ -1,15 +1,17 @@
 import { type SQL, sql } from "drizzle-orm";
+import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { teams } from "../accounts/teams.schema.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { type Db, hasRow, read, write } from "../platform/db.ts";
 import { DAY } from "../platform/system.ts";
-import { webhooks } from "../webhooks/webhooks.schema.ts";
 import { events } from "./events.schema.ts";
-import { isLimitedType } from "./events.ts";
+import { followers } from "./followers.schema.ts";
+import { isUnreadBy } from "./followers.ts";
+import { isCountedType } from "./kinds.ts";
 
 /*
- * Deletes events older than EVENT_DAYS, and a team's oldest file and link events above MAX_TEAM_EVENTS. Those that an enabled
- * webhook has not read yet stay, up to as many again, so that an endpoint that hangs can't fill the database. A team always loses
+ * Deletes events older than EVENT_DAYS, and a team's oldest file and link events above MAX_TEAM_EVENTS. Those that a
+ * follower has not read yet stay, up to as many again, so that one that hangs can't fill the database. A team always loses
  * the beginning of its log, so the primary key finds the rows. An index by time would cost one more row written for every event.
  * Account events stay among the deleted ones: `events_purged_to` of the team is where the log without gaps begins, so that they
  * are not read again.
@@ -25,7 +27,6 @@ const TEAMS_PER_DELETE = 100;
 /** Queries that a batch sends at most, of each purge. */
 const OLD_QUERIES = 34;
 const EXCESS_QUERIES = 68;
-export const PURGE_QUERIES = OLD_QUERIES + EXCESS_QUERIES;
 /** Teams that one query checks, by one lookup in the key for each. */
 export const TEAMS_PER_CHECK = 5000;
 
@@ -56,7 +57,7 @@ function checkTeams(db: Db, { isExpired, isChecked = () => sql`true` }: Purge, a
 }
 
 /** Purges in rounds, until one finds nothing or the queries are used. @returns how many events are gone */
-async function purge(deps: Deps, events: Purge): Promise<number> {
+async function purgeInRounds(deps: Deps, events: Purge): Promise<number> {
   let purged = 0;
   let queries = 0;
   for (let before = -1; before < purged; ) {
@@ -78,7 +79,7 @@ async function purge(deps: Deps, events: Purge): Promise<number> {
 }
 
 /** Deletes events of both kinds. */
-export const purgeEvents = async (deps: Deps) => ({
+const purgeEvents = async (deps: Deps) => ({
   purged: (await purgeOldEvents(deps)) + (await purgeExcessEvents(deps)),
 });
 
@@ -93,7 +94,7 @@ function purgeOldEvents(deps: Deps) {
     const [{ meta }] = await write(deps, [deletion], { isIdempotent: true, caller: null });
     return meta.changes;
   };
-  return purge(deps, { isExpired, maxQueries: OLD_QUERIES, queriesToRemove: 1, remove });
+  return purgeInRounds(deps, { isExpired, maxQueries: OLD_QUERIES, queriesToRemove: 1, remove });
 }
 
 const purgedTo = (teamId: SQL) => sql`coalesce((select events_purged_to from teams where id = ${teamId}), 0)`;
@@ -103,8 +104,7 @@ function purgeExcessEvents(deps: Deps) {
   const { db, settings } = deps;
   const lastOf = (teamId: SQL) =>
     sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
-  const isUnread = (teamId: SQL) =>
-    hasRow(webhooks, sql`webhooks.team_id = ${teamId} and status = 'enabled' and max(cursor, since_seq) < seq`);
+  const isUnread = (teamId: SQL) => hasRow(followers, sql`${followers.teamId} = ${teamId} and ${isUnreadBy(sql`seq`)}`);
   const isExcess = (teamId: SQL) =>
     sql`position <= ${lastOf(teamId)} - ${settings.maxTeamEvents} * iif(${isUnread(teamId)}, 2, 1)`;
   const remove = async (teamIds: string[], rows: number) => {
@@ -118,7 +118,7 @@ function purgeExcessEvents(deps: Deps) {
     const [[found]] = await read(deps, [ends]);
     const given = sql`(select value ->> 'id' as id, value ->> 'end' as last from json_each(${found?.ends}) where last is not null) one`;
     const excess = sql`select d.team_id, d.seq from ${given} join events d on d.team_id = one.id
-      and d.seq > ${purgedTo(sql`one.id`)} and d.seq <= one.last where ${isLimitedType(sql`d.type`)}`;
+      and d.seq > ${purgedTo(sql`one.id`)} and d.seq <= one.last where ${isCountedType(sql`d.type`)}`;
     const advance = db
       .update(teams)
       .set({ eventsPurgedTo: sql`(select last from ${given} where one.id = ${teams.id})` })
@@ -127,7 +127,7 @@ function purgeExcessEvents(deps: Deps) {
     const [{ meta }] = await write(deps, [deletion, advance], { isIdempotent: true, caller: null });
     return meta.changes;
   };
-  return purge(deps, {
+  return purgeInRounds(deps, {
     isExpired: isExcess(sql`oldest.team_id`),
     isChecked: (id) => sql`oldest.seq > ${purgedTo(id)}`,
     maxQueries: EXCESS_QUERIES,
@@ -135,3 +135,20 @@ function purgeExcessEvents(deps: Deps) {
     remove,
   });
 }
+
+/** The events of deleted teams. */
+export const eventsOfDeleted: TeamRows = {
+  remove({ db }) {
+    const next = ofDeletedTeams(sql`${events.teamId}, ${events.seq}`, events, events.teamId);
+    return [db.delete(events).where(sql`(team_id, seq) in (${next} limit ${DELETED_ROWS})`)];
+  },
+  isGone: hasNone(events, events.teamId),
+};
+
+export const purge: RecoveryStep = {
+  name: "events",
+  counts: ["purged"],
+  runBatch: purgeEvents,
+  maxBatches: 2,
+  queries: OLD_QUERIES + EXCESS_QUERIES,
+};

@@ -30,8 +30,11 @@ import {
 
 export type UploadRow = typeof uploads.$inferSelect;
 
-/** At the lowest rate, a request takes 11 minutes for 5 MiB. After this time, one that was writing has noticed the end. */
-export const MAX_FENCED_MILLISECONDS = 15 * MINUTE;
+/**
+ * At the lowest rate, a request takes 11 minutes for 5 MiB. After this time, one that was writing has noticed the end, and a write to
+ * R2 that failed or lost its Worker has been stored or dropped: R2 may store it after its caller has got an error.
+ */
+export const MAX_LATE_WRITE_MILLISECONDS = 15 * MINUTE;
 
 /** Arriving, or a receipt of a file that has not left. */
 export const isKnownUpload = sql`(${isReceiving} or ${isCommitted} and ${hasRow(files, isFileOfUpload)})`;
@@ -46,16 +49,16 @@ export const namedFile = ({ teamId, fileId, originalName }: Pick<UploadRow, "tea
  * bytes, or when it saves, and cleans up: a form upload itself, of a resumable one the last of its requests. If they died, the
  * recovery job does, once they must have noticed it.
  */
-export function cancelUploads({ db, system }: Deps, isSelected: SQL | undefined, dueAt?: number) {
+export function cancelUploads({ db, system }: Deps, isSelected: SQL | undefined) {
   const now = system.now();
-  const whenFenced = sql`iif(${hasWriters} or not ${isResumable}, ${now + MAX_FENCED_MILLISECONDS}, ${now})`;
+  const whenFenced = sql`iif(${hasWriters} or not ${isResumable}, ${now + MAX_LATE_WRITE_MILLISECONDS}, ${now})`;
   const ended = { idempotencyKey: null, metadata: "", properties: null, chunks: null };
   return db
     .update(uploads)
     .set({
       status: "canceled",
       ...ended,
-      dueAt: dueAt ?? sql`iif(${isResumable}, ${whenFenced}, min(due_at, ${whenFenced}))`,
+      dueAt: sql`iif(${isResumable}, ${whenFenced}, min(due_at, ${whenFenced}))`,
     })
     .where(and(isReceiving, isSelected));
 }

@@ -1,6 +1,8 @@
 import { and, type Column, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
-import { type EventType, type Initiator, type NewEvent, newEventFrom, newEventsFrom } from "../events/events.ts";
+import type { EventType } from "../events/event-type.ts";
+import { type Initiator, type NewEvent, newEventFrom, newEventsFrom } from "../events/events.ts";
+import { FILE_EVENTS } from "./file-event-types.ts";
 import { files } from "./files.schema.ts";
 import { FACTS } from "./files.ts";
 import { type FileOf, isFile } from "./names.ts";
@@ -38,22 +40,19 @@ const METADATA = sql`json_object(${sql.join(
   sql`, `,
 )})`;
 
-/** The events that many files can have at once. */
-type FileEventType = "file.deleted" | "file.trashed" | "file.restored" | "file.updated";
-
 /**
  * Creates an event for each selected file before it is deleted, restored, or moved to another folder. `source` takes the place of
  * the files.
  */
 export function fileEvents(
   deps: Deps,
-  type: FileEventType,
+  type: EventType,
   initiator: Initiator | SQL,
   teamId: string,
   isSelected: SQL | undefined,
   source: SQL = sql`${files}`,
 ): NewEvent {
-  const isMove = type === "file.updated";
+  const isMove = type === FILE_EVENTS.updated;
   const subjectVersion = isMove ? sql`${files.version} + 1` : sql`${files.version}`;
   const updatedAt = new Date(deps.system.now()).toISOString();
   const moved = sql`json_set(${METADATA}, '$.__v', ${subjectVersion}, '$.updatedAt', ${updatedAt}, '$.fields', json('["folder"]'))`;
@@ -74,7 +73,7 @@ interface FileEventOptions {
  */
 export function fileEvent(
   deps: Deps,
-  type: Exclude<EventType & `file.${string}`, "file.deleted" | "file.trashed" | "file.restored">,
+  type: EventType,
   initiator: Initiator,
   file: FileOf,
   { fields, uploadTokenId, source = sql`${files}` }: FileEventOptions = {},

@@ -25,6 +25,11 @@ import { MAX_SHOWN_PEAK, SHOWN_PEAKS } from "./waveforms.ts";
 
 /* Files: what they are, reading one and changing it. */
 
+export const filesTag = {
+  name: "Files",
+  description: "Upload, process, list and download audio files, or files of any other type.",
+};
+
 /* The record */
 
 const nullable = <T extends z.ZodType>(schema: T, description: string) => schema.nullable().meta({ description });
@@ -215,7 +220,7 @@ const metadata = readOperation(
   "files:read",
   {
     route: "GET /docs/v1/uploads/{id}/metadata",
-    tag: "Files",
+    tag: filesTag,
     summary: "Get a file's metadata",
     sample: "const { audio } = await stowage.files.get(id);",
     success: {
@@ -237,7 +242,7 @@ const status = readOperation(
   "files:read or uploader",
   {
     route: "GET /docs/v1/uploads/{id}/status",
-    tag: "Files",
+    tag: filesTag,
     summary: "Get the status of a file",
     sample: "const { status, failure } = await stowage.files.status(id);",
     success: {
@@ -254,7 +259,7 @@ const remove = writeOperation(
   "files:delete",
   {
     route: "DELETE /docs/v1/uploads/{id}",
-    tag: "Files",
+    tag: filesTag,
     summary: "Delete a file",
     sample: "await stowage.files.delete(id);",
     description:
@@ -285,7 +290,7 @@ const reprocess = writeOperation(
   "files:write",
   {
     route: "POST /docs/v1/uploads/{id}/reprocess",
-    tag: "Files",
+    tag: filesTag,
     summary: "Process a file again",
     sample: "await stowage.files.reprocess(id);",
     description: "Sets a completed or failed file back to pending. A pending or processing file stays as it is.",
@@ -306,7 +311,7 @@ const update = writeOperation(
   "files:write",
   {
     route: "PATCH /docs/v1/uploads/{id}",
-    tag: "Files",
+    tag: filesTag,
     summary: "Update a file",
     sample: 'const file = await stowage.files.update(id, { folder: "podcast/2026", tags: ["interview"] });',
     description:

@@ -3,7 +3,7 @@ import { FILE_TYPES } from "../audio/media-type.ts";
 import { foldedWords } from "../folding.ts";
 import { listOperation } from "../http/operation.ts";
 import { id, instant, nameFilter, pageQuery, pageRequest } from "../http/validation.ts";
-import { fileRecord } from "./files.routes.ts";
+import { fileRecord, filesTag } from "./files.routes.ts";
 import { FILE_STATES } from "./files.ts";
 import { examinesFiles, FILE_ORDERS, listFiles, MAX_SEARCHED_WORDS, SEARCHED_NAMES } from "./lists.ts";
 import { folder, reference, tag } from "./properties.routes.ts";
@@ -15,7 +15,7 @@ const list = listOperation(
   "files:read",
   {
     route: "GET /docs/v1/uploads",
-    tag: "Files",
+    tag: filesTag,
     summary: "List files",
     sample: 'for await (const file of stowage.files.list({ folder: "podcast/2026" })) console.log(file.name);',
     description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and the request is heavy. For a contributor, one filter other than \`folder\` and \`name\` is enough. So is a search, which may also return such a page; it examines up to ${SEARCHED_NAMES.toLocaleString("en")} files per request.`,

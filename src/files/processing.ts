@@ -11,6 +11,7 @@ import { read, write } from "../platform/db.ts";
 import { retryDelaySeconds } from "../platform/jobs.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { MINUTE } from "../platform/system.ts";
+import { FILE_EVENTS } from "./file-event-types.ts";
 import { fileEvent } from "./file-events.ts";
 import { files } from "./files.schema.ts";
 import {
@@ -103,7 +104,7 @@ export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
       ...changed(now),
     })
     .where(and(isFile(file), inArray(files.status, ["completed", "failed"])));
-  return { markPending, event: fileEvent(deps, "file.reprocessed", actor, file) };
+  return { markPending, event: fileEvent(deps, FILE_EVENTS.reprocessed, actor, file) };
 }
 
 /** @throws `not_found` */
@@ -174,7 +175,7 @@ export async function failExhaustedFile(deps: Deps, { teamId, fileId }: FileJob)
   return exhausted.length > 0 ? "failed" : "not_claimed";
 }
 
-const failedEvent = (deps: Deps, file: FileOf) => fileEvent(deps, "file.failed", SYSTEM, file);
+const failedEvent = (deps: Deps, file: FileOf) => fileEvent(deps, FILE_EVENTS.failed, SYSTEM, file);
 
 /** Throws only errors that a retry may resolve. */
 async function examine(deps: Deps, file: ClaimedFile): Promise<Findings | Failure> {
@@ -267,7 +268,7 @@ function completed(file: ClaimedFile, { fileType, ...findings }: Findings, now: 
 async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings | Failure): Promise<Outcome> {
   const now = deps.system.now();
   const outcome = "failureCode" in findings ? "failed" : "completed";
-  const event = fileEvent(deps, `file.${outcome}`, SYSTEM, file);
+  const event = fileEvent(deps, FILE_EVENTS[outcome], SYSTEM, file);
   const columns = "failureCode" in findings ? failed(findings, now) : completed(file, findings, now);
   const end = deps.db.update(files).set(columns).where(hasClaim(file)).returning({ id: files.id });
   const audio = "failureCode" in findings || findings.audio === null ? null : (JSON.parse(findings.audio) as Audio);

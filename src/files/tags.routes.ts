@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { listOperation } from "../http/operation.ts";
 import { cursorOf, MAX_LIMIT, nameFilter, pageLimit } from "../http/validation.ts";
+import { filesTag } from "./files.routes.ts";
 import { MAX_TAG_LENGTH } from "./properties.ts";
 import { listTags } from "./tags.ts";
 
@@ -8,7 +9,7 @@ const list = listOperation(
   "files:read",
   {
     route: "GET /docs/v1/tags",
-    tag: "Files",
+    tag: filesTag,
     summary: "List tags",
     sample: 'for await (const { tag } of stowage.files.tags({ prefix: "inter" })) console.log(tag);',
     description:

@@ -4,7 +4,7 @@ import { AppError } from "../errors.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { withBody } from "../http/body-reader.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
-import { transcriptRecord, VTT, VTT_EXAMPLE } from "./files.routes.ts";
+import { filesTag, transcriptRecord, VTT, VTT_EXAMPLE } from "./files.routes.ts";
 import { deleteTranscript, fetchTranscript, MAX_TRANSCRIPT_BYTES, setTranscript } from "./transcripts.ts";
 import { checkWebVtt } from "./webvtt.ts";
 
@@ -60,7 +60,7 @@ const get = readOperation(
   "files:read",
   {
     route: "GET /docs/v1/uploads/{id}/transcript",
-    tag: "Files",
+    tag: filesTag,
     summary: "Get a file's transcript",
     sample: "const vtt = await stowage.files.getTranscript(id);",
     description: "Returns the WebVTT as it was sent.",
@@ -83,7 +83,7 @@ const set = writeOperation(
   "files:write",
   {
     route: "PUT /docs/v1/uploads/{id}/transcript",
-    tag: "Files",
+    tag: filesTag,
     summary: "Set a file's transcript",
     sample: 'await stowage.files.setTranscript(id, vtt, { language: "en" });',
     description:
@@ -114,7 +114,7 @@ const remove = writeOperation(
   "files:write",
   {
     route: "DELETE /docs/v1/uploads/{id}/transcript",
-    tag: "Files",
+    tag: filesTag,
     summary: "Delete a file's transcript",
     sample: "await stowage.files.deleteTranscript(id);",
     success: { description: "The transcript was deleted.", message: "Transcript deleted." },

@@ -6,6 +6,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, write } from "../platform/db.ts";
+import { FILE_EVENTS } from "./file-event-types.ts";
 import { fileEvent } from "./file-events.ts";
 import { files, teamOfFile } from "./files.schema.ts";
 import { changed, ofKnownFile, parseTranscript, TRANSCRIPT, type Transcript } from "./files.ts";
@@ -127,12 +128,15 @@ async function beginDeletion(deps: Deps, actor: TeamActor, id: string): Promise<
   return claim.version;
 }
 
-/** Lets another write begin at once if R2 fails. The row stays in progress: the object may have changed. */
+/** Lets another write begin at once if R2 fails. The row stays in progress: the object may have changed, or may still change. */
 async function endingClaim(deps: Deps, file: FileKey, version: number, work: Promise<unknown>): Promise<void> {
   try {
     await work;
   } catch (error) {
-    const end = deps.db.update(transcripts).set({ writingSince: 0 }).where(isInProgress(file, version));
+    const end = deps.db
+      .update(transcripts)
+      .set({ writingSince: deps.system.now() - MAX_WRITING_MILLISECONDS })
+      .where(isInProgress(file, version));
     await write(deps, [end], { isIdempotent: true, caller: null }).catch(() => undefined);
     throw error;
   }
@@ -163,7 +167,7 @@ async function endWrite(
   const kept = db
     .select({ id: ofKnownFile<string>(file, "id"), version: latest.as("version") })
     .from(sql`(select 1) one`);
-  const event = fileEvent(deps, "file.updated", actor, file, { fields: ["transcript"] });
+  const event = fileEvent(deps, FILE_EVENTS.updated, actor, file, { fields: ["transcript"] });
   // The caller had the right when the write began. By now, the object has changed, and the row has to say so.
   const {
     kept: [row],

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { readOperation, writeOperation } from "../http/operation.ts";
+import { filesTag } from "./files.routes.ts";
 import { fetchWaveform, setWaveform as storeWaveform } from "./waveforms.ts";
 
 const MAX_CHANNELS = 2;
@@ -38,7 +39,7 @@ const get = readOperation(
   "files:read",
   {
     route: "GET /docs/v1/uploads/{id}/waveform",
-    tag: "Files",
+    tag: filesTag,
     summary: "Get a file's waveform",
     sample: "const channels = await stowage.files.waveform(id);",
     description:
@@ -58,7 +59,7 @@ const set = writeOperation(
   "files:write or uploader",
   {
     route: "PUT /docs/v1/uploads/{id}/waveform",
-    tag: "Files",
+    tag: filesTag,
     summary: "Set a file's waveform",
     sample: "await stowage.files.setWaveform(id, channels);",
     description:

@@ -6,6 +6,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { type Guard, read, write } from "../platform/db.ts";
+import { FILE_EVENTS } from "./file-event-types.ts";
 import { fileEvent } from "./file-events.ts";
 import { files, teamOfFile, waveforms } from "./files.schema.ts";
 import { changed, isUploadedBy, ofKnownFile } from "./files.ts";
@@ -137,7 +138,7 @@ async function storeWaveform(
     .where(yielding ? isLast : isWaveform)
     .returning({ fileId: waveforms.fileId });
   const kept = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
-  const event = fileEvent(deps, "file.updated", initiator, file, { fields: ["waveform"] });
+  const event = fileEvent(deps, FILE_EVENTS.updated, initiator, file, { fields: ["waveform"] });
   // The caller had the right when the write began. By now, the object has changed, and the row has to say so.
   const {
     finish: finished,

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { countFiles, FILES_PER_PLACE } from "../access/authorization.ts";
-import { fileRecord } from "../files/files.routes.ts";
+import { fileRecord, filesTag } from "../files/files.routes.ts";
 import { folder, someTags } from "../files/properties.routes.ts";
 import { writeOperation } from "../http/operation.ts";
 import { changeFiles, MAX_BATCH_FILES } from "./batches.ts";
@@ -18,7 +18,7 @@ const batch = writeOperation(
   "files:write",
   {
     route: "POST /docs/v1/uploads/batch",
-    tag: "Files",
+    tag: filesTag,
     summary: "Change many files",
     sample: 'const results = await stowage.files.batch({ action: "move", ids, folder: "podcast/2026" });',
     description: `Deletes, restores, tags, untags, moves or reprocesses files. A deletion or restoration also needs \`files:delete\`; with \`permanent\`, a deletion erases the files, also those in the trash; a contributor can't do that. Repeating a batch changes nothing more. It takes a place of the heavy limit for each ${FILES_PER_PLACE} files.`,

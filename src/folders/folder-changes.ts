@@ -1,12 +1,14 @@
 import { and, asc, eq, isNull, lte, ne, not, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { isPrincipalAllowed, principalOf, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
+import { ofDeletedTeams } from "../access/deleted-teams.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isHeld, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
 import { changed } from "../files/files.ts";
@@ -158,7 +160,7 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     target === null
       ? manyDeletions(deps, initiator, teamId, selected)
       : {
-          event: fileEvents(deps, "file.updated", initiator, teamId, sql`${fileKey} in ${keys}`),
+          event: fileEvents(deps, FILE_EVENTS.updated, initiator, teamId, sql`${fileKey} in ${keys}`),
           files: moveFiles(deps, folder, target, keys),
           folders: copyFolders(deps, folder, target, nextFolders),
         };
@@ -272,7 +274,7 @@ function isLastStep(deps: Deps, { teamId }: Requested, { stopped, left }: RowsOf
 }
 
 /** Continues the changes that are due. */
-export async function continueFolderChanges(deps: Deps) {
+async function continueFolderChanges(deps: Deps) {
   const now = deps.system.now();
   const due = deps.db
     .select()
@@ -293,3 +295,19 @@ export async function continueFolderChanges(deps: Deps) {
   }
   return { folderSteps: rows.length };
 }
+
+/** The changes of deleted teams. */
+export const folderChangesOfDeleted: TeamRows = {
+  remove({ db }) {
+    const next = ofDeletedTeams(sql`${folderChanges.teamId}`, folderChanges, folderChanges.teamId);
+    return [db.delete(folderChanges).where(sql`team_id in (${next})`)];
+  },
+};
+
+export const unfinishedChanges: RecoveryStep = {
+  name: "folders",
+  counts: ["folderSteps"],
+  runBatch: continueFolderChanges,
+  maxBatches: 2,
+  queries: 45,
+};

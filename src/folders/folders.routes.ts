@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { countFiles, FILES_PER_PLACE } from "../access/authorization.ts";
+import { filesTag } from "../files/files.routes.ts";
 import { folder } from "../files/properties.routes.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { cursorOf, MAX_LIMIT, pageLimit } from "../http/validation.ts";
@@ -15,7 +16,7 @@ const list = listOperation(
   "files:read",
   {
     route: "GET /docs/v1/folders",
-    tag: "Files",
+    tag: filesTag,
     summary: "List folders",
     sample: 'for await (const folder of stowage.files.folders({ under: "podcast" })) console.log(folder);',
     description:
@@ -46,7 +47,7 @@ const create = writeOperation(
   "files:write",
   {
     route: "POST /docs/v1/folders",
-    tag: "Files",
+    tag: filesTag,
     summary: "Create a folder",
     sample: 'const { folder } = await stowage.files.createFolder("podcast/2026");',
     description: `Creates an empty folder; one that exists stays as it is. A team can have ${MAX_FOLDERS.toLocaleString("en")} created folders. A file needs none: uploading or moving it into a folder is enough.`,
@@ -94,7 +95,7 @@ const move = writeOperation(
   "files:write",
   {
     route: "PATCH /docs/v1/folders",
-    tag: "Files",
+    tag: filesTag,
     summary: "Rename or move a folder",
     sample: 'const { isComplete } = await stowage.files.moveFolder("podcast/2026", "archive/2026");',
     description: `Moves the files and folders in it along. If \`to\` exists, the two are merged. A folder that doesn't exist has nothing to move. ${FOLDER_CHANGE}`,
@@ -119,7 +120,7 @@ const remove = writeOperation(
   "files:delete",
   {
     route: "POST /docs/v1/folders/delete",
-    tag: "Files",
+    tag: filesTag,
     summary: "Delete a folder",
     sample: 'const { isComplete } = await stowage.files.deleteFolder("podcast/2025");',
     description: `Deletes the files and folders in it. Held files stay, with their folders. ${FOLDER_CHANGE}`,

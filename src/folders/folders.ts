@@ -7,10 +7,11 @@ import {
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
+import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, TeamRows } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { files, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
 import { folderKey, SEPARATOR } from "../files/names.ts";
@@ -131,3 +132,13 @@ export async function listFolders(
   const last = all.length > limit ? items.at(-1) : undefined;
   return { items, next: last === undefined ? null : encodeCursor(list, NO_ID, last) };
 }
+
+/** The folders of deleted teams. */
+export const foldersOfDeleted: TeamRows = {
+  remove({ db }) {
+    const columns = sql`${folders.teamId}, ${folders.folderKey}, ${folders.ownerId}`;
+    const next = ofDeletedTeams(columns, folders, folders.teamId);
+    return [db.delete(folders).where(sql`(team_id, folder_key, owner_id) in (${next} limit ${DELETED_ROWS})`)];
+  },
+  isGone: hasNone(folders, folders.teamId),
+};

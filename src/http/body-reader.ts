@@ -13,7 +13,7 @@ import { clientIpOf } from "./authentication.ts";
 /** The read buffer of a fast body, which the memory budget counts. Each read costs as much, however few bytes it returns. */
 const FAST_READ_BYTES = 256 * 1024;
 /** The read buffer of any other body. */
-const SLOW_READ_BYTES = 16 * 1024;
+export const SLOW_READ_BYTES = 16 * 1024;
 /** A body is slow if a read waits this long for it. */
 const SLOW_MILLISECONDS = 1000;
 

@@ -140,28 +140,6 @@ const isForOperator = (access: Access | "public") => access !== "public" && admi
 export const describeService = (operations: readonly Named[]): string =>
   DESCRIPTION.replace("SCOPE_TABLE", scopeTable(operations)).replace("HEAVY_OPERATIONS", heavySentence(operations));
 
-/** The groups of operations, in display order. */
-const TAGS = {
-  Files: "Upload, process, list and download audio files, or files of any other type.",
-  "Resumable uploads":
-    "For large files and unreliable connections: interrupted uploads resume where they left off (tus 1.0.0).",
-  Trash: "Restore or erase deleted files, delete files in time, and hold files that must not be deleted.",
-  Links: "Revocable download URLs on this service, for people without a token.",
-  "API keys": "Tokens of a team. A secret key has scopes; a public key uploads, and may ship in a web page.",
-  "Upload tokens": "Tokens for visitors of your web page: a few files, for an hour. Your server creates them.",
-  Sessions: "Tokens of people for 12 hours, by email and password or with a secret key.",
-  Teams: "The tenants of the service, which the operator manages.",
-  Me: "The caller: what its token may do, and the password of its user.",
-  Users: "People in a team, who sign in with an email and password.",
-  Events: "The event log of a team. Kept for 30 days, unless the service is set otherwise.",
-  Webhooks: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",
-  "Webhook messages": "The requests that the service sends to your server.",
-};
-
-export type Tag = keyof typeof TAGS;
-
-export const tags = Object.entries(TAGS).map(([name, description]) => ({ name, description }));
-
 const TOKENS: Record<Actor["kind"], { name: string; description: string }> = {
   secret: { name: "secretKey", description: "An API key, `stow_sk_…`, with the scopes that it was created with." },
   session: {

@@ -1,5 +1,5 @@
-import { describeAccess, TITLE, tags } from "./introduction.ts";
-import { type Api, splitRoute } from "./operation.ts";
+import { describeAccess, TITLE } from "./introduction.ts";
+import { type Api, splitRoute, type Tag } from "./operation.ts";
 
 /* The API as text for programs that read: `/llms.txt` (llmstxt.org), and each page of the reference as Markdown. */
 
@@ -45,11 +45,11 @@ const PAGES = "/reference";
 const pageOf = (operationId: string) => `${PAGES}/${operationId}.md`;
 
 /** A description of the service, links to its documents, and each operation on a line. */
-export function renderIndex(api: Api): string {
-  const operations = Object.entries(api).map(([id, operation]) => ({ id, ...operation }));
+export function renderIndex({ operations, tags }: { operations: Api; tags: Tag[] }): string {
+  const all = Object.entries(operations).map(([id, operation]) => ({ id, ...operation }));
   const groups = tags.flatMap(({ name, description }) => {
-    const lines = operations
-      .filter(({ tag }) => tag === name)
+    const lines = all
+      .filter(({ tag }) => tag.name === name)
       .map(({ id, route, ...one }) => `- [${route}](${pageOf(id)}): ${one.summary}. ${describeAccess(one)}`);
     return lines.length > 0 ? [`## ${name}\n\n${description}\n\n${lines.join("\n")}`] : [];
   });

@@ -15,7 +15,7 @@ interface MultipartLimits {
 /** The bytes of a body besides the file: its boundaries, headers, text parts, preamble and epilogue. */
 export const MAX_OVERHEAD_BYTES = 64 * 1024;
 /** The header block of one part, from its boundary to the empty line. */
-const MAX_HEADER_BYTES = 16 * 1024;
+export const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_TEXT_PARTS = 10;
 const MAX_TEXT_BYTES = 1024;
 /** The shown length of a part's name, in an error. */
@@ -119,7 +119,8 @@ class FormParser implements FormText {
   #bodyBytes = 0;
   #partBytes = 0;
   #textParts = 0;
-  #properties: Buffer[] = [];
+  /** The text of the part `properties`. A copy of each read would take more memory than its bytes. */
+  #properties = Buffer.alloc(0);
 
   constructor(boundary: string, maxFileBytes: number) {
     this.#delimiter = Buffer.from(`\r\n--${boundary}`);
@@ -163,7 +164,7 @@ class FormParser implements FormText {
     else if (this.#state === "properties") {
       if (this.#partBytes > MAX_PROPERTIES_BYTES)
         throw propertiesError(`Must have at most ${MAX_PROPERTIES_BYTES} bytes.`);
-      this.#properties.push(Buffer.from(bytes));
+      this.#properties.set(bytes, this.#partBytes - bytes.length);
     } else if (this.#state === "file") {
       assertAtMost(this.#partBytes, this.#maxFileBytes, "The file", "file_too_large");
       this.chunks.push(bytes);
@@ -198,6 +199,7 @@ class FormParser implements FormText {
     if (isProperties && this.properties !== undefined) throw propertiesError("Send this part once.");
     this.#state = isFile ? "file" : isProperties ? "properties" : "text";
     this.#partBytes = 0;
+    if (isProperties) this.#properties = Buffer.alloc(MAX_PROPERTIES_BYTES);
     if (isFile) this.fileName = fileName;
     else this.#textParts += 1;
     if (this.#textParts > MAX_TEXT_PARTS) throw malformed(`The form has more than ${MAX_TEXT_PARTS} text parts.`);
@@ -227,7 +229,7 @@ class FormParser implements FormText {
       throw new AppError(this.fileName === "" ? "file_missing" : "file_empty");
     }
     if (this.#state === "properties") {
-      const bytes = Buffer.concat(this.#properties);
+      const bytes = this.#properties.subarray(0, this.#partBytes);
       if (!isUtf8(bytes)) throw propertiesError("Must be UTF-8.");
       this.properties = bytes.toString();
     }

@@ -7,9 +7,9 @@ import { AppError, MESSAGES } from "../errors.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import type { AppEnv } from "./app-env.ts";
 import { errorSchema, STATUS } from "./failures.ts";
-import { describeAccess, describeService, securityOf, securitySchemes, type Tag, TITLE, tags } from "./introduction.ts";
+import { describeAccess, describeService, securityOf, securitySchemes, TITLE } from "./introduction.ts";
 import { type Document, renderIndex, renderPage } from "./markdown.ts";
-import { type Api, describeBody, type Operation, splitRoute } from "./operation.ts";
+import { type Api, describeBody, type Operation, splitRoute, type Tag } from "./operation.ts";
 
 type Json = Record<string, unknown>;
 
@@ -181,7 +181,7 @@ function describe(operation: Operation, route: SplitRoute, operationId: string, 
   });
   return {
     operationId,
-    tags: [tag],
+    tags: [tag.name],
     summary,
     description: [description, describeAccess(operation), isHeavy === true && HEAVY].filter(Boolean).join("\n\n"),
     security: securityOf(operation),
@@ -208,7 +208,14 @@ interface Message {
   example: unknown;
   responses: Record<string, string>;
 }
-export type Messages = Record<string, Message>;
+type Messages = Record<string, Message>;
+
+/** What the document describes. `service.ts` has it. */
+export interface DescribedService {
+  operations: Api;
+  tags: Tag[];
+  messages: Messages;
+}
 
 function describeMessages(messages: Messages, components: Json): Json {
   const described = Object.entries(messages).map(([name, message]) => {
@@ -217,7 +224,7 @@ function describeMessages(messages: Messages, components: Json): Json {
     const { properties } = schemaOf(z.strictObject({ message: schema }), "output", components);
     const post = {
       operationId,
-      tags: [tag],
+      tags: [tag.name],
       summary,
       description,
       security: [],
@@ -242,19 +249,19 @@ function describeMessages(messages: Messages, components: Json): Json {
 }
 
 /** Describes the API in OpenAPI 3.1, from the same schemas that validate requests. */
-export function describeApi(api: Api, messages: Messages): Json {
+export function describeApi({ operations, tags, messages }: DescribedService): Json {
   const components: Json = {};
   schemaOf(z.strictObject({ error: errorSchema }), "output", components);
   const paths: Record<string, Json> = {};
-  const operations = Object.entries(api).map(([operationId, operation]) => ({ ...operation, operationId }));
-  for (const [operationId, operation] of Object.entries(api)) {
+  const named = Object.entries(operations).map(([operationId, operation]) => ({ ...operation, operationId }));
+  for (const [operationId, operation] of Object.entries(operations)) {
     const split = splitRoute(operation.route);
     const method = split.method.toLowerCase();
     paths[split.path] = { ...paths[split.path], [method]: describe(operation, split, operationId, components) };
   }
   return {
     openapi: "3.1.0",
-    info: { title: TITLE, version: "1.0.0", description: describeService(operations) },
+    info: { title: TITLE, version: "1.0.0", description: describeService(named) },
     servers: [{ url: "/" }],
     tags,
     paths,
@@ -285,10 +292,10 @@ function serveTexts(contentType: string, build: (path: string) => string | undef
 }
 
 /** Mounts the document, `/llms.txt`, and the pages of the reference as Markdown. */
-export function mountDescriptions(app: Hono<AppEnv>, api: Api, messages: Messages): void {
+export function mountDescriptions(app: Hono<AppEnv>, service: DescribedService): void {
   let described: Json | undefined;
   const describe = () => {
-    described ??= describeApi(api, messages);
+    described ??= describeApi(service);
     return described;
   };
   app.get(
@@ -297,8 +304,8 @@ export function mountDescriptions(app: Hono<AppEnv>, api: Api, messages: Message
   );
   app.get(
     "/llms.txt",
-    serveTexts("text/plain; charset=utf-8", () => renderIndex(api)),
+    serveTexts("text/plain; charset=utf-8", () => renderIndex(service)),
   );
-  const page = (path: string) => renderPage(describe() as unknown as Document, api, path);
+  const page = (path: string) => renderPage(describe() as unknown as Document, service.operations, path);
   app.on("GET", ["/reference.md", "/reference/:page{\\w+\\.md}"], serveTexts("text/markdown; charset=utf-8", page));
 }

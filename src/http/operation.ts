@@ -16,7 +16,6 @@ import type { Page } from "../platform/paging.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
-import type { Tag } from "./introduction.ts";
 import {
   type BodySchema,
   isDeepPage,
@@ -59,9 +58,14 @@ interface Success<S extends z.ZodType> {
   headers?: Record<string, string>;
 }
 
+/** A group of operations in the OpenAPI document. */
+export interface Tag {
+  name: string;
+  description: string;
+}
+
 interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodType> {
   route: Route;
-  /** Its group in the OpenAPI document. */
   tag: Tag;
   summary: string;
   /** How the typed client does it, in JavaScript. */

@@ -2,10 +2,11 @@ import { zValidator } from "@hono/zod-validator";
 import type { Context, MiddlewareHandler } from "hono";
 import * as z from "zod";
 import { AppError, type FieldError } from "../errors.ts";
+import { BODY_BYTES } from "../platform/bodies.ts";
 import { cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../platform/paging.ts";
 import { withTimeout } from "../timeout.ts";
 import type { AppEnv } from "./app-env.ts";
-import { beginBody, encodingError, MAX_DRAINED_BYTES } from "./body-reader.ts";
+import { type BodyMemory, beginBody, encodingError, MAX_DRAINED_BYTES } from "./body-reader.ts";
 
 /** Larger than any record, and small enough to parse JSON of any depth quickly. */
 export const JSON_BODY_BYTES = 64 * 1024;
@@ -121,12 +122,15 @@ async function readText(c: Context<AppEnv>, maxBytes: number): Promise<string> {
   if (type !== "application/json") {
     throw new AppError("unsupported_media_type", { message: "Send the body with Content-Type: application/json." });
   }
-  const { slot } = beginBody(c);
+  const memory = beginBody(c);
   const bytes = await withTimeout(
     c.var.deps.settings.uploadIdleMilliseconds,
-    readLimited(c.req.raw.body, maxBytes),
+    readLimited(c.req.raw.body, maxBytes, memory),
     () => new AppError("upload_timeout"),
-  ).finally(() => slot.release());
+  ).finally(() => {
+    memory.budget.release(memory);
+    memory.slot.release();
+  });
   if (bytes.length === 0) throw new AppError("malformed_json", { message: "The body is empty. Send JSON." });
   const unsupported = encodingError(c);
   try {
@@ -138,24 +142,47 @@ async function readText(c: Context<AppEnv>, maxBytes: number): Promise<string> {
   }
 }
 
-/** Buffers at most `maxBytes`, whatever Content-Length says. */
-async function readLimited(body: ReadableStream<Uint8Array> | null, maxBytes: number): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
+/**
+ * Buffers at most `maxBytes`, whatever Content-Length says. What they exceed `BODY_BYTES` by counts against the memory budget, once
+ * as many have arrived. Copies what it reads, because a chunk of one byte can be part of a buffer of 4 KiB.
+ * @throws `unavailable` if the budget is used up
+ */
+async function readLimited(
+  body: ReadableStream<Uint8Array> | null,
+  maxBytes: number,
+  memory: BodyMemory,
+): Promise<Uint8Array> {
+  let buffer = new Uint8Array();
   let size = 0;
+  let isRefused = false;
+  const keep = (chunk: Uint8Array, start: number) => {
+    if (buffer.length < size) {
+      isRefused ||= size > BODY_BYTES && !memory.budget.reserve(memory, maxBytes - BODY_BYTES, memory.isVisitor);
+      if (isRefused) return;
+      const grown = new Uint8Array(
+        size > BODY_BYTES ? maxBytes : Math.min(Math.max(size, 2 * buffer.length), BODY_BYTES),
+      );
+      grown.set(buffer.subarray(0, start));
+      buffer = grown;
+    }
+    buffer.set(chunk, start);
+  };
   const reader = body?.getReader();
   const read = () =>
     reader?.read().catch((cause: unknown) => {
       throw new AppError("malformed_json", { message: "The body ended early. Send it again.", cause });
     });
   for (let next = await read(); next && !next.done; next = await read()) {
+    const start = size;
     size += next.value.length;
-    if (size <= maxBytes) chunks.push(next.value);
+    if (size <= maxBytes) keep(next.value, start);
     if (size > MAX_DRAINED_BYTES) break;
   }
   if (size > maxBytes) {
     throw new AppError("body_too_large", { message: `The JSON body can have at most ${maxBytes} bytes.` });
   }
-  return Buffer.concat(chunks);
+  if (isRefused) throw new AppError("unavailable");
+  return buffer.subarray(0, size);
 }
 
 // SQLite truncates text at NUL, and unpaired surrogates have no UTF-8 encoding.

@@ -31,6 +31,11 @@ import { describeLink, drawLinked, type SharedFile } from "./sharing.ts";
 
 /* Links: creating, listing and revoking them, their page, and serving the bytes as RFC 9110 describes. */
 
+export const linksTag = {
+  name: "Links",
+  description: "Revocable download URLs on this service, for people without a token.",
+};
+
 /** Four months, far above the longest recording that an upload can be. */
 const MAX_SECONDS = 10_000_000;
 const seconds = z.number().nonnegative().max(MAX_SECONDS);
@@ -184,7 +189,7 @@ const create = writeOperation(
   "files:download",
   {
     route: "POST /docs/v1/uploads/{id}/links",
-    tag: "Links",
+    tag: linksTag,
     summary: "Create a link",
     sample: "const { url } = await stowage.links.create(fileId, { expiresAt });",
     description: `Anyone with the URL can download the file until the link expires or is revoked. A file has at most ${MAX_LINKS} links, and a team ${MAX_TEAM_LINKS.toLocaleString("en")}.`,
@@ -213,7 +218,7 @@ const list = readOperation(
   "files:download",
   {
     route: "GET /docs/v1/uploads/{id}/links",
-    tag: "Links",
+    tag: linksTag,
     summary: "List the links of a file",
     sample: "for await (const link of stowage.links.list(fileId)) console.log(link.name, link.expiresAt);",
     description: "Oldest first, without their URLs.",
@@ -231,7 +236,7 @@ const revoke = writeOperation(
   "files:download",
   {
     route: "DELETE /docs/v1/links/{id}",
-    tag: "Links",
+    tag: linksTag,
     summary: "Revoke a link",
     sample: "await stowage.links.delete(id);",
     description:
@@ -329,7 +334,7 @@ export async function findPreview(c: Context<AppEnv>): Promise<Preview | null> {
 const describe: Operation = {
   access: "public",
   route: "GET /docs/v1/links/{id}.{secret}",
-  tag: "Links",
+  tag: linksTag,
   summary: "Describe a file by its link",
   description: "Needs no token. The link's page shows this. The same 404 as downloading by the link.",
   success: {
@@ -353,7 +358,7 @@ const describe: Operation = {
 const open: Operation = {
   access: "public",
   route: "GET /docs/v1/links/{link}/{name}",
-  tag: "Links",
+  tag: linksTag,
   summary: "Download a file by its link",
   description:
     "Needs no token. Supports HEAD, one byte range, and conditional requests (RFC 9110). An unknown, revoked or expired " +
@@ -383,7 +388,7 @@ const open: Operation = {
 const openTranscript: Operation = {
   access: "public",
   route: "GET /docs/v1/links/{link}/transcript/{name}",
-  tag: "Links",
+  tag: linksTag,
   summary: "Download a transcript by the link of its file",
   description:
     "Needs no token. The same 404 as downloading by the link, also if the file has no transcript. The name is not checked.",

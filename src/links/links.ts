@@ -13,7 +13,7 @@ import { filesOf, filesOfToken } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { servedContentType } from "../audio/media-type.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
@@ -22,7 +22,7 @@ import { cleanName, type FileKey, isFile, objectKey } from "../files/names.ts";
 import { openTranscript } from "../files/transcripts.ts";
 import { hasWaveform } from "../files/waveforms.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
-import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read } from "../platform/db.ts";
+import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
 import {
   newSecret,
   parseSecretUrl,
@@ -32,6 +32,7 @@ import {
 } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { newId } from "../platform/system.ts";
+import { LINK_EVENTS } from "./link-event-types.ts";
 import { links } from "./links.schema.ts";
 
 /*
@@ -141,7 +142,7 @@ export async function createLink(
   const batch = {
     file: deps.db.select({ refusal, name: files.name, originalName: files.originalName }).from(files).where(isOfFile),
     insert: insertWhere(deps.db, links, row, sql`${isOfFile} and ${refusal} is null`, sql`${files}`),
-    event: newEvent(deps, "link.created", actor, { teamId, id: row.id }, { fileId }),
+    event: newEvent(deps, LINK_EVENTS.created, actor, { teamId, id: row.id }, { fileId }),
   };
   const {
     file: [file],
@@ -209,7 +210,7 @@ export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Prom
   const source = sql`from ${links} where ${isRevocable}`;
   const batch = {
     link: deps.db.select({ refusal }).from(links).where(isLink),
-    event: newEventFrom(deps, "link.revoked", actor, { teamId, id }, row, source),
+    event: newEventFrom(deps, LINK_EVENTS.revoked, actor, { teamId, id }, row, source),
     deletion: deps.db.delete(links).where(isRevocable),
   };
   const {
@@ -356,13 +357,24 @@ export async function openLinkedTranscript(deps: Deps, token: string) {
 /** The download name of the transcript of a file. */
 export const transcriptName = (name: string): string => `${name.replace(/(?<=.)\.[^.]*$/, "")}.vtt`;
 
-/** Part of a batch: removes expired links. */
-export function removeExpiredLinks({ db, system }: Deps) {
+/** Removes expired links. */
+async function removeExpiredLinks(deps: Deps) {
+  const { db, system } = deps;
   const expired = db
     .select({ id: links.id })
     .from(links)
     .where(and(isNotNull(links.expiresAt), lte(links.expiresAt, system.now())))
     .orderBy(asc(links.expiresAt))
     .limit(EXPIRED_LINK_ROWS);
-  return db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
+  const remove = db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
+  const [rows] = await write(deps, [remove], { isIdempotent: true, caller: null });
+  return { linksRemoved: rows.length };
 }
+
+export const expiredLinks: RecoveryStep = {
+  name: "expired links",
+  counts: ["linksRemoved"],
+  runBatch: removeExpiredLinks,
+  maxBatches: 10,
+  queries: 1,
+};

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { fileRecord } from "../files/files.routes.ts";
+import { fileRecord, filesTag } from "../files/files.routes.ts";
 import { readOperation } from "../http/operation.ts";
 import { linkUrl } from "./links.routes.ts";
 import { signFile } from "./signing.ts";
@@ -11,7 +11,7 @@ const sign = readOperation(
   "files:download",
   {
     route: "GET /docs/v1/uploads/{id}",
-    tag: "Files",
+    tag: filesTag,
     summary: "Get a signed download URL",
     sample: "const signedUrl = await stowage.files.createSignedUrl(id, { expiresIn: 600 });",
     description: "Anyone with the URL can GET the file, with or without Range. Works in any status.",

@@ -1,18 +1,20 @@
 import { AppError } from "../errors.ts";
 
 /*
- * The bodies that an isolate is receiving, however slowly. Each holds up to 64 KiB that nothing else counts: a read buffer of 16 KiB
- * and the first 48 KiB of a part, or a JSON body. What a body holds beyond that comes from the memory budget (part.ts).
+ * The bodies that an isolate is receiving, however slowly. Each holds up to `BODY_BYTES` that nothing else counts: the first bytes of
+ * a JSON body, or a read buffer, the texts of a form and the first bytes of a part. What a body holds beyond that comes from the
+ * memory budget (part.ts).
  */
 
+export const BODY_BYTES = 64 * 1024;
 /** 32 MiB. With the 48 MiB of the memory budget, the code and its other data, that is less than the isolate's 128 MB. */
-const MAX_BODIES = 512;
+export const MAX_BODIES = 512;
 /** Bodies of visitors and of callers without a token, which anybody can send: 20 MiB, a quarter of both. */
-const MAX_VISITOR_BODIES = 320;
+export const MAX_VISITOR_BODIES = 320;
 /** Bodies of a team's visitors, and of its other callers. Leaves some to other teams. */
-const MAX_BODIES_PER_TEAM = 300;
+export const MAX_BODIES_PER_TEAM = 300;
 /** Leaves some to other clients. An office, or a backend that forwards what its users send, has one client IP. */
-const MAX_BODIES_PER_CLIENT_IP = 300;
+export const MAX_BODIES_PER_CLIENT_IP = 300;
 /** A fast body ends within seconds, and a slow one may take hours. */
 const RETRY_SECONDS = 5;
 

@@ -5,17 +5,17 @@ import type { System } from "./system.ts";
 
 /* A part of an object while its bytes arrive: in memory as long as the budget lasts, in R2 after that. */
 
-/** Every body can use this much memory without counting it: with its read buffer, that is what bodies.ts counts. */
-const FIRST_BYTES = 48 * 1024;
+/** A body can hold as many bytes of a part without counting them: with its read buffer and the texts of a form, `BODY_BYTES`. */
+export const FIRST_BYTES = 24 * 1024;
 /**
  * Memory grows by these steps, and then to the size that it can have, so that a client can't reserve memory just by announcing a
  * length. (workerd copies a resizable buffer at each call that takes it, so each step allocates a new buffer.)
  */
 const GROWTH_BYTES = [FIRST_BYTES, 256 * 1024, 1024 * 1024];
 /** The isolate has 128 MB. The rest is for the first bytes of bodies (bodies.ts) and everything else. */
-const MAX_HELD_BYTES = 48 * 1024 * 1024;
+export const MAX_HELD_BYTES = 48 * 1024 * 1024;
 /** Visitors hold at most a quarter, so that they don't make every other upload use R2 for its parts. */
-const VISITOR_DIVISOR = 4;
+export const VISITOR_DIVISOR = 4;
 
 interface Held {
   bytes: number;

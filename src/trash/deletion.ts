@@ -4,7 +4,8 @@ import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
-import { cancelUploads, removeUpload } from "../files/ending.ts";
+import { cancelUploads, MAX_LATE_WRITE_MILLISECONDS, removeUpload } from "../files/ending.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { keptValues, trashedFiles } from "../files/files.ts";
@@ -14,7 +15,6 @@ import {
   isOneOfKeys,
   isRemoved,
   keyColumns,
-  MAX_WRITING_MILLISECONDS,
   storedKeys,
   writingSinceOf,
 } from "../files/names.ts";
@@ -49,7 +49,7 @@ export const removedKey = sql`(${teamOfRemoved}, ${removed.id})`;
 
 interface Leaving {
   /** When the recovery job erases the file. */
-  dueAt: SQL | number;
+  dueAt: number;
   /** Moves files to the trash, as of now. */
   trash?: { now: number; days: number } | undefined;
 }
@@ -63,7 +63,7 @@ export function leave({ db }: Deps, isSelected: SQL | undefined, { dueAt, trash 
     originalName: sql`${files.originalName}`,
     sizeBytes: sql`${files.sizeBytes}`,
     reservedBytes: sql`${files.reservedBytes}`,
-    dueAt: trash ? trash.now + trash.days * DAY : sql`${dueAt}`,
+    dueAt: trash ? trash.now + trash.days * DAY : dueAt,
     trashedAt: trash ? trash.now : null,
     hold: null,
     file: trash ? keptValues(trash.now) : null,
@@ -85,22 +85,17 @@ export const erase = ({ db }: Deps, isSelected: SQL | undefined, dueAt: number) 
 /** Whether a deletion moves files to the trash, and the type of its event. */
 function kindOf({ settings }: Deps, isPermanent: boolean) {
   const isTrashing = settings.trashDays > 0 && !isPermanent;
-  return { isTrashing, type: isTrashing ? ("file.trashed" as const) : ("file.deleted" as const) };
+  return { isTrashing, type: isTrashing ? FILE_EVENTS.trashed : FILE_EVENTS.deleted };
 }
 
 /** A subquery that returns these columns of some files. */
 type FileSelection = (columns: SQL) => SQL;
 
-/**
- * Part of a batch: moves at most `MAX_DELETED_FILES` files to `removed`. A file whose waveform or transcript is being written is
- * due later.
- */
+/** Part of a batch: moves at most `MAX_DELETED_FILES` files to `removed`. */
 export function leaveMany(deps: Deps, selected: FileSelection, isTrashing = false) {
   const now = deps.system.now();
-  const isWriting = sql`${writingSinceOf(teamOfFile, files.id)} > ${deadWriteAt(deps)}`;
-  const dueAt = sql`iif(${isWriting}, ${now + MAX_DELETING_MILLISECONDS}, ${now})`;
   const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
-  return leave(deps, sql`${fileKey} in ${selected(keyColumns)}`, { dueAt, trash });
+  return leave(deps, sql`${fileKey} in ${selected(keyColumns)}`, { dueAt: now, trash });
 }
 
 /** The deletion of many files of a team, each with its event. A held file stays, so it must not be selected. */
@@ -110,12 +105,9 @@ export function manyDeletions(deps: Deps, initiator: Initiator | SQL, teamId: st
   return { event, leave: leaveMany(deps, selected, isTrashing) };
 }
 
-/** A write of a waveform or a transcript that began by then is not running. */
-const deadWriteAt = ({ system }: Deps): number => system.now() - MAX_WRITING_MILLISECONDS;
-
-/** Whether a waveform or a transcript may still be being written. */
-const isWritingBeside = (deps: Deps, { writingSince }: { writingSince: number | null }): boolean =>
-  (writingSince ?? 0) > deadWriteAt(deps);
+/** Whether R2 may still store a waveform or a transcript, also one whose write has failed. */
+export const isWritingBeside = ({ system }: Deps, { writingSince }: { writingSince: number | null }): boolean =>
+  (writingSince ?? 0) > system.now() - MAX_LATE_WRITE_MILLISECONDS;
 
 /** A removed file as its erasure needs it. */
 export const ERASABLE_COLUMNS = {
@@ -159,7 +151,7 @@ function deletionOf(
   const inTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed, isNull(removed.hold));
   const source = trashedFiles(sql`${removed} where ${inTrash}`);
   const erasing = {
-    event: fileEvents(deps, "file.deleted", actor, actor.teamId, undefined, source),
+    event: fileEvents(deps, FILE_EVENTS.deleted, actor, actor.teamId, undefined, source),
     erase: erase(deps, inTrash, dueAt),
   };
   /** From the rows of a file in `files` and `removed` after the changes. Null if it was deleted. */

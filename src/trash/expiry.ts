@@ -1,6 +1,6 @@
 import { and, asc, eq, isNotNull, lte, type SQL, sql } from "drizzle-orm";
 import { teams } from "../accounts/teams.schema.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { actorOf, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { files, isExpiring, teamOfFile } from "../files/files.schema.ts";
 import { fileKey, keyColumns } from "../files/names.ts";
@@ -78,7 +78,15 @@ async function deleteExpired(deps: Deps): Promise<number> {
 }
 
 /** Marks aged files, then deletes those that are due. */
-export const expireFiles = async (deps: Deps) => ({
+const expireFiles = async (deps: Deps) => ({
   filesAged: await expireAged(deps),
   filesExpired: await deleteExpired(deps),
 });
+
+export const expiry: RecoveryStep = {
+  name: "expiry",
+  counts: ["filesAged", "filesExpired", "trashEmptied"],
+  runBatch: expireFiles,
+  maxBatches: 4,
+  queries: 23,
+};

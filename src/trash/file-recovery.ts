@@ -1,14 +1,16 @@
 import { and, asc, eq, lte, type SQL, sql } from "drizzle-orm";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
+import { MAX_LATE_WRITE_MILLISECONDS } from "../files/ending.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isAwaitingStep, teamOfFile } from "../files/files.schema.ts";
 import { MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES, sendFiles, trashedFiles } from "../files/files.ts";
 import { resendMeasurements } from "../files/measuring.ts";
-import { fileKey, storedKeys } from "../files/names.ts";
+import { type FileKey, fileKey, isOneOfKeys, storedKeys } from "../files/names.ts";
 import { isOneOf, read, write } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
-import { ERASABLE_COLUMNS, erase, MAX_DELETED_FILES, removeRows } from "./deletion.ts";
+import { ERASABLE_COLUMNS, erase, isWritingBeside, MAX_DELETED_FILES, removedKey, removeRows } from "./deletion.ts";
 import { DELETED_TEAMS } from "./expiry.ts";
 import { isErasable, isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
 
@@ -66,23 +68,34 @@ async function resend(deps: Deps): Promise<number> {
 }
 
 /** Continues files that are due, and sends again what lost its message. */
-export const continueFiles = async (deps: Deps) => ({
+const continueFiles = async (deps: Deps) => ({
   sent: await resend(deps),
   waveforms: await resendMeasurements(deps),
 });
 
+async function postpone(deps: Deps, keys: FileKey[]): Promise<void> {
+  if (keys.length === 0) return;
+  const dueAt = deps.system.now() + MAX_LATE_WRITE_MILLISECONDS;
+  const later = deps.db.update(removed).set({ dueAt }).where(isOneOfKeys(removedKey, keys));
+  await write(deps, [later], { isIdempotent: true, caller: null });
+}
+
 /**
- * Deletes the bytes of removed files that are due, and then their rows, so that no object is ever without a row. Those of the
- * trash are first taken out of it, each with its event, and are due then. A run that is interrupted changes no `due_at`, and
- * deletes first, so it also works in a full database.
+ * Deletes the bytes of removed files that are due, and then their rows, so that no object is ever without a row. If R2 may still
+ * store a waveform or a transcript, the row stays until the bytes are deleted once more. Those of the trash are first taken out of
+ * it, each with its event, and are due then. A run that is interrupted deletes again, and an erasure deletes first, so it also works
+ * in a full database.
  */
-export async function eraseRemoved(deps: Deps) {
+async function eraseRemoved(deps: Deps) {
   const isDue = and(isErasable, lte(removed.dueAt, deps.system.now()));
   const due = deps.db.select(ERASABLE_COLUMNS).from(removed).where(isDue).orderBy(asc(removed.dueAt)).limit(BATCH_ROWS);
   const [rows] = await read(deps, [due]);
   const waiting = rows.filter(({ trashedAt }) => trashedAt === null);
   await deps.bytes.remove(waiting.flatMap(storedKeys));
-  await removeRows(deps, waiting);
+  const written = waiting.filter((row) => isWritingBeside(deps, row));
+  const gone = waiting.filter((row) => !written.includes(row));
+  await removeRows(deps, gone);
+  await postpone(deps, written);
   const trashed = rows.filter(({ trashedAt }) => trashedAt !== null).slice(0, MAX_DELETED_FILES);
   const ofTeams = [...Map.groupBy(trashed, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);
   const changes = ofTeams.map(([teamId, ofTeam]) => {
@@ -90,14 +103,30 @@ export async function eraseRemoved(deps: Deps) {
     const isNext = and(eq(teamOfRemoved, teamId), isOneOf(removed.id, ids), isDue);
     const source = trashedFiles(sql`${removed} where ${and(isNext, isTrashed)}`);
     return {
-      event: fileEvents(deps, "file.deleted", SYSTEM, teamId, undefined, source),
+      event: fileEvents(deps, FILE_EVENTS.deleted, SYSTEM, teamId, undefined, source),
       erase: erase(deps, isNext, deps.system.now()),
     };
   });
-  if (changes.length === 0) return { filesDeleted: waiting.length };
+  if (changes.length === 0) return { filesDeleted: gone.length };
   const erased = await writeWithEvent(deps, changes, { isIdempotent: true, caller: null });
   return {
-    filesDeleted: waiting.length,
+    filesDeleted: gone.length,
     trashEmptied: erased.reduce((count, { erase: { meta } }) => count + meta.changes, 0),
   };
 }
+
+export const unprocessed: RecoveryStep = {
+  name: "files",
+  counts: ["sent", "waveforms"],
+  runBatch: continueFiles,
+  maxBatches: 20,
+  queries: 2,
+};
+
+export const erasure: RecoveryStep = {
+  name: "removed",
+  counts: ["filesDeleted"],
+  runBatch: eraseRemoved,
+  maxBatches: 8,
+  queries: 15,
+};

@@ -3,7 +3,9 @@ import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { isSecretKeyOrAdmin, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
+import type { EventType } from "../events/event-type.ts";
 import { writeWithEvent } from "../events/events.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvent } from "../files/file-events.ts";
 import { files } from "../files/files.schema.ts";
 import { changed, deleteAfterRetention, type Hold, ofKnownFile, trashedFiles } from "../files/files.ts";
@@ -26,7 +28,7 @@ const changedInTrash = (now: number) =>
 /** The changes of a file that is listed, or in the trash, of which one finds the file. */
 function inBoth(
   deps: Deps,
-  type: "file.held" | "file.released",
+  type: EventType,
   actor: TeamActor,
   file: FileOf,
   [inFiles, inTrash]: [Query, Query],
@@ -60,7 +62,7 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
     .set({ hold: JSON.stringify(hold), file: changedInTrash(now) })
     .where(and(isRemoved(file), isTrashed, isOther(removed.hold), isExisting));
   const held = deps.db.select({ hold: ofKnownFile<string>(file, "hold") }).from(sql`(select 1) one`);
-  const batch = { changes: inBoth(deps, "file.held", actor, file, [place, placeInTrash]), held };
+  const batch = { changes: inBoth(deps, FILE_EVENTS.held, actor, file, [place, placeInTrash]), held };
   const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).held;
   if (!row?.hold) throw new AppError("not_found");
   return JSON.parse(row.hold);
@@ -84,7 +86,7 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
     .update(removed)
     .set({ hold: null, file: changedInTrash(now) })
     .where(and(isRemoved(file), isTrashed, isNotNull(removed.hold)));
-  const batch = { changes: inBoth(deps, "file.released", actor, file, [release, releaseInTrash]), check };
+  const batch = { changes: inBoth(deps, FILE_EVENTS.released, actor, file, [release, releaseInTrash]), check };
   const [found] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).check;
   if (!found?.id) throw new AppError("not_found");
 }

@@ -11,6 +11,11 @@ import { listTrash, restoreFile, type TrashedFile } from "./trash.ts";
 
 /* The trash of deleted files, the retention that deletes a team's files after some days, and the holds that forbid it. */
 
+export const trashTag = {
+  name: "Trash",
+  description: "Restore or erase deleted files, delete files in time, and hold files that must not be deleted.",
+};
+
 const field = fieldOf<TrashedFile>();
 
 const trashRecord = describeRecord({
@@ -35,7 +40,7 @@ const list = listOperation(
   "files:delete",
   {
     route: "GET /docs/v1/trash",
-    tag: "Trash",
+    tag: trashTag,
     summary: "List the trash",
     sample: "for await (const file of stowage.trash.list()) console.log(file.name, file.trashedAt);",
     description: "The deleted files that can be restored, with the properties that they had. The latest uploads first.",
@@ -55,7 +60,7 @@ const restore = writeOperation(
   "files:delete",
   {
     route: "POST /docs/v1/trash/{id}/restore",
-    tag: "Trash",
+    tag: trashTag,
     summary: "Restore a file",
     sample: "const file = await stowage.trash.restore(id);",
     description:
@@ -75,7 +80,7 @@ const erase = writeOperation(
   "files:delete",
   {
     route: "DELETE /docs/v1/trash/{id}",
-    tag: "Trash",
+    tag: trashTag,
     summary: "Erase a file in the trash",
     sample: "await stowage.trash.delete(id);",
     description: "Deletes the bytes. Irreversible. A contributor can't.",
@@ -89,7 +94,7 @@ const setRetention = writeOperation(
   "files:delete",
   {
     route: "PUT /docs/v1/retention",
-    tag: "Trash",
+    tag: trashTag,
     summary: "Set the retention of a team",
     sample: "await stowage.trash.setRetention(365);",
     description:
@@ -111,7 +116,7 @@ const hold = writeOperation(
   "files:delete",
   {
     route: "PUT /docs/v1/uploads/{id}/hold",
-    tag: "Trash",
+    tag: trashTag,
     summary: "Hold a file",
     sample: 'await stowage.files.hold(id, "A claim about the interview");',
     description:
@@ -136,7 +141,7 @@ const release = writeOperation(
   "files:delete",
   {
     route: "DELETE /docs/v1/uploads/{id}/hold",
-    tag: "Trash",
+    tag: trashTag,
     summary: "Release a file",
     sample: "await stowage.files.release(id);",
     description: "Needs a secret key or an admin that sees all files of the team. Can be repeated.",

@@ -4,6 +4,7 @@ import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvent } from "../events/events.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files } from "../files/files.schema.ts";
 import {
@@ -108,7 +109,7 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
   const { db } = deps;
   const isInTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed);
   const restoring = sql`select ${restoredColumns(deps.system.now())} from ${removed} where ${isInTrash}`;
-  const event = fileEvents(deps, "file.restored", actor, actor.teamId, undefined, sql`(${restoring}) ${files}`);
+  const event = fileEvents(deps, FILE_EVENTS.restored, actor, actor.teamId, undefined, sql`(${restoring}) ${files}`);
   const batch = {
     event,
     restored: db.insert(files).select(restoring).returning({ id: files.id }),

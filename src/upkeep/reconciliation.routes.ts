@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { teamsTag } from "../accounts/teams.routes.ts";
 import { objectKey } from "../files/names.ts";
 import { writeOperation } from "../http/operation.ts";
 import { id, iso, text, timestamp } from "../http/validation.ts";
@@ -11,7 +12,7 @@ const reconcile = writeOperation(
   "operator",
   {
     route: "POST /auth/v1/reconciliation",
-    tag: "Teams",
+    tag: teamsTag,
     summary: "Compare rows and bytes",
     description:
       "For use after a database was restored to an earlier moment. Compares a page of the bucket with the databases: `npm run reconcile` follows `next` until it is null. Bytes without a row can be removed once they are a day old.",

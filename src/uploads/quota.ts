@@ -8,7 +8,7 @@ import { teams } from "../accounts/teams.schema.ts";
 import type { FileType } from "../audio/media-type.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { isLimitedType } from "../events/events.ts";
+import { isCountedType } from "../events/kinds.ts";
 import { files, isOwned } from "../files/files.schema.ts";
 import { type FileOf, isFileOfUpload } from "../files/names.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
@@ -46,7 +46,7 @@ export interface Usage {
 /** The file and link events of a team: those between the first and the last that are left. */
 const eventCount = (() => {
   const last = sql`(select position from events where team_id = teams.id order by seq desc limit 1)`;
-  const before = sql`(select position - ${isLimitedType(sql`type`)} from events
+  const before = sql`(select position - ${isCountedType(sql`type`)} from events
     where team_id = teams.id and seq > teams.events_purged_to order by seq limit 1)`;
   return sql<number | null>`${last} - ${before}`;
 })();

@@ -20,6 +20,12 @@ import { idempotencyHeader, idempotencyKeyOf } from "./upload.routes.ts";
 
 /* tus 1.0.0 (https://tus.io/protocols/resumable-upload): the core protocol and the extensions named below. */
 
+export const resumableTag = {
+  name: "Resumable uploads",
+  description:
+    "For large files and unreliable connections: interrupted uploads resume where they left off (tus 1.0.0).",
+};
+
 const VERSION = "1.0.0";
 const CAPABILITIES = {
   "Tus-Resumable": VERSION,
@@ -212,7 +218,7 @@ function progressHeaders(upload: UploadRow): Record<string, string> {
 const options: Operation = {
   access: "public",
   route: "OPTIONS /docs/v1/uploads/resumable",
-  tag: "Resumable uploads",
+  tag: resumableTag,
   summary: "Get the capabilities of resumable uploads",
   success: {
     statuses: [204],
@@ -229,7 +235,7 @@ const create = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
     route: "POST /docs/v1/uploads/resumable",
-    tag: "Resumable uploads",
+    tag: resumableTag,
     summary: "Create a resumable upload",
     sample:
       "const { id } = await stowage.files.upload(file, {\n  onProgress: (sent, total) => {},\n  onResumeUrl: (uploadUrl) => {},\n});",
@@ -281,7 +287,7 @@ const headOnce = tus(
   {
     ...AFTER_KEY_EXPIRY,
     route: "HEAD /docs/v1/uploads/resumable/{upload}",
-    tag: "Resumable uploads",
+    tag: resumableTag,
     summary: "Get the progress of a resumable upload",
     retryableFailureCode: "upload_locked",
     success: {
@@ -331,7 +337,7 @@ const appendOnce = tus(
   {
     ...AFTER_KEY_EXPIRY,
     route: "PATCH /docs/v1/uploads/resumable/{upload}",
-    tag: "Resumable uploads",
+    tag: resumableTag,
     summary: "Append to a resumable upload",
     description:
       "If the connection breaks, the received bytes are kept. If two requests send at the same time, the newer one " +
@@ -377,7 +383,7 @@ const remove = tus(
   {
     ...AFTER_KEY_EXPIRY,
     route: "DELETE /docs/v1/uploads/resumable/{upload}",
-    tag: "Resumable uploads",
+    tag: resumableTag,
     summary: "Cancel a resumable upload",
     sample: "await stowage.unfinishedUploads.cancel(uploadUrl);",
     success: {
@@ -399,7 +405,7 @@ const override: Operation = {
   ...appendOnce,
   isBodyOptional: true,
   route: "POST /docs/v1/uploads/resumable/{upload}",
-  tag: "Resumable uploads",
+  tag: resumableTag,
   summary: "Send the method in a header",
   description: "Runs HEAD, PATCH, or DELETE for clients behind a proxy that allows only GET and POST.",
   requestHeaders: {

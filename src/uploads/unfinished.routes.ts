@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { listOperation } from "../http/operation.ts";
 import { id, iso, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
+import { resumableTag } from "./resumable.routes.ts";
 import { listUnfinished, type UnfinishedUpload } from "./unfinished.ts";
 
 const unfinishedSchema = z
@@ -47,7 +48,7 @@ const list = listOperation(
   "files:read",
   {
     route: "GET /docs/v1/uploads/resumable",
-    tag: "Resumable uploads",
+    tag: resumableTag,
     summary: "List unfinished uploads",
     sample: "for await (const upload of stowage.unfinishedUploads.list()) console.log(upload.offset, upload.size);",
     description:

@@ -1,7 +1,7 @@
 import { and, asc, eq, lt, lte, type SQL, sql } from "drizzle-orm";
 import { authorizeOwnRead, type Credential, mayStillUpload, type TeamActor } from "../access/authorization.ts";
 import { uploadsOf } from "../access/own-files.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { SYSTEM } from "../events/events.ts";
 import {
@@ -10,7 +10,7 @@ import {
   eraseParts,
   isClean,
   keysOfCanceled,
-  MAX_FENCED_MILLISECONDS,
+  MAX_LATE_WRITE_MILLISECONDS,
   removeUpload,
   type UploadRow,
 } from "../files/ending.ts";
@@ -181,7 +181,7 @@ type DueUpload = Pick<UploadRow, Exclude<keyof typeof DUE_COLUMNS, "id" | "isCom
 
 /** A request that is writing may be about to save bytes, which would prolong an incomplete upload. */
 const isDue = (now: number) =>
-  sql`due_at <= ${now} and due_at <= ${now} - iif(${hasWriters} and ${isIncomplete}, ${MAX_FENCED_MILLISECONDS}, 0)`;
+  sql`due_at <= ${now} and due_at <= ${now} - iif(${hasWriters} and ${isIncomplete}, ${MAX_LATE_WRITE_MILLISECONDS}, 0)`;
 
 /** Deletes what ended uploads have in R2. @returns those that have nothing there any more */
 async function eraseEnded(deps: Deps, rows: DueUpload[]): Promise<DueUpload[]> {
@@ -203,7 +203,7 @@ async function eraseEnded(deps: Deps, rows: DueUpload[]): Promise<DueUpload[]> {
 }
 
 /** Continues uploads that are due. It deletes first, because a full database may have no room for anything else. */
-export async function continueUploads(deps: Deps) {
+async function continueUploads(deps: Deps) {
   const { db, system, jobs } = deps;
   const now = system.now();
   const due = (state: SQL, limit: number) =>
@@ -241,3 +241,11 @@ export async function continueUploads(deps: Deps) {
       : (await write(deps, [cancelUploads(deps, isExpired)], { isIdempotent: true, caller: null }))[0].meta.changes;
   return { uploadsRemoved: gone.length, assemblies: sent.length, uploadsExpired: canceled };
 }
+
+export const unfinished: RecoveryStep = {
+  name: "uploads",
+  counts: ["assemblies", "uploadsExpired", "uploadsRemoved"],
+  runBatch: continueUploads,
+  maxBatches: 20,
+  queries: 7,
+};

@@ -10,13 +10,18 @@ import { checkDeleteAfter, properties, propertiesExample } from "../files/proper
 import { writeOperation } from "../http/operation.ts";
 import { id, iso, timestamp } from "../http/validation.ts";
 
+export const uploadTokensTag = {
+  name: "Upload tokens",
+  description: "Tokens for visitors of your web page: a few files, for an hour. Your server creates them.",
+};
+
 const isShort = (value: object) => Buffer.byteLength(JSON.stringify(value)) <= MAX_TOKEN_PROPERTIES_BYTES;
 
 const create = writeOperation(
   "files:upload",
   {
     route: "POST /docs/v1/uploadtokens",
-    tag: "Upload tokens",
+    tag: uploadTokensTag,
     summary: "Create an upload token",
     sample:
       'const { token } = await stowage.files.createUploadToken({ maxFiles: 3, properties: { folder: "memos" } });',

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import * as z from "zod";
 import { AppError, invalidField } from "../errors.ts";
-import { fileRecord } from "../files/files.routes.ts";
+import { fileRecord, filesTag } from "../files/files.routes.ts";
 import { parseProperties } from "../files/properties.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import {
@@ -42,7 +42,7 @@ const upload = writeOperation(
   "files:upload",
   {
     route: "POST /docs/v1/uploads",
-    tag: "Files",
+    tag: filesTag,
     summary: "Upload a file",
     sample:
       "const { id } = await stowage.files.upload(file);\nconst { audio } = await stowage.files.waitUntilProcessed(id);",

@@ -9,6 +9,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
 import { cancelUploads, deleteUploads, namedFile, type UploadRow } from "../files/ending.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvent, fileEvents } from "../files/file-events.ts";
 import { files } from "../files/files.schema.ts";
 import {
@@ -378,7 +379,7 @@ export async function commit(
   const batch = {
     refused: db.select({ refusal: refusal.as("refusal") }).from(sql`(select 1) one`),
     inserted: insertWhere(db, files, file, sql`${refusal} is null`),
-    event: fileEvent(deps, "file.uploaded", initiator, key, { uploadTokenId }),
+    event: fileEvent(deps, FILE_EVENTS.uploaded, initiator, key, { uploadTokenId }),
     settle,
     state,
     extraQueries,
@@ -407,8 +408,8 @@ export const fencedOff = () => new AppError("offset_mismatch", { message: "A new
 
 /**
  * Cancels the upload before its bytes are deleted. If only the commit's response was lost, the file leaves, unless it has an
- * idempotency key: a repetition with the same key may have returned it. If a store failed, one of its writes may still be in
- * flight. Then keeps the row, so that the recovery job deletes late objects too.
+ * idempotency key: a repetition with the same key may have returned it. If a store failed, R2 may still store one of its writes.
+ * Then keeps the row, so that the recovery job deletes late objects, too.
  */
 async function rollBack(
   deps: Deps,
@@ -423,9 +424,9 @@ async function rollBack(
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     const isRevocable = and(isFile(upload), idempotencyKey === undefined ? isNull(files.hold) : sql`0`);
     const batch = {
-      event: fileEvents(deps, "file.deleted", actor, teamId, isRevocable),
+      event: fileEvents(deps, FILE_EVENTS.deleted, actor, teamId, isRevocable),
       leave: leave(deps, isRevocable, { dueAt }),
-      cancel: cancelUploads(deps, isUpload(upload), dueAt),
+      cancel: cancelUploads(deps, isUpload(upload)),
       // A full database keeps the file, too, and so does the trash, if somebody has deleted it by now.
       kept: deps.db.select({ id: ofKnownFile<string>(upload, "id") }).from(sql`(select 1) one`),
     };

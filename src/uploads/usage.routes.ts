@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { filesTag } from "../files/files.routes.ts";
 import { readOperation } from "../http/operation.ts";
 import { fetchUsage, MAX_COUNTED_FILES } from "./quota.ts";
 
@@ -12,7 +13,7 @@ const get = readOperation(
   "files:read",
   {
     route: "GET /docs/v1/usage",
-    tag: "Files",
+    tag: filesTag,
     summary: "Get the team's usage",
     sample: "const { bytes, maxBytes } = await stowage.usage();",
     description: `The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. \`events\` are those of files and links: the oldest above \`maxEvents\` are deleted within minutes. A contributor gets what their own files take, without uploads in progress and events: of the newest ${MAX_COUNTED_FILES.toLocaleString("en")} files, and of as many in the trash.`,

@@ -1,40 +1,17 @@
 import * as z from "zod";
+import { EVENT_TYPE_NAMES } from "../event-types.ts";
 import { recordedExample as eventExample, recordedSchema as eventSchema } from "../events/events.routes.ts";
-import { EVENT_TYPES } from "../events/events.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
-import { id, instant, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
-import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
+import { id, instant, isoOrNull, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
 import { type Delivery, listDeliveries, type Redelivery, redeliverEvent, replayEvents } from "./delivery-log.ts";
 import { MAX_REPLAYED_EVENTS } from "./outbox.ts";
-
-export const attemptSchema = z
-  .strictObject({
-    at: timestamp,
-    httpStatus: z.int().nullable(),
-    error: z.enum(ATTEMPT_ERRORS).nullable().meta({
-      description: "`webhook_disabled` ends a delivery unsent.",
-    }),
-    durationMilliseconds: z.int().nonnegative(),
-    responseBody: z.string().meta({
-      description:
-        "Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty.",
-    }),
-  })
-  .meta({ id: "Attempt" });
-export const renderAttempt = (attempt: Attempt): z.input<typeof attemptSchema> => ({ ...attempt, at: iso(attempt.at) });
-export const attemptExample: z.input<typeof attemptSchema> = {
-  at: "2026-11-20T09:41:00.000Z",
-  httpStatus: 200,
-  error: null,
-  durationMilliseconds: 87,
-  responseBody: "ok",
-};
+import { attemptExample, attemptSchema, renderAttempt, webhooksTag } from "./webhooks.routes.ts";
 
 const deliverySchema = z
   .strictObject({
     _id: id,
     eventId: id,
-    type: z.enum(EVENT_TYPES),
+    type: z.enum(EVENT_TYPE_NAMES),
     event: eventSchema.nullable().meta({
       description: "Null without the scope `events:read`.",
     }),
@@ -79,7 +56,7 @@ const list = listOperation(
   "webhooks:read",
   {
     route: "GET /auth/v1/webhooks/{id}/deliveries",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "List a webhook's deliveries",
     sample: "for await (const delivery of stowage.webhooks.deliveries(id)) console.log(delivery.status);",
     description: "Newest first. Deliveries are kept for 30 days, and at most 10,000 of a webhook.",
@@ -109,7 +86,7 @@ const replay = writeOperation(
   "webhooks:write",
   {
     route: "POST /auth/v1/webhooks/{id}/replay",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Replay events",
     sample: "const { deliveries } = await stowage.webhooks.replay(id, { after: eventId });",
     description:
@@ -140,7 +117,7 @@ const redeliver = writeOperation(
   "webhooks:write",
   {
     route: "POST /auth/v1/deliveries/{id}/redeliver",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Redeliver an event",
     sample: "const delivery = await stowage.webhooks.redeliver(id);",
     description:

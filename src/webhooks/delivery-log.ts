@@ -3,22 +3,13 @@ import { authorizeRead, type Credential, stillAllowed, type TeamActor } from "..
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import {
-  ABOVE_ALL,
-  type Event,
-  type EventType,
-  eventId,
-  isEventId,
-  lastSeqOf,
-  ownerEndOf,
-  seqOf,
-} from "../events/events.ts";
+import { ABOVE_ALL, type Event, eventId, isEventId, lastSeqOf, ownerEndOf, seqOf } from "../events/events.ts";
 import { read } from "../platform/db.ts";
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../platform/paging.ts";
 import { newId } from "../platform/system.ts";
 import type { Attempt } from "./attempts.ts";
 import type { DeliveryFilter, DeliveryStatus, StoredDelivery } from "./outboxes.ts";
-import { webhookByKey } from "./webhook-rows.ts";
+import { isEnabled, webhookByKey } from "./webhook-rows.ts";
 import type { WebhookKey } from "./webhooks.schema.ts";
 import { webhooks } from "./webhooks.schema.ts";
 
@@ -26,7 +17,7 @@ import { webhooks } from "./webhooks.schema.ts";
 export interface Delivery {
   id: string;
   eventId: string;
-  type: EventType;
+  type: string;
   /** Null if the caller can't read events. */
   event: Event | null;
   status: DeliveryStatus;
@@ -45,7 +36,7 @@ function toDelivery(
     // Has the form of an event id: the number of the event and the end of the webhook's id.
     id: eventId(id, seq),
     eventId: eventId(teamId, seq),
-    type: type as EventType,
+    type,
     event: (scopes & SCOPES["events:read"]) === 0 ? null : JSON.parse(event),
   };
 }
@@ -90,7 +81,7 @@ export async function redeliverEvent(deps: Deps, actor: TeamActor, id: string): 
   const [[webhook]] = await read(deps, [deps.db.select().from(webhooks).where(isOfId)], stillAllowed(deps, actor));
   if (!webhook) throw new AppError("not_found");
   const outbox = deps.outboxes(webhook);
-  if (webhook.status === "disabled") {
+  if (!isEnabled(webhook)) {
     const [known] = await outbox.list({ before: seqOf(id) + 1, limit: 1, filter: undefined });
     throw new AppError(known?.seq === seqOf(id) ? "webhook_disabled" : "not_found");
   }
@@ -114,7 +105,7 @@ export async function replayEvents(
   const { teamId } = actor;
   const [[webhook]] = await read(deps, [webhookByKey(deps.db, { teamId, id })], stillAllowed(deps, actor));
   if (!webhook) throw new AppError("not_found");
-  if (webhook.status === "disabled") throw new AppError("webhook_disabled");
+  if (!isEnabled(webhook)) throw new AppError("webhook_disabled");
   const afterSeq = typeof after === "number" ? lastSeqOf(after) : seqOf(after);
   const { deliveries, next } = await deps.outboxes(webhook).replay({ after: afterSeq, failedOnly });
   return { deliveries, next: next === null ? null : eventId(teamId, next) };

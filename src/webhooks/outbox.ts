@@ -1,9 +1,11 @@
-import { and, asc, eq, getTableColumns, gt, ne, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, getTableColumns, gt, isNull, ne, type SQL, sql } from "drizzle-orm";
 import { inDatabaseOf } from "../access/databases.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { events } from "../events/events.schema.ts";
 import { ABOVE_ALL, type EventRow, newEvent, renderEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { followers } from "../events/followers.schema.ts";
+import { isFollower } from "../events/followers.ts";
 import { read } from "../platform/db.ts";
 import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
 import { withTimeout } from "../timeout.ts";
@@ -19,7 +21,8 @@ import {
 } from "./outboxes.ts";
 import { postEvent } from "./posting.ts";
 import { disabledReasonOf, MAX_FAILURES, outcomeOf, stateAfter } from "./retries.ts";
-import { isReceived, isWebhook, type WebhookRow } from "./webhook-rows.ts";
+import { WEBHOOK_EVENTS } from "./webhook-event-types.ts";
+import { followerOf, isEnabled, isReceived, isWebhook, unfollowDisabled, type WebhookRow } from "./webhook-rows.ts";
 import type { WebhookKey } from "./webhooks.schema.ts";
 import { webhooks } from "./webhooks.schema.ts";
 
@@ -204,7 +207,7 @@ export class WebhookOutbox implements Outbox {
       }
       if (this.#isChanged) continue;
       const { webhook, hasMore } = source;
-      if (webhook.status === "disabled") {
+      if (!isEnabled(webhook)) {
         this.#store.endPending(unsent(this.#now, "webhook_disabled"));
         this.#answerResends();
       }
@@ -260,7 +263,7 @@ export class WebhookOutbox implements Outbox {
     this.#isChanged = false;
     const limit = this.#hasRoom() ? PAGE_EVENTS : 0;
     // Events that occurred while the webhook was disabled are never sent.
-    const since = sql`(select ${webhooks.sinceSeq} from ${webhooks} where ${isWebhook(this.#key)})`;
+    const since = sql`(select ${followers.since} from ${followers} where ${isFollower(followerOf(this.#key))})`;
     const after = sql`max(${this.#store.state.cursor}, coalesce(${since}, 0))`;
     const queries = [this.#source(), this.#eventsAfter(after, limit)] as const;
     const [[webhook], page] = await read(this.#deps, queries);
@@ -270,7 +273,7 @@ export class WebhookOutbox implements Outbox {
       if (webhook.epoch !== epoch) {
         this.#store.update({ epoch: webhook.epoch, failures: 0, failingSince: null, resumeAt: null });
       }
-      const received = webhook.status === "enabled" ? page.filter((event) => isReceived(webhook, event)) : [];
+      const received = isEnabled(webhook) ? page.filter((event) => isReceived(webhook, event)) : [];
       for (const event of received) this.#store.add(toDelivery(event), this.#now);
       const last = page.at(-1)?.seq ?? cursor;
       if (last !== cursor) this.#store.update({ cursor: last });
@@ -332,11 +335,13 @@ export class WebhookOutbox implements Outbox {
     const deps = this.#deps;
     const disable = deps.db
       .update(webhooks)
-      .set({ status: "disabled", disabledReason: reason, updatedAt: this.#now, version: version + 1 })
-      .where(and(isWebhook(this.#key), eq(webhooks.version, version), eq(webhooks.status, "enabled")))
+      .set({ disabledReason: reason, updatedAt: this.#now, version: version + 1 })
+      .where(and(isWebhook(this.#key), eq(webhooks.version, version), isNull(webhooks.disabledReason)))
       .returning({ id: webhooks.id });
-    const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...this.#key, version: version + 1 }, { reason });
-    const { disabled } = await writeWithEvent(deps, { disabled: disable, event }, { isIdempotent: true, caller: null });
+    const event = newEvent(deps, WEBHOOK_EVENTS.disabled, SYSTEM, { ...this.#key, version: version + 1 }, { reason });
+    const unfollow = unfollowDisabled(deps, this.#key.teamId, isWebhook(this.#key));
+    const batch = { disabled: disable, event, unfollow };
+    const { disabled } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
     await this.wake(true);
     return disabled.length > 0;
   }

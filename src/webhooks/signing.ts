@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { eq, sql } from "drizzle-orm";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import type { System } from "../platform/system.ts";
 import type { WebhookRow } from "./webhook-rows.ts";
 import type { WebhookKey } from "./webhooks.schema.ts";
@@ -60,9 +60,9 @@ export function reencryptSecret(deps: Deps, row: WebhookRow, encrypted: string):
   return secret === null ? null : encryptSecret(deps, row, secret);
 }
 
-/** Moves webhook secrets to the current master key. @returns how many webhooks */
-export const reencryptSecrets = (deps: Deps): Promise<number> =>
-  reencryptRows(deps, {
+/** Moves webhook secrets to the current master key. */
+const reencryptSecrets = async (deps: Deps) => ({
+  reencrypted: await reencryptRows(deps, {
     select: (keyId, limit) => deps.db.select().from(webhooks).where(eq(webhooks.encryptedWith, keyId)).limit(limit),
     reencrypt: (row) => ({
       ...{ teamId: row.teamId, id: row.id, before: row.encryptedSecret },
@@ -81,4 +81,13 @@ export const reencryptSecrets = (deps: Deps): Promise<number> =>
           sql`${webhooks.teamId} = ${value("teamId")} and ${webhooks.id} = ${value("id")}
             and ${webhooks.encryptedSecret} = ${value("before")}`,
         ),
-  });
+  }),
+});
+
+export const reencryption: RecoveryStep = {
+  name: "webhook secrets",
+  counts: ["reencrypted"],
+  runBatch: reencryptSecrets,
+  maxBatches: 3,
+  queries: 5,
+};

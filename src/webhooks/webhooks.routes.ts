@@ -1,15 +1,15 @@
 import * as z from "zod";
 import type { Deps } from "../deps.ts";
-import { messageExample, messageSchema } from "../events/events.routes.ts";
-import { EVENT_TYPES } from "../events/events.ts";
+import { EVENT_TYPE_NAMES } from "../event-types.ts";
 import { inHours } from "../http/introduction.ts";
 import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, text, timestamp } from "../http/validation.ts";
 import { MINUTE } from "../platform/system.ts";
-import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.routes.ts";
+import { ATTEMPT_ERRORS, type Attempt } from "./attempts.ts";
 import { sendTestEvent } from "./posting.ts";
 import { attemptsOfDay, FAILING_ATTEMPTS, isFailing } from "./retries.ts";
+import { isEnabled } from "./webhook-rows.ts";
 import {
   createWebhook,
   deleteWebhook,
@@ -23,7 +23,35 @@ import {
   type Webhook,
 } from "./webhooks.ts";
 
-const type = z.enum(EVENT_TYPES);
+export const webhooksTag = {
+  name: "Webhooks",
+  description: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",
+};
+
+const type = z.enum(EVENT_TYPE_NAMES);
+
+export const attemptSchema = z
+  .strictObject({
+    at: timestamp,
+    httpStatus: z.int().nullable(),
+    error: z.enum(ATTEMPT_ERRORS).nullable().meta({
+      description: "`webhook_disabled` ends a delivery unsent.",
+    }),
+    durationMilliseconds: z.int().nonnegative(),
+    responseBody: z.string().meta({
+      description:
+        "Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty.",
+    }),
+  })
+  .meta({ id: "Attempt" });
+export const renderAttempt = (attempt: Attempt): z.input<typeof attemptSchema> => ({ ...attempt, at: iso(attempt.at) });
+export const attemptExample: z.input<typeof attemptSchema> = {
+  at: "2026-11-20T09:41:00.000Z",
+  httpStatus: 200,
+  error: null,
+  durationMilliseconds: 87,
+  responseBody: "ok",
+};
 
 const attemptCounts = z.strictObject({ succeeded: z.int().nonnegative(), failed: z.int().nonnegative() });
 
@@ -43,7 +71,9 @@ const webhookRecord = describeRecord({
       ({ types }) => types && JSON.parse(types),
     ),
     description: field(z.string(), "Catalogue", (webhook) => webhook.description),
-    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) => webhook.status),
+    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) =>
+      isEnabled(webhook) ? "enabled" : "disabled",
+    ),
     disabledReason: field(
       z.enum(["requested", "gone", "failing", "creator_deleted", "creator_demoted"]).nullable().meta({
         description:
@@ -75,12 +105,12 @@ const webhookRecord = describeRecord({
         description: `\`failing\`: the latest ${FAILING_ATTEMPTS} attempts or more have failed.`,
       }),
       "healthy",
-      (webhook) => (webhook.status === "disabled" ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
+      (webhook) => (!isEnabled(webhook) ? "disabled" : isFailing(webhook) ? "failing" : "healthy"),
     ),
     failingSince: field(
       timestamp.nullable().meta({ description: "The first failure since the last success. Null while healthy." }),
       null,
-      (webhook) => isoOrNull(webhook.status === "disabled" || isFailing(webhook) ? webhook.failingSince : null),
+      (webhook) => isoOrNull(!isEnabled(webhook) || isFailing(webhook) ? webhook.failingSince : null),
     ),
     lastDay: field(
       attemptCounts
@@ -129,31 +159,6 @@ const newWebhookRecord = describeRecord({
   },
 });
 
-/** A message, as OpenAPI describes webhooks: the service is the client. */
-export const messages = {
-  event: {
-    operationId: "receiveEvent",
-    tag: "Webhook messages" as const,
-    summary: "An event",
-    description:
-      "Sent to a webhook for each event of the team that has one of its `types`. Standard Webhooks 1.0 describes how to verify " +
-      "the signature: compute it from the bytes of the body, before parsing them.",
-    headers: {
-      "webhook-id": "The `id` of the message, the same in each attempt. Ignore an id that you have already processed.",
-      "webhook-timestamp":
-        "When the attempt was made, in seconds since 1970. Reject a message that is older than 5 minutes.",
-      "webhook-signature": "`v1,` and an HMAC-SHA256 in base64, or two of them with a space between after a rotation.",
-    },
-    schema: messageSchema,
-    example: messageExample,
-    responses: {
-      "200": "The message was received, as with any other 2xx within 15 s.",
-      "410": "The endpoint is gone. The webhook is disabled.",
-      default: "The message is sent again later, up to ten times in all.",
-    },
-  },
-};
-
 /** The last label of a host name starts with a letter, which excludes IP addresses. */
 const HOST = "([A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?\\.)+[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";
 const REST = "([/?#][!-~]*)?";
@@ -172,7 +177,7 @@ const fields = z.strictObject({
   types: z
     .array(type)
     .min(1)
-    .max(EVENT_TYPES.length)
+    .max(EVENT_TYPE_NAMES.length)
     .nullable()
     .optional()
     .meta({ description: "Null for all types." }),
@@ -183,7 +188,7 @@ const create = writeOperation(
   "webhooks:write",
   {
     route: "POST /auth/v1/webhooks",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Create a webhook",
     sample: 'const { secret } = await stowage.webhooks.create({ url, types: ["file.completed"] });',
     description:
@@ -213,7 +218,7 @@ const list = readOperation(
   "webhooks:read",
   {
     route: "GET /auth/v1/webhooks",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "List webhooks",
     sample: "for await (const webhook of stowage.webhooks.list()) console.log(webhook.url);",
     description: "Oldest first.",
@@ -231,7 +236,7 @@ const get = readOperation(
   "webhooks:read",
   {
     route: "GET /auth/v1/webhooks/{id}",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Get webhook details",
     sample: "const webhook = await stowage.webhooks.get(id);",
     success: { description: "The webhook.", message: "Webhook found.", schema, example },
@@ -243,7 +248,7 @@ const update = writeOperation(
   "webhooks:write",
   {
     route: "PATCH /auth/v1/webhooks/{id}",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Update a webhook",
     sample: 'const webhook = await stowage.webhooks.update(id, { status: "enabled" });',
     description:
@@ -264,7 +269,7 @@ const remove = writeOperation(
   "webhooks:write",
   {
     route: "DELETE /auth/v1/webhooks/{id}",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Delete a webhook",
     sample: "await stowage.webhooks.delete(id);",
     description: "Its pending deliveries are not sent.",
@@ -281,7 +286,7 @@ const rotate = writeOperation(
   "webhooks:write",
   {
     route: "POST /auth/v1/webhooks/{id}/secret",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Rotate a webhook's secret",
     sample: "const { secret } = await stowage.webhooks.rotateSecret(id);",
     description:
@@ -308,7 +313,7 @@ const test = writeOperation(
   "webhooks:write",
   {
     route: "POST /auth/v1/webhooks/{id}/test",
-    tag: "Webhooks",
+    tag: webhooksTag,
     summary: "Send a test event",
     sample: "const { httpStatus } = await stowage.webhooks.test(id);",
     description: "Sends a signed `webhook.test` event now, once. It is not in the event log.",

@@ -10,8 +10,10 @@ export const webhooks = sqliteTable(
     /** JSON: the types that it receives. Null for all. */
     types: text(),
     description: text().notNull(),
-    status: text({ enum: ["enabled", "disabled"] }).notNull(),
-    /** The team disabled it, its endpoint responded 410, no attempt succeeded for days, or the user who created or redirected it is gone. */
+    /**
+     * Null while it is enabled: then it follows the log of its team (a row of `followers`). The team disabled it, its endpoint
+     * responded 410, no attempt succeeded for days, or the user who created or redirected it is gone.
+     */
     disabledReason: text("disabled_reason", {
       enum: ["requested", "gone", "failing", "creator_deleted", "creator_demoted"],
     }),
@@ -29,10 +31,6 @@ export const webhooks = sqliteTable(
     oldSecretEndsAt: integer("old_secret_ends_at"),
     /** The id of the master key that encrypted both. */
     encryptedWith: text("encrypted_with").notNull(),
-    /** The events with greater numbers are sent: the last one when it was created or enabled. */
-    sinceSeq: integer("since_seq").notNull().default(0),
-    /** The last event that its object has read, by number, as last reported. Some minutes old. */
-    cursor: integer().notNull().default(0),
     /** +1 when it is enabled or its URL changes: its object then forgets the failures. */
     epoch: integer().notNull().default(0),
     createdAt: integer("created_at").notNull(),

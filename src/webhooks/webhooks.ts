@@ -2,14 +2,17 @@ import { and, eq, sql } from "drizzle-orm";
 import { authorizeRead, type Credential, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { type EventType, fieldsOf, newEvent, newEventFrom, wakeWebhooks, writeWithEvent } from "../events/events.ts";
-import { insertWhere, read } from "../platform/db.ts";
+import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { followers } from "../events/followers.schema.ts";
+import { isFollower, wake } from "../events/followers.ts";
+import { insertWhere, type Query, read } from "../platform/db.ts";
 import { DAY, MINUTE, newId } from "../platform/system.ts";
 import type { WebhookHealth } from "./outboxes.ts";
 import { decryptSecret, encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
-import { isWebhook, type WebhookRow, webhookByKey } from "./webhook-rows.ts";
+import { WEBHOOK_EVENTS } from "./webhook-event-types.ts";
+import { followAsWebhook, followerOf, isWebhook, type WebhookRow, webhookByKey } from "./webhook-rows.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
-import { webhooks } from "./webhooks.schema.ts";
+import { type WebhookKey, webhooks } from "./webhooks.schema.ts";
 
 /** Each event wakes every webhook of the team that receives it. */
 export const MAX_WEBHOOKS = 10;
@@ -33,10 +36,7 @@ const changedBy = ({ keyId, userId }: TeamActor, fields: ("url" | "secret" | "st
   return fields.length === 0 ? undefined : sql`json_set(${webhooks.changedBy}, ${values})`;
 };
 
-/** The number of the last event of the team. */
-const lastSeq = (teamId: string) => sql<number>`coalesce((select max(seq) from events where team_id = ${teamId}), 0)`;
-
-const storedTypes = (types: EventType[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
+const storedTypes = (types: string[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
 
 /** @throws `invalid_input` */
 function normalizeUrl(deps: Deps, text: string): string {
@@ -47,7 +47,7 @@ function normalizeUrl(deps: Deps, text: string): string {
 
 export interface NewWebhook {
   url: string;
-  types?: EventType[] | null | undefined;
+  types?: string[] | null | undefined;
   description: string;
 }
 
@@ -68,7 +68,6 @@ export async function createWebhook(
     url: normalizeUrl(deps, url),
     types: storedTypes(types),
     description,
-    status: "enabled" as const,
     disabledReason: null,
     keyId: actor.keyId,
     userId: actor.userId,
@@ -86,8 +85,9 @@ export async function createWebhook(
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, actor.teamId)})`;
   const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId));
   const batch = {
-    insert: insertWhere(deps.db, webhooks, { ...row, sinceSeq: lastSeq(actor.teamId), cursor: 0 }, isAllowed),
-    event: newEvent(deps, "webhook.created", actor, row),
+    insert: insertWhere(deps.db, webhooks, row, isAllowed),
+    follower: followAsWebhook(deps, key),
+    event: newEvent(deps, WEBHOOK_EVENTS.created, actor, row),
     stored: webhookByKey(deps.db, key),
   };
   const {
@@ -129,8 +129,26 @@ export async function findWebhook(deps: Deps, actor: TeamActor, id: string): Pro
 }
 
 export type WebhookChanges = { [Field in keyof NewWebhook]?: NewWebhook[Field] | undefined } & {
-  status?: WebhookRow["status"] | undefined;
+  status?: "enabled" | "disabled" | undefined;
 };
+
+/** Part of the batch that updates a webhook, before its event, which an enabled webhook gets. */
+function followerChanges(deps: Deps, key: WebhookKey, { types, status }: WebhookChanges): Query[] {
+  const { db } = deps;
+  const isOwn = isFollower(followerOf(key));
+  if (status === "disabled") return [db.delete(followers).where(isOwn)];
+  return [
+    ...(status === "enabled" ? [followAsWebhook(deps, key)] : []),
+    ...(types === undefined
+      ? []
+      : [
+          db
+            .update(followers)
+            .set({ types: storedTypes(types) })
+            .where(isOwn),
+        ]),
+  ];
+}
 
 /**
  * Enabling it or changing its URL resets its failures, and what happened while it was disabled is not sent. Disabling it ends
@@ -150,7 +168,6 @@ export async function updateWebhook(
     .update(webhooks)
     .set({
       description,
-      status,
       ...(url !== undefined && { url: normalizeUrl(deps, url) }),
       ...(types !== undefined && { types: storedTypes(types) }),
       ...(status && { disabledReason: status === "enabled" ? null : "requested" }),
@@ -159,24 +176,25 @@ export async function updateWebhook(
         ...(status === undefined ? [] : (["status"] as const)),
       ]),
       ...(isReset && { epoch: sql`${webhooks.epoch} + 1` }),
-      ...(status === "enabled" && {
-        sinceSeq: sql`iif(${webhooks.status} = 'disabled', ${lastSeq(actor.teamId)}, ${webhooks.sinceSeq})`,
-      }),
       updatedAt: deps.system.now(),
       version: sql`${webhooks.version} + 1`,
     })
     .where(isWebhook(key))
     .returning();
-  const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
+  const event = newEvent(deps, WEBHOOK_EVENTS.updated, actor, key, { fields: fieldsOf(changes) });
   // An invented id names no object.
   await findWebhook(deps, actor, id);
   // Before the change, so that its failure changes nothing.
   const health = await deps.outboxes(key).health();
   const {
     update: [row],
-  } = await writeWithEvent(deps, { update, event }, { isIdempotent: false, caller: stillAllowed(deps, actor) });
+  } = await writeWithEvent(
+    deps,
+    { follower: followerChanges(deps, key, changes), update, event },
+    { isIdempotent: false, caller: stillAllowed(deps, actor) },
+  );
   if (!row) throw new AppError("not_found");
-  await wakeWebhooks(deps, [key], true);
+  await wake(deps, [followerOf(key)], true);
   return { ...row, ...health, ...(isReset && { failures: 0, failingSince: null }) };
 }
 
@@ -185,15 +203,23 @@ export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): P
   const key = { id, teamId: actor.teamId };
   // Written before the deletion, because it needs the version.
   const row = { subjectVersion: sql`${webhooks.version}`, data: sql`${JSON.stringify({ _id: id })}` };
-  const event = newEventFrom(deps, "webhook.deleted", actor, key, row, sql`from ${webhooks} where ${isWebhook(key)}`);
+  const event = newEventFrom(
+    deps,
+    WEBHOOK_EVENTS.deleted,
+    actor,
+    key,
+    row,
+    sql`from ${webhooks} where ${isWebhook(key)}`,
+  );
   const removed = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
+  const unfollow = deps.db.delete(followers).where(isFollower(followerOf(key)));
   const rows = await writeWithEvent(
     deps,
-    { event, removed },
+    { event, removed, unfollow },
     { isIdempotent: false, caller: stillAllowed(deps, actor) },
   );
   if (rows.removed.length === 0) throw new AppError("not_found");
-  await wakeWebhooks(deps, [key], true);
+  await wake(deps, [followerOf(key)], true);
 }
 
 /** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
@@ -239,14 +265,14 @@ export async function rotateSecret(
     })
     // If a concurrent rotation was faster, no row has the secret that was read.
     .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret)));
-  const event = newEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
+  const event = newEvent(deps, WEBHOOK_EVENTS.updated, actor, row, { fields: ["secret"] });
   const batch = { replace, event, stored: webhookByKey(deps.db, row) };
   const {
     stored: [rotated],
   } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret === encryptedSecret) {
-    await wakeWebhooks(deps, [row], true);
+    await wake(deps, [followerOf(row)], true);
     return { webhook: { ...rotated, ...health }, secret };
   }
   const faster = repeated(rotated);

@@ -563,13 +563,15 @@ describe("An event", () => {
     expect(all - none).toBeLessThanOrEqual(12);
   });
 
-  test("of each of 100 files in a batch looks up the team's webhooks once", async () => {
+  test("of each of 100 files in a batch looks up the followers of the team once", async () => {
     const { token } = await newTeam();
     const before = queries.length;
     const ids = Array.from({ length: 100 }, (_, i) => i.toString(16).padStart(24, "0"));
     const json = { action: "move", folder: "a", ids };
     await send("POST /docs/v1/uploads/batch", "/docs/v1/uploads/batch", { token, json });
-    const lookups = queries.slice(before).filter(({ sql }) => sql.startsWith('select "team_id", "id" from "webhooks"'));
+    const lookups = queries
+      .slice(before)
+      .filter(({ sql }) => sql.startsWith('select "team_id", "kind", "id" from "followers"'));
     expect(lookups.filter(({ parameters }) => parameters.includes("file.updated"))).toHaveLength(1);
   });
 

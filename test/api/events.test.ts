@@ -1,12 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
-import {
-  EVENT_TYPES,
-  eventId,
-  isLimited,
-  MAX_DAILY_ACCOUNT_EVENTS,
-  MAX_DAILY_USER_EVENTS,
-} from "../../src/events/events.ts";
+import { EVENT_TYPES } from "../../src/event-types.ts";
+import { eventId, MAX_DAILY_ACCOUNT_EVENTS, MAX_DAILY_USER_EVENTS } from "../../src/events/events.ts";
 import { listName } from "../../src/platform/paging.ts";
 import { databaseOf } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
@@ -140,23 +135,20 @@ describe("The account events of a day", () => {
     expect((await worker.call("POST", "/auth/v1/login", { json })).status).toBe(200);
   });
 
-  /** What ends something, which was created before, and what only the operator does. */
-  const UNLIMITED = ["user.deleted", "apikey.revoked", "session.revoked", "webhook.deleted", "webhook.disabled"];
-  const BY_OPERATOR = ["team.created", "team.suspended", "team.deleted"];
-
-  test.each(EVENT_TYPES.filter((type) => !isLimited(type)))("count %s, unless it ends something", async (type) => {
+  const ofAccounts = EVENT_TYPES.filter(({ kind }) => !kind.isCounted);
+  test.each(ofAccounts)("count $name, unless it ends something or is the operator's", async ({ name, isDaily }) => {
     const team = await newTeam();
     const now = Date.now();
     await leave("teams", team.teamId, 0, now);
     const insert = DB.prepare(
       `insert into events (team_id, seq, type, created_at, actor, subject_id, data, position)
          values (?1, 9e15, ?2, ?3, '{"kind":"secret"}', ?1, '{}', 1)`,
-    ).bind(team.teamId, type, now);
+    ).bind(team.teamId, name, now);
     const isRefused = await insert.run().then(
       () => false,
       (error) => String(error).includes("Too many account events."),
     );
-    expect(isRefused).toBe(!UNLIMITED.includes(type) && !BY_OPERATOR.includes(type));
+    expect(isRefused).toBe(isDaily === true);
   });
 });
 

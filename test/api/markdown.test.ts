@@ -27,7 +27,7 @@ describe("GET /llms.txt", () => {
 
   test("groups the operations as the reference does, in its order", () => {
     const headings = [...index.text.matchAll(/^## (.+)$/gm)].map(([, heading]) => heading);
-    const used = new Set(described.map(({ tag }) => tag as string));
+    const used = new Set(described.map(({ tag }) => tag.name));
     expect(new Set(headings.slice(1))).toEqual(used);
   });
 

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { createApp } from "../../src/app.ts";
-import { EVENT_TYPES } from "../../src/events/events.ts";
+import { EVENT_TYPE_NAMES } from "../../src/event-types.ts";
 import { STATUS } from "../../src/http/failures.ts";
 import { compile } from "../support/contract.ts";
 import { call, startWorker } from "../support/harness.ts";
@@ -196,7 +196,7 @@ describe("GET /openapi.json", () => {
     const { schema, example } = post.requestBody.content["application/json"];
     expect(schema).toEqual({ $ref: "#/components/schemas/WebhookMessage" });
     const message = compile(schema);
-    for (const type of [...EVENT_TYPES, "webhook.test"]) {
+    for (const type of [...EVENT_TYPE_NAMES, "webhook.test"]) {
       expect(message.safeParse({ ...example, type }).error, type).toBeUndefined();
     }
     expect(Object.keys(example).sort()).toEqual(["actor", "data", "id", "subject", "teamId", "timestamp", "type"]);

@@ -1,5 +1,7 @@
 import { describe, expect } from "vitest";
-import { Bodies } from "../../src/platform/bodies.ts";
+import { JSON_BODY_BYTES } from "../../src/http/validation.ts";
+import { BODY_BYTES, Bodies } from "../../src/platform/bodies.ts";
+import { MemoryBudget } from "../../src/platform/part.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";
@@ -14,6 +16,7 @@ import {
   snapshot,
   startWorker,
   type Team,
+  type TestWorker,
   upload,
   usageOf,
   withoutJobs,
@@ -356,6 +359,51 @@ describe("A request that appends to an upload", () => {
     );
     const answer = await worker.call("PATCH", path, { token: team.token, headers: tusHeaders(APPENDING), body });
     expect([answer.status, hasEnded]).toEqual([404, true]);
+  });
+});
+
+describe("A JSON body of more than its place in the isolate", () => {
+  const TOTAL_BYTES = 1024 * 1024;
+  const limitOf = ({ operation }: Pick<Route, "operation">) => operation.maxBodyBytes ?? JSON_BODY_BYTES;
+  const larger = jsonRoutes.filter((route) => limitOf(route) > BODY_BYTES);
+  const withBudget = (budget: MemoryBudget) =>
+    startWorker(compose(withoutLimits, withoutJobs, (deps) => ({ ...deps, bytes: { ...deps.bytes, budget } })));
+  const send = async (worker: TestWorker, team: Team, route: Route, whilePaused = async () => {}) => {
+    const path = pathTo(route, route.path.includes("{id}") ? await newRecord(team, route) : "");
+    const body = Buffer.from(JSON.stringify(requestFor(route).json).padEnd(limitOf(route)));
+    const chunks = [body.subarray(0, 100), body.subarray(100, 5000), body.subarray(5000, -1), body.subarray(-1)];
+    return worker.call(route.method, path, {
+      token: team.token,
+      body: pausedStream(chunks, whilePaused),
+      headers: { "Content-Type": "application/json" },
+    });
+  };
+
+  test("counts against the memory budget until it has arrived", async ({ team }) => {
+    expect(larger.length).toBeGreaterThan(0);
+    for (const route of larger) {
+      const budget = new MemoryBudget(TOTAL_BYTES);
+      const free = TOTAL_BYTES - (limitOf(route) - BODY_BYTES);
+      const answer = await send(withBudget(budget), team, route as Route, async () => {
+        const rest = {};
+        expect(budget.reserve(rest, free), route.name).toBe(true);
+        expect(budget.reserve({}, 1), route.name).toBe(false);
+        budget.release(rest);
+      });
+      expect(answer.status, route.name).toBe(200);
+      expect(budget.reserve({}, TOTAL_BYTES), "released").toBe(true);
+    }
+  });
+
+  test("is refused with 503 without memory, and changes nothing", async ({ team }) => {
+    for (const route of larger) {
+      let before: unknown;
+      const answer = await send(withBudget(new MemoryBudget(0)), team, route as Route, async () => {
+        before = await snapshot(team.teamId);
+      });
+      expect([answer.status, answer.code], route.name).toEqual([503, "unavailable"]);
+      expect(await snapshot(team.teamId)).toEqual(before);
+    }
   });
 });
 

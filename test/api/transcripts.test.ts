@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
-import { deathAt, deathInLatePut, outageOf, ProxiedBindings } from "../support/bindings.ts";
+import { deathAt, deathInLatePut, failureOfLatePut, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import {
@@ -16,7 +16,8 @@ import {
   type Team,
   upload,
 } from "../support/harness.ts";
-import { expectSettled, expectSound } from "../support/world.ts";
+import { MINUTE } from "../support/time.ts";
+import { expectSettled, expectSound, must } from "../support/world.ts";
 
 const MAX_BYTES = 2 * 1024 * 1024;
 const UPLOADS = "/docs/v1/uploads";
@@ -453,6 +454,23 @@ describe("Deleting a file", () => {
     await world.recoverAll([team.teamId]);
     expect(await objectOf(team, id)).toBeNull();
     expect(await expectSettled(team.teamId)).toEqual([]);
+  });
+});
+
+describe("A write that has failed", () => {
+  test("leaves no transcript that R2 stores minutes after the deletion of the file", async ({ world, team }) => {
+    const id = await world.store(team, "a.txt", "hello");
+    const { bindings, store } = failureOfLatePut();
+    const failed = await must(world.ask("PUT", pathOf(id), { token: team.token, ...vtt(SAID) }, { bindings }));
+    expect(failed.code).toBe("unavailable");
+    expect((await team.call("DELETE", `${UPLOADS}/${id}`)).status).toBe(200);
+    world.aheadMilliseconds += 2 * MINUTE;
+    await world.recoverFully();
+    await store();
+    expect(await objectOf(team, id)).not.toBeNull();
+    world.aheadMilliseconds += 15 * MINUTE;
+    await world.recoverFully();
+    expect(await expectSettled(team.teamId, { world })).toEqual([]);
   });
 });
 

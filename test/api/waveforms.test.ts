@@ -1,7 +1,8 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { operations } from "../../src/service.ts";
-import { deathInLatePut, outageOf, ProxiedBindings } from "../support/bindings.ts";
+import { deathInLatePut, failureOfLatePut, outageOf, ProxiedBindings } from "../support/bindings.ts";
+import type { CallOptions } from "../support/client.ts";
 import { DB } from "../support/databases.ts";
 import { worldTest as test } from "../support/fixtures.ts";
 import {
@@ -10,13 +11,15 @@ import {
   fieldsOf,
   metadataOf,
   newTeam,
+  OPERATOR,
   read,
   rejected,
   sendText,
   type Team,
   upload,
 } from "../support/harness.ts";
-import { expectSettled, expectSound, World } from "../support/world.ts";
+import { MINUTE } from "../support/time.ts";
+import { expectErased, expectSettled, expectSound, must, World } from "../support/world.ts";
 
 /** The rounding error of a byte, as the description states it. */
 const MAX_ERROR = 0.0045;
@@ -219,6 +222,44 @@ describe("Deleting a file", () => {
     await world.recoverAll([team.teamId]);
     expect(await objectOf(team, id)).toBeNull();
     expect(await expectSettled(team.teamId)).toEqual([]);
+  });
+});
+
+describe("A write that has failed", () => {
+  test.for<[string, (team: Team, id: string) => [string, string, CallOptions?][]]>([
+    ["deletion of the file", (_, id) => [["DELETE", `/docs/v1/uploads/${id}`]]],
+    [
+      "deletion of the file in a batch",
+      (_, id) => [["POST", "/docs/v1/uploads/batch", { json: { action: "delete", ids: [id] } }]],
+    ],
+    [
+      "erasure of the file from the trash",
+      (_, id) => [
+        ["DELETE", `/docs/v1/uploads/${id}`],
+        ["DELETE", `/docs/v1/trash/${id}`],
+      ],
+    ],
+    ["deletion of the team", ({ teamId }) => [["DELETE", `/auth/v1/teams/${teamId}`, { token: OPERATOR }]]],
+  ])("leaves no waveform that R2 stores minutes after the %s", async ([name, requestsOf], { world, team }) => {
+    if (name.includes("trash")) world.settings = { trashDays: 7 };
+    const id = await world.store(team, "a.txt", "hello");
+    const { bindings, store } = failureOfLatePut();
+    const json = { channels: [wave(16)] };
+    const failed = await must(world.ask("PUT", pathOf(id), { token: team.token, json }, { bindings }));
+    expect(failed.code).toBe("unavailable");
+    for (const [method, path, options] of requestsOf(team, id)) {
+      expect((await must(world.ask(method, path, { token: team.token, ...options }))).status).toBe(200);
+    }
+    for (let run = 0; run < 2; run++) {
+      world.aheadMilliseconds += 2 * MINUTE;
+      await world.recoverFully();
+    }
+    await store();
+    expect(await objectOf(team, id)).not.toBeNull();
+    world.aheadMilliseconds += 15 * MINUTE;
+    for (let run = 0; run < 2; run++) await world.recoverFully();
+    if (name.includes("team")) await expectErased(team.teamId, world);
+    else expect(await expectSettled(team.teamId, { world })).toEqual([]);
   });
 });
 

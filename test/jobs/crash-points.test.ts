@@ -4,14 +4,14 @@ import type { WaveformJob } from "../../src/platform/messages.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
-import { deathAt, ProxiedBindings } from "../support/bindings.ts";
+import { deathAt, failureOfLatePut, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer, CallOptions, Team } from "../support/client.ts";
 import { ALL_DATABASES, DB } from "../support/databases.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
 import { included, type Place, type Run, runEveryFault, type Scenario } from "../support/faults.ts";
 import { worldTest as test } from "../support/fixtures.ts";
-import { metadataOf, newSession, snapshot } from "../support/harness.ts";
+import { metadataOf, newSession, OPERATOR, snapshot } from "../support/harness.ts";
 import { newEmail, PASSWORD } from "../support/routes.ts";
 import { streamOf } from "../support/streams.ts";
 import { DAY, MINUTE } from "../support/time.ts";
@@ -19,6 +19,7 @@ import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
 import { createEvent, eventsOf, type Hook, idOf, keyOf, newHook, statusesOf } from "../support/webhooks.ts";
 import {
   encodeForm,
+  expectErased,
   expectSettled,
   type Form,
   must,
@@ -913,6 +914,40 @@ describe("A form upload whose Worker died", () => {
       expect(await expectSettled(team.teamId)).toEqual([]);
     },
   );
+});
+
+describe("A form upload whose put has failed", () => {
+  const begin = async (world: World, team: Team) => {
+    const { bindings, store } = failureOfLatePut();
+    expect(status(await world.upload(team, await encodeForm("a.txt", "text"), {}, { bindings }))).toBe(503);
+    const recoverAfter = async (minutes: number) => {
+      world.aheadMilliseconds += minutes * MINUTE;
+      await world.recoverFully();
+    };
+    const storeLate = async () => {
+      await store();
+      expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toHaveLength(1);
+    };
+    return { recoverAfter, storeLate };
+  };
+
+  test("leaves no object that R2 stores minutes later", async ({ world, team }) => {
+    const { recoverAfter, storeLate } = await begin(world, team);
+    await recoverAfter(14);
+    await storeLate();
+    await recoverAfter(2);
+    expect(await expectSettled(team.teamId, { world })).toEqual([]);
+  });
+
+  test("leaves none if its team is deleted meanwhile, either", async ({ world, team }) => {
+    const { recoverAfter, storeLate } = await begin(world, team);
+    await world.ask("DELETE", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR });
+    await recoverAfter(14);
+    await storeLate();
+    await recoverAfter(2);
+    await recoverAfter(1);
+    await expectErased(team.teamId, world);
+  });
 });
 
 test("A form upload that is deleted while it arrives keeps its row until it ends", async ({ world, team }) => {

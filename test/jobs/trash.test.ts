@@ -96,7 +96,7 @@ describe("The trash", () => {
     const bindings = new ProxiedBindings();
     const runs = await world.recoverFully(bindings);
     expect(runs.length).toBeLessThanOrEqual(3);
-    expect(runs.reduce((sum, { filesDeleted }) => sum + filesDeleted, 0)).toBe(2000);
+    expect(runs.reduce((sum, { filesDeleted = 0 }) => sum + filesDeleted, 0)).toBe(2000);
     const sent = bindings.queries.filter(({ parameters }) => parameters.length > 0);
     expect(sent.length).toBeLessThan(1000);
     expect(bindings.effects.rowsRead, "no step repeatedly reads past these files").toBeLessThan(25 * 2000);

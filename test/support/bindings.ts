@@ -50,6 +50,23 @@ export function deathInLatePut() {
   return { bindings, reached: reached.promise, release: () => gate.resolve() };
 }
 
+/** The first put to R2 fails at once, and R2 stores it after that, when `store` is called. */
+export function failureOfLatePut() {
+  const bindings = new ProxiedBindings();
+  const bucket = bindings.bucket.bind(bindings);
+  let stored: (() => Promise<unknown>) | undefined;
+  bindings.bucket = (real) => {
+    const put = async (key: string, body: Uint8Array, options: R2PutOptions) => {
+      if (stored) return bucket(real).put(key, body, options);
+      const bytes = body.slice();
+      stored = () => real.put(key, bytes, options);
+      throw new Error(PERMANENT.R2);
+    };
+    return replace(bucket(real), { put });
+  };
+  return { bindings, store: async () => stored?.() };
+}
+
 /** Every call to the binding fails. */
 export const outageOf = (binding: BindingName): Fault => ({ binding, call: 1, moment: "before", failure: "outage" });
 

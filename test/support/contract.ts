@@ -1,9 +1,9 @@
 import { expect } from "vitest";
 import { describeApi } from "../../src/http/openapi.ts";
-import { messages, operations } from "../../src/service.ts";
+import * as service from "../../src/service.ts";
 import { type Document, Validation } from "./validation.ts";
 
-export const document = describeApi(operations, messages) as unknown as Document;
+export const document = describeApi(service) as unknown as Document;
 const validation = new Validation(document);
 
 export const compile = (schema: object) => validation.compile(schema);

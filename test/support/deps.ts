@@ -9,6 +9,7 @@ import type { Mailer } from "../../src/platform/mailer.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import type { Reply, Sender } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
+import * as service from "../../src/service.ts";
 import { promptOutboxes } from "./objects.ts";
 
 export type { Deps, Settings } from "../../src/deps.ts";
@@ -17,8 +18,8 @@ export type { Deps, Settings } from "../../src/deps.ts";
 const CHEAP = { ln: 4, r: 1, p: 1 };
 const cheapSecrets = loadSecrets(env.MASTER_KEY, realSystem, CHEAP);
 /** The dependencies of a Worker, with cheap password hashes. Invalid settings fail as in the real one. */
-export const readDeps: typeof readRealDeps = (bindings, ctx) => {
-  const deps = readRealDeps(bindings, ctx);
+export const readDeps = (bindings: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps => {
+  const deps = readRealDeps(bindings, ctx, service);
   return { ...deps, ...(bindings.MASTER_KEY === env.MASTER_KEY && { secrets: cheapSecrets }) };
 };
 
@@ -50,7 +51,7 @@ const mailer: Mailer = { send: async () => {} };
 
 /** Replaces the objects of webhooks by those that send when they are woken. Their calls to D1 belong to no request. */
 export function withOutboxes(deps: Deps): Deps {
-  const { databases } = readRealDeps(env, { waitUntil: () => {} });
+  const { databases } = readRealDeps(env, { waitUntil: () => {} }, service);
   return { ...deps, outboxes: promptOutboxes({ ...deps, databases, sender, after: () => {} }) };
 }
 
@@ -143,7 +144,7 @@ export const withoutJobs: Change = (deps) =>
 /** The password hashes of the real Worker. */
 export const withRealHashing: Change = (deps) => ({
   ...deps,
-  secrets: readRealDeps(env, { waitUntil: () => {} }).secrets,
+  secrets: readRealDeps(env, { waitUntil: () => {} }, service).secrets,
 });
 
 const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;

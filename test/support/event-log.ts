@@ -51,12 +51,13 @@ export const eventLogQueries = (teamId: string): D1PreparedStatement[] =>
      ) group by 1, 2`,
     "select id, version from users where team_id = ?",
     "select id, 0 as version from api_keys where team_id = ? and kind <> 'session' and length(token_hash) = 64",
-    "select id, version from webhooks where team_id = ?",
+    `select id, version, iif(disabled_reason is null, f.id is not null and w.types is f.types, f.id is null) as isFollowing
+     from webhooks w left join followers f using (team_id, id) where team_id = ?`,
     `select w.id, e.seq
      from webhooks w
      join events c on c.team_id = w.team_id and c.type = 'webhook.created' and c.subject_id = w.id
      join events e on e.team_id = w.team_id and e.seq > c.seq
-     where w.team_id = ? and w.types is null and w.status = 'enabled'`,
+     where w.team_id = ? and w.types is null and w.disabled_reason is null`,
     `select subject_id as id, group_concat(substr(type, 6) || ' ', '' order by seq) as life
      from events where team_id = ? and type like 'file.%' group by 1`,
   ].map((sql) => DB.prepare(sql).bind(teamId));
@@ -112,9 +113,10 @@ export function expectOneEventPerChange(
   for (const key of keys as Subject[]) {
     expect(of(key.id, "apikey.created", "apikey.revoked"), "a key").toEqual([1, 0]);
   }
-  for (const hook of webhooks as Subject[]) {
+  for (const hook of webhooks as (Subject & { isFollowing: 0 | 1 })[]) {
     const [created, updated = 0, disabled = 0] = of(hook.id, "webhook.created", "webhook.updated", "webhook.disabled");
     expect([created, updated + disabled], "a webhook").toEqual([1, hook.version]);
+    expect(hook.isFollowing, "a webhook follows the log with its types while it is enabled").toBe(1);
   }
   for (const id of deletedIds) {
     const counts = countsById.get(id) ?? {};

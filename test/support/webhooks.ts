@@ -20,7 +20,7 @@ export interface Hook {
 const createdTeams: Team[] = [];
 afterEach(async () => {
   for (const { teamId } of createdTeams.splice(0)) {
-    const tables = ["webhooks", "events", "api_keys"];
+    const tables = ["webhooks", "followers", "events", "api_keys"];
     await DB.batch(tables.map((name) => DB.prepare(`delete from ${name} where team_id = ?`).bind(teamId)));
   }
 });

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { EVENT_TYPES, isLimited } from "../../src/events/events.ts";
+import { EVENT_TYPES } from "../../src/event-types.ts";
 
 const root = join(import.meta.dirname, "..");
 const read = (path: string) => readFileSync(join(root, path), "utf8");
@@ -20,7 +20,7 @@ test("each table, and each event, has a bound in the list of threats", () => {
     ([, name = ""]) => name,
   );
   expect(tables.length).toBeGreaterThan(10);
-  const kinds = EVENT_TYPES.map((type) => (isLimited(type) ? type.replace(/\..*/, ".*") : type));
+  const kinds = EVENT_TYPES.map(({ name, kind }) => (kind.isCounted ? `${kind.name}.*` : name));
   expect([...tables, ...kinds].filter((name) => !named.has(name))).toEqual([]);
 });
 

@@ -1,5 +1,5 @@
 -- createWebhook: POST /auth/v1/webhooks
--- 2 round trips, 14 rows read, 4 written
+-- 2 round trips, 15 rows read, 5 written
 
 -- Round trip 1
 
@@ -86,26 +86,31 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.insert: 3 rows read, 2 written
+-- batch.insert: 2 rows read, 2 written
 --   SEARCH teams EXISTS USING PRIMARY KEY (id=?)
---   SCALAR SUBQUERY 2
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
 --   SCALAR SUBQUERY 1
---   SEARCH events USING PRIMARY KEY (team_id=?)
+--   SEARCH webhooks USING PRIMARY KEY (team_id=?)
 insert into
   webhooks (
-    id, team_id, url, types, description, status, disabled_reason, key_id, user_id, changed_by,
-    encrypted_secret, old_encrypted_secret, old_secret_ends_at, encrypted_with, since_seq, cursor, epoch,
-    created_at, updated_at, version
+    id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
+    old_encrypted_secret, old_secret_ends_at, encrypted_with, epoch, created_at, updated_at, version
   )
-select
-  ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce((select max(seq) from events where team_id = ?), 0),
-  ?, ?, ?, ?, ?
+select ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 where
   (
     (select count(*) from webhooks where webhooks.team_id = ?) < ?
     and exists (select 1 from teams where (teams.id = ? and teams.status <> ?))
   )
+on conflict do nothing;
+
+-- batch.follower: 2 rows read, 1 written
+--   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
+--   SCALAR SUBQUERY 1
+--   SEARCH events USING PRIMARY KEY (team_id=?)
+insert into followers (team_id, kind, id, types, since, cursor)
+select ?, ?, ?, webhooks.types, coalesce((select max(seq) from events where team_id = ?), 0), 0
+from webhooks
+where (webhooks.team_id = ? and webhooks.id = ?)
 on conflict do nothing;
 
 -- batch.event: 5 rows read, 2 written
@@ -123,19 +128,13 @@ where changes() > 0;
 -- batch.stored: 1 row read
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 select
-  id, team_id, url, types, description, status, disabled_reason, key_id, user_id, changed_by,
-  encrypted_secret, old_encrypted_secret, old_secret_ends_at, encrypted_with, since_seq, cursor, epoch,
-  created_at, updated_at, version
+  id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
+  old_encrypted_secret, old_secret_ends_at, encrypted_with, epoch, created_at, updated_at, version
 from webhooks
 where (webhooks.team_id = ? and webhooks.id = ?);
 
--- receiving.1: 1 row read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where
-  (
-    webhooks.team_id = ?
-    and webhooks.status = ?
-    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
-  );
+-- followers.1: 1 row read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where (followers.team_id = ? and (followers.types is null or instr(followers.types, json_quote(?))));

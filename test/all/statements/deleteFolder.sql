@@ -412,47 +412,24 @@ where
 
 -- batch.step.changes.leave.1: 4 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
---   LIST SUBQUERY 11
+--   LIST SUBQUERY 9
 --   SEARCH folder_changes EXISTS USING PRIMARY KEY (team_id=? AND owner_id=?)
 --   SEARCH files USING INDEX files_folder (team_id=? AND folder_key>? AND folder_key<?)
+--   SCALAR SUBQUERY 1
+--   SEARCH folder_changes USING PRIMARY KEY (team_id=? AND owner_id=?)
+--   SCALAR SUBQUERY 2
+--   SEARCH folder_changes USING PRIMARY KEY (team_id=? AND owner_id=?)
 --   SCALAR SUBQUERY 3
 --   SEARCH folder_changes USING PRIMARY KEY (team_id=? AND owner_id=?)
 --   SCALAR SUBQUERY 4
 --   SEARCH folder_changes USING PRIMARY KEY (team_id=? AND owner_id=?)
 --   SCALAR SUBQUERY 5
 --   SEARCH folder_changes USING PRIMARY KEY (team_id=? AND owner_id=?)
---   SCALAR SUBQUERY 6
---   SEARCH folder_changes USING PRIMARY KEY (team_id=? AND owner_id=?)
---   SCALAR SUBQUERY 7
---   SEARCH folder_changes USING PRIMARY KEY (team_id=? AND owner_id=?)
---   CORRELATED SCALAR SUBQUERY 1
---   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
---   CORRELATED SCALAR SUBQUERY 2
---   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
 insert into
   removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, due_at, trashed_at, hold, file)
 select
-  files.team_id, files.id, files.user_id, files.original_name, files.size_bytes, files.reserved_bytes,
-  iif(
-    nullif(
-      max(
-        coalesce(
-          (
-            select waveforms.writing_since
-            from waveforms
-            where waveforms.team_id = files.team_id and waveforms.file_id = files.id
-          ), 0
-        ),
-        coalesce(
-          (
-            select transcripts.writing_since
-            from transcripts
-            where transcripts.team_id = files.team_id and transcripts.file_id = files.id
-          ), 0
-        )
-      ), 0
-    ) > ?, ?, ?
-  ), ?, ?, ?
+  files.team_id, files.id, files.user_id, files.original_name, files.size_bytes, files.reserved_bytes, ?, ?,
+  ?, ?
 from files
 where
   (
@@ -643,13 +620,8 @@ select id
 from folder_changes
 where ((folder_changes.team_id = ? and folder_changes.owner_id = ?) and folder_changes.id = ?);
 
--- receiving.1: 0 rows read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where
-  (
-    webhooks.team_id = ?
-    and webhooks.status = ?
-    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
-  );
+-- followers.1: 0 rows read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where (followers.team_id = ? and (followers.types is null or instr(followers.types, json_quote(?))));

@@ -101,30 +101,20 @@ select
 from teams
 where teams.id = ?;
 
--- batch.hooks: 0 rows read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where webhooks.team_id = ?;
+-- batch.followers: 0 rows read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where followers.team_id = ?;
 
--- receiving.1: 0 rows read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where
-  (
-    webhooks.team_id = ?
-    and webhooks.status = ?
-    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
-  );
+-- followers.1: 0 rows read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where (followers.team_id = ? and (followers.types is null or instr(followers.types, json_quote(?))));
 
--- receiving.2: 0 rows read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where
-  (
-    webhooks.team_id = ?
-    and webhooks.status = ?
-    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
-  );
+-- followers.2: 0 rows read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where (followers.team_id = ? and (followers.types is null or instr(followers.types, json_quote(?))));

@@ -1,5 +1,5 @@
 -- deleteUser: DELETE /auth/v1/users/{id}
--- 2 round trips, 21 rows read, 3 written
+-- 2 round trips, 23 rows read, 3 written
 
 -- Round trip 1
 
@@ -86,19 +86,19 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.webhooks.disabled: 2 rows read
+-- batch.losses.1.disabled: 2 rows read
 --   SEARCH webhooks USING PRIMARY KEY (team_id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 update webhooks
-set status = ?, disabled_reason = ?, updated_at = ?, version = webhooks.version + 1
+set disabled_reason = ?, updated_at = ?, version = webhooks.version + 1
 where
   (
     (
       webhooks.team_id = ?
       and ? in (webhooks.user_id, webhooks.changed_by ->> ?, webhooks.changed_by ->> ?, webhooks.changed_by ->> ?)
     )
-    and webhooks.status = ?
+    and webhooks.disabled_reason is null
     and exists (
       select 1
       from users
@@ -112,7 +112,7 @@ where
   )
 returning id, team_id;
 
--- batch.webhooks.event: 3 rows read
+-- batch.losses.1.event: 3 rows read
 --   CO-ROUTINE (subquery-5)
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SEARCH webhooks USING PRIMARY KEY (team_id=?)
@@ -147,6 +147,29 @@ where
           (users.id = ? and users.team_id = ?)
           and case when (json_extract(?, '$.' || users.role) & ~ ?) = 0 is not true then ?
           end is null
+        )
+    )
+  );
+
+-- batch.losses.1.unfollow: 2 rows read
+--   SEARCH followers USING PRIMARY KEY (team_id=? AND kind=? AND id=?)
+--   LIST SUBQUERY 1
+--   SEARCH webhooks USING PRIMARY KEY (team_id=?)
+delete from followers
+where
+  (
+    followers.team_id = ?
+    and followers.kind = ?
+    and followers.id in (
+      select id
+      from webhooks
+      where
+        (
+          (
+            webhooks.team_id = ?
+            and ? in (webhooks.user_id, webhooks.changed_by ->> ?, webhooks.changed_by ->> ?, webhooks.changed_by ->> ?)
+          )
+          and webhooks.disabled_reason is not null
         )
     )
   );
@@ -263,24 +286,14 @@ where
     and not exists (select 1 from users where (users.id = ? and users.team_id = ?))
   );
 
--- receiving.1: 0 rows read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where
-  (
-    webhooks.team_id = ?
-    and webhooks.status = ?
-    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
-  );
+-- followers.1: 0 rows read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where (followers.team_id = ? and (followers.types is null or instr(followers.types, json_quote(?))));
 
--- receiving.2: 0 rows read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where
-  (
-    webhooks.team_id = ?
-    and webhooks.status = ?
-    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
-  );
+-- followers.2: 0 rows read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where (followers.team_id = ? and (followers.types is null or instr(followers.types, json_quote(?))));

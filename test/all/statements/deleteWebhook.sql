@@ -1,5 +1,5 @@
 -- deleteWebhook: DELETE /auth/v1/webhooks/{id}
--- 2 round trips, 10 rows read, 2 written
+-- 2 round trips, 11 rows read, 3 written
 
 -- Round trip 1
 
@@ -106,13 +106,13 @@ delete from webhooks
 where (webhooks.team_id = ? and webhooks.id = ?)
 returning id;
 
--- receiving.1: 0 rows read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where
-  (
-    webhooks.team_id = ?
-    and webhooks.status = ?
-    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
-  );
+-- batch.unfollow: 1 row read, 1 written
+--   SEARCH followers USING PRIMARY KEY (team_id=? AND kind=? AND id=?)
+delete from followers
+where (followers.team_id = ? and followers.kind = ? and followers.id = ?);
+
+-- followers.1: 0 rows read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where (followers.team_id = ? and (followers.types is null or instr(followers.types, json_quote(?))));

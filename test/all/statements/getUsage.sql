@@ -78,7 +78,7 @@ select
     order by seq desc
     limit 1
   ) - (
-    select position - (type >= 'file.' and type < 'file/' or type >= 'link.' and type < 'link/')
+    select position - (type >= ? and type < ? or type >= ? and type < ?)
     from events
     where team_id = teams.id and seq > teams.events_purged_to
     order by seq

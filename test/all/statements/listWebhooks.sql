@@ -37,9 +37,8 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 select
-  id, team_id, url, types, description, status, disabled_reason, key_id, user_id, changed_by,
-  encrypted_secret, old_encrypted_secret, old_secret_ends_at, encrypted_with, since_seq, cursor, epoch,
-  created_at, updated_at, version
+  id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
+  old_encrypted_secret, old_secret_ends_at, encrypted_with, epoch, created_at, updated_at, version
 from webhooks
 where
   webhooks.team_id = coalesce(

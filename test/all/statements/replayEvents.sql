@@ -89,8 +89,7 @@ from
 -- 1: 1 row read
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 select
-  id, team_id, url, types, description, status, disabled_reason, key_id, user_id, changed_by,
-  encrypted_secret, old_encrypted_secret, old_secret_ends_at, encrypted_with, since_seq, cursor, epoch,
-  created_at, updated_at, version
+  id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
+  old_encrypted_secret, old_secret_ends_at, encrypted_with, epoch, created_at, updated_at, version
 from webhooks
 where (webhooks.team_id = ? and webhooks.id = ?);

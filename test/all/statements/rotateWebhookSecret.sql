@@ -89,9 +89,8 @@ from
 -- 1: 1 row read
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 select
-  id, team_id, url, types, description, status, disabled_reason, key_id, user_id, changed_by,
-  encrypted_secret, old_encrypted_secret, old_secret_ends_at, encrypted_with, since_seq, cursor, epoch,
-  created_at, updated_at, version
+  id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
+  old_encrypted_secret, old_secret_ends_at, encrypted_with, epoch, created_at, updated_at, version
 from webhooks
 where (webhooks.team_id = ? and webhooks.id = ?);
 
@@ -178,19 +177,13 @@ where changes() > 0;
 -- batch.stored: 1 row read
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 select
-  id, team_id, url, types, description, status, disabled_reason, key_id, user_id, changed_by,
-  encrypted_secret, old_encrypted_secret, old_secret_ends_at, encrypted_with, since_seq, cursor, epoch,
-  created_at, updated_at, version
+  id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
+  old_encrypted_secret, old_secret_ends_at, encrypted_with, epoch, created_at, updated_at, version
 from webhooks
 where (webhooks.team_id = ? and webhooks.id = ?);
 
--- receiving.1: 1 row read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where
-  (
-    webhooks.team_id = ?
-    and webhooks.status = ?
-    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
-  );
+-- followers.1: 1 row read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where (followers.team_id = ? and (followers.types is null or instr(followers.types, json_quote(?))));

@@ -269,13 +269,8 @@ select
   (select version from transcripts where (transcripts.team_id = ? and transcripts.file_id = ?)) as version
 from (select 1) one;
 
--- receiving.1: 0 rows read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where
-  (
-    webhooks.team_id = ?
-    and webhooks.status = ?
-    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
-  );
+-- followers.1: 0 rows read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where (followers.team_id = ? and (followers.types is null or instr(followers.types, json_quote(?))));

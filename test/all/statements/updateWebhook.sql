@@ -1,5 +1,5 @@
 -- updateWebhook: PATCH /auth/v1/webhooks/{id}
--- 3 round trips, 16 rows read, 3 written
+-- 3 round trips, 16 rows read, 4 written
 
 -- Round trip 1
 
@@ -89,9 +89,8 @@ from
 -- 1: 1 row read
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 select
-  id, team_id, url, types, description, status, disabled_reason, key_id, user_id, changed_by,
-  encrypted_secret, old_encrypted_secret, old_secret_ends_at, encrypted_with, since_seq, cursor, epoch,
-  created_at, updated_at, version
+  id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
+  old_encrypted_secret, old_secret_ends_at, encrypted_with, epoch, created_at, updated_at, version
 from webhooks
 where (webhooks.team_id = ? and webhooks.id = ?);
 
@@ -151,18 +150,21 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
+-- batch.follower.1: 1 row read, 1 written
+--   SEARCH followers USING PRIMARY KEY (team_id=? AND kind=? AND id=?)
+delete from followers
+where (followers.team_id = ? and followers.kind = ? and followers.id = ?);
+
 -- batch.update: 2 rows read, 1 written
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 update webhooks
 set
-  status = ?, disabled_reason = ?,
-  changed_by = json_set(webhooks.changed_by, '$.keyId', ?, '$.userId', ?, ?, ?),
+  disabled_reason = ?, changed_by = json_set(webhooks.changed_by, '$.keyId', ?, '$.userId', ?, ?, ?),
   updated_at = ?, version = webhooks.version + 1
 where (webhooks.team_id = ? and webhooks.id = ?)
 returning
-  id, team_id, url, types, description, status, disabled_reason, key_id, user_id, changed_by,
-  encrypted_secret, old_encrypted_secret, old_secret_ends_at, encrypted_with, since_seq, cursor, epoch,
-  created_at, updated_at, version;
+  id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
+  old_encrypted_secret, old_secret_ends_at, encrypted_with, epoch, created_at, updated_at, version;
 
 -- batch.event: 6 rows read, 2 written
 --   SCAN CONSTANT ROW
@@ -179,13 +181,8 @@ select
   ?, coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
 where changes() > 0;
 
--- receiving.1: 1 row read
---   SEARCH webhooks USING PRIMARY KEY (team_id=?)
-select team_id, id
-from webhooks
-where
-  (
-    webhooks.team_id = ?
-    and webhooks.status = ?
-    and (webhooks.types is null or instr(webhooks.types, json_quote(?)))
-  );
+-- followers.1: 0 rows read
+--   SEARCH followers USING PRIMARY KEY (team_id=?)
+select team_id, kind, id
+from followers
+where (followers.team_id = ? and (followers.types is null or instr(followers.types, json_quote(?))));

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { readDeps } from "../../../src/deps.ts";
 import service from "../../../src/index.ts";
 import type { WaveformJob } from "../../../src/platform/messages.ts";
+import * as lists from "../../../src/service.ts";
 import { handleJob } from "../../../src/upkeep/consumer.ts";
 import { type Effects, ProxiedBindings } from "../../support/bindings.ts";
 import { spread } from "./spreading.ts";
@@ -155,7 +156,7 @@ const control: Record<string, Bare> = {
   },
   /** Measures a waveform. @returns the outcome */
   waveform: async (request, env) => {
-    const deps = readDeps(env, { waitUntil: () => {} });
+    const deps = readDeps(env, { waitUntil: () => {} }, lists);
     return Response.json(await handleJob(deps, "stowage-waveforms", await request.json<WaveformJob>()));
   },
   spread: async (request, env) => Response.json(await spread(env as never, await request.json())),
