@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
 import { Segments } from "./choice.tsx";
 import { CopyButton } from "./copy.tsx";
+import { Icon } from "./icon.tsx";
 
 export const uploadCommand = (key: string, url: string): string =>
   `curl -H "Authorization: Bearer ${key}" \\\n  -F "file=@recording.mp3" \\\n  ${url}/docs/v1/uploads`;
