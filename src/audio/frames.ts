@@ -116,9 +116,11 @@ export function isChain(bytes: Uint8Array, at: number, family: number, links: nu
 export function mediaTypeOfFrames(head: Uint8Array): string | null {
   for (let at = nextSync(head, 0); at >= 0; at = nextSync(head, at + 1)) {
     const frame = frameAt(head, at);
-    // One frame up to the end may be chance, and several in a row can't be.
-    const isLast = frame === null || at + frame.bytes >= head.length;
-    if (!isLast && isChain(head, at, frame.family, CHAIN_FRAMES)) return frame.mediaType;
+    if (frame === null) continue;
+    // One frame at the end may be chance. Several in a row can't be, nor one that is the whole file.
+    const isLast = at + frame.bytes >= head.length;
+    const isComplete = at === 0 && frame.bytes === head.length;
+    if (isComplete || (!isLast && isChain(head, at, frame.family, CHAIN_FRAMES))) return frame.mediaType;
   }
   return null;
 }
@@ -203,9 +205,9 @@ function paddingSeconds(header: Uint8Array, frame: Frame): number {
 
 /** Reads MPEG audio, AAC in ADTS, AC-3, and E-AC-3. */
 export async function readFrames(source: RangeSource): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source);
+  const { end, tags } = await findTrailingTags(source);
   const { at, frame, seconds } = await walkFrames(source, 0, end);
-  return { ...frame, lossless: false, seconds, soundBytes: end - at, readTags: readText };
+  return { ...frame, lossless: false, seconds, soundBytes: end - at, ...tags };
 }
 
 /** The bytes of a frame by its type (RFC 4867, 5.3): the sound of 20 ms, or its absence. 0 if there is no such type. */
@@ -250,7 +252,7 @@ const WAVPACK_RATES_HZ = [6, 8, 9.6, 11.025, 12, 16, 22.05, 24, 32, 44.1, 48, 64
 
 /** Reads WavPack. Each block states its samples, so the last complete one gives the length (WavPack5FileFormat). */
 export async function readWavpack(source: RangeSource): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source);
+  const { end, tags } = await findTrailingTags(source);
   const head = await source.read(0, 32);
   const isBlock = latin1(head, 0, 4) === "wvpk" && byte(head, 9) === 4;
   if (!isBlock) throw new UnreadableAudio("The file has no WavPack blocks.");
@@ -280,12 +282,12 @@ export async function readWavpack(source: RangeSource): Promise<Reading> {
   const [codec, lossless] = [isDsd ? "DSD" : "PCM", (flags & 8) === 0];
   const isCut = firstEnd > source.size;
   const seconds = samples === null && !isCut ? null : (samples ?? 0) / sampleRate;
-  return { container: "WavPack", codec, sampleRate, channels, lossless, seconds, soundBytes: end, readTags: readText };
+  return { container: "WavPack", codec, sampleRate, channels, lossless, seconds, soundBytes: end, ...tags };
 }
 
 /** Reads Monkey's Audio. Its frames do not state their position. Versions before 3.98 do not state their size either. */
 export async function readMonkeysAudio(source: RangeSource): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source);
+  const { end, tags } = await findTrailingTags(source);
   const head = await source.read(0, 52);
   const [version, headerAt] = [uintLE(head, 4, 2), uintLE(head, 8, 4)];
   const isOld = version < 3980;
@@ -301,14 +303,14 @@ export async function readMonkeysAudio(source: RangeSource): Promise<Reading> {
   const statedBytes = isOld ? 0 : uintLE(head, 24, 8);
   const soundBytes = isOld ? end : Math.max(0, Math.min(statedBytes, end - headerAt - headerBytes));
   const facts = { container: "Monkey's Audio", codec: "Monkey's Audio", sampleRate, channels, lossless: true };
-  return { ...facts, seconds: samples / sampleRate, soundBytes, statedBytes, readTags: readText };
+  return { ...facts, seconds: samples / sampleRate, soundBytes, statedBytes, ...tags };
 }
 
 const MUSEPACK_RATES_HZ = [44100, 48000, 37800, 32000];
 
 /** Reads Musepack, stream versions 7 and 8. Trusts the stated length: only a walk through all frames could check it. */
 export async function readMusepack(source: RangeSource): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source);
+  const { end, tags } = await findTrailingTags(source);
   const head = await source.read(0, 64);
   const isOld = latin1(head, 0, 3) === "MP+";
   if (!isOld && latin1(head, 4, 2) !== "SH") throw new UnreadableAudio("The file has no stream header.");
@@ -324,5 +326,5 @@ export async function readMusepack(source: RangeSource): Promise<Reading> {
   }
   const sampleRate = MUSEPACK_RATES_HZ[rate] ?? 0;
   const facts = { container: `Musepack, SV${isOld ? 7 : 8}`, codec: "Musepack", sampleRate, channels, lossless: false };
-  return { ...facts, seconds: samples / sampleRate, soundBytes: end, readTags: readText };
+  return { ...facts, seconds: samples / sampleRate, soundBytes: end, ...tags };
 }

@@ -41,7 +41,19 @@ interface Inspection extends MediaType {
 const NO_FACTS = { container: null, codec: null, sampleRate: null, channels: null, lossless: null };
 const NOTHING_KNOWN: Audio = { ...NO_FACTS, durationSeconds: null, bitrate: null, tags: {} };
 /** The tags that are copied as they are. */
-const TAGS = ["title", "artist", "album", "albumartist", "composer", "genre", "year", "date", "bpm", "isrc"] as const;
+const TAGS = ["title", "album", "composer", "genre", "year", "date", "isrc", "copyright"] as const;
+/** In the order in which they are kept while there is room. */
+const STORED_TAGS =
+  "title artist album albumartist composer genre year date bpm isrc track tracks disk comment copyright".split(" ");
+/**
+ * The names of texts that music-metadata reads but does not know: those of Matroska without a level, those that FFmpeg
+ * writes into all formats, and the copyright of WAV.
+ */
+const OTHER_NAMES: Record<string, string> = {
+  ...{ ALBUM: "album", ALBUM_ARTIST: "albumartist", COMPOSER: "composer", GENRE: "genre", ISRC: "isrc", TBPM: "bpm" },
+  ...{ DATE: "date", DATE_RELEASED: "date", DATE_RECORDED: "date", YEAR: "date", DISC: "disk", BPM: "bpm" },
+  ...{ COMMENT: "comment", COPYRIGHT: "copyright", ICOP: "copyright" },
+};
 const MAX_TAG_CHARACTERS = 256;
 /** All of them as JSON. Anybody with a public key can fill them, and the row of the file is read as a whole. */
 const MAX_TAGS_BYTES = 2048;
@@ -118,30 +130,58 @@ async function readTags(reading: Reading, leadingTags: ReadText[], mimeType = ""
   const { parseBuffer } = await import("music-metadata");
   const options = { skipCovers: true, duration: false };
   const parsed = await parseBuffer(texts, { mimeType }, options).catch(() => null);
-  return parsed ? pickTags(parsed.common) : {};
+  return parsed ? pickTags(parsed) : {};
 }
 
 async function collectTexts(reading: Reading, leadingTags: ReadText[]): Promise<Uint8Array> {
   try {
-    return join(await readTexts(leadingTags), await reading.readTags());
+    return join(reading.earlyTags ?? "", await readTexts(leadingTags), await reading.readTags());
   } catch (error) {
     if (error instanceof UnreadableAudio) return new Uint8Array();
     throw error;
   }
 }
 
-function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
-  const { track, disk, copyright } = common;
-  const comment = common.comment?.map(({ text }) => text ?? "");
-  const others = { track: track?.no, tracks: track?.of, disk: disk?.no, comment, copyright };
-  const wanted = [...TAGS.map((name) => [name, common[name]] as const), ...Object.entries(others)];
+function pickTags({ common, native }: Pick<IAudioMetadata, "common" | "native">): Audio["tags"] {
+  const { artist, artists, albumartist, albumartists, track, disk } = common;
+  const others = otherTexts(native);
+  const first = (name: string) => others[name]?.[0];
+  const known: Record<string, unknown> = {
+    ...Object.fromEntries(TAGS.map((name) => [name, common[name]])),
+    artist: everyone(artist, artists),
+    albumartist: everyone(albumartist, albumartists),
+    bpm: common.bpm || positiveOrNull(Number.parseFloat(first("bpm") ?? "")),
+    track: track?.no,
+    tracks: track?.of,
+    disk: disk?.no ?? positiveOrNull(Number.parseInt(first("disk") ?? "", 10)),
+    comment: common.comment?.map(({ text }) => text ?? ""),
+  };
+  known.year ??= positiveOrNull(Number.parseInt(/^\d{4}/.exec(first("date") ?? "")?.[0] ?? "", 10));
   const tags: Record<string, string | number> = {};
-  for (const [name, value] of wanted) {
+  for (const name of STORED_TAGS) {
+    const value = known[name] ?? others[name];
     const clean = typeof value === "number" ? (Number.isFinite(value) ? value : null) : cleanText(value);
     const isSmall = Buffer.byteLength(JSON.stringify({ ...tags, [name]: clean })) <= MAX_TAGS_BYTES;
     if (clean !== null && isSmall) tags[name] = clean;
   }
   return tags;
+}
+
+/** music-metadata takes the first of several artists for the artist. A display name is not among them. */
+function everyone(artist: string | undefined, artists: string[] | undefined): string | string[] | undefined {
+  return artist !== undefined && artists?.includes(artist) ? artists : artist;
+}
+
+/** Returns the texts by the tags that `OTHER_NAMES` has for them. All of ID3v1 are known. */
+function otherTexts(native: IAudioMetadata["native"]): Record<string, string[]> {
+  const texts: Record<string, string[]> = {};
+  for (const { id, value } of Object.entries(native).flatMap(([type, all]) => (type === "ID3v1" ? [] : all))) {
+    const name = OTHER_NAMES[id.replace(/^(track|album):/, "").toUpperCase()];
+    if (!name || typeof value !== "string") continue;
+    texts[name] ??= [];
+    texts[name].push(value);
+  }
+  return texts;
 }
 
 /** Returns text that can be stored: one line, well-formed, bounded. Codec names and tags may contain anything. */

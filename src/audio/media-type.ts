@@ -119,6 +119,9 @@ const ALIASES: Record<string, string> = {
 /** Formats of sound that are not listed: TTA, AU, TAK, OptimFROG, Shorten, La, W64, big-endian RIFF, and DTS. */
 const OTHER_SOUND = ["TTA1", "TTA2", ".snd", "tBaK", "OFR ", "ajkg", "LA03", "LA04", "riff", "RIFX"];
 const DTS = [0x7ffe8001, 0xfe7f0180, 0x1fffe800, 0xff1f00e8];
+/** A page of an Ogg that begins a stream, with one short packet. The names also occur in texts. */
+const OGG_SOUND = /OggS.{24}(.vorbis|OpusHead|Speex {3}|.FLAC)/s;
+const OGG_PICTURES = /OggS.{24}(.theora|.video|.daala|BBCD)/s;
 /** Boxes in front of the movie of QuickTime. */
 const MAX_FIRST_BOXES = 16;
 
@@ -189,11 +192,11 @@ async function detectContent(head: Uint8Array): Promise<MediaType> {
   }
   const text = latin1(start);
   // An Ogg may begin with a Skeleton stream. Then file-type does not detect the streams behind it.
-  const isOgg =
-    signature === "application/ogg" && /vorbis|OpusHead|Speex {3}|FLAC/.test(text) && !/theora|BBCD/.test(text);
+  const isOgg = signature === "application/ogg" && (OGG_SOUND.test(text) || OGG_PICTURES.test(text));
+  const ogg = OGG_PICTURES.test(text) ? "video/ogg" : "audio/ogg";
   const isAudio = /A_(OPUS|VORBIS|AAC|MPEG|FLAC|PCM|AC3|EAC3|DTS|ALAC)/.test(text) && !/V_[A-Z]/.test(text);
   const sibling = format.read === readMatroska && format.fileType === "video file" && isAudio ? format.sibling : null;
-  const { mediaType, fileType } = formatOf(isOgg ? "audio/ogg" : (sibling ?? signature));
+  const { mediaType, fileType } = formatOf(isOgg ? ogg : (sibling ?? signature));
   return { mediaType, fileType };
 }
 

@@ -6,7 +6,7 @@ import { copyTexts, type ReadText, readTexts } from "./tags.ts";
 /* MP4, M4A, 3GP, and QuickTime (ISO/IEC 14496-12 and -14): boxes with a length, a name, and data or further boxes. */
 
 /** The walk enters these boxes and skips all others. */
-const CONTAINERS = new Set("moov trak tref edts mdia minf stbl mvex udta meta moof traf wave".split(" "));
+const CONTAINERS = new Set("moov trak tref edts mdia minf stbl mvex udta meta moof traf wave sinf".split(" "));
 const MAX_BRANDS_BYTES = 256;
 /** 8,000 entries. Tables of audio have one or two. */
 const MAX_TABLE_BYTES = 64 * 1024;
@@ -267,15 +267,40 @@ function runTicks(source: RangeSource, run: Uint8Array, flags: number, ticksEach
 
 /** The formats of a cover. */
 const COVER = /^(jpeg|png |mjp[ab])$/;
-/** The names of these codecs in other formats. */
-const CODECS: Record<string, string> = { Opus: "Opus", fLaC: "FLAC", alac: "ALAC", "ac-3": "AC-3", "ec-3": "E-AC-3" };
-const SPEECH_CODECS: Record<string, string> = { samr: "AMR", sawb: "AMR-WB", ulaw: "uLaw 2:1", alaw: "aLaw 2:1" };
+/** By the names of sample entries (mp4ra.org). */
+const CODECS: Record<string, string> = {
+  ...{ Opus: "Opus", fLaC: "FLAC", alac: "ALAC", ulaw: "uLaw 2:1", alaw: "aLaw 2:1" },
+  ...{ "ac-3": "AC-3", "ec-3": "E-AC-3", "ac-4": "AC-4", mlpa: "TrueHD", iamf: "IAMF" },
+  ...{
+    mha1: "MPEG-H",
+    mha2: "MPEG-H",
+    mhm1: "MPEG-H",
+    mhm2: "MPEG-H",
+    dtsc: "DTS",
+    dtsh: "DTS",
+    dtsl: "DTS",
+    dtse: "DTS",
+  },
+};
+/** Codecs with one channel and one rate. Their entries have other numbers in these fields (3GPP TS 26.244, 6.5). */
+const SPEECH_CODECS: Record<string, [name: string, sampleRate: number]> = {
+  ...{
+    samr: ["AMR", 8000],
+    sawb: ["AMR-WB", 16_000],
+    sevc: ["EVRC", 8000],
+    ssmv: ["SMV", 8000],
+    sqcp: ["QCELP", 8000],
+  },
+};
+/** The channels that each bit of an assignment in TrueHD stands for, from the lowest one on. */
+const TRUEHD_CHANNELS = [2, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 1, 1];
 /** By the object type of a decoder (mp4ra.org). */
 const OBJECT_CODECS: Record<number, string> = { 165: "AC-3", 166: "E-AC-3", 169: "DTS", 173: "Opus", 221: "Vorbis" };
 /** By the audio object type (ISO/IEC 14496-3, table 1.17). All others are forms of AAC, or unknown. */
 const MPEG4_CODECS: Record<number, string> = {
   ...{ 8: "MPEG-4/CELP", 9: "MPEG-4/HVXC", 12: "MPEG-4/TTSI" },
   ...{ 32: "MP1 on MP4", 33: "MP2 on MP4", 34: "MP3 on MP4", 36: "MPEG-4/ALS", 37: "MPEG-4/SLS", 38: "MPEG-4/SLS" },
+  42: "MPEG-D/USAC",
 };
 const LOSSLESS_AUDIO_TYPES = [36, 37, 38];
 /** From here on, the object types have no extensions of AAC. */
@@ -286,9 +311,8 @@ const PCM = /^(sowt|twos|lpcm|in24|in32|fl32|fl64|raw |NONE|ipcm|fpcm)$/;
 async function readSampleEntry(source: RangeSource, start: number, end: number) {
   const head = await source.read(start, 72);
   const format = latin1(head, 4, 4);
+  let coded = format;
   const version = uint(head, 16, 2);
-  const isPcm = PCM.test(format);
-  let codec = isPcm ? "PCM" : (CODECS[format] ?? SPEECH_CODECS[format] ?? null);
   let channels = version === 2 ? uint(head, 48, 4) : uint(head, 24, 2);
   let sampleRate = version === 2 && head.length >= 48 ? new DataView(head.buffer).getFloat64(40) : uint(head, 32, 2);
   let objectType = format === ".mp3" || format === "ms\0U" ? 0x6b : 0;
@@ -297,6 +321,9 @@ async function readSampleEntry(source: RangeSource, start: number, end: number) 
   const entryEnd = Math.min(end, start + uint(head, 0, 4));
   for await (const { name, data } of boxes(source, inner, entryEnd, true, MAX_ENTRY_BOXES)) {
     const body = await source.read(data, 256);
+    // The format of encrypted sound.
+    if (name === "frma") coded = latin1(body, 0, 4);
+    if (name === "dmlp") [channels, sampleRate] = [trueHdChannels(body) || channels, uint(head, 32, 4)];
     if (name === "dac3") channels = (AC3_CHANNELS[(byte(body, 1) >> 3) & 7] ?? 0) + ((byte(body, 1) >> 2) & 1);
     if (name === "dec3") channels = (AC3_CHANNELS[(byte(body, 3) >> 1) & 7] ?? 0) + (byte(body, 3) & 1);
     if (name === "dOps") channels = byte(body, 1);
@@ -310,12 +337,22 @@ async function readSampleEntry(source: RangeSource, start: number, end: number) 
     channels = decoder.channels || channels;
     sampleRate = decoder.sampleRate || sampleRate;
   }
+  const isPcm = PCM.test(coded);
+  const speech = SPEECH_CODECS[coded];
+  let codec = isPcm ? "PCM" : (CODECS[coded] ?? null);
+  if (speech) [codec, channels, sampleRate] = [speech[0], 1, speech[1]];
   const isMpeg = objectType === 0x69 || objectType === 0x6b;
   if (isMpeg) codec = "MPEG audio";
-  if (isAac(objectType) || (format === "mp4a" && objectType === 0)) codec = MPEG4_CODECS[audioType] ?? "MPEG-4/AAC";
+  if (isAac(objectType) || (coded === "mp4a" && objectType === 0)) codec = MPEG4_CODECS[audioType] ?? "MPEG-4/AAC";
   codec ??= OBJECT_CODECS[objectType] ?? null;
-  const isLossless = isPcm || /^(alac|fLaC)$/.test(format) || LOSSLESS_AUDIO_TYPES.includes(audioType);
+  const isLossless = isPcm || /^(alac|fLaC|mlpa)$/.test(coded) || LOSSLESS_AUDIO_TYPES.includes(audioType);
   return { format, codec, channels, sampleRate, isMpeg, isLossless };
+}
+
+/** Returns the channels of the largest presentation that the configuration of TrueHD states: of up to 8, or up to 6. */
+function trueHdChannels(config: Uint8Array): number {
+  const assignment = uint(config, 2, 2) & 0x1fff || (uint(config, 1, 2) >> 7) & 31;
+  return TRUEHD_CHANNELS.reduce((sum, count, bit) => sum + ((assignment >> bit) & 1) * count, 0);
 }
 
 function isAac(objectType: number): boolean {

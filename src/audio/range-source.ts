@@ -28,6 +28,8 @@ export interface Reading {
   statedBytes?: number;
   /** Returns a small file of texts for music-metadata. Called last, so that tags cannot use up the budget of the facts. */
   readTags(): Promise<Uint8Array>;
+  /** Texts that count only if no other tag has them. They are parsed first. */
+  earlyTags?: Uint8Array;
   /** Where the samples are, if they are stored as numbers of a fixed size. */
   pcm?: Pcm | undefined;
 }

@@ -117,8 +117,9 @@ function removeUnsynchronization(bytes: Uint8Array): Uint8Array {
 }
 
 /**
- * Returns the text and comment frames of the ID3v2 tag at `start`, as a tag of the same version (2 to 4, see id3.org);
- * empty if there are none. Only the first MiB of an unsynchronized tag of version 2 or 3 is read.
+ * Returns the text and comment frames of the ID3v2 tag at `start` (versions 2 to 4, see id3.org), as a tag of version 4;
+ * empty if there are none. In the older versions, music-metadata takes the slash of "AC/DC" for a separator. Only the
+ * first MiB of an unsynchronized tag of version 2 or 3 is read.
  */
 export async function readId3Text(source: RangeSource, start: number): Promise<Uint8Array> {
   const tag = await source.read(start, 20);
@@ -141,10 +142,10 @@ export async function readId3Text(source: RangeSource, start: number): Promise<U
     // Only version 4 has a length in front of the text, and unsynchronized frames.
     if (version === 4 && (frameFlags & 1) !== 0) body = body.subarray(4);
     if (version === 4 && (frameFlags & 2) !== 0) body = removeUnsynchronization(body);
-    texts.push(readText(name, body));
+    texts.push(readText(name, body, version));
   }
   return makeId3(
-    version,
+    4,
     texts.filter((text) => isForPeople(text, texts)),
   );
 }
@@ -157,11 +158,11 @@ interface Id3Text {
 }
 
 /** Makes a tag of texts; empty if there are none. */
-function makeId3(version: number, texts: Pick<Id3Text, "name" | "body">[]): Uint8Array {
+function makeId3(version: 2 | 4, texts: Pick<Id3Text, "name" | "body">[]): Uint8Array {
   if (texts.length === 0) return new Uint8Array();
   const frames = texts.map(({ name, body }) => {
     if (version === 2) return join(name, be32(body.length).subarray(1), body);
-    return join(name, version === 4 ? toSynchsafe(body.length) : be32(body.length), Uint8Array.of(0, 0), body);
+    return join(name, toSynchsafe(body.length), Uint8Array.of(0, 0), body);
   });
   const tag = join(...frames);
   return join("ID3", Uint8Array.of(version, 0, 0), toSynchsafe(tag.length), tag);
@@ -170,27 +171,35 @@ function makeId3(version: number, texts: Pick<Id3Text, "name" | "body">[]): Uint
 const ID3_ENCODINGS = ["latin1", "utf-16", "utf-16be", "utf-8"];
 const [LATIN1, UTF8] = [0, 3];
 
+/** The frames that list several people or genres, behind zeros also in versions whose texts end at the first one. */
+const LISTS = /^T(PE|COM|CON)/;
+
 /**
  * Reads the body of a text frame. Comments and texts with a free name are encoded as UTF-8, because music-metadata rejects
- * the whole tag for a wrong one. A text that is valid UTF-8 is not Latin-1, whatever it claims.
+ * the whole tag for a wrong one. A text that is valid UTF-8 is not Latin-1, whatever it claims. Some programs write a
+ * comment as a text with that name.
  */
-function readText(name: string, body: Uint8Array): Id3Text {
+function readText(name: string, body: Uint8Array, version: number): Id3Text {
   const languageBytes = name.startsWith("COM") ? 3 : 0;
   const text = body.subarray(1 + languageBytes);
   const encoding = byte(body, 0) === LATIN1 && isUtf8(text) ? UTF8 : byte(body, 0);
-  if (languageBytes === 0 && !name.startsWith("TXX")) {
-    return { name, body: join(Uint8Array.of(encoding), body.subarray(1)), description: "" };
-  }
   const label = ID3_ENCODINGS[encoding] ?? "utf-8";
   const isWide = label.startsWith("utf-16");
   let at = 0;
   while (at < text.length && (byte(text, at) !== 0 || (isWide && byte(text, at + 1) !== 0))) at += isWide ? 2 : 1;
+  if (languageBytes === 0 && name !== "TXXX") {
+    const isComplete = version === 4 || at === 0 || LISTS.test(name);
+    return { name, body: join(Uint8Array.of(encoding), isComplete ? text : text.subarray(0, at)), description: "" };
+  }
   const decode = (bytes: Uint8Array) => {
     const isSwapped = label === "utf-16" && byte(bytes, 0) === 0xfe && byte(bytes, 1) === 0xff;
     return new TextDecoder(isSwapped ? "utf-16be" : label).decode(bytes);
   };
   const [description, value] = [decode(text.subarray(0, at)), decode(text.subarray(at + (isWide ? 2 : 1)))];
   const encode = (part: string) => new TextEncoder().encode(part);
+  if (name === "TXXX" && /^comment$/i.test(description)) {
+    return { name: "COMM", body: join(Uint8Array.of(UTF8), "und\0", encode(value)), description: "" };
+  }
   const language = languageBytes === 0 ? "" : "und";
   const utf8 = join(Uint8Array.of(UTF8), language, encode(description), Uint8Array.of(0), encode(value));
   return { name, body: utf8, description };
@@ -208,11 +217,11 @@ function isForPeople({ name, description }: Id3Text, all: Id3Text[]): boolean {
   return !MACHINE_COMMENT.test(description);
 }
 
-/** The frames of version 2 that are text, which some programs write into version 3, with a zero or a space. */
+/** The texts of version 2, by their names in the later ones. Some programs write the short ones into those, too. */
 const LONG_NAMES: Record<string, string> = {
   ...{ TT1: "TIT1", TT2: "TIT2", TT3: "TIT3", TP1: "TPE1", TP2: "TPE2", TP3: "TPE3", TP4: "TPE4", TAL: "TALB" },
   ...{ TRK: "TRCK", TPA: "TPOS", TYE: "TYER", TCO: "TCON", TCM: "TCOM", TCR: "TCOP", TBP: "TBPM", TRC: "TSRC" },
-  ...{ TXX: "TXXX", COM: "COMM", TEN: "TENC", TXT: "TEXT", TPB: "TPUB", TLA: "TLAN", TDA: "TDAT" },
+  ...{ TXX: "TXXX", COM: "COMM", TEN: "TENC", TXT: "TEXT", TPB: "TPUB", TLA: "TLAN", TDA: "TDAT", TDR: "TDRC" },
 };
 /** How far behind a frame with a wrong length the next one is searched for. */
 const MAX_RESYNC_BYTES = MIN_WINDOW_BYTES;
@@ -248,7 +257,7 @@ async function* id3Frames(source: RangeSource, start: number, tagEnd: number, ve
       [isCertain, end] = [true, data + length];
     }
     const isCompressedOrEncrypted = (flags & (version === 3 ? 0xc0 : version === 4 ? 0x0c : 0)) !== 0;
-    const known = version > 2 && /[\0 ]$/.test(name) ? (LONG_NAMES[name.slice(0, 3)] ?? "") : name;
+    const known = version === 2 || /[\0 ]$/.test(name) ? (LONG_NAMES[name.slice(0, 3)] ?? "") : name;
     return { name: isCompressedOrEncrypted ? "" : known, flags, data, end, isCertain };
   };
   let tries = 0;
@@ -304,37 +313,41 @@ const ID3V1_TEXTS: [name: string, at: number, bytes: number][] = [
   ["COM", 97, 28],
 ];
 
-/** Returns an ID3v1 tag, in which texts are Latin-1, behind a tag of its texts that are valid UTF-8 instead. */
-function splitId3v1(tag: Uint8Array): Uint8Array {
+/**
+ * Splits an ID3v1 tag, in which texts are Latin-1. `early` is a tag of its texts that are valid UTF-8, and of its track:
+ * in music-metadata, the last track counts, so it is to be parsed before all others.
+ */
+function splitId3v1(tag: Uint8Array): { early: Uint8Array; rest: Uint8Array } {
   const rest = tag.slice();
   const texts = ID3V1_TEXTS.filter(([, at, bytes]) => isUtf8(tag.subarray(at, at + bytes)));
   for (const [, at, bytes] of texts) rest.fill(0, at, at + bytes);
-  const decoded = texts.map(([name, at, bytes]): [string, Uint8Array] => {
+  const encode = (text: string) => new TextEncoder().encode(text);
+  const early = texts.map(([name, at, bytes]): [string, Uint8Array] => {
     const text = new TextDecoder().decode(tag.subarray(at, at + bytes), { stream: true }).replace(/\0.*/s, "");
-    return [name, new TextEncoder().encode(text.trim())];
+    return [name, encode(text.trim())];
   });
-  return join(makeUtf8Tag(decoded), rest);
+  if (byte(rest, 125) === 0 && byte(rest, 126) > 0) {
+    early.push(["TRK", encode(String(byte(rest, 126)))]);
+    rest[126] = 0;
+  }
+  return { early: makeUtf8Tag(early), rest };
 }
 
 /**
  * Finds the tags behind the sound of MP3, AAC, Monkey's Audio, WavPack, and Musepack: APEv2, ID3v1, both, or neither.
- * `end` is the end of the sound. `readText` returns both tags with only their text items.
+ * `end` is the end of the sound. `readTags` returns both tags with only their text items.
  */
 export async function findTrailingTags(source: RangeSource) {
-  let id3v1 = await source.read(source.size - 128, 128);
-  if (latin1(id3v1, 0, 3) !== "TAG") id3v1 = new Uint8Array();
-  const end = source.size - id3v1.length;
+  const id3v1 = await source.read(source.size - 128, 128);
+  const hasOld = id3v1.length === 128 && latin1(id3v1, 0, 3) === "TAG";
+  const end = source.size - (hasOld ? 128 : 0);
+  const { early, rest } = hasOld ? splitId3v1(id3v1) : { early: new Uint8Array(), rest: new Uint8Array() };
   const footer = await source.read(end - 32, 32);
   const size = uintLE(footer, 12, 4); // with the footer, without the header
   const isTag = latin1(footer, 0, 8) === "APETAGEX" && size >= 32 && size <= end;
-  const old = id3v1.length === 0 ? id3v1 : splitId3v1(id3v1);
-  if (!isTag) return { end, readText: async () => old };
   const headerBytes = byte(footer, 23) >= 128 ? 32 : 0;
-  const readText = async () => {
-    const v1At = Math.max(0, old.length - 128);
-    return join(old.subarray(0, v1At), await readApeText(source, end - size, end - 32), old.subarray(v1At));
-  };
-  return { end: Math.max(0, end - size - headerBytes), readText };
+  const readTags = async () => join(isTag ? await readApeText(source, end - size, end - 32) : "", rest);
+  return { end: isTag ? Math.max(0, end - size - headerBytes) : end, tags: { earlyTags: early, readTags } };
 }
 
 /** Returns the text items between `start` and `end` as an APEv2 tag; empty if there are none. */

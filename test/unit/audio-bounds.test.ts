@@ -298,6 +298,24 @@ describe("The media type of an Ogg", () => {
     expect({ mediaType, seconds: audio.durationSeconds }).toEqual({ mediaType: "audio/ogg", seconds: 2 });
   });
 
+  test("follows the streams behind a Skeleton stream, not the names in texts", async () => {
+    const [first, ...rest] = pages;
+    const skeleton = [beginning("fishead\0"), first!];
+    const note = (text: string) => oggPage(7, 0, 0, [Uint8Array.from(text, (c) => c.charCodeAt(0))]);
+    const named = concat([...skeleton, note("made by a2theora, not vorbis BBCD"), ...rest]);
+    for (const text of [named, concat([...skeleton, ...rest])]) {
+      expect((await detectMediaType(text)).mediaType).toBe("audio/ogg");
+      expect(await inspect(text)).toMatchObject({ mediaType: "audio/ogg", fileType: "audio file" });
+    }
+    for (const picture of [beginning("\x80theora\x03\x02\x01"), beginning("BBCD\0")]) {
+      const movie = concat([skeleton[0]!, picture, first!, ...rest]);
+      expect((await detectMediaType(movie)).mediaType).toBe("video/ogg");
+      expect(await inspect(movie)).toMatchObject({ mediaType: "video/ogg", fileType: "video file", audio: null });
+    }
+    const other = concat([skeleton[0]!, beginning("CELT    "), note("vorbis OpusHead")]);
+    expect((await detectMediaType(other)).mediaType).toBe("application/ogg");
+  });
+
   test("is video if it has pictures, in whatever order", async () => {
     const picture = beginning("\x80theora\x03\x02\x01");
     for (const bytes of [concat([picture, ...pages]), concat([pages[0]!, picture, ...pages.slice(1)])]) {

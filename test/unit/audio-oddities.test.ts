@@ -77,6 +77,17 @@ describe("Frames behind other bytes", () => {
     },
   );
 
+  test.each([
+    ["AC-3", "audio/ac3", ac3],
+    ["E-AC-3", "audio/eac3", eac3],
+  ])("may be a single one, if it is the whole file: %s", async (_, mediaType, sound) => {
+    const frame = sound.slice(0, 128);
+    expect(await inspect(frame)).toMatchObject({ mediaType, audio: { durationSeconds: 0.032 } });
+    for (const bytes of [join(frame, noise(1)), frame.subarray(0, 127)]) {
+      expect(await inspect(bytes)).toMatchObject({ mediaType: "application/octet-stream" });
+    }
+  });
+
   test("decide the type, whatever a byte in front of them looks like", async () => {
     const { mediaType } = await inspect(
       join(Uint8Array.of(0xff, 0xf1, 0x50, 0x40), noise(50), bytesOf("tone-cbr.mp3")),
@@ -245,12 +256,63 @@ describe("The sound of an MP4", () => {
     ["11111000010", "MP3 on MP4", false],
     ["11111000100", "MPEG-4/ALS", true],
     ["11111000101", "MPEG-4/SLS", true],
+    ["11111001010", "MPEG-D/USAC", false],
     ["01000", "MPEG-4/CELP", false],
   ])("is named by its audio object type %s: %s", async (type, codec, lossless) => {
     const bits = `${type}10000001`.padEnd(40, "0");
     const bytes = Array.from({ length: 5 }, (_, n) => Number.parseInt(bits.slice(n * 8, n * 8 + 8), 2));
     const audio = await audioOf(patched(tone, config, Uint8Array.from(bytes)));
     expect(audio).toMatchObject({ codec, lossless, sampleRate: 16_000, channels: 1, durationSeconds: 2 });
+  });
+
+  /** A tone whose sample entry has another format, of two channels, and these boxes. */
+  const entryOf = (format: string, rate: Bytes, ...inner: Bytes[]) => {
+    const at = indexOf(tone, "stsd") + 12;
+    const old = tone.slice(at, at + new DataView(tone.buffer).getUint32(at));
+    const entry = box(
+      format,
+      new Uint8Array(7),
+      Uint8Array.of(1),
+      be32(0),
+      be32(0),
+      be32(0x20010),
+      be32(0),
+      rate,
+      ...inner,
+    );
+    const free = box("free", new Uint8Array(old.length - entry.length - 8));
+    const file = patched(tone, at, join(entry, free));
+    return audioOf(file);
+  };
+  const khz48 = be32(48_000 * 65_536);
+
+  test.each([
+    ["samr", "AMR", 8000],
+    ["sawb", "AMR-WB", 16_000],
+    ["sqcp", "QCELP", 8000],
+  ])("in a codec for speech has one channel, whatever the entry %s states", async (format, codec, sampleRate) => {
+    expect(await entryOf(format, be32(0))).toMatchObject({ codec, sampleRate, channels: 1 });
+  });
+
+  test.each([
+    ["of up to eight channels", [0, 0x17, 0x80, 0x4f], 8],
+    ["of up to six channels", [0, 7, 0x80, 0], 6],
+    ["of two channels", [0, 0, 0x80, 0], 2],
+  ])("in TrueHD has the channels of its largest presentation: %s", async (_, bytes, channels) => {
+    const config = box("dmlp", Uint8Array.from(bytes), be32(0));
+    const facts = { codec: "TrueHD", lossless: true, channels, sampleRate: 48_000 };
+    expect(await entryOf("mlpa", be32(48_000), config)).toMatchObject(facts);
+  });
+
+  test.each([
+    ["ac-4", "AC-4"],
+    ["mhm1", "MPEG-H"],
+    ["iamf", "IAMF"],
+    ["dtsc", "DTS"],
+  ])("is named by the format of its entry: %s", async (format, codec) => {
+    expect(await entryOf(format, khz48)).toMatchObject({ codec, sampleRate: 48_000 });
+    const encrypted = await entryOf("enca", khz48, box("sinf", box("frma", format)));
+    expect(encrypted).toMatchObject({ codec, sampleRate: 48_000 });
   });
 
   const fragmented: Bytes = bytesOf("fragmented.m4a");
@@ -379,6 +441,147 @@ describe("The tags", () => {
     const name = join("Gänse");
     const aiff = join(bytesOf("tone.aiff"), "NAME", be32(name.length), name);
     expect(await tagsOf(aiff)).toEqual({ title: "Gänse" });
+  });
+
+  const utf8 = (value: string) => join(Uint8Array.of(3), value);
+  /** Frames by their names in version 2 and in the later ones. */
+  const id3v2 = (version: number, ...frames: [short: string, long: string, body: Bytes][]) => {
+    const body = concat(
+      frames.flatMap(([short, long, data]) =>
+        version === 2 ? [short, be32(data.length).subarray(1), data] : [long, be32(data.length), be16(0), data],
+      ),
+    );
+    return join("ID3", Uint8Array.of(version, 0, 0, 0, 0, body.length >> 7, body.length & 127), body);
+  };
+  const apeOf = (...items: [name: string, value: string][]) => {
+    const body = concat(items.flatMap(([name, value]) => [le32(join(value).length), le32(0), name, "\0", value]));
+    const frame = (flags: number) =>
+      join("APETAGEX", le32(2000), le32(body.length + 32), le32(items.length), le32(flags), new Uint8Array(8));
+    return join(frame(0xa0000000), body, frame(0x80000000));
+  };
+  /** A FLAC of 24,000 samples with these comments. */
+  const flacOf = (...comments: string[]) => {
+    const flac = bytesOf("tone.flac");
+    const texts = comments.map((comment) => join(le32(join(comment).length), comment));
+    const block = join(le32(0), le32(texts.length), ...texts);
+    return join(flac.slice(0, 42), Uint8Array.of(4), be32(block.length).subarray(1), block, flac.slice(42));
+  };
+  const id3v1 = (title: string, track: number) => {
+    const tag = new Uint8Array(128);
+    tag.set(join("TAG", title), 0);
+    tag.set([0, track, 17], 125);
+    return tag;
+  };
+
+  test.each([2, 3, 4])("keep the slash in a name in version %i of ID3", async (version) => {
+    const names: [string, string, Bytes][] = [
+      ["TP1", "TPE1", utf8("AC/DC")],
+      ["TP2", "TPE2", utf8("Either/Or")],
+      ["TCM", "TCOM", utf8("Young/Young/Scott")],
+      ["TAL", "TALB", utf8("Bonfire/Live")],
+      ["TRK", "TRCK", utf8("3/9")],
+      ["TXX", "TXXX", utf8("Who\0One/Two")],
+    ];
+    expect(await tagsOf(join(id3v2(version, ...names), mp3))).toEqual({
+      ...{ artist: "AC/DC", albumartist: "Either/Or", composer: "Young/Young/Scott", album: "Bonfire/Live" },
+      ...{ track: 3, tracks: 9 },
+    });
+  });
+
+  test("end at the first zero in older versions of ID3, except lists of people", async () => {
+    const zeros: [string, string, Bytes][] = [
+      ["TAL", "TALB", utf8("Garden\0 of old")],
+      ["TYE", "TYER", join(Uint8Array.of(1), utf16("\ufeff2004\x001999"))],
+      ["TP1", "TPE1", utf8("Ann\0Bob")],
+    ];
+    for (const version of [2, 3]) {
+      expect(await tagsOf(join(id3v2(version, ...zeros), mp3))).toEqual({
+        ...{ album: "Garden", year: 2004, artist: "Ann; Bob" },
+      });
+    }
+  });
+
+  test.each<[string, Bytes]>([
+    ["Vorbis comments", flacOf("ARTIST=Ann", "ARTIST=Bob", "ALBUMARTIST=Cy", "ALBUMARTIST=Di")],
+    ["ID3", join(id3v2(4, ["", "TPE1", utf8("Ann\0Bob")], ["", "TPE2", utf8("Cy\0Di")]), mp3)],
+    ["APE", join(mp3, apeOf(["Artist", "Ann\0Bob"], ["Album Artist", "Cy\0Di"]))],
+  ])("have all artists of %s", async (_, file) => {
+    expect(await tagsOf(file)).toMatchObject({ artist: "Ann; Bob", albumartist: "Cy; Di" });
+  });
+
+  test("have the name of an artist that is shown, not the artists behind it", async () => {
+    const file = flacOf("ARTIST=Ann feat. Bob", "ARTISTS=Ann", "ARTISTS=Bob");
+    expect(await tagsOf(file)).toEqual({ artist: "Ann feat. Bob" });
+  });
+
+  test.each<[string, Bytes]>([
+    ["ID3v2.2", join(id3v2(2, ["TT2", "TIT2", utf8("Übergröße")], ["TRK", "TRCK", utf8("1")]), mp3)],
+    ["ID3v2.3", join(id3v2(3, ["TT2", "TIT2", utf8("Übergröße")], ["TRK", "TRCK", utf8("1")]), mp3)],
+    ["APE", join(mp3, apeOf(["Title", "Übergröße"], ["Track", "1"]))],
+  ])("of ID3v1 count only if no other tag has them, such as %s", async (_, file) => {
+    const old = id3v1("Überg", 7);
+    expect(await tagsOf(join(mp3, old))).toMatchObject({ title: "Überg", track: 7, genre: "Rock" });
+    expect(await tagsOf(join(file, old))).toMatchObject({ title: "Übergröße", track: 1, genre: "Rock" });
+  });
+
+  test("have a comment that is written as a text with that name", async () => {
+    const named = (name: string, value: string): [string, string, Bytes] => ["TXX", "TXXX", utf8(`${name}\0${value}`)];
+    for (const version of [2, 3, 4]) {
+      const tag = id3v2(version, named("comment", "In the garden"), named("mood", "calm"));
+      expect(await tagsOf(join(tag, mp3))).toEqual({ comment: "In the garden" });
+    }
+  });
+
+  const element = (id: number[], ...parts: (Bytes | string)[]) =>
+    join(Uint8Array.from(id), be32(0x10000000 + join(...parts).length), ...parts);
+  const simple = (name: string, value: string) =>
+    element([0x67, 0xc8], element([0x45, 0xa3], name), element([0x44, 0x87], value));
+  const matroska = (...tags: Bytes[]) =>
+    join(
+      element([0x1a, 0x45, 0xdf, 0xa3], element([0x42, 0x82], "matroska")),
+      Uint8Array.of(0x18, 0x53, 0x80, 0x67, 0xff),
+      element(
+        [0x16, 0x54, 0xae, 0x6b],
+        element([0xae], element([0x83], Uint8Array.of(2)), element([0x86], "A_VORBIS")),
+      ),
+      element([0x12, 0x54, 0xc3, 0x67], ...tags.map((tag) => element([0x73, 0x73], tag))),
+    );
+  const level = (value: number) => element([0x63, 0xc0], element([0x68, 0xca], Uint8Array.of(value)));
+  const all = {
+    ...{ title: "Lied", artist: "Ann", album: "Garden", albumartist: "Cy", composer: "Di", genre: "Folk", year: 2011 },
+    ...{ date: "2011-02-03", bpm: 120, isrc: "GBAYE0601498", track: 3, tracks: 9, disk: 2, comment: "So" },
+    copyright: "Ann",
+  };
+
+  test("of Matroska are read without a level, and from the level of the album", async () => {
+    const texts = [
+      ...[simple("TITLE", "Lied"), simple("ARTIST", "Ann"), simple("ALBUM", "Garden"), simple("ALBUM_ARTIST", "Cy")],
+      ...[simple("COMPOSER", "Di"), simple("GENRE", "Folk"), simple("DATE", "2011-02-03"), simple("TBPM", "120")],
+      ...[simple("ISRC", "GBAYE0601498"), simple("PART_NUMBER", "3/9"), simple("DISC", "2/2")],
+      ...[simple("COMMENT", "So"), simple("COPYRIGHT", "Ann")],
+    ];
+    expect(await tagsOf(matroska(concat(texts)))).toEqual(all);
+    const album = [simple("TITLE", "Garden"), simple("ARTIST", "Cy"), simple("GENRE", "Folk")];
+    const levels = matroska(
+      concat([level(30), simple("TITLE", "Lied"), simple("ARTIST", "Ann")]),
+      concat([level(50), ...album, simple("DATE_RELEASED", "2011-02-03"), simple("COPYRIGHT", "Ann")]),
+    );
+    const { title, artist, genre, date, year, copyright } = all;
+    const both = { title, artist, album: all.album, albumartist: "Cy", genre, date, year, copyright };
+    expect(await tagsOf(levels)).toEqual(both);
+  });
+
+  test("are read by the names that FFmpeg gives them, and those of older programs", async () => {
+    expect(await tagsOf(flacOf("album_artist=Cy", "year=2011-02-03", "disc=2/2", "tbpm=120"))).toEqual({
+      ...{ albumartist: "Cy", year: 2011, date: "2011-02-03", disk: 2, bpm: 120 },
+    });
+    expect(await tagsOf(join(mp3, apeOf(["album_artist", "Cy"])))).toEqual({ albumartist: "Cy" });
+    const sound = [
+      riffChunk("fmt ", bytesOf("tone.wav").slice(20, 36)),
+      riffChunk("data", bytesOf("tone.wav").slice(44)),
+    ];
+    const info = riffChunk("LIST", join("INFO", riffChunk("ICOP", join("Ann\0"))));
+    expect(await tagsOf(wav(...sound, info))).toEqual({ copyright: "Ann" });
   });
 });
 
