@@ -38,6 +38,7 @@ import * as usage from "./uploads/usage.routes.ts";
 import { webhooksOfDeleted } from "./webhooks/deleted-teams.ts";
 import * as deliveries from "./webhooks/deliveries.routes.ts";
 import { disableOfUser } from "./webhooks/loss-of-access.ts";
+import * as webhookMessages from "./webhooks/messages.routes.ts";
 import { reencryption as webhookReencryption } from "./webhooks/signing.ts";
 import { KIND as WEBHOOK } from "./webhooks/webhook-rows.ts";
 import * as webhooks from "./webhooks/webhooks.routes.ts";
@@ -94,12 +95,12 @@ export const tags = [
   users.usersTag,
   events.eventsTag,
   webhooks.webhooksTag,
-  webhooks.messagesTag,
+  webhookMessages.messagesTag,
 ];
 
 /** The requests that the service sends, for the document. */
 export const messages = {
-  ...webhooks.messages,
+  ...webhookMessages.messages,
 };
 
 /** The steps of the recovery job. Files of deleted teams and expired ones leave before the step that erases removed files runs. */
@@ -132,7 +133,7 @@ export const teamRows = [
 ];
 
 /** What follows when a user is deleted or demoted. */
-export const userLosesAccess = [disableOfUser];
+export const userLosesAccess: Service["userLosesAccess"] = [disableOfUser];
 
 /** The objects of the followers of a log, by kind. */
 export const followers: Service["followers"] = { [WEBHOOK]: (deps, key) => deps.outboxes(key) };

@@ -66,19 +66,6 @@ export const recordedSchema = eventSchema
   .extend({ actor: recordedActor, subject: recordedSubject })
   .meta({ id: "RecordedEvent" });
 
-const { _id, type, createdAt, ...common } = recordedSchema.shape;
-/** The body that a webhook endpoint receives. */
-export const messageSchema = z
-  .strictObject({
-    id: _id.meta({ description: "The id of the event. A test message has its own id." }),
-    type: z
-      .enum([...EVENT_TYPE_NAMES, "webhook.test"])
-      .meta({ description: "`webhook.test` is sent on request, and is not in the event log." }),
-    timestamp: createdAt.meta({ description: "When the event was recorded." }),
-    ...common,
-  })
-  .meta({ id: "WebhookMessage", description: "An event, as it is sent to a webhook." });
-
 export type EventBody = z.input<typeof eventSchema>;
 const example: EventBody = {
   _id: "0660cfb2c9a8682e6b8a0c13",
@@ -99,13 +86,6 @@ const example: EventBody = {
 const { name: _, ...actor } = example.actor;
 const { name: __, ...subject } = example.subject;
 export const recordedExample: z.input<typeof recordedSchema> = { ...example, actor, subject };
-
-const { _id: exampleId, createdAt: timestampExample, ...commonExample } = recordedExample;
-export const messageExample: z.input<typeof messageSchema> = {
-  id: exampleId,
-  timestamp: timestampExample,
-  ...commonExample,
-};
 
 const teamId = id.optional().meta({
   description:

@@ -32,7 +32,7 @@ const REDACTED = [
   /whsec_[\w+/=]+/g, // signing secrets
   /Bearer\s+\S+/gi,
   /X-Amz-[\w-]+=[^&\s"]+/g, // signed URLs
-  /\/docs\/v1\/links\/[^\s"]+/g, // links
+  /[0-9a-f]{24}\.[0-9a-f]{32}[^\s"]*/g, // links, upload URLs and what follows, by the form of `secret-url.ts`
   /[^\s"'<>@]+@[^\s"'<>@]+\.[^\s"'<>@]+/g, // emails
 ];
 

@@ -1,7 +1,6 @@
 import * as z from "zod";
 import type { Deps } from "../deps.ts";
 import { EVENT_TYPE_NAMES } from "../event-types.ts";
-import { messageExample, messageSchema } from "../events/events.routes.ts";
 import { inHours } from "../http/introduction.ts";
 import { countOf, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
@@ -27,11 +26,6 @@ import {
 export const webhooksTag = {
   name: "Webhooks",
   description: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",
-};
-
-export const messagesTag = {
-  name: "Webhook messages",
-  description: "The requests that the service sends to your server.",
 };
 
 const type = z.enum(EVENT_TYPE_NAMES);
@@ -164,31 +158,6 @@ const newWebhookRecord = describeRecord({
     ),
   },
 });
-
-/** A message, as OpenAPI describes webhooks: the service is the client. */
-export const messages = {
-  event: {
-    operationId: "receiveEvent",
-    tag: messagesTag,
-    summary: "An event",
-    description:
-      "Sent to a webhook for each event of the team that has one of its `types`. Standard Webhooks 1.0 describes how to verify " +
-      "the signature: compute it from the bytes of the body, before parsing them.",
-    headers: {
-      "webhook-id": "The `id` of the message, the same in each attempt. Ignore an id that you have already processed.",
-      "webhook-timestamp":
-        "When the attempt was made, in seconds since 1970. Reject a message that is older than 5 minutes.",
-      "webhook-signature": "`v1,` and an HMAC-SHA256 in base64, or two of them with a space between after a rotation.",
-    },
-    schema: messageSchema,
-    example: messageExample,
-    responses: {
-      "200": "The message was received, as with any other 2xx within 15 s.",
-      "410": "The endpoint is gone. The webhook is disabled.",
-      default: "The message is sent again later, up to ten times in all.",
-    },
-  },
-};
 
 /** The last label of a host name starts with a letter, which excludes IP addresses. */
 const HOST = "([A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?\\.)+[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";

@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { recover } from "../../src/upkeep/recovery.ts";
@@ -214,6 +214,22 @@ describe("Log lines and errors", () => {
       consoleLog("error", "planted", { cause: new Error("outer", { cause }) });
     });
     expect(caught).toEqual([]);
+  });
+
+  test.each([
+    "/docs/v1/links/ID/a.mp3",
+    "/docs/v1/links/ID/transcript/a.vtt",
+    "/docs/v1/uploads/resumable/ID",
+    "/share/ID",
+  ])("omit the URL with a secret %s", (path) => {
+    const secret = "5f1d7b0c9e2a48d3b6f0a1c2d3e4f567";
+    const url = `https://stowage.example.com${path.replace("ID", `0193477d0a5e2b7f4d1c8e91.${secret}`)}`;
+    const print = vi.spyOn(console, "error");
+    onTestFinished(() => print.mockRestore());
+    consoleLog("error", "planted", { cause: new Error(`Can't fetch "${url}" twice.`) });
+    const [[line] = []] = print.mock.calls;
+    expect(line).toContain('[redacted]\\" twice.');
+    for (const part of [secret, "a.mp3", "a.vtt"]) expect(line).not.toContain(part);
   });
 
   test("contain no secret if the recovery job has no database", async () => {

@@ -1,7 +1,7 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { expect, test } from "vitest";
-import { withTables } from "../tools/structure/tables.ts";
+import { withTables } from "../tools/structure/document.ts";
 
 const root = join(import.meta.dirname, "../..");
 const documents = globSync("{*.md,{src,test}/**/*.md}", { cwd: root, exclude: ["**/node_modules/**"] });
@@ -38,8 +38,8 @@ test("the description of the code names only files and folders that exist", () =
   expect(paths.filter((path) => !places.some((place) => existsSync(join(root, place, path))))).toEqual([]);
 });
 
-test("the table of tables is that of the code: `npm run structure -- --write` writes it", () => {
+test("the tables of operations and of tables are those of the code: `npm run structure -- --write` writes them", () => {
   const text = read("src/README.md");
-  expect(text).toContain("| `links` |");
+  for (const row of ["| `links` |", "| `openLink` |"]) expect(text).toContain(row);
   expect(withTables(text)).toBe(text);
 });

@@ -1,12 +1,13 @@
 /**
- * `npm run structure` prints the names that rules borrow, and the users of each table. With `--write`, it writes the table of tables into
- * src/README.md.
+ * `npm run structure` prints the names that rules borrow, and the users of each table. With `--write`, it writes the tables of
+ * operations and of tables into src/README.md.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { countBorrowed } from "./borrowed.ts";
+import { withTables } from "./document.ts";
 import { root } from "./sources.ts";
-import { describeTables, renderTables, withTables } from "./tables.ts";
+import { describeTables, renderTables } from "./tables.ts";
 
 const counts = countBorrowed();
 const sum = counts.reduce((total, { names }) => total + names, 0);

@@ -90,10 +90,3 @@ export function renderTables(uses: TableUse[]): string {
     ...rows,
   ].join("\n");
 }
-
-/** The document with the present table between its marks. */
-export const withTables = (document: string): string =>
-  document.replace(
-    /(<!-- tables -->\n).*?(<!-- \/tables -->)/s,
-    (_, start, end) => `${start}${renderTables(describeTables())}\n${end}`,
-  );

@@ -73,9 +73,17 @@ const CAPABILITIES: Record<string, Capability> = {
 };
 
 /** The files that may name all capabilities. */
-const LISTS = ["app.ts", "service.ts", "index.ts", "deps.ts", "access/scopes.ts"];
+const LISTS = ["service.ts", "event-types.ts", "index.ts", "deps.ts", "access/scopes.ts"];
 
-/** Removes the imports of deleted files, and the lines and classes that use them or name the capability. */
+/** The names that an import clause brings, such as `webhooks` of `* as webhooks`. */
+const localNames = (clause: string): string[] =>
+  clause
+    .replaceAll(/[{}]/g, "")
+    .split(",")
+    .map((part) => /(\w+)\s*$/.exec(part)?.[1] ?? "")
+    .filter((name) => name !== "");
+
+/** Removes the imports of deleted files, and the items, lines and classes that use them or name the capability. */
 function removeNames(project: string, path: string, { names, paths }: Capability): void {
   const file = join(project, "src", path);
   if (!existsSync(file)) return;
@@ -85,13 +93,19 @@ function removeNames(project: string, path: string, { names, paths }: Capability
   source = source.replaceAll(imports, (statement, clause: string, target: string) => {
     const from = join("/", path, "..", target).slice(1);
     if (!paths.some((deleted) => from === deleted || from.startsWith(`${deleted}/`))) return statement;
-    removed.push(...(clause.match(/\w+/g) ?? []).filter((name) => !["type", "as"].includes(name)));
+    removed.push(...localNames(clause));
     return "";
   });
-  const uses = removed.length === 0 ? names : new RegExp(`\\b(?:${removed.join("|")})\\b|${names.source}`, names.flags);
   const classes = /^(?:\/\*\*[^/]*?\*\/\n)?export class (\w+)[^{]*\{.*?^\}\n/gms;
   source = source.replaceAll(classes, (text, name: string) => (names.test(name) ? "" : text));
-  const lines = source.split("\n").filter((line) => /^\s*(\/?\*|\/\/)/.test(line) || !uses.test(line));
+  // A property of an object that stands on one line.
+  for (const name of removed) source = source.replaceAll(new RegExp(`\\[${name}\\]: [^\\n]*?(?= \\}|$)`, "gm"), "");
+  // An item of a list that stands on one line.
+  for (const name of removed)
+    source = source.replaceAll(new RegExp(`(?<=[\\[,] ?)\\b${name}\\b,? ?(?=[^\\n]*\\])`, "g"), "");
+  const ofRemoved = removed.length === 0 ? /$^/ : new RegExp(`\\b(?:${removed.join("|")})\\b`);
+  const isGone = (line: string) => ofRemoved.test(line) || (path !== "service.ts" && names.test(line));
+  const lines = source.split("\n").filter((line) => /^\s*(\/?\*|\/\/)/.test(line) || !isGone(line));
   writeFileSync(file, lines.join("\n"));
 }
 
@@ -126,7 +140,15 @@ try {
   );
   console.log(`${name}: ${others(broken).length} other files fail to compile: ${others(broken).join(", ")}`);
   const lists = broken.filter((path) => LISTS.includes(path));
-  if (lists.length > 0) console.log(`  Errors in listing files, which need a look: ${lists.join(", ")}`);
+  if (lists.length > 0) {
+    console.log(`  Errors in listing files, which need a look: ${lists.join(", ")}`);
+    console.log(
+      compiled.stdout
+        .split("\n")
+        .filter((line) => lists.some((path) => line.startsWith(`src/${path}`)))
+        .join("\n"),
+    );
+  }
   console.log(`${name}: ${naming.length} other files have its identifiers: ${naming.join(", ")}`);
 
   if (options.includes("--tests")) {
