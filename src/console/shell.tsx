@@ -156,7 +156,7 @@ interface BarProps {
 const ReferenceLink = () => (
   <a href="/reference" target="_blank" rel="noreferrer">
     <Icon name="book" />
-    API reference ↗
+    API reference <Icon name="external" size={12} />
   </a>
 );
 

@@ -10,6 +10,8 @@ const PAGES = ["/", "/console", "/console/files/01a200a6007316cfb20018cd", "/ref
 /** The limit on the scripts that a browser loads before the console can be used. */
 const MAX_SCRIPT_BYTES = 62_000;
 const MAX_STYLE_BYTES = 9_000;
+/** What the page of a file loads besides, without the code of a transcript. */
+const MAX_FILE_BYTES = 13_000;
 /** Without the code of a transcript, which loads only if there is one. */
 const MAX_SHARE_BYTES = 27_000;
 /** The reference with its script and styles. It grows with each operation. */
@@ -23,7 +25,11 @@ const get = (path: string, accept = "text/html,*/*;q=0.8") =>
 /** The paths of the files that a page loads at once: those in its HTML, and those that its scripts import statically. */
 async function filesOf(page: string): Promise<string[]> {
   const html = await (await get(page)).text();
-  const found = new Set([...html.matchAll(/"(\/assets\/[^"]+)"/g)].map(([, path]) => path ?? ""));
+  return withImports([...html.matchAll(/"(\/assets\/[^"]+)"/g)].map(([, path]) => path ?? ""));
+}
+
+async function withImports(paths: string[]): Promise<string[]> {
+  const found = new Set(paths);
   for (const path of found) {
     if (!path.endsWith(".js")) continue;
     const script = await (await get(path)).text();
@@ -33,12 +39,17 @@ async function filesOf(page: string): Promise<string[]> {
   return [...found];
 }
 
-/** The compressed size of all files with an extension. */
-async function compressedBytes(page: string, extension: string): Promise<number> {
-  const paths = (await filesOf(page)).filter((path) => path.endsWith(extension));
-  expect(paths.length, `files ${extension} of ${page}`).toBeGreaterThan(0);
-  const files = await Promise.all(paths.map(async (path) => (await get(path)).arrayBuffer()));
+async function compressedBytes(paths: string[], extension: string): Promise<number> {
+  const ofType = paths.filter((path) => path.endsWith(extension));
+  expect(ofType.length, `files ${extension}`).toBeGreaterThan(0);
+  const files = await Promise.all(ofType.map(async (path) => (await get(path)).arrayBuffer()));
   return files.reduce((sum, bytes) => sum + gzipSync(Buffer.from(bytes)).length, 0);
+}
+
+/** The compressed sizes of the scripts and the styles of a page. */
+async function bytesOf(page: string): Promise<[scripts: number, styles: number]> {
+  const paths = await filesOf(page);
+  return [await compressedBytes(paths, ".js"), await compressedBytes(paths, ".css")];
 }
 
 describe("Page", () => {
@@ -133,17 +144,30 @@ describe("Files of pages", () => {
   test(`the console loads at most ${kilobytes(MAX_SCRIPT_BYTES)} of scripts and ${kilobytes(MAX_STYLE_BYTES)} of styles, compressed`, async ({
     annotate,
   }) => {
-    const [scripts, styles] = [await compressedBytes("/console", ".js"), await compressedBytes("/console", ".css")];
+    const [scripts, styles] = await bytesOf("/console");
     await annotate(`The console loads ${scripts} bytes of scripts and ${styles} bytes of styles.`);
     expect(scripts).toBeLessThanOrEqual(MAX_SCRIPT_BYTES);
     expect(styles).toBeLessThanOrEqual(MAX_STYLE_BYTES);
   });
 
+  test(`the page of a file loads at most ${kilobytes(MAX_FILE_BYTES)} more of scripts, compressed`, async ({
+    annotate,
+  }) => {
+    const first = await filesOf("/console");
+    const texts = await Promise.all(
+      first.filter((path) => path.endsWith(".js")).map(async (path) => (await get(path)).text()),
+    );
+    const [, name] = texts.join().match(/import\("\.\/(file-\w+\.js)"\)/) ?? [];
+    const later = (await withImports([`/assets/${name}`])).filter((path) => !first.includes(path));
+    const bytes = await compressedBytes(later, ".js");
+    await annotate(`The page of a file loads ${bytes} more bytes of scripts.`);
+    expect(bytes).toBeLessThanOrEqual(MAX_FILE_BYTES);
+  });
+
   test(`the page of a link loads at most ${kilobytes(MAX_SHARE_BYTES)}, compressed`, async ({ annotate }) => {
     const team = await newTeam();
     const { pageUrl } = await team.stowage.links.create(await upload(team, "a.txt", "a"));
-    const { pathname } = new URL(pageUrl);
-    const [scripts, styles] = [await compressedBytes(pathname, ".js"), await compressedBytes(pathname, ".css")];
+    const [scripts, styles] = await bytesOf(new URL(pageUrl).pathname);
     await annotate(`The page of a link loads ${scripts} bytes of scripts and ${styles} bytes of styles.`);
     expect(scripts + styles).toBeLessThanOrEqual(MAX_SHARE_BYTES);
   });
@@ -152,7 +176,7 @@ describe("Files of pages", () => {
     annotate,
   }) => {
     const html = gzipSync(await (await get("/reference")).text()).length;
-    const [scripts, styles] = [await compressedBytes("/reference", ".js"), await compressedBytes("/reference", ".css")];
+    const [scripts, styles] = await bytesOf("/reference");
     await annotate(`The reference loads ${html} bytes of HTML, ${scripts} of scripts and ${styles} of styles.`);
     expect(html + scripts + styles).toBeLessThanOrEqual(MAX_REFERENCE_BYTES);
   });

@@ -79,9 +79,10 @@ function* candidates(): Generator<Candidate> {
 /**
  * Starts the first Chromium that works: BROWSER_PATH, the system's, or the npm package's. It resolves no host except this
  * machine, and has a user's security settings.
+ * @param args more arguments of the command line
  * @returns the reason if none works
  */
-export async function startChromium(): Promise<BrowserServer | string> {
+export async function startChromium(args: string[] = []): Promise<BrowserServer | string> {
   const problems: string[] = [];
   for (const { path, env } of candidates()) {
     try {
@@ -92,6 +93,7 @@ export async function startChromium(): Promise<BrowserServer | string> {
           // A microphone that beeps, which pages may use.
           "--use-fake-device-for-media-stream",
           "--use-fake-ui-for-media-stream",
+          ...args,
         ],
         // Without a UTF-8 locale, it can't save a file under its name.
         env: { ...process.env, LC_ALL: "C.UTF-8", ...env },

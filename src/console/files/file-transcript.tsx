@@ -4,12 +4,15 @@ import { ask } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { splitName } from "../parts/file-name.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
+import { lazy } from "../parts/lazy.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { can, client } from "../session.ts";
-import { Transcript } from "../sound/transcript.tsx";
 import { useData } from "../store.ts";
 import { UserError } from "../user-error.ts";
 import { announceChange } from "./file-changes.ts";
+
+/** Most files have none, and the names of all character references are large. */
+const Transcript = lazy(() => import("../sound/transcript.tsx").then((module) => module.Transcript));
 
 /** The API's limit. A larger file isn't read: it may be the recording itself. */
 const MAX_TRANSCRIPT_BYTES = 2 * 1024 * 1024;

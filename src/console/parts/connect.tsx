@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
 import { Segments } from "./choice.tsx";
 import { CopyButton } from "./copy.tsx";
+import { Icon } from "./icon.tsx";
 
 export const uploadCommand = (key: string, url: string): string =>
   `curl -H "Authorization: Bearer ${key}" \\\n  -F "file=@recording.mp3" \\\n  ${url}/docs/v1/uploads`;
@@ -65,7 +66,7 @@ export function Connect({ apiKey, onCopied }: { apiKey: Pick<ApiKey, "key" | "is
       <Code text={text} label={`${chosen} sample`} onCopied={onCopied} />
       <p class="quiet">
         <a href="/reference" target="_blank" rel="noreferrer">
-          Open the API reference ↗
+          Open the API reference <Icon name="external" size={12} />
         </a>
       </p>
     </div>

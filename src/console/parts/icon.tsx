@@ -11,6 +11,7 @@ const PATHS = {
   document: "M6 3h8l5 5v13H6V3Zm8 0v5h5",
   download: "M12 4v11m-5-4 5 5 5-5M5 20h14",
   edit: "m4 20 1-4L16 5l3 3L8 19l-4 1Z",
+  external: "M8 6h10v10m0-10L6 18",
   filter: "M4 6h16M7 12h10m-7 6h4",
   folder: "M3 6h7l2 2h9v11H3V6Z",
   "folder-plus": "M3 6h7l2 2h9v11H3V6Zm9 5v5m-2.5-2.5h5",

@@ -17,7 +17,10 @@ export interface PageProps {
   create?: Action | undefined;
 }
 
-const loaders: (() => Promise<unknown>)[] = [];
+let startPreload: () => void;
+const preload = new Promise<void>((resolve) => {
+  startPreload = resolve;
+});
 
 /** A component whose script is loaded when it is first shown, so that the first page loads fast. */
 export function lazy<Props extends object>(load: () => Promise<View<Props>>): View<Props> {
@@ -25,7 +28,8 @@ export function lazy<Props extends object>(load: () => Promise<View<Props>>): Vi
   const loadPage = async () => {
     Loaded ??= await load();
   };
-  loaders.push(loadPage);
+  // A failure shows when it is shown.
+  preload.then(loadPage).catch(() => {});
   return function Lazy(props: Props) {
     const [error, setError] = useState<unknown>(null);
     const [, redraw] = useState({});
@@ -38,9 +42,7 @@ export function lazy<Props extends object>(load: () => Promise<View<Props>>): Vi
   };
 }
 
-/** Loads the scripts of all pages soon. A failure shows when the page is opened. */
+/** Loads the scripts of all pages soon, also those that these pages load later. */
 export function preloadPages(): void {
-  setTimeout(() => {
-    for (const load of loaders) load().catch(() => {});
-  }, PRELOAD_DELAY_MILLISECONDS);
+  setTimeout(startPreload, PRELOAD_DELAY_MILLISECONDS);
 }

@@ -6,6 +6,7 @@ import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseEnv } from "node:util";
 import { type Browser, chromium, type Page, type Request } from "@playwright/test";
+import sharp from "sharp";
 import { startChromium } from "../../support/chromium.ts";
 import { PICTURE_NAMES, PICTURES } from "./picture-names.ts";
 import { type Archive, CLIP, createArchive, SHOWN_NAME, sample } from "./recordings.ts";
@@ -19,7 +20,6 @@ const root = join(import.meta.dirname, "../../..");
 const port = process.env.PORT || "8797";
 const url = `http://localhost:${port}`;
 const SIZE = { width: 1280, height: 800 };
-const WEBP_QUALITY = 0.85;
 const STEP_MILLISECONDS = 60_000;
 /** A page that has not called the API for this time has loaded. */
 const QUIET_MILLISECONDS = 2000;
@@ -91,9 +91,9 @@ const SHOTS: Record<(typeof PICTURE_NAMES)[number], (page: Page, archive: Archiv
     );
   },
   /** The upload element in a form, as in the README. */
-  async upload(page, { key }) {
+  async upload(page, { otherKey }) {
     await page.goto(`${url}/assets/demo.html`);
-    await page.getByLabel("API key").fill(key);
+    await page.getByLabel("API key").fill(otherKey);
     await page.locator("input[type=file]").setInputFiles([
       { name: "Voicemail for the show.mp3", mimeType: "audio/mpeg", buffer: sample("tone-vbr.mp3") },
       { name: "Kitchen sounds.flac", mimeType: "audio/flac", buffer: sample("tone.flac") },
@@ -107,8 +107,9 @@ const SHOTS: Record<(typeof PICTURE_NAMES)[number], (page: Page, archive: Archiv
     });
   },
 };
-/** The part of the page that a picture shows; all of the window without one. */
-const PARTS: Partial<Record<string, string>> = { upload: "main" };
+/** The element that a picture shows, with a margin; all of the window without one. */
+const PARTS: Partial<Record<string, string>> = { upload: "form" };
+const MARGIN_PIXELS = 12;
 
 /**
  * Shows pages in the same font on every machine, which looks like the system fonts of most users. A policy of the page
@@ -187,21 +188,16 @@ async function settle(page: Page): Promise<void> {
   });
 }
 
-/** Playwright takes PNG, which is several times as large. */
-async function toWebp(browser: Browser, png: Buffer): Promise<Buffer> {
-  const page = await browser.newPage();
-  const base64 = await page.evaluate(
-    async ({ png, quality }) => {
-      const picture = await createImageBitmap(await (await fetch(`data:image/png;base64,${png}`)).blob());
-      const canvas = Object.assign(document.createElement("canvas"), { width: picture.width, height: picture.height });
-      canvas.getContext("2d")?.drawImage(picture, 0, 0);
-      return canvas.toDataURL("image/webp", quality).split(",")[1] ?? "";
-    },
-    { png: png.toString("base64"), quality: WEBP_QUALITY },
-  );
-  await page.close();
-  return Buffer.from(base64, "base64");
+async function take(page: Page, part: string | undefined): Promise<Buffer> {
+  const box = part && (await page.locator(part).boundingBox());
+  if (!box) return page.screenshot();
+  const [x, y] = [Math.floor(box.x) - MARGIN_PIXELS, Math.floor(box.y) - MARGIN_PIXELS];
+  const [width, height] = [Math.ceil(box.width) + 2 * MARGIN_PIXELS, Math.ceil(box.height) + 2 * MARGIN_PIXELS];
+  return page.screenshot({ clip: { x, y, width, height }, fullPage: true });
 }
+
+/** Playwright takes PNG, which is three times as large. A lossy file would be larger, too, because of the letters. */
+const toWebp = (png: Buffer): Promise<Buffer> => sharp(png).webp({ lossless: true, effort: 6 }).toBuffer();
 
 async function takePictures(browser: Browser, archive: Archive): Promise<void> {
   mkdirSync(PICTURES, { recursive: true });
@@ -221,8 +217,7 @@ async function takePictures(browser: Browser, archive: Archive): Promise<void> {
       await loaded();
       await settle(page);
       const file = join(PICTURES, `${name}-${theme}.webp`);
-      const part = PARTS[name];
-      const webp = await toWebp(browser, await (part ? page.locator(part) : page).screenshot());
+      const webp = await toWebp(await take(page, PARTS[name]));
       writeFileSync(file, webp);
       console.log(`${file}: ${Math.round(webp.length / 1000)} kB`);
     }
@@ -230,7 +225,8 @@ async function takePictures(browser: Browser, archive: Archive): Promise<void> {
   }
 }
 
-const chromiumServer = await startChromium();
+// Otherwise letters stand on whole pixels, at uneven distances.
+const chromiumServer = await startChromium(["--font-render-hinting=none"]);
 if (typeof chromiumServer === "string") throw new Error(chromiumServer);
 try {
   const server = await startServer();

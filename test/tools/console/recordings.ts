@@ -49,14 +49,14 @@ const RECORDINGS: Recording[] = [
   { name: "ראיון עם נועה.mp3", minutes: 12.7, daysAgo: 1, by: 2, tags: ["interview"] },
   {
     name: "Interview with Amara Osei.wav",
-    ...{ minutes: 4.2, daysAgo: 0, by: 0, tags: ["interview", "season 2"] },
+    ...{ minutes: 2.2, daysAgo: 0, by: 0, tags: ["interview", "season 2"] },
   },
 ];
 /** The recording that the pictures show and play. Every Chromium can play WAV. */
 export const SHOWN_NAME = "Interview with Amara Osei.wav";
 
-/** The part of it that is marked as a clip, as in a URL: from the third to the fifth cue. */
-export const CLIP = "10.5,24";
+/** The part of it that is marked as a clip, as in a URL: four of the cues. */
+export const CLIP = "16.5,42";
 
 /** What is said in it: the seconds at which each sentence begins, who says it, and the words. */
 const SPOKEN: [second: number, speaker: string, words: string][] = [
@@ -160,6 +160,8 @@ export interface Archive {
   /** A secret key of the team. */
   key: string;
   teamId: string;
+  /** A secret key of a team whose files no picture shows. */
+  otherKey: string;
   /** The ID of the recording that the pictures show. */
   shownId: string;
   /** When each file should seem to have been uploaded, by its ID. */
@@ -195,5 +197,6 @@ export async function createArchive(url: string, operatorToken: string): Promise
       await member.files.setTranscript(id, transcript(), { language: "en" });
     }
   }
-  return { key, teamId: team._id, shownId, uploadedAt };
+  const other = await operator.keys.create({ name: "Listeners" });
+  return { key, teamId: team._id, otherKey: other.key ?? "", shownId, uploadedAt };
 }
