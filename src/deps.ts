@@ -2,6 +2,7 @@ import type { SQL } from "drizzle-orm";
 import * as z from "zod";
 import type { TeamActor } from "./access/actor.ts";
 import { createLimiter, type Limiter } from "./access/limiter.ts";
+import type { Audio } from "./audio/inspect.ts";
 import { AppError } from "./errors.ts";
 import { Bodies } from "./platform/bodies.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
@@ -95,6 +96,18 @@ export interface AfterLoss<B extends Batch = Batch> {
   committed(rows: RowsOf<B>): Promise<void>;
 }
 
+/** A file that a batch completes, and the facts of its audio; null if it is no audio that the service reads. */
+export interface CompletedFile {
+  file: { teamId: string; id: string; ownerId: string | null; claim: number; sizeBytes: number };
+  audio: Audio | null;
+}
+
+/** What follows the completion of a file: a part of its batch, behind the update, and what begins once it is committed. */
+export interface AfterCompletion<B extends Batch = Batch> {
+  after: B;
+  committed(rows: RowsOf<B>): void;
+}
+
 /** An object that reads the log of a team. */
 export interface Follower {
   /**
@@ -109,6 +122,7 @@ export interface Service {
   recoverySteps: RecoveryStep[];
   teamRows: TeamRows[];
   userLosesAccess: ((deps: Deps, loss: LossOfAccess) => AfterLoss)[];
+  fileCompleted: ((deps: Deps, completed: CompletedFile) => AfterCompletion)[];
   /** The objects of followers, by kind. */
   followers: Record<string, (deps: Deps, key: { teamId: string; id: string }) => Follower>;
 }
@@ -132,7 +146,7 @@ export interface Deps {
   recoveryChecks: Pick<Map<string, number>, "get" | "set">;
   /** The HEAD request that polls a resumable upload in this isolate, by the upload's id, see uploads/resumable.ts. */
   pollers: Lru<symbol>;
-  /** Until when a consumer in this isolate decodes a file, see files/measuring.ts. */
+  /** Until when a consumer in this isolate decodes a file, see waveforms/measuring.ts. */
   decoding: { endsAt: number };
   bytes: ByteStore;
   /** The bodies that this isolate is receiving. */

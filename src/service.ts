@@ -15,11 +15,8 @@ import { erasure } from "./files/erasure.ts";
 import * as files from "./files/files.routes.ts";
 import * as holds from "./files/holds.routes.ts";
 import * as fileLists from "./files/lists.routes.ts";
-import { unmeasured } from "./files/measuring.ts";
 import { unprocessed } from "./files/resending.ts";
 import * as fileTags from "./files/tags.routes.ts";
-import * as transcripts from "./files/transcripts.routes.ts";
-import * as waveforms from "./files/waveforms.routes.ts";
 import * as batches from "./folders/batches.routes.ts";
 import { folderChangesOfDeleted, unfinishedChanges } from "./folders/folder-changes.ts";
 import * as folders from "./folders/folders.routes.ts";
@@ -28,6 +25,7 @@ import { joinOperations } from "./http/operation.ts";
 import * as links from "./links/links.routes.ts";
 import { expiredLinks } from "./links/links.ts";
 import * as signing from "./links/signing.routes.ts";
+import * as transcripts from "./transcripts/transcripts.routes.ts";
 import { expiry } from "./trash/expiry.ts";
 import * as trash from "./trash/trash.routes.ts";
 import * as reconciliation from "./upkeep/reconciliation.routes.ts";
@@ -38,6 +36,8 @@ import { unfinished } from "./uploads/unfinished.ts";
 import * as upload from "./uploads/upload.routes.ts";
 import * as uploadTokens from "./uploads/upload-tokens.routes.ts";
 import * as usage from "./uploads/usage.routes.ts";
+import { planMeasurement, unmeasured } from "./waveforms/measuring.ts";
+import * as waveforms from "./waveforms/waveforms.routes.ts";
 import { webhooksOfDeleted } from "./webhooks/deleted-teams.ts";
 import * as deliveries from "./webhooks/deliveries.routes.ts";
 import { disableOfUser } from "./webhooks/loss-of-access.ts";
@@ -139,6 +139,9 @@ export const teamRows = [
 
 /** What follows when a user is deleted or demoted. */
 export const userLosesAccess: Service["userLosesAccess"] = [disableOfUser];
+
+/** What follows when a file is completed. */
+export const fileCompleted: Service["fileCompleted"] = [planMeasurement];
 
 /** The objects of the followers of a log, by kind. */
 export const followers: Service["followers"] = { [WEBHOOK]: (deps, key) => deps.outboxes(key) };

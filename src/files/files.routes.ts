@@ -15,13 +15,14 @@ import {
   fetchMetadata,
   fetchStatus,
   type Hold,
+  MAX_SHOWN_PEAK,
+  SHOWN_PEAKS,
   type StoredFile,
   type Transcript,
 } from "./files.ts";
 import { reprocessFile } from "./processing.ts";
 import { checkDeleteAfter, properties, propertiesExample } from "./properties.routes.ts";
 import { updateFile } from "./properties.ts";
-import { MAX_SHOWN_PEAK, SHOWN_PEAKS } from "./waveforms.ts";
 
 /* Files: what they are, reading one and changing it. */
 

@@ -9,8 +9,10 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Db, hasRow, type Param, preparedQuery } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
+import { transcripts } from "../transcripts/transcripts.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
-import { FILE_STATES, files, isUnprocessed, teamOfFile, waveforms } from "./files.schema.ts";
+import { waveforms } from "../waveforms/waveforms.schema.ts";
+import { FILE_STATES, files, isUnprocessed, teamOfFile } from "./files.schema.ts";
 import {
   type FileKey,
   type FileOf,
@@ -22,7 +24,11 @@ import {
   waveformOf,
 } from "./names.ts";
 import { isTrashed, removed } from "./removed.schema.ts";
-import { transcripts } from "./transcripts.schema.ts";
+
+/** The peaks that lists show: bars of a row. */
+export const SHOWN_PEAKS = 56;
+/** One decimal digit less than a percentage needs. */
+export const MAX_SHOWN_PEAK = 99;
 
 /*
  * The life of a file, once the commit of its upload has inserted it:

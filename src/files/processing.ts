@@ -23,7 +23,6 @@ import {
   MAX_PENDING_MILLISECONDS,
   ofKnownFile,
 } from "./files.ts";
-import { enqueueMeasurements, planMeasurement } from "./measuring.ts";
 import { type FileOf, isFile, objectKey, searchPatch } from "./names.ts";
 
 /** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
@@ -272,13 +271,12 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
   const columns = "failureCode" in findings ? failed(findings, now) : completed(file, findings, now);
   const end = deps.db.update(files).set(columns).where(hasClaim(file)).returning({ id: files.id });
   const audio = "failureCode" in findings || findings.audio === null ? null : (JSON.parse(findings.audio) as Audio);
-  const batch = { end, event, measurement: planMeasurement(deps, file, audio) };
-  const {
-    end: rows,
-    measurement: [planned = []],
-  } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
+  const followUps =
+    outcome === "failed" ? [] : deps.service.fileCompleted.map((follow) => follow(deps, { file, audio }));
+  const batch = { end, event, followUps: followUps.map(({ after }) => after) };
+  const { end: rows, followUps: done } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
   if (rows.length > 0) {
-    enqueueMeasurements(deps, planned);
+    for (const [i, { committed }] of followUps.entries()) committed(done[i] ?? []);
     return outcome;
   }
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.

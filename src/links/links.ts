@@ -19,8 +19,6 @@ import { newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { parseTranscript, TRANSCRIPT } from "../files/files.ts";
 import { cleanName, type FileKey, isFile, objectKey } from "../files/names.ts";
-import { openTranscript } from "../files/transcripts.ts";
-import { hasWaveform } from "../files/waveforms.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
 import {
@@ -32,6 +30,8 @@ import {
 } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { newId } from "../platform/system.ts";
+import { openTranscript } from "../transcripts/transcripts.ts";
+import { hasWaveform } from "../waveforms/waveforms.ts";
 import { LINK_EVENTS } from "./link-event-types.ts";
 import { links } from "./links.schema.ts";
 

@@ -1,6 +1,7 @@
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Channels, MAX_SHOWN_PEAK, readWaveform, shownPeaks } from "../files/waveforms.ts";
+import { MAX_SHOWN_PEAK } from "../files/files.ts";
+import { type Channels, readWaveform, shownPeaks } from "../waveforms/waveforms.ts";
 import { findLinked } from "./links.ts";
 import { drawWaveform } from "./picture.ts";
 

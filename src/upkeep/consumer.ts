@@ -1,10 +1,10 @@
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import type { Deps } from "../deps.ts";
-import { measureWaveform } from "../files/measuring.ts";
 import { failExhaustedFile, processFile } from "../files/processing.ts";
 import type { JobOutcome } from "../platform/jobs.ts";
 import type { FileJob, Job } from "../platform/messages.ts";
 import { assembleUpload } from "../uploads/unfinished.ts";
+import { measureWaveform } from "../waveforms/measuring.ts";
 import { recover } from "./recovery.ts";
 
 /** Handles a message from any queue, in the database of its team. The kind of id in it names the task. */

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
-import { measureWaveform } from "../../src/files/measuring.ts";
 import type { WaveformJob } from "../../src/platform/messages.ts";
+import { measureWaveform } from "../../src/waveforms/measuring.ts";
 import { sample } from "../audio/samples.ts";
 import { deathAt, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { DB } from "../support/databases.ts";

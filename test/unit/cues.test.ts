@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { findCues, parseCues, textOf, turnsOf } from "../../src/cues.ts";
-import { checkWebVtt } from "../../src/files/webvtt.ts";
 import { fold } from "../../src/folding.ts";
+import { checkWebVtt } from "../../src/transcripts/webvtt.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 const read = (vtt: string) => {

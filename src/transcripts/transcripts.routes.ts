@@ -1,10 +1,10 @@
 import type { Context } from "hono";
 import * as z from "zod";
 import { AppError } from "../errors.ts";
+import { filesTag, transcriptRecord, VTT, VTT_EXAMPLE } from "../files/files.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { withBody } from "../http/body-reader.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
-import { filesTag, transcriptRecord, VTT, VTT_EXAMPLE } from "./files.routes.ts";
 import { deleteTranscript, fetchTranscript, MAX_TRANSCRIPT_BYTES, setTranscript } from "./transcripts.ts";
 import { checkWebVtt } from "./webvtt.ts";
 

@@ -5,12 +5,12 @@ import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvent } from "../events/events.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
+import { fileEvent } from "../files/file-events.ts";
+import { files, teamOfFile } from "../files/files.schema.ts";
+import { changed, ofKnownFile, parseTranscript, TRANSCRIPT, type Transcript } from "../files/files.ts";
+import { type FileKey, isFile, MAX_WRITING_MILLISECONDS, transcriptKey } from "../files/names.ts";
 import { firstOf, hasRow, write } from "../platform/db.ts";
-import { FILE_EVENTS } from "./file-event-types.ts";
-import { fileEvent } from "./file-events.ts";
-import { files, teamOfFile } from "./files.schema.ts";
-import { changed, ofKnownFile, parseTranscript, TRANSCRIPT, type Transcript } from "./files.ts";
-import { type FileKey, isFile, MAX_WRITING_MILLISECONDS, transcriptKey } from "./names.ts";
 import { transcripts } from "./transcripts.schema.ts";
 
 /*

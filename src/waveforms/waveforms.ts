@@ -5,12 +5,20 @@ import { filesOfToken } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { FILE_EVENTS } from "../files/file-event-types.ts";
+import { fileEvent } from "../files/file-events.ts";
+import { files, teamOfFile } from "../files/files.schema.ts";
+import { changed, isUploadedBy, MAX_SHOWN_PEAK, ofKnownFile, SHOWN_PEAKS } from "../files/files.ts";
+import {
+  type FileKey,
+  type FileOf,
+  isFile,
+  MAX_WRITING_MILLISECONDS,
+  waveformKey,
+  waveformOf,
+} from "../files/names.ts";
 import { type Guard, read, write } from "../platform/db.ts";
-import { FILE_EVENTS } from "./file-event-types.ts";
-import { fileEvent } from "./file-events.ts";
-import { files, teamOfFile, waveforms } from "./files.schema.ts";
-import { changed, isUploadedBy, ofKnownFile } from "./files.ts";
-import { type FileKey, type FileOf, isFile, MAX_WRITING_MILLISECONDS, waveformKey, waveformOf } from "./names.ts";
+import { waveforms } from "./waveforms.schema.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
 export type Channels = number[][];
@@ -31,11 +39,6 @@ function unpack([channelCount = 1, ...bytes]: Uint8Array): Channels {
   const length = peaks.length / channelCount;
   return Array.from({ length: channelCount }, (_, i) => peaks.slice(i * length, (i + 1) * length));
 }
-
-/** The peaks that lists show: bars of a row. */
-export const SHOWN_PEAKS = 56;
-/** One decimal digit less than a percentage needs. */
-export const MAX_SHOWN_PEAK = 99;
 
 /**
  * The mean peak of each part of the file, in its louder channel: the loudest one would be the same in each part of a long

@@ -1,6 +1,6 @@
 import * as z from "zod";
+import { filesTag } from "../files/files.routes.ts";
 import { readOperation, writeOperation } from "../http/operation.ts";
-import { filesTag } from "./files.routes.ts";
 import { fetchWaveform, setWaveform as storeWaveform } from "./waveforms.ts";
 
 const MAX_CHANNELS = 2;

@@ -1,14 +1,15 @@
 import { and, eq, exists, isNotNull, lte, sql } from "drizzle-orm";
 import { isMeasurable, measurePeaks } from "../audio/decoders/measure.ts";
 import type { Audio } from "../audio/inspect.ts";
-import type { Deps, RecoveryStep } from "../deps.ts";
+import type { AfterCompletion, CompletedFile, Deps, RecoveryStep } from "../deps.ts";
 import { AppError } from "../errors.ts";
+import { files, teamOfFile } from "../files/files.schema.ts";
+import { type FileOf, isFile, objectKey, waveformKey } from "../files/names.ts";
 import { write } from "../platform/db.ts";
 import type { JobOutcome } from "../platform/jobs.ts";
 import type { WaveformJob } from "../platform/messages.ts";
 import { HOUR, MINUTE } from "../platform/system.ts";
-import { files, teamOfFile, waveforms } from "./files.schema.ts";
-import { type FileOf, isFile, objectKey, waveformKey } from "./names.ts";
+import { waveforms } from "./waveforms.schema.ts";
 import { isWaveformOf, setMeasuredWaveform } from "./waveforms.ts";
 
 /*
@@ -35,11 +36,11 @@ const MEASUREMENT = {
 };
 
 /**
- * Part of the batch that completes a file, behind the update: its waveform is due to be measured, unless a client has set it.
- * Reprocessing measures it again.
+ * What follows the completion of a file: its waveform is due to be measured, unless a client has set it. Reprocessing measures it
+ * again.
  */
-export function planMeasurement(deps: Deps, file: FileOf & { claim: number; sizeBytes: number }, audio: Audio | null) {
-  if (!audio || !isMeasurable(audio, file.sizeBytes)) return [] as const;
+export function planMeasurement(deps: Deps, { file, audio }: CompletedFile) {
+  const isPlanned = audio !== null && isMeasurable(audio, file.sizeBytes);
   const dueAt = deps.system.now() + RESEND_MILLISECONDS;
   const isCompleted = and(isFile(file), eq(files.claim, file.claim), eq(files.status, "completed"));
   const plan = deps.db
@@ -51,11 +52,15 @@ export function planMeasurement(deps: Deps, file: FileOf & { claim: number; size
       setWhere: isNotNull(waveforms.attempts),
     })
     .returning(MEASUREMENT);
-  return [plan] as const;
+  const after = isPlanned ? [plan] : [];
+  return {
+    after,
+    committed: (rows) => enqueueMeasurements(deps, rows.flat()),
+  } satisfies AfterCompletion<typeof after>;
 }
 
 /** Nothing waits for the queue. If a message is lost, the recovery job sends it. */
-export function enqueueMeasurements(deps: Deps, jobs: WaveformJob[]): void {
+function enqueueMeasurements(deps: Deps, jobs: WaveformJob[]): void {
   if (jobs.length === 0) return;
   const sent = deps.waveformJobs.sendAll(jobs).catch((cause) => {
     for (const { fileId } of jobs) deps.log("warn", "waveform_message_failed", { fileId, cause });

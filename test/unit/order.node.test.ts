@@ -1,0 +1,62 @@
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { folderOf, readSource, serviceFiles } from "../tools/structure/sources.ts";
+
+/**
+ * The folders of the service, lowest first. The rules of a folder use those of the folders before it, and the tables of any. Folders of
+ * one line don't use each other. src/README.md says what each has.
+ */
+const ORDER = [
+  ["platform"],
+  ["audio"],
+  ["access"],
+  ["events"],
+  ["files"],
+  ["uploads"],
+  ["accounts"],
+  ["waveforms"],
+  ["transcripts"],
+  ["trash", "folders", "links"],
+  ["webhooks"],
+  ["upkeep"],
+];
+const rankOf = (folder: string) => ORDER.findIndex((folders) => folders.includes(folder));
+
+/** Of each file: what it imports of the other folders. */
+function* importsAcross(): Generator<{ path: string; target: string }> {
+  for (const path of serviceFiles()) {
+    for (const [, from = ""] of readSource(path).matchAll(/ from "(\.[^"]+)";/g)) {
+      const target = join(dirname(path), from);
+      if (folderOf(target) !== folderOf(path)) yield { path, target };
+    }
+  }
+}
+
+/** Words of the imported records, and types of events, which tables hold. */
+const isTable = (path: string) => /\.schema\.ts$|event-types\.ts$/.test(path);
+const isRule = (path: string) => folderOf(path) !== "" && folderOf(path) !== "http" && !path.endsWith(".routes.ts");
+
+test("rules use those of lower folders, and tables of any", () => {
+  const upward: string[] = [];
+  const ranks = new Set<number>();
+  for (const { path, target } of importsAcross()) {
+    if (!isRule(path) || folderOf(target) === "" || isTable(target)) continue;
+    const [own, used] = [rankOf(folderOf(path)), rankOf(folderOf(target))];
+    ranks.add(own);
+    if (own === -1 || used === -1 || used >= own) upward.push(`${path} imports ${target}`);
+  }
+  expect(upward).toEqual([]);
+  // Nothing is below the platform, and audio uses only what it brings itself.
+  expect(ranks.size).toBe(ORDER.length - 2);
+});
+
+test("only service.ts, event-types.ts, deps.ts and the entry points name several capabilities", () => {
+  const naming = new Map<string, Set<string>>();
+  for (const { path, target } of importsAcross()) {
+    if (folderOf(path) !== "") continue;
+    const known = naming.get(path) ?? new Set();
+    if (rankOf(folderOf(target)) > rankOf("access")) naming.set(path, known.add(folderOf(target)));
+  }
+  const several = [...naming].filter(([, folders]) => folders.size > 1).map(([path]) => path);
+  expect(several.sort()).toEqual(["event-types.ts", "index.ts", "service.ts"]);
+});
