@@ -1,7 +1,7 @@
 import { walkFrames } from "./frames.ts";
 import type { Pcm, RangeSource, Reading, Segment } from "./range-source.ts";
 import { be32, byte, join, latin1, le32, MIN_WINDOW_BYTES, UnreadableAudio, uint, uintLE } from "./range-source.ts";
-import { copyTexts, isUtf8, makeUtf8Tag, type ReadText, readId3Text, readTexts } from "./tags.ts";
+import { copyTexts, isUtf8, makeNamedTag, makeUtf8Tag, type ReadText, readId3Text, readTexts } from "./tags.ts";
 
 /* Formats of chunks with a name and a length: WAV (RIFF, RF64, BW64), AIFF, DSF, and ASF. */
 
@@ -194,6 +194,7 @@ export async function readCaf(source: RangeSource): Promise<Reading> {
   let description: Uint8Array | null = null;
   let tableFrames: number | null = null;
   let sound: { bytes: number; statedBytes: number } | null = null;
+  let readTags: Reading["readTags"] = async () => new Uint8Array();
   const segments = source.segments(8, source.size, 12, (header, at) => {
     const length = uint(header, 4, 8);
     // Sound of a length of -1 extends to the end of the file.
@@ -202,6 +203,7 @@ export async function readCaf(source: RangeSource): Promise<Reading> {
   });
   for await (const { name, data, end } of segments) {
     if (name === "desc") description ??= await source.read(data, 32);
+    if (name === "info") readTags = async () => makeNamedTag(await readPairs(source, data, end));
     if (name === "pakt") tableFrames ??= uint(await source.read(data, 16), 8, 8);
     // An edit count of four bytes is in front of the sound.
     if (name === "data") {
@@ -219,12 +221,26 @@ export async function readCaf(source: RangeSource): Promise<Reading> {
   ];
   const facts = { container: "CAF", codec: CAF_CODECS[format] ?? format, sampleRate, channels };
   const lossless = /^(lpcm|alac|flac)$/.test(format);
-  const reading = { ...facts, lossless, soundBytes: sound.bytes, readTags: async () => new Uint8Array() };
+  const reading = { ...facts, lossless, soundBytes: sound.bytes, readTags };
   if (packetBytes > 0) {
     return { ...reading, seconds: (Math.floor(sound.bytes / packetBytes) * packetFrames) / sampleRate };
   }
   const seconds = tableFrames === null ? null : tableFrames / sampleRate;
   return { ...reading, seconds, statedBytes: sound.statedBytes };
+}
+
+/** Returns the names and the texts of the information chunk of CAF, with the zeros between them. */
+async function readPairs(source: RangeSource, start: number, chunkEnd: number): Promise<Uint8Array[]> {
+  const info = await source.read(start, Math.min(chunkEnd - start, MIN_WINDOW_BYTES));
+  const pairs: Uint8Array[] = [];
+  for (let at = 4; at < info.length; ) {
+    const nameEnd = info.indexOf(0, at);
+    const end = info.indexOf(0, nameEnd + 1);
+    if (nameEnd < 0 || end < 0 || !source.budget.chargeText(end - at)) break;
+    pairs.push(info.subarray(at, end));
+    at = end + 1;
+  }
+  return pairs;
 }
 
 /** Reads DSF (Sony's DSF File Format Specification): one bit per sample, the tag behind the sound. */

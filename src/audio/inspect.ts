@@ -46,14 +46,31 @@ const TAGS = ["title", "album", "composer", "genre", "year", "date", "isrc", "co
 const STORED_TAGS =
   "title artist album albumartist composer genre year date bpm isrc track tracks disk comment copyright".split(" ");
 /**
- * The names of texts that music-metadata reads but does not know: those of Matroska without a level, those that FFmpeg
- * writes into all formats, and the copyright of WAV.
+ * The names of texts that music-metadata reads but does not know: those of Matroska without a level, of CAF, of
+ * QuickTime, those that FFmpeg writes into all formats, and the copyright of WAV.
  */
 const OTHER_NAMES: Record<string, string> = {
+  ...{ TITLE: "title", ARTIST: "artist", TRACK: "track", "TRACK NUMBER": "track", COMMENTS: "comment" },
   ...{ ALBUM: "album", ALBUM_ARTIST: "albumartist", COMPOSER: "composer", GENRE: "genre", ISRC: "isrc", TBPM: "bpm" },
-  ...{ DATE: "date", DATE_RELEASED: "date", DATE_RECORDED: "date", YEAR: "date", DISC: "disk", BPM: "bpm" },
+  ...{
+    DATE: "date",
+    DATE_RELEASED: "date",
+    DATE_RECORDED: "date",
+    "RECORDED DATE": "date",
+    YEAR: "date",
+    DISC: "disk",
+    BPM: "bpm",
+  },
   ...{ COMMENT: "comment", COPYRIGHT: "copyright", ICOP: "copyright" },
+  ...{
+    "ALBUM:COMPOSER": "composer",
+    "ALBUM:GENRE": "genre",
+    "ALBUM:COMMENT": "comment",
+    "ALBUM:COPYRIGHT": "copyright",
+  },
+  ...{ "ALBUM:DATE_RELEASED": "date", "ALBUM:DATE_RECORDED": "date" },
 };
+const OTHER_NAME_PREFIX = /^(track|TXXX|----:com\.apple\.iTunes):/;
 const MAX_TAG_CHARACTERS = 256;
 /** All of them as JSON. Anybody with a public key can fill them, and the row of the file is read as a whole. */
 const MAX_TAGS_BYTES = 2048;
@@ -146,13 +163,14 @@ function pickTags({ common, native }: Pick<IAudioMetadata, "common" | "native">)
   const { artist, artists, albumartist, albumartists, track, disk } = common;
   const others = otherTexts(native);
   const first = (name: string) => others[name]?.[0];
+  const [no, of] = (first("track") ?? "").split("/").map((part) => positiveOrNull(Number.parseInt(part, 10)));
   const known: Record<string, unknown> = {
     ...Object.fromEntries(TAGS.map((name) => [name, common[name]])),
     artist: everyone(artist, artists),
     albumartist: everyone(albumartist, albumartists),
     bpm: common.bpm || positiveOrNull(Number.parseFloat(first("bpm") ?? "")),
-    track: track?.no,
-    tracks: track?.of,
+    track: track?.no ?? no ?? null,
+    tracks: track?.of ?? of ?? null,
     disk: disk?.no ?? positiveOrNull(Number.parseInt(first("disk") ?? "", 10)),
     comment: common.comment?.map(({ text }) => text ?? ""),
   };
@@ -176,7 +194,7 @@ function everyone(artist: string | undefined, artists: string[] | undefined): st
 function otherTexts(native: IAudioMetadata["native"]): Record<string, string[]> {
   const texts: Record<string, string[]> = {};
   for (const { id, value } of Object.entries(native).flatMap(([type, all]) => (type === "ID3v1" ? [] : all))) {
-    const name = OTHER_NAMES[id.replace(/^(track|album):/, "").toUpperCase()];
+    const name = OTHER_NAMES[id.replace(OTHER_NAME_PREFIX, "").toUpperCase()];
     if (!name || typeof value !== "string") continue;
     texts[name] ??= [];
     texts[name].push(value);

@@ -11,6 +11,13 @@ const MAX_BRANDS_BYTES = 256;
 /** 8,000 entries. Tables of audio have one or two. */
 const MAX_TABLE_BYTES = 64 * 1024;
 const MAX_REFERENCES_BYTES = 256;
+/** The names of the texts that a movie of QuickTime may have. Files have a dozen. */
+const MAX_KEYS = 256;
+const KEY_PREFIX = "com.apple.quicktime.";
+/** The texts of 3GP (3GPP TS 26.244, 8). */
+const ASSETS: Record<string, string> = {
+  ...{ titl: "TITLE", perf: "ARTIST", albm: "ALBUM", gnre: "GENRE", dscp: "COMMENT", cprt: "COPYRIGHT", yrrc: "YEAR" },
+};
 /** Films have a dozen tracks of sound, pictures, and subtitles. */
 const MAX_TRACKS = 64;
 /** The boxes in a sample entry. Audio has up to four. */
@@ -62,6 +69,7 @@ export async function readMp4(source: RangeSource): Promise<Reading | null> {
   const texts: ReadText[] = [];
   const media = { soundBytes: 0, statedBytes: 0 };
   let brands: string[] = [];
+  let keys: string[] = [];
   let movieTicksPerSecond = 0;
   let fragment: Segment | null = null;
   const defaultTicks = new Map<number, number>();
@@ -80,7 +88,16 @@ export async function readMp4(source: RangeSource): Promise<Reading | null> {
       media.statedBytes += end - data;
       media.soundBytes += Math.max(0, Math.min(end, source.size) - data);
     }
-    if (name === "ilst") texts.push(() => readItems(source, box));
+    if (name === "keys") keys = readKeys(source, await body(MAX_TABLE_BYTES));
+    if (name === "ilst") {
+      const names = keys;
+      keys = [];
+      texts.push(() => (names.length > 0 ? readKeyedItems(source, box, names) : readItems(source, box)));
+    }
+    const asset = ASSETS[name];
+    if (asset && source.budget.chargeText(end - data)) {
+      texts.push(async () => makeNamedItem(asset, readAsset(name, await body(end - data))));
+    }
     // QuickTime has its own texts: a length, a language, the text.
     if (name.startsWith("\xa9") && source.budget.chargeText(end - data)) {
       texts.push(async () => makeBox(name, makeBox("data", be32(1), be32(0), (await body(end - data)).subarray(4))));
@@ -190,6 +207,44 @@ function editedSeconds(
 async function readItems(source: RangeSource, { data, end: listEnd }: Segment): Promise<Uint8Array> {
   const items = boxes(source, data, listEnd, false);
   return join(...(await copyTexts(source, items, ({ name, end }) => name !== "covr" && end <= listEnd)));
+}
+
+/** Returns the names in a `keys` box of QuickTime. */
+function readKeys(source: RangeSource, table: Uint8Array): string[] {
+  const keys: string[] = [];
+  for (let at = 8; at + 8 <= table.length && keys.length < MAX_KEYS; at += Math.max(8, uint(table, at, 4))) {
+    source.budget.charge(ROW_WORK);
+    keys.push(latin1(table.subarray(at + 8, at + uint(table, at, 4))).replace(KEY_PREFIX, ""));
+  }
+  return keys;
+}
+
+/** Returns the items of an `ilst` box that are texts, and whose names are numbers of `keys`, from 1 on. */
+async function readKeyedItems(source: RangeSource, { data, end: listEnd }: Segment, keys: string[]) {
+  const items: Uint8Array[] = [];
+  for await (const { start, data: at, end } of boxes(source, data, listEnd, false)) {
+    const key = keys[uint(await source.read(start + 4, 4)) - 1];
+    if (!key || end > listEnd || !source.budget.chargeText(end - start)) continue;
+    const value = await source.read(at, end - at);
+    // A length, "data", the type of a text in UTF-8, and a locale are in front.
+    if (uint(value, 8, 4) === 1) items.push(makeNamedItem(key, value.subarray(16)));
+  }
+  return join(...items);
+}
+
+/** Returns the text of a box of 3GP in UTF-8: behind a version and a language, up to a zero, or a year. */
+function readAsset(name: string, body: Uint8Array): Uint8Array {
+  const encode = (text: string) => new TextEncoder().encode(text);
+  if (name === "yrrc") return encode(String(uint(body, 4, 2)));
+  const text = body.subarray(6);
+  const isWide = uint(text, 0, 2) === 0xfeff;
+  return encode(new TextDecoder(isWide ? "utf-16be" : "utf-8").decode(text).replace(/\0.*/s, ""));
+}
+
+/** Makes an item with a name of its own for music-metadata. */
+function makeNamedItem(name: string, text: Uint8Array): Uint8Array {
+  const mean = makeBox("mean", be32(0), "com.apple.iTunes");
+  return makeBox("----", mean, makeBox("name", be32(0), name), makeBox("data", be32(1), be32(0), text));
 }
 
 /** The samples of a track in a fragment: when they begin, if that is stated, and how long those that exist play. */

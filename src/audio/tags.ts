@@ -176,8 +176,7 @@ const LISTS = /^T(PE|COM|CON)/;
 
 /**
  * Reads the body of a text frame. Comments and texts with a free name are encoded as UTF-8, because music-metadata rejects
- * the whole tag for a wrong one. A text that is valid UTF-8 is not Latin-1, whatever it claims. Some programs write a
- * comment as a text with that name.
+ * the whole tag for a wrong one. A text that is valid UTF-8 is not Latin-1, whatever it claims.
  */
 function readText(name: string, body: Uint8Array, version: number): Id3Text {
   const languageBytes = name.startsWith("COM") ? 3 : 0;
@@ -197,9 +196,6 @@ function readText(name: string, body: Uint8Array, version: number): Id3Text {
   };
   const [description, value] = [decode(text.subarray(0, at)), decode(text.subarray(at + (isWide ? 2 : 1)))];
   const encode = (part: string) => new TextEncoder().encode(part);
-  if (name === "TXXX" && /^comment$/i.test(description)) {
-    return { name: "COMM", body: join(Uint8Array.of(UTF8), "und\0", encode(value)), description: "" };
-  }
   const language = languageBytes === 0 ? "" : "und";
   const utf8 = join(Uint8Array.of(UTF8), language, encode(description), Uint8Array.of(0), encode(value));
   return { name, body: utf8, description };
@@ -303,6 +299,14 @@ export function makeUtf8Tag(texts: [name: string, text: Uint8Array][]): Uint8Arr
       name,
       body: join(Uint8Array.of(UTF8), name === "COM" ? "und\0" : "", text),
     })),
+  );
+}
+
+/** Makes a tag of texts in UTF-8 with names that music-metadata does not know, behind zeros. */
+export function makeNamedTag(texts: Uint8Array[]): Uint8Array {
+  return makeId3(
+    4,
+    texts.map((text) => ({ name: "TXXX", body: join(Uint8Array.of(UTF8), text) })),
   );
 }
 

@@ -25,6 +25,18 @@ import {
   withoutRequestId,
 } from "../support/harness.ts";
 import {
+  type Actor,
+  mayDo,
+  type Operation,
+  PERMISSIONS,
+  type Permission,
+  ROLES,
+  SCOPES,
+  scopesOf,
+  VISITOR,
+  WITHOUT_PERMISSION,
+} from "../support/permissions.ts";
+import {
   type Noun,
   newRecord,
   newRecords,
@@ -41,8 +53,8 @@ import { create as createUpload } from "../support/tus.ts";
 import { newUploadToken } from "../support/visitors.ts";
 
 /*
- * Every route × every credential × every kind of id. The expectations come from the few rules below, which restate the
- * documented permissions independently of the code: a route that allows too much fails here. Tests of the token itself
+ * Every route × every credential × every kind of id. The expectations come from support/permissions.ts, which
+ * restates the documented permissions independently of the code: a route that allows too much fails here. Tests of the token itself
  * follow.
  */
 
@@ -74,55 +86,42 @@ const PUBLIC: Record<string, [status: number, code?: string]> = {
   "POST /auth/v1/password/forgot": [200],
 };
 
-/** The callers that a route accepts. */
-function acceptedCallers(route: string): readonly string[] | "anyone" {
-  if (PUBLIC[route]) return "anyone";
-  if (route === "GET /auth/v1/teams/{id}") return ["operator", "stranger", "owner"];
-  if (/\/(teams|reconciliation)/.test(route)) return ["operator"];
-  if (route === "POST /auth/v1/sessions") return ["stranger", "owner"];
-  if (route === "GET /auth/v1/me") return ["operator", "public", "stranger", "owner"];
-  if (route === "POST /docs/v1/uploadtokens") return ["stranger", "owner"];
-  if (route.includes("/apikeys") || route.includes("/events")) return ["operator", "stranger", "owner"];
-  if (route === "POST /docs/v1/uploads" || route.endsWith("/status")) return ["public", "stranger", "owner"];
-  if (route === "PUT /docs/v1/uploads/{id}/waveform") return ["public", "stranger", "owner"];
-  return ["stranger", "owner"];
-}
+const idOf = new Map(Object.entries(operations).map(([id, { route }]) => [route as string, id]));
+const targetOf = ({ path }: Pick<Route, "path">): Operation["target"] => {
+  const [, , , noun = ""] = path.split("/");
+  if (!/\{\w+\}/.test(path)) return undefined;
+  return ["uploads", "trash", "links"].includes(noun) ? "file" : "other";
+};
+/** An operation with its permission. */
+const operationOf = (id: string, route: Pick<Route, "path">): Operation => ({
+  ...(PERMISSIONS[id] as Permission),
+  target: targetOf(route),
+});
 
-/** A contributor has scopes of files only. The records of the team are not their own. */
-const isNotOfFiles = (route: string) => /\/(users|events|webhooks|deliveries|apikeys|sessions)/.test(route);
-
-/** A contributor has the scope, and is refused before the record is looked for. */
-const NOT_BY_CONTRIBUTORS = [
-  "PUT /docs/v1/retention",
-  "PUT /docs/v1/uploads/{id}/hold",
-  "DELETE /docs/v1/uploads/{id}/hold",
-  "DELETE /docs/v1/trash/{id}",
-];
+/** The callers of the tokens that the service accepts. */
+const ACTORS: Partial<Record<(typeof CREDENTIALS)[Credential], Actor>> = {
+  operator: { kind: "operator", scopes: [], role: null },
+  stranger: { kind: "secret", scopes: SCOPES, role: null },
+  owner: { kind: "secret", scopes: SCOPES, role: null },
+  limited: { kind: "session", scopes: ROLES.contributor ?? [], role: "contributor" },
+};
+const STATUSES: Record<string, number> = { forbidden: 403, insufficient_scope: 403, not_found: 404 };
+const responseOf = (outcome: string): [status: number, code?: string] =>
+  outcome === "yes" ? [200] : [STATUSES[outcome] ?? 0, outcome];
 
 /** The expected response. The service checks the token first, then the permission, then whether the id is the caller's. */
-function expected(route: string, credential: Credential, id: IdKind): [status: number, code?: string] {
+function expected(route: Route, credential: Credential, id: IdKind): [status: number, code?: string] {
   const caller = CREDENTIALS[credential];
-  const accepted = acceptedCallers(route);
-  if (accepted === "anyone") return PUBLIC[route] ?? [404];
+  if (PUBLIC[route.name]) return PUBLIC[route.name] as [number, string];
   if (caller === "missing") return [401, "token_missing"];
   if (caller === "invalid") return [401, "token_invalid"];
-  if (route === "GET /auth/v1/me" && credential === "an upload token") return [403, "forbidden"];
-  if (
-    /\/(sessions|uploadtokens)$/.test(route) &&
-    route.startsWith("POST") &&
-    !accepted.includes(route.endsWith("/uploadtokens") && caller === "limited" ? "owner" : caller)
-  )
-    return [403, "forbidden"];
-  if (caller === "limited" && isNotOfFiles(route)) return [403, "insufficient_scope"];
-  if (caller === "limited" && NOT_BY_CONTRIBUTORS.includes(route)) return [403, "forbidden"];
-  if (!accepted.includes(caller === "limited" ? "owner" : caller))
-    return [403, caller === "public" && accepted.length > 1 ? "insufficient_scope" : "forbidden"];
+  const kind = credential === "an upload token" ? "upload token" : "public";
+  const actor = ACTORS[caller] ?? { kind, scopes: VISITOR, role: null };
+  const isKnown = id === "own id" || id === "another team's id";
   // The record of a team is another team.
-  if (route.includes("/teams") && id !== "no id" && caller !== "operator") return [404, "not_found"];
-  const sees = { owner: ["own id"], operator: ["own id", "another team's id"], stranger: [], limited: [], public: [] }[
-    caller
-  ];
-  return id === "no id" || (sees as string[]).includes(id) ? [200] : [404, "not_found"];
+  const isOwn = caller !== "stranger" && id === "own id" && nounOf(route) !== "teams";
+  const team = isOwn ? "the actor's" : isKnown ? "another" : "unknown";
+  return responseOf(mayDo(actor, operationOf(idOf.get(route.name) ?? "", route), { team, isOwn: false, scopes: [] }));
 }
 
 const UNKNOWN_ID = "0193477be8a01f9c3ad5e7b2";
@@ -225,9 +224,9 @@ const deletedBy = (route: Route): Noun[] =>
   nounOf(route) === "webhooks" ? ["webhooks", "deliveries"] : [nounOf(route)];
 
 /** A caller who may not call the route is refused before the id is read, which `npm test` shows with two kinds. */
-function kindsOf({ name, path }: Route, credential: Credential): readonly IdKind[] {
-  if (!path.includes("{id}")) return ["no id"];
-  const isRefused = [401, 403].includes(expected(name, credential, "own id")[0]);
+function kindsOf(route: Route, credential: Credential): readonly IdKind[] {
+  if (!route.path.includes("{id}")) return ["no id"];
+  const isRefused = [401, 403].includes(expected(route, credential, "own id")[0]);
   return isRefused && !isExhaustive ? ["own id", "malformed id"] : IDS;
 }
 
@@ -245,7 +244,7 @@ describe.each(routes)("$name", (route) => {
     const token = tokens[credential];
     // Errors first, because a success may change records.
     for (const kind of kindsOf(route, credential).toReversed()) {
-      const [status, code] = expected(name, credential, kind);
+      const [status, code] = expected(route, credential, kind);
       const before = written();
       for (const id of idsFor(route, kind, credential)) {
         const where = `${name} with ${credential}, ${kind} ${id}`;
@@ -266,7 +265,7 @@ describe.each(routes)("$name", (route) => {
           expect(challenge, where).toMatch(/^Bearer error="insufficient_scope", scope="/);
         else expect(challenge, where).toBe(status === 401 ? "Bearer" : null);
         const isReadable = !["no token", "a malformed token"].includes(credential);
-        if (acceptedCallers(name) !== "anyone" && !isReadable) expect(effects.trips, `${where} queried D1`).toBe(trips);
+        if (!PUBLIC[name] && !isReadable) expect(effects.trips, `${where} queried D1`).toBe(trips);
         if (CREDENTIALS[credential] === "limited") {
           for (const noun of ["uploads", "trash", "links", "apikeys", "sessions"] as const) {
             expect(answer.text, where).not.toContain(own[noun]);
@@ -409,79 +408,29 @@ describe.each(uploadRoutes)("$name", (route) => {
   );
 });
 
-/** The scope of every operation that needs one, restated from the documentation. */
-const NEEDED_SCOPES = Object.fromEntries(
-  Object.entries({
-    "files:upload":
-      "uploadFile createUploadToken createResumableUpload getResumableUpload appendToResumableUpload deleteResumableUpload",
-    "files:read":
-      "listFiles getFileMetadata getFileStatus getWaveform getTranscript getTeam getUsage listUnfinishedUploads listFolders listTags",
-    "files:download": "signFile createLink listLinks revokeLink",
-    "files:write":
-      "reprocessFile setWaveform setTranscript deleteTranscript updateFile changeFiles createFolder moveFolder",
-    "files:delete": "deleteFile deleteFolder holdFile releaseFile listTrash restoreFile eraseFile setRetention",
-    "users:read": "listUsers getUser exportUser",
-    "users:write": "createUser updateUser deleteUser inviteUser",
-    "keys:read": "listApiKeys getApiKey listSessions",
-    "keys:write": "createApiKey updateApiKey rotateApiKey deleteApiKey revokeSession",
-    "events:read": "listEvents getEvent",
-    "webhooks:read": "listWebhooks getWebhook listDeliveries",
-    "webhooks:write":
-      "createWebhook updateWebhook deleteWebhook rotateWebhookSecret testWebhook replayEvents redeliver",
-  }).map(([scope, operations]) => [scope, operations.split(" ")]),
-);
-const ALL = Object.keys(NEEDED_SCOPES);
-/** Any scope is too little. */
-const OPERATOR_ONLY = ["createTeam", "listTeams", "updateTeam", "deleteTeam", "reconcile"];
-const OPERATOR_MAY = /^(list|get|create|update|rotate|delete)ApiKeys?$|^(listEvents|getEvent|reconcile)$|Teams?$/;
-/** They need no token or any, or run another operation. */
-const WITHOUT_SCOPE = [
-  ...[
-    "logIn",
-    "describeInvitation",
-    "acceptInvitation",
-    "forgotPassword",
-    "createSession",
-    "logOut",
-    "getMe",
-    "changePassword",
-  ],
-  ...["openLink", "openTranscript", "describeLink", "describeResumableUploads", "overrideResumableUpload"],
-];
-
-/** A further scope that the operation needs, or its input, such as the scopes of a new key. */
-const FURTHER_SCOPES: Record<string, string> = {
-  createApiKey: "files:upload",
-  createUser: "files:read",
-  exportUser: "keys:read",
-};
-/** Callers that an operation refuses, although they have its scope. */
-const FORBIDDEN: Record<string, RegExp> = {
-  setRetention: /member|contributor/,
-  holdFile: /contributor/,
-  releaseFile: /member|contributor/,
-  eraseFile: /contributor/,
-  createUploadToken: /public key/,
-};
+/** The first scope that the example of an operation grants to a new key, or to a new user. */
+const GRANTED: Record<string, string[]> = { createApiKey: ["files:upload"], createUser: ["files:read"] };
 /** The response to an example that lacks what this caller must state. */
 const INCOMPLETE: Record<string, [status: number, code: string]> = {
   "listApiKeys by the operator token": [400, "invalid_input"],
   "createResumableUpload by a team": [400, "invalid_input"],
 };
 
-/** Each caller with the scopes that it has. */
-const CALLERS: Record<string, readonly string[]> = {
-  ...Object.fromEntries(ALL.map((scope) => [`a key with ${scope}`, [scope]])),
-  ...Object.fromEntries(ALL.map((scope) => [`a key without ${scope}`, ALL.filter((other) => other !== scope)])),
-  "a key without scopes": [],
-  "a session of an admin": ALL,
-  "a session of a member": [...ALL.filter((scope) => scope.startsWith("files:")), "events:read"],
-  "a session of a contributor": ALL.filter((scope) => scope.startsWith("files:")),
-  "a session of a viewer": ["files:read", "files:download", "events:read"],
-  "a session of a deleted user": [],
-  "a session of a key with users:read": ["users:read"],
-  "a public key": ["files:upload"],
-  "the operator token": [],
+const key = (scopes: string[]): Actor => ({ kind: "secret", scopes, role: null });
+const session = (scopes: string[], role: string | null = null): Actor => ({ kind: "session", scopes, role });
+const CALLERS: Record<string, Actor> = {
+  ...Object.fromEntries(SCOPES.map((scope) => [`a key with ${scope}`, key([scope])])),
+  ...Object.fromEntries(
+    SCOPES.map((scope) => [`a key without ${scope}`, key(SCOPES.filter((other) => other !== scope))]),
+  ),
+  "a key without scopes": key([]),
+  ...Object.fromEntries(
+    Object.entries(ROLES).map(([role, scopes]) => [`a session of a user: ${role}`, session(scopes, role)]),
+  ),
+  "a session of a deleted user": session([]),
+  "a session of a key with users:read": session(["users:read"]),
+  "a public key": { kind: "public", scopes: VISITOR, role: null },
+  "the operator token": { kind: "operator", scopes: [], role: null },
 };
 
 describe("Scopes", () => {
@@ -494,7 +443,7 @@ describe("Scopes", () => {
       caller: string,
       kind: "secret" | "public" | "session",
       scopes: number | null,
-      role?: string,
+      role: string | null,
     ) => {
       const token = newToken(realSystem, kind, databaseOf(team.teamId));
       tokenOf[caller] = token;
@@ -507,78 +456,62 @@ describe("Scopes", () => {
         DB.prepare(
           `insert into users (id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at)
            select ?1, ?2, '', '', ?1 || '@b.de', ?1 || '@b.de', '', ?3, 1, 1 where ?3 is not null`,
-        ).bind(id, team.teamId, role ?? null),
+        ).bind(id, team.teamId, role),
       ]);
     };
-    const maskOf = (scopes: readonly string[]) => scopes.reduce((mask, scope) => mask | (1 << ALL.indexOf(scope)), 0);
-    for (const [caller, scopes] of Object.entries(CALLERS)) {
-      const role = /session of an? (admin|member|contributor|viewer)/.exec(caller)?.[1];
-      const isOfUser = role !== undefined || caller.includes("deleted");
-      const kind = caller.includes("session") ? "session" : caller.includes("public") ? "public" : "secret";
+    const maskOf = (scopes: readonly string[]) =>
+      scopes.reduce((mask, scope) => mask | (1 << SCOPES.indexOf(scope)), 0);
+    for (const [caller, { kind, scopes, role }] of Object.entries(CALLERS)) {
+      if (kind === "operator" || kind === "upload token") continue;
+      const isOfUser = role !== null || caller.includes("deleted");
       await newRow(caller, kind, isOfUser ? null : maskOf(scopes), role);
     }
     tokenOf["the operator token"] = OPERATOR;
   });
 
   test("are named for every operation", () => {
-    expect([...Object.values(NEEDED_SCOPES).flat(), ...OPERATOR_ONLY, ...WITHOUT_SCOPE].sort()).toEqual(
-      Object.keys(operations).sort(),
-    );
+    expect([...Object.keys(PERMISSIONS), ...WITHOUT_PERMISSION].sort()).toEqual(Object.keys(operations).sort());
   });
 
-  test.each(Object.entries(operations).filter(([id]) => !WITHOUT_SCOPE.includes(id)))(
-    "decide who may call %s",
-    async (operationId, operation) => {
-      const route: Route = { name: operation.route, operation, ...splitRoute(operation.route) };
-      const needed = ALL.find((scope) => NEEDED_SCOPES[scope]?.includes(operationId));
-      const path = route.path.replace(/\{\w+\}/, UNKNOWN_ID);
-      const headers = { "Tus-Resumable": "1.0.0" };
-      // In `npm test`, the key that has all other scopes stands for the keys that have one of them.
-      const isOmitted = (caller: string) => {
-        const [, relation, scope] = /^a key (with|without) (\S+:\S+)$/.exec(caller) ?? [];
-        if (scope === undefined || scope === needed) return false;
-        // What else the input needs differs, so a key that lacks another scope says nothing of this one.
-        return relation === "without" || !isExhaustive;
-      };
-      const included = Object.entries(CALLERS).filter(([caller]) => !isOmitted(caller));
-      for (const [caller, scopes] of included) {
-        const where = `${operationId} by ${caller}`;
-        const before = written();
-        const isOperator = caller === "the operator token";
-        const query = isOperator && route.name.includes("/events") ? `?teamId=${team.teamId}` : "";
-        const answer = await worker.call(route.method, path + query, {
-          ...requestFor(route),
-          ...(path.includes("/resumable") && { headers }),
-          token: tokenOf[caller],
-        });
-        // A public key may ask for the files that it uploaded, and set their waveform.
-        const isUploader = /^(getFileStatus|setWaveform)$/.test(operationId) && caller === "a public key";
-        if (isOperator ? OPERATOR_MAY.test(operationId) : isUploader || scopes.includes(needed ?? "")) {
-          const further = isOperator ? undefined : FURTHER_SCOPES[operationId];
-          const isLacking = further !== undefined && !scopes.includes(further);
-          const hasId = path !== route.path;
-          const expected = FORBIDDEN[operationId]?.test(caller)
-            ? [403, "forbidden"]
-            : isLacking
-              ? [403, "insufficient_scope"]
-              : (INCOMPLETE[`${operationId} by ${isOperator ? caller : "a team"}`] ??
-                (hasId ? [404, "not_found"] : [200, undefined]));
-          // A response to HEAD has no code.
-          const seen = [answer.status, route.method === "HEAD" ? expected[1] : answer.code];
-          expect(seen, `${where}: ${answer.text}`).toEqual(expected);
-          const challenge = isLacking ? `Bearer error="insufficient_scope", scope="${further}"` : null;
-          expect(answer.headers.get("WWW-Authenticate"), where).toBe(challenge);
-          continue;
-        }
-        const isForbidden = isOperator || OPERATOR_ONLY.includes(operationId);
-        const code = isForbidden ? "forbidden" : "insufficient_scope";
-        expect([answer.status, route.method === "HEAD" ? code : answer.code], where).toEqual([403, code]);
-        const challenge = `Bearer error="insufficient_scope", scope="${needed}"`;
-        expect(answer.headers.get("WWW-Authenticate"), where).toBe(isForbidden ? null : challenge);
-        expect(written(), where).toEqual(before);
-      }
-    },
-  );
+  // Those for any token have their own tests.
+  const ofScopes = Object.entries(operations).filter(([id]) => typeof PERMISSIONS[id]?.scope === "string");
+
+  test.each(ofScopes)("decide who may call %s", async (operationId, { route: name }) => {
+    const route = { name, ...splitRoute(name), operation: operations[operationId as keyof typeof operations] };
+    const operation = operationOf(operationId, route);
+    const path = route.path.replace(/\{\w+\}/, UNKNOWN_ID);
+    const headers = { "Tus-Resumable": "1.0.0" };
+    // In `npm test`, the key that has all other scopes stands for the keys that have one of them.
+    const isOmitted = (caller: string) => {
+      const [, relation, scope] = /^a key (with|without) (\S+:\S+)$/.exec(caller) ?? [];
+      if (scope === undefined || scope === operation.scope) return false;
+      // What else the input needs differs, so a key that lacks another scope says nothing of this one.
+      return relation === "without" || !isExhaustive;
+    };
+    const granted = GRANTED[operationId] ?? [];
+    const target = { team: operation.target ? "unknown" : "the actor's", isOwn: true, scopes: granted } as const;
+    for (const [caller, actor] of Object.entries(CALLERS).filter(([caller]) => !isOmitted(caller))) {
+      const where = `${operationId} by ${caller}`;
+      const before = written();
+      const isOperator = actor.kind === "operator";
+      const query = isOperator && name.includes("/events") ? `?teamId=${team.teamId}` : "";
+      const answer = await worker.call(route.method, path + query, {
+        ...requestFor(route),
+        ...(path.includes("/resumable") && { headers }),
+        token: tokenOf[caller],
+      });
+      const outcome = mayDo(actor, operation, target);
+      const incomplete = outcome === "yes" && INCOMPLETE[`${operationId} by ${isOperator ? caller : "a team"}`];
+      const [status, code] = incomplete || responseOf(outcome);
+      // A response to HEAD has no code.
+      const seen = [answer.status, route.method === "HEAD" ? code : answer.code];
+      expect(seen, `${where}: ${answer.text}`).toEqual([status, code]);
+      const missing = [...scopesOf(operation), ...granted].find((scope) => !actor.scopes.includes(scope));
+      const challenge = code === "insufficient_scope" ? `Bearer error="insufficient_scope", scope="${missing}"` : null;
+      expect(answer.headers.get("WWW-Authenticate"), where).toBe(challenge);
+      if (status === 403) expect(written(), where).toEqual(before);
+    }
+  });
 });
 
 /** Routes that change something for a caller with a token. */

@@ -27,28 +27,85 @@ export interface Actor {
 export interface Target {
   /** The team of the record. `unknown` if no record has the id. */
   team: "the actor's" | "another" | "unknown";
-  /** Whether the user or visitor that acts uploaded the file. */
+  /** Whether the user or visitor that acts uploaded the file, or that of the link. */
   isOwn: boolean;
   /** The scopes of a key, or of a user's role. */
   scopes: string[];
 }
 
-export interface Operation {
-  method: string;
-  /** With `{id}` if it has a target. */
-  path: string;
+/** Who may use an operation. */
+export interface Permission {
+  /** Null for any token. */
   scope: string | null;
   /** Further scopes that it needs, because its response shows what they protect. */
   further?: string[];
-  target?: "file" | "held" | "transcribed" | "trashed" | "key" | "user" | "team";
   /** The callers that may use it, besides the scope. */
   only?: "operator" | "secret" | "admin" | "issuer" | "identified" | "no contributor";
   /** The operator may, too. */
   isOperators?: true;
+  /** Whoever uploaded the file may, too: a public key or an upload token. */
+  isUploaders?: true;
   /** The caller's scopes must cover those of the target, or those that its input grants. */
   covers?: true;
-  json?: object;
 }
+
+/** An operation with what it is used on. */
+export interface Operation extends Permission {
+  /** What the id in its path names, if it has one. */
+  target?: "file" | "key" | "user" | "team" | "other" | undefined;
+}
+
+const needing = (scope: string | null, operations: string, more: Omit<Permission, "scope"> = {}) =>
+  Object.fromEntries(operations.split(" ").map((id) => [id, { scope, ...more }]));
+
+/** Each operation that needs a token, by its id. A new one is one word here. */
+export const PERMISSIONS: Record<string, Permission> = {
+  ...needing(
+    "files:upload",
+    "uploadFile createResumableUpload getResumableUpload appendToResumableUpload deleteResumableUpload",
+  ),
+  ...needing("files:upload", "createUploadToken", { only: "issuer" }),
+  ...needing(
+    "files:read",
+    "listFiles getFileMetadata getWaveform getTranscript getUsage listUnfinishedUploads listFolders listTags",
+  ),
+  ...needing("files:read", "getFileStatus", { isUploaders: true }),
+  ...needing("files:read", "getTeam", { isOperators: true }),
+  ...needing("files:download", "signFile createLink listLinks revokeLink"),
+  ...needing(
+    "files:write",
+    "reprocessFile setTranscript deleteTranscript updateFile changeFiles createFolder moveFolder",
+  ),
+  ...needing("files:write", "setWaveform", { isUploaders: true }),
+  ...needing("files:delete", "deleteFile deleteFolder listTrash restoreFile"),
+  ...needing("files:delete", "holdFile eraseFile", { only: "no contributor" }),
+  ...needing("files:delete", "releaseFile setRetention", { only: "admin" }),
+  ...needing("users:read", "listUsers getUser"),
+  ...needing("users:read", "exportUser", { further: ["keys:read", "events:read"] }),
+  ...needing("users:write", "createUser updateUser deleteUser inviteUser", { covers: true }),
+  // A token that is not covered is masked: api/keys.
+  ...needing("keys:read", "listApiKeys getApiKey", { isOperators: true }),
+  ...needing("keys:read", "listSessions"),
+  ...needing("keys:write", "createApiKey updateApiKey rotateApiKey deleteApiKey", { covers: true, isOperators: true }),
+  ...needing("keys:write", "revokeSession", { covers: true }),
+  ...needing("events:read", "listEvents getEvent", { isOperators: true }),
+  ...needing("webhooks:read", "listWebhooks getWebhook listDeliveries"),
+  ...needing(
+    "webhooks:write",
+    "createWebhook updateWebhook deleteWebhook rotateWebhookSecret testWebhook replayEvents redeliver",
+  ),
+  ...needing("", "createTeam listTeams updateTeam deleteTeam reconcile", { only: "operator", isOperators: true }),
+  ...needing(null, "createSession", { only: "secret" }),
+  ...needing(null, "getMe", { only: "identified" }),
+};
+/** They need no token, any session, or another operation's permission, and have their own tests. */
+export const WITHOUT_PERMISSION = [
+  ...["logIn", "describeInvitation", "acceptInvitation", "forgotPassword", "logOut", "changePassword"],
+  ...["openLink", "openTranscript", "describeLink", "describeResumableUploads", "overrideResumableUpload"],
+];
+
+/** The scopes that an operation needs of a caller with a scope. */
+export const scopesOf = ({ scope, further = [] }: Permission): string[] => (scope ? [scope, ...further] : []);
 
 const KINDS_ALLOWED: Record<NonNullable<Operation["only"]>, (actor: Actor) => boolean> = {
   operator: ({ kind }) => kind === "operator",
@@ -71,17 +128,14 @@ export function mayDo(actor: Actor, operation: Operation, target: Target): strin
     if (operation.scope !== null && !operation.isOperators) return "forbidden";
     return operation.target && target.team === "unknown" ? "not_found" : "yes";
   }
-  // They may see the status of the files that they uploaded, and set their first waveform.
-  const isUploaders = /^(GET .*\/status|PUT .*\/waveform)$/.test(`${operation.method} ${operation.path}`);
-  const needed = operation.scope === null ? [] : [operation.scope, ...(operation.further ?? [])];
-  const hasScope = (isUploaders && isVisitor) || needed.every((scope) => actor.scopes.includes(scope));
+  const hasScopes = scopesOf(operation).every((scope) => actor.scopes.includes(scope));
+  const hasScope = (operation.isUploaders && isVisitor) || hasScopes;
   if (!hasScope) return "insufficient_scope";
   // The kind of the caller is checked before the record is read.
   if (!isAllowed) return "forbidden";
-  const isOfFile = ["file", "held", "transcribed", "trashed"].includes(operation.target ?? "");
   const seesOwnOnly = actor.role === "contributor" || isVisitor;
   if (operation.target && target.team !== "the actor's") return "not_found";
-  if (isOfFile && seesOwnOnly && !target.isOwn) return "not_found";
+  if (operation.target === "file" && seesOwnOnly && !target.isOwn) return "not_found";
   const isCovered = target.scopes.every((scope) => actor.scopes.includes(scope));
   return operation.covers && !isCovered ? "insufficient_scope" : "yes";
 }

@@ -286,6 +286,51 @@ describe("The sound of an MP4", () => {
   };
   const khz48 = be32(48_000 * 65_536);
 
+  const untagged = patched(tone, indexOf(tone, "udta"), join("free"));
+  const named: [name: string, value: string][] = [
+    ...([
+      ["title", "Lied"],
+      ["artist", "Ännchen"],
+      ["album", "Garden"],
+      ["genre", "Folk"],
+    ] as [string, string][]),
+    ...([
+      ["comment", "So"],
+      ["copyright", "Ann"],
+      ["year", "2011"],
+    ] as [string, string][]),
+  ];
+  const tags = {
+    ...{ title: "Lied", artist: "Ännchen", album: "Garden", genre: "Folk", year: 2011, date: "2011", comment: "So" },
+    copyright: "Ann",
+  };
+
+  test.each(["", "com.apple.quicktime."])("has the texts of QuickTime, whose names begin with '%s'", async (prefix) => {
+    const names = named.map(([name]) => join(be32(8 + prefix.length + name.length), "mdta", prefix, name));
+    const keys = box("keys", be32(0), be32(names.length), ...names);
+    const items = named.map(([, value], n) => {
+      const item = box("item", box("data", be32(1), be32(0), value));
+      return patched(item, 4, be32(n + 1));
+    });
+    const picture = patched(box("item", box("data", be32(13), be32(0), noise(20))), 4, be32(1));
+    const beyond = patched(box("item", box("data", be32(1), be32(0), "none")), 4, be32(99));
+    const handler = box("hdlr", be32(0), be32(0), "mdta", new Uint8Array(13));
+    const meta = box("meta", handler, keys, box("ilst", picture, ...items, beyond));
+    expect((await audioOf(insertIntoBox(untagged, ["moov"], 0, meta))).tags).toEqual(tags);
+  });
+
+  test("has the texts of 3GP, in UTF-8 and UTF-16", async () => {
+    const asset = (name: string, value: Bytes | string) => box(name, be32(0), Uint8Array.of(0x15, 0xc7), value);
+    const wide = concat([..."\ufeffÄnnchen\0"].map((c) => be16(c.charCodeAt(0))));
+    const year = box("yrrc", be32(0), be16(2011));
+    const texts = [
+      ...[asset("titl", "Lied\0"), asset("perf", wide), asset("albm", "Garden\0\x03"), asset("gnre", "Folk\0"), year],
+      ...[asset("dscp", "So\0"), asset("cprt", "Ann\0")],
+    ];
+    const file = insertIntoBox(untagged, ["moov"], 0, box("udta", ...texts));
+    expect((await audioOf(file)).tags).toEqual(tags);
+  });
+
   test.each([
     ["samr", "AMR", 8000],
     ["sawb", "AMR-WB", 16_000],
@@ -651,6 +696,20 @@ describe("The duration of a recording of a phone", () => {
     const facts = { codec: "MPEG-4/AAC", lossless: false, durationSeconds: 2 };
     expect(await audioOf(caf("aac ", [0, 0, 1024, 1, 0], table, sound))).toMatchObject(facts);
     expect((await audioOf(caf("aac ", [0, 0, 1024, 1, 0], sound))).durationSeconds).toBeNull();
+  });
+
+  test("in CAF comes with the texts of its information chunk", async () => {
+    const pairs = ["title", "Lied", "artist", "Ännchen", "track number", "3/9", "comments", "So", "year", "2011"];
+    const info = chunk("info", join(be32(5), ...pairs.map((part) => `${part}\0`)));
+    const { tags, durationSeconds } = await audioOf(
+      caf("lpcm", pcm, info, chunk("data", join(be32(0), noise(32_000)))),
+    );
+    expect(durationSeconds).toBe(2);
+    expect(tags).toEqual({
+      ...{ title: "Lied", artist: "Ännchen", track: 3, tracks: 9, comment: "So", year: 2011, date: "2011" },
+    });
+    const many = chunk("info", join(be32(30_000), repeat(join("\0\0"), 30_000)));
+    expect((await audioOf(caf("lpcm", pcm, many, chunk("data", join(be32(0), noise(32_000)))))).tags).toEqual({});
   });
 
   test("in AMR is that of its frames, also behind an odd byte and without the last one", async () => {
