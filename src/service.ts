@@ -11,8 +11,12 @@ import type { Service } from "./deps.ts";
 import * as events from "./events/events.routes.ts";
 import { followersBehind, followersOfDeleted } from "./events/followers.ts";
 import { eventsOfDeleted, purge } from "./events/purge.ts";
+import { erasure } from "./files/erasure.ts";
 import * as files from "./files/files.routes.ts";
+import * as holds from "./files/holds.routes.ts";
 import * as fileLists from "./files/lists.routes.ts";
+import { unmeasured } from "./files/measuring.ts";
+import { unprocessed } from "./files/resending.ts";
 import * as fileTags from "./files/tags.routes.ts";
 import * as transcripts from "./files/transcripts.routes.ts";
 import * as waveforms from "./files/waveforms.routes.ts";
@@ -25,7 +29,6 @@ import * as links from "./links/links.routes.ts";
 import { expiredLinks } from "./links/links.ts";
 import * as signing from "./links/signing.routes.ts";
 import { expiry } from "./trash/expiry.ts";
-import { erasure, unprocessed } from "./trash/file-recovery.ts";
 import * as trash from "./trash/trash.routes.ts";
 import * as reconciliation from "./upkeep/reconciliation.routes.ts";
 import { deletedTeams } from "./upkeep/team-deletion.ts";
@@ -70,6 +73,7 @@ export const operations = joinOperations(
   files.operations,
   waveforms.operations,
   transcripts.operations,
+  holds.operations,
   trash.operations,
   links.operations,
   resumable.operations,
@@ -109,6 +113,7 @@ export const recoverySteps = [
   unfinished,
   expiry,
   unprocessed,
+  unmeasured,
   erasure,
   unfinishedChanges,
   expiredKeys,

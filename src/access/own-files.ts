@@ -1,7 +1,7 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import { files, type TeamOfFile, teamOfFile } from "../files/files.schema.ts";
+import { removed, teamOfRemoved } from "../files/removed.schema.ts";
 import type { Db, Param } from "../platform/db.ts";
-import { removed, teamOfRemoved } from "../trash/trash.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 import { ownerOf, type TokenValues, teamOf, type Viewer, valuesOf } from "./authorization.ts";
 

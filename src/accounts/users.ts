@@ -25,7 +25,6 @@ import {
 import type { AfterLoss, Deps, LossOfAccess, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
-import { folders } from "../folders/folders.schema.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, type Query, type StoredRow } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
 import { isUniqueViolation } from "../platform/retry.ts";
@@ -401,8 +400,7 @@ export async function deleteUser(
 /** The users of deleted teams, once their folders are gone: a trigger deletes up to a thousand of each. */
 export const usersOfDeleted: TeamRows = {
   remove({ db }) {
-    const hasNoFolders = not(hasRow(folders, eq(folders.teamId, users.teamId)));
-    const next = ofDeletedTeams(sql`${users.id}`, users, users.teamId, hasNoFolders);
+    const next = ofDeletedTeams(sql`${users.id}`, users, users.teamId, eq(users.folders, 0));
     return [db.delete(users).where(sql`${users.id} in (${next} limit ${DELETED_ROWS})`)];
   },
   isGone: hasNone(users, users.teamId),

@@ -6,8 +6,8 @@ import { readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, timestamp } from "../http/validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/versions.ts";
-import { deleteFile } from "../trash/deletion.ts";
 import { cancelUpload } from "../uploads/unfinished.ts";
+import { deleteFile } from "./deletion.ts";
 import {
   FAILURE_CODES,
   FILE_STATES,

@@ -91,7 +91,7 @@ const filesTable = sqliteTable(
     searchKeys: text("search_keys").notNull().default("{}"),
     /** JSON, see audio/inspect.ts. */
     audio: text(),
-    /** JSON, see trash/holds.ts. Null if nothing forbids the deletion. */
+    /** JSON, see files/holds.ts. Null if nothing forbids the deletion. */
     hold: text(),
     /** It is computed, and stored only in the indexes that a search reads. */
     searchText: text("search_text").generatedAlwaysAs(searchText, { mode: "virtual" }),

@@ -9,7 +9,6 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Db, hasRow, type Param, preparedQuery } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
-import { isTrashed, removed } from "../trash/trash.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 import { FILE_STATES, files, isUnprocessed, teamOfFile, waveforms } from "./files.schema.ts";
 import {
@@ -22,6 +21,7 @@ import {
   transcriptOf,
   waveformOf,
 } from "./names.ts";
+import { isTrashed, removed } from "./removed.schema.ts";
 import { transcripts } from "./transcripts.schema.ts";
 
 /*
@@ -30,7 +30,7 @@ import { transcripts } from "./transcripts.schema.ts";
  *   pending -> processing -> completed | failed
  *
  * Each arrow is one conditional update. If a file stays in a state until `due_at`, the recovery job continues. From any state,
- * a file may move to the table `removed`, to have its bytes deleted or to stay in the trash (trash/deletion.ts).
+ * a file may move to the table `removed`, to have its bytes deleted or to stay in the trash (files/deletion.ts).
  */
 
 /** How long a state can last before the recovery job continues. */

@@ -1,7 +1,7 @@
 import { and, eq, exists, isNotNull, lte, sql } from "drizzle-orm";
 import { isMeasurable, measurePeaks } from "../audio/decoders/measure.ts";
 import type { Audio } from "../audio/inspect.ts";
-import type { Deps } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { write } from "../platform/db.ts";
 import type { JobOutcome } from "../platform/jobs.ts";
@@ -63,8 +63,8 @@ export function enqueueMeasurements(deps: Deps, jobs: WaveformJob[]): void {
   deps.after(sent);
 }
 
-/** Sends the messages of waveforms that are overdue. @returns how many */
-export async function resendMeasurements(deps: Deps): Promise<number> {
+/** Sends the messages of waveforms that are overdue. */
+async function resendMeasurements(deps: Deps) {
   const now = deps.system.now();
   const due = deps.db
     .select({ teamId: waveforms.teamId, fileId: waveforms.fileId })
@@ -79,8 +79,16 @@ export async function resendMeasurements(deps: Deps): Promise<number> {
     .returning(MEASUREMENT);
   const [jobs] = await write(deps, [postpone], { isIdempotent: true, caller: null });
   if (jobs.length > 0) await deps.waveformJobs.sendAll(jobs);
-  return jobs.length;
+  return { waveforms: jobs.length };
 }
+
+export const unmeasured: RecoveryStep = {
+  name: "waveforms",
+  counts: ["waveforms"],
+  runBatch: resendMeasurements,
+  maxBatches: 20,
+  queries: 1,
+};
 
 /** A file, as its measurement needs it. */
 type Claimed = FileOf & { originalName: string; sizeBytes: number; audio: string | null };

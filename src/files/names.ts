@@ -3,9 +3,9 @@ import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files
 import { fold } from "../folding.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
 import { MINUTE } from "../platform/system.ts";
-import { removed } from "../trash/trash.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 import { files, teamOfFile, waveforms } from "./files.schema.ts";
+import { removed } from "./removed.schema.ts";
 import { transcripts } from "./transcripts.schema.ts";
 
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */

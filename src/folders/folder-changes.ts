@@ -8,6 +8,7 @@ import { teams } from "../accounts/teams.schema.ts";
 import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
+import { MAX_DELETED_FILES, manyDeletions } from "../files/deletion.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { fileEvents } from "../files/file-events.ts";
 import { files, isHeld, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
@@ -15,7 +16,6 @@ import { changed } from "../files/files.ts";
 import { fileKey, folderKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "../files/names.ts";
 import { type Batch, firstOf, hasRow, insertWhere, type RowsOf, read } from "../platform/db.ts";
 import { MINUTE, newId } from "../platform/system.ts";
-import { MAX_DELETED_FILES, manyDeletions } from "../trash/deletion.ts";
 import { folderChanges, folders } from "./folders.schema.ts";
 import { AFTER_SEPARATOR, foldersOf } from "./folders.ts";
 

@@ -2,11 +2,11 @@ import { and, asc, eq, isNotNull, lte, type SQL, sql } from "drizzle-orm";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
 import { actorOf, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { DELETED_TEAMS, MAX_DELETED_FILES, manyDeletions } from "../files/deletion.ts";
 import { files, isExpiring, teamOfFile } from "../files/files.schema.ts";
 import { fileKey, keyColumns } from "../files/names.ts";
 import { isOneOf, read, write } from "../platform/db.ts";
 import { DAY, HOUR } from "../platform/system.ts";
-import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
 
 /*
  * The recovery job deletes files whose `delete_after` has passed. A held file stays until its hold is released.
@@ -21,8 +21,6 @@ import { MAX_DELETED_FILES, manyDeletions } from "./deletion.ts";
 const AGING_MILLISECONDS = HOUR;
 /** Files that one statement marks. */
 const AGED_FILES = 500;
-/** Teams whose files a batch deletes. Those of each take four queries. */
-export const DELETED_TEAMS = 4;
 
 /** Marks files that have reached the age of their team's retention as due for deletion. @returns how many */
 async function expireAged(deps: Deps): Promise<number> {
@@ -85,7 +83,7 @@ const expireFiles = async (deps: Deps) => ({
 
 export const expiry: RecoveryStep = {
   name: "expiry",
-  counts: ["filesAged", "filesExpired", "trashEmptied"],
+  counts: ["filesAged", "filesExpired"],
   runBatch: expireFiles,
   maxBatches: 4,
   queries: 23,

@@ -2,12 +2,12 @@ import { and, type SQL, sql } from "drizzle-orm";
 import { unionAll } from "drizzle-orm/sqlite-core";
 import { databaseOf, inEveryDatabase } from "../access/databases.ts";
 import type { Deps } from "../deps.ts";
+import { removedKey } from "../files/deletion.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { fileKey, type Named, objectKey } from "../files/names.ts";
+import { isTrashed, removed, teamOfRemoved } from "../files/removed.schema.ts";
 import { read } from "../platform/db.ts";
 import { DAY } from "../platform/system.ts";
-import { removedKey } from "../trash/deletion.ts";
-import { isTrashed, removed, teamOfRemoved } from "../trash/trash.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
 
 /*

@@ -2,11 +2,11 @@ import { and, eq, inArray, type SQL, sql } from "drizzle-orm";
 import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
+import { erase, leaveMany, MAX_DELETED_FILES, removedKey } from "../files/deletion.ts";
 import { cancelUploads } from "../files/ending.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
+import { isTrashed, removed, teamOfRemoved } from "../files/removed.schema.ts";
 import { write } from "../platform/db.ts";
-import { erase, leaveMany, MAX_DELETED_FILES, removedKey } from "../trash/deletion.ts";
-import { isTrashed, removed, teamOfRemoved } from "../trash/trash.schema.ts";
 import { isCommitted, uploads } from "../uploads/uploads.schema.ts";
 
 /*

@@ -11,8 +11,8 @@ import { AppError } from "../errors.ts";
 import { isCountedType } from "../events/kinds.ts";
 import { files, isOwned } from "../files/files.schema.ts";
 import { type FileOf, isFileOfUpload } from "../files/names.ts";
+import { isOwnedInTrash, removed } from "../files/removed.schema.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
-import { isOwnedInTrash, removed } from "../trash/trash.schema.ts";
 import {
   isCommitted,
   isReceiving,

@@ -50,7 +50,7 @@ async function newInvitation(team: Team): Promise<string> {
   return (await dataOf(team.call("POST", `/auth/v1/users/${_id}/invitations`))).token;
 }
 
-/** The input of a route whose example no user or invitation matches, for a new user each time. */
+/** The input of a route whose example no user or invitation matches, for a new user each time, or does nothing a second time. */
 const newInput: Record<string, (team: Team) => Promise<object>> = {
   [FORGOT]: async (team) => {
     const { email, teamId } = await newUser(team, { email: newEmail() });
@@ -58,6 +58,7 @@ const newInput: Record<string, (team: Team) => Promise<object>> = {
   },
   "POST /auth/v1/invitations/describe": async (team) => ({ token: await newInvitation(team) }),
   "POST /auth/v1/invitations/accept": async (team) => ({ token: await newInvitation(team), password: PASSWORD }),
+  "POST /auth/v1/webhooks/{id}/secret": async () => ({ revokeOld: true }),
 };
 
 /** Calls that the recovery job repeats if they fail: a message, or a wake of a webhook. */
@@ -95,7 +96,7 @@ async function sender(route: Route) {
       const options = isLogin(route)
         ? { json: login }
         : input
-          ? { json: input }
+          ? { json: input, ...(route.operation.access !== "public" && { token: tokenFor(route, team) }) }
           : { ...requestFor(route), token: tokenFor(route, team) };
       return must(world.ask(route.method, path, options, { bindings, change: isLogin(route) ? undefined : unlimited }));
     },

@@ -2,12 +2,12 @@ import { createExecutionContext, createMessageBatch, getQueueResult } from "clou
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { RangeSource } from "../../src/audio/range-source.ts";
+import { deleteFile } from "../../src/files/deletion.ts";
 import { failExhaustedFile, LEASE_MILLISECONDS, MAX_CLAIMS, processFile } from "../../src/files/processing.ts";
 import worker from "../../src/index.ts";
 import type { ByteStore, ObjectFacts } from "../../src/platform/byte-store.ts";
 import { receiveJobs } from "../../src/platform/jobs.ts";
 import { type FileJob, jobMessages } from "../../src/platform/messages.ts";
-import { deleteFile } from "../../src/trash/deletion.ts";
 import { handleJob } from "../../src/upkeep/consumer.ts";
 import { sample } from "../audio/samples.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";

@@ -4,28 +4,20 @@ import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
-import { cancelUploads, MAX_LATE_WRITE_MILLISECONDS, removeUpload } from "../files/ending.ts";
-import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { fileEvents } from "../files/file-events.ts";
-import { files, teamOfFile } from "../files/files.schema.ts";
-import { keptValues, trashedFiles } from "../files/files.ts";
-import {
-  type FileKey,
-  fileKey,
-  isOneOfKeys,
-  isRemoved,
-  keyColumns,
-  storedKeys,
-  writingSinceOf,
-} from "../files/names.ts";
 import { type Batch, hasRow, insertWhere, isOneOf, read, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
 import { isCanceled, uploads } from "../uploads/uploads.schema.ts";
-import { isTrashed, removed, teamOfRemoved } from "./trash.schema.ts";
+import { cancelUploads, MAX_LATE_WRITE_MILLISECONDS, removeUpload } from "./ending.ts";
+import { FILE_EVENTS } from "./file-event-types.ts";
+import { fileEvents } from "./file-events.ts";
+import { files, teamOfFile } from "./files.schema.ts";
+import { keptValues, trashedFiles } from "./files.ts";
+import { type FileKey, fileKey, isOneOfKeys, isRemoved, keyColumns, storedKeys, writingSinceOf } from "./names.ts";
+import { isTrashed, removed, teamOfRemoved } from "./removed.schema.ts";
 
 /*
  * Deletion: one batch moves the row of a file from `files` to `removed`, then its bytes are deleted, then its row. If there is a
- * trash, the file stays in `removed` with all its data, until it is restored or erased (trash.ts). A held file is never
+ * trash, the file stays in `removed` with all its data, until it is restored (restoring.ts) or erased. A held file is never
  * deleted. If the bytes went first, a file whose Worker dies in between would be listed without them.
  */
 
@@ -40,6 +32,8 @@ export function checkErasure({ ownerId }: TeamActor): void {
 
 /** Files that one statement deletes. Triggers delete up to 100 links and 20 tags with each, so it deletes up to 24,000 rows. */
 export const MAX_DELETED_FILES = 200;
+/** Teams whose files a batch of the recovery job deletes. Those of each take four queries. */
+export const DELETED_TEAMS = 4;
 
 /** How long a deletion can last before the recovery job continues it. */
 export const MAX_DELETING_MILLISECONDS = MINUTE;

@@ -5,13 +5,13 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import type { EventType } from "../events/event-type.ts";
 import { writeWithEvent } from "../events/events.ts";
-import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { fileEvent } from "../files/file-events.ts";
-import { files } from "../files/files.schema.ts";
-import { changed, deleteAfterRetention, type Hold, ofKnownFile, trashedFiles } from "../files/files.ts";
-import { type FileOf, isFile, isRemoved } from "../files/names.ts";
 import type { Batch, Query } from "../platform/db.ts";
-import { isTrashed, removed } from "./trash.schema.ts";
+import { FILE_EVENTS } from "./file-event-types.ts";
+import { fileEvent } from "./file-events.ts";
+import { files } from "./files.schema.ts";
+import { changed, deleteAfterRetention, type Hold, ofKnownFile, trashedFiles } from "./files.ts";
+import { type FileOf, isFile, isRemoved } from "./names.ts";
+import { isTrashed, removed } from "./removed.schema.ts";
 
 /*
  * Holds. A held file can't be deleted, by a request, by retention, or with its team, until a secret key or an admin releases

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
-import type { TeamOfFile } from "../files/files.schema.ts";
+import type { TeamOfFile } from "./files.schema.ts";
 
 export const isTrashed = sql`trashed_at is not null`;
 /** In the trash of an owner, who is a user, see access/own-files.ts. */
@@ -27,7 +27,7 @@ const removedTable = sqliteTable(
     dueAt: integer("due_at").notNull(),
     /** When it was moved to the trash. Null if it is not there: then it only waits for its bytes to be deleted. */
     trashedAt: integer("trashed_at"),
-    /** JSON, see trash/holds.ts. Only a file in the trash has one. */
+    /** JSON, see files/holds.ts. Only a file in the trash has one. */
     hold: text(),
     /** JSON: the other columns of the file, from which it is restored. Null if it is not in the trash. */
     file: text(),

@@ -1,0 +1,74 @@
+import { and, asc, eq, lte, sql } from "drizzle-orm";
+import type { Deps, RecoveryStep } from "../deps.ts";
+import { SYSTEM, writeWithEvent } from "../events/events.ts";
+import { isOneOf, read, write } from "../platform/db.ts";
+import {
+  DELETED_TEAMS,
+  ERASABLE_COLUMNS,
+  erase,
+  isWritingBeside,
+  MAX_DELETED_FILES,
+  removedKey,
+  removeRows,
+} from "./deletion.ts";
+import { MAX_LATE_WRITE_MILLISECONDS } from "./ending.ts";
+import { FILE_EVENTS } from "./file-event-types.ts";
+import { fileEvents } from "./file-events.ts";
+import { trashedFiles } from "./files.ts";
+import { type FileKey, isOneOfKeys, storedKeys } from "./names.ts";
+import { isErasable, isTrashed, removed, teamOfRemoved } from "./removed.schema.ts";
+
+/* How the recovery job erases removed files whose `due_at` has passed. */
+
+/** Rows of one batch. */
+const BATCH_ROWS = 500;
+
+async function postpone(deps: Deps, keys: FileKey[]): Promise<void> {
+  if (keys.length === 0) return;
+  const dueAt = deps.system.now() + MAX_LATE_WRITE_MILLISECONDS;
+  const later = deps.db.update(removed).set({ dueAt }).where(isOneOfKeys(removedKey, keys));
+  await write(deps, [later], { isIdempotent: true, caller: null });
+}
+
+/**
+ * Deletes the bytes of removed files that are due, and then their rows, so that no object is ever without a row. If R2 may still
+ * store a waveform or a transcript, the row stays until the bytes are deleted once more. Those of the trash are first taken out of
+ * it, each with its event, and are due then. A run that is interrupted deletes again, and an erasure deletes first, so it also works
+ * in a full database.
+ */
+async function eraseRemoved(deps: Deps) {
+  const isDue = and(isErasable, lte(removed.dueAt, deps.system.now()));
+  const due = deps.db.select(ERASABLE_COLUMNS).from(removed).where(isDue).orderBy(asc(removed.dueAt)).limit(BATCH_ROWS);
+  const [rows] = await read(deps, [due]);
+  const waiting = rows.filter(({ trashedAt }) => trashedAt === null);
+  await deps.bytes.remove(waiting.flatMap(storedKeys));
+  const written = waiting.filter((row) => isWritingBeside(deps, row));
+  const gone = waiting.filter((row) => !written.includes(row));
+  await removeRows(deps, gone);
+  await postpone(deps, written);
+  const trashed = rows.filter(({ trashedAt }) => trashedAt !== null).slice(0, MAX_DELETED_FILES);
+  const ofTeams = [...Map.groupBy(trashed, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);
+  const changes = ofTeams.map(([teamId, ofTeam]) => {
+    const ids = ofTeam.map(({ id }) => id);
+    const isNext = and(eq(teamOfRemoved, teamId), isOneOf(removed.id, ids), isDue);
+    const source = trashedFiles(sql`${removed} where ${and(isNext, isTrashed)}`);
+    return {
+      event: fileEvents(deps, FILE_EVENTS.deleted, SYSTEM, teamId, undefined, source),
+      erase: erase(deps, isNext, deps.system.now()),
+    };
+  });
+  if (changes.length === 0) return { filesDeleted: gone.length };
+  const erased = await writeWithEvent(deps, changes, { isIdempotent: true, caller: null });
+  return {
+    filesDeleted: gone.length,
+    trashEmptied: erased.reduce((count, { erase: { meta } }) => count + meta.changes, 0),
+  };
+}
+
+export const erasure: RecoveryStep = {
+  name: "removed",
+  counts: ["filesDeleted", "trashEmptied"],
+  runBatch: eraseRemoved,
+  maxBatches: 8,
+  queries: 15,
+};
