@@ -39,6 +39,8 @@ const WAVE_FRAMES: Record<number, string> = { 80: "MPEG", 85: "MPEGLAYER3" };
 export async function readWav(source: RangeSource): Promise<Reading> {
   let format: Uint8Array | null = null;
   let sound: { start: number; end: number } | null = null;
+  let statedBytes = 0;
+  let statedSamples = 0;
   let longDataBytes = 0;
   let hasCharset = false;
   const values: Uint8Array[] = [];
@@ -47,6 +49,7 @@ export async function readWav(source: RangeSource): Promise<Reading> {
     const { name, data, end } = segment;
     if (name === "ds64") longDataBytes = uintLE(await source.read(data, 16), 8, 8);
     if (name === "fmt ") format ??= await source.read(data, Math.min(end - data, 64));
+    if (name === "fact") statedSamples ||= uintLE(await source.read(data, 4));
     hasCharset ||= name === "CSET";
     if (name === "CSET" && source.budget.chargeText(end - data)) {
       texts.push(async () => chunk(name, le32, await source.read(data, end - data)));
@@ -55,6 +58,7 @@ export async function readWav(source: RangeSource): Promise<Reading> {
     if (/^id3 $/i.test(name)) texts.push(async () => chunk("id3 ", le32, await readId3Text(source, data)));
     if (name !== "data" || sound) continue;
     let soundEnd = end - data === 0xffffffff && longDataBytes > 0 ? data + longDataBytes : end;
+    statedBytes = soundEnd - data;
     const isUnfinished = end === data && !(await isChunk(source, data, uintLE));
     if (isUnfinished || soundEnd > source.size) soundEnd = source.size;
     sound = { start: data, end: soundEnd };
@@ -67,8 +71,10 @@ export async function readWav(source: RangeSource): Promise<Reading> {
   const bytes = sound.end - sound.start;
   const blocks = Math.floor(bytes / uintLE(format, 12, 2));
   const blockSamples = uintLE(format, 18, 2);
-  // The stated bytes per second are used only if nothing can be counted.
-  let seconds = bytes / uintLE(format, 8, 4);
+  // What is stated is used only if nothing can be counted: samples, which are those of all stated bytes, or a rate.
+  const hasSamples = statedSamples > 0 && statedBytes > 0;
+  const stated = (statedSamples / sampleRate) * Math.min(1, bytes / statedBytes);
+  let seconds = hasSamples ? stated : bytes / uintLE(format, 8, 4);
   if (WAVE_SAMPLES[codec]) seconds = blocks / sampleRate;
   if (WAVE_BLOCKS[codec] && blockSamples > 0) seconds = (blocks * blockSamples) / sampleRate;
   const name = WAVE_SAMPLES[codec] ?? WAVE_BLOCKS[codec] ?? WAVE_FRAMES[codec] ?? `non-PCM (${codec})`;

@@ -324,7 +324,7 @@ function runTicks(source: RangeSource, run: Uint8Array, flags: number, ticksEach
 const COVER = /^(jpeg|png |mjp[ab])$/;
 /** By the names of sample entries (mp4ra.org). */
 const CODECS: Record<string, string> = {
-  ...{ Opus: "Opus", fLaC: "FLAC", alac: "ALAC", ulaw: "uLaw 2:1", alaw: "aLaw 2:1" },
+  ...{ Opus: "Opus", fLaC: "FLAC", alac: "ALAC", ulaw: "uLaw 2:1", alaw: "aLaw 2:1", ima4: "IMA ADPCM" },
   ...{ "ac-3": "AC-3", "ec-3": "E-AC-3", "ac-4": "AC-4", mlpa: "TrueHD", iamf: "IAMF" },
   ...{
     mha1: "MPEG-H",
@@ -455,18 +455,44 @@ function readAacOutput(config: Uint8Array) {
   };
   const type = objectType();
   let sampleRate = rate();
-  const channels = AAC_CHANNELS[bits(4)] ?? 0;
+  const layout = bits(4);
+  let channels = AAC_CHANNELS[layout] ?? 0;
   if (type >= MIN_OTHER_TYPE) return { audioType: type, ...(readAlsOutput(config) ?? { channels, sampleRate }) };
   let hasParametricStereo = type === 29;
+  if (type === 5 || type === 29) {
+    sampleRate = rate();
+    objectType();
+  }
+  if (layout === 0) channels = readProgramChannels(bits);
   // Older decoders read a plain stream here, newer ones also the extensions behind it.
-  const sync = all.indexOf("01010110111", at + 3);
-  if (type === 5 || type === 29) sampleRate = rate();
-  else if (sync >= 0) {
+  const sync = type === 5 || type === 29 ? -1 : all.indexOf("01010110111", at + 3);
+  if (sync >= 0) {
     at = sync + 11;
     if (objectType() === 5 && bits(1) === 1) sampleRate = rate();
     hasParametricStereo = bits(11) === 0x548 && bits(1) === 1;
   }
   return { audioType: type, channels: hasParametricStereo && channels === 1 ? 2 : channels, sampleRate };
+}
+
+/**
+ * Counts the channels in the program config element of a GASpecificConfig (ISO/IEC 14496-3, 4.4.1), which stands for a
+ * layout without a number.
+ */
+function readProgramChannels(bits: (count: number) => number): number {
+  bits(1);
+  if (bits(1) === 1) bits(14);
+  // The extension flag, a tag, a profile, and the index of a rate.
+  bits(1 + 4 + 2 + 4);
+  const elements = bits(4) + bits(4) + bits(4);
+  let channels = bits(2);
+  bits(3 + 4);
+  // Three mixdowns may be stated.
+  for (const mixdownBits of [4, 4, 3]) if (bits(1) === 1) bits(mixdownBits);
+  for (let n = 0; n < elements; n++) {
+    channels += 1 + bits(1);
+    bits(4);
+  }
+  return channels;
 }
 
 /** Reads the rate and channels of an ALSSpecificConfig (ISO/IEC 14496-3, 11.6.1), which may exceed the one stated before. */

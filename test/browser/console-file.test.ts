@@ -241,7 +241,7 @@ describe("File page", () => {
     await expect(listed).toHaveCount(1);
   });
 
-  test("tells the links of a file apart by their names and clips", async ({ at }) => {
+  test("shows the name and the part of each link of a file", async ({ at }) => {
     const team = await newTeam();
     const id = await upload(team, "minute.wav", tone(65));
     const { links } = team.stowage;

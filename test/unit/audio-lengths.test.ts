@@ -114,6 +114,17 @@ describe("The duration of a WAV", () => {
     expect(await secondsOf(patched(tone, 40, le32(0xffffffff)))).toBe(1.5);
   });
 
+  test("is the stated one if the samples of a codec can't be counted, in proportion to the sound that exists", async () => {
+    // The ADPCM of Yamaha, which states 16,000 bytes per second for 4,000.
+    const yamaha = join(patched(format, 0, Uint8Array.of(0x20, 0)), Uint8Array.of(0, 0));
+    const rate = patched(patched(yamaha, 4, le32(8000)), 8, le32(16_000));
+    const file = (...chunks: Uint8Array[]) => wav(riffChunk("fmt ", rate), ...chunks, riffChunk("data", noise(8000)));
+    const stated = file(riffChunk("fact", le32(16_000)));
+    expect(await secondsOf(stated)).toBe(2);
+    expect(await secondsOf(stated.subarray(0, stated.length - 4000))).toBe(1);
+    for (const none of [file(), file(riffChunk("fact", le32(0)))]) expect(await secondsOf(none)).toBe(0.5);
+  });
+
   test.each([
     ["fewer than 50 bits", 1],
     ["more than 10 billion bits", 100_000_000],

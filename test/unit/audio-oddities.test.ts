@@ -354,10 +354,30 @@ describe("The sound of an MP4", () => {
     ["mhm1", "MPEG-H"],
     ["iamf", "IAMF"],
     ["dtsc", "DTS"],
+    ["ima4", "IMA ADPCM"],
   ])("is named by the format of its entry: %s", async (format, codec) => {
     expect(await entryOf(format, khz48)).toMatchObject({ codec, sampleRate: 48_000 });
     const encrypted = await entryOf("enca", khz48, box("sinf", box("frma", format)));
     expect(encrypted).toMatchObject({ codec, sampleRate: 48_000 });
+  });
+
+  test.each([
+    ["in front, and of low frequencies", "0001 0000 0000 01 000 0000 000 0 0000", 2],
+    ["one and two in front", "0010 0000 0000 00 000 0000 000 0 0000 1 0001", 3],
+    [
+      "in front, at the sides, and behind, with mixdowns",
+      "0010 0001 0001 01 000 0000 1 0000 0 1 000 0 0000 1 0001 1 0000 1 0001",
+      8,
+    ],
+  ])("has the channels of a layout without a number: %s", async (_, layout, channels) => {
+    // AAC-LC at 16 kHz, no layout, three flags, a tag, a profile, and a rate.
+    const bits = `00010 1000 0000 000 0000 01 1000 ${layout}`.replaceAll(" ", "");
+    const packed = Uint8Array.from(bits.match(/.{1,8}/g)!, (part) => Number.parseInt(part.padEnd(8, "0"), 2));
+    const body = (content: Bytes) => join(Uint8Array.of(content.length), content);
+    const decoder = join(Uint8Array.of(0x40, 0x15), new Uint8Array(11), Uint8Array.of(5), body(packed));
+    const esds = box("esds", be32(0), Uint8Array.of(3), body(join(Uint8Array.of(0, 0, 0, 4), body(decoder))));
+    const facts = { codec: "MPEG-4/AAC", channels, sampleRate: 16_000 };
+    expect(await entryOf("mp4a", be32(16_000 * 65_536), esds)).toMatchObject(facts);
   });
 
   const fragmented: Bytes = bytesOf("fragmented.m4a");

@@ -82,7 +82,7 @@ const sendByDevice = (title: string, url: string) => navigator.share({ title, ur
 
 type Options = Pick<Link, "disposition"> & { startSeconds?: number | undefined; endSeconds?: number | undefined };
 
-/** Whether a link has these options. One without a part of its own plays that of its URL. */
+/** Whether a link has these options. A link without its own part plays the part that its URL names. */
 const isFor = (link: NewLink, { disposition, startSeconds, endSeconds }: Options): boolean =>
   link.disposition === disposition &&
   (link.startSeconds === null || (link.startSeconds === startSeconds && link.endSeconds === (endSeconds ?? null)));
@@ -263,7 +263,7 @@ interface LinksProps {
   onRevoked: (id: string) => void;
 }
 
-/** What whoever opens the link gets. */
+/** Describes what the link does for its visitors. */
 function describeUse(link: Pick<Link, "disposition" | "startSeconds" | "endSeconds">, isAudio: boolean): string {
   const from = link.startSeconds ?? 0;
   const to = link.endSeconds;
