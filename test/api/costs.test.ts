@@ -1326,6 +1326,11 @@ describe("The statements", () => {
       return send("POST /auth/v1/me/password", "/auth/v1/me/password", { token, json: passwords });
     },
     uploadFile: () => put(),
+    createTeam: async () => {
+      // The log of the operator has an event, as it always has but for the first team.
+      await sendExample(operations.createTeam.route, team);
+      return sendExample(operations.createTeam.route, team);
+    },
     describeLink: async () => sendLinkOf((await put()).id, true),
     openLink: async () => sendLinkOf((await put()).id),
     openTranscript: async () =>

@@ -132,8 +132,8 @@ describe("The size of a database", () => {
         await copyOf(teamId, "users", { id: id("r.id"), email: `${name}email`, email_key: `${name}email_key` }),
       ),
     };
-    // Measured: 980, 1029 and 523. OPERATIONS.md states these.
-    expect(Math.abs(bytes.file - 980), `a file takes ${bytes.file}`).toBeLessThan(60);
+    // Measured: 1118, 1029 and 523. OPERATIONS.md states these.
+    expect(Math.abs(bytes.file - 1118), `a file takes ${bytes.file}`).toBeLessThan(60);
     expect(Math.abs(bytes.event - 1029), `an event takes ${bytes.event}`).toBeLessThan(60);
     expect(Math.abs(bytes.user - 523), `a user takes ${bytes.user}`).toBeLessThan(60);
   });

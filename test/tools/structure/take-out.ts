@@ -47,25 +47,13 @@ const CAPABILITIES: Record<string, Capability> = {
     tests: /trash|retention|hold|restore/i,
   },
   transcripts: {
-    paths: [
-      "transcripts",
-      "files/transcripts.ts",
-      "files/transcripts.routes.ts",
-      "files/transcripts.schema.ts",
-      "files/webvtt.ts",
-    ],
+    paths: ["transcripts"],
     words: /transcript|webvtt|\bcues?\b/i,
     names: /transcript/i,
     tests: /transcript/i,
   },
   waveforms: {
-    paths: [
-      "waveforms",
-      "files/waveforms.ts",
-      "files/waveforms.routes.ts",
-      "files/waveforms.schema.ts",
-      "files/measuring.ts",
-    ],
+    paths: ["waveforms"],
     words: /waveform|\bpeaks?\b|measur/i,
     names: /waveform/i,
     tests: /waveform|peaks|measur/i,
