@@ -77,8 +77,8 @@ export interface RecoveryStep {
 export interface TeamRows {
   /** Deletes the next of them, once the objects that must notice it are awake. */
   remove(deps: Deps): Query<D1Result>[] | Promise<Query<D1Result>[]>;
-  /** Whether the team of a row of `teams` has none left. Without it, the team's row goes with the last ones. */
-  isGone?: SQL;
+  /** Whether the team of a row of `teams` has none left. */
+  isGone: SQL;
 }
 
 /** A user who loses what their records may go on with. */

@@ -10,15 +10,15 @@ import { usersOfDeleted } from "./accounts/users.ts";
 import type { Service } from "./deps.ts";
 import * as events from "./events/events.routes.ts";
 import { followersBehind, followersOfDeleted } from "./events/followers.ts";
-import { eventsOfDeleted, purge } from "./events/purge.ts";
-import { erasure } from "./files/erasure.ts";
+import { eventsOfDeleted, oldEvents } from "./events/purge.ts";
+import { removedFiles } from "./files/erasure.ts";
 import * as files from "./files/files.routes.ts";
 import * as holds from "./files/holds.routes.ts";
 import * as fileLists from "./files/lists.routes.ts";
-import { unprocessed } from "./files/resending.ts";
+import { unprocessedFiles } from "./files/resending.ts";
 import * as fileTags from "./files/tags.routes.ts";
 import * as batches from "./folders/batches.routes.ts";
-import { folderChangesOfDeleted, unfinishedChanges } from "./folders/folder-changes.ts";
+import { folderChangesOfDeleted, unfinishedFolderChanges } from "./folders/folder-changes.ts";
 import * as folders from "./folders/folders.routes.ts";
 import { foldersOfDeleted } from "./folders/folders.ts";
 import { joinOperations } from "./http/operation.ts";
@@ -26,24 +26,24 @@ import * as links from "./links/links.routes.ts";
 import { expiredLinks } from "./links/links.ts";
 import * as signing from "./links/signing.routes.ts";
 import * as transcripts from "./transcripts/transcripts.routes.ts";
-import { expiry } from "./trash/expiry.ts";
+import { expiredFiles } from "./trash/expiry.ts";
 import * as trash from "./trash/trash.routes.ts";
 import * as reconciliation from "./upkeep/reconciliation.routes.ts";
 import { deletedTeams } from "./upkeep/team-deletion.ts";
 import * as resumable from "./uploads/resumable.routes.ts";
 import * as unfinishedUploads from "./uploads/unfinished.routes.ts";
-import { unfinished } from "./uploads/unfinished.ts";
+import { dueUploads } from "./uploads/unfinished.ts";
 import * as upload from "./uploads/upload.routes.ts";
 import * as uploadTokens from "./uploads/upload-tokens.routes.ts";
 import * as usage from "./uploads/usage.routes.ts";
-import { planMeasurement, unmeasured } from "./waveforms/measuring.ts";
+import { planMeasurement, unmeasuredFiles } from "./waveforms/measuring.ts";
 import * as waveforms from "./waveforms/waveforms.routes.ts";
 import { webhooksOfDeleted } from "./webhooks/deleted-teams.ts";
 import * as deliveries from "./webhooks/deliveries.routes.ts";
 import { disableOfUser } from "./webhooks/loss-of-access.ts";
 import * as webhookMessages from "./webhooks/messages.routes.ts";
 import { reencryption as webhookReencryption } from "./webhooks/signing.ts";
-import { KIND as WEBHOOK } from "./webhooks/webhook-rows.ts";
+import { WEBHOOK } from "./webhooks/webhook-rows.ts";
 import * as webhooks from "./webhooks/webhooks.routes.ts";
 
 /*
@@ -110,16 +110,16 @@ export const messages = {
 /** The steps of the recovery job. Files of deleted teams and expired ones leave before the step that erases removed files runs. */
 export const recoverySteps = [
   deletedTeams,
-  unfinished,
-  expiry,
-  unprocessed,
-  unmeasured,
-  erasure,
-  unfinishedChanges,
+  dueUploads,
+  expiredFiles,
+  unprocessedFiles,
+  unmeasuredFiles,
+  removedFiles,
+  unfinishedFolderChanges,
   expiredKeys,
   expiredLinks,
   oldMails,
-  purge,
+  oldEvents,
   keyReencryption,
   webhookReencryption,
   followersBehind,

@@ -275,7 +275,7 @@ export async function updateUser(
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });
   if (!user) throw changeError(actor, found);
-  await Promise.all(losses.map((loss, i) => loss.committed(lost[i] ?? {})));
+  await endLosses(losses, lost);
   return user;
 }
 
@@ -287,9 +287,13 @@ const lossesOf = (
   cause: LossOfAccess["cause"],
   isChanged: SQL | undefined,
 ): AfterLoss[] =>
-  deps.service.userLosesAccess.map((follow) =>
-    follow(deps, { actor, user, cause, willLose: hasRow(users, isChanged) }),
+  deps.service.userLosesAccess.map((afterLoss) =>
+    afterLoss(deps, { actor, user, cause, willLose: hasRow(users, isChanged) }),
   );
+
+/** What is awaited once the batch is committed. `rows` are those of each part, in the same order. */
+const endLosses = (losses: AfterLoss[], rows: Parameters<AfterLoss["committed"]>[0][]) =>
+  Promise.all(losses.map(({ committed }, i) => committed(rows[i] ?? {})));
 
 /**
  * Takes from the keys of a contributor, and from the sessions of these, the scopes that the role lacks, after an update of the role
@@ -336,8 +340,8 @@ export function endSessions(deps: Deps, user: UserKey, password: string, keptKey
 
 /**
  * Deletes the user with their sessions, and the keys that these created unless `keepKeys`, and cancels the unfinished uploads
- * of what it deletes. A kept key no longer belongs to anyone. What the user left behind
- * ends unless `keepKeys`, such as webhooks (`userLosesAccess`). A trigger deletes the folders that the user created as a contributor.
+ * of what it deletes. A kept key no longer belongs to anyone. What the user left behind ends unless `keepKeys`, such as webhooks
+ * (`userLosesAccess`). A trigger deletes the folders that the user created as a contributor.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the user's role, `last_admin`, `version_mismatch`
  */
 export async function deleteUser(
@@ -394,7 +398,7 @@ export async function deleteUser(
     caller: stillAllowed(deps, actor, { granted: actor.scopes }),
   });
   if (!user) throw changeError(actor, found);
-  await Promise.all(losses.map((loss, i) => loss.committed(lost[i] ?? {})));
+  await endLosses(losses, lost);
 }
 
 /** The users of deleted teams, once their folders are gone: a trigger deletes up to a thousand of each. */

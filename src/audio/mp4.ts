@@ -16,7 +16,13 @@ const MAX_KEYS = 256;
 const KEY_PREFIX = "com.apple.quicktime.";
 /** The texts of 3GP (3GPP TS 26.244, 8). */
 const ASSETS: Record<string, string> = {
-  ...{ titl: "TITLE", perf: "ARTIST", albm: "ALBUM", gnre: "GENRE", dscp: "COMMENT", cprt: "COPYRIGHT", yrrc: "YEAR" },
+  titl: "TITLE",
+  perf: "ARTIST",
+  albm: "ALBUM",
+  gnre: "GENRE",
+  dscp: "COMMENT",
+  cprt: "COPYRIGHT",
+  yrrc: "YEAR",
 };
 /** Films have a dozen tracks of sound, pictures, and subtitles. */
 const MAX_TRACKS = 64;

@@ -1,5 +1,5 @@
 import { and, eq, isNull, or, type SQL, type SQLWrapper, sql } from "drizzle-orm";
-import { DELETED_ROWS, ofDeletedTeams } from "../access/deleted-teams.ts";
+import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { read, write } from "../platform/db.ts";
 import type { EventType } from "./event-type.ts";
@@ -115,6 +115,7 @@ export const followersOfDeleted: TeamRows = {
     const next = ofDeletedTeams(sql`${followers.teamId}`, followers, followers.teamId);
     return [db.delete(followers).where(sql`team_id in (${next} limit ${DELETED_ROWS})`)];
   },
+  isGone: hasNone(followers, followers.teamId),
 };
 
 /** It looks at all followers each time. */

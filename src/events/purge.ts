@@ -145,7 +145,7 @@ export const eventsOfDeleted: TeamRows = {
   isGone: hasNone(events, events.teamId),
 };
 
-export const purge: RecoveryStep = {
+export const oldEvents: RecoveryStep = {
   name: "events",
   counts: ["purged"],
   runBatch: purgeEvents,

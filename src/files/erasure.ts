@@ -65,7 +65,7 @@ async function eraseRemoved(deps: Deps) {
   };
 }
 
-export const erasure: RecoveryStep = {
+export const removedFiles: RecoveryStep = {
   name: "removed",
   counts: ["filesDeleted", "trashEmptied"],
   runBatch: eraseRemoved,

@@ -271,12 +271,14 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
   const columns = "failureCode" in findings ? failed(findings, now) : completed(file, findings, now);
   const end = deps.db.update(files).set(columns).where(hasClaim(file)).returning({ id: files.id });
   const audio = "failureCode" in findings || findings.audio === null ? null : (JSON.parse(findings.audio) as Audio);
-  const followUps =
-    outcome === "failed" ? [] : deps.service.fileCompleted.map((follow) => follow(deps, { file, audio }));
-  const batch = { end, event, followUps: followUps.map(({ after }) => after) };
-  const { end: rows, followUps: done } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
+  const afters =
+    outcome === "failed"
+      ? []
+      : deps.service.fileCompleted.map((afterCompletion) => afterCompletion(deps, { file, audio }));
+  const batch = { end, event, afters: afters.map(({ after }) => after) };
+  const { end: rows, afters: done } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
   if (rows.length > 0) {
-    for (const [i, { committed }] of followUps.entries()) committed(done[i] ?? []);
+    for (const [i, { committed }] of afters.entries()) committed(done[i] ?? []);
     return outcome;
   }
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.

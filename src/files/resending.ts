@@ -59,7 +59,7 @@ async function resend(deps: Deps) {
   return { sent: rows.length };
 }
 
-export const unprocessed: RecoveryStep = {
+export const unprocessedFiles: RecoveryStep = {
   name: "files",
   counts: ["sent"],
   runBatch: resend,

@@ -1,7 +1,7 @@
 import { and, asc, eq, isNull, lte, ne, not, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { isPrincipalAllowed, principalOf, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
-import { ofDeletedTeams } from "../access/deleted-teams.ts";
+import { hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
@@ -302,9 +302,10 @@ export const folderChangesOfDeleted: TeamRows = {
     const next = ofDeletedTeams(sql`${folderChanges.teamId}`, folderChanges, folderChanges.teamId);
     return [db.delete(folderChanges).where(sql`team_id in (${next})`)];
   },
+  isGone: hasNone(folderChanges, folderChanges.teamId),
 };
 
-export const unfinishedChanges: RecoveryStep = {
+export const unfinishedFolderChanges: RecoveryStep = {
   name: "folders",
   counts: ["folderSteps"],
   runBatch: continueFolderChanges,

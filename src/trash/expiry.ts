@@ -81,7 +81,7 @@ const expireFiles = async (deps: Deps) => ({
   filesExpired: await deleteExpired(deps),
 });
 
-export const expiry: RecoveryStep = {
+export const expiredFiles: RecoveryStep = {
   name: "expiry",
   counts: ["filesAged", "filesExpired"],
   runBatch: expireFiles,

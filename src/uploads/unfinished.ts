@@ -242,7 +242,7 @@ async function continueUploads(deps: Deps) {
   return { uploadsRemoved: gone.length, assemblies: sent.length, uploadsExpired: canceled };
 }
 
-export const unfinished: RecoveryStep = {
+export const dueUploads: RecoveryStep = {
   name: "uploads",
   counts: ["assemblies", "uploadsExpired", "uploadsRemoved"],
   runBatch: continueUploads,

@@ -87,7 +87,7 @@ async function resendMeasurements(deps: Deps) {
   return { waveforms: jobs.length };
 }
 
-export const unmeasured: RecoveryStep = {
+export const unmeasuredFiles: RecoveryStep = {
   name: "waveforms",
   counts: ["waveforms"],
   runBatch: resendMeasurements,

@@ -5,12 +5,11 @@ import { type FollowerKey, followers } from "../events/followers.schema.ts";
 import { follow } from "../events/followers.ts";
 import type { Db } from "../platform/db.ts";
 import { WEBHOOK_EVENTS } from "./webhook-event-types.ts";
-import type { WebhookKey } from "./webhooks.schema.ts";
-import { webhooks } from "./webhooks.schema.ts";
+import { type WebhookKey, webhooks } from "./webhooks.schema.ts";
 
 /** The kind of its follower, see events/followers.ts. */
-export const KIND = "webhook";
-export const followerOf = ({ teamId, id }: WebhookKey): FollowerKey => ({ teamId, kind: KIND, id });
+export const WEBHOOK = "webhook";
+export const followerOf = ({ teamId, id }: WebhookKey): FollowerKey => ({ teamId, kind: WEBHOOK, id });
 
 /** Part of a batch: the webhook, if it exists, follows the log from the next event on. */
 export const followAsWebhook = (deps: Deps, key: WebhookKey) =>
@@ -24,7 +23,7 @@ export const unfollowDisabled = ({ db }: Deps, teamId: string, isSelected: SQL |
     .where(and(isSelected, isNotNull(webhooks.disabledReason)));
   return db
     .delete(followers)
-    .where(and(eq(followers.teamId, teamId), eq(followers.kind, KIND), inArray(followers.id, disabled)));
+    .where(and(eq(followers.teamId, teamId), eq(followers.kind, WEBHOOK), inArray(followers.id, disabled)));
 };
 
 export type WebhookRow = typeof webhooks.$inferSelect;

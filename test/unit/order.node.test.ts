@@ -22,7 +22,7 @@ const ORDER = [
 ];
 const rankOf = (folder: string) => ORDER.findIndex((folders) => folders.includes(folder));
 
-/** Of each file: what it imports of the other folders. */
+/** What each file imports from other folders. */
 function* importsAcross(): Generator<{ path: string; target: string }> {
   for (const path of serviceFiles()) {
     for (const [, from = ""] of readSource(path).matchAll(/ from "(\.[^"]+)";/g)) {
@@ -32,7 +32,7 @@ function* importsAcross(): Generator<{ path: string; target: string }> {
   }
 }
 
-/** Words of the imported records, and types of events, which tables hold. */
+/** The tables, and the types of events that stand beside them. */
 const isTable = (path: string) => /\.schema\.ts$|event-types\.ts$/.test(path);
 const isRule = (path: string) => folderOf(path) !== "" && folderOf(path) !== "http" && !path.endsWith(".routes.ts");
 
@@ -46,11 +46,11 @@ test("rules use those of lower folders, and tables of any", () => {
     if (own === -1 || used === -1 || used >= own) upward.push(`${path} imports ${target}`);
   }
   expect(upward).toEqual([]);
-  // Nothing is below the platform, and audio uses only what it brings itself.
+  // So that it has read them all: the two lowest folders use no other.
   expect(ranks.size).toBe(ORDER.length - 2);
 });
 
-test("only service.ts, event-types.ts, deps.ts and the entry points name several capabilities", () => {
+test("only service.ts, event-types.ts and index.ts use several capabilities", () => {
   const naming = new Map<string, Set<string>>();
   for (const { path, target } of importsAcross()) {
     if (folderOf(path) !== "") continue;
