@@ -133,7 +133,11 @@ const byId = (
 ): Index => ({ from: source, order: "createdAt", serves: [...serves, "createdAfter", "createdBefore"], where, id });
 
 const byName = (source: SQL, serves: Index["serves"] = [], where: Where = () => undefined): Index => ({
-  ...{ from: source, order: "name", serves: ["name", ...serves], where, id: files.id },
+  from: source,
+  order: "name",
+  serves: ["name", ...serves],
+  where,
+  id: files.id,
 });
 
 const inFolder: Where = ({ folder = "" }) => and(isInFolder, eq(files.folderKey, folderKey(folder)));

@@ -226,7 +226,11 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
   const now = deps.system.now();
   const initiator = JSON.stringify({ kind, keyId, userId });
   const change = {
-    ...{ teamId, ownerId, folder, target, initiator },
+    teamId,
+    ownerId,
+    folder,
+    target,
+    initiator,
     id: newId(deps.system, deps.db.number),
     createdAt: now,
   };

@@ -64,7 +64,9 @@ export async function listTrash(
   return {
     items: items.map(({ trashedAt, eraseAfter, hold, isEnd, ...row }) => ({
       ...toStoredFile(deps, row),
-      ...{ trashedAt, eraseAfter, hold: hold === null ? null : JSON.parse(hold) },
+      trashedAt,
+      eraseAfter,
+      hold: hold === null ? null : JSON.parse(hold),
     })),
     next,
   };

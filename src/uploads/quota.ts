@@ -84,8 +84,13 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
   } = await authorizeRead(deps, credential, (team) =>
     deps.db
       .select({
-        ...{ files: teams.files, bytes: teams.bytes, trashFiles: teams.trashFiles, trashBytes: teams.trashBytes },
-        ...{ maxFiles: teams.maxFiles, maxBytes: teams.maxBytes, events: eventCount },
+        files: teams.files,
+        bytes: teams.bytes,
+        trashFiles: teams.trashFiles,
+        trashBytes: teams.trashBytes,
+        maxFiles: teams.maxFiles,
+        maxBytes: teams.maxBytes,
+        events: eventCount,
       })
       .from(teams)
       .where(eq(teams.id, team)),

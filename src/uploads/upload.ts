@@ -327,9 +327,16 @@ const leavesReceipt = ({ secretHash, idempotencyKey, uploadTokenId }: UploadRow)
 
 /** The columns of a receipt. */
 export const receiptOf = (initiator: Initiator, sizeBytes: number, now: number) => ({
-  ...{ status: "committed" as const, offsetBytes: sizeBytes, dueAt: now + RECEIPT_MILLISECONDS },
+  status: "committed" as const,
+  offsetBytes: sizeBytes,
+  dueAt: now + RECEIPT_MILLISECONDS,
   // A commit knows the metadata, which may be as large as all the rest. HEAD reports none any more.
-  ...{ isWriting: false, fencedOff: 0, chunks: null, multipartId: null, properties: null, metadata: "" },
+  isWriting: false,
+  fencedOff: 0,
+  chunks: null,
+  multipartId: null,
+  properties: null,
+  metadata: "",
   ...("uploadToken" in initiator && { finishedByTokenId: initiator.uploadToken?.id ?? null }),
 });
 
@@ -358,11 +365,27 @@ export async function commit(
   const { id, originalName } = key;
   const { name, nameKey, folder, reference, tags, metadata, searchKeys, allowedTypes, statedSha256 } = upload;
   const file = {
-    ...{ ...ownerColumns(upload), id, originalName, name, nameKey, folder, reference, tags, metadata, searchKeys },
+    ...ownerColumns(upload),
+    id,
+    originalName,
+    name,
+    nameKey,
+    folder,
+    reference,
+    tags,
+    metadata,
+    searchKeys,
     ...deleteAfterRetention(now, { ...upload, id }),
-    ...{ ...stored, reservedBytes: stored.sizeBytes, allowedTypes, statedSha256 },
-    ...{ status: "pending" as const, dueAt: now + MAX_PENDING_MILLISECONDS },
-    ...{ createdAt: upload.createdAt, updatedAt: now, folderSince: now, version: 1 },
+    ...stored,
+    reservedBytes: stored.sizeBytes,
+    allowedTypes,
+    statedSha256,
+    status: "pending" as const,
+    dueAt: now + MAX_PENDING_MILLISECONDS,
+    createdAt: upload.createdAt,
+    updatedAt: now,
+    folderSince: now,
+    version: 1,
   };
   const isFileNow = and(isUpload(key), isReceiving, hasRow(files, isFile(key)));
   const settle = leavesReceipt(upload)
