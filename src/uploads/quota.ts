@@ -12,7 +12,7 @@ import { isCountedType } from "../events/kinds.ts";
 import { files, isOwned } from "../files/files.schema.ts";
 import { type FileOf, isFileOfUpload } from "../files/names.ts";
 import { isOwnedInTrash, removed } from "../files/removed.schema.ts";
-import { firstOf, hasRow, read } from "../platform/db.ts";
+import { firstOf, hasRow, qualified, read } from "../platform/db.ts";
 import {
   isCommitted,
   isReceiving,
@@ -198,7 +198,7 @@ export function quotaFor(
       refusal: refusal.as("refusal"),
       maxFiles: sql<number>`${maxFiles}`.as("maxFiles"),
       maxBytes: sql<number>`${maxBytes}`.as("maxBytes"),
-      limits: sql<string | null>`${sql`${limits}`}`.as("limits"),
+      limits: qualified<string | null>(limits).as("limits"),
     })
     .from(from)
     .where(isTeam);
