@@ -165,8 +165,13 @@ const callerByToken = preparedQuery((db, param: Param<TokenValues>) => {
   const { id: keyId, teamId, userId, kind } = apiKeys;
   return db
     .select({
-      ...{ keyId, teamId, userId, kind, teamStatus: teams.status },
-      ...{ scopes: presentScopes(db), ownerId: presentOwner },
+      keyId,
+      teamId,
+      userId,
+      kind,
+      teamStatus: teams.status,
+      scopes: presentScopes(db),
+      ownerId: presentOwner,
     })
     .from(apiKeys)
     .innerJoin(teams, and(eq(teams.id, apiKeys.teamId), ne(teams.status, "deleting")))

@@ -48,7 +48,9 @@ export async function reencryptRows<Row>(
   const rows = queries.length === 0 ? [] : (await read(deps, queries)).flat().slice(0, REENCRYPTED_ROWS);
   if (rows.length === 0) return 0;
   const values = rows.map(reencrypt).map(({ before, encrypted, ...row }) => ({
-    ...{ ...row, before, encrypted: encrypted ?? before },
+    ...row,
+    before,
+    encrypted: encrypted ?? before,
     encryptedWith: encrypted === null ? UNREADABLE : currentKeyId,
   }));
   const value = (name: string) => sql`(json_each.value ->> ${name})`;

@@ -73,12 +73,18 @@ export function viewKey(row: KeyRow, key: string): ApiKey {
   const { id, name, teamId, uuid, kind, scopes, limits, createdByKeyId, userId } = row;
   const { lastUsedAt, createdAt, expiresAt } = row;
   return {
-    ...{ id, key, name, teamId, uuid },
+    id,
+    key,
+    name,
+    teamId,
+    uuid,
     isPublic: kind === "public",
     scopes: scopesIn(scopes ?? 0),
     limits: limits && JSON.parse(limits),
     createdBy: createdByKeyId === null ? null : { keyId: createdByKeyId, userId },
-    ...{ lastUsedAt, createdAt, expiresAt },
+    lastUsedAt,
+    createdAt,
+    expiresAt,
   };
 }
 
@@ -192,7 +198,8 @@ export function makeKey(
     limits: limits && Object.keys(limits).length > 0 ? JSON.stringify(limits) : null,
     scopes: mask,
     teamId,
-    ...{ createdByKeyId: null, userId: null },
+    createdByKeyId: null,
+    userId: null,
     createdAt: now,
     lifetimeMilliseconds: expiresAt === undefined ? KEY_LIFETIME_DAYS * DAY : expiresAt - now,
   });

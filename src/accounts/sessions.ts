@@ -183,8 +183,14 @@ export async function createSession(
   const { db, system } = deps;
   const { teamId, keyId, userId } = actor;
   const { token, row } = newKeyRow(deps, {
-    ...{ name: "", kind: "session", scopes: 0, lifetimeMilliseconds: expiresInSeconds * SECOND },
-    ...{ teamId, createdByKeyId: keyId, userId, userAgent },
+    name: "",
+    kind: "session",
+    scopes: 0,
+    lifetimeMilliseconds: expiresInSeconds * SECOND,
+    teamId,
+    createdByKeyId: keyId,
+    userId,
+    userAgent,
   });
   const isCaller = and(isKey(teamId, keyId), gt(apiKeys.expiresAt, system.now()));
   const isLive = sql`${isCaller} and ${teamExists(teamId)}`;

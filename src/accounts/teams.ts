@@ -207,7 +207,8 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
           retentionReached: "",
           retentionDueAt: changes.retentionDays === null ? null : system.now(),
         }),
-        ...{ updatedAt: system.now(), version: sql`${teams.version} + 1` },
+        updatedAt: system.now(),
+        version: sql`${teams.version} + 1`,
       })
       .where(and(eq(teams.id, id), isNull(refusal)))
       .returning(),

@@ -183,16 +183,19 @@ function aiffPcm(codec: string, sampleBytes: number, sound: { start: number; byt
 
 /** By the names in the description chunk (Apple Core Audio Format Specification). */
 const CAF_CODECS: Record<string, string> = {
-  ...{
-    lpcm: "PCM",
-    "aac ": "MPEG-4/AAC",
-    aach: "MPEG-4/AAC",
-    aacp: "MPEG-4/AAC",
-    alac: "ALAC",
-    flac: "FLAC",
-    opus: "Opus",
-  },
-  ...{ ulaw: "uLaw 2:1", alaw: "aLaw 2:1", ima4: "IMA ADPCM", ".mp3": "MPEG audio", "ac-3": "AC-3", "ec-3": "E-AC-3" },
+  lpcm: "PCM",
+  "aac ": "MPEG-4/AAC",
+  aach: "MPEG-4/AAC",
+  aacp: "MPEG-4/AAC",
+  alac: "ALAC",
+  flac: "FLAC",
+  opus: "Opus",
+  ulaw: "uLaw 2:1",
+  alaw: "aLaw 2:1",
+  ima4: "IMA ADPCM",
+  ".mp3": "MPEG audio",
+  "ac-3": "AC-3",
+  "ec-3": "E-AC-3",
 };
 
 /** Reads CAF. The length is that of the packets that exist: of a fixed size, or as many as the packet table states. */

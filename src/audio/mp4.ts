@@ -330,28 +330,33 @@ function runTicks(source: RangeSource, run: Uint8Array, flags: number, ticksEach
 const COVER = /^(jpeg|png |mjp[ab])$/;
 /** By the names of sample entries (mp4ra.org). */
 const CODECS: Record<string, string> = {
-  ...{ Opus: "Opus", fLaC: "FLAC", alac: "ALAC", ulaw: "uLaw 2:1", alaw: "aLaw 2:1", ima4: "IMA ADPCM" },
-  ...{ "ac-3": "AC-3", "ec-3": "E-AC-3", "ac-4": "AC-4", mlpa: "TrueHD", iamf: "IAMF" },
-  ...{
-    mha1: "MPEG-H",
-    mha2: "MPEG-H",
-    mhm1: "MPEG-H",
-    mhm2: "MPEG-H",
-    dtsc: "DTS",
-    dtsh: "DTS",
-    dtsl: "DTS",
-    dtse: "DTS",
-  },
+  Opus: "Opus",
+  fLaC: "FLAC",
+  alac: "ALAC",
+  ulaw: "uLaw 2:1",
+  alaw: "aLaw 2:1",
+  ima4: "IMA ADPCM",
+  "ac-3": "AC-3",
+  "ec-3": "E-AC-3",
+  "ac-4": "AC-4",
+  mlpa: "TrueHD",
+  iamf: "IAMF",
+  mha1: "MPEG-H",
+  mha2: "MPEG-H",
+  mhm1: "MPEG-H",
+  mhm2: "MPEG-H",
+  dtsc: "DTS",
+  dtsh: "DTS",
+  dtsl: "DTS",
+  dtse: "DTS",
 };
 /** Codecs with one channel and one rate. Their entries have other numbers in these fields (3GPP TS 26.244, 6.5). */
 const SPEECH_CODECS: Record<string, [name: string, sampleRate: number]> = {
-  ...{
-    samr: ["AMR", 8000],
-    sawb: ["AMR-WB", 16_000],
-    sevc: ["EVRC", 8000],
-    ssmv: ["SMV", 8000],
-    sqcp: ["QCELP", 8000],
-  },
+  samr: ["AMR", 8000],
+  sawb: ["AMR-WB", 16_000],
+  sevc: ["EVRC", 8000],
+  ssmv: ["SMV", 8000],
+  sqcp: ["QCELP", 8000],
 };
 /** The channels that each bit of an assignment in TrueHD stands for, from the lowest one on. */
 const TRUEHD_CHANNELS = [2, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 1, 1];
@@ -359,8 +364,15 @@ const TRUEHD_CHANNELS = [2, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 1, 1];
 const OBJECT_CODECS: Record<number, string> = { 165: "AC-3", 166: "E-AC-3", 169: "DTS", 173: "Opus", 221: "Vorbis" };
 /** By the audio object type (ISO/IEC 14496-3, table 1.17). All others are forms of AAC, or unknown. */
 const MPEG4_CODECS: Record<number, string> = {
-  ...{ 8: "MPEG-4/CELP", 9: "MPEG-4/HVXC", 12: "MPEG-4/TTSI" },
-  ...{ 32: "MP1 on MP4", 33: "MP2 on MP4", 34: "MP3 on MP4", 36: "MPEG-4/ALS", 37: "MPEG-4/SLS", 38: "MPEG-4/SLS" },
+  8: "MPEG-4/CELP",
+  9: "MPEG-4/HVXC",
+  12: "MPEG-4/TTSI",
+  32: "MP1 on MP4",
+  33: "MP2 on MP4",
+  34: "MP3 on MP4",
+  36: "MPEG-4/ALS",
+  37: "MPEG-4/SLS",
+  38: "MPEG-4/SLS",
   42: "MPEG-D/USAC",
 };
 const LOSSLESS_AUDIO_TYPES = [36, 37, 38];

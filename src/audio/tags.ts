@@ -215,9 +215,30 @@ function isForPeople({ name, description }: Id3Text, all: Id3Text[]): boolean {
 
 /** The texts of version 2, by their names in the later ones. Some programs write the short ones into those, too. */
 const LONG_NAMES: Record<string, string> = {
-  ...{ TT1: "TIT1", TT2: "TIT2", TT3: "TIT3", TP1: "TPE1", TP2: "TPE2", TP3: "TPE3", TP4: "TPE4", TAL: "TALB" },
-  ...{ TRK: "TRCK", TPA: "TPOS", TYE: "TYER", TCO: "TCON", TCM: "TCOM", TCR: "TCOP", TBP: "TBPM", TRC: "TSRC" },
-  ...{ TXX: "TXXX", COM: "COMM", TEN: "TENC", TXT: "TEXT", TPB: "TPUB", TLA: "TLAN", TDA: "TDAT", TDR: "TDRC" },
+  TT1: "TIT1",
+  TT2: "TIT2",
+  TT3: "TIT3",
+  TP1: "TPE1",
+  TP2: "TPE2",
+  TP3: "TPE3",
+  TP4: "TPE4",
+  TAL: "TALB",
+  TRK: "TRCK",
+  TPA: "TPOS",
+  TYE: "TYER",
+  TCO: "TCON",
+  TCM: "TCOM",
+  TCR: "TCOP",
+  TBP: "TBPM",
+  TRC: "TSRC",
+  TXX: "TXXX",
+  COM: "COMM",
+  TEN: "TENC",
+  TXT: "TEXT",
+  TPB: "TPUB",
+  TLA: "TLAN",
+  TDA: "TDAT",
+  TDR: "TDRC",
 };
 /** How far behind a frame with a wrong length the next one is searched for. */
 const MAX_RESYNC_BYTES = MIN_WINDOW_BYTES;

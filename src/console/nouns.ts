@@ -28,18 +28,27 @@ interface Identity {
 export const NOUNS: Record<Noun, NounWords> = {
   file: { plural: "Files", icon: "document", one: "a file", page: ({ id }) => [`/files/${id}`] },
   link: {
-    ...{ plural: "Links", icon: "link", one: "a link to a file", named: "a link to " },
+    plural: "Links",
+    icon: "link",
+    one: "a link to a file",
+    named: "a link to ",
     page: ({ fileId }) => [`/files/${fileId}`],
   },
   user: {
-    ...{ plural: "Users", icon: "users", one: "a user", named: "the user " },
+    plural: "Users",
+    icon: "users",
+    one: "a user",
+    named: "the user ",
     page: ({ name }) => ["/users", { search: name ?? undefined }],
   },
   apikey: { plural: "API keys", icon: "key", one: "a key", named: "the key ", page: () => ["/keys"] },
   session: { plural: "Sessions", icon: "key", one: "a session", named: "a session of " },
   team: { plural: "Team", icon: "users", one: "the team", named: "the team " },
   webhook: {
-    ...{ plural: "Webhooks", icon: "webhook", one: "a webhook", named: "the webhook " },
+    plural: "Webhooks",
+    icon: "webhook",
+    one: "a webhook",
+    named: "the webhook ",
     page: ({ id }) => [`/webhooks/${id}`],
   },
 };

@@ -23,10 +23,16 @@ export interface Section {
 }
 
 const KEYS: Section = {
-  ...{ label: "Keys", icon: "key", group: "Developers", key: "k", scope: "keys:read" },
+  label: "Keys",
+  icon: "key",
+  group: "Developers",
+  key: "k",
+  scope: "keys:read",
   pages: [lazy(() => import("./accounts/keys.tsx").then((module) => module.Keys))],
   create: {
-    ...{ label: "Create key", icon: "key", scope: "keys:write" },
+    label: "Create key",
+    icon: "key",
+    scope: "keys:write",
     run: () => import("./accounts/key-forms.tsx").then((module) => module.createKey()),
   },
 };
@@ -34,58 +40,90 @@ const KEYS: Section = {
 /** The sections by the first segment of the path. */
 const TEAM_SECTIONS: Record<string, Section> = {
   files: {
-    ...{ label: "Files", icon: "folder", group: "Library", key: "f", scope: "files:read", create: uploadFiles },
+    label: "Files",
+    icon: "folder",
+    group: "Library",
+    key: "f",
+    scope: "files:read",
+    create: uploadFiles,
     pages: [Files, lazy(() => import("./files/file.tsx").then((module) => module.FilePage))],
   },
   usage: {
-    ...{ label: "Usage", icon: "gauge", group: "Library", key: "u", scope: "files:read" },
+    label: "Usage",
+    icon: "gauge",
+    group: "Library",
+    key: "u",
+    scope: "files:read",
     pages: [lazy(() => import("./uploads/usage.tsx").then((module) => module.Usage))],
   },
   events: {
-    ...{ label: "Events", icon: "activity", group: "Library", key: "e", scope: "events:read" },
+    label: "Events",
+    icon: "activity",
+    group: "Library",
+    key: "e",
+    scope: "events:read",
     pages: [
       lazy(() => import("./events/events.tsx").then((module) => module.Events)),
       lazy(() => import("./events/event.tsx").then((module) => module.EventPage)),
     ],
   },
   trash: {
-    ...{ label: "Trash", icon: "trash", group: "Library", scope: "files:delete" },
+    label: "Trash",
+    icon: "trash",
+    group: "Library",
+    scope: "files:delete",
     pages: [lazy(() => import("./trash/trash.tsx").then((module) => module.Trash))],
   },
   users: {
-    ...{ label: "Users", icon: "users", group: "Team", scope: "users:read" },
+    label: "Users",
+    icon: "users",
+    group: "Team",
+    scope: "users:read",
     pages: [lazy(() => import("./accounts/users.tsx").then((module) => module.Users))],
     create: {
-      ...{ label: "Invite user", icon: "users", scope: "users:write" },
+      label: "Invite user",
+      icon: "users",
+      scope: "users:write",
       run: () => import("./accounts/users.tsx").then((module) => module.invite(null)),
     },
   },
   keys: KEYS,
   webhooks: {
-    ...{ label: "Webhooks", icon: "webhook", group: "Developers", key: "w", scope: "webhooks:read" },
+    label: "Webhooks",
+    icon: "webhook",
+    group: "Developers",
+    key: "w",
+    scope: "webhooks:read",
     pages: [
       lazy(() => import("./webhooks/webhooks.tsx").then((module) => module.Webhooks)),
       lazy(() => import("./webhooks/webhook.tsx").then((module) => module.WebhookPage)),
     ],
     create: {
-      ...{ label: "Create webhook", icon: "webhook", scope: "webhooks:write" },
+      label: "Create webhook",
+      icon: "webhook",
+      scope: "webhooks:write",
       run: () => import("./webhooks/webhook-forms.tsx").then((module) => module.createWebhook()),
     },
   },
   session: {
-    ...{ label: "Your session", icon: "users" },
+    label: "Your session",
+    icon: "users",
     pages: [lazy(() => import("./accounts/account.tsx").then((module) => module.Account))],
   },
 };
 const OPERATOR_SECTIONS: Record<string, Section> = {
   teams: {
-    ...{ label: "Teams", icon: "users", group: "Service", key: "t" },
+    label: "Teams",
+    icon: "users",
+    group: "Service",
+    key: "t",
     pages: [
       lazy(() => import("./accounts/teams.tsx").then((module) => module.Teams)),
       lazy(() => import("./accounts/team.tsx").then((module) => module.TeamPage)),
     ],
     create: {
-      ...{ label: "Create team", icon: "users" },
+      label: "Create team",
+      icon: "users",
       run: () => import("./accounts/teams.tsx").then((module) => module.createTeam()),
     },
   },

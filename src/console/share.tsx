@@ -82,7 +82,10 @@ async function loadTranscript(url: string): Promise<void> {
 }
 
 const trackOf = ({ name, mimeType, durationSeconds }: SharedFile): Track => ({
-  ...{ _id: token, name, mimeType, durationSeconds },
+  _id: token,
+  name,
+  mimeType,
+  durationSeconds,
   folder: "",
   artist: null,
 });

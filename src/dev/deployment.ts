@@ -205,15 +205,21 @@ function resourcesOf({ queues, d1_databases, r2_buckets }: DeployConfig): Resour
   const queueNames = new Set([...producers, ...consumers].map(({ queue }) => queue));
   return [
     ...d1_databases.map(({ database_name: name }) => ({
-      ...{ kind: "Database" as const, name, create: ["d1", "create", name] },
+      kind: "Database" as const,
+      name,
+      create: ["d1", "create", name],
       find: ["d1", "execute", name, "--remote", "--json", "--command", "select 1"],
     })),
     ...r2_buckets.map(({ bucket_name: name }) => ({
-      ...{ kind: "Bucket" as const, name, create: ["r2", "bucket", "create", name] },
+      kind: "Bucket" as const,
+      name,
+      create: ["r2", "bucket", "create", name],
       find: ["r2", "bucket", "lifecycle", "list", name],
     })),
     ...[...queueNames].map((name) => ({
-      ...{ kind: "Queue" as const, name, create: ["queues", "create", name] },
+      kind: "Queue" as const,
+      name,
+      create: ["queues", "create", name],
       find: ["queues", "info", name],
     })),
   ];

@@ -243,8 +243,9 @@ export async function deleteFile(
   id: string,
   options: DeletionOptions = {},
 ): Promise<void> {
-  const [{ refusal } = { refusal: null }] = await deleteFiles(deps, actor, [id], options);
-  if (refusal !== null) throw new AppError(refusal);
+  const [result] = await deleteFiles(deps, actor, [id], options);
+  if (!result) throw new Error("A deletion has one result for each id.");
+  if (result.refusal !== null) throw new AppError(result.refusal);
 }
 
 /** The query that ends deletions, once the bytes are deleted. */

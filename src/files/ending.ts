@@ -41,7 +41,10 @@ export const isKnownUpload = sql`(${isReceiving} or ${isCommitted} and ${hasRow(
 
 /** The file that an upload creates, as its objects are named. */
 export const namedFile = ({ teamId, fileId, originalName }: Pick<UploadRow, "teamId" | "fileId" | "originalName">) => ({
-  ...{ teamId, id: fileId, originalName, ownerId: null },
+  teamId,
+  id: fileId,
+  originalName,
+  ownerId: null,
 });
 
 /**

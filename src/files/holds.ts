@@ -5,7 +5,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import type { EventType } from "../events/event-type.ts";
 import { writeWithEvent } from "../events/events.ts";
-import type { Batch, Query } from "../platform/db.ts";
+import { type Batch, evaluate, type Query } from "../platform/db.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
 import { fileEvent } from "./file-events.ts";
 import { files } from "./files.schema.ts";
@@ -61,7 +61,7 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
     .update(removed)
     .set({ hold: JSON.stringify(hold), file: changedInTrash(now) })
     .where(and(isRemoved(file), isTrashed, isOther(removed.hold), isExisting));
-  const held = deps.db.select({ hold: ofKnownFile<string>(file, "hold") }).from(sql`(select 1) one`);
+  const held = evaluate(deps.db, { hold: ofKnownFile<string>(file, "hold") });
   const batch = { changes: inBoth(deps, FILE_EVENTS.held, actor, file, [place, placeInTrash]), held };
   const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).held;
   if (!row?.hold) throw new AppError("not_found");
@@ -77,7 +77,7 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
   }
   const file = { ...actor, id };
   const now = deps.system.now();
-  const check = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
+  const check = evaluate(deps.db, { id: ofKnownFile<string>(file, "id") });
   const release = deps.db
     .update(files)
     .set({ hold: null, ...deleteAfterRetention(now), ...changed(now) })

@@ -4,7 +4,7 @@ import { authorizeOwnRead, type Credential, type TokenValues, teamOfAllFiles } f
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { foldedWords } from "../folding.ts";
-import { type Param, preparedQuery, type Query } from "../platform/db.ts";
+import { type Param, preparedQuery, type Query, qualified } from "../platform/db.ts";
 import {
   ABOVE_ALL_IDS,
   AFTER_ALL_NAMES,
@@ -133,7 +133,11 @@ const byId = (
 ): Index => ({ from: source, order: "createdAt", serves: [...serves, "createdAfter", "createdBefore"], where, id });
 
 const byName = (source: SQL, serves: Index["serves"] = [], where: Where = () => undefined): Index => ({
-  ...{ from: source, order: "name", serves: ["name", ...serves], where, id: files.id },
+  from: source,
+  order: "name",
+  serves: ["name", ...serves],
+  where,
+  id: files.id,
 });
 
 const inFolder: Where = ({ folder = "" }) => and(isInFolder, eq(files.folderKey, folderKey(folder)));
@@ -285,8 +289,8 @@ function examinedFiles({ db }: Deps, plan: Plan, whose: FilesOf, page: PageClaus
   const { index, isSearch } = plan;
   const rows = db
     .select({
-      fileId: sql`${sql`${files.id}`}`.as("fileId"),
-      team: sql`${sql`${teamOfFile}`}`.as("team"),
+      fileId: qualified(files.id).as("fileId"),
+      team: qualified(teamOfFile).as("team"),
       isMatch: isMatch(plan).as("isMatch"),
     })
     .from(index.from)

@@ -7,7 +7,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
 import type { ObjectFacts } from "../platform/byte-store.ts";
-import { read, write } from "../platform/db.ts";
+import { evaluate, read, write } from "../platform/db.ts";
 import { retryDelaySeconds } from "../platform/jobs.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { MINUTE } from "../platform/system.ts";
@@ -282,7 +282,7 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
     return outcome;
   }
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.
-  const [[row]] = await read(deps, [deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`)]);
+  const [[row]] = await read(deps, [evaluate(deps.db, { id: ofKnownFile<string>(file, "id") })]);
   if (!row?.id) await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";
 }

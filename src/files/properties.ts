@@ -118,7 +118,11 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions, now: number,
     columns: {
       ...(folder !== undefined && { folderSince: sql`iif(${files.folder} = ${folder}, ${files.folderSince}, ${now})` }),
       ...(name !== undefined && { name, nameKey: nameKey(name) }),
-      ...{ folder, reference, deleteAfter, tags, metadata },
+      folder,
+      reference,
+      deleteAfter,
+      tags,
+      metadata,
       ...(deleteAfter !== undefined && { deleteAfterBy: deleteAfter === null ? null : deleteAfterBy }),
       ...(patch && { searchKeys: sql`json_patch(${searched}, ${patch})` }),
       ...(fromSource && {

@@ -14,7 +14,7 @@ import { fileEvents } from "../files/file-events.ts";
 import { files, isHeld, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
 import { changed } from "../files/files.ts";
 import { fileKey, folderKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "../files/names.ts";
-import { type Batch, firstOf, hasRow, insertWhere, type RowsOf, read } from "../platform/db.ts";
+import { type Batch, evaluate, firstOf, hasRow, insertWhere, type RowsOf, read } from "../platform/db.ts";
 import { MINUTE, newId } from "../platform/system.ts";
 import { folderChanges, folders } from "./folders.schema.ts";
 import { AFTER_SEPARATOR, foldersOf } from "./folders.ts";
@@ -189,7 +189,7 @@ function moveFiles({ db, system }: Deps, folder: string, target: string, keys: S
       folderSince: system.now(),
       ...changed(system.now()),
     })
-    .where(and(sql`${fileKey} in ${keys}`));
+    .where(sql`${fileKey} in ${keys}`);
 }
 
 const copyFolders = ({ db, system }: Deps, folder: string, target: string, nextFolders: SQL) =>
@@ -226,7 +226,11 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
   const now = deps.system.now();
   const initiator = JSON.stringify({ kind, keyId, userId });
   const change = {
-    ...{ teamId, ownerId, folder, target, initiator },
+    teamId,
+    ownerId,
+    folder,
+    target,
+    initiator,
     id: newId(deps.system, deps.db.number),
     createdAt: now,
   };
@@ -243,7 +247,7 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
   };
   const held = target === null ? countHeld(change) : sql<number>`0`;
   const batch = {
-    checked: deps.db.select({ refusal, held: held.as("held") }).from(sql`(select 1) one`),
+    checked: evaluate(deps.db, { refusal, held: held.as("held") }),
     insert: insertWhere(deps.db, folderChanges, row, teamExists(teamId, sql`${refusal} is null`)),
     step: stepOf(deps, change, row.dueAt),
   };

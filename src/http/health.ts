@@ -19,7 +19,10 @@ export async function health(c: Context<AppEnv>): Promise<Response> {
   const stateOf = (bytes: number | null) => (bytes === null ? "unavailable" : bytes < maxBytes ? "ok" : "full");
   const details = {
     databases: databases.map(({ number, bytes, recoveredAt }) => ({
-      ...{ number, bytes, maxBytes, status: stateOf(bytes) },
+      number,
+      bytes,
+      maxBytes,
+      status: stateOf(bytes),
       recoveredAt: recoveredAt === null ? null : new Date(recoveredAt).toISOString(),
     })),
   };

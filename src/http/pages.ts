@@ -73,7 +73,10 @@ const escapeHtml = (text: string) => text.replace(/[&<>"]/g, (character) => `&#$
 function previewTags(c: Context<AppEnv>, { title, description, picture }: Preview): string {
   const image = new URL(`/share/${c.req.param("link")}/${PICTURE_PATH}`, c.req.url).href;
   const properties = {
-    ...{ site_name: "Stowage", type: "website", title, description },
+    site_name: "Stowage",
+    type: "website",
+    title,
+    description,
     ...(picture && { image, "image:type": "image/png", "image:width": picture.width, "image:height": picture.height }),
   };
   const tags = Object.entries(properties).map(

@@ -6,10 +6,11 @@ import {
   is,
   type Placeholder,
   SQL,
+  type SQLWrapper,
   sql,
 } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
-import { type SQLiteColumn, SQLiteInsertBase, type SQLiteTable } from "drizzle-orm/sqlite-core";
+import { type SelectedFields, type SQLiteColumn, SQLiteInsertBase, type SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { AppError } from "../errors.ts";
 import { withTimeout } from "../timeout.ts";
 import { once, reasonOf, retrying } from "./retry.ts";
@@ -266,3 +267,10 @@ export function insertWhere<T extends SQLiteTable>(
     .select(sql`select ${sql.join(values, sql`, `)} ${from ? sql`from ${from}` : sql``} where ${condition}`)
     .onConflictDoNothing();
 }
+
+/** A query of one row, which evaluates expressions. */
+export const evaluate = <Fields extends SelectedFields>(db: Db, fields: Fields) =>
+  db.select(fields).from(sql`(select 1) one`);
+
+/** A column with its table. Drizzle leaves that out of an expression that is selected itself. */
+export const qualified = <T = unknown>(expression: SQLWrapper) => sql<T>`${sql`${expression}`}`;

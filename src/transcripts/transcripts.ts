@@ -10,7 +10,7 @@ import { fileEvent } from "../files/file-events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { changed, ofKnownFile, parseTranscript, TRANSCRIPT, type Transcript } from "../files/files.ts";
 import { type FileKey, isFile, MAX_WRITING_MILLISECONDS, transcriptKey } from "../files/names.ts";
-import { firstOf, hasRow, write } from "../platform/db.ts";
+import { evaluate, firstOf, hasRow, write } from "../platform/db.ts";
 import { transcripts } from "./transcripts.schema.ts";
 
 /*
@@ -164,9 +164,7 @@ async function endWrite(
     .set({ ...(stored ?? { language: null, sizeBytes: null, updatedAt: null }), writingSince: isEnded })
     .where(and(isTranscriptOf(file), eq(transcripts.version, version)));
   const latest = sql<number>`(select ${transcripts.version} from ${transcripts} where ${isTranscriptOf(file)})`;
-  const kept = db
-    .select({ id: ofKnownFile<string>(file, "id"), version: latest.as("version") })
-    .from(sql`(select 1) one`);
+  const kept = evaluate(db, { id: ofKnownFile<string>(file, "id"), version: latest.as("version") });
   const event = fileEvent(deps, FILE_EVENTS.updated, actor, file, { fields: ["transcript"] });
   // The caller had the right when the write began. By now, the object has changed, and the row has to say so.
   const {

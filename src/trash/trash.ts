@@ -5,7 +5,7 @@ import type { Deps } from "../deps.ts";
 import { type Hold, type ListedRow, type StoredFile, toStoredFile, trashedFiles } from "../files/files.ts";
 import { columns } from "../files/lists.ts";
 import { isOwnedInTrash, isTrashed, removed, teamOfRemoved } from "../files/removed.schema.ts";
-import type { Query } from "../platform/db.ts";
+import { type Query, qualified } from "../platform/db.ts";
 import { cutScan, type MayBeEnd, type Page, type PageRequest, pageById, scan } from "../platform/paging.ts";
 
 /*
@@ -40,8 +40,8 @@ export async function listTrash(
     // For a team, it examines rows, of which those that wait for their bytes to be deleted do not match.
     const examined = deps.db
       .select({
-        fileId: sql`${sql`${removed.id}`}`.as("fileId"),
-        team: sql`${sql`${teamOfRemoved}`}`.as("team"),
+        fileId: qualified(removed.id).as("fileId"),
+        team: qualified(teamOfRemoved).as("team"),
         isMatch: sql`${isTrashed}`.as("isMatch"),
       })
       .from(isOwner ? sql`${removed} indexed by removed_owner` : removed)
@@ -64,7 +64,9 @@ export async function listTrash(
   return {
     items: items.map(({ trashedAt, eraseAfter, hold, isEnd, ...row }) => ({
       ...toStoredFile(deps, row),
-      ...{ trashedAt, eraseAfter, hold: hold === null ? null : JSON.parse(hold) },
+      trashedAt,
+      eraseAfter,
+      hold: hold === null ? null : JSON.parse(hold),
     })),
     next,
   };

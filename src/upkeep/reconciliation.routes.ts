@@ -52,7 +52,10 @@ const reconcile = writeOperation(
     const { objects, files, next } = await reconcilePage(deps, after, remove);
     return {
       objects: objects.map(({ key, sizeBytes, storedAt, isRemoved }) => ({
-        ...{ key, size: sizeBytes, storedAt: iso(storedAt), isRemoved },
+        key,
+        size: sizeBytes,
+        storedAt: iso(storedAt),
+        isRemoved,
       })),
       files: files.map((file) => ({ _id: file.id, teamId: file.teamId, key: objectKey(file) })),
       next,

@@ -48,18 +48,18 @@ function rowsBetween({ db }: Deps, first: string, last: string) {
   return unionAll(
     db
       .select({
-        ...{ id: files.id, teamId: sql<string>`${teamOfFile}`.as("team_id"), originalName: files.originalName },
+        id: files.id,
+        teamId: sql<string>`${teamOfFile}`.as("team_id"),
+        originalName: files.originalName,
         isKept: sql<0 | 1>`1`.as("isKept"),
       })
       .from(files)
       .where(isBetween(fileKey)),
     db
       .select({
-        ...{
-          id: removed.id,
-          teamId: sql<string>`${teamOfRemoved}`.as("team_id"),
-          originalName: removed.originalName,
-        },
+        id: removed.id,
+        teamId: sql<string>`${teamOfRemoved}`.as("team_id"),
+        originalName: removed.originalName,
         isKept: sql<0 | 1>`${isTrashed}`.as("isKept"),
       })
       .from(removed)

@@ -12,7 +12,7 @@ import { isCountedType } from "../events/kinds.ts";
 import { files, isOwned } from "../files/files.schema.ts";
 import { type FileOf, isFileOfUpload } from "../files/names.ts";
 import { isOwnedInTrash, removed } from "../files/removed.schema.ts";
-import { firstOf, hasRow, read } from "../platform/db.ts";
+import { firstOf, hasRow, qualified, read } from "../platform/db.ts";
 import {
   isCommitted,
   isReceiving,
@@ -84,8 +84,13 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
   } = await authorizeRead(deps, credential, (team) =>
     deps.db
       .select({
-        ...{ files: teams.files, bytes: teams.bytes, trashFiles: teams.trashFiles, trashBytes: teams.trashBytes },
-        ...{ maxFiles: teams.maxFiles, maxBytes: teams.maxBytes, events: eventCount },
+        files: teams.files,
+        bytes: teams.bytes,
+        trashFiles: teams.trashFiles,
+        trashBytes: teams.trashBytes,
+        maxFiles: teams.maxFiles,
+        maxBytes: teams.maxBytes,
+        events: eventCount,
       })
       .from(teams)
       .where(eq(teams.id, team)),
@@ -193,7 +198,7 @@ export function quotaFor(
       refusal: refusal.as("refusal"),
       maxFiles: sql<number>`${maxFiles}`.as("maxFiles"),
       maxBytes: sql<number>`${maxBytes}`.as("maxBytes"),
-      limits: sql<string | null>`${sql`${limits}`}`.as("limits"),
+      limits: qualified<string | null>(limits).as("limits"),
     })
     .from(from)
     .where(isTeam);

@@ -38,7 +38,7 @@ import {
 } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-store.ts";
-import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
+import { evaluate, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { DAY, instantOf, MINUTE, newId, SECOND } from "../platform/system.ts";
 import { fileTooLarge, type QuotaRefusal, quotaError, quotaFor, type Reservation } from "./quota.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
@@ -298,7 +298,7 @@ async function* whileNotEnded(deps: Deps, { keyId }: TeamActor, upload: FileOf, 
         .set({ updatedAt: now })
         .where(and(isUpload(upload), isReceiving, isReported));
       const end = firstOf(endsOf(upload, keyId));
-      const state = db.select({ end: end.as("end") }).from(sql`(select 1) one`);
+      const state = evaluate(db, { end: end.as("end") });
       // The upload continues: the next look may reach the database.
       const [[found] = []] = await write(deps, [state, report], { isIdempotent: true, caller: null }).catch((cause) => {
         log("warn", "upload_progress_failed", { fileId: upload.id, cause });
@@ -327,9 +327,16 @@ const leavesReceipt = ({ secretHash, idempotencyKey, uploadTokenId }: UploadRow)
 
 /** The columns of a receipt. */
 export const receiptOf = (initiator: Initiator, sizeBytes: number, now: number) => ({
-  ...{ status: "committed" as const, offsetBytes: sizeBytes, dueAt: now + RECEIPT_MILLISECONDS },
+  status: "committed" as const,
+  offsetBytes: sizeBytes,
+  dueAt: now + RECEIPT_MILLISECONDS,
   // A commit knows the metadata, which may be as large as all the rest. HEAD reports none any more.
-  ...{ isWriting: false, fencedOff: 0, chunks: null, multipartId: null, properties: null, metadata: "" },
+  isWriting: false,
+  fencedOff: 0,
+  chunks: null,
+  multipartId: null,
+  properties: null,
+  metadata: "",
   ...("uploadToken" in initiator && { finishedByTokenId: initiator.uploadToken?.id ?? null }),
 });
 
@@ -358,11 +365,27 @@ export async function commit(
   const { id, originalName } = key;
   const { name, nameKey, folder, reference, tags, metadata, searchKeys, allowedTypes, statedSha256 } = upload;
   const file = {
-    ...{ ...ownerColumns(upload), id, originalName, name, nameKey, folder, reference, tags, metadata, searchKeys },
+    ...ownerColumns(upload),
+    id,
+    originalName,
+    name,
+    nameKey,
+    folder,
+    reference,
+    tags,
+    metadata,
+    searchKeys,
     ...deleteAfterRetention(now, { ...upload, id }),
-    ...{ ...stored, reservedBytes: stored.sizeBytes, allowedTypes, statedSha256 },
-    ...{ status: "pending" as const, dueAt: now + MAX_PENDING_MILLISECONDS },
-    ...{ createdAt: upload.createdAt, updatedAt: now, folderSince: now, version: 1 },
+    ...stored,
+    reservedBytes: stored.sizeBytes,
+    allowedTypes,
+    statedSha256,
+    status: "pending" as const,
+    dueAt: now + MAX_PENDING_MILLISECONDS,
+    createdAt: upload.createdAt,
+    updatedAt: now,
+    folderSince: now,
+    version: 1,
   };
   const isFileNow = and(isUpload(key), isReceiving, hasRow(files, isFile(key)));
   const settle = leavesReceipt(upload)
@@ -377,7 +400,7 @@ export async function commit(
     .where(isFile(key));
   const { uploadTokenId } = upload;
   const batch = {
-    refused: db.select({ refusal: refusal.as("refusal") }).from(sql`(select 1) one`),
+    refused: evaluate(db, { refusal: refusal.as("refusal") }),
     inserted: insertWhere(db, files, file, sql`${refusal} is null`),
     event: fileEvent(deps, FILE_EVENTS.uploaded, initiator, key, { uploadTokenId }),
     settle,
@@ -428,7 +451,7 @@ async function rollBack(
       leave: leave(deps, isRevocable, { dueAt }),
       cancel: cancelUploads(deps, isUpload(upload)),
       // A full database keeps the file, too, and so does the trash, if somebody has deleted it by now.
-      kept: deps.db.select({ id: ofKnownFile<string>(upload, "id") }).from(sql`(select 1) one`),
+      kept: evaluate(deps.db, { id: ofKnownFile<string>(upload, "id") }),
     };
     const {
       kept: [kept],

@@ -17,7 +17,7 @@ import {
   waveformKey,
   waveformOf,
 } from "../files/names.ts";
-import { type Guard, read, write } from "../platform/db.ts";
+import { evaluate, type Guard, read, write } from "../platform/db.ts";
 import { waveforms } from "./waveforms.schema.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
@@ -140,7 +140,7 @@ async function storeWaveform(
     })
     .where(yielding ? isLast : isWaveform)
     .returning({ fileId: waveforms.fileId });
-  const kept = deps.db.select({ id: ofKnownFile<string>(file, "id") }).from(sql`(select 1) one`);
+  const kept = evaluate(deps.db, { id: ofKnownFile<string>(file, "id") });
   const event = fileEvent(deps, FILE_EVENTS.updated, initiator, file, { fields: ["waveform"] });
   // The caller had the right when the write began. By now, the object has changed, and the row has to say so.
   const {

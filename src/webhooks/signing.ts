@@ -65,7 +65,9 @@ const reencryptSecrets = async (deps: Deps) => ({
   reencrypted: await reencryptRows(deps, {
     select: (keyId, limit) => deps.db.select().from(webhooks).where(eq(webhooks.encryptedWith, keyId)).limit(limit),
     reencrypt: (row) => ({
-      ...{ teamId: row.teamId, id: row.id, before: row.encryptedSecret },
+      teamId: row.teamId,
+      id: row.id,
+      before: row.encryptedSecret,
       encrypted: reencryptSecret(deps, row, row.encryptedSecret),
       old: row.oldEncryptedSecret && reencryptSecret(deps, row, row.oldEncryptedSecret),
     }),
@@ -73,7 +75,8 @@ const reencryptSecrets = async (deps: Deps) => ({
       deps.db
         .update(webhooks)
         .set({
-          ...{ encryptedSecret: value("encrypted"), encryptedWith: value("encryptedWith") },
+          encryptedSecret: value("encrypted"),
+          encryptedWith: value("encryptedWith"),
           oldEncryptedSecret: value("old"),
         })
         .from(rows)

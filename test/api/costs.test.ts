@@ -396,7 +396,7 @@ describe("The rows written", () => {
   test("an upload by a user writes two rows more, three in a folder, and two by an upload token, for its receipt", async () => {
     const rowsBy = async (token: string, properties?: object) =>
       (await put(64, {}, properties, token)).inTotal.rowsWritten;
-    const member = await newUser({ ...account(), ...{ role: "member" } });
+    const member = await newUser({ ...account(), role: "member" });
     const session = await newSession(team, member);
     const [plain, inFolder] = [await rowsBy(team.token), await rowsBy(team.token, { folder: "a" })];
     expect(await rowsBy(session)).toBe(plain + 2);

@@ -349,8 +349,14 @@ test("the usage of a team counts its files, bytes and events, next to their limi
   const expectUsage = async (files: number, bytes: number) => {
     const events = (await eventsOf(team)).filter(({ type }: { type: string }) => /^(file|link)\./.test(type)).length;
     expect(await usageOf(team)).toEqual({
-      ...{ files, bytes, events, maxFiles, maxBytes, maxEvents },
-      ...{ trashFiles: 0, trashBytes: 0 },
+      files,
+      bytes,
+      events,
+      maxFiles,
+      maxBytes,
+      maxEvents,
+      trashFiles: 0,
+      trashBytes: 0,
     });
   };
   await expectUsage(0, 0);

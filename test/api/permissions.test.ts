@@ -163,7 +163,9 @@ async function newTarget(team: Team, actor: Token, { target: kind, state }: Requ
   const isOwn = isActors && canUpload && wanted.isOwn;
   const target = (id: string, scopes: string[] = []) => ({
     id: wanted.team === "unknown" ? "0193477be8a01f9c3ad5e000" : id,
-    ...{ team: wanted.team, isOwn, scopes },
+    team: wanted.team,
+    isOwn,
+    scopes,
   });
   if (kind === "team") return target(owner.teamId);
   if (kind === "user") return target((await newMember(owner, wanted.role)).id, ROLES[wanted.role]);
@@ -184,7 +186,8 @@ function send(team: Team, { token, kind }: Token, operation: Request, id: string
   const query = kind === "operator" && isList ? `?teamId=${team.teamId}` : "";
   const body = method === "POST" && path === FILES ? { body: form("sent.txt", "sent") } : {};
   return team.call(method, path.replace("{id}", id) + query, {
-    ...{ token, ...body },
+    token,
+    ...body,
     ...(json && { json: { ...json, ...(method === "POST" && granted) } }),
   });
 }

@@ -531,7 +531,9 @@ describe("A request with forged routing", () => {
     const names = ["X-Forwarded-Host", "X-Host", "X-Original-Host", "X-Forwarded-Proto", "X-Forwarded-Prefix"];
     const headers = {
       ...Object.fromEntries(names.map((name) => [name, "evil.example"])),
-      ...{ Forwarded: "host=evil.example", "X-Original-URL": "/auth/v1/apikeys", "X-Rewrite-URL": "/auth/v1/apikeys" },
+      Forwarded: "host=evil.example",
+      "X-Original-URL": "/auth/v1/apikeys",
+      "X-Rewrite-URL": "/auth/v1/apikeys",
     };
     const path = `/docs/v1/uploads?limit=1&name=${encodeURIComponent(prefix)}`;
     const answer = await home.call("GET", path, { headers });

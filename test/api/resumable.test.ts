@@ -428,7 +428,9 @@ describe("The resumable upload API", () => {
     invalid("with Content-Digest", { ...length, "Content-Digest": digestOf(new Uint8Array(3)) }),
     invalid("in a content coding", { ...length, "Content-Encoding": "gzip" }),
     invalid("with two digests of the file", {
-      ...{ ...length, "Upload-Metadata": sha256Of3, "Repr-Digest": digestOf(new Uint8Array(4)) },
+      ...length,
+      "Upload-Metadata": sha256Of3,
+      "Repr-Digest": digestOf(new Uint8Array(4)),
     }),
   ] as Rows)("rejects a creation %s with %i, and stores nothing", async (_, status, code, headers) => {
     const answer = await expectRejected(team, status, code, () => ask(team.call, "POST", RESUMABLE, headers));
@@ -687,7 +689,8 @@ describe("A creation with the Idempotency-Key of an unfinished upload", () => {
   test("leaves R2, rows and what lists read as they were, however often a token for one file repeats it", async () => {
     const team = await newTeam();
     const { token } = await newUploadToken(team, {
-      ...{ maxFiles: 1, maxFileBytes: 100_000 },
+      maxFiles: 1,
+      maxFileBytes: 100_000,
       properties: { folder: "takes", tags: ["t"], reference: "r" },
     });
     const state = async () => {

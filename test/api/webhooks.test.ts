@@ -95,8 +95,12 @@ describe("A webhook", () => {
     await update({ url: "https://other.canary.example/" });
     await update({ status: "enabled", types: null });
     expect(await read(team, path)).toMatchObject({
-      ...{ url: "https://other.canary.example/", types: null, description: "Catalogue" },
-      ...{ status: "enabled", disabledReason: null, __v: 5 },
+      url: "https://other.canary.example/",
+      types: null,
+      description: "Catalogue",
+      status: "enabled",
+      disabledReason: null,
+      __v: 5,
     });
     const events = await eventsOf(team, "type=webhook.updated");
     const fields = events.map(({ data }: { data: { fields: string[] } }) => data.fields.join());

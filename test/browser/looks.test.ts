@@ -227,15 +227,15 @@ describe("No part passes the edge of its dialog, card, or row, in long texts and
     await stowage.links.create(id, { name: UNBREAKABLE, startSeconds: 0.5, endSeconds: 1.5 });
     await stowage.keys.create({ name: UNBREAKABLE });
     await stowage.users.create({
-      ...{ firstName: UNBREAKABLE, lastName: UNBREAKABLE, password: PASSWORD },
+      firstName: UNBREAKABLE,
+      lastName: UNBREAKABLE,
+      password: PASSWORD,
       email: `${UNBREAKABLE.slice(0, 60).replace("ü", "u")}@example.com`,
     });
     const webhook = await stowage.webhooks.create({
-      ...{
-        url: `https://hooks.example.com/${encodeURIComponent(UNBREAKABLE)}`,
-        description: UNBREAKABLE,
-        types: ["user.deleted"],
-      },
+      url: `https://hooks.example.com/${encodeURIComponent(UNBREAKABLE)}`,
+      description: UNBREAKABLE,
+      types: ["user.deleted"],
     });
     const [event] = (await stowage.events.list({ type: "file.uploaded", limit: 1 }).page()).items;
     const { page } = await at("/session", { team, width: 1440 });

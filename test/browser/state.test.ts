@@ -295,7 +295,12 @@ describe("The upload queue", () => {
 
 describe("Upload summary", () => {
   const upload = (state: string, sentBytes = 0, others: object = {}) => ({
-    ...{ size: 100, state: state as "sending", sentBytes, bytesPerSecond: 0, error: null, ...others },
+    size: 100,
+    state: state as "sending",
+    sentBytes,
+    bytesPerSecond: 0,
+    error: null,
+    ...others,
   });
   const stored = (status: "pending" | "completed" | "failed") =>
     upload("stored", 100, { stored: { _id: "1", status, failure: null } });
@@ -322,7 +327,8 @@ describe("Upload summary", () => {
 
   test("shows first what matters most, also of ten thousand", () => {
     const make = (state: string, status?: string) => ({
-      ...{ state: state as "sending", ...(status && { stored: { status } as FileMetadata }) },
+      state: state as "sending",
+      ...(status && { stored: { status } as FileMetadata }),
     });
     const few = [
       ...[make("stored", "completed"), make("stored", "pending"), make("waiting"), make("stored", "failed")],

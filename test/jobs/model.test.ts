@@ -301,7 +301,11 @@ class Stage {
         _id,
         // A resumable upload of the model has no file name.
         {
-          ...{ name: name === "unnamed" ? AS_UPLOADED.name : name, folder, tags, deleteAfter, trashedAt },
+          name: name === "unnamed" ? AS_UPLOADED.name : name,
+          folder,
+          tags,
+          deleteAfter,
+          trashedAt,
           hold: hold?.reason,
         },
       ]),

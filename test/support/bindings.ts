@@ -242,7 +242,8 @@ export class ProxiedBindings {
     return {
       ...env,
       ...Object.fromEntries(databasesIn(env).map(([name, database]) => [name, this.database(database)])),
-      ...{ BUCKET: this.bucket(BUCKET), JOBS: this.queue(JOBS) },
+      BUCKET: this.bucket(BUCKET),
+      JOBS: this.queue(JOBS),
       ...(BULK_JOBS && { BULK_JOBS: this.queue(BULK_JOBS) }),
       ...(WAVEFORMS && { WAVEFORMS: this.queue(WAVEFORMS) }),
       ...(RECOVERY && { RECOVERY: this.queue(RECOVERY) }),

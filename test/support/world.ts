@@ -562,7 +562,10 @@ const rowsIn = ([files = [], removed = [], uploads = []]: Row[][]): Row[] =>
     ...files.map((row) => ({ ...row, trashed_at: null, file: null, is_public: 0 as const })),
     ...removed.map((row) => ({ ...JSON.parse(row.file ?? "{}"), ...row, status: "deleting", is_public: 0 })),
     ...uploads.map((row) => ({
-      ...{ ...row, status: row.status === "receiving" ? "receiving" : "deleting", trashed_at: null, file: null },
+      ...row,
+      status: row.status === "receiving" ? "receiving" : "deleting",
+      trashed_at: null,
+      file: null,
     })),
   ].sort((a, b) => (a.id < b.id ? -1 : 1));
 
@@ -657,7 +660,11 @@ export async function expectSound(
   const extra = { extra_links: 0, extra_folders: 0 };
   const unused = { files: 0, bytes: 0, trash_files: 0, trash_bytes: 0, public_bytes: 0, ...extra };
   expect(usage ?? unused, "the team's usage is the sum of the rows").toEqual({
-    ...{ ...unused, files: rows.length, bytes, ...trash, public_bytes: publicBytes },
+    ...unused,
+    files: rows.length,
+    bytes,
+    ...trash,
+    public_bytes: publicBytes,
   });
   expectOneEventPerChange(rows, eventLog);
   if (isDelivered) await expectDelivered(teamId, eventLog);
@@ -704,7 +711,8 @@ export async function expectSettled(
 ): Promise<Row[]> {
   // If days have passed in a world, uploads have also been deleted.
   const rows = await expectSound(teamId, {
-    ...{ checkBytes: true, bytesLost },
+    checkBytes: true,
+    bytesLost,
     ...(world && { hasUploads: false, isDelivered: true }),
   });
   if (world) await expectNoMultipart(world, teamId);

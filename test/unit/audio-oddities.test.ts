@@ -301,7 +301,13 @@ describe("The sound of an MP4", () => {
     ] as [string, string][]),
   ];
   const tags = {
-    ...{ title: "Lied", artist: "Ännchen", album: "Garden", genre: "Folk", year: 2011, date: "2011", comment: "So" },
+    title: "Lied",
+    artist: "Ännchen",
+    album: "Garden",
+    genre: "Folk",
+    year: 2011,
+    date: "2011",
+    comment: "So",
     copyright: "Ann",
   };
 
@@ -548,8 +554,12 @@ describe("The tags", () => {
       ["TXX", "TXXX", utf8("Who\0One/Two")],
     ];
     expect(await tagsOf(join(id3v2(version, ...names), mp3))).toEqual({
-      ...{ artist: "AC/DC", albumartist: "Either/Or", composer: "Young/Young/Scott", album: "Bonfire/Live" },
-      ...{ track: 3, tracks: 9 },
+      artist: "AC/DC",
+      albumartist: "Either/Or",
+      composer: "Young/Young/Scott",
+      album: "Bonfire/Live",
+      track: 3,
+      tracks: 9,
     });
   });
 
@@ -561,7 +571,9 @@ describe("The tags", () => {
     ];
     for (const version of [2, 3]) {
       expect(await tagsOf(join(id3v2(version, ...zeros), mp3))).toEqual({
-        ...{ album: "Garden", year: 2004, artist: "Ann; Bob" },
+        album: "Garden",
+        year: 2004,
+        artist: "Ann; Bob",
       });
     }
   });
@@ -613,8 +625,20 @@ describe("The tags", () => {
     );
   const level = (value: number) => element([0x63, 0xc0], element([0x68, 0xca], Uint8Array.of(value)));
   const all = {
-    ...{ title: "Lied", artist: "Ann", album: "Garden", albumartist: "Cy", composer: "Di", genre: "Folk", year: 2011 },
-    ...{ date: "2011-02-03", bpm: 120, isrc: "GBAYE0601498", track: 3, tracks: 9, disk: 2, comment: "So" },
+    title: "Lied",
+    artist: "Ann",
+    album: "Garden",
+    albumartist: "Cy",
+    composer: "Di",
+    genre: "Folk",
+    year: 2011,
+    date: "2011-02-03",
+    bpm: 120,
+    isrc: "GBAYE0601498",
+    track: 3,
+    tracks: 9,
+    disk: 2,
+    comment: "So",
     copyright: "Ann",
   };
 
@@ -638,7 +662,11 @@ describe("The tags", () => {
 
   test("are read by the names that FFmpeg gives them, and those of older programs", async () => {
     expect(await tagsOf(flacOf("album_artist=Cy", "year=2011-02-03", "disc=2/2", "tbpm=120"))).toEqual({
-      ...{ albumartist: "Cy", year: 2011, date: "2011-02-03", disk: 2, bpm: 120 },
+      albumartist: "Cy",
+      year: 2011,
+      date: "2011-02-03",
+      disk: 2,
+      bpm: 120,
     });
     expect(await tagsOf(join(mp3, apeOf(["album_artist", "Cy"])))).toEqual({ albumartist: "Cy" });
     const sound = [
@@ -726,7 +754,13 @@ describe("The duration of a recording of a phone", () => {
     );
     expect(durationSeconds).toBe(2);
     expect(tags).toEqual({
-      ...{ title: "Lied", artist: "Ännchen", track: 3, tracks: 9, comment: "So", year: 2011, date: "2011" },
+      title: "Lied",
+      artist: "Ännchen",
+      track: 3,
+      tracks: 9,
+      comment: "So",
+      year: 2011,
+      date: "2011",
     });
     const many = chunk("info", join(be32(30_000), repeat(join("\0\0"), 30_000)));
     expect((await audioOf(caf("lpcm", pcm, many, chunk("data", join(be32(0), noise(32_000)))))).tags).toEqual({});

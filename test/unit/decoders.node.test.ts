@@ -32,7 +32,11 @@ test("the decoders are those of the packages, byte by byte", async () => {
 test("nothing in the Worker's bundle is under the GPL, and each decoder has its license stated", async () => {
   const { metafile } = await build({
     entryPoints: [join(root, "src/index.ts")],
-    ...{ bundle: true, write: false, metafile: true, format: "esm", target: "es2024" },
+    bundle: true,
+    write: false,
+    metafile: true,
+    format: "esm",
+    target: "es2024",
     conditions: ["workerd", "worker", "browser"],
     alias: { debug: join(root, "src/platform/no-tracing.ts") },
     external: ["*.wasm", "node:*", "cloudflare:*"],

@@ -336,7 +336,11 @@ describe("A hostile file", () => {
 
 describe("The work", () => {
   const hours = (count: number, facts: Partial<Audio> = {}) => ({
-    ...{ container: "MPEG", codec: "MPEG 1 Layer 3", durationSeconds: count * 3600, sampleRate: 44_100, channels: 2 },
+    container: "MPEG",
+    codec: "MPEG 1 Layer 3",
+    durationSeconds: count * 3600,
+    sampleRate: 44_100,
+    channels: 2,
     ...facts,
   });
 

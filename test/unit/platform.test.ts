@@ -43,8 +43,17 @@ describe("A batch", () => {
   const count = (team: Team) => deps.db.select({ users: teams.users }).from(teams).where(eq(teams.id, team.teamId));
   const insert = (team: Team, id: string) =>
     deps.db.insert(users).values({
-      ...{ id, teamId: team.teamId, firstName: "", lastName: "", email: id, emailKey: id, password: "" },
-      ...{ role: "viewer", createdAt: 1, updatedAt: 1, version: 0 },
+      id,
+      teamId: team.teamId,
+      firstName: "",
+      lastName: "",
+      email: id,
+      emailKey: id,
+      password: "",
+      role: "viewer",
+      createdAt: 1,
+      updatedAt: 1,
+      version: 0,
     });
   const batchOf = (team: Team) => ({
     z: count(team),
@@ -308,13 +317,13 @@ test("a limit whose binding fails allows requests, and logs it", async () => {
   const lines: string[] = [];
   const failing = { limit: () => Promise.reject(new Error("unreachable")) };
   const bindings = {
-    ...{
-      LIGHT_LIMIT: failing,
-      HEAVY_LIMIT: failing,
-      CONTRIBUTOR_LIGHT_LIMIT: failing,
-      CONTRIBUTOR_HEAVY_LIMIT: failing,
-    },
-    ...{ CLIENT_IP_LIMIT: failing, LOGIN_LIMIT: failing, HASH_LIMIT: failing },
+    LIGHT_LIMIT: failing,
+    HEAVY_LIMIT: failing,
+    CONTRIBUTOR_LIGHT_LIMIT: failing,
+    CONTRIBUTOR_HEAVY_LIMIT: failing,
+    CLIENT_IP_LIMIT: failing,
+    LOGIN_LIMIT: failing,
+    HASH_LIMIT: failing,
   };
   const open = createLimiter(bindings, realSystem, (level, event) => void lines.push(`${level} ${event}`));
   expect([await count(open), await open.countUnauthenticated("b"), await open.countGuess("c")]).toEqual([

@@ -58,7 +58,12 @@ beforeAll(async () => {
       resolveDir: join(root, "src/audio"),
       loader: "ts",
     },
-    ...{ outfile, bundle: true, format: "esm", platform: "node", absWorkingDir: root, logLevel: "silent" },
+    outfile,
+    bundle: true,
+    format: "esm",
+    platform: "node",
+    absWorkingDir: root,
+    logLevel: "silent",
     nodePaths: [join(root, "node_modules")],
     plugins: [
       {

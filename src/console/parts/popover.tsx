@@ -49,7 +49,7 @@ export function Popover({ button, label, class: className = "", role, tabIndex =
         tabIndex={tabIndex}
         aria-haspopup={role}
         aria-expanded={isOpen}
-        {...{ popovertarget: id }}
+        popovertarget={id}
       >
         {button}
       </button>

@@ -231,8 +231,8 @@ export function SeekBar({ file, channels, isMarkable = false }: SeekBarProps) {
       </div>
       {marked && isMarkable && (
         <>
-          <ClipHandle end="from" {...{ file, marked, total }} />
-          <ClipHandle end="to" {...{ file, marked, total }} />
+          <ClipHandle end="from" file={file} marked={marked} total={total} />
+          <ClipHandle end="to" file={file} marked={marked} total={total} />
         </>
       )}
     </>

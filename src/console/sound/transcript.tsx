@@ -85,7 +85,11 @@ export function Transcript({ file, vtt, language, children }: TranscriptProps) {
       </div>
       <CueList
         key={vtt}
-        {...{ file, cues, language, isAll, handle: list }}
+        file={file}
+        cues={cues}
+        language={language}
+        isAll={isAll}
+        handle={list}
         found={isFound}
         query={query}
         match={found[match]}
@@ -235,7 +239,11 @@ function CueList({ file, cues, language, isAll, found, query, match, handle }: C
         return (
           <Block
             key={block}
-            {...{ block, from, part, found, query }}
+            block={block}
+            from={from}
+            part={part}
+            found={found}
+            query={query}
             isShown={shown.has(block)}
             stop={stop >= from && stop < from + BLOCK_CUES ? stop : undefined}
             match={match !== undefined && match >= from && match < from + BLOCK_CUES ? match : undefined}

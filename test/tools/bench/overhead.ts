@@ -57,8 +57,14 @@ export async function compare(server: Server, { isQuick, log }: Scope, compariso
     }
     const ratios = rates.ours.map((rate, round) => rate / (rates.bare[round] ?? Number.NaN));
     rows.push({
-      ...{ name, goal, connections, bare: median(rates.bare), ours: median(rates.ours) },
-      ...{ ratio: median(ratios), least: Math.min(...ratios), most: Math.max(...ratios) },
+      name,
+      goal,
+      connections,
+      bare: median(rates.bare),
+      ours: median(rates.ours),
+      ratio: median(ratios),
+      least: Math.min(...ratios),
+      most: Math.max(...ratios),
     });
   }
   return rows;

@@ -139,7 +139,9 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
   const tasks: Task[] = [
     {
       task: "Sign in with a key, from the home page",
-      ...{ before: "3", goal: "1–2", start: "/" },
+      before: "3",
+      goal: "1–2",
+      start: "/",
       perform: async (user) => {
         await user.click(user.link("Open the console"));
         await user.paste(key);
@@ -148,7 +150,9 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
     },
     {
       task: "Upload a folder",
-      ...{ before: "1 + chooser", goal: "1 + chooser", start: "/console/files" },
+      before: "1 + chooser",
+      goal: "1 + chooser",
+      start: "/console/files",
       perform: async (user) => {
         await user.choose(user.button("Upload folder"), season);
         await user.link("Season 3").waitFor();
@@ -156,7 +160,9 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
     },
     {
       task: `Move 3 files to ${TARGET}`,
-      ...{ before: "6", goal: "5", start: "/console/files" },
+      before: "6",
+      goal: "5",
+      start: "/console/files",
       perform: async (user) => {
         for (const name of LOOSE) await user.click(user.page.getByRole("checkbox", { name: `Select ${name}` }));
         await user.click(user.button("Move"));
@@ -167,7 +173,9 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
     },
     {
       task: "Find the recordings of an artist",
-      ...{ before: "impossible", goal: "2", start: "/console/files" },
+      before: "impossible",
+      goal: "2",
+      start: "/console/files",
       perform: async (user) => {
         await user.press("/");
         await user.type("Kit Marlowe");
@@ -176,7 +184,9 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
     },
     {
       task: `Listen to a season of ${EPISODES} files`,
-      ...{ before: "12", goal: "1", start: `/console/files?folder=${encodeURIComponent(SEASON)}` },
+      before: "12",
+      goal: "1",
+      start: `/console/files?folder=${encodeURIComponent(SEASON)}`,
       perform: async (user) => {
         await user.click(user.button("Play 01.wav"));
         const last = user.page.getByRole("row").getByRole("button", { name: `Play ${EPISODES}.wav` });
@@ -188,7 +198,9 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
     },
     {
       task: "Share a recording, with the link copied",
-      ...{ before: "2", goal: "2", start: "/console/files" },
+      before: "2",
+      goal: "2",
+      start: "/console/files",
       perform: async (user) => {
         await user.click(user.link("R0417.mp3"));
         await user.click(user.button("Copy link"));
@@ -197,7 +209,9 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
     },
     {
       task: "Create a key for a developer, with its settings copied",
-      ...{ before: "5, without settings", goal: "4", start: "/console/files" },
+      before: "5, without settings",
+      goal: "4",
+      start: "/console/files",
       perform: async (user) => {
         await user.click(user.link("Keys"));
         await user.click(user.button("Create key"));
@@ -211,7 +225,9 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
     },
     {
       task: "See what happened to a file",
-      ...{ before: "1", goal: "1", start: "/console/files" },
+      before: "1",
+      goal: "1",
+      start: "/console/files",
       perform: async (user) => {
         await user.click(user.link("R0417.mp3"));
         await user.page.getByRole("region", { name: "Activity" }).getByText("uploaded this file").waitFor();
@@ -219,7 +235,9 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
     },
     {
       task: "Resend failed events to a webhook whose endpoint is fixed",
-      ...{ before: "7–9", goal: "3", start: "/console/files" },
+      before: "7–9",
+      goal: "3",
+      start: "/console/files",
       perform: async (user) => {
         endpoint.isFixed = true;
         await user.click(user.link("Webhooks"));
@@ -231,7 +249,9 @@ async function prepare(stowage: Stowage, key: string, endpoint: Awaited<ReturnTy
     },
     {
       task: "Add a colleague, with the invitation copied",
-      ...{ before: "4, without an invitation", goal: "3", start: "/console/files" },
+      before: "4, without an invitation",
+      goal: "3",
+      start: "/console/files",
       perform: async (user) => {
         await user.click(user.link("Users"));
         await user.click(user.button("Invite user").first());
