@@ -1,6 +1,7 @@
 import type { SQL } from "drizzle-orm";
 import * as z from "zod";
 import type { TeamActor } from "./access/actor.ts";
+import { type Callers, createCallers } from "./access/callers.ts";
 import { createLimiter, type Limiter } from "./access/limiter.ts";
 import type { Audio } from "./audio/inspect.ts";
 import { AppError } from "./errors.ts";
@@ -135,6 +136,8 @@ export interface Deps {
   hashQueue: HashQueue;
   signer: Signer;
   limiter: Limiter;
+  /** Who called this isolate in the last minutes, see `readAs`. */
+  callers: Callers;
   system: System;
   log: Log;
   databases: Databases;
@@ -337,6 +340,7 @@ function isolateDeps(env: Env): IsolateDeps {
     }),
     outboxes: createOutboxes(vars.WEBHOOKS, realSystem),
     limiter: createLimiter(vars, realSystem, consoleLog),
+    callers: createCallers(realSystem),
     log: consoleLog,
     sender: createSender(realSystem),
     mailer: vars.EMAIL && vars.EMAIL_FROM ? createMailer(vars.EMAIL, vars.EMAIL_FROM) : null,

@@ -20,6 +20,7 @@ import { fingerprint, sameSecret } from "../platform/secrets.ts";
 import { databaseOf, isTokenShaped } from "../platform/system.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import { type Actor, isVisitor, type Operator, type TeamActor, type UploadToken } from "./actor.ts";
+import type { CallerRow } from "./callers.ts";
 import { limitOf, type RequestLimit, sharersOf } from "./limiter.ts";
 import { ALL_SCOPES, lacking, maskOfRole, OWN_FILES_ROLE, PUBLIC_SCOPES, SCOPES, type Scope } from "./scopes.ts";
 import { openUploadToken } from "./upload-tokens.ts";
@@ -27,8 +28,7 @@ import { openUploadToken } from "./upload-tokens.ts";
 /*
  * Determines the caller, and what the caller is allowed to do.
  *
- *   A read    sends the token and the requested rows in one round trip (`authorizeRead`). The first statement of the batch
- *             finds the caller. The others are limited to the team of that same token, so an invalid one finds nothing.
+ *   A read    sends the token and the requested rows in one round trip (`readAs`), for what the caller was seen to be before.
  *   A write   authorizes first (`authorize`), and then writes in one batch, whose first statement states that the caller may
  *             still do so (`stillAllowed`). Anything expensive authorizes first, too.
  *
@@ -127,15 +127,11 @@ export function readCredential<A extends Access>(
   return { ...use, tokenHash: null, database: null };
 }
 
-/** The parameters of the queries that identify a token. */
-export type TokenValues = {
+/** The parameters of the query that identifies a token. */
+type TokenValues = {
   tokenHash: string;
   now: number;
-  /** The mask of the needed scopes. */
-  needed: number;
   graceMilliseconds: number;
-  /** The team that the operator named. */
-  namedTeam: string | null;
 };
 
 const isUserOfKey = and(eq(users.id, apiKeys.userId), eq(users.teamId, apiKeys.teamId));
@@ -178,39 +174,15 @@ const callerByToken = preparedQuery((db, param: Param<TokenValues>) => {
     .where(isLive(param));
 });
 
-/**
- * The only team that a read may see: the token's team, if the token is live and has the needed scope, or the team that the
- * operator named. Null for any other token, so that a condition on it finds nothing.
- */
-export function teamOf(db: Db, param: Param<TokenValues>, condition?: SQL): SQL<string | null> {
-  const hasScope = sql`(${presentScopes(db)} & ${param("needed")}) = ${param("needed")}`;
-  const ofToken = db
-    .select({ teamId: apiKeys.teamId })
-    .from(apiKeys)
-    .where(and(isLive(param), hasScope, condition));
-  return sql`coalesce(${param("namedTeam")}, ${ofToken})`;
-}
+/** The hash by which the row of a token is found: its own, or that of the token that issued the upload token. */
+const hashOf = ({ tokenHash, uploadToken }: Credential): string | null => uploadToken?.issuerHash ?? tokenHash;
 
-/** The team of a read, if the caller sees all of its files. */
-export const teamOfAllFiles = (db: Db, param: Param<TokenValues>) => teamOf(db, param, sql`${presentOwner} is null`);
-
-/** The owner whose files the caller of a read sees. Empty for all of its team, null for a token that isn't live. */
-export function ownerOf(db: Db, param: Param<TokenValues>): SQL<string | null> {
-  const owner = sql`coalesce(${presentOwner}, '')`;
-  return sql`${db.select({ owner }).from(apiKeys).where(isLive(param))}`;
-}
-
-/** The query of a read. It must require `team`, which is that of the caller. `token` has the parameters of a prepared query. */
-type TeamRead<T> = (team: SQL<string | null>, token: TokenValues) => Query<T>;
-
-const tokenValues = ({ system }: Deps, credential: Credential): TokenValues => ({
-  // No key has an empty hash, so the operator finds nothing without a named team.
-  tokenHash: credential.uploadToken?.issuerHash ?? credential.tokenHash ?? "",
-  now: system.now(),
-  needed: admitsUploader(credential.access) ? 0 : maskFor(credential.access),
-  graceMilliseconds: credential.graceMilliseconds,
-  namedTeam: null,
-});
+const callerOf = ({ system }: Deps, credential: Credential) =>
+  callerByToken({
+    tokenHash: hashOf(credential) ?? "",
+    now: system.now(),
+    graceMilliseconds: credential.graceMilliseconds,
+  });
 
 /**
  * Authorizes the caller, in a separate round trip.
@@ -219,60 +191,64 @@ const tokenValues = ({ system }: Deps, credential: Credential): TokenValues => (
  */
 export async function authorize<A extends Access>(deps: Deps, credential: Credential<A>): Promise<ActorWith<A>> {
   if (credential.tokenHash === null) return admitOperator<A>(deps, credential);
-  const [[row]] = await read(deps, [callerByToken(tokenValues(deps, credential))]);
-  return admit<A>(deps, credential, row);
+  const [[row]] = await read(deps, [callerOf(deps, credential)]);
+  return admit(deps, credential, row) as ActorWith<A>;
 }
 
+/* Reads */
+
+declare const isSeen: unique symbol;
 /**
- * Authorizes the caller and reads rows of the caller's team, in one round trip. The operator reads the named team.
- * @throws as `authorize` does
+ * Whose rows a caller sees: those of its team, or only its own files. Nothing but `readAs` makes one, and gives it to the query whose
+ * rows it returns together with the caller's.
  */
-export async function authorizeRead<A extends Access, T>(
+export type Viewer = Pick<TeamActor, "teamId" | "ownerId"> & { readonly [isSeen]: true };
+const viewerOf = ({ teamId, ownerId }: Pick<TeamActor, "teamId" | "ownerId">) => ({ teamId, ownerId }) as Viewer;
+
+/** A caller changes between two reads at most once in a while, such as when a user gets another role. */
+const MAX_READS = 2;
+
+/**
+ * Reads rows for a caller, in the round trip that authorizes it: the query is for what this isolate last knew of the caller, and its
+ * rows are returned only if the caller's row says the same in that batch. A token that the isolate doesn't know reads no row of a team
+ * before it is authorized, and neither does one that lacked the permission: one round trip more. The operator reads the named team.
+ * @throws as `authorize` does; `unavailable` if the caller changes again and again
+ */
+export async function readAs<A extends Access, T>(
   deps: Deps,
   credential: Credential<A>,
-  teamRows: TeamRead<T>,
+  query: (viewer: Viewer) => Query<T>,
   namedTeam: string | null = null,
 ): Promise<{ actor: ActorWith<A>; rows: T }> {
-  const isOperator = credential.tokenHash === null;
-  const token = { ...tokenValues(deps, credential), ...(isOperator && { namedTeam }) };
-  const query = teamRows(teamOf(deps.db, valuesOf(token)), token) as BoundQuery<T>;
-  if (isOperator) {
+  // The type of rows can't be inferred from a union of queries.
+  const queryFor = (viewer: Viewer) => query(viewer) as BoundQuery<T>;
+  if (credential.tokenHash === null) {
     const actor = admitOperator<A>(deps, credential);
     // Without a team there is no database, and nothing to read.
-    const [rows] = namedTeam === null ? [[] as T] : await read(deps, [query]);
+    const [rows] =
+      namedTeam === null ? [[] as T] : await read(deps, [queryFor(viewerOf({ teamId: namedTeam, ownerId: null }))]);
     return { actor, rows };
   }
-  const [[row], rows] = await read(deps, [callerByToken(token), query]);
-  return { actor: admit<A>(deps, credential, row), rows };
+  let viewer = knownViewer(deps, credential) ?? viewerOf((await authorize(deps, credential)) as TeamActor);
+  for (let reads = 0; reads < MAX_READS; reads++) {
+    const batch = { caller: callerOf(deps, credential), rows: queryFor(viewer) };
+    const { caller, rows } = await read(deps, batch);
+    const actor = admit(deps, credential, caller[0]);
+    if (actor.teamId === viewer.teamId && actor.ownerId === viewer.ownerId) {
+      return { actor: actor as ActorWith<A>, rows };
+    }
+    viewer = viewerOf(actor);
+  }
+  throw new AppError("unavailable");
 }
 
-/** Passes the values of a token to a query that isn't prepared. */
-export const valuesOf =
-  (token: TokenValues): Param<TokenValues> =>
-  (name) =>
-    token[name] as never;
-
-/** Selects the rows that a caller sees: those of a team, or only its own. */
-export type Viewer = Pick<TeamActor, "ownerId"> & { teamId: string | SQL<string | null> };
-
-/**
- * Like `authorizeRead`, for rows of which some callers see only their own. These take a second round trip: their rows are found
- * by another index, so the query depends on the caller. For the same reason their request may be heavy, so it is counted before.
- */
-export async function authorizeOwnRead<A extends Access, T>(
-  deps: Deps,
-  credential: Credential<A>,
-  ownRows: (viewer: Viewer, token: TokenValues) => Query<T>,
-  namedTeam: string | null = null,
-): Promise<{ actor: ActorWith<A>; rows: T }> {
-  const teamRows: TeamRead<T> = (_, token) =>
-    ownRows({ teamId: teamOfAllFiles(deps.db, valuesOf(token)), ownerId: null }, token);
-  const { actor, rows } = await authorizeRead(deps, credential, teamRows, namedTeam);
-  const caller: Actor = actor;
-  if (caller.kind === "operator" || caller.ownerId === null) return { actor, rows };
-  await checkCounted(credential);
-  const [own] = await read(deps, [ownRows(caller, tokenValues(deps, credential)) as BoundQuery<T>]);
-  return { actor, rows: own };
+/** The viewer, if this request has been authorized, or if the isolate remembers a caller with the permission. */
+function knownViewer({ callers }: Deps, credential: Credential): Viewer | null {
+  const authorized = credential.caller?.actor;
+  if (authorized && authorized.kind !== "operator") return viewerOf(authorized);
+  const row = callers.get(hashOf(credential) ?? "");
+  const actor = row && actorOf(credential, row);
+  return actor && refusalFor(credential, actor) === null ? viewerOf(actor) : null;
 }
 
 /**
@@ -354,25 +330,28 @@ function admitOperator<A extends Access>(deps: Deps, credential: Credential): Ac
   return actor as ActorWith<A>;
 }
 
-type CallerRow = Omit<TeamActor, "right"> & { teamStatus: "active" | "suspended" | "deleting" };
-
-/** Checks the caller in the order that is documented: token, team, scope. */
-function admit<A extends Access>(deps: Deps, credential: Credential, row: CallerRow | undefined): ActorWith<A> {
-  const { access, uploadToken } = credential;
-  if (!row) throw new AppError("token_invalid");
-  const { teamStatus, ...of } = row;
+/** The caller with this row. One with an upload token has at most what visitors may do. */
+function actorOf({ access, uploadToken, graceMilliseconds }: Credential, { teamStatus, ...of }: CallerRow): TeamActor {
   const isUploader = admitsUploader(access) && (uploadToken !== undefined || isVisitor(of));
   const scope = isUploader ? null : scopeOf(access);
-  const right = { scopes: scope === null ? 0 : SCOPES[scope], graceMilliseconds: credential.graceMilliseconds };
-  const caller = { ...of, right };
-  const scopes = caller.scopes & PUBLIC_SCOPES;
-  const known: TeamActor = uploadToken ? { ...caller, kind: "upload", scopes } : caller;
-  const actor: TeamActor = uploadToken ? { ...known, uploadToken } : known;
-  const refusal = teamStatus === "suspended" ? null : refusalFor(credential, actor);
+  const right = { scopes: scope === null ? 0 : SCOPES[scope], graceMilliseconds };
+  if (!uploadToken) return { ...of, right };
+  return { ...of, right, kind: "upload", scopes: of.scopes & PUBLIC_SCOPES, uploadToken };
+}
+
+/** Checks the caller in the order that is documented: token, team, scope. */
+function admit(deps: Deps, credential: Credential, row: CallerRow | undefined): TeamActor {
+  const rowHash = hashOf(credential) ?? "";
+  if (row) deps.callers.set(rowHash, row);
+  else deps.callers.delete(rowHash);
+  if (!row) throw new AppError("token_invalid");
+  const actor = actorOf(credential, row);
+  const refusal = row.teamStatus === "suspended" ? null : refusalFor(credential, actor);
   noteCaller(deps, credential, actor, refusal === null);
-  if (teamStatus === "suspended") throw new AppError("team_suspended");
-  if (!refusal) return actor as ActorWith<A>;
+  if (row.teamStatus === "suspended") throw new AppError("team_suspended");
+  if (!refusal) return actor;
   // Without the content of an upload token, which may be long.
+  const { uploadToken, ...known } = actor;
   deps.limiter.noteRefused(tokenName(credential), known);
   throw refusal;
 }

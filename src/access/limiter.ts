@@ -15,7 +15,7 @@ interface RateLimitBindings {
 }
 
 /** A token that worked recently is not locked out by others behind the same client IP. */
-const AUTHENTICATED_MINUTES = 15;
+export const AUTHENTICATED_MINUTES = 15;
 
 /** Which limit a request counts for. */
 export type RequestLimit = "light" | "heavy" | "contributor-light" | "contributor-heavy";

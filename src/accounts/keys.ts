@@ -3,18 +3,19 @@ import type { SQLiteUpdateSetSource } from "drizzle-orm/sqlite-core";
 import {
   type Actor,
   authorize,
-  authorizeRead,
   type Credential,
   checkCovered,
   exceeds,
   isExistingTeam,
   isKey,
+  readAs,
   refusalError,
   refuseNamedTeam,
   stillAllowed,
   type TeamActor,
   teamExists,
   teamNotAllowed,
+  type Viewer,
 } from "../access/authorization.ts";
 import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
@@ -332,15 +333,15 @@ export async function listKeys(
   }
   const list = listName("keys", { teamId });
   const page = pageById(list, apiKeys.id, "newest first", request);
-  const keys = (team: SQL<string | null>) =>
+  const keys = ({ teamId }: Viewer) =>
     deps.db
       .select()
       .from(apiKeys)
-      .where(and(eq(apiKeys.teamId, team), isApiKey, page.where))
+      .where(and(eq(apiKeys.teamId, teamId), isApiKey, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset);
-  const { rows } = await authorizeRead(deps, credential, keys, teamId);
+  const { rows } = await readAs(deps, credential, keys, teamId);
   const { items, next } = cutPage(list, request, rows);
   return { items: items.map((row) => viewMaskedKey(deps, row)), next };
 }
@@ -352,7 +353,7 @@ async function readKey<T>(
   select: (isOfTeam: SQL | undefined) => Query<T>,
 ): Promise<{ actor: Actor; rows: T }> {
   if (credential.tokenHash !== null) {
-    return authorizeRead(deps, credential, (team) => select(eq(apiKeys.teamId, team)));
+    return readAs(deps, credential, ({ teamId }) => select(eq(apiKeys.teamId, teamId)));
   }
   const actor = await authorize(deps, credential);
   const [rows] = await read(deps, [select(undefined)]);

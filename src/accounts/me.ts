@@ -3,9 +3,9 @@ import {
   type Actor,
   type ActorWith,
   authorize,
-  authorizeRead,
   type Credential,
   isKey,
+  readAs,
   stillAllowed,
 } from "../access/authorization.ts";
 import { hashPassword, verifyOwnPassword } from "../access/passwords.ts";
@@ -52,12 +52,12 @@ export async function fetchMe(deps: Deps, credential: Credential<"any token">): 
   const {
     actor,
     rows: [row],
-  } = await authorizeRead(deps, credential, (team) =>
+  } = await readAs(deps, credential, ({ teamId }) =>
     deps.db
       .select({ expiresAt: apiKeys.expiresAt, role: users.role })
       .from(apiKeys)
       .leftJoin(users, isLoggedInUser)
-      .where(and(eq(apiKeys.tokenHash, tokenHash), eq(apiKeys.teamId, team))),
+      .where(and(eq(apiKeys.tokenHash, tokenHash), eq(apiKeys.teamId, teamId))),
   );
   const { ownerId, right, ...caller } = { ownerId: null, right: null, ...actor };
   return { ...nothing, ...caller, ...row, scopes: scopesIn(actor.scopes) };

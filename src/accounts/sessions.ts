@@ -1,12 +1,12 @@
 import { and, desc, eq, gt, gte, isNull, not, sql } from "drizzle-orm";
 import {
   type Actor,
-  authorizeRead,
   type Credential,
   exceeds,
   isExistingTeam,
   isKey,
   presentScopes,
+  readAs,
   refusalError,
   stillAllowed,
   type TeamActor,
@@ -235,11 +235,11 @@ export async function listSessions(
   request: PageRequest,
 ): Promise<Page<Session>> {
   const page = pageById("sessions", apiKeys.id, "newest first", request);
-  const { rows } = await authorizeRead(deps, credential, (team): Query<(KeyRow & MayBeEnd)[]> => {
+  const { rows } = await readAs(deps, credential, ({ teamId }): Query<(KeyRow & MayBeEnd)[]> => {
     const sessions = deps.db
       .select()
       .from(apiKeys)
-      .where(and(eq(apiKeys.teamId, team), isSession, page.where))
+      .where(and(eq(apiKeys.teamId, teamId), isSession, page.where))
       .orderBy(...page.orderBy)
       .$dynamic();
     return scan(deps.db, sessions, ({ expiresAt }) => gt(expiresAt, deps.system.now()), page, EXAMINED_SESSIONS);

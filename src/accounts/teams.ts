@@ -2,10 +2,10 @@ import { and, eq, isNull, not, sql } from "drizzle-orm";
 import {
   type Actor,
   authorize,
-  authorizeRead,
   type Credential,
   isExistingTeam,
   isSecretKeyOrAdmin,
+  readAs,
   stillAllowed,
   type TeamActor,
   teamExists,
@@ -130,7 +130,7 @@ export async function fetchTeam(
   const {
     actor,
     rows: [team],
-  } = await authorizeRead(deps, credential, (team) => deps.db.select().from(teams).where(eq(teams.id, team)), id);
+  } = await readAs(deps, credential, ({ teamId }) => deps.db.select().from(teams).where(eq(teams.id, teamId)), id);
   if (team?.id !== id) throw new AppError("not_found");
   if (actor.kind === "operator" || actor.ownerId === null) return team;
   return { ...team, ...(await fetchOwnUsage(deps, actor)) };

@@ -1,15 +1,13 @@
 import { and, eq, gte, inArray, isNull, ne, not, type SQL, sql } from "drizzle-orm";
 import {
-  authorizeRead,
   type Credential,
   checkCovered,
   exceeds,
   isExistingTeam,
+  readAs,
   refusalError,
   stillAllowed,
   type TeamActor,
-  type TokenValues,
-  teamOf,
 } from "../access/authorization.ts";
 import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { hashPassword } from "../access/passwords.ts";
@@ -129,11 +127,11 @@ export async function createUser(
 
 /* Reads */
 
-const userById = preparedQuery((db, param: Param<TokenValues & { id: string }>) =>
+const userById = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
   db
     .select()
     .from(users)
-    .where(and(eq(users.id, param("id")), eq(users.teamId, teamOf(db, param)))),
+    .where(and(eq(users.id, param("id")), eq(users.teamId, param("teamId")))),
 );
 
 /** `furtherScopes` is a mask of scopes that the caller needs, too. @throws `not_found`, `insufficient_scope` */
@@ -146,7 +144,7 @@ export async function fetchUser(
   const {
     actor,
     rows: [user],
-  } = await authorizeRead(deps, credential, (_, token) => userById({ ...token, id }));
+  } = await readAs(deps, credential, ({ teamId }) => userById({ teamId, id }));
   checkCovered(actor, furtherScopes);
   if (!user) throw new AppError("not_found");
   return user;
@@ -173,11 +171,11 @@ export async function listUsers(
     name === undefined
       ? pageById(list, users.id, "oldest first", request)
       : pageByName(list, { name: users.fullName, id: users.id }, name, request);
-  const { rows } = await authorizeRead(deps, credential, (team) =>
+  const { rows } = await readAs(deps, credential, ({ teamId }) =>
     deps.db
       .select()
       .from(users)
-      .where(and(eq(users.teamId, team), key === undefined ? undefined : eq(users.emailKey, key), page.where))
+      .where(and(eq(users.teamId, teamId), key === undefined ? undefined : eq(users.emailKey, key), page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset),

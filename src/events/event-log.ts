@@ -1,6 +1,6 @@
 import { and, asc, desc, eq, gt, lt, lte, or, type SQLWrapper, sql } from "drizzle-orm";
 import type { SQLiteSelect } from "drizzle-orm/sqlite-core";
-import { type Actor, authorizeRead, type Credential, refuseNamedTeam } from "../access/authorization.ts";
+import { type Actor, type Credential, readAs, refuseNamedTeam } from "../access/authorization.ts";
 import { databaseOf, inEveryDatabase } from "../access/databases.ts";
 import { nameOfActor } from "../access/names.ts";
 import type { Deps } from "../deps.ts";
@@ -89,10 +89,10 @@ export async function listEvents(
   const upper = [before, order === "desc" ? last : undefined].filter((id) => id !== undefined);
   const [isMatch, page] = [eventFilter({ type, subject, actor }), { limit: limit + 1, offset: 0 }];
   const readIn = async (deps: Deps, log: string): Promise<ExaminedEvent[]> => {
-    const { actor, rows } = await authorizeRead(
+    const { actor, rows } = await readAs(
       deps,
       credential,
-      (team): Query<ExaminedEvent[]> => {
+      ({ teamId }): Query<ExaminedEvent[]> => {
         const above = lower.map((id) => (isBehind(log, id) ? seqOf(id) - 1 : seqOf(id)));
         const below = upper.map((id) => (isBehind(id, log) ? seqOf(id) + 1 : seqOf(id)));
         if (createdAfter !== undefined) above.push(lastSeqOf(createdAfter));
@@ -101,7 +101,7 @@ export async function listEvents(
         const inRange = deps.db
           .select()
           .from(events)
-          .where(and(eq(events.teamId, team), ...range))
+          .where(and(eq(events.teamId, teamId), ...range))
           .orderBy((order === "asc" ? asc : desc)(events.seq))
           .$dynamic();
         return withNames(deps.db, isMatch ? scan(deps.db, inRange, isMatch, page) : inRange.limit(page.limit));
@@ -157,11 +157,11 @@ export async function fetchEvent(
 ): Promise<LoggedEvent> {
   await refuseNamedTeam(deps, credential, teamId);
   const seq = isEventId(id) ? seqOf(id) : 0;
-  const { actor, rows } = await authorizeRead(
+  const { actor, rows } = await readAs(
     deps,
     credential,
-    (team) => {
-      const isEvent = and(eq(events.teamId, team), eq(events.seq, seq));
+    ({ teamId }) => {
+      const isEvent = and(eq(events.teamId, teamId), eq(events.seq, seq));
       return withNames(deps.db, deps.db.select().from(events).where(isEvent));
     },
     teamId ?? operatorLogOf(deps),

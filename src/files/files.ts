@@ -1,13 +1,13 @@
 import { and, eq, getTableColumns, is, or, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { isVisitor } from "../access/actor.ts";
-import { authorizeRead, type Credential, type TeamActor, type TokenValues } from "../access/authorization.ts";
+import { type Credential, readAs, type TeamActor } from "../access/authorization.ts";
 import { nameOfActor } from "../access/names.ts";
-import { filesOfToken } from "../access/own-files.ts";
+import { filesOfParam } from "../access/own-files.ts";
 import type { Audio } from "../audio/inspect.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Db, hasRow, type Param, preparedQuery } from "../platform/db.ts";
+import { hasRow, type Param, preparedQuery } from "../platform/db.ts";
 import { MINUTE } from "../platform/system.ts";
 import { transcripts } from "../transcripts/transcripts.schema.ts";
 import { uploads } from "../uploads/uploads.schema.ts";
@@ -209,23 +209,22 @@ export function deleteAfterRetention(
   };
 }
 
-type IdValues = TokenValues & { id: string };
-const isFileOfToken = (db: Db, param: Param<IdValues>) => and(filesOfToken(db, param), eq(files.id, param("id")));
+const isFileParam = (param: Param<FileOf>) => and(filesOfParam(param), eq(files.id, param("id")));
 
-export const fileById = preparedQuery((db, param: Param<IdValues>) =>
+export const fileById = preparedQuery((db, param: Param<FileOf>) =>
   db
     .select({ ...LISTED_COLUMNS, restores: files.restores })
     .from(files)
-    .where(isFileOfToken(db, param)),
+    .where(isFileParam(param)),
 );
-const metadataById = preparedQuery((db, param: Param<IdValues>) => {
+const metadataById = preparedQuery((db, param: Param<FileOf>) => {
   const { sha256, processedAt, failureCode, failureMessage, audio, metadata, hold } = files;
   const columns = { sha256, processedAt, failureCode, failureMessage, audio, metadata, hold };
   const uploaderName = nameOfActor({ ...files, teamId: teamOfFile }).as("uploader_name");
   return db
     .select({ ...LISTED_COLUMNS, ...columns, uploaderName, transcript: TRANSCRIPT.as("transcript") })
     .from(files)
-    .where(isFileOfToken(db, param));
+    .where(isFileParam(param));
 });
 
 /** @throws `not_found` */
@@ -234,7 +233,7 @@ export async function fetchMetadata(
   credential: Credential<"files:read">,
   id: string,
 ): Promise<FileMetadata> {
-  const { rows } = await authorizeRead(deps, credential, (_, token) => metadataById({ ...token, id }));
+  const { rows } = await readAs(deps, credential, (viewer) => metadataById({ ...viewer, id }));
   const [row] = rows;
   if (!row) throw new AppError("not_found");
   return {
@@ -272,12 +271,12 @@ export async function fetchStatus(
 ): Promise<Pick<FileMetadata, "failure" | "status">> {
   const { status, failureCode, failureMessage, keyId } = files;
   const { uploadTokenId, finishedByTokenId } = uploads;
-  const { actor, rows } = await authorizeRead(deps, credential, (_, token) =>
+  const { actor, rows } = await readAs(deps, credential, (viewer) =>
     deps.db
       .select({ status, failureCode, failureMessage, keyId, uploadTokenId, finishedByTokenId })
       .from(files)
       .leftJoin(uploads, isFileOfUpload)
-      .where(and(filesOfToken(deps.db, token), eq(files.id, id))),
+      .where(isFile({ ...viewer, id })),
   );
   const [row] = rows;
   const { uploadToken, keyId: callerId } = actor;

@@ -1,6 +1,6 @@
 import { and, eq, gt, is, lt, or, SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { authorizeOwnRead, type Credential, type TokenValues, teamOfAllFiles } from "../access/authorization.ts";
+import { type Credential, readAs } from "../access/authorization.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { foldedWords } from "../folding.ts";
@@ -247,12 +247,12 @@ export const columns = Object.fromEntries(
 ) as unknown as { [Name in keyof ListedRow]: SQL.Aliased<ListedRow[Name]> };
 
 /** The most frequent list. */
-const allFiles = preparedQuery((db, param: Param<TokenValues & KeysetValues>) => {
+const allFiles = preparedQuery((db, param: Param<{ teamId: string } & KeysetValues>) => {
   const { where, orderBy } = orderById(files.id, "newest first", param("bound"));
   return db
     .select(columns)
     .from(INDEXES.listed.from)
-    .where(and(filesOf({ teamId: teamOfAllFiles(db, param), ownerId: null }), where))
+    .where(and(eq(teamOfFile, param("teamId") as never), where))
     .orderBy(...orderBy)
     .limit(param("limit"))
     .offset(param("offset"));
@@ -320,11 +320,11 @@ export async function listFiles(
   const { filters, index } = planOf(query);
   const list = listName("files", { ...filters, sort: query.sort });
   const nameOf = index.order === "name" ? (row: ListedRow) => row.nameKey : undefined;
-  const { rows } = await authorizeOwnRead(deps, credential, (viewer, token): Query<(ListedRow & MayBeEnd)[]> => {
-    const { ownerId } = viewer;
+  const { rows } = await readAs(deps, credential, (viewer): Query<(ListedRow & MayBeEnd)[]> => {
+    const { teamId, ownerId } = viewer;
     const isDefault = index === INDEXES.listed && Object.keys(filters).length === 0;
     if (ownerId === null && isDefault && (query.sort ?? "-createdAt") === "-createdAt") {
-      return allFiles({ ...token, ...keysetValues(list, "newest first", request) });
+      return allFiles({ teamId, ...keysetValues(list, "newest first", request) });
     }
     const plan = planOf(ownerId === null ? query : { ...query, uploadedBy: query.uploadedBy ?? ownerId });
     const page = pageOf(plan, list, request);

@@ -1,5 +1,5 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
-import { authorizeOwnRead, type Credential } from "../access/authorization.ts";
+import { type Credential, readAs } from "../access/authorization.ts";
 import type { FilesOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import {
@@ -54,7 +54,7 @@ export async function listTags(
   const start = nameKey(prefix);
   const last = cursor === undefined ? undefined : decodeCursor(list, cursor, "").name;
   const after = last === undefined ? { key: start, tag: "" } : { key: nameKey(last), tag: last };
-  const { rows } = await authorizeOwnRead(deps, credential, (viewer) =>
+  const { rows } = await readAs(deps, credential, (viewer) =>
     tagsAfter(deps, viewer, after, start + AFTER_ALL_NAMES, limit + 1),
   );
   const tags = rows.map(({ tag }) => tag);

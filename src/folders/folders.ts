@@ -1,12 +1,6 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import {
-  authorizeOwnRead,
-  type Credential,
-  stillAllowed,
-  type TeamActor,
-  teamExists,
-} from "../access/authorization.ts";
+import { type Credential, readAs, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { teams } from "../accounts/teams.schema.ts";
@@ -47,16 +41,15 @@ interface FolderRange {
  * The first `limit` folders below a prefix: one search of the index for each (a skip scan), however many files are in it.
  * Those of all levels lack the ones that only have folders in them.
  */
-function foldersBelow({ db }: Deps, { teamId, ownerId }: FilesOf, { prefix, start, end, limit, isDeep }: FolderRange) {
-  const index = ownerId === null ? sql`files_folder` : sql`files_owner_folder`;
-  const isInIndex = ownerId === null ? isInFolder : isOwnedInFolder;
-  const ofViewer = { teamId: sql<string | null>`(select id from team)`, ownerId };
+function foldersBelow({ db }: Deps, whose: FilesOf, { prefix, start, end, limit, isDeep }: FolderRange) {
+  const index = whose.ownerId === null ? sql`files_folder` : sql`files_owner_folder`;
+  const isInIndex = whose.ownerId === null ? isInFolder : isOwnedInFolder;
   const between = (column: SQLiteColumn, bound: SQL) => sql`${column} >= ${bound} and ${column} < ${end}
     order by ${column} limit 1`;
   const ofFiles = (bound: SQL) => sql`(select ${files.folderKey} from ${files} indexed by ${index}
-    where ${and(filesOf(ofViewer), isInIndex)} and ${between(files.folderKey, bound)})`;
+    where ${and(filesOf(whose), isInIndex)} and ${between(files.folderKey, bound)})`;
   const created = (bound: SQL) => sql`(select ${folders.folderKey} from ${folders}
-    where ${foldersOf(ofViewer)} and ${between(folders.folderKey, bound)})`;
+    where ${foldersOf(whose)} and ${between(folders.folderKey, bound)})`;
   const orLast = (one: SQL) => sql`ifnull(${one}, ${AFTER_ALL_FOLDERS})`;
   const firstFrom = (bound: SQL) =>
     sql`nullif(min(${orLast(ofFiles(bound))}, ${orLast(created(bound))}), ${AFTER_ALL_FOLDERS})`;
@@ -64,7 +57,7 @@ function foldersBelow({ db }: Deps, { teamId, ownerId }: FilesOf, { prefix, star
   const child = isDeep ? sql`found` : sql`substr(found, 1, length(${prefix}) + instr(${rest}, char(1)) - 1)`;
   const after = isDeep ? SEPARATOR : AFTER_SEPARATOR;
   return db.select({ folder: sql<string>`folder` }).from(sql`(
-    with recursive team (id) as (select ${teamId}), child (found) as (
+    with recursive child (found) as (
       select ${firstFrom(sql`${start}`)}
       union all
       select ${firstFrom(sql`${child} || ${after}`)} from child where found is not null limit ${limit}
@@ -125,7 +118,7 @@ export async function listFolders(
   const start = cursor === undefined ? prefix : folderKey(before) + (isDeep ? SEPARATOR : AFTER_SEPARATOR);
   const end = under === "" ? AFTER_ALL_FOLDERS : key + AFTER_SEPARATOR;
   const range = { prefix, start, end, limit: limit + 1, isDeep };
-  const { rows } = await authorizeOwnRead(deps, credential, (viewer) => foldersBelow(deps, viewer, range));
+  const { rows } = await readAs(deps, credential, (viewer) => foldersBelow(deps, viewer, range));
   const found = rows.map(({ folder }) => folder);
   const all = isDeep ? [...withParents(found, before)] : found;
   const items = all.slice(0, limit);

@@ -1,15 +1,15 @@
 import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
 import { QueryBuilder } from "drizzle-orm/sqlite-core";
 import {
-  authorizeRead,
   type Credential,
   insufficientScope,
+  readAs,
   stillAllowed,
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
 import { inDatabaseOf } from "../access/databases.ts";
-import { filesOf, filesOfToken } from "../access/own-files.ts";
+import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { servedContentType } from "../audio/media-type.ts";
@@ -179,12 +179,12 @@ export function signLink(
 /** The links of a file, oldest first. @throws `not_found` */
 export async function listLinks(deps: Deps, credential: Credential<"files:download">, fileId: string): Promise<Link[]> {
   // A row without a link shows that the file exists.
-  const { rows } = await authorizeRead(deps, credential, (_, token) =>
+  const { rows } = await readAs(deps, credential, (viewer) =>
     deps.db
       .select({ link: links })
       .from(files)
       .leftJoin(links, isLinkOfFile)
-      .where(and(filesOfToken(deps.db, token), eq(files.id, fileId)))
+      .where(isFile({ ...viewer, id: fileId }))
       .orderBy(asc(links.id))
       .limit(MAX_LINKS),
   );

@@ -1,4 +1,4 @@
-import { authorizeRead, type Credential } from "../access/authorization.ts";
+import { type Credential, readAs } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { fileById } from "../files/files.ts";
@@ -17,7 +17,7 @@ export async function signFile(
   id: string,
   expiresInSeconds: number,
 ): Promise<string | OpenableLink> {
-  const { rows } = await authorizeRead(deps, credential, (_, token) => fileById({ ...token, id }));
+  const { rows } = await readAs(deps, credential, (viewer) => fileById({ ...viewer, id }));
   const [row] = rows;
   if (!row) throw new AppError("not_found");
   if (deps.settings.trashDays > 0) return signLink(deps, row, expiresInSeconds);

@@ -10,11 +10,12 @@ const MAX_COUNTERS = 10_000;
 export class MinuteMemory<T> {
   readonly #system: System;
   readonly #minutes: number;
-  readonly #entries = new Lru<{ value: T; window: number }>(MAX_COUNTERS);
+  readonly #entries: Lru<{ value: T; window: number }>;
 
-  constructor(system: System, minutes = 1) {
+  constructor(system: System, minutes = 1, maxEntries = MAX_COUNTERS) {
     this.#system = system;
     this.#minutes = minutes;
+    this.#entries = new Lru(maxEntries);
   }
 
   get window(): number {

@@ -1,6 +1,5 @@
 import { and, eq, gt, isNotNull, ne, not, or, sql } from "drizzle-orm";
-import { authorizeRead, type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
-import { filesOfToken } from "../access/own-files.ts";
+import { type Credential, readAs, stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
@@ -30,11 +29,11 @@ export const openTranscript = (deps: Deps, file: FileKey): Promise<ReadableStrea
 
 /** @throws `not_found`, also if the file has no transcript */
 export async function fetchTranscript(deps: Deps, credential: Credential<"files:read">, id: string) {
-  const { rows } = await authorizeRead(deps, credential, (_, token) =>
+  const { rows } = await readAs(deps, credential, (viewer) =>
     deps.db
       .select({ id: files.id, teamId: teamOfFile, json: TRANSCRIPT.as("json") })
       .from(files)
-      .where(and(filesOfToken(deps.db, token), eq(files.id, id))),
+      .where(isFile({ ...viewer, id })),
   );
   const transcript = parseTranscript(rows[0]?.json ?? null);
   const text = transcript && rows[0] && (await openTranscript(deps, rows[0]));

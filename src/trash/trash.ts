@@ -1,5 +1,5 @@
 import { and, sql } from "drizzle-orm";
-import { authorizeOwnRead, type Credential } from "../access/authorization.ts";
+import { type Credential, readAs } from "../access/authorization.ts";
 import { removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { type Hold, type ListedRow, type StoredFile, toStoredFile, trashedFiles } from "../files/files.ts";
@@ -35,7 +35,7 @@ export async function listTrash(
   request: PageRequest,
 ): Promise<Page<TrashedFile>> {
   const page = pageById(LIST, removed.id, "newest first", request);
-  const { rows } = await authorizeOwnRead(deps, credential, (viewer): Query<(TrashRow & MayBeEnd)[]> => {
+  const { rows } = await readAs(deps, credential, (viewer): Query<(TrashRow & MayBeEnd)[]> => {
     const isOwner = viewer.ownerId !== null;
     // For a team, it examines rows, of which those that wait for their bytes to be deleted do not match.
     const examined = deps.db

@@ -1,7 +1,7 @@
 import { and, eq, isNull, ne, type SQL, sql } from "drizzle-orm";
 import { alias } from "drizzle-orm/sqlite-core";
 import { isVisitor, type UploadToken } from "../access/actor.ts";
-import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import { type Credential, readAs, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf } from "../access/own-files.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
@@ -81,7 +81,7 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
   const {
     actor,
     rows: [usage],
-  } = await authorizeRead(deps, credential, (team) =>
+  } = await readAs(deps, credential, ({ teamId }) =>
     deps.db
       .select({
         files: teams.files,
@@ -93,7 +93,7 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
         events: eventCount,
       })
       .from(teams)
-      .where(eq(teams.id, team)),
+      .where(eq(teams.id, teamId)),
   );
   const quota = { maxFiles: usage?.maxFiles ?? maxTeamFiles, maxBytes: usage?.maxBytes ?? maxTeamBytes };
   if (actor.ownerId !== null) {

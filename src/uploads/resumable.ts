@@ -1,6 +1,6 @@
 import { and, eq, getTableColumns, ne, not, or, sql } from "drizzle-orm";
-import { authorize, authorizeRead, type Credential, mayStillUpload, type TeamActor } from "../access/authorization.ts";
-import { uploadsOf, uploadsOfToken } from "../access/own-files.ts";
+import { authorize, type Credential, mayStillUpload, readAs, type TeamActor } from "../access/authorization.ts";
+import { uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { cancelUploads, isKnownUpload, namedFile, removeUpload, type UploadRow } from "../files/ending.ts";
@@ -189,11 +189,11 @@ export async function fetchUpload(
     const {
       actor,
       rows: [found],
-    } = await authorizeRead(deps, credential, (_, token) =>
+    } = await readAs(deps, credential, (viewer) =>
       deps.db
         .select()
         .from(uploads)
-        .where(and(uploadsOfToken(deps.db, token), matchesUrl(url), isKnownUpload)),
+        .where(and(uploadsOf(viewer), matchesUrl(url), isKnownUpload)),
     );
     if (!found || (actor.kind === "upload" && found.keyId !== actor.keyId)) throw new AppError("not_found");
     return found;

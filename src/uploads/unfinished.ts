@@ -1,5 +1,5 @@
 import { and, asc, eq, lt, lte, type SQL, sql } from "drizzle-orm";
-import { authorizeOwnRead, type Credential, mayStillUpload, type TeamActor } from "../access/authorization.ts";
+import { type Credential, mayStillUpload, readAs, type TeamActor } from "../access/authorization.ts";
 import { uploadsOf } from "../access/own-files.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError } from "../errors.ts";
@@ -58,7 +58,7 @@ export async function listUnfinished(
   request: PageRequest,
 ): Promise<Page<UnfinishedUpload>> {
   const page = pageById(LIST, uploads.fileId, "newest first", request);
-  const { rows } = await authorizeOwnRead(deps, credential, (viewer) =>
+  const { rows } = await readAs(deps, credential, (viewer) =>
     deps.db
       .select({
         id: sql<string>`file_id`.as("id"),

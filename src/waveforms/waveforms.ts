@@ -1,7 +1,6 @@
 import { and, eq, exists, isNotNull, isNull, lt, or, type SQL, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
-import { authorizeRead, type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
-import { filesOfToken } from "../access/own-files.ts";
+import { type Credential, readAs, stillAllowed, type TeamActor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
@@ -58,11 +57,11 @@ export function shownPeaks(channels: Channels): Buffer {
 
 /** @throws `not_found`, also if the file has no waveform */
 export async function fetchWaveform(deps: Deps, credential: Credential<"files:read">, id: string): Promise<Channels> {
-  const { rows } = await authorizeRead(deps, credential, (_, token) =>
+  const { rows } = await readAs(deps, credential, (viewer) =>
     deps.db
       .select({ id: files.id, teamId: teamOfFile, hasWaveform })
       .from(files)
-      .where(and(filesOfToken(deps.db, token), eq(files.id, id))),
+      .where(isFile({ ...viewer, id })),
   );
   const channels = rows[0] && (await readWaveform(deps, rows[0]));
   if (!channels) throw new AppError("not_found");

@@ -1,5 +1,5 @@
 import { and, eq, sql } from "drizzle-orm";
-import { authorizeRead, type Credential, stillAllowed, type TeamActor } from "../access/authorization.ts";
+import { type Credential, readAs, stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
@@ -50,11 +50,11 @@ export async function listDeliveries(
 ): Promise<Page<Delivery>> {
   const list = listName("deliveries", { webhookId, filter });
   const before = cursor === undefined ? ABOVE_ALL : seqOf(decodeCursor(list, cursor).id);
-  const { actor, rows } = await authorizeRead(deps, credential, (team) =>
+  const { actor, rows } = await readAs(deps, credential, ({ teamId }) =>
     deps.db
       .select({ teamId: webhooks.teamId, id: webhooks.id })
       .from(webhooks)
-      .where(and(eq(webhooks.teamId, team), eq(webhooks.id, webhookId))),
+      .where(and(eq(webhooks.teamId, teamId), eq(webhooks.id, webhookId))),
   );
   const [webhook] = rows;
   if (!webhook) throw new AppError("not_found");

@@ -1,5 +1,5 @@
 import { and, eq, sql } from "drizzle-orm";
-import { authorizeRead, type Credential, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
+import { type Credential, readAs, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
@@ -102,19 +102,19 @@ export async function createWebhook(
 
 /** Lists the team's webhooks, oldest first. */
 export async function listWebhooks(deps: Deps, credential: Credential<"webhooks:read">): Promise<Webhook[]> {
-  const { rows } = await authorizeRead(deps, credential, (team) =>
-    deps.db.select().from(webhooks).where(eq(webhooks.teamId, team)).orderBy(webhooks.id),
+  const { rows } = await readAs(deps, credential, ({ teamId }) =>
+    deps.db.select().from(webhooks).where(eq(webhooks.teamId, teamId)).orderBy(webhooks.id),
   );
   return Promise.all(rows.map((row) => withHealth(deps, row)));
 }
 
 /** @throws `not_found` */
 export async function fetchWebhook(deps: Deps, credential: Credential<"webhooks:read">, id: string): Promise<Webhook> {
-  const { rows } = await authorizeRead(deps, credential, (team) =>
+  const { rows } = await readAs(deps, credential, ({ teamId }) =>
     deps.db
       .select()
       .from(webhooks)
-      .where(and(eq(webhooks.teamId, team), eq(webhooks.id, id))),
+      .where(and(eq(webhooks.teamId, teamId), eq(webhooks.id, id))),
   );
   if (!rows[0]) throw new AppError("not_found");
   return withHealth(deps, rows[0]);
