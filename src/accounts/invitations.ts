@@ -13,7 +13,7 @@ import { hashPassword } from "../access/passwords.ts";
 import { maskOf, maskOfRole, ROLES, SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { fieldsOf, newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { fieldsOf, recorded, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
@@ -113,8 +113,7 @@ export async function inviteUser(
   const columns = { refusal, lastSentAt, role: users.role, email: users.email, teamName: teams.name };
   const batch = {
     found: db.select(columns).from(users).innerJoin(teams, eq(teams.id, users.teamId)).where(isUser(target)),
-    replace,
-    event: newEvent(deps, USER_EVENTS.invited, actor, target),
+    replace: recorded(deps, { type: USER_EVENTS.invited, initiator: actor, subject: target }, replace),
     counted: mail ? mail.count(isNull(refusal)) : [],
   };
   const {
@@ -202,15 +201,14 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
   const mail = newMail(deps, user, RESET_SHARE);
   const isSent = and(eq(users.emailKey, key), isDue, isNull(firstOf(mail.refusals)));
   const { invitation, replace } = newInvitation(deps, user, null, isSent);
-  const event = newEvent(deps, USER_EVENTS.invited, SYSTEM, user);
   const counted = mail.count(eq(users.invitationHash, invitation.hash));
-  const { replace: replaced } = await writeWithEvent(
-    deps,
-    { replace, event, counted },
-    { isIdempotent: false, caller: null },
-  );
+  const batch = {
+    invited: recorded(deps, { type: USER_EVENTS.invited, initiator: SYSTEM, subject: user }, replace),
+    counted,
+  };
+  const { invited } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
   // If that fails, the next one waits all the same: else anyone could use up the emails of a day by a mailbox that refuses them.
-  if (replaced.length > 0) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
+  if (invited.change.length > 0) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
 }
 
 /** The condition of an open invitation, and the database of its user. @throws `token_invalid` */
@@ -276,14 +274,18 @@ export async function acceptInvitation(
     updatedAt: system.now(),
     version: sql`${users.version} + 1`,
   };
+  const accept = db
+    .update(users)
+    .set(set)
+    .where(and(isUser(user), isOpen()));
+  const accepted = {
+    type: USER_EVENTS.updated,
+    initiator,
+    subject: user,
+    data: { fields: fieldsOf({ firstName, lastName, password }) },
+  };
   const batch = {
-    accept: db
-      .update(users)
-      .set(set)
-      .where(and(isUser(user), isOpen())),
-    event: newEvent(deps, USER_EVENTS.updated, initiator, user, {
-      fields: fieldsOf({ firstName, lastName, password }),
-    }),
+    accept: recorded(deps, accepted, accept),
     sessions: endSessions(deps, user, hash, initiator.keyId),
     login,
   };

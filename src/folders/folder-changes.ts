@@ -10,7 +10,7 @@ import { AppError, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "../files/deletion.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { fileEvents } from "../files/file-events.ts";
+import { recordedFiles } from "../files/file-events.ts";
 import { files, isHeld, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
 import { changed } from "../files/files.ts";
 import { fileKey, folderKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "../files/names.ts";
@@ -160,8 +160,11 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     target === null
       ? manyDeletions(deps, initiator, teamId, selected)
       : {
-          event: fileEvents(deps, FILE_EVENTS.updated, initiator, teamId, sql`${fileKey} in ${keys}`),
-          files: moveFiles(deps, folder, target, keys),
+          files: recordedFiles(
+            deps,
+            { type: FILE_EVENTS.updated, initiator, teamId, where: sql`${fileKey} in ${keys}` },
+            moveFiles(deps, folder, target, keys),
+          ),
           folders: copyFolders(deps, folder, target, nextFolders),
         };
   const isLast = and(isChange(change), isNull(folderChanges.stepEnd), sql`not exists (${nextFolders})`);

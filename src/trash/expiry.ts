@@ -70,9 +70,19 @@ async function deleteExpired(deps: Deps): Promise<number> {
     return manyDeletions(deps, initiator, teamId, selected);
   });
   if (changes.length === 0) return 0;
-  const results = await writeWithEvent(deps, changes, { isIdempotent: true, caller: null });
+  const { expired } = await writeWithEvent(deps, { expired: changes }, { isIdempotent: true, caller: null });
   // A full database moves none.
-  return results.reduce((count, { leave: [, { meta }] }) => count + meta.changes, 0);
+  return expired.reduce(
+    (
+      count,
+      {
+        change: {
+          leave: { meta },
+        },
+      },
+    ) => count + meta.changes,
+    0,
+  );
 }
 
 /** Marks aged files, then deletes those that are due. */

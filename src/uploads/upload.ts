@@ -11,7 +11,7 @@ import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
 import { deleteRemoved, leave, MAX_DELETING_MILLISECONDS } from "../files/deletion.ts";
 import { cancelUploads, deleteUploads, namedFile, type UploadRow } from "../files/ending.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { fileEvent, fileEvents } from "../files/file-events.ts";
+import { recordedFile, recordedFiles } from "../files/file-events.ts";
 import { files } from "../files/files.schema.ts";
 import {
   deleteAfterRetention,
@@ -401,8 +401,11 @@ export async function commit(
   const { uploadTokenId } = upload;
   const batch = {
     refused: evaluate(db, { refusal: refusal.as("refusal") }),
-    inserted: insertWhere(db, files, file, sql`${refusal} is null`),
-    event: fileEvent(deps, FILE_EVENTS.uploaded, initiator, key, { uploadTokenId }),
+    insert: recordedFile(
+      deps,
+      { type: FILE_EVENTS.uploaded, initiator, file: key, uploadTokenId },
+      insertWhere(db, files, file, sql`${refusal} is null`),
+    ),
     settle,
     state,
     extraQueries,
@@ -447,8 +450,11 @@ async function rollBack(
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     const isRevocable = and(isFile(upload), idempotencyKey === undefined ? isNull(files.hold) : sql`0`);
     const batch = {
-      event: fileEvents(deps, FILE_EVENTS.deleted, actor, teamId, isRevocable),
-      leave: leave(deps, isRevocable, { dueAt }),
+      leave: recordedFiles(
+        deps,
+        { type: FILE_EVENTS.deleted, initiator: actor, teamId, where: isRevocable },
+        leave(deps, isRevocable, { dueAt }),
+      ),
       cancel: cancelUploads(deps, isUpload(upload)),
       // A full database keeps the file, too, and so does the trash, if somebody has deleted it by now.
       kept: evaluate(deps.db, { id: ofKnownFile<string>(upload, "id") }),

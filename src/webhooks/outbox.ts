@@ -3,7 +3,7 @@ import { inDatabaseOf } from "../access/databases.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { events } from "../events/events.schema.ts";
-import { ABOVE_ALL, type EventRow, newEvent, renderEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { ABOVE_ALL, type EventRow, recorded, renderEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { followers } from "../events/followers.schema.ts";
 import { isFollower } from "../events/followers.ts";
 import { read } from "../platform/db.ts";
@@ -338,12 +338,13 @@ export class WebhookOutbox implements Outbox {
       .set({ disabledReason: reason, updatedAt: this.#now, version: version + 1 })
       .where(and(isWebhook(this.#key), eq(webhooks.version, version), isNull(webhooks.disabledReason)))
       .returning({ id: webhooks.id });
-    const event = newEvent(deps, WEBHOOK_EVENTS.disabled, SYSTEM, { ...this.#key, version: version + 1 }, { reason });
+    const subject = { ...this.#key, version: version + 1 };
+    const what = { type: WEBHOOK_EVENTS.disabled, initiator: SYSTEM, subject, data: { reason } };
     const unfollow = unfollowDisabled(deps, this.#key.teamId, isWebhook(this.#key));
-    const batch = { disabled: disable, event, unfollow };
+    const batch = { disabled: recorded(deps, what, disable), unfollow };
     const { disabled } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
     await this.wake(true);
-    return disabled.length > 0;
+    return disabled.change.length > 0;
   }
 }
 

@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.changes.1.update: 0 rows read
+-- batch.changes.1.change: 0 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 update files
 set

@@ -101,14 +101,14 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.replaced: 2 rows read, 1 written
+-- batch.replaced.change: 2 rows read, 1 written
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 update users
 set password = ?, updated_at = ?, version = users.version + 1, invitation_hash = ?
 where ((users.id = ? and users.team_id = ?) and users.password = ?)
 returning id;
 
--- batch.event: 8 rows read, 3 written
+-- batch.replaced.event: 8 rows read, 3 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -410,7 +410,7 @@ where
       )
   );
 
--- batch.step.changes.leave.1: 4 rows read
+-- batch.step.changes.change.keep: 4 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   LIST SUBQUERY 9
 --   SEARCH folder_changes EXISTS USING PRIMARY KEY (team_id=? AND owner_id=?)
@@ -483,7 +483,7 @@ where
   )
 on conflict do nothing;
 
--- batch.step.changes.leave.2: 4 rows read
+-- batch.step.changes.change.leave: 4 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   LIST SUBQUERY 9
 --   SEARCH folder_changes EXISTS USING PRIMARY KEY (team_id=? AND owner_id=?)

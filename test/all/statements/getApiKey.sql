@@ -124,7 +124,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.noted: 1 row read, 1 written
+-- batch.change: 1 row read, 1 written
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 --   CORRELATED SCALAR SUBQUERY 3
 --   SCAN json_each VIRTUAL TABLE INDEX 1:

@@ -436,7 +436,7 @@ set
   ), due_at = ?
 where ((folder_changes.team_id = ? and folder_changes.owner_id = ?) and folder_changes.id = ?);
 
--- batch.step.changes.event: 5 rows read
+-- batch.step.changes.files.event: 5 rows read
 --   CO-ROUTINE (subquery-11)
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   LIST SUBQUERY 12
@@ -534,7 +534,7 @@ where
       )
   );
 
--- batch.step.changes.files: 4 rows read
+-- batch.step.changes.files.change: 4 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   LIST SUBQUERY 8
 --   SEARCH folder_changes EXISTS USING PRIMARY KEY (team_id=? AND owner_id=?)

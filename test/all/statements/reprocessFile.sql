@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.change.markPending: 1 row read
+-- batch.change.change: 1 row read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 update files
 set

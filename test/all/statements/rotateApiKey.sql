@@ -239,7 +239,7 @@ where
     ), null
   );
 
--- batch.insert: 4 rows read, 9 written
+-- batch.insert.change: 4 rows read, 9 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
@@ -297,7 +297,7 @@ where
   )
 on conflict do nothing;
 
--- batch.event: 5 rows read, 2 written
+-- batch.insert.event: 5 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

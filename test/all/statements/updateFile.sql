@@ -92,7 +92,7 @@ select case when length(cast(json_patch(files.metadata, ?) as blob)) > ? then ? 
 from files
 where (files.team_id = ? and files.id = ?);
 
--- batch.change.update: 5 rows read, 6 written
+-- batch.change.change: 5 rows read, 6 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 update files
 set

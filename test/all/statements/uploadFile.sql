@@ -163,7 +163,7 @@ select
   end as refusal
 from (select 1) one;
 
--- batch.inserted: 11 rows read, 6 written
+-- batch.insert.change: 11 rows read, 6 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 5
 --   SEARCH teams USING PRIMARY KEY (id=?)
@@ -211,7 +211,7 @@ where
   end is null
 on conflict do nothing;
 
--- batch.event: 4 rows read, 1 written
+-- batch.insert.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
