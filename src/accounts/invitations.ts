@@ -174,7 +174,7 @@ export async function requestReset(
   // No team has an id with the number of another database.
   if (!deps) return;
   // The same query for every email. It fails during an outage, which the caller should know about.
-  await read(deps, [deps.db.select({ id: teams.id }).from(teams).where(eq(teams.id, teamId))]);
+  await read(deps, deps.db.select({ id: teams.id }).from(teams).where(eq(teams.id, teamId)));
   deps.after(
     sendReset(deps, teamId, key, urlOf).catch((cause) => deps.log("error", "email_failed", { teamId, cause })),
   );
@@ -182,13 +182,14 @@ export async function requestReset(
 
 async function sendReset(deps: Deps, teamId: string, key: string, urlOf: InvitationUrl): Promise<void> {
   const { db, system } = deps;
-  const [[user]] = await read(deps, [
+  const [user] = await read(
+    deps,
     db
       .select({ id: users.id, teamId: users.teamId, email: users.email, teamName: teams.name })
       .from(users)
       .innerJoin(teams, isActiveTeam)
       .where(and(eq(users.teamId, teamId), eq(users.emailKey, key))),
-  ]);
+  );
   if (!user) return;
   const now = system.now();
   // Anyone can ask for a reset, so it does not end what a caller created.
@@ -231,9 +232,7 @@ function openInvitation(given: Deps, token: string) {
 export async function describeInvitation(given: Deps, token: string) {
   const { deps, isOpen } = openInvitation(given, token);
   const columns = { email: users.email, role: users.role, teamName: teams.name, password: users.password };
-  const [[user]] = await read(deps, [
-    deps.db.select(columns).from(users).innerJoin(teams, isActiveTeam).where(isOpen()),
-  ]);
+  const [user] = await read(deps, deps.db.select(columns).from(users).innerJoin(teams, isActiveTeam).where(isOpen()));
   if (!user) throw new AppError("token_invalid");
   const { password, ...described } = user;
   return { ...described, hasPassword: hasPassword({ password }) };
@@ -260,7 +259,7 @@ export async function acceptInvitation(
 ): Promise<ApiKey> {
   const { deps, isOpen } = openInvitation(given, token);
   const { db, system } = deps;
-  const [[user]] = await read(deps, [db.select().from(users).where(isOpen())]);
+  const [user] = await read(deps, db.select().from(users).where(isOpen()));
   if (!user) throw new AppError("token_invalid");
   const hash = await hashPassword(deps, user.teamId, password);
   const names = { firstName: firstName ?? user.firstName, lastName: lastName ?? user.lastName };

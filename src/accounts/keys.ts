@@ -22,7 +22,7 @@ import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/
 import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { fieldsOf, type Recorded, recorded, writeWithEvent } from "../events/events.ts";
-import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
+import { type Batch, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { isStorageFull } from "../platform/retry.ts";
 import { fingerprint } from "../platform/secrets.ts";
@@ -252,7 +252,7 @@ async function insertKey(
   actor: Actor,
   { row, token }: MadeKey,
   event: Recorded,
-  { userId, condition, further = [] }: { userId: string | SQL | null; condition?: SQL; further?: Query[] },
+  { userId, condition, further = [] }: { userId: string | SQL | null; condition?: SQL; further?: Batch },
 ): Promise<ApiKey | null> {
   const { db } = deps;
   const isTeam = isExistingTeam(row.teamId);
@@ -353,7 +353,7 @@ async function readKey<T>(
     return authorizeRead(deps, credential, (team) => select(eq(apiKeys.teamId, team)));
   }
   const actor = await authorize(deps, credential);
-  const [rows] = await read(deps, [select(undefined)]);
+  const rows = await read(deps, select(undefined));
   return { actor, rows };
 }
 
@@ -405,7 +405,7 @@ export async function fetchKey(
 async function teamOfKey(deps: Deps, actor: Actor, id: string): Promise<string> {
   if (actor.kind !== "operator") return actor.teamId;
   const hasId = and(eq(apiKeys.id, id), isApiKey);
-  const [[key]] = await read(deps, [deps.db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasId)]);
+  const [key] = await read(deps, deps.db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasId));
   if (!key) throw new AppError("not_found");
   return key.teamId;
 }
@@ -563,10 +563,13 @@ export async function rotateKey(
   const isOldKey = and(eq(apiKeys.id, oldId), isApiKey, isOfTeam);
   const found = and(isOldKey, teamExists(apiKeys.teamId));
   const latest = db.select({ id: apiKeys.rotatedTo }).from(apiKeys).where(isOldKey);
-  const [[old], [successor]] = await read(deps, [
-    db.select().from(apiKeys).where(found),
-    db.select().from(apiKeys).where(sql`${apiKeys.id} = ${latest}`),
-  ]);
+  const {
+    old: [old],
+    successor: [successor],
+  } = await read(deps, {
+    old: db.select().from(apiKeys).where(found),
+    successor: db.select().from(apiKeys).where(sql`${apiKeys.id} = ${latest}`),
+  });
   if (!old) throw new AppError("not_found");
   const { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds, version } = old;
   const originId = old.originId ?? old.id;
@@ -582,7 +585,7 @@ export async function rotateKey(
         .update(apiKeys)
         .set({ ...rotated, expiresAt: sql`min(${apiKeys.expiresAt}, ${overlapEndsAt})` })
         .where(and(isEnding, isRotated));
-    return [end(isOldKey, { rotatedTo: newId }), end(isSessionOfKey(teamId, oldId), {})];
+    return { key: end(isOldKey, { rotatedTo: newId }), sessions: end(isSessionOfKey(teamId, oldId), {}) };
   };
   if (successor && isRepeatable(deps, successor, caller)) {
     // The caller may have been narrowed since.
@@ -634,7 +637,7 @@ const isRepeatable = ({ system }: Deps, successor: KeyRow, caller: TeamActor | n
 async function isKeyOrItsSession(deps: Deps, { teamId, keyId, kind }: TeamActor, id: string): Promise<boolean> {
   if (kind !== "session" || keyId === id) return keyId === id;
   const isItsSession = and(isKey(teamId, keyId), isSessionOfKey(teamId, id));
-  const [found] = await read(deps, [deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isItsSession)]);
+  const found = await read(deps, deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isItsSession));
   return found.length > 0;
 }
 

@@ -95,12 +95,13 @@ export async function changeOwnPassword(
 }
 
 async function loggedInUser(deps: Deps, { keyId, teamId }: { keyId: string; teamId: string }) {
-  const [[user]] = await read(deps, [
+  const [user] = await read(
+    deps,
     deps.db
       .select({ id: users.id, password: users.password })
       .from(apiKeys)
       .innerJoin(users, isLoggedInUser)
       .where(isKey(teamId, keyId)),
-  ]);
+  );
   return user;
 }

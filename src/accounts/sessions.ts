@@ -89,13 +89,14 @@ export async function logIn(given: Deps, login: Login): Promise<ApiKey> {
 async function attemptLogIn(deps: Deps, { teamId, email, password, ...session }: Login): Promise<ApiKey | null> {
   const { db, secrets } = deps;
   const isUserOfTeam = and(eq(users.teamId, teams.id), eq(users.emailKey, emailKey(email)));
-  const [[account]] = await read(deps, [
+  const [account] = await read(
+    deps,
     db
       .select({ user: users, teamStatus: teams.status })
       .from(teams)
       .leftJoin(users, isUserOfTeam)
       .where(isExistingTeam(teamId)),
-  ]);
+  );
   const user = account?.user;
   const isCorrect = await verifyPassword(deps, teamId, password, user?.password ?? null);
   if (!user || !isCorrect) throw new AppError("login_failed");

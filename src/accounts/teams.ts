@@ -187,14 +187,15 @@ export async function listTeams(
       ? pageById(list, teams.id, "newest first", request)
       : pageByName(list, { name: teams.name, id: teams.id }, name, request);
   const found = await inEveryDatabase(deps, async (deps) => {
-    const [rows] = await read(deps, [
+    const rows = await read(
+      deps,
       deps.db
         .select()
         .from(teams)
         .where(and(status === undefined ? undefined : eq(teams.status, status), page.where))
         .orderBy(...page.orderBy)
         .limit(request.page * request.limit + 1),
-    ]);
+    );
     return rows;
   });
   const merged = found.flat().sort(name === undefined ? (a, b) => inIdOrder(b, a) : inNameOrder);

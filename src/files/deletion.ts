@@ -190,9 +190,9 @@ export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
 async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<void> {
   const isErased = and(filesOf(whose), isOneOf(files.id, ids), isNull(files.hold));
   const named = { id: files.id, teamId: teamOfFile, originalName: files.originalName };
-  const [rows] = await read(deps, [deps.db.select(named).from(files).where(isErased)]);
+  const rows = await read(deps, deps.db.select(named).from(files).where(isErased));
   await deps.bytes.remove(rows.flatMap(storedKeys));
-  await write(deps, [deps.db.delete(files).where(isErased)], { isIdempotent: true, caller: null });
+  await write(deps, deps.db.delete(files).where(isErased), { isIdempotent: true, caller: null });
 }
 
 /**
@@ -256,7 +256,7 @@ export async function deleteFile(
 export function deleteRemoved({ db }: Deps, keys: FileKey[]) {
   const [key] = keys;
   const isSelected = key && keys.length === 1 ? isRemoved({ ...key, ownerId: null }) : isOneOfKeys(removedKey, keys);
-  return [db.delete(removed).where(and(isSelected, isNull(removed.trashedAt)))] as const;
+  return db.delete(removed).where(and(isSelected, isNull(removed.trashedAt)));
 }
 
 export async function removeRows(deps: Deps, keys: FileKey[]): Promise<void> {

@@ -27,7 +27,7 @@ async function postpone(deps: Deps, keys: FileKey[]): Promise<void> {
   if (keys.length === 0) return;
   const dueAt = deps.system.now() + MAX_LATE_WRITE_MILLISECONDS;
   const later = deps.db.update(removed).set({ dueAt }).where(isOneOfKeys(removedKey, keys));
-  await write(deps, [later], { isIdempotent: true, caller: null });
+  await write(deps, later, { isIdempotent: true, caller: null });
 }
 
 /**
@@ -39,7 +39,7 @@ async function postpone(deps: Deps, keys: FileKey[]): Promise<void> {
 async function eraseRemoved(deps: Deps) {
   const isDue = and(isErasable, lte(removed.dueAt, deps.system.now()));
   const due = deps.db.select(ERASABLE_COLUMNS).from(removed).where(isDue).orderBy(asc(removed.dueAt)).limit(BATCH_ROWS);
-  const [rows] = await read(deps, [due]);
+  const rows = await read(deps, due);
   const waiting = rows.filter(({ trashedAt }) => trashedAt === null);
   await deps.bytes.remove(waiting.flatMap(storedKeys));
   const written = waiting.filter((row) => isWritingBeside(deps, row));

@@ -230,7 +230,7 @@ async function renewLease(
   columns: { leaseEndsAt: number; sha256?: string },
 ): Promise<void> {
   const renew = deps.db.update(files).set(columns).where(hasClaim(file)).returning({ id: files.id });
-  const [rows] = await write(deps, [renew], { isIdempotent: true, caller: null });
+  const rows = await write(deps, renew, { isIdempotent: true, caller: null });
   if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
 }
 
@@ -284,7 +284,7 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
     return outcome;
   }
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.
-  const [[row]] = await read(deps, [evaluate(deps.db, { id: ofKnownFile<string>(file, "id") })]);
+  const [row] = await read(deps, evaluate(deps.db, { id: ofKnownFile<string>(file, "id") }));
   if (!row?.id) await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";
 }
@@ -299,7 +299,7 @@ async function release(deps: Deps, file: ClaimedFile, retryAfterSeconds: number)
     .set({ status: "pending", leaseEndsAt: null, dueAt, ...changed(now) })
     .where(hasClaim(file));
   try {
-    await write(deps, [putBack], { isIdempotent: true, caller: null });
+    await write(deps, putBack, { isIdempotent: true, caller: null });
   } catch (cause) {
     deps.log("warn", "job_release_failed", { fileId: file.id, cause });
   }

@@ -108,7 +108,7 @@ function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined 
 export async function countFilesWithin({ db, ...deps }: Deps, { teamId, ownerId }: TeamActor, folder: string) {
   const { from, where } = filesWithin({ teamId, ownerId: ownerId ?? "", folder });
   const first = sql`(select 1 from ${from} where ${where} limit ${MOVED_FILES}) found`;
-  const [[found]] = await read({ db, ...deps }, [db.select({ count: sql<number>`count(*)` }).from(first)]);
+  const [found] = await read({ db, ...deps }, db.select({ count: sql<number>`count(*)` }).from(first));
   return found?.count ?? 0;
 }
 
@@ -289,7 +289,7 @@ async function continueFolderChanges(deps: Deps) {
     .where(lte(folderChanges.dueAt, now))
     .orderBy(asc(folderChanges.dueAt))
     .limit(CONTINUED_STEPS);
-  const [rows] = await read(deps, [due]);
+  const rows = await read(deps, due);
   for (const change of rows) {
     let isComplete = false;
     for (let step = 0; step < CONTINUED_STEPS / rows.length && !isComplete; step++) {

@@ -316,12 +316,12 @@ const fileOfSignedLink = ({ db }: Deps, file: FileKey, restores: number, expires
 async function findByToken(given: Deps, token: string) {
   const now = given.system.now();
   const url = parseSecretUrl(token);
-  if (url) return (await read(inDatabaseOf(given, url.id), [fileOfLink({ ...secretUrlValues(url), now })]))[0];
+  if (url) return read(inDatabaseOf(given, url.id), fileOfLink({ ...secretUrlValues(url), now }));
   const [, text = "", teamId = "", id = "", expiresAtSeconds, restores, signature = ""] = SIGNED_LINK.exec(token) ?? [];
   const expiresAt = Number(expiresAtSeconds) * 1000;
   if (!(expiresAt > now && given.secrets.isSigned(text, signature))) return [];
   const deps = inDatabaseOf(given, teamId);
-  return (await read(deps, [fileOfSignedLink(deps, { teamId, id }, Number(restores ?? 0), expiresAt)]))[0];
+  return read(deps, fileOfSignedLink(deps, { teamId, id }, Number(restores ?? 0), expiresAt));
 }
 
 /** @throws `not_found` if the link is unknown, revoked or expired, its file is deleted, or its team is suspended or deleted */
@@ -374,7 +374,7 @@ async function removeExpiredLinks(deps: Deps) {
     .orderBy(asc(links.expiresAt))
     .limit(EXPIRED_LINK_ROWS);
   const remove = db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
-  const [rows] = await write(deps, [remove], { isIdempotent: true, caller: null });
+  const rows = await write(deps, remove, { isIdempotent: true, caller: null });
   return { linksRemoved: rows.length };
 }
 

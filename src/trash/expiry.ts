@@ -47,8 +47,8 @@ async function expireAged(deps: Deps): Promise<number> {
     .update(teams)
     .set({ retentionReached: reached, retentionDueAt: now + AGING_MILLISECONDS })
     .where(and(isDue, isDone));
-  const [{ meta }] = await write(deps, [mark, advance], { isIdempotent: true, caller: null });
-  return meta.changes;
+  const done = await write(deps, { mark, advance }, { isIdempotent: true, caller: null });
+  return done.mark.meta.changes;
 }
 
 /** Moves files whose `delete_after` has passed to the trash, or erases them if there is none, each with its event. @returns how many */
@@ -61,7 +61,7 @@ async function deleteExpired(deps: Deps): Promise<number> {
     .where(isDue)
     .orderBy(asc(files.deleteAfter))
     .limit(MAX_DELETED_FILES);
-  const [rows] = await read(deps, [next]);
+  const rows = await read(deps, next);
   const teamsOfFiles = [...Map.groupBy(rows, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);
   const changes = teamsOfFiles.map(([teamId, ofTeam]) => {
     const ids = ofTeam.map(({ id }) => id);

@@ -166,8 +166,11 @@ export class WebhookOutbox implements Outbox {
   }
 
   async #replayEvents(after: number) {
-    const queries = [this.#source(), this.#eventsAfter(sql`${after}`, MAX_REPLAYED_EVENTS)] as const;
-    const [[webhook], page] = await read(this.#deps, queries);
+    const batch = { webhook: this.#source(), page: this.#eventsAfter(sql`${after}`, MAX_REPLAYED_EVENTS) };
+    const {
+      webhook: [webhook],
+      page,
+    } = await read(this.#deps, batch);
     const received = webhook ? page.filter((event) => isReceived(webhook, event)) : [];
     let deliveries = 0;
     this.#store.transaction(() => {
@@ -265,8 +268,11 @@ export class WebhookOutbox implements Outbox {
     // Events that occurred while the webhook was disabled are never sent.
     const since = sql`(select ${followers.since} from ${followers} where ${isFollower(followerOf(this.#key))})`;
     const after = sql`max(${this.#store.state.cursor}, coalesce(${since}, 0))`;
-    const queries = [this.#source(), this.#eventsAfter(after, limit)] as const;
-    const [[webhook], page] = await read(this.#deps, queries);
+    const batch = { webhook: this.#source(), page: this.#eventsAfter(after, limit) };
+    const {
+      webhook: [webhook],
+      page,
+    } = await read(this.#deps, batch);
     if (!webhook) return null;
     this.#store.transaction(() => {
       const { epoch, cursor } = this.#store.state;

@@ -126,7 +126,7 @@ export async function fetchWebhook(deps: Deps, credential: Credential<"webhooks:
 /** Fetches the row for a caller who is already authorized. @throws `not_found` */
 export async function findWebhook(deps: Deps, actor: TeamActor, id: string): Promise<WebhookRow> {
   const { teamId } = actor;
-  const [[row]] = await read(deps, [webhookByKey(deps.db, { teamId, id })], stillAllowed(deps, actor));
+  const [row] = await read(deps, webhookByKey(deps.db, { teamId, id }), stillAllowed(deps, actor));
   if (!row) throw new AppError("not_found");
   return row;
 }

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 3 rows read
+-- the only query: 3 rows read
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH principal USING INDEX sqlite_autoindex_users_1 (id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SEARCH users USING INDEX users_team_email (team_id=? AND email_key=?) LEFT-JOIN
 select

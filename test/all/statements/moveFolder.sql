@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -32,7 +32,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 
 -- Round trip 2
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   CO-ROUTINE found
 --   SEARCH files USING INDEX files_folder (team_id=? AND folder_key>? AND folder_key<?)
 --   SCAN found
