@@ -2,7 +2,7 @@ import { and, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { Actor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Batch, type Guard, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
+import { type Batch, type Guard, type NamedBatch, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
 import { isRaised, isStorageFull } from "../platform/retry.ts";
 import { DAY, databaseOf, SECOND, zeroId } from "../platform/system.ts";
 import type { EventType } from "./event-type.ts";
@@ -258,7 +258,7 @@ const isEvent = (query: Query): query is NewEvent => "event" in query;
  * @returns the rows of each query, under its name
  * @throws `storage_full`; `rate_limited` above the account events of a day
  */
-export async function writeWithEvent<const B extends Batch>(
+export async function writeWithEvent<const B extends NamedBatch>(
   deps: Deps,
   batch: B,
   { needsInserts = false, ...options }: { isIdempotent: boolean; caller: Guard | null; needsInserts?: boolean },

@@ -91,11 +91,3 @@ export function recordedFile<C extends Batch>(
   const subject = { teamId, id, version: sql`${files.version}` };
   return recorded(deps, { type, initiator, subject, data, from: source, where: isFile(file) }, change);
 }
-
-export const fileEvent = (
-  deps: Deps,
-  type: EventType,
-  initiator: Initiator,
-  file: FileOf,
-  options: { fields?: string[] } = {},
-) => recordedFile(deps, { type, initiator, file, ...options }, []).event;
