@@ -116,7 +116,7 @@ export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): P
     .select({ status: files.status, isBulk: hasBacklog(actor.teamId).as("isBulk") })
     .from(files)
     .where(isFile(file));
-  const batch = { change: fileReprocessing(deps, actor, id), found };
+  const batch = { reprocess: fileReprocessing(deps, actor, id), found };
   const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).found;
   if (!row) throw new AppError("not_found");
   // If the file was pending already, its message may be lost.

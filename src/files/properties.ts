@@ -185,7 +185,7 @@ export async function updateFile(
     .from(files)
     .where(isOne);
   const current = deps.db.select(LISTED_COLUMNS).from(files).where(isOne);
-  const batch = { check, change: fileUpdate(deps, actor, id, changes, versions), current };
+  const batch = { check, update: fileUpdate(deps, actor, id, changes, versions), current };
   const {
     check: [found],
     current: [row],

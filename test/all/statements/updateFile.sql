@@ -92,7 +92,7 @@ select case when length(cast(json_patch(files.metadata, ?) as blob)) > ? then ? 
 from files
 where (files.team_id = ? and files.id = ?);
 
--- batch.change.change: 5 rows read, 6 written
+-- batch.update.change: 5 rows read, 6 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 update files
 set
@@ -114,7 +114,7 @@ where
     end is null
   );
 
--- batch.change.event: 4 rows read, 1 written
+-- batch.update.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
