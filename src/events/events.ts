@@ -166,7 +166,7 @@ const inOrder = <C extends Batch>(
 export interface Recorded {
   type: EventType;
   initiator: Initiator;
-  /** The team of the log, and the id of what has changed. The version, if the type doesn't say where it is, may be an expression. */
+  /** The team of the log, and the id of the changed record. A number as version counts only if the type finds no version itself. */
   subject: Subject & { version?: number | SQL };
   /** Added to the id of the subject; an expression is all of the data. It never contains personal data, a token, or a secret. */
   data?: Record<string, unknown> | SQL;
@@ -223,7 +223,7 @@ interface RecordedEach {
 
 /**
  * A change of many rows, and an event for each row that `from` and `where` find: before the change, or after it. Unlike that of
- * `recorded`, `where` alone decides, so after a change it must find what this change has changed.
+ * `recorded`, `where` alone decides: it names the team, and after a change it finds only what this change has changed.
  *
  * ```ts
  * const subject = { teamId, id: sql`${links.id}`, version: sql`null` };
