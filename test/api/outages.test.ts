@@ -464,7 +464,7 @@ describe("A database that stalls", () => {
       const job = read({ db, system: realSystem, requestId: null }, db.select({ id: teams.id }).from(teams));
       await vi.advanceTimersByTimeAsync(60_000);
       slow.resolve([{ results: [] } as never]);
-      expect(await job).toEqual([[]]);
+      expect(await job).toEqual([]);
     } finally {
       vi.useRealTimers();
     }
