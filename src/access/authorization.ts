@@ -219,7 +219,7 @@ const tokenValues = ({ system }: Deps, credential: Credential): TokenValues => (
  */
 export async function authorize<A extends Access>(deps: Deps, credential: Credential<A>): Promise<ActorWith<A>> {
   if (credential.tokenHash === null) return admitOperator<A>(deps, credential);
-  const [[row]] = await read(deps, [callerByToken(tokenValues(deps, credential))]);
+  const [row] = await read(deps, callerByToken(tokenValues(deps, credential)));
   return admit<A>(deps, credential, row);
 }
 
@@ -239,10 +239,13 @@ export async function authorizeRead<A extends Access, T>(
   if (isOperator) {
     const actor = admitOperator<A>(deps, credential);
     // Without a team there is no database, and nothing to read.
-    const [rows] = namedTeam === null ? [[] as T] : await read(deps, [query]);
+    const rows = namedTeam === null ? ([] as T) : await read(deps, query);
     return { actor, rows };
   }
-  const [[row], rows] = await read(deps, [callerByToken(token), query]);
+  const {
+    caller: [row],
+    rows,
+  } = await read(deps, { caller: callerByToken(token), rows: query });
   return { actor: admit<A>(deps, credential, row), rows };
 }
 
@@ -271,7 +274,7 @@ export async function authorizeOwnRead<A extends Access, T>(
   const caller: Actor = actor;
   if (caller.kind === "operator" || caller.ownerId === null) return { actor, rows };
   await checkCounted(credential);
-  const [own] = await read(deps, [ownRows(caller, tokenValues(deps, credential)) as BoundQuery<T>]);
+  const own = await read(deps, ownRows(caller, tokenValues(deps, credential)) as BoundQuery<T>);
   return { actor, rows: own };
 }
 

@@ -92,12 +92,16 @@ describe("A prepared query", () => {
   test("is built once, and each use has its own values", async () => {
     const [one, another] = [await newTeamHere(), await newTeamHere()];
     const [first, second] = [await newUser(one), await newUser(another)];
-    const bound = [
-      byId({ id: first, teamId: one.teamId }),
-      byId({ id: second, teamId: another.teamId }),
-      byId({ id: first, teamId: another.teamId }),
-    ] as const;
-    expect(await read(deps, bound)).toEqual([[{ id: first, version: 0 }], [{ id: second, version: 0 }], []]);
+    const bound = {
+      first: byId({ id: first, teamId: one.teamId }),
+      second: byId({ id: second, teamId: another.teamId }),
+      none: byId({ id: first, teamId: another.teamId }),
+    };
+    expect(await read(deps, bound)).toEqual({
+      first: [{ id: first, version: 0 }],
+      second: [{ id: second, version: 0 }],
+      none: [],
+    });
     expect(build).toHaveBeenCalledTimes(1);
   });
 
@@ -107,13 +111,13 @@ describe("A prepared query", () => {
     const other = { ...deps, db: createDb(env.DB, 0) };
     const before = build.mock.calls.length;
     for (const database of [other, other]) {
-      expect(await read(database, [byId({ id, teamId: team.teamId })])).toEqual([[{ id, version: 0 }]]);
+      expect(await read(database, byId({ id, teamId: team.teamId }))).toEqual([{ id, version: 0 }]);
     }
     expect(build).toHaveBeenCalledTimes(before + 1);
   });
 
   test("throws if one of its values is missing", async () => {
-    await expect(async () => read(deps, [byId({ id: "x" } as ById)])).rejects.toThrow(/teamId/);
+    await expect(async () => read(deps, byId({ id: "x" } as ById))).rejects.toThrow(/teamId/);
   });
 
   test("reports a unique violation as such, and its batch is rolled back", async () => {
@@ -127,10 +131,8 @@ describe("A prepared query", () => {
     );
     const names = { firstName: "", lastName: "", email: "", emailKey: "", password: "", role: "admin" as const };
     const row = { id, teamId: team.teamId, ...names, createdAt: 1, updatedAt: 1, version: 0 };
-    const error = await write(deps, [rename({ id }), deps.db.insert(users).values(row)], {
-      isIdempotent: true,
-      caller: null,
-    }).catch((thrown) => thrown);
+    const batch = { rename: rename({ id }), insert: deps.db.insert(users).values(row) };
+    const error = await write(deps, batch, { isIdempotent: true, caller: null }).catch((thrown) => thrown);
     expect(isUniqueViolation(error)).toBe(true);
     expect((await team.call("GET", `/auth/v1/users/${id}`)).body.data.firstName).toBe("");
   });

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- caller: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -30,7 +30,7 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 3 rows read
+-- rows: 3 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
