@@ -191,7 +191,7 @@ const callerOf = ({ system }: Deps, credential: Credential) =>
  */
 export async function authorize<A extends Access>(deps: Deps, credential: Credential<A>): Promise<ActorWith<A>> {
   if (credential.tokenHash === null) return admitOperator<A>(deps, credential);
-  const [[row]] = await read(deps, [callerOf(deps, credential)]);
+  const [row] = await read(deps, callerOf(deps, credential));
   return admit(deps, credential, row) as ActorWith<A>;
 }
 
@@ -211,8 +211,9 @@ const MAX_READS = 2;
 /**
  * Reads rows for a caller, in the round trip that authorizes it: the query is for what this isolate last knew of the caller, and its
  * rows are returned only if the caller's row says the same in that batch. A token that the isolate doesn't know reads no row of a team
- * before it is authorized, and neither does one that lacked the permission: one round trip more. The operator reads the named team.
- * @throws as `authorize` does; `unavailable` if the caller changes again and again
+ * before it is authorized, and neither does one that lacked the permission, or a heavy request
+ * before it is counted: one round trip more. The operator reads the named team.
+ * @throws as `authorize` does; `unavailable` if the caller changes again and again; `rate_limited`
  */
 export async function readAs<A extends Access, T>(
   deps: Deps,
@@ -225,11 +226,11 @@ export async function readAs<A extends Access, T>(
   if (credential.tokenHash === null) {
     const actor = admitOperator<A>(deps, credential);
     // Without a team there is no database, and nothing to read.
-    const [rows] =
-      namedTeam === null ? [[] as T] : await read(deps, [queryFor(viewerOf({ teamId: namedTeam, ownerId: null }))]);
+    const rows =
+      namedTeam === null ? ([] as T) : await read(deps, queryFor(viewerOf({ teamId: namedTeam, ownerId: null })));
     return { actor, rows };
   }
-  let viewer = knownViewer(deps, credential) ?? viewerOf((await authorize(deps, credential)) as TeamActor);
+  let viewer = knownViewer(deps, credential) ?? (await authorizedViewer(deps, credential));
   for (let reads = 0; reads < MAX_READS; reads++) {
     const batch = { caller: callerOf(deps, credential), rows: queryFor(viewer) };
     const { caller, rows } = await read(deps, batch);
@@ -248,7 +249,14 @@ function knownViewer({ callers }: Deps, credential: Credential): Viewer | null {
   if (authorized && authorized.kind !== "operator") return viewerOf(authorized);
   const row = callers.get(hashOf(credential) ?? "");
   const actor = row && actorOf(credential, row);
-  return actor && refusalFor(credential, actor) === null ? viewerOf(actor) : null;
+  if (!actor || refusalFor(credential, actor) || credential.isHeavy(sharersOf(actor).isContributor)) return null;
+  return viewerOf(actor);
+}
+
+async function authorizedViewer(deps: Deps, credential: Credential): Promise<Viewer> {
+  const actor = (await authorize(deps, credential)) as TeamActor;
+  await checkCounted(credential);
+  return viewerOf(actor);
 }
 
 /**

@@ -45,7 +45,7 @@ export async function reencryptRows<Row>(
 ): Promise<number> {
   const { olderKeyIds, currentKeyId } = deps.secrets;
   const queries = olderKeyIds.map((keyId) => select(keyId, REENCRYPTED_ROWS));
-  const rows = queries.length === 0 ? [] : (await read(deps, queries)).flat().slice(0, REENCRYPTED_ROWS);
+  const rows = queries.length === 0 ? [] : (await read(deps, { rows: queries })).rows.flat().slice(0, REENCRYPTED_ROWS);
   if (rows.length === 0) return 0;
   const values = rows.map(reencrypt).map(({ before, encrypted, ...row }) => ({
     ...row,
@@ -54,6 +54,6 @@ export async function reencryptRows<Row>(
     encryptedWith: encrypted === null ? UNREADABLE : currentKeyId,
   }));
   const value = (name: string) => sql`(json_each.value ->> ${name})`;
-  await write(deps, [update(sql`json_each(${JSON.stringify(values)})`, value)], { isIdempotent: true, caller: null });
+  await write(deps, update(sql`json_each(${JSON.stringify(values)})`, value), { isIdempotent: true, caller: null });
   return rows.length;
 }

@@ -22,6 +22,6 @@ export function noteUse(deps: Deps, { keyId, teamId }: TeamActor): void {
     .update(apiKeys)
     .set({ lastUsedAt })
     .where(and(isKey(teamId, keyId), isStale));
-  const stored = write(deps, [store], { isIdempotent: true, caller: null });
+  const stored = write(deps, store, { isIdempotent: true, caller: null });
   deps.after(stored.catch((cause) => deps.log("warn", "last_use_failed", { keyId, teamId, cause })));
 }

@@ -46,14 +46,15 @@ async function* keysOf(deps: Deps, user: User): AsyncGenerator<ApiKey> {
 async function* rowsOf(deps: Deps, user: User, kinds: KeyRow["kind"][]): AsyncGenerator<KeyRow> {
   for (let [after, isMore] = [0, true]; isMore; ) {
     // The index of users ends with the rowid.
-    const [rows] = await read(deps, [
+    const rows = await read(
+      deps,
       deps.db
         .select({ ...getTableColumns(apiKeys), rowid: sql<number>`rowid` })
         .from(apiKeys)
         .where(and(isKeyOfUser(user), inArray(apiKeys.kind, kinds), sql`rowid > ${after}`))
         .orderBy(sql`rowid`)
         .limit(EXPORTED_ROWS),
-    ]);
+    );
     yield* rows;
     after = rows.at(-1)?.rowid ?? after;
     isMore = rows.length === EXPORTED_ROWS;

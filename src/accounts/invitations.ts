@@ -13,7 +13,7 @@ import { hashPassword } from "../access/passwords.ts";
 import { maskOf, maskOfRole, ROLES, SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { fieldsOf, newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { fieldsOf, recorded, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
@@ -113,8 +113,7 @@ export async function inviteUser(
   const columns = { refusal, lastSentAt, role: users.role, email: users.email, teamName: teams.name };
   const batch = {
     found: db.select(columns).from(users).innerJoin(teams, eq(teams.id, users.teamId)).where(isUser(target)),
-    replace,
-    event: newEvent(deps, USER_EVENTS.invited, actor, target),
+    replace: recorded(deps, { type: USER_EVENTS.invited, initiator: actor, subject: target }, replace),
     counted: mail ? mail.count(isNull(refusal)) : [],
   };
   const {
@@ -175,7 +174,7 @@ export async function requestReset(
   // No team has an id with the number of another database.
   if (!deps) return;
   // The same query for every email. It fails during an outage, which the caller should know about.
-  await read(deps, [deps.db.select({ id: teams.id }).from(teams).where(eq(teams.id, teamId))]);
+  await read(deps, deps.db.select({ id: teams.id }).from(teams).where(eq(teams.id, teamId)));
   deps.after(
     sendReset(deps, teamId, key, urlOf).catch((cause) => deps.log("error", "email_failed", { teamId, cause })),
   );
@@ -183,13 +182,14 @@ export async function requestReset(
 
 async function sendReset(deps: Deps, teamId: string, key: string, urlOf: InvitationUrl): Promise<void> {
   const { db, system } = deps;
-  const [[user]] = await read(deps, [
+  const [user] = await read(
+    deps,
     db
       .select({ id: users.id, teamId: users.teamId, email: users.email, teamName: teams.name })
       .from(users)
       .innerJoin(teams, isActiveTeam)
       .where(and(eq(users.teamId, teamId), eq(users.emailKey, key))),
-  ]);
+  );
   if (!user) return;
   const now = system.now();
   // Anyone can ask for a reset, so it does not end what a caller created.
@@ -202,15 +202,14 @@ async function sendReset(deps: Deps, teamId: string, key: string, urlOf: Invitat
   const mail = newMail(deps, user, RESET_SHARE);
   const isSent = and(eq(users.emailKey, key), isDue, isNull(firstOf(mail.refusals)));
   const { invitation, replace } = newInvitation(deps, user, null, isSent);
-  const event = newEvent(deps, USER_EVENTS.invited, SYSTEM, user);
   const counted = mail.count(eq(users.invitationHash, invitation.hash));
-  const { replace: replaced } = await writeWithEvent(
-    deps,
-    { replace, event, counted },
-    { isIdempotent: false, caller: null },
-  );
+  const batch = {
+    invited: recorded(deps, { type: USER_EVENTS.invited, initiator: SYSTEM, subject: user }, replace),
+    counted,
+  };
+  const { invited } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
   // If that fails, the next one waits all the same: else anyone could use up the emails of a day by a mailbox that refuses them.
-  if (replaced.length > 0) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
+  if (invited.change.length > 0) await deps.mailer?.send(invitationMail(user, invitation, urlOf));
 }
 
 /** The condition of an open invitation, and the database of its user. @throws `token_invalid` */
@@ -233,9 +232,7 @@ function openInvitation(given: Deps, token: string) {
 export async function describeInvitation(given: Deps, token: string) {
   const { deps, isOpen } = openInvitation(given, token);
   const columns = { email: users.email, role: users.role, teamName: teams.name, password: users.password };
-  const [[user]] = await read(deps, [
-    deps.db.select(columns).from(users).innerJoin(teams, isActiveTeam).where(isOpen()),
-  ]);
+  const [user] = await read(deps, deps.db.select(columns).from(users).innerJoin(teams, isActiveTeam).where(isOpen()));
   if (!user) throw new AppError("token_invalid");
   const { password, ...described } = user;
   return { ...described, hasPassword: hasPassword({ password }) };
@@ -262,7 +259,7 @@ export async function acceptInvitation(
 ): Promise<ApiKey> {
   const { deps, isOpen } = openInvitation(given, token);
   const { db, system } = deps;
-  const [[user]] = await read(deps, [db.select().from(users).where(isOpen())]);
+  const [user] = await read(deps, db.select().from(users).where(isOpen()));
   if (!user) throw new AppError("token_invalid");
   const hash = await hashPassword(deps, user.teamId, password);
   const names = { firstName: firstName ?? user.firstName, lastName: lastName ?? user.lastName };
@@ -276,14 +273,18 @@ export async function acceptInvitation(
     updatedAt: system.now(),
     version: sql`${users.version} + 1`,
   };
+  const accept = db
+    .update(users)
+    .set(set)
+    .where(and(isUser(user), isOpen()));
+  const accepted = {
+    type: USER_EVENTS.updated,
+    initiator,
+    subject: user,
+    data: { fields: fieldsOf({ firstName, lastName, password }) },
+  };
   const batch = {
-    accept: db
-      .update(users)
-      .set(set)
-      .where(and(isUser(user), isOpen())),
-    event: newEvent(deps, USER_EVENTS.updated, initiator, user, {
-      fields: fieldsOf({ firstName, lastName, password }),
-    }),
+    accept: recorded(deps, accepted, accept),
     sessions: endSessions(deps, user, hash, initiator.keyId),
     login,
   };

@@ -22,8 +22,8 @@ import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
 import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { fieldsOf, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
-import { firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
+import { fieldsOf, type Recorded, recorded, writeWithEvent } from "../events/events.ts";
+import { type Batch, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { isStorageFull } from "../platform/retry.ts";
 import { fingerprint } from "../platform/secrets.ts";
@@ -252,8 +252,8 @@ async function insertKey(
   deps: Deps,
   actor: Actor,
   { row, token }: MadeKey,
-  event: NewEvent,
-  { userId, condition, further = [] }: { userId: string | SQL | null; condition?: SQL; further?: Query[] },
+  event: Recorded,
+  { userId, condition, further = [] }: { userId: string | SQL | null; condition?: SQL; further?: Batch },
 ): Promise<ApiKey | null> {
   const { db } = deps;
   const isTeam = isExistingTeam(row.teamId);
@@ -267,8 +267,7 @@ async function insertKey(
   const batch = {
     team: db.select({ refusal }).from(teams).where(isTeam),
     room: room.makeRoom(canInsert),
-    insert: insertWhere(db, apiKeys, created, and(isTeam, canInsert), sql`${teams}`),
-    event,
+    insert: recorded(deps, event, insertWhere(db, apiKeys, created, and(isTeam, canInsert), sql`${teams}`)),
     further,
     stored: storedKey(deps, row),
   };
@@ -302,9 +301,8 @@ export async function createKey(
   // Since the caller was authorized, its user may have been deleted, and its key kept.
   const users = deps.db.select({ userId: apiKeys.userId }).from(apiKeys);
   const userId = actor.kind === "operator" ? null : sql`${users.where(isKey(actor.teamId, actor.keyId))}`;
-  const key = await insertKey(deps, actor, made, newEvent(deps, API_KEY_EVENTS.created, actor, keyOf(made.row)), {
-    userId,
-  });
+  const created = { type: API_KEY_EVENTS.created, initiator: actor, subject: keyOf(made.row) };
+  const key = await insertKey(deps, actor, made, created, { userId });
   if (key) return key;
   if (actor.kind !== "operator") throw new AppError("token_invalid");
   throw new AppError("not_found", { message: "No team has this `teamId`." });
@@ -356,7 +354,7 @@ async function readKey<T>(
     return readAs(deps, credential, ({ teamId }) => select(eq(apiKeys.teamId, teamId)));
   }
   const actor = await authorize(deps, credential);
-  const [rows] = await read(deps, [select(undefined)]);
+  const rows = await read(deps, select(undefined));
   return { actor, rows };
 }
 
@@ -387,13 +385,11 @@ export async function fetchKey(
   const others = sql`select key, value from json_each(${apiKeys.revealed}) where key <> ${keyId} and value > ${now - HOUR}
     limit ${NOTED_READERS - 1}`;
   const revealed = sql`json_patch((select json_group_object(key, value) from (${others}) sorted), json_object(${keyId}, ${now}))`;
-  const batch = {
-    noted: deps.db
-      .update(apiKeys)
-      .set({ revealed })
-      .where(and(isKeyOf(row.teamId, id), isUnknown)),
-    event: newEvent(deps, API_KEY_EVENTS.revealed, actor, keyOf(row)),
-  };
+  const note = deps.db
+    .update(apiKeys)
+    .set({ revealed })
+    .where(and(isKeyOf(row.teamId, id), isUnknown));
+  const batch = recorded(deps, { type: API_KEY_EVENTS.revealed, initiator: actor, subject: keyOf(row) }, note);
   const isRecorded = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) }).then(
     () => true,
     (error) => {
@@ -410,7 +406,7 @@ export async function fetchKey(
 async function teamOfKey(deps: Deps, actor: Actor, id: string): Promise<string> {
   if (actor.kind !== "operator") return actor.teamId;
   const hasId = and(eq(apiKeys.id, id), isApiKey);
-  const [[key]] = await read(deps, [deps.db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasId)]);
+  const [key] = await read(deps, deps.db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasId));
   if (!key) throw new AppError("not_found");
   return key.teamId;
 }
@@ -449,19 +445,27 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
     expiresAt,
     version: sql`${apiKeys.version} + 1`,
   };
+  const update = db
+    .update(apiKeys)
+    .set(narrowed)
+    .where(and(isTarget, isNull(refusal)))
+    .returning();
+  const event = {
+    type: API_KEY_EVENTS.updated,
+    initiator: actor,
+    subject: { teamId, id },
+    data: { fields: fieldsOf(changes) },
+  };
   const batch = {
     found: db.select({ refusal, scopes: apiKeys.scopes }).from(apiKeys).where(isTarget),
-    updated: db
-      .update(apiKeys)
-      .set(narrowed)
-      .where(and(isTarget, isNull(refusal)))
-      .returning(),
-    event: newEvent(deps, API_KEY_EVENTS.updated, actor, { teamId, id }, { fields: fieldsOf(changes) }),
+    update: recorded(deps, event, update),
     sessions: narrowSessions(deps, teamId, id),
   };
   const {
     found: [found],
-    updated: [updated],
+    update: {
+      change: [updated],
+    },
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
     caller: stillAllowed(deps, actor, { granted: actor.scopes }),
@@ -511,12 +515,17 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
     uploads: cancelUploadsOfKeys(deps, teamId, sql`${key.unionAll(sessions)}`),
     // Before the key, so that nothing is deleted if the key isn't.
     sessions: db.delete(apiKeys).where(and(isSessionOfKey(teamId, id), hasRow(apiKeys, isDeleted))),
-    deleted: db.delete(apiKeys).where(isDeleted).returning(),
-    event: newEvent(deps, API_KEY_EVENTS.revoked, actor, { teamId, id }),
+    deletion: recorded(
+      deps,
+      { type: API_KEY_EVENTS.revoked, initiator: actor, subject: { teamId, id } },
+      db.delete(apiKeys).where(isDeleted).returning(),
+    ),
   };
   const {
     found: [found],
-    deleted: [row],
+    deletion: {
+      change: [row],
+    },
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
     caller: stillAllowed(deps, actor, { granted: actor.scopes }),
@@ -555,10 +564,13 @@ export async function rotateKey(
   const isOldKey = and(eq(apiKeys.id, oldId), isApiKey, isOfTeam);
   const found = and(isOldKey, teamExists(apiKeys.teamId));
   const latest = db.select({ id: apiKeys.rotatedTo }).from(apiKeys).where(isOldKey);
-  const [[old], [successor]] = await read(deps, [
-    db.select().from(apiKeys).where(found),
-    db.select().from(apiKeys).where(sql`${apiKeys.id} = ${latest}`),
-  ]);
+  const {
+    old: [old],
+    successor: [successor],
+  } = await read(deps, {
+    old: db.select().from(apiKeys).where(found),
+    successor: db.select().from(apiKeys).where(sql`${apiKeys.id} = ${latest}`),
+  });
   if (!old) throw new AppError("not_found");
   const { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds, version } = old;
   const originId = old.originId ?? old.id;
@@ -574,7 +586,7 @@ export async function rotateKey(
         .update(apiKeys)
         .set({ ...rotated, expiresAt: sql`min(${apiKeys.expiresAt}, ${overlapEndsAt})` })
         .where(and(isEnding, isRotated));
-    return [end(isOldKey, { rotatedTo: newId }), end(isSessionOfKey(teamId, oldId), {})];
+    return { key: end(isOldKey, { rotatedTo: newId }), sessions: end(isSessionOfKey(teamId, oldId), {}) };
   };
   if (successor && isRepeatable(deps, successor, caller)) {
     // The caller may have been narrowed since.
@@ -590,27 +602,27 @@ export async function rotateKey(
   if (old.expiresAt <= createdAt) throw new AppError("conflict", { message: "The key has expired. Create a new one." });
   const copied = { name, kind, teamId, scopes, limits, originId, userId, lifetimeMilliseconds };
   const made = newKeyRow(deps, { ...copied, createdByKeyId: null, createdAt });
-  const rotated = await insertKey(
-    deps,
-    actor,
-    made,
-    newEvent(deps, API_KEY_EVENTS.rotated, actor, { teamId, id: oldId }, { newKeyId: made.row.id }),
-    {
-      // A user who is deleted, or becomes a contributor, changes the version of a key. Of several rotations at once, the first one
-      // wins, and the others are its repetitions.
-      condition: hasRow(
-        apiKeys,
-        and(
-          isOldKey,
-          eq(apiKeys.version, version),
-          gt(apiKeys.expiresAt, createdAt),
-          sql`(${apiKeys.rotatedTo} is ${old.rotatedTo} or ${apiKeys.rotatedTo} = ${made.row.id})`,
-        ),
+  const rotation = {
+    type: API_KEY_EVENTS.rotated,
+    initiator: actor,
+    subject: { teamId, id: oldId },
+    data: { newKeyId: made.row.id },
+  };
+  const rotated = await insertKey(deps, actor, made, rotation, {
+    // A user who is deleted, or becomes a contributor, changes the version of a key. Of several rotations at once, the first one
+    // wins, and the others are its repetitions.
+    condition: hasRow(
+      apiKeys,
+      and(
+        isOldKey,
+        eq(apiKeys.version, version),
+        gt(apiKeys.expiresAt, createdAt),
+        sql`(${apiKeys.rotatedTo} is ${old.rotatedTo} or ${apiKeys.rotatedTo} = ${made.row.id})`,
       ),
-      userId,
-      further: endAfterOverlap(made.row.id),
-    },
-  );
+    ),
+    userId,
+    further: endAfterOverlap(made.row.id),
+  });
   if (rotated) return rotated;
   if (attempts === 1) throw new AppError("conflict");
   return rotateKey(deps, actor, oldId, overlapSeconds, attempts - 1);
@@ -626,7 +638,7 @@ const isRepeatable = ({ system }: Deps, successor: KeyRow, caller: TeamActor | n
 async function isKeyOrItsSession(deps: Deps, { teamId, keyId, kind }: TeamActor, id: string): Promise<boolean> {
   if (kind !== "session" || keyId === id) return keyId === id;
   const isItsSession = and(isKey(teamId, keyId), isSessionOfKey(teamId, id));
-  const [found] = await read(deps, [deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isItsSession)]);
+  const found = await read(deps, deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isItsSession));
   return found.length > 0;
 }
 

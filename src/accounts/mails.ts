@@ -96,7 +96,7 @@ export async function sendMail(deps: Deps, id: string, mail: { to: string; subje
     await deps.mailer?.send(mail);
   } catch (error) {
     const failed = deps.db.update(sentMails).set({ userId: "", mailbox: "" }).where(eq(sentMails.id, id));
-    await write(deps, [failed], { isIdempotent: true, caller: null });
+    await write(deps, failed, { isIdempotent: true, caller: null });
     throw error;
   }
 }
@@ -110,7 +110,7 @@ async function removeOldMails(deps: Deps) {
     .where(lte(sentMails.sentAt, system.now() - DAY))
     .limit(REMOVED_MAILS);
   const remove = db.delete(sentMails).where(inArray(sentMails.id, old)).returning({ id: sentMails.id });
-  const [rows] = await write(deps, [remove], { isIdempotent: true, caller: null });
+  const rows = await write(deps, remove, { isIdempotent: true, caller: null });
   return { mailsRemoved: rows.length };
 }
 

@@ -12,7 +12,7 @@ import { hashPassword, verifyOwnPassword } from "../access/passwords.ts";
 import { type Role, type Scope, scopesIn } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { newEvent, writeWithEvent } from "../events/events.ts";
+import { recorded, writeWithEvent } from "../events/events.ts";
 import { read } from "../platform/db.ts";
 import { USER_EVENTS } from "./account-event-types.ts";
 import { apiKeys } from "./keys.schema.ts";
@@ -85,22 +85,23 @@ export async function changeOwnPassword(
   }
   const password = await hashPassword(deps, teamId, newPassword);
   const target = { id: user.id, teamId };
+  const event = { type: USER_EVENTS.updated, initiator: actor, subject: target, data: { fields: ["password"] } };
   const batch = {
-    replaced: replacePassword(deps, target, user.password, password, { invitationHash: null }),
-    event: newEvent(deps, USER_EVENTS.updated, actor, target, { fields: ["password"] }),
+    replaced: recorded(deps, event, replacePassword(deps, target, user.password, password, { invitationHash: null })),
     sessions: endSessions(deps, target, password, actor.keyId),
   };
   const { replaced } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: stillAllowed(deps, actor) });
-  if (replaced.length === 0) throw new AppError("conflict");
+  if (replaced.change.length === 0) throw new AppError("conflict");
 }
 
 async function loggedInUser(deps: Deps, { keyId, teamId }: { keyId: string; teamId: string }) {
-  const [[user]] = await read(deps, [
+  const [user] = await read(
+    deps,
     deps.db
       .select({ id: users.id, password: users.password })
       .from(apiKeys)
       .innerJoin(users, isLoggedInUser)
       .where(isKey(teamId, keyId)),
-  ]);
+  );
   return user;
 }

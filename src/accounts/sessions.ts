@@ -18,7 +18,7 @@ import { rehashPassword, verifyPassword } from "../access/passwords.ts";
 import { maskOf, ROLES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { recorded, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Query, read } from "../platform/db.ts";
 import { cutScan, type MayBeEnd, type Page, type PageRequest, pageById, scan } from "../platform/paging.ts";
 import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
@@ -89,13 +89,14 @@ export async function logIn(given: Deps, login: Login): Promise<ApiKey> {
 async function attemptLogIn(deps: Deps, { teamId, email, password, ...session }: Login): Promise<ApiKey | null> {
   const { db, secrets } = deps;
   const isUserOfTeam = and(eq(users.teamId, teams.id), eq(users.emailKey, emailKey(email)));
-  const [[account]] = await read(deps, [
+  const [account] = await read(
+    deps,
     db
       .select({ user: users, teamStatus: teams.status })
       .from(teams)
       .leftJoin(users, isUserOfTeam)
       .where(isExistingTeam(teamId)),
-  ]);
+  );
   const user = account?.user;
   const isCorrect = await verifyPassword(deps, teamId, password, user?.password ?? null);
   if (!user || !isCorrect) throw new AppError("login_failed");
@@ -145,8 +146,11 @@ export function newUserSession(
   const login = {
     uploads: cancelUploadsOfKeys(deps, user.teamId, sql`${ended}`),
     ended: deps.db.delete(apiKeys).where(isEnded),
-    insert: insertWhere(deps.db, apiKeys, row, isAllowed),
-    event: newEvent(deps, USER_EVENTS.logged_in, initiator, user, { keyId: row.id }),
+    insert: recorded(
+      deps,
+      { type: USER_EVENTS.logged_in, initiator, subject: user, data: { keyId: row.id } },
+      insertWhere(deps.db, apiKeys, row, isAllowed),
+    ),
     stored: storedKey(deps, row),
   };
   return {
@@ -161,8 +165,13 @@ async function rehash(deps: Deps, user: Pick<User, "id" | "teamId" | "password">
   const hash = await rehashPassword(deps, user.teamId, password);
   const { id, teamId } = user;
   const replace = replacePassword(deps, user, user.password, hash);
-  const event = newEvent(deps, USER_EVENTS.updated, SYSTEM, { id, teamId }, { fields: ["password"] });
-  await writeWithEvent(deps, { replace, event }, { isIdempotent: true, caller: null });
+  const rehashed = {
+    type: USER_EVENTS.updated,
+    initiator: SYSTEM,
+    subject: { id, teamId },
+    data: { fields: ["password"] },
+  };
+  await writeWithEvent(deps, recorded(deps, rehashed, replace), { isIdempotent: true, caller: null });
   return hash;
 }
 
@@ -209,8 +218,11 @@ export async function createSession(
   };
   const batch = {
     key: db.select({ refusal }).from(apiKeys).where(isLive),
-    insert: insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isLive} and ${isNull(refusal)}`, sql`${apiKeys}`),
-    event: newEvent(deps, SESSION_EVENTS.created, actor, keyOf(row)),
+    insert: recorded(
+      deps,
+      { type: SESSION_EVENTS.created, initiator: actor, subject: keyOf(row) },
+      insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isLive} and ${isNull(refusal)}`, sql`${apiKeys}`),
+    ),
     stored: storedKey(deps, row),
   };
   const {
@@ -265,8 +277,11 @@ export async function revokeSession(deps: Deps, actor: TeamActor, id: string): P
       .from(apiKeys)
       .where(isTarget),
     uploads: cancelUploadsOfKeys(deps, teamId, sql`${session}`),
-    deleted: db.delete(apiKeys).where(isEnded),
-    event: newEvent(deps, SESSION_EVENTS.revoked, actor, { teamId, id }),
+    deletion: recorded(
+      deps,
+      { type: SESSION_EVENTS.revoked, initiator: actor, subject: { teamId, id } },
+      db.delete(apiKeys).where(isEnded),
+    ),
   };
   const {
     found: [found],

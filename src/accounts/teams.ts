@@ -1,4 +1,4 @@
-import { and, eq, isNull, not, sql } from "drizzle-orm";
+import { and, eq, isNull, not, type SQL, sql } from "drizzle-orm";
 import {
   type Actor,
   authorize,
@@ -14,11 +14,12 @@ import { inDatabase, inDatabases, inEveryDatabase } from "../access/databases.ts
 import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { actorOf, fieldsOf, newEvent, newTeamEvents, writeWithEvent } from "../events/events.ts";
+import type { EventType } from "../events/event-type.ts";
+import { actorOf, fieldsOf, operatorLogOf, recorded, writeWithEvent } from "../events/events.ts";
 import { followersOf, wake } from "../events/followers.ts";
 import { files, isHeld } from "../files/files.schema.ts";
 import { removed } from "../files/removed.schema.ts";
-import { firstOf, hasRow, read } from "../platform/db.ts";
+import { type Batch, firstOf, hasRow, read } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
 import { newId } from "../platform/system.ts";
@@ -70,6 +71,24 @@ async function inRoomiestDatabase(deps: Deps): Promise<Deps> {
   throw failed ? failed.reason : storageFull("Every database is full. Add one, or delete teams.");
 }
 
+interface TeamChange {
+  type: EventType;
+  initiator: Actor;
+  id: string;
+  /** Holds while the change is still to be made. */
+  where: SQL;
+}
+
+/** The creation or deletion of a team, with an event in its own log and one in that of the operator. */
+function recordedInBoth<C extends Batch>(deps: Deps, { id, ...change }: TeamChange, query: C) {
+  const inLog = (teamId: string) => ({
+    ...change,
+    subject: { teamId, id, version: sql`null` },
+    reads: "before" as const,
+  });
+  return recorded(deps, inLog(id), recorded(deps, inLog(operatorLogOf(deps)), query));
+}
+
 /**
  * Creates a team and its first key, in one batch.
  * @throws the errors of `makeKey`, `storage_full` if no database has room, and `invalid_input` for an unknown one
@@ -110,12 +129,15 @@ export async function createTeam(
     version: 0,
   };
   const { token, row } = makeKey(deps, operator, keyFields, team.id);
-  const isNew = sql`where ${not(hasRow(teams, eq(teams.id, team.id)))}`;
+  const isNew = not(hasRow(teams, eq(teams.id, team.id)));
+  const insert = db.insert(teams).values(team).onConflictDoNothing();
   const batch = {
-    teamEvents: newTeamEvents(deps, TEAM_EVENTS.created, operator, team.id, isNew),
-    team: db.insert(teams).values(team).onConflictDoNothing(),
-    key: db.insert(apiKeys).values(row).onConflictDoNothing(),
-    event: newEvent(deps, API_KEY_EVENTS.created, operator, keyOf(row)),
+    team: recordedInBoth(deps, { type: TEAM_EVENTS.created, initiator: operator, id: team.id, where: isNew }, insert),
+    key: recorded(
+      deps,
+      { type: API_KEY_EVENTS.created, initiator: operator, subject: keyOf(row) },
+      db.insert(apiKeys).values(row).onConflictDoNothing(),
+    ),
   };
   await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   return { team: { ...team, apiKeys: 1 }, key: viewKey(row, token) };
@@ -165,14 +187,15 @@ export async function listTeams(
       ? pageById(list, teams.id, "newest first", request)
       : pageByName(list, { name: teams.name, id: teams.id }, name, request);
   const found = await inEveryDatabase(deps, async (deps) => {
-    const [rows] = await read(deps, [
+    const rows = await read(
+      deps,
       deps.db
         .select()
         .from(teams)
         .where(and(status === undefined ? undefined : eq(teams.status, status), page.where))
         .orderBy(...page.orderBy)
         .limit(request.page * request.limit + 1),
-    ]);
+    );
     return rows;
   });
   const merged = found.flat().sort(name === undefined ? (a, b) => inIdOrder(b, a) : inNameOrder);
@@ -196,28 +219,31 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
     conflict: eq(teams.status, "deleting"),
   });
   const type = changes.status === "suspended" ? TEAM_EVENTS.suspended : TEAM_EVENTS.updated;
+  const update = db
+    .update(teams)
+    .set({
+      ...changes,
+      // A new rule applies to all files, also to those that were restored.
+      ...(changes.retentionDays !== undefined && {
+        retentionBy: changes.retentionDays === null ? null : actorOf(actor, deps.requestId),
+        retentionReached: "",
+        retentionDueAt: changes.retentionDays === null ? null : system.now(),
+      }),
+      updatedAt: system.now(),
+      version: sql`${teams.version} + 1`,
+    })
+    .where(and(eq(teams.id, id), isNull(refusal)))
+    .returning();
+  const updated = { type, initiator: actor, subject: { teamId: id, id }, data: { fields: fieldsOf(changes) } };
   const batch = {
-    updated: db
-      .update(teams)
-      .set({
-        ...changes,
-        // A new rule applies to all files, also to those that were restored.
-        ...(changes.retentionDays !== undefined && {
-          retentionBy: changes.retentionDays === null ? null : actorOf(actor, deps.requestId),
-          retentionReached: "",
-          retentionDueAt: changes.retentionDays === null ? null : system.now(),
-        }),
-        updatedAt: system.now(),
-        version: sql`${teams.version} + 1`,
-      })
-      .where(and(eq(teams.id, id), isNull(refusal)))
-      .returning(),
-    event: newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) }),
+    update: recorded(deps, updated, update),
     found: db.select({ refusal }).from(teams).where(eq(teams.id, id)),
     followers: changes.status === undefined ? [] : followersOf(deps, id),
   };
   const {
-    updated: [team],
+    update: {
+      change: [team],
+    },
     found: [found],
     followers,
     // Who decides about retention has all scopes, or a secret key.
@@ -250,13 +276,14 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
   const held = sql<string | null>`coalesce(
     (select ${files.id} from ${files} indexed by files_held where ${and(filesOf(whose), isHeld)} limit 1),
     (select ${removed.id} from ${removed} indexed by removed_held where ${and(removedOf(whose), isHeld)} limit 1))`;
-  const isDeletable = sql`where ${teamExists(teamId)} and ${held} is null`;
+  const isDeletable = sql`${teamExists(teamId)} and ${held} is null`;
+  const update = db
+    .update(teams)
+    .set({ status: "deleting", updatedAt: system.now(), version: sql`${teams.version} + 1` })
+    .where(and(isExistingTeam(teamId), isNull(held)));
+  const deleted = { type: TEAM_EVENTS.deleted, initiator: operator, id: teamId, where: isDeletable };
   const batch = {
-    events: newTeamEvents(deps, TEAM_EVENTS.deleted, operator, teamId, isDeletable),
-    update: db
-      .update(teams)
-      .set({ status: "deleting", updatedAt: system.now(), version: sql`${teams.version} + 1` })
-      .where(and(isExistingTeam(teamId), isNull(held))),
+    update: recordedInBoth(deps, deleted, update),
     found: db
       .select({ team: teams, held: held.as("held") })
       .from(teams)

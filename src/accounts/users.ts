@@ -22,7 +22,7 @@ import {
 } from "../access/scopes.ts";
 import type { AfterLoss, Deps, LossOfAccess, TeamRows } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { fieldsOf, recorded, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, type Query, type StoredRow } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
 import { isUniqueViolation } from "../platform/retry.ts";
@@ -110,8 +110,11 @@ export async function createUser(
   const isAllowed = sql`${isExistingTeam(teamId)} and ${isNull(refusal)}`;
   const batch = {
     team: db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
-    insert: insertWhere(db, users, user, isAllowed, sql`${teams}`),
-    event: newEvent(deps, USER_EVENTS.created, actor, user),
+    insert: recorded(
+      deps,
+      { type: USER_EVENTS.created, initiator: actor, subject: user },
+      insertWhere(db, users, user, isAllowed, sql`${teams}`),
+    ),
   };
   const {
     team: [team],
@@ -243,29 +246,37 @@ export async function updateUser(
     key === undefined ? undefined : eq(users.emailKey, key),
     role === undefined ? undefined : eq(users.role, role),
   );
+  const update = db
+    .update(users)
+    .set({
+      ...fields,
+      ...(key !== undefined && { emailKey: key }),
+      ...(hash !== undefined && { password: hash }),
+      ...(isInvitationKept && { invitationHash: sql`iif(${isInvitationKept}, ${users.invitationHash}, null)` }),
+      updatedAt: system.now(),
+      version: sql`${users.version} + 1`,
+    })
+    .where(isChanged)
+    .returning();
+  const updated = {
+    type: USER_EVENTS.updated,
+    initiator: actor,
+    subject: target,
+    data: { fields: fieldsOf({ ...fields, password }) },
+  };
   const batch = {
     losses: losses.map(({ before }) => before),
     found: db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
-    updated: db
-      .update(users)
-      .set({
-        ...fields,
-        ...(key !== undefined && { emailKey: key }),
-        ...(hash !== undefined && { password: hash }),
-        ...(isInvitationKept && { invitationHash: sql`iif(${isInvitationKept}, ${users.invitationHash}, null)` }),
-        updatedAt: system.now(),
-        version: sql`${users.version} + 1`,
-      })
-      .where(isChanged)
-      .returning(),
-    event: newEvent(deps, USER_EVENTS.updated, actor, target, { fields: fieldsOf({ ...fields, password }) }),
+    update: recorded(deps, updated, update),
     sessions: hash === undefined ? [] : endSessions(deps, target, hash),
     keys: isDemoting ? narrowKeys(deps, target) : [],
   };
   const {
     losses: lost,
     found: [found],
-    updated: [user],
+    update: {
+      change: [user],
+    },
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
     caller: stillAllowed(deps, actor, { granted: actor.scopes }),
@@ -358,28 +369,25 @@ export async function deleteUser(
   // Once the user is deleted, in the same batch.
   const isLeft = and(isKeyOfUser(target), not(hasRow(users, isUser(target))));
   const revoked = db.select({ id: apiKeys.id }).from(apiKeys).where(and(isLeft, isRevoked));
-  // Written before the deletion, because it needs the version and the keys. A team has at most 1,000 keys: 30 KB of ids.
+  // A team has at most 1,000 keys: 30 KB of ids.
   const revokedKeys = db
     .select({ ids: sql`json_group_array(${apiKeys.id})` })
     .from(apiKeys)
     // Not `isApiKey`, with which SQLite would search all keys of the team.
     .where(and(isKeyOfUser(target), inArray(apiKeys.kind, ["secret", "public"]), isRevoked));
-  const event = newEventFrom(
-    deps,
-    USER_EVENTS.deleted,
-    actor,
-    target,
-    {
-      subjectVersion: sql`${users.version}`,
-      data: sql`json_object('_id', ${id}, 'revokedKeyIds', json(${revokedKeys}))`,
-    },
-    sql`from ${users} where ${isDeleted}`,
-  );
+  const deleted = {
+    type: USER_EVENTS.deleted,
+    initiator: actor,
+    subject: { ...target, version: sql`${users.version}` },
+    data: sql`json_object('_id', ${id}, 'revokedKeyIds', json(${revokedKeys}))`,
+    from: sql`${users}`,
+    where: isDeleted,
+    reads: "before",
+  } as const;
   const batch = {
     losses: losses.map(({ before }) => before),
     found: db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
-    event,
-    deleted: db.delete(users).where(isDeleted).returning({ id: users.id }),
+    deletion: recorded(deps, deleted, db.delete(users).where(isDeleted).returning({ id: users.id })),
     uploads: cancelUploadsOfKeys(deps, target.teamId, sql`${revoked}`),
     keys: db.delete(apiKeys).where(and(isLeft, isRevoked)),
     keptKeys: db
@@ -390,7 +398,9 @@ export async function deleteUser(
   const {
     losses: lost,
     found: [found],
-    deleted: [user],
+    deletion: {
+      change: [user],
+    },
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
     caller: stillAllowed(deps, actor, { granted: actor.scopes }),

@@ -5,6 +5,7 @@ import type {
   AudioMetadata,
   EventType,
   FileMetadata,
+  SubjectKind,
 } from "./api.ts";
 import type { Call, CallOptions, Connection, Filters, List } from "./connection.ts";
 import { sleep } from "./retrying.ts";
@@ -58,9 +59,16 @@ type DataOf<T extends string> = T extends `file.${string}`
     ? LinkEventData
     : RecordEventData;
 
-/** A record with the type and the data of one type of event. */
-type WithData<R, T extends string> = T extends unknown
-  ? Omit<R, "type" | "data"> & { type: T; data: DataOf<T> }
+/** The kind of record that a type of event is about, which is the first part of its name. */
+type KindOf<T extends string> = T extends `${infer K extends SubjectKind}.${string}` ? K : SubjectKind;
+
+/** A record with the type, the kind of subject and the data of one type of event. */
+type WithData<R extends { subject: unknown }, T extends string> = T extends unknown
+  ? Omit<R, "type" | "data" | "subject"> & {
+      type: T;
+      subject: Omit<R["subject"], "kind"> & { kind: KindOf<T> };
+      data: DataOf<T>;
+    }
   : never;
 
 /** An event of a team. `type` determines `data`. */

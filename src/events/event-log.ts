@@ -197,8 +197,11 @@ export async function findExportStarts(deps: Deps, { teamId, createdAt }: Named)
       .orderBy(desc(events.seq))
       .limit(1)
       .offset(count);
-  const [[first], [second]] = await read(deps, [beforeLast(EXPORTED_EVENTS), beforeLast(EXAMINED_EVENTS)]);
-  return { first: first?.seq ?? null, second: second?.seq ?? null };
+  const { first, second } = await read(deps, {
+    first: beforeLast(EXPORTED_EVENTS),
+    second: beforeLast(EXAMINED_EVENTS),
+  });
+  return { first: first[0]?.seq ?? null, second: second[0]?.seq ?? null };
 }
 
 /**
@@ -219,9 +222,10 @@ export async function* eventsNaming(
         [second, ABOVE_ALL],
       ] as const)) {
     const isExamined = and(eq(events.teamId, teamId), gt(events.seq, after), lte(events.seq, last));
-    const [rows]: readonly [EventRow[]] = await read(deps, [
+    const rows: EventRow[] = await read(
+      deps,
       deps.db.select().from(events).where(and(isExamined, isNamed)).orderBy(asc(events.seq)),
-    ]);
+    );
     yield* rows.map(renderEvent);
   }
 }

@@ -1,8 +1,8 @@
-import { is, SQL, type SQLWrapper, sql } from "drizzle-orm";
+import { and, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
 import type { Actor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Batch, type Guard, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
+import { type Batch, type Guard, type NamedBatch, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
 import { isRaised, isStorageFull } from "../platform/retry.ts";
 import { DAY, databaseOf, SECOND, zeroId } from "../platform/system.ts";
 import type { EventType } from "./event-type.ts";
@@ -123,125 +123,142 @@ export function actorOf(initiator: Initiator, requestId: string | null): string 
   return JSON.stringify(actor);
 }
 
-/**
- * Inserts an event, by default if the previous query of the batch has changed a row. `source`, a FROM and WHERE, may also
- * provide the version of its subject and its data.
- */
-function insertEvent(
-  { db, system, requestId }: Deps,
-  type: EventType,
-  initiator: Initiator,
-  { teamId, id }: Subject,
-  { subjectVersion, data }: { subjectVersion: SQL; data: SQL },
-  source = sql`where changes() > 0`,
-) {
-  const actor = actorOf(initiator, requestId);
-  const createdAt = system.now();
-  const last = sql`(select max(seq) from events where team_id = ${teamId})`;
-  // Microseconds, so that a team can have a thousand events per millisecond.
-  const seq = sql`max(coalesce(${last}, 0) + 1, ${createdAt * 1000})`;
-  const lastPosition = sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
-  return db.insert(events).select(
-    sql`select ${teamId}, ${seq}, ${type.name}, ${createdAt}, ${actor}, ${id}, ${subjectVersion}, ${data},
-        coalesce(${lastPosition}, 0) + ${type.kind.isCounted ? 1 : 0} ${source}`,
-  );
-}
-
-/** The version of the subject of an event. */
-const versionOf = (type: EventType, { version, ...subject }: Subject & { version?: number }): SQL =>
-  type.version?.(subject) ?? sql`${version ?? null}`;
-
 /** The names of the fields that an update changes, for its event. */
 export const fieldsOf = (changes: object): string[] =>
   Object.entries(changes).flatMap(([name, value]) => (value === undefined ? [] : [name]));
 
-/**
- * The insert of an event. Its place in a batch says what it records: one of `newEvent` directly follows the query that makes
- * the change, and one that has its own condition precedes it, to record the previous state.
- */
-export type NewEvent = Query & { event: { teamId: string; type: EventType } };
+/** The insert of an event. */
+type NewEvent = Query & { event: { teamId: string; type: EventType } };
 
-const asEvent = (teamId: string, type: EventType, insert: Query): NewEvent =>
-  Object.assign(insert, { event: { teamId, type } });
-
-/**
- * An event whose data is known before the change. It is written if the previous query of the batch changes a row. `data` never
- * contains personal data, a token, or a secret.
- */
-export function newEvent(
-  deps: Deps,
-  type: EventType,
-  initiator: Initiator,
-  subject: Subject & { version?: number },
-  data: Record<string, unknown> = {},
-): NewEvent {
-  const { teamId, id } = subject;
-  const columns = { subjectVersion: versionOf(type, subject), data: sql`${JSON.stringify({ _id: id, ...data })}` };
-  return asEvent(teamId, type, insertEvent(deps, type, initiator, subject, columns));
+interface NewRow {
+  type: EventType;
+  actor: string | SQL;
+  teamId: string;
+  subjectId: string | SQL;
+  version: SQL;
+  data: SQL;
+  createdAt: number;
+  seq: SQL;
+  /** How many counted events the row adds to the last position. */
+  counted: SQL | number;
+  from: SQL | undefined;
+  where: SQL | undefined;
 }
 
-/** An event whose version and data `source`, a FROM and WHERE, provides. It is written if that finds a row. */
-export function newEventFrom(
-  deps: Deps,
-  type: EventType,
-  initiator: Initiator,
-  subject: Subject,
-  row: { subjectVersion: SQL; data: SQL },
-  source: SQL,
-): NewEvent {
-  return asEvent(subject.teamId, type, insertEvent(deps, type, initiator, subject, row, source));
-}
-
-/**
- * An event for each row that `source`, a FROM and WHERE, finds. The subject is one of its columns, and so may be the actor, as
- * `actorOf` renders it.
- */
-export function newEventsFrom(
-  { db, system, requestId }: Deps,
-  type: EventType,
-  initiator: Initiator | SQL,
-  teamId: string,
-  { subjectId, subjectVersion, data }: { subjectId: SQL; subjectVersion: SQL; data: SQL },
-  source: SQL,
-): NewEvent {
-  const createdAt = system.now();
-  const last = (column: SQL) =>
-    sql`coalesce((select ${column} from events where team_id = ${teamId} order by seq desc limit 1), 0)`;
-  const actor = is(initiator, SQL) ? initiator : actorOf(initiator, requestId);
-  const number = sql`row_number() over ()`;
-  const seq = sql`max(${last(sql`seq`)}, ${createdAt * 1000 - 1}) + ${number}`;
+function insertEvent({ db }: Deps, { type, teamId, from, where, ...row }: NewRow): NewEvent {
+  const lastPosition = sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
   const insert = db.insert(events).select(
-    sql`select ${teamId}, ${seq}, ${type.name}, ${createdAt}, ${actor}, ${subjectId}, ${subjectVersion},
-        ${data}, ${last(sql`position`)} + ${type.kind.isCounted ? number : 0} ${source}`,
+    sql`select ${teamId}, ${row.seq}, ${type.name}, ${row.createdAt}, ${row.actor}, ${row.subjectId}, ${row.version}, ${row.data},
+        coalesce(${lastPosition}, 0) + ${type.kind.isCounted ? row.counted : 0}
+        ${from ? sql`from ${from} ` : sql``}where ${where ?? sql`true`}`,
   );
-  return asEvent(teamId, type, insert);
+  return Object.assign(insert, { event: { teamId, type } });
+}
+
+/** Queries of a batch run in the order of their names. */
+const inOrder = <C extends Batch>(
+  event: NewEvent,
+  change: C,
+  reads: "before" | "after" = "after",
+): { change: C; event: NewEvent } => (reads === "before" ? { event, change } : { change, event });
+
+/** What an event says, beside its time and number. */
+export interface Recorded {
+  type: EventType;
+  initiator: Initiator;
+  /** The team of the log, and the id of the changed record. A number as version counts only if the type finds no version itself. */
+  subject: Subject & { version?: number | SQL };
+  /** Added to the id of the subject; an expression is all of the data. It never contains personal data, a token, or a secret. */
+  data?: Record<string, unknown> | SQL;
+  /** The source of a row for the expressions of version, data and `where`. */
+  from?: SQL;
+}
+
+/** By default, the event reads what the change has left. One that reads `before` has the condition of the change. */
+type When = { reads?: "after"; where?: SQL | undefined } | { reads: "before"; where: SQL | undefined };
+
+/**
+ * A change and its event, as a part of a batch. The event is written if the change, or the last statement of several, has changed
+ * a row, and `where` holds. If it describes what the change removes, it `reads: "before"` the change, and is written if `where` holds.
+ *
+ * ```ts
+ * const subject = { teamId, id: row.id };
+ * const batch = { insert: recorded(deps, { type: LINK_EVENTS.created, initiator: actor, subject, data: { fileId } }, insert) };
+ * await writeWithEvent(deps, batch, options); // → { insert: { change, event } }
+ * ```
+ */
+export function recorded<C extends Batch>(deps: Deps, what: Recorded & When, change: C) {
+  const { type, initiator, subject, data = {}, from, where, reads } = what;
+  const { teamId, id, version } = subject;
+  const createdAt = deps.system.now();
+  const last = sql`(select max(seq) from events where team_id = ${teamId})`;
+  const row = {
+    type,
+    actor: actorOf(initiator, deps.requestId),
+    teamId,
+    subjectId: id,
+    version: is(version, SQL) ? version : (type.version?.({ teamId, id }) ?? sql`${version ?? null}`),
+    data: is(data, SQL) ? data : sql`${JSON.stringify({ _id: id, ...data })}`,
+    createdAt,
+    // Microseconds, so that a team can have a thousand events per millisecond.
+    seq: sql`max(coalesce(${last}, 0) + 1, ${createdAt * 1000})`,
+    counted: 1,
+    from,
+    where: reads === "before" ? where : and(where, sql`changes() > 0`),
+  };
+  return inOrder(insertEvent(deps, row), change, reads);
+}
+
+/** As `Recorded`, for each row of `from` for which `where` holds. */
+interface RecordedEach {
+  type: EventType;
+  /** An expression is the actor as `actorOf` renders it. */
+  initiator: Initiator | SQL;
+  subject: { teamId: string; id: SQL; version: SQL };
+  data: SQL;
+  from: SQL;
+  where: SQL | undefined;
+  reads: "before" | "after";
 }
 
 /**
- * The two events of a team's creation or deletion: one in its own log, one in that of the operator. They precede the change
- * in its batch, and are written if `source`, a WHERE, finds that it is still to be made.
+ * A change of many rows, and an event for each row that `from` and `where` find: before the change, or after it. Unlike that of
+ * `recorded`, `where` alone decides: it names the team, and after a change it finds only what this change has changed.
+ *
+ * ```ts
+ * const subject = { teamId, id: sql`${links.id}`, version: sql`null` };
+ * const what = { type, initiator, subject, data, from: sql`${links}`, where: isExpired, reads: "before" };
+ * const batch = { expire: recordedEach(deps, what, deps.db.delete(links).where(isExpired)) };
+ * ```
  */
-export function newTeamEvents(
-  deps: Deps,
-  type: EventType,
-  initiator: Initiator,
-  teamId: string,
-  source: SQL,
-): NewEvent[] {
-  const data = { subjectVersion: sql`null`, data: sql`${JSON.stringify({ _id: teamId })}` };
-  return [teamId, operatorLogOf(deps)].map((log) =>
-    newEventFrom(deps, type, initiator, { teamId: log, id: teamId }, data, source),
-  );
+export function recordedEach<C extends Batch>(deps: Deps, what: RecordedEach, change: C) {
+  const { initiator, subject, reads, ...rest } = what;
+  const { teamId } = subject;
+  const createdAt = deps.system.now();
+  const last = sql`coalesce((select seq from events where team_id = ${teamId} order by seq desc limit 1), 0)`;
+  const number = sql`row_number() over ()`;
+  const row = {
+    ...rest,
+    actor: is(initiator, SQL) ? initiator : actorOf(initiator, deps.requestId),
+    teamId,
+    subjectId: subject.id,
+    version: subject.version,
+    createdAt,
+    seq: sql`max(${last}, ${createdAt * 1000 - 1}) + ${number}`,
+    counted: number,
+  };
+  return inOrder(insertEvent(deps, row), change, reads);
 }
 
 const isEvent = (query: Query): query is NewEvent => "event" in query;
+
 /**
  * Runs changes in one transaction with their events, and wakes the followers of these. A deletion in a full database
  * continues without its events and all other inserts, which need space, and this is logged. One that `needsInserts` does not.
  * @returns the rows of each query, under its name
  * @throws `storage_full`; `rate_limited` above the account events of a day
  */
-export async function writeWithEvent<const B extends Batch>(
+export async function writeWithEvent<const B extends NamedBatch>(
   deps: Deps,
   batch: B,
   { needsInserts = false, ...options }: { isIdempotent: boolean; caller: Guard | null; needsInserts?: boolean },

@@ -88,7 +88,7 @@ async function wakeBehind(deps: Deps) {
       .where(sql`(team_id, kind, id) > (${after.teamId}, ${after.kind}, ${after.id}) and ${isBehind}`)
       .orderBy(followers.teamId, followers.kind, followers.id)
       .limit(PAGE_FOLLOWERS);
-    const [rows] = await read(deps, [page]);
+    const rows = await read(deps, page);
     const reports = await wake(deps, rows, false);
     count += reports.length;
     if (reports.length > 0) {
@@ -100,7 +100,7 @@ async function wakeBehind(deps: Deps) {
         .where(
           sql`${followers.teamId} = ${field("teamId")} and ${followers.kind} = ${field("kind")} and ${followers.id} = ${field("id")}`,
         );
-      await write(deps, [store], { isIdempotent: true, caller: null });
+      await write(deps, store, { isIdempotent: true, caller: null });
     }
     const last = rows[PAGE_FOLLOWERS - 1];
     if (!last) break;

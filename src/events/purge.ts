@@ -65,7 +65,7 @@ async function purgeInRounds(deps: Deps, events: Purge): Promise<number> {
     let page: { last: string | null; checked: number; expired: string } | undefined;
     do {
       if (++queries > events.maxQueries) return purged;
-      [[page]] = await read(deps, [checkTeams(deps.db, events, page?.last ?? "")]);
+      [page] = await read(deps, checkTeams(deps.db, events, page?.last ?? ""));
       const expired: string[] = JSON.parse(page?.expired ?? "[]");
       for (let i = 0; i < expired.length; i += TEAMS_PER_DELETE) {
         queries += events.queriesToRemove;
@@ -91,7 +91,7 @@ function purgeOldEvents(deps: Deps) {
     const expired = sql`select value, d.seq from json_each(${JSON.stringify(teamIds)}) join ${events} d
       on d.team_id = value and d.seq in (select oldest.seq from (${first}) oldest where ${isExpired})`;
     const deletion = deps.db.delete(events).where(sql`(team_id, seq) in (${expired})`);
-    const [{ meta }] = await write(deps, [deletion], { isIdempotent: true, caller: null });
+    const { meta } = await write(deps, deletion, { isIdempotent: true, caller: null });
     return meta.changes;
   };
   return purgeInRounds(deps, { isExpired, maxQueries: OLD_QUERIES, queriesToRemove: 1, remove });
@@ -115,7 +115,7 @@ function purgeExcessEvents(deps: Deps) {
         ends: sql<string>`json_group_array(json_object('id', value, 'end', (select max(seq) from (${next}) found)))`,
       })
       .from(sql`json_each(${JSON.stringify(teamIds)})`);
-    const [[found]] = await read(deps, [ends]);
+    const [found] = await read(deps, ends);
     const given = sql`(select value ->> 'id' as id, value ->> 'end' as last from json_each(${found?.ends}) where last is not null) one`;
     const excess = sql`select d.team_id, d.seq from ${given} join events d on d.team_id = one.id
       and d.seq > ${purgedTo(sql`one.id`)} and d.seq <= one.last where ${isCountedType(sql`d.type`)}`;
@@ -124,8 +124,8 @@ function purgeExcessEvents(deps: Deps) {
       .set({ eventsPurgedTo: sql`(select last from ${given} where one.id = ${teams.id})` })
       .where(sql`${teams.id} in (select id from ${given})`);
     const deletion = db.delete(events).where(sql`(team_id, seq) in (${excess})`);
-    const [{ meta }] = await write(deps, [deletion, advance], { isIdempotent: true, caller: null });
-    return meta.changes;
+    const done = await write(deps, { deletion, advance }, { isIdempotent: true, caller: null });
+    return done.deletion.meta.changes;
   };
   return purgeInRounds(deps, {
     isExpired: isExcess(sql`oldest.team_id`),

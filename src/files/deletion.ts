@@ -9,7 +9,7 @@ import { DAY, MINUTE } from "../platform/system.ts";
 import { isCanceled, uploads } from "../uploads/uploads.schema.ts";
 import { cancelUploads, MAX_LATE_WRITE_MILLISECONDS, removeUpload } from "./ending.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
-import { fileEvents } from "./file-events.ts";
+import { recordedFiles } from "./file-events.ts";
 import { files, teamOfFile } from "./files.schema.ts";
 import { keptValues, trashedFiles } from "./files.ts";
 import { type FileKey, fileKey, isOneOfKeys, isRemoved, keyColumns, storedKeys, writingSinceOf } from "./names.ts";
@@ -63,10 +63,10 @@ export function leave({ db }: Deps, isSelected: SQL | undefined, { dueAt, trash 
     file: trash ? keptValues(trash.now) : null,
   };
   const hasLeft = hasRow(removed, and(eq(teamOfRemoved, teamOfFile), eq(removed.id, files.id)));
-  return [
-    insertWhere(db, removed, row, and(isSelected, isNull(files.hold)), sql`${files}`),
-    db.delete(files).where(and(isSelected, hasLeft)),
-  ] as const;
+  return {
+    keep: insertWhere(db, removed, row, and(isSelected, isNull(files.hold)), sql`${files}`),
+    leave: db.delete(files).where(and(isSelected, hasLeft)),
+  };
 }
 
 /** Part of a batch: takes files out of the trash, except held ones. Their bytes are deleted when they are due. */
@@ -95,8 +95,8 @@ export function leaveMany(deps: Deps, selected: FileSelection, isTrashing = fals
 /** The deletion of many files of a team, each with its event. A held file stays, so it must not be selected. */
 export function manyDeletions(deps: Deps, initiator: Initiator | SQL, teamId: string, selected: FileSelection) {
   const { isTrashing, type } = kindOf(deps, false);
-  const event = fileEvents(deps, type, initiator, teamId, sql`${fileKey} in ${selected(keyColumns)}`);
-  return { event, leave: leaveMany(deps, selected, isTrashing) };
+  const where = sql`${fileKey} in ${selected(keyColumns)}`;
+  return recordedFiles(deps, { type, initiator, teamId, where }, leaveMany(deps, selected, isTrashing));
 }
 
 /** Whether R2 may still store a waveform or a transcript, also one whose write has failed. */
@@ -138,16 +138,20 @@ function deletionOf(
   const inFiles = and(filesOf(actor), isOneOf(files.id, ids), isNull(files.hold));
   const trash = isTrashing ? { now, days: deps.settings.trashDays } : undefined;
   const leaving = {
-    event: fileEvents(deps, type, actor, actor.teamId, inFiles),
-    leave: leave(deps, inFiles, { dueAt, trash }),
+    files: recordedFiles(
+      deps,
+      { type, initiator: actor, teamId: actor.teamId, where: inFiles },
+      leave(deps, inFiles, { dueAt, trash }),
+    ),
     cancel: cancelUploads(deps, and(uploadsOf(actor), isOneOf(uploads.fileId, ids))),
   };
   const inTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed, isNull(removed.hold));
   const source = trashedFiles(sql`${removed} where ${inTrash}`);
-  const erasing = {
-    event: fileEvents(deps, FILE_EVENTS.deleted, actor, actor.teamId, undefined, source),
-    erase: erase(deps, inTrash, dueAt),
-  };
+  const erasing = recordedFiles(
+    deps,
+    { type: FILE_EVENTS.deleted, initiator: actor, teamId: actor.teamId, source },
+    erase(deps, inTrash, dueAt),
+  );
   /** From the rows of a file in `files` and `removed` after the changes. Null if it was deleted. */
   const refusalOf = (
     kept: { isHeld: 0 | 1 } | undefined,
@@ -161,7 +165,7 @@ function deletionOf(
     if (onlyTrashed) return "not_in_trash";
     return kept.isHeld ? "file_held" : "storage_full";
   };
-  const changes: Batch = [...(onlyTrashed ? [] : [leaving]), ...(isTrashing ? [] : [erasing])];
+  const changes: Batch = { leaving: onlyTrashed ? [] : leaving, erasing: isTrashing ? [] : erasing };
   return { changes, refusalOf, isTrashing };
 }
 
@@ -186,9 +190,9 @@ export function placesOf({ db }: Deps, whose: FilesOf, ids: string[]) {
 async function eraseInPlace(deps: Deps, whose: FilesOf, ids: string[]): Promise<void> {
   const isErased = and(filesOf(whose), isOneOf(files.id, ids), isNull(files.hold));
   const named = { id: files.id, teamId: teamOfFile, originalName: files.originalName };
-  const [rows] = await read(deps, [deps.db.select(named).from(files).where(isErased)]);
+  const rows = await read(deps, deps.db.select(named).from(files).where(isErased));
   await deps.bytes.remove(rows.flatMap(storedKeys));
-  await write(deps, [deps.db.delete(files).where(isErased)], { isIdempotent: true, caller: null });
+  await write(deps, deps.db.delete(files).where(isErased), { isIdempotent: true, caller: null });
 }
 
 /**
@@ -252,7 +256,7 @@ export async function deleteFile(
 export function deleteRemoved({ db }: Deps, keys: FileKey[]) {
   const [key] = keys;
   const isSelected = key && keys.length === 1 ? isRemoved({ ...key, ownerId: null }) : isOneOfKeys(removedKey, keys);
-  return [db.delete(removed).where(and(isSelected, isNull(removed.trashedAt)))] as const;
+  return db.delete(removed).where(and(isSelected, isNull(removed.trashedAt)));
 }
 
 export async function removeRows(deps: Deps, keys: FileKey[]): Promise<void> {

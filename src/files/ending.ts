@@ -86,10 +86,10 @@ export const keysOfCanceled = (upload: Named & Pick<UploadRow, "sizeBytes" | "se
 export function deleteUploads({ db }: Deps, keys: FileKey[]) {
   const isGone = and(isOneOfKeys(uploadKey, keys), isEnded);
   const ended = db.select({ fileId: uploads.fileId }).from(uploads).where(isGone);
-  return [
-    db.delete(uploadParts).where(sql`${uploadParts.fileId} in ${ended}`),
-    db.delete(uploads).where(isGone),
-  ] as const;
+  return {
+    parts: db.delete(uploadParts).where(sql`${uploadParts.fileId} in ${ended}`),
+    uploads: db.delete(uploads).where(isGone),
+  };
 }
 
 /** Deletes what a canceled resumable upload stored, and its row. If requests are still writing, the last one to end does so again. */

@@ -13,7 +13,7 @@ import {
 } from "./deletion.ts";
 import { MAX_LATE_WRITE_MILLISECONDS } from "./ending.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
-import { fileEvents } from "./file-events.ts";
+import { recordedFiles } from "./file-events.ts";
 import { trashedFiles } from "./files.ts";
 import { type FileKey, isOneOfKeys, storedKeys } from "./names.ts";
 import { isErasable, isTrashed, removed, teamOfRemoved } from "./removed.schema.ts";
@@ -27,7 +27,7 @@ async function postpone(deps: Deps, keys: FileKey[]): Promise<void> {
   if (keys.length === 0) return;
   const dueAt = deps.system.now() + MAX_LATE_WRITE_MILLISECONDS;
   const later = deps.db.update(removed).set({ dueAt }).where(isOneOfKeys(removedKey, keys));
-  await write(deps, [later], { isIdempotent: true, caller: null });
+  await write(deps, later, { isIdempotent: true, caller: null });
 }
 
 /**
@@ -39,7 +39,7 @@ async function postpone(deps: Deps, keys: FileKey[]): Promise<void> {
 async function eraseRemoved(deps: Deps) {
   const isDue = and(isErasable, lte(removed.dueAt, deps.system.now()));
   const due = deps.db.select(ERASABLE_COLUMNS).from(removed).where(isDue).orderBy(asc(removed.dueAt)).limit(BATCH_ROWS);
-  const [rows] = await read(deps, [due]);
+  const rows = await read(deps, due);
   const waiting = rows.filter(({ trashedAt }) => trashedAt === null);
   await deps.bytes.remove(waiting.flatMap(storedKeys));
   const written = waiting.filter((row) => isWritingBeside(deps, row));
@@ -52,16 +52,14 @@ async function eraseRemoved(deps: Deps) {
     const ids = ofTeam.map(({ id }) => id);
     const isNext = and(eq(teamOfRemoved, teamId), isOneOf(removed.id, ids), isDue);
     const source = trashedFiles(sql`${removed} where ${and(isNext, isTrashed)}`);
-    return {
-      event: fileEvents(deps, FILE_EVENTS.deleted, SYSTEM, teamId, undefined, source),
-      erase: erase(deps, isNext, deps.system.now()),
-    };
+    const what = { type: FILE_EVENTS.deleted, initiator: SYSTEM, teamId, source };
+    return recordedFiles(deps, what, erase(deps, isNext, deps.system.now()));
   });
   if (changes.length === 0) return { filesDeleted: gone.length };
-  const erased = await writeWithEvent(deps, changes, { isIdempotent: true, caller: null });
+  const { erased } = await writeWithEvent(deps, { erased: changes }, { isIdempotent: true, caller: null });
   return {
     filesDeleted: gone.length,
-    trashEmptied: erased.reduce((count, { erase: { meta } }) => count + meta.changes, 0),
+    trashEmptied: erased.reduce((count, { change: { meta } }) => count + meta.changes, 0),
   };
 }
 

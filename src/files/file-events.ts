@@ -1,7 +1,8 @@
-import { and, type Column, type SQL, sql } from "drizzle-orm";
+import { type Column, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import type { EventType } from "../events/event-type.ts";
-import { type Initiator, type NewEvent, newEventFrom, newEventsFrom } from "../events/events.ts";
+import { type Initiator, recorded, recordedEach } from "../events/events.ts";
+import type { Batch } from "../platform/db.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
 import { files } from "./files.schema.ts";
 import { FACTS } from "./files.ts";
@@ -40,49 +41,53 @@ const METADATA = sql`json_object(${sql.join(
   sql`, `,
 )})`;
 
-/**
- * Creates an event for each selected file before it is deleted, restored, or moved to another folder. `source` takes the place of
- * the files.
- */
-export function fileEvents(
-  deps: Deps,
-  type: EventType,
-  initiator: Initiator | SQL,
-  teamId: string,
-  isSelected: SQL | undefined,
-  source: SQL = sql`${files}`,
-): NewEvent {
-  const isMove = type === FILE_EVENTS.updated;
-  const subjectVersion = isMove ? sql`${files.version} + 1` : sql`${files.version}`;
-  const updatedAt = new Date(deps.system.now()).toISOString();
-  const moved = sql`json_set(${METADATA}, '$.__v', ${subjectVersion}, '$.updatedAt', ${updatedAt}, '$.fields', json('["folder"]'))`;
-  const row = { subjectId: sql`${files.id}`, subjectVersion, data: isMove ? moved : METADATA };
-  const from = sql`from ${source} where ${isSelected ?? sql`true`}`;
-  return newEventsFrom(deps, type, initiator, teamId, row, from);
-}
-
-interface FileEventOptions {
-  fields?: string[];
-  uploadTokenId?: string | null;
+interface Selection {
+  type: EventType;
+  /** As in `recordedEach`. */
+  initiator: Initiator | SQL;
+  teamId: string;
+  where?: SQL | undefined;
+  /** Takes the place of the files. */
   source?: SQL;
 }
 
-/**
- * Creates an event of a file that the previous query of the batch has changed. That of an update has the names of the changed
- * `fields`, and that of an upload the id of its upload token, if any. `source` takes the place of the files.
- */
-export function fileEvent(
+/** A deletion, restoration, or move of files to another folder, with an event for each that is selected before it. */
+export function recordedFiles<C extends Batch>(
   deps: Deps,
-  type: EventType,
-  initiator: Initiator,
-  file: FileOf,
-  { fields, uploadTokenId, source = sql`${files}` }: FileEventOptions = {},
-): NewEvent {
+  { type, initiator, teamId, where, source = sql`${files}` }: Selection,
+  change: C,
+) {
+  const isMove = type === FILE_EVENTS.updated;
+  const version = isMove ? sql`${files.version} + 1` : sql`${files.version}`;
+  const updatedAt = new Date(deps.system.now()).toISOString();
+  const moved = sql`json_set(${METADATA}, '$.__v', ${version}, '$.updatedAt', ${updatedAt}, '$.fields', json('["folder"]'))`;
+  const subject = { teamId, id: sql`${files.id}`, version };
+  const data = isMove ? moved : METADATA;
+  return recordedEach(deps, { type, initiator, subject, data, from: source, where, reads: "before" }, change);
+}
+
+interface FileChange {
+  type: EventType;
+  initiator: Initiator;
+  file: FileOf;
+  /** The names of the fields that an update changes. */
+  fields?: string[];
+  /** Of an upload with an upload token. */
+  uploadTokenId?: string | null;
+  /** Takes the place of the files. */
+  source?: SQL;
+}
+
+/** The change of a file, with its event if it changes the file. The event has the file as it is then. */
+export function recordedFile<C extends Batch>(
+  deps: Deps,
+  { type, initiator, file, fields, uploadTokenId, source = sql`${files}` }: FileChange,
+  change: C,
+) {
   const { teamId, id } = file;
   const withToken = sql`json_set(${METADATA}, '$.uploadTokenId', ${uploadTokenId})`;
   const withFields = sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))`;
   const data = fields ? withFields : uploadTokenId ? withToken : METADATA;
-  const row = { subjectVersion: sql`${files.version}`, data };
-  const from = sql`from ${source} where ${and(isFile(file), sql`changes() > 0`)}`;
-  return newEventFrom(deps, type, initiator, { teamId, id }, row, from);
+  const subject = { teamId, id, version: sql`${files.version}` };
+  return recorded(deps, { type, initiator, subject, data, from: source, where: isFile(file) }, change);
 }

@@ -5,9 +5,9 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import type { EventType } from "../events/event-type.ts";
 import { writeWithEvent } from "../events/events.ts";
-import { type Batch, evaluate, type Query } from "../platform/db.ts";
+import { evaluate, type Query } from "../platform/db.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
-import { fileEvent } from "./file-events.ts";
+import { recordedFile } from "./file-events.ts";
 import { files } from "./files.schema.ts";
 import { changed, deleteAfterRetention, type Hold, ofKnownFile, trashedFiles } from "./files.ts";
 import { type FileOf, isFile, isRemoved } from "./names.ts";
@@ -31,12 +31,13 @@ function inBoth(
   type: EventType,
   actor: TeamActor,
   file: FileOf,
-  [inFiles, inTrash]: [Query, Query],
-): Batch {
-  return [
-    [inFiles, fileEvent(deps, type, actor, file)],
-    [inTrash, fileEvent(deps, type, actor, file, { source: trashedFiles() })],
-  ];
+  changes: { listed: Query; trashed: Query },
+) {
+  const what = { type, initiator: actor, file };
+  return {
+    listed: recordedFile(deps, what, changes.listed),
+    trashed: recordedFile(deps, { ...what, source: trashedFiles() }, changes.trashed),
+  };
 }
 
 /**
@@ -53,16 +54,16 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
   const isOther = (column: SQLiteColumn) => or(isNull(column), sql`${column} ->> '$.reason' <> ${reason}`);
   // A deleted team gets no hold, which would keep it from being erased. Its deletion finds those that came before.
   const isExisting = teamExists(teamId);
-  const place = deps.db
+  const listed = deps.db
     .update(files)
     .set({ hold: JSON.stringify(hold), ...changed(now) })
     .where(and(isFile(file), isOther(files.hold), isExisting));
-  const placeInTrash = deps.db
+  const trashed = deps.db
     .update(removed)
     .set({ hold: JSON.stringify(hold), file: changedInTrash(now) })
     .where(and(isRemoved(file), isTrashed, isOther(removed.hold), isExisting));
   const held = evaluate(deps.db, { hold: ofKnownFile<string>(file, "hold") });
-  const batch = { changes: inBoth(deps, FILE_EVENTS.held, actor, file, [place, placeInTrash]), held };
+  const batch = { changes: inBoth(deps, FILE_EVENTS.held, actor, file, { listed, trashed }), held };
   const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).held;
   if (!row?.hold) throw new AppError("not_found");
   return JSON.parse(row.hold);
@@ -78,15 +79,15 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
   const file = { ...actor, id };
   const now = deps.system.now();
   const check = evaluate(deps.db, { id: ofKnownFile<string>(file, "id") });
-  const release = deps.db
+  const listed = deps.db
     .update(files)
     .set({ hold: null, ...deleteAfterRetention(now), ...changed(now) })
     .where(and(isFile(file), isNotNull(files.hold)));
-  const releaseInTrash = deps.db
+  const trashed = deps.db
     .update(removed)
     .set({ hold: null, file: changedInTrash(now) })
     .where(and(isRemoved(file), isTrashed, isNotNull(removed.hold)));
-  const batch = { changes: inBoth(deps, FILE_EVENTS.released, actor, file, [release, releaseInTrash]), check };
+  const batch = { changes: inBoth(deps, FILE_EVENTS.released, actor, file, { listed, trashed }), check };
   const [found] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).check;
   if (!found?.id) throw new AppError("not_found");
 }

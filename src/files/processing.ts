@@ -12,7 +12,7 @@ import { retryDelaySeconds } from "../platform/jobs.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { MINUTE } from "../platform/system.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
-import { fileEvent } from "./file-events.ts";
+import { recordedFile } from "./file-events.ts";
 import { files } from "./files.schema.ts";
 import {
   changed,
@@ -78,12 +78,15 @@ const hasClaim = (file: ClaimedFile) => and(isFile(file), eq(files.status, "proc
 const ended = (now: number) => ({ processedAt: now, dueAt: null, leaseEndsAt: null, ...changed(now) });
 const failed = (failure: Failure, now: number) => ({ status: "failed" as const, ...failure, ...ended(now) });
 
-const failExhausted = ({ db, system }: Deps, file: FileOf, minAttempts: number) =>
-  db
+function failExhausted(deps: Deps, file: FileOf, minAttempts: number) {
+  const now = deps.system.now();
+  const fail = deps.db
     .update(files)
-    .set(failed(EXHAUSTED, system.now()))
-    .where(and(isClaimable(file, system.now()), gte(files.attempts, minAttempts)))
+    .set(failed(EXHAUSTED, now))
+    .where(and(isClaimable(file, now), gte(files.attempts, minAttempts)))
     .returning({ id: files.id });
+  return recordedFile(deps, { type: FILE_EVENTS.failed, initiator: SYSTEM, file }, fail);
+}
 
 /** Makes a completed or failed file pending again. Does not change an unprocessed one. */
 export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
@@ -103,7 +106,7 @@ export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
       ...changed(now),
     })
     .where(and(isFile(file), inArray(files.status, ["completed", "failed"])));
-  return { markPending, event: fileEvent(deps, FILE_EVENTS.reprocessed, actor, file) };
+  return recordedFile(deps, { type: FILE_EVENTS.reprocessed, initiator: actor, file }, markPending);
 }
 
 /** @throws `not_found` */
@@ -113,7 +116,7 @@ export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): P
     .select({ status: files.status, isBulk: hasBacklog(actor.teamId).as("isBulk") })
     .from(files)
     .where(isFile(file));
-  const batch = { change: fileReprocessing(deps, actor, id), found };
+  const batch = { reprocess: fileReprocessing(deps, actor, id), found };
   const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).found;
   if (!row) throw new AppError("not_found");
   // If the file was pending already, its message may be lost.
@@ -144,12 +147,12 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
     })
     .where(and(isClaimable(key, now), lt(files.attempts, MAX_CLAIMS)))
     .returning();
-  const batch = { exhausted: failExhausted(deps, key, MAX_CLAIMS), event: failedEvent(deps, key), claim };
+  const batch = { exhausted: failExhausted(deps, key, MAX_CLAIMS), claim };
   const {
     exhausted,
     claim: [row],
   } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
-  if (exhausted.length > 0) return "failed";
+  if (exhausted.change.length > 0) return "failed";
   if (!row) return "not_claimed";
   const file = { ...row, ownerId: null };
   try {
@@ -169,12 +172,9 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
  */
 export async function failExhaustedFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const file = { teamId, id: fileId, ownerId: null };
-  const batch = { exhausted: failExhausted(deps, file, 1), event: failedEvent(deps, file) };
-  const { exhausted } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
-  return exhausted.length > 0 ? "failed" : "not_claimed";
+  const { change } = await writeWithEvent(deps, failExhausted(deps, file, 1), { isIdempotent: false, caller: null });
+  return change.length > 0 ? "failed" : "not_claimed";
 }
-
-const failedEvent = (deps: Deps, file: FileOf) => fileEvent(deps, FILE_EVENTS.failed, SYSTEM, file);
 
 /** Throws only errors that a retry may resolve. */
 async function examine(deps: Deps, file: ClaimedFile): Promise<Findings | Failure> {
@@ -230,7 +230,7 @@ async function renewLease(
   columns: { leaseEndsAt: number; sha256?: string },
 ): Promise<void> {
   const renew = deps.db.update(files).set(columns).where(hasClaim(file)).returning({ id: files.id });
-  const [rows] = await write(deps, [renew], { isIdempotent: true, caller: null });
+  const rows = await write(deps, renew, { isIdempotent: true, caller: null });
   if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
 }
 
@@ -267,7 +267,6 @@ function completed(file: ClaimedFile, { fileType, ...findings }: Findings, now: 
 async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings | Failure): Promise<Outcome> {
   const now = deps.system.now();
   const outcome = "failureCode" in findings ? "failed" : "completed";
-  const event = fileEvent(deps, FILE_EVENTS[outcome], SYSTEM, file);
   const columns = "failureCode" in findings ? failed(findings, now) : completed(file, findings, now);
   const end = deps.db.update(files).set(columns).where(hasClaim(file)).returning({ id: files.id });
   const audio = "failureCode" in findings || findings.audio === null ? null : (JSON.parse(findings.audio) as Audio);
@@ -275,14 +274,17 @@ async function recordOutcome(deps: Deps, file: ClaimedFile, findings: Findings |
     outcome === "failed"
       ? []
       : deps.service.fileCompleted.map((afterCompletion) => afterCompletion(deps, { file, audio }));
-  const batch = { end, event, afters: afters.map(({ after }) => after) };
-  const { end: rows, afters: done } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
-  if (rows.length > 0) {
+  const batch = {
+    end: recordedFile(deps, { type: FILE_EVENTS[outcome], initiator: SYSTEM, file }, end),
+    afters: afters.map(({ after }) => after),
+  };
+  const { end: ended, afters: done } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: null });
+  if (ended.change.length > 0) {
     for (const [i, { committed }] of afters.entries()) committed(done[i] ?? []);
     return outcome;
   }
   // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.
-  const [[row]] = await read(deps, [evaluate(deps.db, { id: ofKnownFile<string>(file, "id") })]);
+  const [row] = await read(deps, evaluate(deps.db, { id: ofKnownFile<string>(file, "id") }));
   if (!row?.id) await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";
 }
@@ -297,7 +299,7 @@ async function release(deps: Deps, file: ClaimedFile, retryAfterSeconds: number)
     .set({ status: "pending", leaseEndsAt: null, dueAt, ...changed(now) })
     .where(hasClaim(file));
   try {
-    await write(deps, [putBack], { isIdempotent: true, caller: null });
+    await write(deps, putBack, { isIdempotent: true, caller: null });
   } catch (cause) {
     deps.log("warn", "job_release_failed", { fileId: file.id, cause });
   }

@@ -6,7 +6,7 @@ import { actorOf, fieldsOf, writeWithEvent } from "../events/events.ts";
 import { firstOf } from "../platform/db.ts";
 import { type ExpectedVersions, isOneOf } from "../platform/versions.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
-import { fileEvent } from "./file-events.ts";
+import { recordedFile } from "./file-events.ts";
 import { files, isHeld } from "./files.schema.ts";
 import { changed, FACTS, LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
 import { isFile, nameKey, searchPatch, tagKeys } from "./names.ts";
@@ -167,10 +167,8 @@ export function fileUpdate(
   const keys = changedTagKeys(changes);
   const isChanged = and(isFile(key), differs, isNull(refusal));
   const update = keys ? setting.from(taggedSource(keys, isFile(key))).where(isChanged) : setting.where(isChanged);
-  return {
-    update,
-    event: fileEvent(deps, FILE_EVENTS.updated, actor, key, { fields: fieldsOf(changes).map(eventField) }),
-  };
+  const fields = fieldsOf(changes).map(eventField);
+  return recordedFile(deps, { type: FILE_EVENTS.updated, initiator: actor, file: key, fields }, update);
 }
 
 /** @throws `not_found`, `version_mismatch`, `file_held` for `deleteAfter` of a held file, `invalid_input` for metadata that is too large after merging */
@@ -187,7 +185,7 @@ export async function updateFile(
     .from(files)
     .where(isOne);
   const current = deps.db.select(LISTED_COLUMNS).from(files).where(isOne);
-  const batch = { check, change: fileUpdate(deps, actor, id, changes, versions), current };
+  const batch = { check, update: fileUpdate(deps, actor, id, changes, versions), current };
   const {
     check: [found],
     current: [row],

@@ -49,7 +49,7 @@ async function resend(deps: Deps) {
     })
     .where(overdue(deps, sql`(${files.status} = 'pending' or ${isAbandoned})`))
     .returning({ teamId: teamOfFile, id: files.id });
-  const [rows] = await write(deps, [update], { isIdempotent: true, caller: null });
+  const rows = await write(deps, update, { isIdempotent: true, caller: null });
   // To count the team's other unprocessed files, too, would read 21 rows for each message.
   const ofTeams = [...Map.groupBy(rows, ({ teamId }) => teamId).values()];
   for (const isBulk of [false, true]) {

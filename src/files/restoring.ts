@@ -7,7 +7,7 @@ import { writeWithEvent } from "../events/events.ts";
 import { isOneOf } from "../platform/db.ts";
 import { placesOf } from "./deletion.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
-import { fileEvents } from "./file-events.ts";
+import { recordedFiles } from "./file-events.ts";
 import { files } from "./files.schema.ts";
 import {
   enqueuePending,
@@ -44,10 +44,13 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
   const { db } = deps;
   const isInTrash = and(removedOf(actor), isOneOf(removed.id, ids), isTrashed);
   const restoring = sql`select ${restoredColumns(deps.system.now())} from ${removed} where ${isInTrash}`;
-  const event = fileEvents(deps, FILE_EVENTS.restored, actor, actor.teamId, undefined, sql`(${restoring}) ${files}`);
+  const source = sql`(${restoring}) ${files}`;
   const batch = {
-    event,
-    restored: db.insert(files).select(restoring).returning({ id: files.id }),
+    restore: recordedFiles(
+      deps,
+      { type: FILE_EVENTS.restored, initiator: actor, teamId: actor.teamId, source },
+      db.insert(files).select(restoring).returning({ id: files.id }),
+    ),
     removed: db.delete(removed).where(isInTrash),
     listed: db
       .select({ ...LISTED_COLUMNS, isBulk: hasBacklog(actor.teamId).as("isBulk") })
@@ -56,11 +59,11 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
     left: placesOf(deps, actor, ids).left,
   };
   // After a lost response, a repetition would find no file in the trash.
-  const { restored, listed, left } = await writeWithEvent(deps, batch, {
+  const { restore, listed, left } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
     caller: stillAllowed(deps, actor),
   });
-  const isRestored = new Set(restored.map(({ id }) => id));
+  const isRestored = new Set(restore.change.map(({ id }) => id));
   const rows = new Map(listed.map((row) => [row.id, row]));
   enqueuePending(
     deps,

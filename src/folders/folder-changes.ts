@@ -10,7 +10,7 @@ import { AppError, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "../files/deletion.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { fileEvents } from "../files/file-events.ts";
+import { recordedFiles } from "../files/file-events.ts";
 import { files, isHeld, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
 import { changed } from "../files/files.ts";
 import { fileKey, folderKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "../files/names.ts";
@@ -108,7 +108,7 @@ function isTooLong({ db }: Deps, range: Range, target: string): SQL | undefined 
 export async function countFilesWithin({ db, ...deps }: Deps, { teamId, ownerId }: TeamActor, folder: string) {
   const { from, where } = filesWithin({ teamId, ownerId: ownerId ?? "", folder });
   const first = sql`(select 1 from ${from} where ${where} limit ${MOVED_FILES}) found`;
-  const [[found]] = await read({ db, ...deps }, [db.select({ count: sql<number>`count(*)` }).from(first)]);
+  const [found] = await read({ db, ...deps }, db.select({ count: sql<number>`count(*)` }).from(first));
   return found?.count ?? 0;
 }
 
@@ -160,8 +160,11 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     target === null
       ? manyDeletions(deps, initiator, teamId, selected)
       : {
-          event: fileEvents(deps, FILE_EVENTS.updated, initiator, teamId, sql`${fileKey} in ${keys}`),
-          files: moveFiles(deps, folder, target, keys),
+          files: recordedFiles(
+            deps,
+            { type: FILE_EVENTS.updated, initiator, teamId, where: sql`${fileKey} in ${keys}` },
+            moveFiles(deps, folder, target, keys),
+          ),
           folders: copyFolders(deps, folder, target, nextFolders),
         };
   const isLast = and(isChange(change), isNull(folderChanges.stepEnd), sql`not exists (${nextFolders})`);
@@ -286,7 +289,7 @@ async function continueFolderChanges(deps: Deps) {
     .where(lte(folderChanges.dueAt, now))
     .orderBy(asc(folderChanges.dueAt))
     .limit(CONTINUED_STEPS);
-  const [rows] = await read(deps, [due]);
+  const rows = await read(deps, due);
   for (const change of rows) {
     let isComplete = false;
     for (let step = 0; step < CONTINUED_STEPS / rows.length && !isComplete; step++) {

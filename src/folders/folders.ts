@@ -82,8 +82,10 @@ export async function createFolder(deps: Deps, actor: TeamActor, folder: string)
     .select({ createdAt: folders.createdAt })
     .from(folders)
     .where(and(foldersOf(actor), eq(folders.folderKey, row.folderKey), eq(folders.ownerId, row.ownerId)));
-  const queries = [insertWhere(deps.db, folders, row, hasRoom), stored] as const;
-  const [, [found]] = await write(deps, queries, { isIdempotent: true, caller: stillAllowed(deps, actor) });
+  const batch = { insert: insertWhere(deps.db, folders, row, hasRoom), stored };
+  const {
+    stored: [found],
+  } = await write(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (found) return;
   if (ownerId === null) throw new AppError("too_many_folders");
   throw new AppError("too_many_folders", {

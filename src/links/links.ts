@@ -15,7 +15,7 @@ import { teams } from "../accounts/teams.schema.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { recorded, writeWithEvent } from "../events/events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { parseTranscript, TRANSCRIPT } from "../files/files.ts";
 import { cleanName, type FileKey, isFile, objectKey } from "../files/names.ts";
@@ -141,8 +141,11 @@ export async function createLink(
   });
   const batch = {
     file: deps.db.select({ refusal, name: files.name, originalName: files.originalName }).from(files).where(isOfFile),
-    insert: insertWhere(deps.db, links, row, sql`${isOfFile} and ${refusal} is null`, sql`${files}`),
-    event: newEvent(deps, LINK_EVENTS.created, actor, { teamId, id: row.id }, { fileId }),
+    insert: recorded(
+      deps,
+      { type: LINK_EVENTS.created, initiator: actor, subject: { teamId, id: row.id }, data: { fileId } },
+      insertWhere(deps.db, links, row, sql`${isOfFile} and ${refusal} is null`, sql`${files}`),
+    ),
   };
   const {
     file: [file],
@@ -185,11 +188,12 @@ export async function listLinks(deps: Deps, credential: Credential<"files:downlo
       .from(files)
       .leftJoin(links, isLinkOfFile)
       .where(isFile({ ...viewer, id: fileId }))
-      .orderBy(asc(links.id))
       .limit(MAX_LINKS),
   );
   if (rows.length === 0) throw new AppError("not_found");
-  return rows.flatMap(({ link }) => (link ? [linkOf(link)] : []));
+  // SQLite would sort in a temporary table: it can't tell that this is one file.
+  const found = rows.flatMap(({ link }) => link ?? []).sort((a, b) => (a.id < b.id ? -1 : 1));
+  return found.map(linkOf);
 }
 
 /**
@@ -204,14 +208,18 @@ export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Prom
   const mayRevokeAll = (actor.scopes & SCOPES["files:write"]) !== 0;
   const refusal = firstOf(mayRevokeAll ? {} : { insufficient_scope: sql`(${isOwn}) is not true` });
   const isRevocable = sql`${isLink} and ${refusal} is null`;
-  // Written before the deletion, because it names the link's file.
-  const data = sql`json_object('_id', ${links.id}, 'fileId', ${links.fileId})`;
-  const row = { subjectVersion: sql`null`, data };
-  const source = sql`from ${links} where ${isRevocable}`;
+  const revoked = {
+    type: LINK_EVENTS.revoked,
+    initiator: actor,
+    subject: { teamId, id, version: sql`null` },
+    data: sql`json_object('_id', ${links.id}, 'fileId', ${links.fileId})`,
+    from: sql`${links}`,
+    where: isRevocable,
+    reads: "before",
+  } as const;
   const batch = {
     link: deps.db.select({ refusal }).from(links).where(isLink),
-    event: newEventFrom(deps, LINK_EVENTS.revoked, actor, { teamId, id }, row, source),
-    deletion: deps.db.delete(links).where(isRevocable),
+    deletion: recorded(deps, revoked, deps.db.delete(links).where(isRevocable)),
   };
   const {
     link: [link],
@@ -309,12 +317,12 @@ const fileOfSignedLink = ({ db }: Deps, file: FileKey, restores: number, expires
 async function findByToken(given: Deps, token: string) {
   const now = given.system.now();
   const url = parseSecretUrl(token);
-  if (url) return (await read(inDatabaseOf(given, url.id), [fileOfLink({ ...secretUrlValues(url), now })]))[0];
+  if (url) return read(inDatabaseOf(given, url.id), fileOfLink({ ...secretUrlValues(url), now }));
   const [, text = "", teamId = "", id = "", expiresAtSeconds, restores, signature = ""] = SIGNED_LINK.exec(token) ?? [];
   const expiresAt = Number(expiresAtSeconds) * 1000;
   if (!(expiresAt > now && given.secrets.isSigned(text, signature))) return [];
   const deps = inDatabaseOf(given, teamId);
-  return (await read(deps, [fileOfSignedLink(deps, { teamId, id }, Number(restores ?? 0), expiresAt)]))[0];
+  return read(deps, fileOfSignedLink(deps, { teamId, id }, Number(restores ?? 0), expiresAt));
 }
 
 /** @throws `not_found` if the link is unknown, revoked or expired, its file is deleted, or its team is suspended or deleted */
@@ -367,7 +375,7 @@ async function removeExpiredLinks(deps: Deps) {
     .orderBy(asc(links.expiresAt))
     .limit(EXPIRED_LINK_ROWS);
   const remove = db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
-  const [rows] = await write(deps, [remove], { isIdempotent: true, caller: null });
+  const rows = await write(deps, remove, { isIdempotent: true, caller: null });
   return { linksRemoved: rows.length };
 }
 

@@ -109,10 +109,12 @@ function bindBuilder(db: Db, builder: Builder): BoundStatement<unknown> {
 
 export type Query<T = unknown> = Builder<T> | BoundQuery<T>;
 
-/** Queries in the order in which they run: a list, or an object that names them. A name may stand for several. */
+/** Queries in the order in which they run: an object that names them. A name may stand for several, also for a list. */
 export type Batch = Query | BatchList | { readonly [name: string]: Batch };
 /** A name of its own, because TypeScript computes the rows of an array's items at once, and would not end. */
 interface BatchList extends ReadonlyArray<Batch> {}
+/** What is sent at once: one query, or several, each with a name. In a list, only its order would say which rows are whose. */
+export type NamedBatch = Query | { readonly [name: string]: Batch };
 /** The rows of each query, under its name or at its place in the list. */
 export type RowsOf<B> =
   B extends BoundQuery<infer T> ? T : B extends PromiseLike<infer T> ? T : { [Name in keyof B]: RowsOf<B[Name]> };
@@ -177,7 +179,7 @@ interface WriteOptions {
   omitsInserts?: boolean;
 }
 
-async function runBatch<B extends Batch>(
+async function runBatch<B extends NamedBatch>(
   { db, system, requestId }: Database,
   batch: B,
   { isIdempotent, caller, omitsInserts = false }: WriteOptions,
@@ -203,7 +205,7 @@ async function runBatch<B extends Batch>(
  * Runs read queries in one round trip, and returns the rows of each. A guard is for what a caller does outside of the database.
  * @throws `unavailable` also if D1 does not respond to a request in time
  */
-export function read<const B extends Batch>(
+export function read<const B extends NamedBatch>(
   database: Database,
   batch: B,
   caller: Guard | null = null,
@@ -216,8 +218,11 @@ export function read<const B extends Batch>(
  * retried only if the batch is idempotent, because the first attempt may have taken effect. So may a write that takes too
  * long for a request.
  */
-export const write: <const B extends Batch>(database: Database, batch: B, options: WriteOptions) => Promise<RowsOf<B>> =
-  runBatch;
+export const write: <const B extends NamedBatch>(
+  database: Database,
+  batch: B,
+  options: WriteOptions,
+) => Promise<RowsOf<B>> = runBatch;
 
 /** A row of a table without generated columns. */
 export type StoredRow<T extends SQLiteTable> = Pick<

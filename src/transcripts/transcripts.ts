@@ -5,7 +5,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { fileEvent } from "../files/file-events.ts";
+import { recordedFile } from "../files/file-events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { changed, ofKnownFile, parseTranscript, TRANSCRIPT, type Transcript } from "../files/files.ts";
 import { type FileKey, isFile, MAX_WRITING_MILLISECONDS, transcriptKey } from "../files/names.ts";
@@ -95,10 +95,9 @@ async function beginWrite(deps: Deps, actor: TeamActor, id: string, sizeBytes: n
     .insert(transcripts)
     .select(sql`select ${teamOfFile}, ${files.id}, ${columns} from ${files} where ${isAccepted}`)
     .onConflictDoUpdate({ target: [transcripts.teamId, transcripts.fileId], set: claim });
-  const [[file]] = await write(deps, [check, reserve, insert], {
-    isIdempotent: true,
-    caller: stillAllowed(deps, actor),
-  });
+  const {
+    check: [file],
+  } = await write(deps, { check, reserve, insert }, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (!file) throw new AppError("not_found");
   if (file.refusal === "conflict") throw isBeingWritten();
   if (file.refusal === "quota_exceeded") {
@@ -121,7 +120,9 @@ async function beginDeletion(deps: Deps, actor: TeamActor, id: string): Promise<
     .update(transcripts)
     .set(claim)
     .where(and(isDeletable, not(refusal)));
-  const [[found]] = await write(deps, [check, update], { isIdempotent: true, caller: stillAllowed(deps, actor) });
+  const {
+    check: [found],
+  } = await write(deps, { check, update }, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (!found) throw new AppError("not_found");
   if (found.refusal) throw isBeingWritten();
   return claim.version;
@@ -136,7 +137,7 @@ async function endingClaim(deps: Deps, file: FileKey, version: number, work: Pro
       .update(transcripts)
       .set({ writingSince: deps.system.now() - MAX_WRITING_MILLISECONDS })
       .where(isInProgress(file, version));
-    await write(deps, [end], { isIdempotent: true, caller: null }).catch(() => undefined);
+    await write(deps, end, { isIdempotent: true, caller: null }).catch(() => undefined);
     throw error;
   }
 }
@@ -164,11 +165,12 @@ async function endWrite(
     .where(and(isTranscriptOf(file), eq(transcripts.version, version)));
   const latest = sql<number>`(select ${transcripts.version} from ${transcripts} where ${isTranscriptOf(file)})`;
   const kept = evaluate(db, { id: ofKnownFile<string>(file, "id"), version: latest.as("version") });
-  const event = fileEvent(deps, FILE_EVENTS.updated, actor, file, { fields: ["transcript"] });
+  const updated = { type: FILE_EVENTS.updated, initiator: actor, file, fields: ["transcript"] };
+  const batch = { file: recordedFile(deps, updated, change), record, kept };
   // The caller had the right when the write began. By now, the object has changed, and the row has to say so.
   const {
     kept: [row],
-  } = await writeWithEvent(deps, { change, event, record, kept }, { isIdempotent: true, caller: null });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   if (!row?.id) {
     // The file was deleted in the meantime.
     await deps.bytes.remove([transcriptKey(file)]);

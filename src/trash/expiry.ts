@@ -47,8 +47,8 @@ async function expireAged(deps: Deps): Promise<number> {
     .update(teams)
     .set({ retentionReached: reached, retentionDueAt: now + AGING_MILLISECONDS })
     .where(and(isDue, isDone));
-  const [{ meta }] = await write(deps, [mark, advance], { isIdempotent: true, caller: null });
-  return meta.changes;
+  const done = await write(deps, { mark, advance }, { isIdempotent: true, caller: null });
+  return done.mark.meta.changes;
 }
 
 /** Moves files whose `delete_after` has passed to the trash, or erases them if there is none, each with its event. @returns how many */
@@ -61,7 +61,7 @@ async function deleteExpired(deps: Deps): Promise<number> {
     .where(isDue)
     .orderBy(asc(files.deleteAfter))
     .limit(MAX_DELETED_FILES);
-  const [rows] = await read(deps, [next]);
+  const rows = await read(deps, next);
   const teamsOfFiles = [...Map.groupBy(rows, ({ teamId }) => teamId)].slice(0, DELETED_TEAMS);
   const changes = teamsOfFiles.map(([teamId, ofTeam]) => {
     const ids = ofTeam.map(({ id }) => id);
@@ -70,9 +70,19 @@ async function deleteExpired(deps: Deps): Promise<number> {
     return manyDeletions(deps, initiator, teamId, selected);
   });
   if (changes.length === 0) return 0;
-  const results = await writeWithEvent(deps, changes, { isIdempotent: true, caller: null });
+  const { expired } = await writeWithEvent(deps, { expired: changes }, { isIdempotent: true, caller: null });
   // A full database moves none.
-  return results.reduce((count, { leave: [, { meta }] }) => count + meta.changes, 0);
+  return expired.reduce(
+    (
+      count,
+      {
+        change: {
+          leave: { meta },
+        },
+      },
+    ) => count + meta.changes,
+    0,
+  );
 }
 
 /** Marks aged files, then deletes those that are due. */

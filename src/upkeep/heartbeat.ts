@@ -22,7 +22,7 @@ export async function noteRecovered(deps: Deps, startedAt: number): Promise<bool
     .values({ id: ONLY_ROW, recoveredAt, requestedAt: 0 })
     .onConflictDoUpdate({ target: recovery.id, set: { recoveredAt }, setWhere: lte(recovery.recoveredAt, startedAt) })
     .returning({ id: recovery.id });
-  const [stored] = await write(deps, [store], { isIdempotent: true, caller: null });
+  const stored = await write(deps, store, { isIdempotent: true, caller: null });
   return stored.length > 0;
 }
 
@@ -48,7 +48,7 @@ async function startOverdue(deps: Deps): Promise<void> {
     .values({ id: ONLY_ROW, recoveredAt: now, requestedAt: 0 })
     .onConflictDoUpdate({ target: recovery.id, set: { requestedAt: now }, setWhere: isClaimable })
     .returning({ recoveredAt: recovery.recoveredAt });
-  const [[claimed]] = await write(deps, [claim], { isIdempotent: false, caller: null });
+  const [claimed] = await write(deps, claim, { isIdempotent: false, caller: null });
   if (!claimed || !isOverdue(claimed.recoveredAt, now)) return;
   deps.log("warn", "recovery_overdue", { database: db.number });
   await recoveryJobs.sendAll([{ database: db.number }]);

@@ -84,10 +84,7 @@ export async function reconcile(deps: Deps, after: string, isRemoving: boolean):
   const { objects, isTruncated } = await deps.bytes.list(after, PAGE_OBJECTS);
   const lastKey = (isTruncated && objects.at(-1)?.key) || AFTER_ALL;
   // A file may have keys on both sides of `after`.
-  const found = await inEveryDatabase(
-    deps,
-    async (one) => (await read(one, [rowsBetween(one, fileOf(after), fileOf(lastKey))]))[0],
-  );
+  const found = await inEveryDatabase(deps, (one) => read(one, rowsBetween(one, fileOf(after), fileOf(lastKey))));
   // A database with more rows ends the page early.
   const ends = found.flatMap((rows) => (rows.length === PAGE_OBJECTS ? rows.slice(-1).map(positionOf) : []));
   const last = [fileOf(lastKey), ...ends].sort()[0] ?? AFTER_ALL;

@@ -31,14 +31,15 @@ async function removeFiles(deps: Deps): Promise<number> {
   const isNext = sql`${removedKey} in (${trashed} limit ${MAX_DELETED_FILES})`;
   const nextUploads = ofDeletedTeams(sql`${uploads.teamId}, ${uploads.fileId}`, uploads, uploads.teamId, isOpen);
   const isNextUpload = sql`(team_id, file_id) in (${nextUploads} limit ${MAX_DELETED_FILES})`;
-  const queries = [
-    ...leaveMany(deps, nextFiles),
-    erase(deps, isNext, deps.system.now()),
-    cancelUploads(deps, isNextUpload),
-    deps.db.update(uploads).set({ dueAt: 0 }).where(and(isCommitted, isNextUpload)),
-  ] as const;
-  const changes = await write(deps, queries, { isIdempotent: true, caller: null });
-  return changes.slice(1).reduce((sum, { meta }) => sum + meta.changes, 0);
+  const batch = {
+    files: leaveMany(deps, nextFiles),
+    trashed: erase(deps, isNext, deps.system.now()),
+    uploads: cancelUploads(deps, isNextUpload),
+    receipts: deps.db.update(uploads).set({ dueAt: 0 }).where(and(isCommitted, isNextUpload)),
+  };
+  const done = await write(deps, batch, { isIdempotent: true, caller: null });
+  const changes = [done.files.leave, done.trashed, done.uploads, done.receipts];
+  return changes.reduce((sum, { meta }) => sum + meta.changes, 0);
 }
 
 /** What the team of a row of `teams` has besides its `teamRows`. The rows of parts and links go with those of their uploads and files. */

@@ -247,9 +247,10 @@ export class Appender {
     const { db } = this.#deps;
     const hasKey = this.#hasKey;
     const save = saveProgress(db, row, hasKey);
-    const savedPart = part ? [savePart(db, row, part)] : [];
-    const queries = [save, savedState(db, row, hasKey), ...savedPart] as const;
-    const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true, caller: null });
+    const batch = { save, state: savedState(db, row, hasKey), part: part ? [savePart(db, row, part)] : [] };
+    const {
+      state: [saved],
+    } = await write(this.#deps, batch, { isIdempotent: true, caller: null });
     const end = endOf(saved, row);
     if (end || saved?.offsetBytes !== row.offsetBytes) {
       // A retried save may find that its first attempt succeeded and a newer request took over. Keep the objects that
@@ -271,7 +272,7 @@ export class Appender {
    */
   async #look(): Promise<void> {
     this.#lookedAt = this.#deps.system.now();
-    const [[saved]] = await read(this.#deps, [savedState(this.#deps.db, this.#row, this.#hasKey)]);
+    const [saved] = await read(this.#deps, savedState(this.#deps.db, this.#row, this.#hasKey));
     const end = endOf(saved, this.#row);
     if (end) throw end;
   }
@@ -346,7 +347,7 @@ export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: U
     .from(uploadParts)
     .where(eq(uploadParts.fileId, fileId))
     .orderBy(asc(number));
-  const [parts] = await read(deps, [saved]);
+  const parts = await read(deps, saved);
   // If there are none, another request has just committed the file.
   const etag = parts.length === 0 ? "" : await deps.bytes.complete(objectKey(namedFile(row)), multipartId, parts);
   return commitResumable(deps, initiator, row, etag);

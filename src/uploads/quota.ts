@@ -63,10 +63,13 @@ export async function fetchOwnUsage(deps: Deps, whose: FilesOf) {
       .from(newest);
   };
   const none = { files: 0, bytes: 0 };
-  const [[listed = none], [trashed = none]] = await read(deps, [
-    countIn(sql`${files} indexed by files_owner`, and(filesOf(whose), isOwned)),
-    countIn(sql`${removed} indexed by removed_owner`, and(removedOf(whose), isOwnedInTrash)),
-  ]);
+  const {
+    listed: [listed = none],
+    trashed: [trashed = none],
+  } = await read(deps, {
+    listed: countIn(sql`${files} indexed by files_owner`, and(filesOf(whose), isOwned)),
+    trashed: countIn(sql`${removed} indexed by removed_owner`, and(removedOf(whose), isOwnedInTrash)),
+  });
   return {
     files: listed.files + trashed.files,
     bytes: listed.bytes + trashed.bytes,

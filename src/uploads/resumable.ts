@@ -7,12 +7,12 @@ import { cancelUploads, isKnownUpload, namedFile, removeUpload, type UploadRow }
 import { cleanName, type FileOf, isUpload } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES } from "../platform/byte-store.ts";
-import { firstOf, type Guard, hasRow, read, write } from "../platform/db.ts";
+import { firstOf, type Guard, hasRow, type RowsOf, read, write } from "../platform/db.ts";
 import { newSecret, type SecretUrl, secretUrlValues } from "../platform/secret-url.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { HOUR, instantOf, newId } from "../platform/system.ts";
 import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge, isComplete } from "./appending.ts";
-import { isReplaced, type QuotaRefusal, quotaError } from "./quota.ts";
+import { isReplaced, quotaError } from "./quota.ts";
 import { cancelUpload } from "./unfinished.ts";
 import { arrivingUpload, insertUpload, setBy, uploaderId } from "./upload.ts";
 import { isCanceled, isReceiving, uploads } from "./uploads.schema.ts";
@@ -134,31 +134,27 @@ async function insertResumable(
   const idempotencyKey = given === undefined ? null : `resumable\n${uploaderId(actor)}\n${given}`;
   const replaced = idempotencyKey === null ? undefined : isReplaced(file, idempotencyKey);
   const reservation = { minBytes: sizeBytes, maxBytes: sizeBytes, resumable: { replaced } };
-  const inserts = insertUpload(deps, actor, file, columns, reservation);
-  const queries = [...inserts, arrivingUpload(deps, file)] as const;
-  const created = (upload: UploadRow | undefined, refused: QuotaRefusal | undefined): CreatedUpload => {
-    if (!upload) throw quotaError(refused);
+  const creation = {
+    quota: insertUpload(deps, actor, file, columns, reservation),
+    arriving: arrivingUpload(deps, file),
+  };
+  const created = ({ quota, arriving }: RowsOf<typeof creation>): CreatedUpload => {
+    const [upload] = arriving;
+    if (!upload) throw quotaError(quota.refusal[0]);
     return { url: { id, secret }, upload };
   };
   if (idempotencyKey === null) {
-    const [[refused], , [upload]] = await write(deps, queries, {
-      isIdempotent: true,
-      caller: mayStillUpload(deps, actor),
-    });
-    return created(upload, refused);
+    return created(await write(deps, creation, { isIdempotent: true, caller: mayStillUpload(deps, actor) }));
   }
-  const batch = [...queries, ...replaceUpload(deps, file, idempotencyKey)] as const;
-  const [[refused], , [upload], canceled] = await write(deps, batch, {
-    isIdempotent: true,
-    caller: mayStillUpload(deps, actor),
-  });
-  for (const earlier of canceled) {
+  const batch = { creation, replacement: replaceUpload(deps, file, idempotencyKey) };
+  const rows = await write(deps, batch, { isIdempotent: true, caller: mayStillUpload(deps, actor) });
+  for (const earlier of rows.replacement.cancel) {
     // Awaited, so that repeated creations can't outrun the deletion of what they replace.
     await removeUpload(deps, earlier).catch((cause) =>
       deps.log("warn", "upload_cleanup_failed", { fileId: earlier.fileId, cause }),
     );
   }
-  return created(upload, refused);
+  return created(rows.creation);
 }
 
 /** Once the upload is inserted, cancels the unfinished upload that has the key, and gives the key to the new one. */
@@ -172,7 +168,7 @@ function replaceUpload(deps: Deps, file: FileOf, idempotencyKey: string) {
     .update(uploads)
     .set({ idempotencyKey })
     .where(and(isUpload(file), isReceiving));
-  return [cancelUploads(deps, isReplaceable).returning(), release, give] as const;
+  return { cancel: cancelUploads(deps, isReplaceable).returning(), release, give };
 }
 
 /**
@@ -241,7 +237,7 @@ export async function terminateUpload(
   caller: Guard | null = mayStillUpload(deps, actor),
 ): Promise<void> {
   const isOwn = and(uploadsOf(actor), matchesUrl(url), mayContinue(actor), isKnownUpload);
-  const [[row]] = await read(deps, [deps.db.select({ fileId: uploads.fileId }).from(uploads).where(isOwn)]);
+  const [row] = await read(deps, deps.db.select({ fileId: uploads.fileId }).from(uploads).where(isOwn));
   if (!row) throw new AppError("not_found");
   await cancelUpload(deps, actor, row.fileId, caller);
 }
@@ -289,10 +285,10 @@ export async function appendToUpload(
     })
     .where(and(isOwn, sql`${refusal} is null`))
     .returning();
-  const [[row], [claimed]] = await write(deps, [found, claim], {
-    isIdempotent: false,
-    caller: mayStillUpload(deps, actor),
-  });
+  const {
+    found: [row],
+    claim: [claimed],
+  } = await write(deps, { found, claim }, { isIdempotent: false, caller: mayStillUpload(deps, actor) });
   if (!row) throw new AppError("not_found");
   if (row.refusal === "finished") return row;
   if (row.refusal === "complete") return assembleAndCommit(deps, actor, row);
@@ -330,7 +326,7 @@ async function endWriting(deps: Deps, claimed: UploadRow): Promise<void> {
     .returning();
   try {
     // Not repeated if its response was lost: another request would be taken for ended. The recovery job removes the upload then.
-    const [[ended]] = await write(deps, [end], { isIdempotent: false, caller: null });
+    const [ended] = await write(deps, end, { isIdempotent: false, caller: null });
     if (ended?.status === "canceled" && !ended.isWriting && ended.fencedOff === 0) await removeUpload(deps, ended);
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId, teamId, cause });

@@ -105,18 +105,18 @@ export async function cancelUpload(
   caller: Guard | null = mayStillUpload(deps, actor),
 ): Promise<void> {
   const isSelected = isUpload({ ...actor, id });
-  const [, [upload], [file]] = await write(
-    deps,
-    [
-      cancelUploads(deps, isSelected),
-      deps.db.select().from(uploads).where(isSelected),
-      deps.db
-        .select({ id: files.id })
-        .from(files)
-        .where(isFile({ ...actor, id })),
-    ],
-    { isIdempotent: true, caller },
-  );
+  const batch = {
+    cancel: cancelUploads(deps, isSelected),
+    upload: deps.db.select().from(uploads).where(isSelected),
+    file: deps.db
+      .select({ id: files.id })
+      .from(files)
+      .where(isFile({ ...actor, id })),
+  };
+  const {
+    upload: [upload],
+    file: [file],
+  } = await write(deps, batch, { isIdempotent: true, caller });
   if (upload?.status === "canceled") {
     // A form upload that is still sending the bytes cleans up itself, once it looks.
     if (upload.secretHash !== null) await removeUpload(deps, upload);
@@ -135,14 +135,14 @@ export async function assembleUpload(
   { teamId, fileId: id }: FileJob,
 ): Promise<"assembled" | "not_claimed"> {
   const isGiven = and(isUpload({ teamId, id, ownerId: null }), isReceiving);
-  const [[upload]] = await read(deps, [deps.db.select().from(uploads).where(isGiven)]);
+  const [upload] = await read(deps, deps.db.select().from(uploads).where(isGiven));
   if (!upload || upload.secretHash === null || !isComplete(upload)) return "not_claimed";
   if (upload.createdAt + MAX_RESUMABLE_MILLISECONDS > deps.system.now()) {
     await assembleAndCommit(deps, SYSTEM, upload);
     return "assembled";
   }
   deps.log("error", "upload_unassembled", { fileId: id, teamId });
-  await write(deps, [cancelUploads(deps, isGiven)], { isIdempotent: true, caller: null });
+  await write(deps, cancelUploads(deps, isGiven), { isIdempotent: true, caller: null });
   return "not_claimed";
 }
 
@@ -213,7 +213,10 @@ async function continueUploads(deps: Deps) {
       .where(and(state, isDue(now)))
       .orderBy(asc(uploads.dueAt))
       .limit(limit);
-  const [receiving, ended] = await read(deps, [due(isReceiving, RECEIVING_ROWS), due(isEnded, ENDED_ROWS)]);
+  const { receiving, ended } = await read(deps, {
+    receiving: due(isReceiving, RECEIVING_ROWS),
+    ended: due(isEnded, ENDED_ROWS),
+  });
   const postpone = (rows: DueUpload[]) =>
     db
       .update(uploads)
@@ -226,11 +229,10 @@ async function continueUploads(deps: Deps) {
   const gone = await eraseEnded(deps, next);
   if (gone.length > 0) await write(deps, deleteUploads(deps, gone), { isIdempotent: true, caller: null });
   const failed = next.filter((row) => !gone.includes(row));
-  if (failed.length > 0) await write(deps, [postpone(failed)], { isIdempotent: true, caller: null });
+  if (failed.length > 0) await write(deps, postpone(failed), { isIdempotent: true, caller: null });
 
   const complete = receiving.filter(({ isComplete }) => isComplete === 1);
-  const sent =
-    complete.length === 0 ? [] : (await write(deps, [postpone(complete)], { isIdempotent: true, caller: null }))[0];
+  const sent = complete.length === 0 ? [] : await write(deps, postpone(complete), { isIdempotent: true, caller: null });
   if (sent.length > 0) await jobs.sendAll(sent);
 
   const expired = receiving.filter(({ isComplete }) => isComplete === 0);
@@ -238,7 +240,7 @@ async function continueUploads(deps: Deps) {
   const canceled =
     expired.length === 0
       ? 0
-      : (await write(deps, [cancelUploads(deps, isExpired)], { isIdempotent: true, caller: null }))[0].meta.changes;
+      : (await write(deps, cancelUploads(deps, isExpired), { isIdempotent: true, caller: null })).meta.changes;
   return { uploadsRemoved: gone.length, assemblies: sent.length, uploadsExpired: canceled };
 }
 

@@ -11,7 +11,7 @@ import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
 import { deleteRemoved, leave, MAX_DELETING_MILLISECONDS } from "../files/deletion.ts";
 import { cancelUploads, deleteUploads, namedFile, type UploadRow } from "../files/ending.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { fileEvent, fileEvents } from "../files/file-events.ts";
+import { recordedFile, recordedFiles } from "../files/file-events.ts";
 import { files } from "../files/files.schema.ts";
 import {
   deleteAfterRetention,
@@ -170,7 +170,7 @@ export function insertUpload(
     updatedAt: deps.system.now(),
     ...columns,
   };
-  return [refusalQuery, insertWhere(deps.db, uploads, row, isAccepted, from)] as const;
+  return { refusal: refusalQuery, insert: insertWhere(deps.db, uploads, row, isAccepted, from) };
 }
 
 /** The row of an upload that is arriving. None if it was not inserted. */
@@ -196,22 +196,18 @@ async function insertFormUpload(
   const idempotencyKey = given === undefined ? null : scopedKey(actor, given);
   const dueAt = deps.system.now() + receivingMilliseconds(deps, maxBytes);
   const reservation = { minBytes: Math.max(0, minBytes ?? 0), maxBytes };
-  const inserts = insertUpload(deps, actor, upload, { idempotencyKey, dueAt }, reservation);
-  const queries = [...inserts, arrivingUpload(deps, upload)] as const;
-  if (idempotencyKey === null) {
-    const [[refused], , [inserted]] = await write(deps, queries, {
-      isIdempotent: true,
-      caller: mayStillUpload(deps, actor),
-    });
-    return { refused, inserted };
-  }
-  const { freeKey, uploadWithKey } = claimKey(deps, upload, idempotencyKey);
-  const batch = [freeKey, ...queries, uploadWithKey] as const;
-  const [, [refused], , [inserted], [earlier]] = await write(deps, batch, {
+  const claim = idempotencyKey === null ? null : claimKey(deps, upload, idempotencyKey);
+  const batch = {
+    freeKey: claim ? [claim.freeKey] : [],
+    quota: insertUpload(deps, actor, upload, { idempotencyKey, dueAt }, reservation),
+    arriving: arrivingUpload(deps, upload),
+    withKey: claim ? [claim.uploadWithKey] : [],
+  };
+  const { quota, arriving, withKey } = await write(deps, batch, {
     isIdempotent: true,
     caller: mayStillUpload(deps, actor),
   });
-  return { refused, inserted, earlier };
+  return { refused: quota.refusal[0], inserted: arriving[0], earlier: withKey.flat()[0] };
 }
 
 /** @throws `file_too_large` */
@@ -300,10 +296,11 @@ async function* whileNotEnded(deps: Deps, { keyId }: TeamActor, upload: FileOf, 
       const end = firstOf(endsOf(upload, keyId));
       const state = evaluate(db, { end: end.as("end") });
       // The upload continues: the next look may reach the database.
-      const [[found] = []] = await write(deps, [state, report], { isIdempotent: true, caller: null }).catch((cause) => {
+      const looked = await write(deps, { state, report }, { isIdempotent: true, caller: null }).catch((cause) => {
         log("warn", "upload_progress_failed", { fileId: upload.id, cause });
-        return [];
+        return { state: [] };
       });
+      const [found] = looked.state;
       if (found?.end === "token_invalid") throw new AppError("token_invalid");
       if (found?.end === "not_found") throw deletedMeanwhile();
     }
@@ -401,8 +398,11 @@ export async function commit(
   const { uploadTokenId } = upload;
   const batch = {
     refused: evaluate(db, { refusal: refusal.as("refusal") }),
-    inserted: insertWhere(db, files, file, sql`${refusal} is null`),
-    event: fileEvent(deps, FILE_EVENTS.uploaded, initiator, key, { uploadTokenId }),
+    insert: recordedFile(
+      deps,
+      { type: FILE_EVENTS.uploaded, initiator, file: key, uploadTokenId },
+      insertWhere(db, files, file, sql`${refusal} is null`),
+    ),
     settle,
     state,
     extraQueries,
@@ -447,8 +447,11 @@ async function rollBack(
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     const isRevocable = and(isFile(upload), idempotencyKey === undefined ? isNull(files.hold) : sql`0`);
     const batch = {
-      event: fileEvents(deps, FILE_EVENTS.deleted, actor, teamId, isRevocable),
-      leave: leave(deps, isRevocable, { dueAt }),
+      leave: recordedFiles(
+        deps,
+        { type: FILE_EVENTS.deleted, initiator: actor, teamId, where: isRevocable },
+        leave(deps, isRevocable, { dueAt }),
+      ),
       cancel: cancelUploads(deps, isUpload(upload)),
       // A full database keeps the file, too, and so does the trash, if somebody has deleted it by now.
       kept: evaluate(deps.db, { id: ofKnownFile<string>(upload, "id") }),
@@ -459,10 +462,14 @@ async function rollBack(
     if (kept?.id) return;
     await deps.bytes.remove(uploadKeys({ ...upload, sizeBytes: maxBytes }));
     if (!isRejection) return;
-    await write(deps, [...deleteUploads(deps, [upload]), ...deleteRemoved(deps, [upload])], {
-      isIdempotent: true,
-      caller: null,
-    });
+    await write(
+      deps,
+      { uploads: deleteUploads(deps, [upload]), removed: deleteRemoved(deps, [upload]) },
+      {
+        isIdempotent: true,
+        caller: null,
+      },
+    );
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId: id, teamId, cause });
   }
@@ -538,7 +545,10 @@ async function settleReplay(
     .select({ ...LISTED_COLUMNS, sha256: files.sha256 })
     .from(files)
     .where(isFile(key));
-  const [[row], [arriving]] = await read(deps, [state, arrivingUpload(deps, key)]);
+  const {
+    state: [row],
+    upload: [arriving],
+  } = await read(deps, { state, upload: arrivingUpload(deps, key) });
   if (arriving) {
     const ageSeconds = Math.ceil((deps.system.now() - arriving.createdAt) / 1000);
     const retryAfterSeconds = Math.max(1, Math.min(ageSeconds, MAX_RETRY_AFTER_SECONDS));

@@ -82,7 +82,7 @@ async function resendMeasurements(deps: Deps) {
     .set({ dueAt: now + RESEND_MILLISECONDS })
     .where(sql`(${waveforms.teamId}, ${waveforms.fileId}) in ${due}`)
     .returning(MEASUREMENT);
-  const [jobs] = await write(deps, [postpone], { isIdempotent: true, caller: null });
+  const jobs = await write(deps, postpone, { isIdempotent: true, caller: null });
   if (jobs.length > 0) await deps.waveformJobs.sendAll(jobs);
   return { waveforms: jobs.length };
 }
@@ -130,7 +130,10 @@ async function claim(deps: Deps, { teamId, fileId, attempt }: WaveformJob): Prom
     .returning({ fileId: waveforms.fileId });
   const { originalName, sizeBytes, audio } = files;
   const select = deps.db.select({ originalName, sizeBytes, audio }).from(files).where(isFile(key));
-  const [[begun], [file]] = await write(deps, [begin, select], { isIdempotent: false, caller: null });
+  const {
+    begin: [begun],
+    select: [file],
+  } = await write(deps, { begin, select }, { isIdempotent: false, caller: null });
   return begun && file ? { ...key, ...file } : null;
 }
 
@@ -165,5 +168,5 @@ async function planNextAttempt(deps: Deps, file: FileOf, attempts: number): Prom
     .update(waveforms)
     .set({ dueAt: deps.system.now() + RESEND_MILLISECONDS })
     .where(and(isWaveformOf(file), eq(waveforms.attempts, attempts)));
-  await write(deps, [plan], { isIdempotent: true, caller: null });
+  await write(deps, plan, { isIdempotent: true, caller: null });
 }

@@ -5,7 +5,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Initiator, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { fileEvent } from "../files/file-events.ts";
+import { recordedFile } from "../files/file-events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { changed, isUploadedBy, MAX_SHOWN_PEAK, ofKnownFile, SHOWN_PEAKS } from "../files/files.ts";
 import {
@@ -117,7 +117,7 @@ async function storeWaveform(
       ...(yielding && { setWhere: and(isUnset, isIdle, isOfVisitor && isNull(waveforms.peaks)) as SQL }),
     })
     .returning({ fileId: waveforms.fileId });
-  const [begun] = await write(deps, [begin], { isIdempotent: true, caller });
+  const begun = await write(deps, begin, { isIdempotent: true, caller });
   if (begun.length === 0) return null;
   const bytes = pack(channels);
   const isStored = await deps.bytes.replace(waveformKey(file), bytes, yielding?.previousEtag);
@@ -140,12 +140,13 @@ async function storeWaveform(
     .where(yielding ? isLast : isWaveform)
     .returning({ fileId: waveforms.fileId });
   const kept = evaluate(deps.db, { id: ofKnownFile<string>(file, "id") });
-  const event = fileEvent(deps, FILE_EVENTS.updated, initiator, file, { fields: ["waveform"] });
+  const updated = { type: FILE_EVENTS.updated, initiator, file, fields: ["waveform"] };
+  const batch = { note: recordedFile(deps, updated, note), finish, kept };
   // The caller had the right when the write began. By now, the object has changed, and the row has to say so.
   const {
     finish: finished,
     kept: [row],
-  } = await writeWithEvent(deps, { note, event, finish, kept }, { isIdempotent: true, caller: null });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   if (!row?.id) {
     // The file was deleted in the meantime.
     await deps.bytes.remove([waveformKey(file)]);
@@ -166,12 +167,13 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
   const stored = await storeWaveform(deps, actor, file, channels, stillAllowed(deps, actor), yielding);
   if (stored) return stored;
   if (isOfVisitor) {
-    const [[own]] = await read(deps, [
+    const [own] = await read(
+      deps,
       deps.db
         .select({ id: files.id })
         .from(files)
         .where(and(isFile(file), isOfVisitor)),
-    ]);
+    );
     if (own) throw new AppError("forbidden", { message: "The file has a waveform. Only its team can replace it." });
   }
   throw new AppError("not_found");

@@ -14,9 +14,7 @@ export const webhooksOfDeleted: TeamRows = {
   async remove(deps) {
     const columns = sql`${webhooks.teamId} as team_id, ${webhooks.id} as id`;
     const next = sql`(${ofDeletedTeams(columns, webhooks, webhooks.teamId)} limit ${WOKEN_WEBHOOKS})`;
-    const [found] = await read(deps, [
-      deps.db.select({ teamId: sql<string>`team_id`, id: sql<string>`id` }).from(next),
-    ]);
+    const found = await read(deps, deps.db.select({ teamId: sql<string>`team_id`, id: sql<string>`id` }).from(next));
     const woken = await wake(deps, found.map(followerOf), true);
     const gone = sql`select value ->> 'teamId', value ->> 'id' from json_each(${JSON.stringify(woken)})`;
     return [deps.db.delete(webhooks).where(sql`(team_id, id) in (${gone})`)];

@@ -78,7 +78,7 @@ export async function redeliverEvent(deps: Deps, actor: TeamActor, id: string): 
   // A team has at most ten webhooks.
   const end = ownerEndOf(id);
   const isOfId = and(eq(webhooks.teamId, actor.teamId), sql`substr(${webhooks.id}, ${-end.length}) = ${end}`);
-  const [[webhook]] = await read(deps, [deps.db.select().from(webhooks).where(isOfId)], stillAllowed(deps, actor));
+  const [webhook] = await read(deps, deps.db.select().from(webhooks).where(isOfId), stillAllowed(deps, actor));
   if (!webhook) throw new AppError("not_found");
   const outbox = deps.outboxes(webhook);
   if (!isEnabled(webhook)) {
@@ -103,7 +103,7 @@ export async function replayEvents(
   { after, failedOnly }: { after: string | number; failedOnly: boolean },
 ): Promise<{ deliveries: number; next: string | null }> {
   const { teamId } = actor;
-  const [[webhook]] = await read(deps, [webhookByKey(deps.db, { teamId, id })], stillAllowed(deps, actor));
+  const [webhook] = await read(deps, webhookByKey(deps.db, { teamId, id }), stillAllowed(deps, actor));
   if (!webhook) throw new AppError("not_found");
   if (!isEnabled(webhook)) throw new AppError("webhook_disabled");
   const afterSeq = typeof after === "number" ? lastSeqOf(after) : seqOf(after);

@@ -1,6 +1,6 @@
 import { and, eq, isNull, sql } from "drizzle-orm";
 import type { AfterLoss, Deps, LossOfAccess } from "../deps.ts";
-import { newEventsFrom } from "../events/events.ts";
+import { recordedEach } from "../events/events.ts";
 import { wake } from "../events/followers.ts";
 import { WEBHOOK_EVENTS } from "./webhook-event-types.ts";
 import { followerOf, unfollowDisabled } from "./webhook-rows.ts";
@@ -26,24 +26,20 @@ export function disableOfUser(deps: Deps, { actor, user, cause, willLose }: Loss
     .where(and(isOfUser, isNull(webhooks.disabledReason), willLose))
     .returning({ id: webhooks.id, teamId: webhooks.teamId });
   const isDisabled = and(isOfUser, eq(webhooks.disabledReason, reason), eq(webhooks.updatedAt, now), willLose);
-  const row = {
-    subjectId: sql`${webhooks.id}`,
-    subjectVersion: sql`${webhooks.version}`,
+  const what = {
+    type: WEBHOOK_EVENTS.disabled,
+    initiator: actor,
+    subject: { teamId, id: sql`${webhooks.id}`, version: sql`${webhooks.version}` },
     data: sql`json_object('_id', ${webhooks.id}, 'reason', ${reason})`,
-  };
-  const event = newEventsFrom(
-    deps,
-    WEBHOOK_EVENTS.disabled,
-    actor,
-    teamId,
-    row,
-    sql`from ${webhooks} where ${isDisabled}`,
-  );
-  const before = { disabled, event, unfollow: unfollowDisabled(deps, teamId, isOfUser) };
+    from: sql`${webhooks}`,
+    where: isDisabled,
+    reads: "after",
+  } as const;
+  const before = { disable: recordedEach(deps, what, disabled), unfollow: unfollowDisabled(deps, teamId, isOfUser) };
   return {
     before,
     async committed(rows) {
-      await wake(deps, rows.disabled.map(followerOf), true);
+      await wake(deps, rows.disable.change.map(followerOf), true);
     },
   } satisfies AfterLoss<typeof before>;
 }

@@ -3,7 +3,7 @@ import { inDatabaseOf } from "../access/databases.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { events } from "../events/events.schema.ts";
-import { ABOVE_ALL, type EventRow, newEvent, renderEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { ABOVE_ALL, type EventRow, recorded, renderEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { followers } from "../events/followers.schema.ts";
 import { isFollower } from "../events/followers.ts";
 import { read } from "../platform/db.ts";
@@ -166,8 +166,11 @@ export class WebhookOutbox implements Outbox {
   }
 
   async #replayEvents(after: number) {
-    const queries = [this.#source(), this.#eventsAfter(sql`${after}`, MAX_REPLAYED_EVENTS)] as const;
-    const [[webhook], page] = await read(this.#deps, queries);
+    const batch = { webhook: this.#source(), page: this.#eventsAfter(sql`${after}`, MAX_REPLAYED_EVENTS) };
+    const {
+      webhook: [webhook],
+      page,
+    } = await read(this.#deps, batch);
     const received = webhook ? page.filter((event) => isReceived(webhook, event)) : [];
     let deliveries = 0;
     this.#store.transaction(() => {
@@ -265,8 +268,11 @@ export class WebhookOutbox implements Outbox {
     // Events that occurred while the webhook was disabled are never sent.
     const since = sql`(select ${followers.since} from ${followers} where ${isFollower(followerOf(this.#key))})`;
     const after = sql`max(${this.#store.state.cursor}, coalesce(${since}, 0))`;
-    const queries = [this.#source(), this.#eventsAfter(after, limit)] as const;
-    const [[webhook], page] = await read(this.#deps, queries);
+    const batch = { webhook: this.#source(), page: this.#eventsAfter(after, limit) };
+    const {
+      webhook: [webhook],
+      page,
+    } = await read(this.#deps, batch);
     if (!webhook) return null;
     this.#store.transaction(() => {
       const { epoch, cursor } = this.#store.state;
@@ -338,12 +344,13 @@ export class WebhookOutbox implements Outbox {
       .set({ disabledReason: reason, updatedAt: this.#now, version: version + 1 })
       .where(and(isWebhook(this.#key), eq(webhooks.version, version), isNull(webhooks.disabledReason)))
       .returning({ id: webhooks.id });
-    const event = newEvent(deps, WEBHOOK_EVENTS.disabled, SYSTEM, { ...this.#key, version: version + 1 }, { reason });
+    const subject = { ...this.#key, version: version + 1 };
+    const what = { type: WEBHOOK_EVENTS.disabled, initiator: SYSTEM, subject, data: { reason } };
     const unfollow = unfollowDisabled(deps, this.#key.teamId, isWebhook(this.#key));
-    const batch = { disabled: disable, event, unfollow };
+    const batch = { disabled: recorded(deps, what, disable), unfollow };
     const { disabled } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
     await this.wake(true);
-    return disabled.length > 0;
+    return disabled.change.length > 0;
   }
 }
 

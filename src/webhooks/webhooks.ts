@@ -2,7 +2,7 @@ import { and, eq, sql } from "drizzle-orm";
 import { type Credential, readAs, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
-import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { fieldsOf, recorded, writeWithEvent } from "../events/events.ts";
 import { followers } from "../events/followers.schema.ts";
 import { isFollower, wake } from "../events/followers.ts";
 import { insertWhere, type Query, read } from "../platform/db.ts";
@@ -85,9 +85,12 @@ export async function createWebhook(
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, actor.teamId)})`;
   const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId));
   const batch = {
-    insert: insertWhere(deps.db, webhooks, row, isAllowed),
-    follower: followAsWebhook(deps, key),
-    event: newEvent(deps, WEBHOOK_EVENTS.created, actor, row),
+    // It follows before the event, which it gets.
+    create: recorded(
+      deps,
+      { type: WEBHOOK_EVENTS.created, initiator: actor, subject: row },
+      { insert: insertWhere(deps.db, webhooks, row, isAllowed), follow: followAsWebhook(deps, key) },
+    ),
     stored: webhookByKey(deps.db, key),
   };
   const {
@@ -123,7 +126,7 @@ export async function fetchWebhook(deps: Deps, credential: Credential<"webhooks:
 /** Fetches the row for a caller who is already authorized. @throws `not_found` */
 export async function findWebhook(deps: Deps, actor: TeamActor, id: string): Promise<WebhookRow> {
   const { teamId } = actor;
-  const [[row]] = await read(deps, [webhookByKey(deps.db, { teamId, id })], stillAllowed(deps, actor));
+  const [row] = await read(deps, webhookByKey(deps.db, { teamId, id }), stillAllowed(deps, actor));
   if (!row) throw new AppError("not_found");
   return row;
 }
@@ -181,16 +184,23 @@ export async function updateWebhook(
     })
     .where(isWebhook(key))
     .returning();
-  const event = newEvent(deps, WEBHOOK_EVENTS.updated, actor, key, { fields: fieldsOf(changes) });
+  const updated = {
+    type: WEBHOOK_EVENTS.updated,
+    initiator: actor,
+    subject: key,
+    data: { fields: fieldsOf(changes) },
+  };
   // An invented id names no object.
   await findWebhook(deps, actor, id);
   // Before the change, so that its failure changes nothing.
   const health = await deps.outboxes(key).health();
   const {
-    update: [row],
+    update: {
+      change: [row],
+    },
   } = await writeWithEvent(
     deps,
-    { follower: followerChanges(deps, key, changes), update, event },
+    { follower: followerChanges(deps, key, changes), update: recorded(deps, updated, update) },
     { isIdempotent: false, caller: stillAllowed(deps, actor) },
   );
   if (!row) throw new AppError("not_found");
@@ -201,24 +211,22 @@ export async function updateWebhook(
 /** Its object notices that the row is gone, and deletes its deliveries. @throws `not_found` */
 export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const key = { id, teamId: actor.teamId };
-  // Written before the deletion, because it needs the version.
-  const row = { subjectVersion: sql`${webhooks.version}`, data: sql`${JSON.stringify({ _id: id })}` };
-  const event = newEventFrom(
-    deps,
-    WEBHOOK_EVENTS.deleted,
-    actor,
-    key,
-    row,
-    sql`from ${webhooks} where ${isWebhook(key)}`,
-  );
-  const removed = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
+  const deleted = {
+    type: WEBHOOK_EVENTS.deleted,
+    initiator: actor,
+    subject: { ...key, version: sql`${webhooks.version}` },
+    from: sql`${webhooks}`,
+    where: isWebhook(key),
+    reads: "before",
+  } as const;
+  const remove = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
   const unfollow = deps.db.delete(followers).where(isFollower(followerOf(key)));
-  const rows = await writeWithEvent(
+  const { removal } = await writeWithEvent(
     deps,
-    { event, removed, unfollow },
+    { removal: recorded(deps, deleted, remove), unfollow },
     { isIdempotent: false, caller: stillAllowed(deps, actor) },
   );
-  if (rows.removed.length === 0) throw new AppError("not_found");
+  if (removal.change.length === 0) throw new AppError("not_found");
   await wake(deps, [followerOf(key)], true);
 }
 
@@ -265,8 +273,8 @@ export async function rotateSecret(
     })
     // If a concurrent rotation was faster, no row has the secret that was read.
     .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret)));
-  const event = newEvent(deps, WEBHOOK_EVENTS.updated, actor, row, { fields: ["secret"] });
-  const batch = { replace, event, stored: webhookByKey(deps.db, row) };
+  const rotation = { type: WEBHOOK_EVENTS.updated, initiator: actor, subject: row, data: { fields: ["secret"] } };
+  const batch = { replace: recorded(deps, rotation, replace), stored: webhookByKey(deps.db, row) };
   const {
     stored: [rotated],
   } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });

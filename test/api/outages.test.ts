@@ -461,10 +461,10 @@ describe("A database that stalls", () => {
     try {
       const slow = Promise.withResolvers<D1Result[]>();
       const db = createDb({ prepare: env.DB.prepare.bind(env.DB), batch: () => slow.promise } as never, 0);
-      const job = read({ db, system: realSystem, requestId: null }, [db.select({ id: teams.id }).from(teams)]);
+      const job = read({ db, system: realSystem, requestId: null }, db.select({ id: teams.id }).from(teams));
       await vi.advanceTimersByTimeAsync(60_000);
       slow.resolve([{ results: [] } as never]);
-      expect(await job).toEqual([[]]);
+      expect(await job).toEqual([]);
     } finally {
       vi.useRealTimers();
     }

@@ -62,6 +62,12 @@ export function theTypeOfAMessageTellsItsData(message: WebhookMessage): string {
   }
 }
 
+export function theTypeOfAMessageTellsTheKindOfItsSubject(message: WebhookMessage): "file" | "link" | undefined {
+  if (message.type === "file.completed" || message.type === "link.created") return message.subject.kind;
+  // @ts-expect-error: other messages are about other kinds.
+  return message.subject.kind;
+}
+
 export async function responsesAreTyped(stowage: Stowage): Promise<[number, string | null, number | null | undefined]> {
   const file = await stowage.files.get("0193477c0a5e2b7f4d1c8e90");
   return [file.size, file.sha256, file.audio?.durationSeconds];

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 3 rows read
+-- the only query: 3 rows read
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH principal USING INDEX sqlite_autoindex_users_1 (id=?)
@@ -113,7 +113,7 @@ where
 
 -- Round trip 2
 
--- batch.accept: 3 rows read, 1 written
+-- batch.accept.change: 3 rows read, 1 written
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH principal USING INDEX sqlite_autoindex_users_1 (id=?)
@@ -229,7 +229,7 @@ where
     )
   );
 
--- batch.event: 8 rows read, 3 written
+-- batch.accept.event: 8 rows read, 3 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
@@ -413,7 +413,7 @@ where
     and not exists (select 1 from api_keys where (api_keys.id = ? and api_keys.team_id = ?))
   );
 
--- batch.login.insert: 3 rows read, 6 written
+-- batch.login.insert.change: 3 rows read, 6 written
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SEARCH teams EXISTS USING PRIMARY KEY (id=?)
 insert into
@@ -428,7 +428,7 @@ where
   and exists (select 1 from teams where (teams.id = ? and teams.status <> ?))
 on conflict do nothing;
 
--- batch.login.event: 7 rows read, 3 written
+-- batch.login.insert.event: 7 rows read, 3 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -77,7 +77,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- 1: 1 row read
+-- found: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
@@ -108,7 +108,7 @@ where
     )
   );
 
--- 2: 2 rows read, 1 written
+-- claim: 2 rows read, 1 written
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
@@ -151,7 +151,7 @@ returning
 
 -- Round trip 3
 
--- 1: 2 rows read, 2 written
+-- save: 2 rows read, 2 written
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
@@ -166,7 +166,7 @@ where
     and exists (select 1 from api_keys where (api_keys.id = ? and api_keys.team_id = ?))
   );
 
--- 2: 2 rows read
+-- state: 2 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
@@ -213,7 +213,7 @@ select
   end as refusal
 from (select 1) one;
 
--- batch.inserted: 11 rows read, 5 written
+-- batch.insert.change: 11 rows read, 5 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 5
 --   SEARCH teams USING PRIMARY KEY (id=?)
@@ -267,7 +267,7 @@ where
   end is null
 on conflict do nothing;
 
--- batch.event: 4 rows read, 1 written
+-- batch.insert.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

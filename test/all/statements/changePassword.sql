@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 4 rows read
+-- the only query: 4 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -32,7 +32,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 
 -- Round trip 2
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 --   SEARCH users USING INDEX users_team (team_id=? AND id=?)
 select users.id, users.password
@@ -101,14 +101,14 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.replaced: 2 rows read, 1 written
+-- batch.replaced.change: 2 rows read, 1 written
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 update users
 set password = ?, updated_at = ?, version = users.version + 1, invitation_hash = ?
 where ((users.id = ? and users.team_id = ?) and users.password = ?)
 returning id;
 
--- batch.event: 8 rows read, 3 written
+-- batch.replaced.event: 8 rows read, 3 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -193,7 +193,7 @@ where
     ), null
   );
 
--- batch.insert: 4 rows read, 8 written
+-- batch.insert.change: 4 rows read, 8 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 3
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
@@ -242,7 +242,7 @@ where
   )
 on conflict do nothing;
 
--- batch.event: 5 rows read, 2 written
+-- batch.insert.event: 5 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

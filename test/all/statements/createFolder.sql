@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,14 +86,14 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- 1: 3 rows read, 2 written
+-- insert: 3 rows read, 2 written
 --   SEARCH teams EXISTS USING PRIMARY KEY (id=?)
 insert into folders (team_id, owner_id, folder_key, created_at)
 select ?, ?, ?, ?
 where exists (select 1 from teams where ((teams.id = ? and teams.status <> ?) and teams.folders < ?))
 on conflict do nothing;
 
--- 2: 1 row read
+-- stored: 1 row read
 --   SEARCH folders USING PRIMARY KEY (team_id=? AND folder_key=? AND owner_id=?)
 select created_at
 from folders

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -105,7 +105,7 @@ select
 from files
 where (files.team_id = ? and files.id = ?);
 
--- batch.insert: 4 rows read, 3 written
+-- batch.insert.change: 4 rows read, 3 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH links USING PRIMARY KEY (id=?)
@@ -131,7 +131,7 @@ where
   end is null
 on conflict do nothing;
 
--- batch.event: 3 rows read, 1 written
+-- batch.insert.event: 3 rows read, 1 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -77,7 +77,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- 1: 2 rows read
+-- creation.quota.refusal: 2 rows read
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
 --   SEARCH replaced USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?) LEFT-JOIN
@@ -117,7 +117,7 @@ from
   )
 where teams.id = ?;
 
--- 2: 4 rows read, 5 written
+-- creation.quota.insert: 4 rows read, 5 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
 --   SEARCH replaced USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?) LEFT-JOIN
@@ -166,7 +166,7 @@ where
   ) is null
 on conflict do nothing;
 
--- 3: 1 row read
+-- creation.arriving: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 select
   team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
@@ -176,7 +176,7 @@ select
 from uploads
 where ((uploads.team_id = ? and uploads.file_id = ?) and status = 'receiving');
 
--- 4: 2 rows read
+-- replacement.cancel: 2 rows read
 --   SEARCH uploads USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -202,7 +202,7 @@ returning
   offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
   next_part, chunks, epoch, is_writing, fenced_off, has_leftovers;
 
--- 5: 1 row read
+-- replacement.release: 1 row read
 --   SEARCH uploads USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -215,7 +215,7 @@ where
     and exists (select 1 from uploads where (uploads.team_id = ? and uploads.file_id = ?))
   );
 
--- 6: 1 row read, 2 written
+-- replacement.give: 1 row read, 2 written
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 update uploads
 set idempotency_key = ?

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -104,7 +104,7 @@ where
   ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.expires_at > ?)
   and exists (select 1 from teams where (teams.id = ? and teams.status <> ?));
 
--- batch.insert: 4 rows read, 6 written
+-- batch.insert.change: 4 rows read, 6 written
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING COVERING INDEX api_keys_session_creator (created_by_key_id=? AND expires_at>?)
@@ -132,7 +132,7 @@ where
   end is null
 on conflict do nothing;
 
--- batch.event: 5 rows read, 2 written
+-- batch.insert.event: 5 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -27,7 +27,7 @@ where id = 1;
 
 -- Round trip 4
 
--- batch.teamEvents.1: 1 row read, 1 written
+-- batch.team.event: 1 row read, 1 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 3
 --   SEARCH teams USING PRIMARY KEY (id=?)
@@ -42,7 +42,7 @@ select
   coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
 where not exists (select 1 from teams where teams.id = ?);
 
--- batch.teamEvents.2: 3 rows read, 1 written
+-- batch.team.change.event: 3 rows read, 1 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 3
 --   SEARCH teams USING PRIMARY KEY (id=?)
@@ -57,7 +57,7 @@ select
   coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
 where not exists (select 1 from teams where teams.id = ?);
 
--- batch.team: 0 rows read, 4 written
+-- batch.team.change.change: 0 rows read, 4 written
 insert into
   teams (
     id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
@@ -67,7 +67,7 @@ insert into
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict do nothing;
 
--- batch.key: 1 row read, 8 written
+-- batch.key.change: 1 row read, 8 written
 insert into
   api_keys (
     id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
@@ -77,7 +77,7 @@ insert into
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict do nothing;
 
--- batch.event: 3 rows read, 1 written
+-- batch.key.event: 3 rows read, 1 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -102,7 +102,7 @@ select
 from teams
 where (teams.id = ? and teams.status <> ?);
 
--- batch.insert: 3 rows read, 6 written
+-- batch.insert.change: 3 rows read, 6 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH users USING INDEX users_team_email (team_id=? AND email_key=?)
@@ -125,7 +125,7 @@ where
   end is null
 on conflict do nothing;
 
--- batch.event: 5 rows read, 2 written
+-- batch.insert.event: 5 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

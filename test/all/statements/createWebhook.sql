@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.insert: 2 rows read, 2 written
+-- batch.create.change.insert: 2 rows read, 2 written
 --   SEARCH teams EXISTS USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH webhooks USING PRIMARY KEY (team_id=?)
@@ -103,7 +103,7 @@ where
   )
 on conflict do nothing;
 
--- batch.follower: 2 rows read, 1 written
+-- batch.create.change.follow: 2 rows read, 1 written
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
@@ -113,7 +113,7 @@ from webhooks
 where (webhooks.team_id = ? and webhooks.id = ?)
 on conflict do nothing;
 
--- batch.event: 5 rows read, 2 written
+-- batch.create.event: 5 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -176,7 +176,7 @@ where
     )
   );
 
--- batch.deleted: 3 rows read, 2 written
+-- batch.deletion.change: 3 rows read, 2 written
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 delete from api_keys
 where
@@ -190,7 +190,7 @@ returning
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
   created_at, expires_at, version;
 
--- batch.event: 3 rows read, 1 written
+-- batch.deletion.event: 3 rows read, 1 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

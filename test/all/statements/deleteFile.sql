@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.changes.1.event: 7 rows read, 1 written
+-- batch.changes.leaving.files.event: 7 rows read, 1 written
 --   CO-ROUTINE (subquery-4)
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCAN (subquery-4)
@@ -124,7 +124,7 @@ select
 from files
 where (files.team_id = ? and files.id = ? and files.hold is null);
 
--- batch.changes.1.leave.1: 2 rows read, 2 written
+-- batch.changes.leaving.files.change.keep: 2 rows read, 2 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 insert into
   removed (team_id, id, user_id, original_name, size_bytes, reserved_bytes, due_at, trashed_at, hold, file)
@@ -135,7 +135,7 @@ from files
 where ((files.team_id = ? and files.id = ? and files.hold is null) and files.hold is null)
 on conflict do nothing;
 
--- batch.changes.1.leave.2: 11 rows read, 1 written
+-- batch.changes.leaving.files.change.leave: 11 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
@@ -146,7 +146,7 @@ where
     and exists (select 1 from removed where (removed.team_id = files.team_id and removed.id = files.id))
   );
 
--- batch.changes.1.cancel: 0 rows read
+-- batch.changes.leaving.cancel: 0 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 update uploads
 set
@@ -157,7 +157,7 @@ set
   ), metadata = ?, properties = ?, chunks = ?
 where (status = 'receiving' and (uploads.team_id = ? and uploads.file_id = ?));
 
--- batch.changes.2.event: 3 rows read
+-- batch.changes.erasing.event: 3 rows read
 --   CO-ROUTINE (subquery-5)
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   SCAN (subquery-5)
@@ -210,7 +210,7 @@ from
   ) files
 where true;
 
--- batch.changes.2.erase: 1 row read
+-- batch.changes.erasing.change: 1 row read
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 update removed
 set due_at = ?, trashed_at = ?, file = ?

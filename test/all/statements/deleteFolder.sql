@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -32,7 +32,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 
 -- Round trip 2
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   CO-ROUTINE found
 --   SEARCH files USING INDEX files_folder (team_id=? AND folder_key>? AND folder_key<?)
 --   SCAN found
@@ -410,7 +410,7 @@ where
       )
   );
 
--- batch.step.changes.leave.1: 4 rows read
+-- batch.step.changes.change.keep: 4 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   LIST SUBQUERY 9
 --   SEARCH folder_changes EXISTS USING PRIMARY KEY (team_id=? AND owner_id=?)
@@ -483,7 +483,7 @@ where
   )
 on conflict do nothing;
 
--- batch.step.changes.leave.2: 4 rows read
+-- batch.step.changes.change.leave: 4 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   LIST SUBQUERY 9
 --   SEARCH folder_changes EXISTS USING PRIMARY KEY (team_id=? AND owner_id=?)

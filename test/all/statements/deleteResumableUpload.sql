@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -32,7 +32,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 
 -- Round trip 2
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
@@ -96,7 +96,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- 1: 1 row read, 4 written
+-- cancel: 1 row read, 4 written
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 update uploads
 set
@@ -107,7 +107,7 @@ set
   ), metadata = ?, properties = ?, chunks = ?
 where (status = 'receiving' and (uploads.team_id = ? and uploads.file_id = ?));
 
--- 2: 1 row read
+-- upload: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 select
   team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
@@ -117,7 +117,7 @@ select
 from uploads
 where (uploads.team_id = ? and uploads.file_id = ?);
 
--- 3: 0 rows read
+-- file: 0 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 select id
 from files
@@ -125,7 +125,7 @@ where (files.team_id = ? and files.id = ?);
 
 -- Round trip 4
 
--- 1: 5 rows read
+-- parts: 5 rows read
 --   SEARCH upload_parts USING PRIMARY KEY (file_id=?)
 --   LIST SUBQUERY 2
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -143,7 +143,7 @@ where
       )
   );
 
--- 2: 5 rows read, 2 written
+-- uploads: 5 rows read, 2 written
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 --   LIST SUBQUERY 2
 --   SCAN json_each VIRTUAL TABLE INDEX 1:

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- batch.events.1: 4 rows read, 1 written
+-- batch.update.event: 4 rows read, 1 written
 --   SEARCH teams EXISTS USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 4
 --   SEARCH files USING INDEX files_held (team_id=?)
@@ -30,7 +30,7 @@ where
     )
   ) is null;
 
--- batch.events.2: 4 rows read, 1 written
+-- batch.update.change.event: 4 rows read, 1 written
 --   SEARCH teams EXISTS USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 4
 --   SEARCH files USING INDEX files_held (team_id=?)
@@ -57,7 +57,7 @@ where
     )
   ) is null;
 
--- batch.update: 1 row read, 3 written
+-- batch.update.change.change: 1 row read, 3 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH files USING INDEX files_held (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- 1: 3 rows read
+-- check: 3 rows read
 --   SEARCH files EXISTS USING PRIMARY KEY (team_id=? AND id=?)
 --   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
 --   SCALAR SUBQUERY 1
@@ -110,7 +110,7 @@ where
     and exists (select 1 from files where (files.team_id = ? and files.id = ?))
   );
 
--- 2: 3 rows read, 1 written
+-- update: 3 rows read, 1 written
 --   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
@@ -139,7 +139,7 @@ where
 
 -- Round trip 3
 
--- batch.change: 3 rows read, 2 written
+-- batch.file.change: 3 rows read, 2 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -160,7 +160,7 @@ where
     )
   );
 
--- batch.event: 4 rows read, 1 written
+-- batch.file.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

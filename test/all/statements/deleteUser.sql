@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.losses.1.disabled: 2 rows read
+-- batch.losses.1.disable.change: 2 rows read
 --   SEARCH webhooks USING PRIMARY KEY (team_id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
@@ -112,7 +112,7 @@ where
   )
 returning id, team_id;
 
--- batch.losses.1.event: 3 rows read
+-- batch.losses.1.disable.event: 3 rows read
 --   CO-ROUTINE (subquery-5)
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SEARCH webhooks USING PRIMARY KEY (team_id=?)
@@ -180,7 +180,7 @@ select case when (json_extract(?, '$.' || users.role) & ~ ?) = 0 is not true the
 from users
 where (users.id = ? and users.team_id = ?);
 
--- batch.event: 4 rows read, 1 written
+-- batch.deletion.event: 4 rows read, 1 written
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
@@ -210,7 +210,7 @@ where
     end is null
   );
 
--- batch.deleted: 4 rows read, 2 written
+-- batch.deletion.change: 4 rows read, 2 written
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 delete from users
 where

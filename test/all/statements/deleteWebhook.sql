@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.event: 4 rows read, 1 written
+-- batch.removal.event: 4 rows read, 1 written
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
@@ -100,7 +100,7 @@ select
 from webhooks
 where (webhooks.team_id = ? and webhooks.id = ?);
 
--- batch.removed: 2 rows read, 1 written
+-- batch.removal.change: 2 rows read, 1 written
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 delete from webhooks
 where (webhooks.team_id = ? and webhooks.id = ?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 4 rows read
+-- the only query: 4 rows read
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH principal USING INDEX sqlite_autoindex_users_1 (id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 3 rows read
+-- the only query: 3 rows read
 --   SEARCH links USING PRIMARY KEY (id=?)
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)

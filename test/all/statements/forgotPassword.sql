@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   SEARCH teams USING PRIMARY KEY (id=?)
 select id
 from teams

@@ -1,9 +1,9 @@
 -- getApiKey: GET /auth/v1/apikeys/{id}
--- 2 round trips, 12 rows read, 3 written
+-- 2 round trips, 11 rows read, 3 written
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- caller: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -30,43 +30,14 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 2 rows read
+-- rows: 1 row read
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
---   SCALAR SUBQUERY 2
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 1
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 select
   id, team_id, uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, created_by_key_id,
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
   created_at, expires_at, version
 from api_keys
-where
-  (
-    api_keys.team_id = coalesce(
-      ?,
-      (
-        select team_id
-        from api_keys
-        where
-          (
-            api_keys.token_hash = ?
-            and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-            and (
-              coalesce(
-                api_keys.scopes,
-                (
-                  select json_extract(?, '$.' || role)
-                  from users
-                  where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                ), 0
-              ) & ?
-            ) = ?
-          )
-      )
-    )
-    and (kind <> 'session' and api_keys.id = ?)
-  );
+where (api_keys.team_id = ? and (kind <> 'session' and api_keys.id = ?));
 
 -- Round trip 2
 
@@ -124,7 +95,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.noted: 1 row read, 1 written
+-- batch.change: 1 row read, 1 written
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 --   CORRELATED SCALAR SUBQUERY 3
 --   SCAN json_each VIRTUAL TABLE INDEX 1:

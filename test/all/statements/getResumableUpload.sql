@@ -1,9 +1,9 @@
 -- getResumableUpload: HEAD /docs/v1/uploads/resumable/{upload}
--- 1 round trip, 5 rows read, 0 written
+-- 1 round trip, 3 rows read, 0 written
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- caller: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -30,17 +30,9 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 3 rows read
+-- rows: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
---   SCALAR SUBQUERY 2
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   CORRELATED SCALAR SUBQUERY 1
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   SCALAR SUBQUERY 4
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 3
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   CORRELATED SCALAR SUBQUERY 5
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 select
   team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
@@ -50,44 +42,7 @@ select
 from uploads
 where
   (
-    (
-      uploads.team_id = coalesce(
-        ?,
-        (
-          select team_id
-          from api_keys
-          where
-            (
-              api_keys.token_hash = ?
-              and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-              and (
-                coalesce(
-                  api_keys.scopes,
-                  (
-                    select json_extract(?, '$.' || role)
-                    from users
-                    where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                  ), 0
-                ) & ?
-              ) = ?
-            )
-        )
-      )
-      and (
-        select
-          coalesce(
-            iif(
-              exists (
-                select 1
-                from users
-                where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
-              ), api_keys.user_id, null
-            ), ''
-          )
-        from api_keys
-        where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-      ) in ('', uploads.user_id)
-    )
+    uploads.team_id = ?
     and (uploads.file_id = ? and uploads.secret_hash = ?)
     and (
       status = 'receiving'

@@ -1,9 +1,9 @@
 -- getWebhook: GET /auth/v1/webhooks/{id}
--- 1 round trip, 4 rows read, 0 written
+-- 1 round trip, 3 rows read, 0 written
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- caller: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -30,39 +30,10 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 2 rows read
+-- rows: 1 row read
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
---   SCALAR SUBQUERY 2
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 1
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 select
   id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
   old_encrypted_secret, old_secret_ends_at, encrypted_with, epoch, created_at, updated_at, version
 from webhooks
-where
-  (
-    webhooks.team_id = coalesce(
-      ?,
-      (
-        select team_id
-        from api_keys
-        where
-          (
-            api_keys.token_hash = ?
-            and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-            and (
-              coalesce(
-                api_keys.scopes,
-                (
-                  select json_extract(?, '$.' || role)
-                  from users
-                  where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                ), 0
-              ) & ?
-            ) = ?
-          )
-      )
-    )
-    and webhooks.id = ?
-  );
+where (webhooks.team_id = ? and webhooks.id = ?);

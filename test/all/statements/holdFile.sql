@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.changes.1.1: 2 rows read, 2 written
+-- batch.changes.listed.change: 2 rows read, 2 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH teams USING PRIMARY KEY (id=?)
@@ -99,7 +99,7 @@ where
     and exists (select 1 from teams where (teams.id = ? and teams.status <> ?))
   );
 
--- batch.changes.1.2: 4 rows read, 1 written
+-- batch.changes.listed.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
@@ -127,7 +127,7 @@ select
 from files
 where ((files.team_id = ? and files.id = ?) and changes() > 0);
 
--- batch.changes.2.1: 0 rows read
+-- batch.changes.trashed.change: 0 rows read
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH teams USING PRIMARY KEY (id=?)
@@ -142,7 +142,7 @@ where
     and exists (select 1 from teams where (teams.id = ? and teams.status <> ?))
   );
 
--- batch.changes.2.2: 1 row read
+-- batch.changes.trashed.event: 1 row read
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

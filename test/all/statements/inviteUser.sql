@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -95,7 +95,7 @@ select
 from users inner join teams on teams.id = users.team_id
 where (users.id = ? and users.team_id = ?);
 
--- batch.replace: 3 rows read, 1 written
+-- batch.replace.change: 3 rows read, 1 written
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
@@ -116,7 +116,7 @@ where
   )
 returning id;
 
--- batch.event: 6 rows read, 2 written
+-- batch.replace.event: 6 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

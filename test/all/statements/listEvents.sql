@@ -1,9 +1,9 @@
 -- listEvents: GET /auth/v1/events
--- 1 round trip, 11 rows read, 0 written
+-- 1 round trip, 10 rows read, 0 written
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- caller: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -30,13 +30,9 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 9 rows read
+-- rows: 8 rows read
 --   CO-ROUTINE page
 --   SEARCH events USING PRIMARY KEY (team_id=? AND seq>? AND seq<?)
---   SCALAR SUBQUERY 14
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 13
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   SCAN page
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
@@ -142,33 +138,7 @@ from
   (
     select team_id, seq, type, created_at, actor, subject_id, subject_version, data, position
     from events
-    where
-      (
-        events.team_id = coalesce(
-          ?,
-          (
-            select team_id
-            from api_keys
-            where
-              (
-                api_keys.token_hash = ?
-                and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-                and (
-                  coalesce(
-                    api_keys.scopes,
-                    (
-                      select json_extract(?, '$.' || role)
-                      from users
-                      where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                    ), 0
-                  ) & ?
-                ) = ?
-              )
-          )
-        )
-        and events.seq > ?
-        and events.seq < ?
-      )
+    where (events.team_id = ? and events.seq > ? and events.seq < ?)
     order by events.seq desc
     limit ?
   ) page;

@@ -1,9 +1,9 @@
 -- listFiles: GET /docs/v1/uploads
--- 1 round trip, 4 rows read, 0 written
+-- 1 round trip, 3 rows read, 0 written
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- caller: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -30,14 +30,8 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 2 rows read
+-- rows: 1 row read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id<?)
---   SCALAR SUBQUERY 4
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 2
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   CORRELATED SCALAR SUBQUERY 3
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
 select
@@ -56,39 +50,7 @@ select
   files.key_id as keyId, files.user_id as userId, files.created_at as createdAt,
   files.updated_at as updatedAt, files.version as version
 from files
-where
-  (
-    files.team_id = coalesce(
-      ?,
-      (
-        select team_id
-        from api_keys
-        where
-          (
-            api_keys.token_hash = ?
-            and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-            and (
-              coalesce(
-                api_keys.scopes,
-                (
-                  select json_extract(?, '$.' || role)
-                  from users
-                  where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                ), 0
-              ) & ?
-            ) = ?
-            and iif(
-              exists (
-                select 1
-                from users
-                where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
-              ), api_keys.user_id, null
-            ) is null
-          )
-      )
-    )
-    and files.id < ?
-  )
+where (files.team_id = ? and files.id < ?)
 order by files.id desc
 limit ?
 offset ?;

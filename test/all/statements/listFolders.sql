@@ -1,9 +1,9 @@
 -- listFolders: GET /docs/v1/folders
--- 1 round trip, 9 rows read, 0 written
+-- 1 round trip, 6 rows read, 0 written
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- caller: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -30,77 +30,25 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 7 rows read
+-- rows: 4 rows read
 --   CO-ROUTINE child
 --   SETUP
 --   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY 1
 --   SEARCH files USING INDEX files_folder (team_id=? AND folder_key>? AND folder_key<?)
---   SCALAR SUBQUERY 5
---   MATERIALIZE team
---   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 1
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   CORRELATED SCALAR SUBQUERY 2
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   SCAN team
---   SCALAR SUBQUERY 8
+--   SCALAR SUBQUERY 2
 --   SEARCH folders USING PRIMARY KEY (team_id=? AND folder_key>? AND folder_key<?)
---   SCALAR SUBQUERY 7
---   SCAN team
 --   RECURSIVE STEP
 --   SCAN child
---   CORRELATED SCALAR SUBQUERY 11
+--   CORRELATED SCALAR SUBQUERY 4
 --   SEARCH files USING INDEX files_folder (team_id=? AND folder_key>? AND folder_key<?)
---   SCALAR SUBQUERY 10
---   SCAN team
---   CORRELATED SCALAR SUBQUERY 13
+--   CORRELATED SCALAR SUBQUERY 5
 --   SEARCH folders USING PRIMARY KEY (team_id=? AND folder_key>? AND folder_key<?)
---   SCALAR SUBQUERY 12
---   SCAN team
 --   SCAN child
 select folder
 from
   (
     with recursive
-      team (id) as (
-        select
-          coalesce(
-            ?,
-            (
-              select team_id
-              from api_keys
-              where
-                (
-                  api_keys.token_hash = ?
-                  and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-                  and (
-                    coalesce(
-                      api_keys.scopes,
-                      (
-                        select json_extract(?, '$.' || role)
-                        from users
-                        where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                      ), 0
-                    ) & ?
-                  ) = ?
-                  and iif(
-                    exists (
-                      select 1
-                      from users
-                      where
-                        (
-                          (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                          and users.role = ?
-                        )
-                    ), api_keys.user_id, null
-                  ) is null
-                )
-            )
-          )
-      ),
       child (found) as (
         select
           nullif(
@@ -110,7 +58,7 @@ from
                   select files.folder_key
                   from files indexed by files_folder
                   where
-                    (files.team_id = (select id from team) and folder <> '')
+                    (files.team_id = ? and folder <> '')
                     and files.folder_key >= ?
                     and files.folder_key < ?
                   order by files.folder_key
@@ -121,10 +69,7 @@ from
                 (
                   select folders.folder_key
                   from folders
-                  where
-                    folders.team_id = (select id from team)
-                    and folders.folder_key >= ?
-                    and folders.folder_key < ?
+                  where folders.team_id = ? and folders.folder_key >= ? and folders.folder_key < ?
                   order by folders.folder_key
                   limit 1
                 ), ?
@@ -140,7 +85,7 @@ from
                   select files.folder_key
                   from files indexed by files_folder
                   where
-                    (files.team_id = (select id from team) and folder <> '')
+                    (files.team_id = ? and folder <> '')
                     and files.folder_key >= substr(found, 1, length(?) + instr(substr(found, length(?) + 1) || char(1), char(1)) - 1) || ?
                     and files.folder_key < ?
                   order by files.folder_key
@@ -152,7 +97,7 @@ from
                   select folders.folder_key
                   from folders
                   where
-                    folders.team_id = (select id from team)
+                    folders.team_id = ?
                     and folders.folder_key >= substr(found, 1, length(?) + instr(substr(found, length(?) + 1) || char(1), char(1)) - 1) || ?
                     and folders.folder_key < ?
                   order by folders.folder_key

@@ -1,9 +1,9 @@
 -- listLinks: GET /docs/v1/uploads/{id}/links
--- 1 round trip, 5 rows read, 0 written
+-- 1 round trip, 3 rows read, 0 written
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- caller: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -30,62 +30,13 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 3 rows read
+-- rows: 1 row read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
---   SCALAR SUBQUERY 2
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 1
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   SCALAR SUBQUERY 4
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 3
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   SEARCH links USING INDEX links_file (team_id=? AND file_id=?) LEFT-JOIN
 select
   links.id, links.team_id, links.file_id, links.secret_hash, links.name, links.start_seconds,
   links.end_seconds, links.disposition, links.expires_at, links.created_at, links.key_id, links.user_id
 from files left join links on (links.team_id = files.team_id and links.file_id = files.id)
-where
-  (
-    (
-      files.team_id = coalesce(
-        ?,
-        (
-          select team_id
-          from api_keys
-          where
-            (
-              api_keys.token_hash = ?
-              and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-              and (
-                coalesce(
-                  api_keys.scopes,
-                  (
-                    select json_extract(?, '$.' || role)
-                    from users
-                    where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                  ), 0
-                ) & ?
-              ) = ?
-            )
-        )
-      )
-      and (
-        select
-          coalesce(
-            iif(
-              exists (
-                select 1
-                from users
-                where ((users.id = api_keys.user_id and users.team_id = api_keys.team_id) and users.role = ?)
-              ), api_keys.user_id, null
-            ), ''
-          )
-        from api_keys
-        where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-      ) in ('', files.user_id)
-    )
-    and files.id = ?
-  )
+where (files.team_id = ? and files.id = ?)
 order by links.id asc
 limit ?;

@@ -1,9 +1,9 @@
 -- listTags: GET /docs/v1/tags
--- 1 round trip, 7 rows read, 0 written
+-- 1 round trip, 6 rows read, 0 written
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- caller: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -30,69 +30,28 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 5 rows read
+-- rows: 4 rows read
 --   CO-ROUTINE tagged
 --   SETUP
 --   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 6
+--   SCALAR SUBQUERY 3
 --   SEARCH file_tags USING PRIMARY KEY (team_id=? AND (tag_key,tag,file_id)>(?,?,?))
---   SCALAR SUBQUERY 5
+--   SCALAR SUBQUERY 2
 --   MATERIALIZE team
 --   SCAN CONSTANT ROW
---   SCALAR SUBQUERY 3
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 1
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   CORRELATED SCALAR SUBQUERY 2
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   SCAN team
 --   RECURSIVE STEP
 --   SCAN tagged
---   CORRELATED SCALAR SUBQUERY 9
+--   CORRELATED SCALAR SUBQUERY 6
 --   SEARCH file_tags USING PRIMARY KEY (team_id=? AND (tag_key,tag,file_id)>(?,?,?))
---   SCALAR SUBQUERY 8
+--   SCALAR SUBQUERY 5
 --   SCAN team
 --   SCAN tagged
 select tag
 from
   (
     with recursive
-      team (id) as (
-        select
-          coalesce(
-            ?,
-            (
-              select team_id
-              from api_keys
-              where
-                (
-                  api_keys.token_hash = ?
-                  and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-                  and (
-                    coalesce(
-                      api_keys.scopes,
-                      (
-                        select json_extract(?, '$.' || role)
-                        from users
-                        where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                      ), 0
-                    ) & ?
-                  ) = ?
-                  and iif(
-                    exists (
-                      select 1
-                      from users
-                      where
-                        (
-                          (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                          and users.role = ?
-                        )
-                    ), api_keys.user_id, null
-                  ) is null
-                )
-            )
-          )
-      ),
+      team (id) as (select ?),
       tagged (found) as (
         select
           (

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   SEARCH teams USING PRIMARY KEY (id<?)
 select
   id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
@@ -16,7 +16,7 @@ limit ?;
 
 -- Round trip 2
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   SEARCH teams USING PRIMARY KEY (id<?)
 select
   id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,
@@ -29,7 +29,7 @@ limit ?;
 
 -- Round trip 3
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   SEARCH teams USING PRIMARY KEY (id<?)
 select
   id, name, status, max_bytes, max_files, files, bytes, trash_files, trash_bytes, retention_days,

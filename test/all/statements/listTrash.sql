@@ -1,9 +1,9 @@
 -- listTrash: GET /docs/v1/trash
--- 1 round trip, 6 rows read, 0 written
+-- 1 round trip, 4 rows read, 0 written
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- caller: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -30,31 +30,19 @@ select
 from api_keys inner join teams on (teams.id = api_keys.team_id and teams.status <> ?)
 where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0);
 
--- 2: 4 rows read
+-- rows: 2 rows read
 --   CO-ROUTINE found
 --   COMPOUND QUERY
 --   LEFT-MOST SUBQUERY
 --   CO-ROUTINE matching
 --   CO-ROUTINE examined
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id<?)
---   SCALAR SUBQUERY 4
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 2
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   CORRELATED SCALAR SUBQUERY 3
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   SCAN examined
 --   SCAN matching
 --   UNION ALL
 --   CO-ROUTINE last
 --   CO-ROUTINE examined
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id<?)
---   SCALAR SUBQUERY 10
---   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
---   CORRELATED SCALAR SUBQUERY 8
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
---   CORRELATED SCALAR SUBQUERY 9
---   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 --   SCAN examined
 --   SCAN last
 --   SCAN found
@@ -101,43 +89,7 @@ from
                 (
                   select removed.id as fileId, removed.team_id as team, trashed_at is not null as isMatch
                   from removed
-                  where
-                    (
-                      removed.team_id = coalesce(
-                        ?,
-                        (
-                          select team_id
-                          from api_keys
-                          where
-                            (
-                              api_keys.token_hash = ?
-                              and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-                              and (
-                                coalesce(
-                                  api_keys.scopes,
-                                  (
-                                    select json_extract(?, '$.' || role)
-                                    from users
-                                    where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                                  ), 0
-                                ) & ?
-                              ) = ?
-                              and iif(
-                                exists (
-                                  select 1
-                                  from users
-                                  where
-                                    (
-                                      (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                                      and users.role = ?
-                                    )
-                                ), api_keys.user_id, null
-                              ) is null
-                            )
-                        )
-                      )
-                      and removed.id < ?
-                    )
+                  where (removed.team_id = ? and removed.id < ?)
                   order by removed.id desc
                   limit ?
                 ) examined
@@ -153,43 +105,7 @@ from
                 (
                   select removed.id as fileId, removed.team_id as team, trashed_at is not null as isMatch
                   from removed
-                  where
-                    (
-                      removed.team_id = coalesce(
-                        ?,
-                        (
-                          select team_id
-                          from api_keys
-                          where
-                            (
-                              api_keys.token_hash = ?
-                              and api_keys.expires_at > ? - iif(api_keys.kind = 'public', ?, 0)
-                              and (
-                                coalesce(
-                                  api_keys.scopes,
-                                  (
-                                    select json_extract(?, '$.' || role)
-                                    from users
-                                    where (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                                  ), 0
-                                ) & ?
-                              ) = ?
-                              and iif(
-                                exists (
-                                  select 1
-                                  from users
-                                  where
-                                    (
-                                      (users.id = api_keys.user_id and users.team_id = api_keys.team_id)
-                                      and users.role = ?
-                                    )
-                                ), api_keys.user_id, null
-                              ) is null
-                            )
-                        )
-                      )
-                      and removed.id < ?
-                    )
+                  where (removed.team_id = ? and removed.id < ?)
                   order by removed.id desc
                   limit ?
                 ) examined

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SEARCH users USING INDEX users_team_email (team_id=? AND email_key=?) LEFT-JOIN
 select
@@ -125,7 +125,7 @@ where
     and not exists (select 1 from api_keys where (api_keys.id = ? and api_keys.team_id = ?))
   );
 
--- batch.insert: 3 rows read, 6 written
+-- batch.insert.change: 3 rows read, 6 written
 --   SEARCH users EXISTS USING INDEX users_team (team_id=? AND id=?)
 --   SEARCH teams EXISTS USING PRIMARY KEY (id=?)
 insert into
@@ -140,7 +140,7 @@ where
   and exists (select 1 from teams where (teams.id = ? and teams.status <> ?))
 on conflict do nothing;
 
--- batch.event: 7 rows read, 3 written
+-- batch.insert.event: 7 rows read, 3 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

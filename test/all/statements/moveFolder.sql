@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -32,7 +32,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 
 -- Round trip 2
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   CO-ROUTINE found
 --   SEARCH files USING INDEX files_folder (team_id=? AND folder_key>? AND folder_key<?)
 --   SCAN found
@@ -436,7 +436,7 @@ set
   ), due_at = ?
 where ((folder_changes.team_id = ? and folder_changes.owner_id = ?) and folder_changes.id = ?);
 
--- batch.step.changes.event: 5 rows read
+-- batch.step.changes.files.event: 5 rows read
 --   CO-ROUTINE (subquery-11)
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   LIST SUBQUERY 12
@@ -534,7 +534,7 @@ where
       )
   );
 
--- batch.step.changes.files: 4 rows read
+-- batch.step.changes.files.change: 4 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   LIST SUBQUERY 8
 --   SEARCH folder_changes EXISTS USING PRIMARY KEY (team_id=? AND owner_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 3 rows read
+-- the only query: 3 rows read
 --   MERGE (UNION ALL)
 --   LEFT
 --   MERGE (UNION ALL)
@@ -29,7 +29,7 @@ limit ?;
 
 -- Round trip 2
 
--- 1: 3 rows read
+-- the only query: 3 rows read
 --   MERGE (UNION ALL)
 --   LEFT
 --   MERGE (UNION ALL)
@@ -55,7 +55,7 @@ limit ?;
 
 -- Round trip 3
 
--- 1: 3 rows read
+-- the only query: 3 rows read
 --   MERGE (UNION ALL)
 --   LEFT
 --   MERGE (UNION ALL)

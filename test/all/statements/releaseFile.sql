@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.changes.1.1: 1 row read
+-- batch.changes.listed.change: 1 row read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH teams USING PRIMARY KEY (id=?)
@@ -108,7 +108,7 @@ set
   ), hold = ?
 where ((files.team_id = ? and files.id = ?) and files.hold is not null);
 
--- batch.changes.1.2: 2 rows read
+-- batch.changes.listed.event: 2 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
@@ -136,14 +136,14 @@ select
 from files
 where ((files.team_id = ? and files.id = ?) and changes() > 0);
 
--- batch.changes.2.1: 0 rows read
+-- batch.changes.trashed.change: 0 rows read
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 update removed
 set
   hold = ?, file = json_set(removed.file, '$.version', (removed.file ->> '$.version') + 1, '$.updated_at', ?)
 where ((removed.team_id = ? and removed.id = ?) and trashed_at is not null and removed.hold is not null);
 
--- batch.changes.2.2: 1 row read
+-- batch.changes.trashed.event: 1 row read
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 select
   id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,

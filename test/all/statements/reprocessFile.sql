@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.change.markPending: 1 row read
+-- batch.reprocess.change: 1 row read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 update files
 set
@@ -95,7 +95,7 @@ set
   audio = ?
 where ((files.team_id = ? and files.id = ?) and files.status in (?, ?));
 
--- batch.change.event: 2 rows read
+-- batch.reprocess.event: 2 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.event: 7 rows read, 1 written
+-- batch.restore.event: 7 rows read, 1 written
 --   CO-ROUTINE (subquery-5)
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 --   SCAN (subquery-5)
@@ -140,7 +140,7 @@ from
   ) files
 where true;
 
--- batch.restored: 6 rows read, 5 written
+-- batch.restore.change: 6 rows read, 5 written
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 insert into
   files (

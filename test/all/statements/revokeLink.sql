@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -102,7 +102,7 @@ where
     )
   );
 
--- batch.event: 5 rows read, 1 written
+-- batch.deletion.event: 5 rows read, 1 written
 --   SEARCH links USING PRIMARY KEY (id=?)
 --   SEARCH files EXISTS USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
@@ -127,7 +127,7 @@ where
   )
   and null is null;
 
--- batch.deletion: 3 rows read, 2 written
+-- batch.deletion.change: 3 rows read, 2 written
 --   SEARCH links USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)

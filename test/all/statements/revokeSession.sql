@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -169,7 +169,7 @@ where
     )
   );
 
--- batch.deleted: 1 row read, 1 written
+-- batch.deletion.change: 1 row read, 1 written
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
@@ -191,7 +191,7 @@ where
     end is null
   );
 
--- batch.event: 3 rows read, 1 written
+-- batch.deletion.event: 3 rows read, 1 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -32,7 +32,7 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 
 -- Round trip 2
 
--- 1: 2 rows read
+-- old: 2 rows read
 --   SEARCH teams EXISTS USING PRIMARY KEY (id=?)
 --   SEARCH api_keys USING INDEX api_keys_team (team_id=? AND id=?)
 select
@@ -46,7 +46,7 @@ where
     and exists (select 1 from teams where (teams.id = api_keys.team_id and teams.status <> ?))
   );
 
--- 2: 1 row read
+-- successor: 1 row read
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
@@ -239,7 +239,7 @@ where
     ), null
   );
 
--- batch.insert: 4 rows read, 9 written
+-- batch.insert.change: 4 rows read, 9 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SCALAR SUBQUERY 2
 --   SEARCH api_keys USING INDEX api_keys_team_expiry (team_id=? AND expires_at<?)
@@ -297,7 +297,7 @@ where
   )
 on conflict do nothing;
 
--- batch.event: 5 rows read, 2 written
+-- batch.insert.event: 5 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
@@ -309,7 +309,7 @@ select
   ?, ?, ?, ?, ?, ?, coalesce((select position from events where team_id = ? order by seq desc limit 1), 0) + ?
 where changes() > 0;
 
--- batch.further.1: 2 rows read, 3 written
+-- batch.further.key: 2 rows read, 3 written
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH api_keys USING COVERING INDEX sqlite_autoindex_api_keys_1 (id=?)
@@ -321,7 +321,7 @@ where
     and exists (select 1 from api_keys where api_keys.id = ?)
   );
 
--- batch.further.2: 1 row read
+-- batch.further.sessions: 1 row read
 --   SEARCH api_keys USING INDEX api_keys_session_creator (created_by_key_id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH api_keys USING COVERING INDEX sqlite_autoindex_api_keys_1 (id=?)

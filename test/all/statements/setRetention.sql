@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- batch.updated: 2 rows read, 2 written
+-- batch.update.change: 2 rows read, 2 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 update teams
 set
@@ -98,7 +98,7 @@ returning
   retention_by, retention_reached, retention_due_at, public_bytes, api_keys, links, folders, users,
   events_purged_to, account_events_until, admins, created_at, updated_at, version;
 
--- batch.event: 6 rows read, 2 written
+-- batch.update.event: 6 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- 1: 2 rows read
+-- check: 2 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -118,7 +118,7 @@ select
 from files
 where (files.team_id = ? and files.id = ?);
 
--- 2: 1 row read
+-- reserve: 1 row read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -152,7 +152,7 @@ where
   end is null
   and max(files.reserved_bytes, files.size_bytes + ?) > files.reserved_bytes;
 
--- 3: 3 rows read, 1 written
+-- insert: 3 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -190,7 +190,7 @@ set writing_since = ?, version = ?;
 
 -- Round trip 3
 
--- batch.change: 2 rows read, 1 written
+-- batch.file.change: 2 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH transcripts USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -211,7 +211,7 @@ where
     )
   );
 
--- batch.event: 4 rows read, 1 written
+-- batch.file.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

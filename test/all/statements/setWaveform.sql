@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- 1: 3 rows read, 1 written
+-- the only query: 3 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 insert into waveforms (team_id, file_id, peaks, writing_since, attempts, due_at)
 select files.team_id, files.id, null, ?, 0, null
@@ -98,7 +98,7 @@ returning file_id;
 
 -- Round trip 3
 
--- batch.note: 2 rows read, 1 written
+-- batch.note.change: 2 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH waveforms USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -114,7 +114,7 @@ where
     )
   );
 
--- batch.event: 4 rows read, 1 written
+-- batch.note.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -92,7 +92,7 @@ select case when (api_keys.scopes & ~ ?) = 0 is not true then ? end, scopes
 from api_keys
 where ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session');
 
--- batch.updated: 2 rows read, 1 written
+-- batch.update.change: 2 rows read, 1 written
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 update api_keys
 set name = ?, version = api_keys.version + 1
@@ -107,7 +107,7 @@ returning
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
   created_at, expires_at, version;
 
--- batch.event: 5 rows read, 2 written
+-- batch.update.event: 5 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -92,7 +92,7 @@ select case when length(cast(json_patch(files.metadata, ?) as blob)) > ? then ? 
 from files
 where (files.team_id = ? and files.id = ?);
 
--- batch.change.update: 5 rows read, 6 written
+-- batch.update.change: 5 rows read, 6 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 update files
 set
@@ -114,7 +114,7 @@ where
     end is null
   );
 
--- batch.change.event: 4 rows read, 1 written
+-- batch.update.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- batch.updated: 2 rows read, 3 written
+-- batch.update.change: 2 rows read, 3 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 update teams
 set status = ?, updated_at = ?, version = teams.version + 1
@@ -13,7 +13,7 @@ returning
   retention_by, retention_reached, retention_due_at, public_bytes, api_keys, links, folders, users,
   events_purged_to, account_events_until, admins, created_at, updated_at, version;
 
--- batch.event: 4 rows read, 1 written
+-- batch.update.event: 4 rows read, 1 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -92,7 +92,7 @@ select case when (json_extract(?, '$.' || users.role) & ~ ?) = 0 is not true the
 from users
 where (users.id = ? and users.team_id = ?);
 
--- batch.updated: 2 rows read, 2 written
+-- batch.update.change: 2 rows read, 2 written
 --   SEARCH users USING INDEX sqlite_autoindex_users_1 (id=?)
 update users
 set last_name = ?, updated_at = ?, version = users.version + 1
@@ -106,7 +106,7 @@ returning
   id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at, version,
   invitation_hash, invitation_ends_at, invitation_by, folders, account_events_until, full_name;
 
--- batch.event: 6 rows read, 2 written
+-- batch.update.event: 6 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -86,7 +86,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- 1: 1 row read
+-- the only query: 1 row read
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 select
   id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
@@ -155,7 +155,7 @@ from
 delete from followers
 where (followers.team_id = ? and followers.kind = ? and followers.id = ?);
 
--- batch.update: 2 rows read, 1 written
+-- batch.update.change: 2 rows read, 1 written
 --   SEARCH webhooks USING PRIMARY KEY (team_id=? AND id=?)
 update webhooks
 set
@@ -166,7 +166,7 @@ returning
   id, team_id, url, types, description, disabled_reason, key_id, user_id, changed_by, encrypted_secret,
   old_encrypted_secret, old_secret_ends_at, encrypted_with, epoch, created_at, updated_at, version;
 
--- batch.event: 6 rows read, 2 written
+-- batch.update.event: 6 rows read, 2 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)

@@ -3,7 +3,7 @@
 
 -- Round trip 1
 
--- 1: 2 rows read
+-- the only query: 2 rows read
 --   SEARCH api_keys USING INDEX api_keys_token_hash (token_hash=?)
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   CORRELATED SCALAR SUBQUERY 1
@@ -77,7 +77,7 @@ from
   )
   left join teams on (teams.id = api_keys.team_id and teams.status <> ?);
 
--- 1: 2 rows read
+-- quota.refusal: 2 rows read
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
 select
@@ -95,7 +95,7 @@ select
 from teams left join api_keys on (api_keys.team_id = teams.id and api_keys.id = ?)
 where teams.id = ?;
 
--- 2: 4 rows read, 4 written
+-- quota.insert: 4 rows read, 4 written
 --   SEARCH teams USING PRIMARY KEY (id=?)
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?) LEFT-JOIN
 insert into
@@ -122,7 +122,7 @@ where
   ) is null
 on conflict do nothing;
 
--- 3: 1 row read
+-- arriving: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 select
   team_id, file_id, status, key_id, is_public, user_id, upload_token_id, finished_by_token_id,
@@ -163,7 +163,7 @@ select
   end as refusal
 from (select 1) one;
 
--- batch.inserted: 11 rows read, 6 written
+-- batch.insert.change: 11 rows read, 6 written
 --   SCAN CONSTANT ROW
 --   SCALAR SUBQUERY 5
 --   SEARCH teams USING PRIMARY KEY (id=?)
@@ -211,7 +211,7 @@ where
   end is null
 on conflict do nothing;
 
--- batch.event: 4 rows read, 1 written
+-- batch.insert.event: 4 rows read, 1 written
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
 --   SCALAR SUBQUERY 1
 --   SEARCH events USING PRIMARY KEY (team_id=?)
