@@ -38,5 +38,4 @@ select
   links.end_seconds, links.disposition, links.expires_at, links.created_at, links.key_id, links.user_id
 from files left join links on (links.team_id = files.team_id and links.file_id = files.id)
 where (files.team_id = ? and files.id = ?)
-order by links.id asc
 limit ?;
