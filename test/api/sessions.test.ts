@@ -683,7 +683,8 @@ describe("The last use of a session or key", () => {
   test("neither fails nor changes a request if it can't be stored", async () => {
     const team = await newTeam();
     const { key: token } = await openSession(team.token);
-    const failing = new ProxiedBindings({ binding: "D1", call: 2, moment: "before", failure: "outage" });
+    // The isolate authorizes the session, reads, and then notes the use.
+    const failing = new ProxiedBindings({ binding: "D1", call: 3, moment: "before", failure: "outage" });
     const { BUCKET, JOBS } = env;
     const wrapped = failing.wrap({ ...DATABASES, BUCKET, JOBS });
     const { call } = startWorker((deps) => withBindings({ ...deps, notedUses: new Lru<number>(2) }, wrapped));
