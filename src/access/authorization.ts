@@ -28,7 +28,8 @@ import { openUploadToken } from "./upload-tokens.ts";
 /*
  * Determines the caller, and what the caller is allowed to do.
  *
- *   A read    sends the token and the requested rows in one round trip (`readAs`), for what the caller was seen to be before.
+ *   A read    finds the caller and reads the rows in one round trip (`readAs`). It reads for the caller that the isolate remembers,
+ *             and returns the rows only if the caller is still the same.
  *   A write   authorizes first (`authorize`), and then writes in one batch, whose first statement states that the caller may
  *             still do so (`stillAllowed`). Anything expensive authorizes first, too.
  *
@@ -174,12 +175,12 @@ const callerByToken = preparedQuery((db, param: Param<TokenValues>) => {
     .where(isLive(param));
 });
 
-/** The hash by which the row of a token is found: its own, or that of the token that issued the upload token. */
-const hashOf = ({ tokenHash, uploadToken }: Credential): string | null => uploadToken?.issuerHash ?? tokenHash;
+/** The hash by which the row of a token is found. An upload token has that of its issuer, and the operator none. */
+const rowHashOf = ({ tokenHash, uploadToken }: Credential): string => uploadToken?.issuerHash ?? tokenHash ?? "";
 
 const callerOf = ({ system }: Deps, credential: Credential) =>
   callerByToken({
-    tokenHash: hashOf(credential) ?? "",
+    tokenHash: rowHashOf(credential),
     now: system.now(),
     graceMilliseconds: credential.graceMilliseconds,
   });
@@ -205,15 +206,16 @@ declare const isSeen: unique symbol;
 export type Viewer = Pick<TeamActor, "teamId" | "ownerId"> & { readonly [isSeen]: true };
 const viewerOf = ({ teamId, ownerId }: Pick<TeamActor, "teamId" | "ownerId">) => ({ teamId, ownerId }) as Viewer;
 
-/** A caller changes between two reads at most once in a while, such as when a user gets another role. */
+/** A caller changes rarely, such as when a user gets another role, so a second read is almost always enough. */
 const MAX_READS = 2;
 
 /**
- * Reads rows for a caller, in the round trip that authorizes it: the query is for what this isolate last knew of the caller, and its
- * rows are returned only if the caller's row says the same in that batch. A token that the isolate doesn't know reads no row of a team
- * before it is authorized, and neither does one that lacked the permission, or a heavy request
- * before it is counted: one round trip more. The operator reads the named team.
- * @throws as `authorize` does; `unavailable` if the caller changes again and again; `rate_limited`
+ * Reads rows for a caller, in the round trip that authorizes it. The query is for the team and owner that this isolate remembers of
+ * the caller, and its rows are returned only if the caller's row has the same in that batch. Otherwise it reads once more.
+ *
+ * A token that the isolate doesn't know is authorized first, which takes one more round trip, and so is one that it remembers without
+ * the permission: before that, neither reads a row of a team. A heavy request is counted first, too. The operator reads the named team.
+ * @throws as `authorize` does; `unavailable` if the caller has changed with each read; `rate_limited`
  */
 export async function readAs<A extends Access, T>(
   deps: Deps,
@@ -247,7 +249,7 @@ export async function readAs<A extends Access, T>(
 function knownViewer({ callers }: Deps, credential: Credential): Viewer | null {
   const authorized = credential.caller?.actor;
   if (authorized && authorized.kind !== "operator") return viewerOf(authorized);
-  const row = callers.get(hashOf(credential) ?? "");
+  const row = callers.get(rowHashOf(credential));
   const actor = row && actorOf(credential, row);
   if (!actor || refusalFor(credential, actor) || credential.isHeavy(sharersOf(actor).isContributor)) return null;
   return viewerOf(actor);
@@ -349,7 +351,7 @@ function actorOf({ access, uploadToken, graceMilliseconds }: Credential, { teamS
 
 /** Checks the caller in the order that is documented: token, team, scope. */
 function admit(deps: Deps, credential: Credential, row: CallerRow | undefined): TeamActor {
-  const rowHash = hashOf(credential) ?? "";
+  const rowHash = rowHashOf(credential);
   if (row) deps.callers.set(rowHash, row);
   else deps.callers.delete(rowHash);
   if (!row) throw new AppError("token_invalid");

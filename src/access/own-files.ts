@@ -17,12 +17,12 @@ export type FilesOf = Pick<TeamActor, "teamId" | "ownerId">;
 export const filesOf = ({ teamId, ownerId }: FilesOf) =>
   and(eq(teamOfFile, teamId as TeamOfFile), ownerId === null ? undefined : eq(files.userId, ownerId));
 
-/** The same in a prepared query. For one file: no index serves a list. */
+/** All files of a team, in a prepared query. */
+export const filesOfTeamParam = (param: Param<Pick<FilesOf, "teamId">>) => eq(teamOfFile, param("teamId") as never);
+
+/** The files that a caller sees, in a prepared query. For one file: no index serves a list. */
 export const filesOfParam = (param: Param<FilesOf>) =>
-  and(
-    eq(teamOfFile, param("teamId") as never),
-    sql`(${param("ownerId")} is null or ${files.userId} = ${param("ownerId")})`,
-  );
+  and(filesOfTeamParam(param), sql`(${param("ownerId")} is null or ${files.userId} = ${param("ownerId")})`);
 
 /** The caller's files that are in the trash, or wait for their bytes to be deleted. */
 export const removedOf = ({ teamId, ownerId }: FilesOf) =>

@@ -331,11 +331,11 @@ export async function listKeys(
   }
   const list = listName("keys", { teamId });
   const page = pageById(list, apiKeys.id, "newest first", request);
-  const keys = ({ teamId }: Viewer) =>
+  const keys = (viewer: Viewer) =>
     deps.db
       .select()
       .from(apiKeys)
-      .where(and(eq(apiKeys.teamId, teamId), isApiKey, page.where))
+      .where(and(eq(apiKeys.teamId, viewer.teamId), isApiKey, page.where))
       .orderBy(...page.orderBy)
       .limit(page.limit)
       .offset(page.offset);

@@ -92,7 +92,7 @@ export async function listEvents(
     const { actor, rows } = await readAs(
       deps,
       credential,
-      ({ teamId }): Query<ExaminedEvent[]> => {
+      (viewer): Query<ExaminedEvent[]> => {
         const above = lower.map((id) => (isBehind(log, id) ? seqOf(id) - 1 : seqOf(id)));
         const below = upper.map((id) => (isBehind(id, log) ? seqOf(id) + 1 : seqOf(id)));
         if (createdAfter !== undefined) above.push(lastSeqOf(createdAfter));
@@ -101,7 +101,7 @@ export async function listEvents(
         const inRange = deps.db
           .select()
           .from(events)
-          .where(and(eq(events.teamId, teamId), ...range))
+          .where(and(eq(events.teamId, viewer.teamId), ...range))
           .orderBy((order === "asc" ? asc : desc)(events.seq))
           .$dynamic();
         return withNames(deps.db, isMatch ? scan(deps.db, inRange, isMatch, page) : inRange.limit(page.limit));
@@ -160,8 +160,8 @@ export async function fetchEvent(
   const { actor, rows } = await readAs(
     deps,
     credential,
-    ({ teamId }) => {
-      const isEvent = and(eq(events.teamId, teamId), eq(events.seq, seq));
+    (viewer) => {
+      const isEvent = and(eq(events.teamId, viewer.teamId), eq(events.seq, seq));
       return withNames(deps.db, deps.db.select().from(events).where(isEvent));
     },
     teamId ?? operatorLogOf(deps),

@@ -1,7 +1,7 @@
 import { and, eq, gt, is, lt, or, SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { type Credential, readAs } from "../access/authorization.ts";
-import { type FilesOf, filesOf } from "../access/own-files.ts";
+import { type FilesOf, filesOf, filesOfTeamParam } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { foldedWords } from "../folding.ts";
 import { type Param, preparedQuery, type Query, qualified } from "../platform/db.ts";
@@ -252,7 +252,7 @@ const allFiles = preparedQuery((db, param: Param<{ teamId: string } & KeysetValu
   return db
     .select(columns)
     .from(INDEXES.listed.from)
-    .where(and(eq(teamOfFile, param("teamId") as never), where))
+    .where(and(filesOfTeamParam(param), where))
     .orderBy(...orderBy)
     .limit(param("limit"))
     .offset(param("offset"));

@@ -72,17 +72,7 @@ async function deleteExpired(deps: Deps): Promise<number> {
   if (changes.length === 0) return 0;
   const { expired } = await writeWithEvent(deps, { expired: changes }, { isIdempotent: true, caller: null });
   // A full database moves none.
-  return expired.reduce(
-    (
-      count,
-      {
-        change: {
-          leave: { meta },
-        },
-      },
-    ) => count + meta.changes,
-    0,
-  );
+  return expired.reduce((count, { change }) => count + change.leave.meta.changes, 0);
 }
 
 /** Marks aged files, then deletes those that are due. */

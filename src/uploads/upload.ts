@@ -462,14 +462,8 @@ async function rollBack(
     if (kept?.id) return;
     await deps.bytes.remove(uploadKeys({ ...upload, sizeBytes: maxBytes }));
     if (!isRejection) return;
-    await write(
-      deps,
-      { uploads: deleteUploads(deps, [upload]), removed: deleteRemoved(deps, [upload]) },
-      {
-        isIdempotent: true,
-        caller: null,
-      },
-    );
+    const rows = { uploads: deleteUploads(deps, [upload]), removed: deleteRemoved(deps, [upload]) };
+    await write(deps, rows, { isIdempotent: true, caller: null });
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId: id, teamId, cause });
   }
