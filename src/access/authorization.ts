@@ -39,15 +39,14 @@ import { openUploadToken } from "./upload-tokens.ts";
 export type { Actor, TeamActor };
 
 /**
- * The requirement of an operation: a scope (`or operator`: the operator needs none; `or uploader`: visitors need none, for
- * files that they uploaded), the operator, or any token except an upload token. The operator has no scopes, because most
- * operations make sense only within a team.
+ * The requirement of an operation: a scope, the operator, or any token except an upload token. Some need no scope of the operator,
+ * or of visitors, for files that they uploaded. The operator has no scopes, because most operations make sense only within a team.
  */
-export type Access = Scope | `${Scope} or ${"operator" | "uploader"}` | "operator" | "any token";
+export type Access = Scope | { scope: Scope; also: "operator" | "uploader" } | "operator" | "any token";
 
 type NoUpload = TeamActor & { kind: Exclude<TeamActor["kind"], "upload"> };
 /** The callers that an access admits. */
-export type ActorWith<A extends Access> = A extends Scope | `${Scope} or uploader`
+export type ActorWith<A extends Access> = A extends Scope | { also: "uploader" }
   ? TeamActor
   : A extends "operator"
     ? Operator
@@ -56,23 +55,16 @@ export type ActorWith<A extends Access> = A extends Scope | `${Scope} or uploade
       : Actor;
 
 /** The scope that a token of a team needs. Null if it needs none, or if only the operator is admitted. */
-export const scopeOf = (access: Access): Scope | null =>
-  access === "any token" || access === "operator" ? null : (access.replace(/ or .*/, "") as Scope);
+export function scopeOf(access: Access): Scope | null {
+  if (typeof access === "object") return access.scope;
+  return access === "any token" || access === "operator" ? null : access;
+}
 
-export const admitsOperator = (access: Access): boolean => access === "any token" || access.endsWith("operator");
+export const admitsOperator = (access: Access): boolean =>
+  typeof access === "object" ? access.also === "operator" : access === "operator" || access === "any token";
 
 /** Whether visitors are admitted without the scope. The rule has to check that they uploaded the file. */
-export const admitsUploader = (access: Access): boolean => access.endsWith(" or uploader");
-
-/** Requires every bit, also those that no token has. */
-const OPERATOR_ONLY = -1;
-
-/** The mask that a token of a team needs. */
-const maskFor = (access: Access): number => {
-  const scope = scopeOf(access);
-  if (scope !== null) return SCOPES[scope];
-  return access === "operator" ? OPERATOR_ONLY : 0;
-};
+export const admitsUploader = (access: Access): boolean => typeof access === "object" && access.also === "uploader";
 
 /** Whether a request counts as heavy, if a contributor sends it, or another caller. */
 export type Weigh = (isContributor: boolean) => boolean;
@@ -284,8 +276,8 @@ function noteCaller({ limiter }: Deps, credential: Credential, actor: Actor, isP
 function refusalFor({ access }: Credential, actor: TeamActor): AppError | null {
   if (access === "operator" || (actor.kind === "upload" && access === "any token")) return new AppError("forbidden");
   if (admitsUploader(access) && isVisitor(actor)) return null;
-  const [missing] = lacking(maskFor(access), actor.scopes);
-  return missing ? insufficientScope(missing) : null;
+  const scope = scopeOf(access);
+  return scope === null || (actor.scopes & SCOPES[scope]) !== 0 ? null : insufficientScope(scope);
 }
 
 /**

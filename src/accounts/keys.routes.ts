@@ -94,7 +94,7 @@ export const keyRecord = describeRecord({
 const { schema, example, render } = keyRecord;
 
 const create = writeOperation(
-  "keys:write or operator",
+  { scope: "keys:write", also: "operator" },
   {
     route: "POST /auth/v1/apikeys",
     tag: keysTag,
@@ -132,7 +132,7 @@ const create = writeOperation(
 );
 
 const list = listOperation(
-  "keys:read or operator",
+  { scope: "keys:read", also: "operator" },
   {
     route: "GET /auth/v1/apikeys",
     tag: keysTag,
@@ -150,7 +150,7 @@ const list = listOperation(
 );
 
 const get = readOperation(
-  "keys:read or operator",
+  { scope: "keys:read", also: "operator" },
   {
     route: "GET /auth/v1/apikeys/{id}",
     tag: keysTag,
@@ -168,7 +168,7 @@ const get = readOperation(
 );
 
 const update = writeOperation(
-  "keys:write or operator",
+  { scope: "keys:write", also: "operator" },
   {
     route: "PATCH /auth/v1/apikeys/{id}",
     tag: keysTag,
@@ -194,7 +194,7 @@ const update = writeOperation(
 );
 
 const remove = writeOperation(
-  "keys:write or operator",
+  { scope: "keys:write", also: "operator" },
   {
     route: "DELETE /auth/v1/apikeys/{id}",
     tag: keysTag,
@@ -210,7 +210,7 @@ const remove = writeOperation(
 const NEW_ID = "0193477d5a0c4e7f9b2d6c18";
 
 const rotate = writeOperation(
-  "keys:write or operator",
+  { scope: "keys:write", also: "operator" },
   {
     route: "POST /auth/v1/apikeys/{id}/rotate",
     tag: keysTag,

@@ -313,7 +313,7 @@ export async function createKey(
 /** Callers that a key remembers to have shown its token to. If more fetch it in an hour, some are recorded twice. */
 const NOTED_READERS = 100;
 
-type KeyAccess = "keys:read or operator";
+type KeyAccess = { scope: "keys:read"; also: "operator" };
 
 /**
  * Lists API keys with masked tokens, newest first.

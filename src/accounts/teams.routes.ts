@@ -142,7 +142,7 @@ const list = listOperation(
 );
 
 const get = readOperation(
-  "files:read or operator",
+  { scope: "files:read", also: "operator" },
   {
     route: "GET /auth/v1/teams/{id}",
     tag: teamsTag,

@@ -146,7 +146,7 @@ export async function createTeam(
 /** The operator reads any team, and a team its own. A caller with its own files sees what these take. @throws `not_found` */
 export async function fetchTeam(
   deps: Deps,
-  credential: Credential<"files:read or operator">,
+  credential: Credential<{ scope: "files:read"; also: "operator" }>,
   id: string,
 ): Promise<Team> {
   const {

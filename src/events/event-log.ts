@@ -79,7 +79,7 @@ interface EventsRequest {
  */
 export async function listEvents(
   deps: Deps,
-  credential: Credential<"events:read or operator">,
+  credential: Credential<{ scope: "events:read"; also: "operator" }>,
   { limit, order, type, subject, actor, cursor, after, before, createdAfter, createdBefore, teamId }: EventsRequest,
 ): Promise<Page<LoggedEvent>> {
   await refuseNamedTeam(deps, credential, teamId);
@@ -151,7 +151,7 @@ function eventFilter({ type, subject, actor }: Pick<EventsRequest, "type" | "sub
 /** @throws `not_found`, and the errors of `listEvents` */
 export async function fetchEvent(
   deps: Deps,
-  credential: Credential<"events:read or operator">,
+  credential: Credential<{ scope: "events:read"; also: "operator" }>,
   id: string,
   teamId?: string,
 ): Promise<LoggedEvent> {

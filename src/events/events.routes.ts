@@ -95,7 +95,7 @@ const teamId = id.optional().meta({
 /** A filtered list counts like the pages that have the events it examines. */
 
 const list = listOperation(
-  "events:read or operator",
+  { scope: "events:read", also: "operator" },
   {
     route: "GET /auth/v1/events",
     tag: eventsTag,
@@ -133,7 +133,7 @@ const list = listOperation(
 );
 
 const get = readOperation(
-  "events:read or operator",
+  { scope: "events:read", also: "operator" },
   {
     route: "GET /auth/v1/events/{id}",
     tag: eventsTag,

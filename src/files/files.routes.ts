@@ -240,7 +240,7 @@ const metadata = readOperation(
 );
 
 const status = readOperation(
-  "files:read or uploader",
+  { scope: "files:read", also: "uploader" },
   {
     route: "GET /docs/v1/uploads/{id}/status",
     tag: filesTag,

@@ -266,7 +266,7 @@ export const isUploadedBy = ({ keyId, uploadToken }: TeamActor): SQL | undefined
  */
 export async function fetchStatus(
   deps: Deps,
-  credential: Credential<"files:read or uploader">,
+  credential: Credential<{ scope: "files:read"; also: "uploader" }>,
   id: string,
 ): Promise<Pick<FileMetadata, "failure" | "status">> {
   const { status, failureCode, failureMessage, keyId } = files;

@@ -100,7 +100,7 @@ Above a limit of a minute, the response is 429. \`Retry-After\` gives the second
   .replaceAll(/(?<=\S)\n(?=\S)/g, " ");
 
 interface Accessed {
-  access: Access | "public";
+  access: Access | null;
   rejectsVisitors?: true;
 }
 
@@ -122,7 +122,7 @@ const hasScope = (role: Role, scope: Scope) => (ROLES[role] as readonly Scope[])
 /** A table of the scopes, with the tokens that have each, and the operations that need it. */
 function scopeTable(operations: readonly Named[]): string {
   const rows = SCOPE_NAMES.map((scope) => {
-    const needing = operations.filter(({ access }) => access !== "public" && scopeOf(access) === scope);
+    const needing = operations.filter(({ access }) => access !== null && scopeOf(access) === scope);
     const names = needing.map(
       ({ operationId, access, rejectsVisitors }) =>
         `${operationId}${isForOperator(access) ? "†" : ""}${rejectsVisitors ? "‡" : ""}`,
@@ -135,7 +135,7 @@ function scopeTable(operations: readonly Named[]): string {
   return `The role \`admin\` has all scopes. A \`contributor\` sees, changes and shares only files that the user has uploaded: any other file gets 404. So do the keys that the user created with another role before; they have at most the scopes of a \`contributor\`.\n\n${lines.join("\n")}`;
 }
 
-const isForOperator = (access: Access | "public") => access !== "public" && admitsOperator(access);
+const isForOperator = (access: Access | null) => access !== null && admitsOperator(access);
 
 export const describeService = (operations: readonly Named[]): string =>
   DESCRIPTION.replace("SCOPE_TABLE", scopeTable(operations)).replace("HEAVY_OPERATIONS", heavySentence(operations));
@@ -174,7 +174,7 @@ export function securityOf({
   optionalScope,
   rejectsVisitors,
 }: Accessed & { optionalScope?: Scope }): Record<string, string[]>[] {
-  if (access === "public") return optionalScope ? [{}, { [TOKENS.secret.name]: [optionalScope] }] : [];
+  if (access === null) return optionalScope ? [{}, { [TOKENS.secret.name]: [optionalScope] }] : [];
   const scope = scopeOf(access);
   const isVisitorScope = scope !== null && isPublicScope(scope) && !rejectsVisitors;
   const isAccepted: Record<Actor["kind"], boolean> = {
@@ -192,7 +192,7 @@ export function securityOf({
 
 /** A sentence about the access, for people who read only the operation. */
 export function describeAccess({ access, rejectsVisitors }: Accessed): string {
-  if (access === "public") return "Needs no token.";
+  if (access === null) return "Needs no token.";
   if (access === "any token") return "Needs a valid token, but not an upload token.";
   const scope = scopeOf(access);
   if (scope === null) return "Only the operator can do this.";

@@ -51,7 +51,7 @@ type SplitRoute = ReturnType<typeof splitRoute>;
 /** Every error code of an operation. */
 function codesOf(operation: Operation, { method, path }: SplitRoute): Code[] {
   const codes = new Set<Code>(operation.errorCodes);
-  if (operation.access !== "public") {
+  if (operation.access !== null) {
     for (const code of ["token_missing", "token_invalid", "team_suspended"] as const) codes.add(code);
     codes.add("forbidden");
     if (scopeOf(operation.access)) codes.add("insufficient_scope");
@@ -165,7 +165,7 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
 
 function describe(operation: Operation, route: SplitRoute, operationId: string, components: Json): Json {
   const { tag, summary, sample, description, access, isHeavy, success } = operation;
-  const scope = access === "public" ? null : scopeOf(access);
+  const scope = access === null ? null : scopeOf(access);
   const headers = Object.entries(success.headers ?? {}).map(([name, text]) => [
     name,
     { description: text, schema: { type: "string" } },

@@ -107,8 +107,8 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
 
 /** An operation of the API: its contract and its handler. */
 export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> {
-  /** `public` needs no token. */
-  access: Access | "public";
+  /** Null if it needs no token. */
+  access: Access | null;
   /** Runs before `answer`. */
   middleware?: MiddlewareHandler<AppEnv>[];
   answer(c: Context<AppEnv>): Promise<Response>;
@@ -291,7 +291,7 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
 ): Operation {
   const operation = {
     ...contract,
-    access: "public",
+    access: null,
     middleware: publicValidators(contract.body),
     answer: (c: Context<AppEnv>) => {
       const body = c.req.valid("json" as never) as Output<B>;

@@ -332,7 +332,7 @@ export async function findPreview(c: Context<AppEnv>): Promise<Preview | null> {
 }
 
 const describe: Operation = {
-  access: "public",
+  access: null,
   route: "GET /docs/v1/links/{id}.{secret}",
   tag: linksTag,
   summary: "Describe a file by its link",
@@ -356,7 +356,7 @@ const describe: Operation = {
 };
 
 const open: Operation = {
-  access: "public",
+  access: null,
   route: "GET /docs/v1/links/{link}/{name}",
   tag: linksTag,
   summary: "Download a file by its link",
@@ -386,7 +386,7 @@ const open: Operation = {
 };
 
 const openTranscript: Operation = {
-  access: "public",
+  access: null,
   route: "GET /docs/v1/links/{link}/transcript/{name}",
   tag: linksTag,
   summary: "Download a transcript by the link of its file",

@@ -216,7 +216,7 @@ function progressHeaders(upload: UploadRow): Record<string, string> {
 }
 
 const options: Operation = {
-  access: "public",
+  access: null,
   route: "OPTIONS /docs/v1/uploads/resumable",
   tag: resumableTag,
   summary: "Get the capabilities of resumable uploads",

@@ -56,7 +56,7 @@ const get = readOperation(
 );
 
 const set = writeOperation(
-  "files:write or uploader",
+  { scope: "files:write", also: "uploader" },
   {
     route: "PUT /docs/v1/uploads/{id}/waveform",
     tag: filesTag,

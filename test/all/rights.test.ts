@@ -29,7 +29,7 @@ const WITHOUT_WRITE = [
 const writes = routes.filter(
   (route) =>
     route.method !== "GET" &&
-    route.operation.access !== "public" &&
+    route.operation.access !== null &&
     !isOfOperator(route) &&
     !WITHOUT_WRITE.includes(route.name),
 );

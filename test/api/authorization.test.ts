@@ -516,7 +516,7 @@ describe("Scopes", () => {
 
 /** Routes that change something for a caller with a token. */
 const writes = routes.filter(
-  ({ method, operation: { access } }) => method !== "GET" && access !== "public" && access !== "operator",
+  ({ method, operation: { access } }) => method !== "GET" && access !== null && access !== "operator",
 );
 
 describe("A write by a token that this isolate knows", () => {

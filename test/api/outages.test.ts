@@ -96,7 +96,7 @@ async function sender(route: Route) {
       const options = isLogin(route)
         ? { json: login }
         : input
-          ? { json: input, ...(route.operation.access !== "public" && { token: tokenFor(route, team) }) }
+          ? { json: input, ...(route.operation.access !== null && { token: tokenFor(route, team) }) }
           : { ...requestFor(route), token: tokenFor(route, team) };
       return must(world.ask(route.method, path, options, { bindings, change: isLogin(route) ? undefined : unlimited }));
     },
