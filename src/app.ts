@@ -12,7 +12,6 @@ import { mountDescriptions } from "./http/openapi.ts";
 import { mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
 import { isLinkPath, LINK_PATHS } from "./http/paths.ts";
-import { findPicture, findPreview } from "./links/links.routes.ts";
 import { consoleLog } from "./platform/log.ts";
 import * as service from "./service.ts";
 
@@ -39,7 +38,7 @@ export function createApp(depsOf = depsInWorker): Hono<AppEnv> {
     }
     await next();
   };
-  mountPages(app, provideDeps, findPreview, findPicture);
+  mountPages(app, provideDeps, service.pages);
   app.use(except(LINK_PATHS, apiSecureHeaders, apiHeaders));
   app.use(LINK_PATHS, linkHeaders);
   app.use(preflight);

@@ -22,8 +22,10 @@ import { folderChangesOfDeleted, unfinishedFolderChanges } from "./folders/folde
 import * as folders from "./folders/folders.routes.ts";
 import { foldersOfDeleted } from "./folders/folders.ts";
 import { joinOperations } from "./http/operation.ts";
+import type { MountPages } from "./http/pages.ts";
 import * as links from "./links/links.routes.ts";
 import { expiredLinks } from "./links/links.ts";
+import { mountLinkPages } from "./links/pages.routes.ts";
 import * as signing from "./links/signing.routes.ts";
 import * as transcripts from "./transcripts/transcripts.routes.ts";
 import { expiredFiles } from "./trash/expiry.ts";
@@ -101,6 +103,9 @@ export const tags = [
   webhooks.webhooksTag,
   webhookMessages.messagesTag,
 ];
+
+/** Web pages besides the home page, the console and the reference. */
+export const pages: MountPages[] = [mountLinkPages];
 
 /** The requests that the service sends, for the document. */
 export const messages = {

@@ -7,14 +7,12 @@ import { VTT, VTT_EXAMPLE } from "../files/files.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { countOpening, limitFailures } from "../http/authentication.ts";
 import { countOf, type Operation, readOperation, writeOperation } from "../http/operation.ts";
-import type { Preview } from "../http/pages.ts";
 import { LINKS } from "../http/paths.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { id, iso, isoOrNull, name, readQuery, timestamp } from "../http/validation.ts";
 import {
   createLink,
   DISPOSITIONS,
-  findLinked,
   type Link,
   type LinkedFile,
   listLinks,
@@ -26,8 +24,7 @@ import {
   revokeLink,
   transcriptName,
 } from "./links.ts";
-import { PICTURE_PIXELS } from "./picture.ts";
-import { describeLink, drawLinked, type SharedFile } from "./sharing.ts";
+import { describeLink, type SharedFile } from "./sharing.ts";
 
 /* Links: creating, listing and revoking them, their page, and serving the bytes as RFC 9110 describes. */
 
@@ -306,29 +303,12 @@ async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
  * Looks up the link of the request. Failures count against the client IP.
  * @throws `not_found`, `rate_limited`
  */
-async function openCounted<T>(c: Context<AppEnv>, open: (deps: Deps, token: string) => Promise<T>): Promise<T> {
+export async function openCounted<T>(c: Context<AppEnv>, open: (deps: Deps, token: string) => Promise<T>): Promise<T> {
   const token = c.req.param("link") ?? "";
   return limitFailures(c, `link/${token}`, async () => {
     await countOpening(c);
     return open(c.var.deps, token);
   });
-}
-
-/** @returns the waveform of the link of the request as a PNG @throws `not_found`, also if the file has none, `rate_limited` */
-export const findPicture = (c: Context<AppEnv>) => openCounted(c, drawLinked);
-
-/** @returns what a preview of the link of the request says; null if there is no such link @throws `rate_limited` */
-export async function findPreview(c: Context<AppEnv>): Promise<Preview | null> {
-  try {
-    const { name, link, file, teamName } = await openCounted(c, findLinked);
-    const recording = [file.title ?? name, file.artist].filter(Boolean).join(" – ");
-    const title = link.name ?? recording;
-    const picture = file.hasWaveform === 1 ? PICTURE_PIXELS : null;
-    return { name, title, description: `Shared by ${teamName}`, picture };
-  } catch (error) {
-    if (error instanceof AppError && error.code === "not_found") return null;
-    throw error;
-  }
 }
 
 const describe: Operation = {
