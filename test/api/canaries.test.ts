@@ -19,10 +19,10 @@ import {
   upload,
   withoutJobs,
 } from "../support/harness.ts";
-import { inObject } from "../support/objects.ts";
 import { deletionsLast, newRecords, pathIn, pathTo, type Records } from "../support/routes.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { issueToken } from "../support/visitors.ts";
+import { inWebhook } from "../support/webhook-objects.ts";
 import { begin, createEvent, keyOf } from "../support/webhooks.ts";
 
 /* No log line and no error contains a secret: each dependency fails in turn, while every route gets requests full of secrets. */
@@ -113,7 +113,7 @@ test("The watcher finds a secret in the storage of a webhook's object", async ()
   world.answer = () => ({ httpStatus: 500, body: hook.secret });
   await world.runAlarms();
   expect(await leaksInObjects()).toEqual(["deliveries: a signing secret", "state: a signing secret"]);
-  await inObject(keyOf(hook), ({ storage }) => storage.deleteAll());
+  await inWebhook(keyOf(hook), ({ storage }) => storage.deleteAll());
   expect(await leaksInObjects()).toEqual([]);
 });
 

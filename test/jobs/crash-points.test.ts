@@ -16,7 +16,7 @@ import { newEmail, PASSWORD } from "../support/routes.ts";
 import { streamOf } from "../support/streams.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
-import { createEvent, eventsOf, type Hook, idOf, keyOf, newHook, statusesOf } from "../support/webhooks.ts";
+import { createEvent, eventsOf, type Hook, idOf, newHook, runAlarmOf, statusesOf } from "../support/webhooks.ts";
 import {
   encodeForm,
   expectErased,
@@ -646,7 +646,7 @@ const sending: Scenario<Hook, void> = {
     return hook;
   },
   async act(state, bindings, { world }) {
-    await world.runAlarm(keyOf(state), bindings);
+    await runAlarmOf(world, state, bindings);
   },
   async verify(_, { state, world, team, fault }) {
     expect(await statusesOf(state)).toEqual({ succeeded: 3 });

@@ -14,11 +14,11 @@ import type { CallOptions, Team } from "../support/client.ts";
 import { expectDocumentedMessage } from "../support/contract.ts";
 import { DB } from "../support/databases.ts";
 import { newMember, nextOf, OPERATOR } from "../support/harness.ts";
-import { inObject, isEmpty, nameOf, storedDeliveries } from "../support/objects.ts";
 import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
 import { exhaustive } from "../support/tiers.ts";
 import { DAY, HOUR, MINUTE, SECOND } from "../support/time.ts";
+import { inWebhook, isEmpty, nameOf, storedDeliveries } from "../support/webhook-objects.ts";
 import {
   begin,
   copyEvent,
@@ -32,6 +32,7 @@ import {
   keyOf,
   newHook,
   respondWith,
+  runAlarmOf,
   settle,
   status,
   statusesOf,
@@ -64,12 +65,12 @@ const verifies = (secret: string, { body, headers }: Post): boolean => {
 
 /** The state that the object stores of its webhook. */
 const stateOf = (hook: Hook): Promise<OutboxState> =>
-  inObject(keyOf(hook), ({ storage }) =>
+  inWebhook(keyOf(hook), ({ storage }) =>
     JSON.parse(storage.sql.exec<{ json: string }>("select json from state").one().json),
   );
 const setState = async (hook: Hook, changes: Partial<OutboxState>) => {
   const json = JSON.stringify({ ...(await stateOf(hook)), ...changes });
-  await inObject(keyOf(hook), ({ storage }) => storage.sql.exec("update state set json = ?", json).toArray());
+  await inWebhook(keyOf(hook), ({ storage }) => storage.sql.exec("update state set json = ?", json).toArray());
 };
 const storedHook = ({ _id }: Hook) =>
   DB.prepare("select disabled_reason, cursor, epoch from webhooks left join followers using (team_id, id) where id = ?")
@@ -84,7 +85,7 @@ const rotate = async (team: Team, { _id }: Hook, json = {}): Promise<string> =>
 
 describe("the object of a webhook", () => {
   const body = "x".repeat(1024);
-  const sizeOf = (hook: Hook) => inObject(keyOf(hook), ({ storage }) => storage.sql.databaseSize);
+  const sizeOf = (hook: Hook) => inWebhook(keyOf(hook), ({ storage }) => storage.sql.databaseSize);
 
   test("grows by less than 2 KB per delivery, though most deliveries fail once", async () => {
     const { world, team, hook } = await begin();
@@ -113,7 +114,7 @@ describe("the object of a webhook", () => {
     await settle(world, [hook]);
     expect(await statusesOf(hook)).toEqual({ failed: 1 });
     const query = "select length(event) + length(attempts) as bytes, json_array_length(attempts) as n from deliveries";
-    const stored = await inObject(keyOf(hook), ({ storage }) =>
+    const stored = await inWebhook(keyOf(hook), ({ storage }) =>
       storage.sql.exec<{ bytes: number; n: number }>(query).one(),
     );
     expect(stored.n).toBe(10);
@@ -131,7 +132,7 @@ describe("the object of a webhook", () => {
     world.aheadMilliseconds += DAY + MINUTE;
     await world.runAlarms();
     expect(await statusesOf(hook), "without an event").toEqual({ succeeded: 1 });
-    await inObject(keyOf(hook), ({ storage }) =>
+    await inWebhook(keyOf(hook), ({ storage }) =>
       storage.sql
         .exec(
           `insert into deliveries (seq, type, event, status, created_at)
@@ -870,7 +871,7 @@ describe("an alarm", () => {
     };
     await createEvent(team);
     await copyEvent(team, 11);
-    await must(world.runAlarm(keyOf(hook)));
+    await must(runAlarmOf(world, hook));
     expect(world.posts.length).toBeLessThan(12);
     expect(world.nextAlarm?.at).toBe(world.system.now());
     await world.runAlarms();
@@ -880,10 +881,7 @@ describe("an alarm", () => {
   test("is set again after an error of D1, and sends everything then", async () => {
     const { world, team, hook } = await begin();
     await createEvent(team);
-    await world.runAlarm(
-      keyOf(hook),
-      new ProxiedBindings({ binding: "D1", call: 1, moment: "before", failure: "outage" }),
-    );
+    await runAlarmOf(world, hook, new ProxiedBindings({ binding: "D1", call: 1, moment: "before", failure: "outage" }));
     expect(world.posts).toEqual([]);
     expect(world.lines.some(({ event }) => event === "webhook_sending_failed")).toBe(true);
     await world.runAlarms(MINUTE);
@@ -895,7 +893,7 @@ describe("an alarm", () => {
     await createEvent(team);
     await copyEvent(team, 9);
     const bindings = new ProxiedBindings();
-    await must(world.runAlarm(keyOf(hook), bindings));
+    await must(runAlarmOf(world, hook, bindings));
     expect(await statusesOf(hook)).toEqual({ succeeded: 10 });
     expect(bindings.calls.filter((call) => call.startsWith("D1"))).toEqual(["D1 batch"]);
     expect(bindings.effects.rowsWritten).toBe(0);
@@ -913,9 +911,9 @@ describe("an alarm", () => {
       { status: "pending", attempts: [{ error: "address_refused" }] },
     ]);
     expect(await stub.wake(false)).toBeGreaterThan(cursor);
-    const alarm = await inObject(keyOf(hook), ({ storage }) => storage.getAlarm());
+    const alarm = await inWebhook(keyOf(hook), ({ storage }) => storage.getAlarm());
     expect(alarm).not.toBeNull();
-    await inObject(keyOf(hook), ({ storage }) => storage.deleteAll());
+    await inWebhook(keyOf(hook), ({ storage }) => storage.deleteAll());
     expect(world.posts).toEqual([]);
   });
 
@@ -924,7 +922,7 @@ describe("an alarm", () => {
     world.answer = respondWith({ httpStatus: 500, body: "canary-body" });
     await createEvent(team);
     for (const failure of ["quoting", "transient"] as const) {
-      await world.runAlarm(keyOf(hook), new ProxiedBindings({ binding: "Object", call: 2, moment: "after", failure }));
+      await runAlarmOf(world, hook, new ProxiedBindings({ binding: "Object", call: 2, moment: "after", failure }));
     }
     await settle(world, [hook]);
     const text = JSON.stringify(world.lines);

@@ -26,7 +26,7 @@ import { newEmail, PASSWORD } from "../support/routes.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { DAY, MINUTE } from "../support/time.ts";
 import { Uploader } from "../support/uploader.ts";
-import { createEvent, type Hook, keyOf, newHook, statusesOf } from "../support/webhooks.ts";
+import { createEvent, type Hook, newHook, runAlarmOf, statusesOf } from "../support/webhooks.ts";
 import { encodeForm, must } from "../support/world.ts";
 
 /* Every order of two invocations, and random orders of more. support/orders.ts says which orders run. */
@@ -156,7 +156,7 @@ async function webhookWithEvent(place: Place): Promise<Hook> {
   return hook;
 }
 const deliveringTo: Act<Hook> = async (hook, bindings, { world }) => {
-  await must(world.runAlarm(keyOf(hook), bindings));
+  await must(runAlarmOf(world, hook, bindings));
   return "sent";
 };
 

@@ -1,5 +1,6 @@
 import { listDurableObjectIds, runInDurableObject } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { objectClasses } from "./capabilities.ts";
 import { ALL_DATABASES } from "./databases.ts";
 import { tableNames } from "./stores.ts";
 
@@ -108,11 +109,14 @@ export async function leaksInDatabase(): Promise<string[]> {
   return [...leaks];
 }
 
-/** Lists the secrets stored in the objects of webhooks, as `table: secret`. */
+/** Lists the secrets stored in Durable Objects, as `table: secret`. */
 export async function leaksInObjects(): Promise<string[]> {
   const leaks = new Set<string>();
-  for (const id of await listDurableObjectIds(env.WEBHOOKS)) {
-    const tables = await runInDurableObject(env.WEBHOOKS.get(id), (_: unknown, { storage: { sql } }) =>
+  const listed = objectClasses.map(async ({ namespace }) =>
+    (await listDurableObjectIds(namespace)).map((id) => namespace.get(id)),
+  );
+  for (const stub of (await Promise.all(listed)).flat()) {
+    const tables = await runInDurableObject(stub, (_: unknown, { storage: { sql } }) =>
       sql
         .exec<{ name: string }>(
           "select name from sqlite_master where type = 'table' and name not like '\\_cf%' escape '\\'",

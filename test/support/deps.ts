@@ -10,7 +10,8 @@ import { loadSecrets } from "../../src/platform/secrets.ts";
 import type { Reply, Sender } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import * as service from "../../src/service.ts";
-import { promptOutboxes } from "./objects.ts";
+import { objectClasses } from "./capabilities.ts";
+import { promptObjects } from "./objects.ts";
 
 export type { Deps, Settings } from "../../src/deps.ts";
 
@@ -37,7 +38,7 @@ type TestBindings = Pick<Env, "DB" | "BUCKET" | "JOBS"> & {
   RECOVERY?: Queue | undefined;
 };
 
-/** The response of a webhook endpoint that accepts everything. */
+/** The response to a request of the service that is accepted. */
 export const ACCEPTED_REPLY: Reply = {
   httpStatus: 200,
   error: null,
@@ -49,11 +50,24 @@ export const ACCEPTED_REPLY: Reply = {
 const sender: Sender = { post: async () => ACCEPTED_REPLY };
 const mailer: Mailer = { send: async () => {} };
 
-/** Replaces the objects of webhooks by those that send when they are woken. Their calls to D1 belong to no request. */
-export function withOutboxes(deps: Deps): Deps {
+/** The dependencies of objects. Their calls to D1 belong to no request. */
+function depsOfObjects(deps: Deps): Deps {
   const { databases } = readRealDeps(env, { waitUntil: () => {} }, service);
-  return { ...deps, outboxes: promptOutboxes({ ...deps, databases, sender, after: () => {} }) };
+  return { ...deps, databases, sender, after: () => {} };
 }
+
+/** Namespaces of objects that work as soon as they are called, by binding. */
+export const promptNamespaces = (deps: Deps) =>
+  Object.fromEntries(
+    objectClasses.map((objectClass) => [objectClass.binding, promptObjects(objectClass, depsOfObjects(deps))]),
+  );
+
+/** Replaces Durable Objects by those that work as soon as they are called. */
+export const withObjects = (deps: Deps): Deps =>
+  objectClasses.reduce(
+    (connected, objectClass) => objectClass.connect(connected, promptObjects(objectClass, depsOfObjects(deps))),
+    deps,
+  );
 
 /** No request looks whether the recovery job runs: the look would be another call to D1, now and then. */
 export const UNWATCHED: Deps["recoveryChecks"] = { get: () => Number.POSITIVE_INFINITY, set: () => UNWATCHED as never };
@@ -78,7 +92,7 @@ export function withBindings(
     recoveryJobs: createJobs(RECOVERY as never),
   };
   const health = createHealth({ ...deps, ...parts });
-  return withOutboxes({ ...deps, ...parts, health, recoveryChecks: UNWATCHED, sender, mailer });
+  return withObjects({ ...deps, ...parts, health, recoveryChecks: UNWATCHED, sender, mailer });
 }
 
 /** Replaces each database. */
@@ -131,7 +145,7 @@ export const sink = { send: async () => {}, sendBatch: async () => {}, metrics: 
 const nowhere = { send: async () => {}, sendAll: async () => {}, check: async () => {} };
 /** Discards messages, webhook requests and emails, for tests that need no processing. */
 export const withoutJobs: Change = (deps) =>
-  withOutboxes({
+  withObjects({
     ...deps,
     jobs: nowhere,
     bulkJobs: nowhere,

@@ -1,12 +1,9 @@
 import { expect } from "vitest";
+import { invariants, withResults } from "./capabilities.ts";
 import { DB } from "./databases.ts";
-import { storedDeliveries } from "./objects.ts";
 import type { Row } from "./world.ts";
 
-/*
- * Invariants of a team's event log: each change has exactly one event, in the order of the changes, and each webhook gets
- * each event once.
- */
+/* Invariants of a team's event log: each change has exactly one event, in the order of the changes. */
 
 export const hasEnded = ({ status }: Row) => status === "completed" || status === "failed";
 export const isHidden = ({ status }: Row) => status === "receiving" || status === "deleting";
@@ -38,7 +35,7 @@ type Counts = Record<string, number>;
 
 type Subject = { id: string; version: number };
 
-/** Queries for both assertions below. A caller can add them to its own batch, because each round trip takes time. */
+/** The queries of `expectOneEventPerChange`. A caller can add them to its own batch, because each round trip takes time. */
 export const eventLogQueries = (teamId: string): D1PreparedStatement[] =>
   [
     // The deletion of a user also records the revocation of the user's keys.
@@ -51,15 +48,9 @@ export const eventLogQueries = (teamId: string): D1PreparedStatement[] =>
      ) group by 1, 2`,
     "select id, version from users where team_id = ?",
     "select id, 0 as version from api_keys where team_id = ? and kind <> 'session' and length(token_hash) = 64",
-    `select id, version, iif(disabled_reason is null, f.id is not null and w.types is f.types, f.id is null) as isFollowing
-     from webhooks w left join followers f using (team_id, id) where team_id = ?`,
-    `select w.id, e.seq
-     from webhooks w
-     join events c on c.team_id = w.team_id and c.type = 'webhook.created' and c.subject_id = w.id
-     join events e on e.team_id = w.team_id and e.seq > c.seq
-     where w.team_id = ? and w.types is null and w.disabled_reason is null`,
     `select subject_id as id, group_concat(substr(type, 6) || ' ', '' order by seq) as life
      from events where team_id = ? and type like 'file.%' group by 1`,
+    ...invariants.flatMap(({ queries }) => queries),
   ].map((sql) => DB.prepare(sql).bind(teamId));
 
 /** Counts the events of each subject by type. */
@@ -74,7 +65,7 @@ function countsOf(rows: unknown[]): Map<string, Counts> {
 /** Asserts that the results of `eventLogQueries` contain one event per change. `files` are the team's rows. */
 export function expectOneEventPerChange(
   files: Row[],
-  [counted = [], users, keys, webhooks, , lives]: unknown[][],
+  [counted = [], users, keys, lives, ...ofCapabilities]: unknown[][],
 ): void {
   for (const { id, life } of lives as { id: string; life: string }[])
     expect(stateAfter(life), `the state of ${id} after ${life}`).toBeDefined();
@@ -113,10 +104,8 @@ export function expectOneEventPerChange(
   for (const key of keys as Subject[]) {
     expect(of(key.id, "apikey.created", "apikey.revoked"), "a key").toEqual([1, 0]);
   }
-  for (const hook of webhooks as (Subject & { isFollowing: 0 | 1 })[]) {
-    const [created, updated = 0, disabled = 0] = of(hook.id, "webhook.created", "webhook.updated", "webhook.disabled");
-    expect([created, updated + disabled], "a webhook").toEqual([1, hook.version]);
-    expect(hook.isFollowing, "a webhook follows the log with its types while it is enabled").toBe(1);
+  for (const { invariant, results } of withResults(ofCapabilities)) {
+    invariant.expectSound(results, (id, type) => of(id, type)[0] ?? 0);
   }
   for (const id of deletedIds) {
     const counts = countsById.get(id) ?? {};
@@ -136,15 +125,7 @@ export function expectOneEventPerChange(
   }
 }
 
-/** Asserts that each event since the creation of a webhook has one delivery to it, which has ended. */
-export async function expectDelivered(teamId: string, [, , , , received]: unknown[][]): Promise<void> {
-  const seqsOf = Map.groupBy(received as { id: string; seq: number }[], ({ id }) => id);
-  for (const [id, events] of seqsOf) {
-    const ended = await storedDeliveries<{ seq: number }>({ teamId, id }, "seq", "due_at is null");
-    const known = new Set(ended.map(({ seq }) => seq));
-    expect(
-      events.filter(({ seq }) => !known.has(seq)),
-      "undelivered events",
-    ).toEqual([]);
-  }
+/** Asserts that nothing is left to do for the events of the team. */
+export async function expectFinished(teamId: string, [, , , , ...ofCapabilities]: unknown[][]): Promise<void> {
+  for (const { invariant, results } of withResults(ofCapabilities)) await invariant.expectFinished(teamId, results);
 }

@@ -3,8 +3,7 @@ import { env } from "cloudflare:workers";
 import { createApp } from "../../src/app.ts";
 import { type Effects, ProxiedBindings, type Sent } from "./bindings.ts";
 import { buildRequest } from "./client.ts";
-import { readDeps, sink, withOutboxes } from "./deps.ts";
-import { namespaceOf } from "./objects.ts";
+import { promptNamespaces, readDeps, sink } from "./deps.ts";
 
 /*
  * Isolates of the Worker whose calls to bindings are recorded: what a request costs depends on whether its isolate knows the
@@ -19,7 +18,7 @@ export type Counts = Pick<Effects, "trips" | "rowsRead" | "r2" | "messages">;
 /** Every query of every call so far. */
 export const queries: Sent[] = [];
 
-const objects = namespaceOf(withOutboxes(readDeps(env, { waitUntil: () => {} })).outboxes);
+const objects = promptNamespaces(readDeps(env, { waitUntil: () => {} }));
 
 export type Work<T> = (env: Env, ctx: ExecutionContext) => Promise<T>;
 
@@ -42,7 +41,7 @@ export function newIsolate(change: Partial<Env> = {}): Isolate {
     JOBS: sink,
     BULK_JOBS: sink,
     WAVEFORMS: sink,
-    WEBHOOKS: objects,
+    ...objects,
     ...change,
   });
   return { bindings, env: wrapped };

@@ -1,9 +1,10 @@
 import { afterEach, expect } from "vitest";
 import type { Reply } from "../../src/platform/sender.ts";
 import type { WebhookKey } from "../../src/webhooks/webhooks.schema.ts";
+import type { ProxiedBindings } from "./bindings.ts";
 import type { Team } from "./client.ts";
 import { DB } from "./databases.ts";
-import { storedDeliveries } from "./objects.ts";
+import { nameOf, storedDeliveries, WEBHOOK_OBJECTS } from "./webhook-objects.ts";
 import { type Post, World } from "./world.ts";
 
 /* Creates teams with webhooks and events. Each team has its own world, which controls responses and time. */
@@ -60,6 +61,10 @@ export async function copyEvent({ teamId }: Team, count: number): Promise<void> 
 }
 
 export const keyOf = ({ teamId, _id }: Hook): WebhookKey => ({ teamId, id: _id });
+
+/** Runs the alarm of a webhook's object. */
+export const runAlarmOf = (world: World, hook: Hook, bindings?: ProxiedBindings) =>
+  world.runAlarm(WEBHOOK_OBJECTS, nameOf(keyOf(hook)), bindings);
 
 /** Counts the deliveries of a webhook by status. */
 export async function statusesOf(hook: Hook): Promise<Record<string, number>> {

@@ -19,27 +19,15 @@ import { realSystem, type System } from "../../src/platform/system.ts";
 import { handleJob, startRecovery } from "../../src/upkeep/consumer.ts";
 import { type Recovered, recover } from "../../src/upkeep/recovery.ts";
 import { STALL_CHECK_MILLISECONDS } from "../../src/uploads/appending.ts";
-import { RESTART_MILLISECONDS, WebhookOutbox } from "../../src/webhooks/outbox.ts";
-import { createOutboxes, type Outboxes } from "../../src/webhooks/outboxes.ts";
-import type { WebhookKey } from "../../src/webhooks/webhooks.schema.ts";
 import { type Multipart, ProxiedBindings } from "./bindings.ts";
 import { sha256 } from "./bytes.ts";
+import { areFinished, invariants, objectClasses } from "./capabilities.ts";
 import { type Answer, type CallOptions, createCall, form, foundTeam, type Team } from "./client.ts";
 import { ALL_DATABASES, DATABASES, DB, nextDatabase } from "./databases.ts";
 import { ACCEPTED_REPLY, type Change, type Deps, readDeps, type Settings, withBindings } from "./deps.ts";
-import { eventLogQueries, expectDelivered, expectOneEventPerChange, hasEnded, isHidden } from "./event-log.ts";
+import { eventLogQueries, expectFinished, expectOneEventPerChange, hasEnded, isHidden } from "./event-log.ts";
 import { OPERATOR } from "./harness.ts";
-import {
-  type Alarm,
-  inObject,
-  isEmpty,
-  nameOf,
-  namespaceOf,
-  outboxOf,
-  storageWith,
-  storedDeliveries,
-  withResend,
-} from "./objects.ts";
+import { type Alarm, inObject, namespaceWith, type ObjectClass, type OpenObject, storageWith } from "./objects.ts";
 import { tablesOfTeams } from "./stores.ts";
 
 /*
@@ -92,7 +80,7 @@ export async function encodeForm(
   return { contentType, body: new Uint8Array(await encoded.arrayBuffer()) };
 }
 
-/** A request to a webhook endpoint. */
+/** A request that the service sends. */
 export interface Post {
   url: string;
   headers: Record<string, string>;
@@ -101,11 +89,12 @@ export interface Post {
   at: number;
 }
 
-/** The object of a webhook. */
-interface WebhookObject extends Alarm {
-  key: WebhookKey;
+/** A Durable Object that was called. */
+interface CalledObject extends Alarm {
+  objectClass: ObjectClass;
+  name: string;
   /** While its alarm runs. */
-  outbox: WebhookOutbox | null;
+  open: OpenObject | null;
 }
 
 interface Invocation {
@@ -141,13 +130,13 @@ export class World {
   stallChecks = 0;
   /** All multipart uploads that were created in R2. */
   readonly multiparts: Multipart[] = [];
-  /** The objects of webhooks that were called. */
-  readonly objects = new Map<string, WebhookObject>();
+  /** The Durable Objects that were called, by name. */
+  readonly objects = new Map<string, CalledObject>();
   /** The messages in the queue of waveforms. */
   waveformMessages: WaveformJob[] = [];
   /** The messages in the queue of the recovery job. */
   recoveryMessages: RecoveryJob[] = [];
-  /** The requests to webhook endpoints, and the response to each. */
+  /** The requests that the service sent, and the response to each. */
   readonly posts: Post[] = [];
   answer: (post: Post) => Partial<Reply> | Promise<Partial<Reply>> = () => ACCEPTED_REPLY;
   /** Replaces the secrets of the environment, so that a test can rotate them. */
@@ -220,47 +209,46 @@ export class World {
     };
     const queues = { JOBS: this.queue as Queue, WAVEFORMS: this.waveformQueue, RECOVERY: this.recoveryQueue };
     const bound = withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues }), databases);
-    return {
-      ...bound,
-      db: bound.databases.get(this.database) as Deps["db"],
-      sender,
-      outboxes: createOutboxes(namespaceOf(this.#outboxes(bindings)), this.system),
-    };
+    const sending = { ...bound, db: bound.databases.get(this.database) as Deps["db"], sender };
+    return objectClasses.reduce(
+      (connected, objectClass) => objectClass.connect(connected, this.#namespaceOf(objectClass, bindings)),
+      sending,
+    );
   }
 
-  #objectOf(key: WebhookKey): WebhookObject {
-    const name = nameOf(key);
-    const object = this.objects.get(name) ?? { key, at: null, outbox: null };
+  #objectOf(objectClass: ObjectClass, name: string): CalledObject {
+    const object = this.objects.get(name) ?? { objectClass, name, at: null, open: null };
     this.objects.set(name, object);
     return object;
   }
 
   /** The calls of an invocation to objects. An object whose alarm runs is the same one. */
-  #outboxes(bindings: ProxiedBindings): Outboxes {
-    return (key) =>
-      outboxOf((name, work) => {
-        const object = this.#objectOf(key);
-        const call = () =>
-          inObject(key, ({ id, storage }) =>
-            this.#invoke(new ProxiedBindings(), undefined, (deps) => {
-              if (object.outbox) return work(object.outbox);
-              const outbox = new WebhookOutbox(deps, { id, storage: storageWith(storage, object) });
-              if (name !== "redeliver") return work(outbox);
-              object.outbox = outbox;
-              return withResend(name, outbox, work(outbox)).finally(() => {
-                object.outbox = null;
-              });
-            }),
-          );
-        return bindings.object(name, () => must(call()), name === "health" || name === "list");
-      });
+  #namespaceOf(objectClass: ObjectClass, bindings: ProxiedBindings): DurableObjectNamespace {
+    return namespaceWith(objectClass, (name, method, work) => {
+      const object = this.#objectOf(objectClass, name);
+      const call = () =>
+        inObject(objectClass, name, ({ id, storage }) =>
+          this.#invoke(new ProxiedBindings(), undefined, async (deps) => {
+            if (object.open) return work(object.open);
+            const open = objectClass.open(deps, { id, storage: storageWith(storage, object) });
+            if (method !== objectClass.waits) return work(open);
+            object.open = open;
+            const result = work(open);
+            await open.run().finally(() => {
+              object.open = null;
+            });
+            return result;
+          }),
+        );
+      return bindings.object(method, () => must(call()), objectClass.reads.includes(method));
+    });
   }
 
   /** Runs the alarm of an object. The platform runs it again if the object dies before it has set the next one. */
-  runAlarm(key: WebhookKey, bindings = new ProxiedBindings()): Promise<Outcome<void>> {
-    const object = this.#objectOf(key);
+  runAlarm(objectClass: ObjectClass, name: string, bindings = new ProxiedBindings()): Promise<Outcome<void>> {
+    const object = this.#objectOf(objectClass, name);
     const afters: Promise<unknown>[] = [];
-    return inObject(key, async ({ id, storage }) => {
+    return inObject(objectClass, name, async ({ id, storage }) => {
       object.at = null;
       const outcome = await this.#invoke(
         bindings,
@@ -270,27 +258,26 @@ export class World {
           const setAlarm = (at: number) => bindings.store("setAlarm", () => stored.setAlarm(at));
           const post: Deps["sender"]["post"] = (...message) =>
             bindings.object("post", () => deps.sender.post(...message));
-          const outbox = new WebhookOutbox(
+          const open = objectClass.open(
             { ...deps, sender: { post } },
             { id, storage: { ...stored, setAlarm } as DurableObjectStorage },
           );
-          object.outbox = outbox;
+          object.open = open;
           // As the Worker does.
-          await outbox.run().catch((cause) => {
-            deps.log("error", "webhook_sending_failed", { webhookId: key.id, cause });
-            object.at = this.system.now() + RESTART_MILLISECONDS;
+          await open.run().catch((cause) => {
+            object.at = this.system.now() + objectClass.alarmFailed(deps, name, cause);
           });
           await Promise.all(afters);
         },
       );
-      object.outbox = null;
+      object.open = null;
       if (outcome === "dead") object.at ??= this.system.now();
       return outcome;
     });
   }
 
   /** The object whose alarm is due first. */
-  get nextAlarm(): WebhookObject | undefined {
+  get nextAlarm(): CalledObject | undefined {
     const set = [...this.objects.values()].filter(({ at }) => at !== null);
     return set.sort((a, b) => (a.at ?? 0) - (b.at ?? 0))[0];
   }
@@ -304,7 +291,7 @@ export class World {
       next = this.nextAlarm
     ) {
       this.aheadMilliseconds += Math.max(0, (next.at ?? 0) - this.system.now());
-      await must(this.runAlarm(next.key));
+      await must(this.runAlarm(next.objectClass, next.name));
     }
   }
 
@@ -591,10 +578,7 @@ async function hasUnfinished(teamIds: string[]): Promise<boolean> {
       .bind(...batch)
       .first();
     if (row) return true;
-    const { results } = await DB.prepare(`select id, team_id as teamId from webhooks where ${teams}`)
-      .bind(...batch)
-      .all<{ id: string; teamId: string }>();
-    for (const key of results) if ((await storedDeliveries(key, "seq", "due_at is not null")).length > 0) return true;
+    if (!(await areFinished(batch))) return true;
   }
   return false;
 }
@@ -621,7 +605,7 @@ type FileId = { file_id: string };
  */
 export async function expectSound(
   teamId: string,
-  { checkBytes = false, bytesLost = false, hasUploads = true, isDelivered = false } = {},
+  { checkBytes = false, bytesLost = false, hasUploads = true, isFinished = false } = {},
 ): Promise<Row[]> {
   // List the objects first, because a row is always inserted before its object.
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
@@ -667,7 +651,7 @@ export async function expectSound(
     public_bytes: publicBytes,
   });
   expectOneEventPerChange(rows, eventLog);
-  if (isDelivered) await expectDelivered(teamId, eventLog);
+  if (isFinished) await expectFinished(teamId, eventLog);
   for (const row of rows) {
     expect(row.due_at !== null, `whether a file that is ${row.status} is due`).toBe(!hasEnded(row));
     if ((isHidden(row) && row.trashed_at === null) || bytesLost) continue;
@@ -692,18 +676,6 @@ async function expectNoMultipart({ multiparts }: World, teamId: string): Promise
   }
 }
 
-/** Asserts that the objects of deleted webhooks store nothing, and that those of others will look whether they are deleted. */
-async function expectNoObject({ objects }: World, teamId: string): Promise<void> {
-  const { results } = await DB.prepare("select id from webhooks where team_id = ?").bind(teamId).all<{ id: string }>();
-  const known = new Set(results.map(({ id }) => id));
-  for (const { key, at } of objects.values()) {
-    if (key.teamId !== teamId) continue;
-    const isUsed = !(await isEmpty(key));
-    if (!known.has(key.id)) expect(isUsed, "the object of a deleted webhook stores something").toBe(false);
-    else if (isUsed) expect(at, "the alarm of an object that stores something").not.toBeNull();
-  }
-}
-
 /** Asserts that no file is unfinished, once the bindings work again and the recovery job has run. */
 export async function expectSettled(
   teamId: string,
@@ -713,10 +685,10 @@ export async function expectSettled(
   const rows = await expectSound(teamId, {
     checkBytes: true,
     bytesLost,
-    ...(world && { hasUploads: false, isDelivered: true }),
+    ...(world && { hasUploads: false, isFinished: true }),
   });
   if (world) await expectNoMultipart(world, teamId);
-  if (world) await expectNoObject(world, teamId);
+  if (world) for (const invariant of invariants) await invariant.expectSettled(teamId, [...world.objects.values()]);
   expect(
     rows.filter((row) => !isAtRest(row)).map(({ status }) => status),
     "unfinished files",
@@ -738,5 +710,5 @@ export async function expectErased(teamId: string, world: World): Promise<void> 
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   expect(objects.map(({ key }) => key)).toEqual([]);
   await expectNoMultipart(world, teamId);
-  await expectNoObject(world, teamId);
+  for (const invariant of invariants) await invariant.expectSettled(teamId, [...world.objects.values()]);
 }
