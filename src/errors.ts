@@ -1,62 +1,62 @@
 import type { RateLimitName } from "./rate-limits.ts";
 
-/**
- * Every error code with its default message: what happened and what to do. The HTTP status of each code is in
- * http/failures.ts, which does not compile until a new code has one.
- */
-export const MESSAGES = {
-  invalid_input: "The request has invalid input. Correct the fields in `errors`.",
-  malformed_json: "The body is not valid JSON.",
-  malformed_multipart: "The body is not a complete multipart/form-data message.",
-  file_missing: "The form has no file. Send the file in a part named `file` with a file name.",
-  file_empty: "The file is empty. Choose a file with content.",
-  too_many_files: "The form has more than one file. Send one file per request.",
-  digest_mismatch: "The bytes do not match their digest. Send them again.",
-  token_missing: "The request has no bearer token. Send `Authorization: Bearer <ACCESS_TOKEN>`.",
-  token_invalid: "The token is invalid, revoked, or expired.",
-  login_failed: "Incorrect team ID, email, or password.",
-  forbidden: "This token isn't allowed to do this.",
-  team_suspended: "The team is suspended. Contact the operator of this service.",
-  insufficient_scope: "This token lacks a scope.",
-  not_found: "Not found.",
-  route_not_found: "No route matches this URL. See /reference for all routes.",
-  method_not_allowed: "Method not allowed.",
-  upload_timeout: "The request body stalled and timed out. Send it again.",
-  email_taken: "A user with this email already exists.",
-  last_admin: "This is the last admin of the team. Make another user an admin, or use a secret key.",
-  idempotency_conflict: "This Idempotency-Key was used for a different file. Use a new key.",
-  idempotency_in_progress: "The first upload with this Idempotency-Key is still in progress. Retry shortly.",
-  file_held: "A hold forbids the deletion. Release the hold, as an admin or with a secret key, and retry.",
-  not_in_trash: "The file is not in the trash.",
-  conflict: "Another request changed this record at the same time. Retry.",
-  upload_limit_reached: "This key has reached its limit of uploads.",
-  type_not_allowed: "This key can't upload files of this type.",
-  file_limit_reached: "The team has reached its file limit. Delete files and retry.",
-  too_many_unfinished_uploads: "The team has too many unfinished uploads. Complete or cancel one and retry.",
-  too_many_keys: "The team has too many API keys. Delete one and retry.",
-  too_many_webhooks: "The team has too many webhooks. Delete one and retry.",
-  too_many_folders: "The team has too many folders. Delete one and retry.",
-  folder_busy: "Another folder of the team is being moved or deleted. Retry in a few minutes.",
-  too_many_links: "The file or its team has too many links. Revoke one and retry.",
-  webhook_disabled: "The webhook is disabled. Enable it and retry.",
-  version_mismatch: "The record has changed since the version in If-Match. Get it again and retry.",
-  body_too_large: "The body is too large.",
-  file_too_large: "The file is too large.",
-  quota_exceeded: "A limit (storage, sessions or users) is reached. Delete something and retry.",
-  range_not_satisfiable: "The range starts beyond the end of the file.",
-  unsupported_media_type: "The Content-Type is not supported.",
-  upload_expired: "The upload has expired. Create a new one.",
-  upload_locked: "The upload is in use. Retry shortly.",
-  offset_mismatch: "Upload-Offset is not the current offset. Get the current one with HEAD.",
-  unsupported_version: "This tus version is not supported. Send `Tus-Resumable: 1.0.0`.",
-  email_not_configured: "This service sends no emails. Use the link of an invitation instead.",
-  rate_limited: "Too many requests. Retry after the seconds in Retry-After.",
-  storage_full: "The database is full. Delete files, or ask the operator of this service for room.",
-  internal: "Something went wrong on our side.",
-  unavailable: "The service is temporarily unavailable. Retry shortly.",
-} as const;
+/** A kind of error: the code for programs, its HTTP status, and its default message, which says what happened and what to do. */
+export interface ErrorCode {
+  readonly code: string;
+  readonly status: number;
+  readonly message: string;
+  /** The response has `Retry-After`, although other errors with this status don't. */
+  readonly hasRetryAfter?: true;
+}
 
-export type Code = keyof typeof MESSAGES;
+/** A kind of error of one folder, beside the rule that throws it. Its operations name it in `errors`, so that the document has it. */
+export const errorCode = (
+  code: string,
+  status: number,
+  message: string,
+  more: Pick<ErrorCode, "hasRetryAfter"> = {},
+): ErrorCode => ({ code, status, message, ...more });
+
+/** The errors of the frame, and those of several folders: status and default message. */
+const COMMON = {
+  invalid_input: [400, "The request has invalid input. Correct the fields in `errors`."],
+  malformed_json: [400, "The body is not valid JSON."],
+  malformed_multipart: [400, "The body is not a complete multipart/form-data message."],
+  file_missing: [400, "The form has no file. Send the file in a part named `file` with a file name."],
+  file_empty: [400, "The file is empty. Choose a file with content."],
+  too_many_files: [400, "The form has more than one file. Send one file per request."],
+  digest_mismatch: [400, "The bytes do not match their digest. Send them again."],
+  token_missing: [401, "The request has no bearer token. Send `Authorization: Bearer <ACCESS_TOKEN>`."],
+  token_invalid: [401, "The token is invalid, revoked, or expired."],
+  forbidden: [403, "This token isn't allowed to do this."],
+  team_suspended: [403, "The team is suspended. Contact the operator of this service."],
+  insufficient_scope: [403, "This token lacks a scope."],
+  not_found: [404, "Not found."],
+  route_not_found: [404, "No route matches this URL. See /reference for all routes."],
+  method_not_allowed: [405, "Method not allowed."],
+  upload_timeout: [408, "The request body stalled and timed out. Send it again."],
+  conflict: [409, "Another request changed this record at the same time. Retry."],
+  version_mismatch: [412, "The record has changed since the version in If-Match. Get it again and retry."],
+  body_too_large: [413, "The body is too large."],
+  file_too_large: [413, "The file is too large."],
+  quota_exceeded: [413, "A limit (storage, sessions or users) is reached. Delete something and retry."],
+  unsupported_media_type: [415, "The Content-Type is not supported."],
+  rate_limited: [429, "Too many requests. Retry after the seconds in Retry-After."],
+  internal: [500, "Something went wrong on our side."],
+  unavailable: [503, "The service is temporarily unavailable. Retry shortly."],
+  storage_full: [507, "The database is full. Delete files, or ask the operator of this service for room."],
+} as const satisfies Record<string, [status: number, message: string]>;
+
+export type CommonCode = keyof typeof COMMON;
+/** A common error by its code, or one of a folder. */
+export type ErrorKind = CommonCode | ErrorCode;
+
+const commonErrors = Object.fromEntries(
+  Object.entries(COMMON).map(([code, [status, message]]) => [code, errorCode(code, status, message)]),
+) as Record<CommonCode, ErrorCode>;
+export const COMMON_ERRORS = Object.values(commonErrors);
+
+export const errorOf = (kind: ErrorKind): ErrorCode => (typeof kind === "string" ? commonErrors[kind] : kind);
 
 /** One invalid field. `path` uses dots (`audio.tags.0`) and is empty if the whole body is invalid. */
 export interface FieldError {
@@ -90,22 +90,28 @@ function describeFields([first, ...others]: FieldError[] = []): string | undefin
 
 /** An error whose code and message are safe to send to the caller. Any other error becomes `internal`. */
 export class AppError extends Error {
-  readonly code: Code;
+  readonly kind: ErrorCode;
+  readonly code: string;
   readonly errors: FieldError[] | undefined;
   readonly retryAfterSeconds: number | undefined;
   readonly limit: RateLimitName | undefined;
   readonly scope: string | undefined;
 
-  constructor(code: Code, { message, errors, retryAfterSeconds, limit, scope, cause }: Details = {}) {
-    super(message ?? describeFields(errors) ?? MESSAGES[code], cause === undefined ? undefined : { cause });
+  constructor(kind: ErrorKind, { message, errors, retryAfterSeconds, limit, scope, cause }: Details = {}) {
+    super(message ?? describeFields(errors) ?? errorOf(kind).message, cause === undefined ? undefined : { cause });
     this.name = "AppError";
-    this.code = code;
+    this.kind = errorOf(kind);
+    this.code = this.kind.code;
     this.errors = errors;
     this.retryAfterSeconds = retryAfterSeconds;
     this.limit = limit;
     this.scope = scope;
   }
 }
+
+/** Whether it is an error of one of these kinds. */
+export const isError = (error: unknown, ...kinds: ErrorKind[]): error is AppError =>
+  error instanceof AppError && kinds.some((kind) => error.kind === errorOf(kind));
 
 /** An `invalid_input` of one field, parameter or header. */
 export const invalidField = (path: string, message: string) =>

@@ -4,7 +4,7 @@ import { apiKeys, isApiKey, isSuccessor } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
-import { AppError, type Code } from "../errors.ts";
+import { AppError, type CommonCode } from "../errors.ts";
 import {
   type BoundQuery,
   type Db,
@@ -374,9 +374,9 @@ export const covers = ({ scopes }: Pick<Actor, "scopes">, mask: SQL): SQL<boolea
 export const exceeds = (caller: Pick<Actor, "scopes">, mask: SQL): SQL => sql`${covers(caller, mask)} is not true`;
 
 /** The error of a write that SQL refused. `mask` has the scopes of its target, of which the error names a missing one. */
-export function refusalError(refusal: string, caller: Pick<Actor, "scopes">, mask: number | null): AppError {
+export function refusalError(refusal: CommonCode, caller: Pick<Actor, "scopes">, mask: number | null): AppError {
   const [missing] = refusal === "insufficient_scope" ? lacking(mask ?? 0, caller.scopes) : [];
-  return missing ? insufficientScope(missing) : new AppError(refusal as Code);
+  return missing ? insufficientScope(missing) : new AppError(refusal);
 }
 
 /** Whether the caller may decide how long files are kept: a secret key or an admin that sees all files of the team. */
@@ -420,7 +420,7 @@ export function stillAllowed(
   const errorOf = (reason: string) => {
     const [, scopes] = /^lacks_(\d+)$/.exec(reason) ?? [];
     const [missing] = lacking(Number(scopes ?? 0), 0);
-    return missing ? insufficientScope(missing) : new AppError(reason as Code);
+    return missing ? insufficientScope(missing) : new AppError(reason as CommonCode);
   };
   return { query, errorOf };
 }

@@ -1,5 +1,5 @@
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode, isError } from "../errors.ts";
 
 /*
  * Only failed logins count, ten a minute. They count for the account, so that its password can't be guessed from many
@@ -11,6 +11,8 @@ import { AppError } from "../errors.ts";
  * A client IP is counted after the check. Many people may share it, and those who log in at once must not wait for one
  * another. Its failures may exceed the limit by those that arrive at once. The queue for hashing bounds their number.
  */
+
+export const loginFailed = errorCode("login_failed", 401, "Incorrect team ID, email, or password.");
 
 const rateLimited = () => new AppError("rate_limited", { limit: "login" });
 
@@ -46,7 +48,7 @@ export async function limitFailedLogins<T>(
   try {
     return await logIn();
   } catch (error) {
-    hasFailed = error instanceof AppError && error.code === "login_failed";
+    hasFailed = isError(error, loginFailed);
     if (hasFailed && clientIp !== null && !(await limiter.countFailedLogin(clientIp))) throw rateLimited();
     throw error;
   } finally {

@@ -3,7 +3,7 @@ import { clientIpOf, countOpening, limitFailures, userAgentOf, withBackend } fro
 import { publicOperation } from "../http/operation.ts";
 import { name, text } from "../http/validation.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
-import { acceptInvitation, describeInvitation, requestReset } from "./invitations.ts";
+import { acceptInvitation, describeInvitation, emailNotConfigured, requestReset } from "./invitations.ts";
 import { keyRecord } from "./keys.routes.ts";
 import { sessionsTag, sessionTokenExample } from "./sessions.routes.ts";
 import { invitationTokenExample, invitationUrl, password, role } from "./users.routes.ts";
@@ -33,7 +33,7 @@ const describe = publicOperation(
         .meta({ id: "InvitationDescription" }),
       example: { teamName: "Radio Lovelace", email: "ada@example.com", role: "viewer" as const, hasPassword: false },
     },
-    errorCodes: ["token_invalid", "rate_limited"],
+    errors: ["token_invalid", "rate_limited"],
   },
   ({ c, deps, body: { token } }) =>
     limitFailures(c, token, async () => {
@@ -64,7 +64,7 @@ const accept = publicOperation(
       schema: keyRecord.schema,
       example: { ...sessionTokenExample, name: "Ada Lovelace" },
     },
-    errorCodes: ["token_invalid", "rate_limited"],
+    errors: ["token_invalid", "rate_limited"],
   },
   ({ c, deps, body }) =>
     limitFailures(c, body.token, async () =>
@@ -86,7 +86,7 @@ const forgot = publicOperation(
       description: "The link is sent if there is such a user.",
       message: "If there is such a user, we have sent them a link.",
     },
-    errorCodes: ["email_not_configured", "rate_limited"],
+    errors: [emailNotConfigured, "rate_limited"],
   },
   ({ c, deps, body }) =>
     withBackend(c, body.teamId, (isBackend) =>

@@ -12,7 +12,7 @@ import { limitResets } from "../access/login-limits.ts";
 import { hashPassword } from "../access/passwords.ts";
 import { maskOf, maskOfRole, ROLES, SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode } from "../errors.ts";
 import { fieldsOf, recorded, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, read } from "../platform/db.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl } from "../platform/secret-url.ts";
@@ -31,6 +31,12 @@ import { emailKey, endSessions, hasPassword, isUser, type UserKey } from "./user
  * hash of the only valid one. It ends when it is used, after a day, with a newer one, and when the email, the role or the
  * password changes. One by a caller is valid only while that caller could still create it, for the role that the user has.
  */
+
+export const emailNotConfigured = errorCode(
+  "email_not_configured",
+  501,
+  "This service sends no emails. Use the link of an invitation instead.",
+);
 
 export const DEFAULT_INVITATION_SECONDS = DAY / SECOND;
 export const MIN_INVITATION_SECONDS = HOUR / SECOND;
@@ -95,7 +101,7 @@ export async function inviteUser(
   { email, expiresInSeconds }: { email: { urlOf: InvitationUrl } | null; expiresInSeconds: number },
 ): Promise<Invitation> {
   const { db, mailer } = deps;
-  if (email && !mailer) throw new AppError("email_not_configured");
+  if (email && !mailer) throw new AppError(emailNotConfigured);
   const target = { id, teamId: actor.teamId };
   const mail = email && newMail(deps, target);
   const refusal = firstOf({
@@ -167,7 +173,7 @@ export async function requestReset(
   { teamId, email, clientIp }: { teamId: string; email: string; clientIp: string | null },
   urlOf: InvitationUrl,
 ): Promise<void> {
-  if (!given.mailer) throw new AppError("email_not_configured");
+  if (!given.mailer) throw new AppError(emailNotConfigured);
   const key = emailKey(email);
   await limitResets(given, { account: `${teamId}/${key}`, clientIp });
   const deps = inDatabase(given, databaseOf(teamId));

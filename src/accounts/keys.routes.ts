@@ -17,6 +17,7 @@ import {
   MAX_OVERLAP_SECONDS,
   MAX_TEAM_KEYS,
   rotateKey,
+  tooManyKeys,
   updateKey,
 } from "./keys.ts";
 import { createTeam } from "./teams.ts";
@@ -118,7 +119,7 @@ const create = writeOperation(
     }),
     bodyExample: { name: "Web player", isPublic: false, scopes: ["files:upload", "files:read", "files:download"] },
     success: { description: "The new key.", message: "API key created.", schema, example },
-    errorCodes: ["too_many_keys", "not_found"],
+    errors: [tooManyKeys, "not_found"],
   },
   async ({ deps, actor, body }) => {
     const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
@@ -143,7 +144,7 @@ const list = listOperation(
       teamId: id.optional().meta({ description: "Only the operator can send it, and must." }),
     }),
     success: { description: "A page of keys.", noun: "API keys", schema, example },
-    errorCodes: ["not_found"],
+    errors: ["not_found"],
   },
   ({ deps, credential, query }) => listKeys(deps, credential, { ...pageRequest(query), teamId: query.teamId }),
   render,
@@ -234,7 +235,7 @@ const rotate = writeOperation(
       schema,
       example: { ...example, _id: NEW_ID, id: NEW_ID },
     },
-    errorCodes: ["conflict", "too_many_keys"],
+    errors: ["conflict", tooManyKeys],
   },
   async ({ deps, actor, id, body }) => render(await rotateKey(deps, actor, id, body.overlapSeconds)),
 );

@@ -21,7 +21,7 @@ import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.t
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
 import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
-import { AppError, invalidField } from "../errors.ts";
+import { AppError, errorCode, invalidField } from "../errors.ts";
 import { fieldsOf, type Recorded, recorded, writeWithEvent } from "../events/events.ts";
 import { type Batch, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../platform/paging.ts";
@@ -41,6 +41,8 @@ import { teams } from "./teams.schema.ts";
  * The caller must cover the scopes of each key that it creates, changes, rotates or deletes. A key that a user's session
  * creates belongs to the user, and so do the keys that it creates in turn: they are deleted with the user.
  */
+
+export const tooManyKeys = errorCode("too_many_keys", 409, "The team has too many API keys. Delete one and retry.");
 
 export const KEY_LIFETIME_DAYS = 365;
 export const MAX_KEY_LIFETIME_DAYS = 3650;
@@ -279,7 +281,7 @@ async function insertKey(
   const reason = team[0]?.refusal;
   if (reason === "too_many_keys") {
     const message = `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`;
-    throw new AppError(reason, { message });
+    throw new AppError(tooManyKeys, { message });
   }
   return null;
 }

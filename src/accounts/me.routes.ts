@@ -70,7 +70,7 @@ const changePassword = writeOperation(
     body: z.strictObject({ currentPassword: text(1, 256), newPassword: password }),
     bodyExample: { currentPassword: "correct horse battery", newPassword: "staple horse battery" },
     success: { description: "The password was changed.", message: "Password changed." },
-    errorCodes: ["forbidden", "conflict"],
+    errors: ["forbidden", "conflict"],
   },
   async ({ deps, actor, body }) => {
     await changeOwnPassword(deps, actor, body);

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { loginFailed } from "../access/login-limits.ts";
 import { clientIpOf, userAgentOf, withBackend } from "../http/authentication.ts";
 import { listOperation, publicOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
@@ -88,7 +89,7 @@ const login = publicOperation(
       schema: keyRecord.schema,
       example: { ...sessionTokenExample, name: "Ada Lovelace" },
     },
-    errorCodes: ["login_failed", "team_suspended", "rate_limited"],
+    errors: [loginFailed, "team_suspended", "rate_limited"],
   },
   ({ c, deps, body }) =>
     withBackend(c, body.teamId, async (isBackend) =>
@@ -120,7 +121,7 @@ const create = writeOperation(
       schema: keyRecord.schema,
       example: sessionTokenExample,
     },
-    errorCodes: ["forbidden", "quota_exceeded"],
+    errors: ["forbidden", "quota_exceeded"],
   },
   async ({ c, deps, actor, body }) => {
     const session = { expiresInSeconds: body.expiresIn, userAgent: userAgentOf(c) };
@@ -174,7 +175,7 @@ const logout = writeOperation(
     sample: "await stowage.logOut();",
     description: "Revokes the session that calls. API keys can't log out.",
     success: { description: "The session has ended.", message: "Logged out." },
-    errorCodes: ["forbidden"],
+    errors: ["forbidden"],
   },
   async ({ deps, actor }) => {
     await logOut(deps, actor);

@@ -13,11 +13,11 @@ import {
   teamExists,
 } from "../access/authorization.ts";
 import { databaseOf, inDatabase } from "../access/databases.ts";
-import { limitFailedLogins } from "../access/login-limits.ts";
+import { limitFailedLogins, loginFailed } from "../access/login-limits.ts";
 import { rehashPassword, verifyPassword } from "../access/passwords.ts";
 import { maskOf, ROLES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, isError } from "../errors.ts";
 import { recorded, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Query, read } from "../platform/db.ts";
 import { cutScan, type MayBeEnd, type Page, type PageRequest, pageById, scan } from "../platform/paging.ts";
@@ -76,11 +76,11 @@ export async function logIn(given: Deps, login: Login): Promise<ApiKey> {
     const deps = inDatabase(given, databaseOf(login.teamId));
     if (!deps) {
       await verifyPassword(given, login.teamId, login.password, null);
-      throw new AppError("login_failed");
+      throw new AppError(loginFailed);
     }
     // If the stored hash changed in the meantime, retry once: another login may have rehashed the password.
     const key = (await attemptLogIn(deps, login)) ?? (await attemptLogIn(deps, login));
-    if (!key) throw new AppError("login_failed");
+    if (!key) throw new AppError(loginFailed);
     return key;
   });
 }
@@ -99,7 +99,7 @@ async function attemptLogIn(deps: Deps, { teamId, email, password, ...session }:
   );
   const user = account?.user;
   const isCorrect = await verifyPassword(deps, teamId, password, user?.password ?? null);
-  if (!user || !isCorrect) throw new AppError("login_failed");
+  if (!user || !isCorrect) throw new AppError(loginFailed);
   if (account.teamStatus === "suspended") throw new AppError("team_suspended");
 
   const hash = secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
@@ -302,7 +302,7 @@ export async function logOut(deps: Deps, actor: Actor): Promise<void> {
     await revokeSession(deps, actor, actor.keyId);
   } catch (error) {
     // The session ended after its token was checked, such as with its user.
-    if (error instanceof AppError && error.code === "not_found") throw new AppError("token_invalid");
+    if (isError(error, "not_found")) throw new AppError("token_invalid");
     throw error;
   }
 }

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { databaseOf } from "../access/databases.ts";
 import type { Deps } from "../deps.ts";
+import { fileHeld } from "../files/holds.ts";
 import { listOperation, readOperation, writeOperation } from "../http/operation.ts";
 import { describeRecord, fieldOf } from "../http/record.ts";
 import {
@@ -174,7 +175,7 @@ const update = writeOperation(
       schema,
       example: { ...example, status: "suspended", __v: 1 },
     },
-    errorCodes: ["conflict"],
+    errors: ["conflict"],
   },
   async ({ deps, actor, id, body }) => render(await updateTeam(deps, actor, id, body), { deps }),
 );
@@ -194,7 +195,7 @@ const remove = writeOperation(
       schema,
       example: { ...example, status: "deleting", __v: 1 },
     },
-    errorCodes: ["file_held"],
+    errors: [fileHeld],
   },
   async ({ deps, actor, id }) => render(await deleteTeam(deps, actor, id), { deps }),
 );

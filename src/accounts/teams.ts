@@ -18,6 +18,7 @@ import type { EventType } from "../events/event-type.ts";
 import { actorOf, fieldsOf, operatorLogOf, recorded, writeWithEvent } from "../events/events.ts";
 import { followersOf, wake } from "../events/followers.ts";
 import { files, isHeld } from "../files/files.schema.ts";
+import { fileHeld } from "../files/holds.ts";
 import { removed } from "../files/removed.schema.ts";
 import { type Batch, firstOf, hasRow, read } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
@@ -296,7 +297,7 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
   } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
   if (!found) throw new AppError("not_found");
   if (found.held !== null && found.team.status !== "deleting") {
-    throw new AppError("file_held", {
+    throw new AppError(fileHeld, {
       message: `The team has held files, such as ${found.held}. Release them and retry.`,
     });
   }

@@ -24,6 +24,7 @@ import { expectedVersions, ifMatch, setEtag, versionHeaders } from "../http/vers
 import { exportUser, type UserExport } from "./export.ts";
 import {
   DEFAULT_INVITATION_SECONDS,
+  emailNotConfigured,
   inviteUser,
   MAX_INVITATION_SECONDS,
   MIN_INVITATION_SECONDS,
@@ -34,8 +35,10 @@ import { renderSession, sessionExample, sessionSchema } from "./sessions.routes.
 import {
   createUser,
   deleteUser,
+  emailTaken,
   fetchUser,
   hasPassword,
+  lastAdmin,
   listAllUsers,
   listUsers,
   MAX_LISTED_USERS,
@@ -127,7 +130,7 @@ const create = writeOperation(
       example: newUserRecord.example,
       headers: versionHeaders,
     },
-    errorCodes: ["email_taken", "quota_exceeded"],
+    errors: [emailTaken, "quota_exceeded"],
   },
   async ({ c, deps, actor, body }) => {
     const user = await createUser(deps, actor, body);
@@ -224,7 +227,7 @@ const update = writeOperation(
       example: { ...example, lastName: "King", updatedAt: "2026-11-20T09:32:00.000Z", __v: 1 },
       headers: versionHeaders,
     },
-    errorCodes: ["email_taken", "last_admin", "version_mismatch"],
+    errors: [emailTaken, lastAdmin, "version_mismatch"],
   },
   async ({ c, deps, actor, id, body }) => {
     const { firstname, lastname, ...rest } = body;
@@ -256,7 +259,7 @@ const remove = writeOperation(
     }),
     requestHeaders: ifMatch,
     success: { description: "The user was deleted.", message: "User deleted." },
-    errorCodes: ["last_admin", "version_mismatch"],
+    errors: [lastAdmin, "version_mismatch"],
   },
   async ({ c, deps, actor, id, query }) => {
     const versions = expectedVersions(c.req.header("If-Match"));
@@ -314,7 +317,7 @@ const invite = writeOperation(
         expiresAt: "2026-11-21T09:31:00.000Z",
       },
     },
-    errorCodes: ["email_not_configured", "rate_limited"],
+    errors: [emailNotConfigured, "rate_limited"],
   },
   async ({ c, deps, actor, id, body: { email, expiresIn: expiresInSeconds } }) => {
     const urlOf = invitationUrl(c);

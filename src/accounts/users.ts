@@ -21,7 +21,7 @@ import {
   type Role,
 } from "../access/scopes.ts";
 import type { AfterLoss, Deps, LossOfAccess, TeamRows } from "../deps.ts";
-import { AppError, invalidField } from "../errors.ts";
+import { AppError, errorCode, invalidField } from "../errors.ts";
 import { fieldsOf, recorded, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, type Query, type StoredRow } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
@@ -34,6 +34,13 @@ import { USER_EVENTS } from "./account-event-types.ts";
 import { apiKeys, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
+
+export const emailTaken = errorCode("email_taken", 409, "A user with this email already exists.");
+export const lastAdmin = errorCode(
+  "last_admin",
+  409,
+  "This is the last admin of the team. Make another user an admin, or use a secret key.",
+);
 
 /* Users: people in a team, who log in. The caller must cover the role of each user that it creates, changes or deletes. */
 
@@ -124,7 +131,7 @@ export async function createUser(
     const message = `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Delete one and retry.`;
     throw new AppError("quota_exceeded", { message });
   }
-  if (team.refusal !== null) throw refusalError(team.refusal, actor, granted);
+  if (team.refusal === "email_taken") throw new AppError(emailTaken);
   return user;
 }
 
@@ -196,6 +203,8 @@ export async function listAllUsers(deps: Deps, credential: Credential<"users:rea
 
 /* Changes */
 
+type Refusal = "insufficient_scope" | "version_mismatch" | "last_admin";
+
 /**
  * The reason not to change or delete the user of a row. `role` is the new role: undefined if it stays, null for a deletion.
  * Only a secret key may leave a team without an admin.
@@ -211,8 +220,9 @@ function refusalOf({ db }: Deps, actor: TeamActor, versions: ExpectedVersions, r
 }
 
 /** Why the user was not changed. `found` is what the query of the refusal found. */
-function changeError(actor: TeamActor, found: { refusal: string | null; role: Role } | undefined): AppError {
+function changeError(actor: TeamActor, found: { refusal: Refusal | null; role: Role } | undefined): AppError {
   if (!found) return new AppError("not_found");
+  if (found.refusal === "last_admin") return new AppError(lastAdmin);
   return refusalError(found.refusal ?? "conflict", actor, maskOf(ROLES[found.role]));
 }
 
@@ -281,7 +291,7 @@ export async function updateUser(
     isIdempotent: false,
     caller: stillAllowed(deps, actor, { granted: actor.scopes }),
   }).catch((error) => {
-    throw isUniqueViolation(error) ? new AppError("email_taken") : error;
+    throw isUniqueViolation(error) ? new AppError(emailTaken) : error;
   });
   if (!user) throw changeError(actor, found);
   await endLosses(losses, lost);

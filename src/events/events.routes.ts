@@ -125,7 +125,7 @@ const list = listOperation(
     }),
     isHeavy: ({ type, subject, actor }) => (type ?? subject ?? actor) !== undefined,
     success: { description: "A page of events.", noun: "Events", schema: eventSchema, example },
-    errorCodes: ["not_found"],
+    errors: ["not_found"],
   },
   ({ deps, credential, query: { limit = DEFAULT_LIMIT, order = "desc", ...filters } }) =>
     listEvents(deps, credential, { limit, order, ...filters }),

@@ -2,7 +2,7 @@ import { and, eq, isNull, type SQL, sql } from "drizzle-orm";
 import { stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, filesOf, removedOf, uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { type Batch, hasRow, insertWhere, isOneOf, read, write } from "../platform/db.ts";
 import { DAY, MINUTE } from "../platform/system.ts";
@@ -12,6 +12,7 @@ import { FILE_EVENTS } from "./file-event-types.ts";
 import { recordedFiles } from "./file-events.ts";
 import { files, teamOfFile } from "./files.schema.ts";
 import { keptValues, trashedFiles } from "./files.ts";
+import { fileHeld } from "./holds.ts";
 import { type FileKey, fileKey, isOneOfKeys, isRemoved, keyColumns, storedKeys, writingSinceOf } from "./names.ts";
 import { isTrashed, removed, teamOfRemoved } from "./removed.schema.ts";
 
@@ -20,6 +21,8 @@ import { isTrashed, removed, teamOfRemoved } from "./removed.schema.ts";
  * trash, the file stays in `removed` with all its data, until it is restored (restoring.ts) or erased. A held file is never
  * deleted. If the bytes went first, a file whose Worker dies in between would be listed without them.
  */
+
+export const notInTrash = errorCode("not_in_trash", 409, "The file is not in the trash.");
 
 /**
  * Whoever sees only its own files deletes them, but never erases what a trash could keep.
@@ -249,7 +252,8 @@ export async function deleteFile(
 ): Promise<void> {
   const [result] = await deleteFiles(deps, actor, [id], options);
   if (!result) throw new Error("A deletion has one result for each id.");
-  if (result.refusal !== null) throw new AppError(result.refusal);
+  const errors = { file_held: fileHeld, not_in_trash: notInTrash, not_found: "not_found" } as const;
+  if (result.refusal !== null) throw new AppError(errors[result.refusal]);
 }
 
 /** The query that ends deletions, once the bytes are deleted. */

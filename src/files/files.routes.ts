@@ -20,6 +20,7 @@ import {
   type StoredFile,
   type Transcript,
 } from "./files.ts";
+import { fileHeld } from "./holds.ts";
 import { reprocessFile } from "./processing.ts";
 import { checkDeleteAfter, properties, propertiesExample } from "./properties.routes.ts";
 import { updateFile } from "./properties.ts";
@@ -278,7 +279,7 @@ const remove = writeOperation(
       schema: done,
       example: { status: true, message: "File deleted." },
     },
-    errorCodes: ["file_held"],
+    errors: [fileHeld],
   },
   async ({ deps, actor, id, query }) => {
     if (query.unfinished !== undefined) await cancelUpload(deps, actor, id);
@@ -327,7 +328,7 @@ const update = writeOperation(
       example: fileRecord.example,
       headers: versionHeaders,
     },
-    errorCodes: ["version_mismatch", "file_held"],
+    errors: ["version_mismatch", fileHeld],
   },
   async ({ c, deps, actor, id, body }) => {
     if (body.deleteAfter !== undefined) checkCovered(actor, SCOPES["files:delete"]);

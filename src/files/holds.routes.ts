@@ -38,7 +38,7 @@ const release = writeOperation(
     sample: "await stowage.files.release(id);",
     description: "Needs a secret key or an admin that sees all files of the team. Can be repeated.",
     success: { description: "The file can be deleted.", message: "Hold released." },
-    errorCodes: ["forbidden"],
+    errors: ["forbidden"],
   },
   ({ deps, actor, id }) => releaseFile(deps, actor, id),
 );

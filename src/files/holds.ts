@@ -2,7 +2,7 @@ import { and, isNotNull, isNull, or, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { isSecretKeyOrAdmin, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode } from "../errors.ts";
 import type { EventType } from "../events/event-type.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { evaluate, type Query } from "../platform/db.ts";
@@ -17,6 +17,12 @@ import { isTrashed, removed } from "./removed.schema.ts";
  * Holds. A held file can't be deleted, by a request, by retention, or with its team, until a secret key or an admin releases
  * it. A file in the trash can be held, too: then it stays there.
  */
+
+export const fileHeld = errorCode(
+  "file_held",
+  409,
+  "A hold forbids the deletion. Release the hold, as an admin or with a secret key, and retry.",
+);
 
 /** The reason is shown with the file, and a row is small. */
 export const MAX_REASON_LENGTH = 200;

@@ -9,6 +9,7 @@ import { FILE_EVENTS } from "./file-event-types.ts";
 import { recordedFile } from "./file-events.ts";
 import { files, isHeld } from "./files.schema.ts";
 import { changed, FACTS, LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
+import { fileHeld } from "./holds.ts";
 import { isFile, nameKey, searchPatch, tagKeys } from "./names.ts";
 
 /* The properties that a team sets on its files, at the upload or later: name, folder, reference, tags, and metadata. */
@@ -194,7 +195,7 @@ export async function updateFile(
   if (!found || !row) throw new AppError("not_found");
   if (found.refusal === "version_mismatch") throw new AppError("version_mismatch");
   if (found.refusal === "file_held") {
-    throw new AppError("file_held", { message: "The file is held, so its `deleteAfter` can't be changed." });
+    throw new AppError(fileHeld, { message: "The file is held, so its `deleteAfter` can't be changed." });
   }
   if (found.refusal === "metadata_too_large") throw metadataTooLarge("metadata");
   return toStoredFile(deps, row);

@@ -5,7 +5,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { isOneOf } from "../platform/db.ts";
-import { placesOf } from "./deletion.ts";
+import { notInTrash, placesOf } from "./deletion.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
 import { recordedFiles } from "./file-events.ts";
 import { files } from "./files.schema.ts";
@@ -84,5 +84,5 @@ export async function restoreFiles(deps: Deps, actor: TeamActor, ids: string[]):
 export async function restoreFile(deps: Deps, actor: TeamActor, id: string): Promise<StoredFile> {
   const [result] = await restoreFiles(deps, actor, [id]);
   if (result?.file) return result.file;
-  throw new AppError(result?.code ?? "not_found");
+  throw new AppError(result?.code === "not_in_trash" ? notInTrash : "not_found");
 }

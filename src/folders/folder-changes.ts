@@ -6,7 +6,7 @@ import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
-import { AppError, invalidField } from "../errors.ts";
+import { AppError, errorCode, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "../files/deletion.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
@@ -39,6 +39,12 @@ import { AFTER_SEPARATOR, foldersOf } from "./folders.ts";
  * A file that comes into the folder after the request stays there, whether it is uploaded or moved (`folder_since`). So a
  * deletion never deletes a file that a client stores after the request.
  */
+
+export const folderBusy = errorCode(
+  "folder_busy",
+  409,
+  "Another folder of the team is being moved or deleted. Retry in a few minutes.",
+);
 
 /** Files of a step. A move rewrites up to ten rows for each. */
 const MOVED_FILES = 500;
@@ -260,7 +266,7 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
   } = await writeWithEvent(deps, batch, { ...STEP_OPTIONS, caller: stillAllowed(deps, actor) });
   const isComplete = isLastStep(deps, change, step);
   const reason = found?.refusal;
-  if (reason === "folder_busy") throw new AppError(reason);
+  if (reason === "folder_busy") throw new AppError(folderBusy);
   if (reason === "too_long") {
     const limit = `Paths can have at most ${MAX_FOLDER_BYTES} bytes, and a longer path needs less than ${CHECKED_FOLDERS} folders in it.`;
     throw invalidField("to", limit);

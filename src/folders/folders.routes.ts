@@ -7,10 +7,11 @@ import { cursorOf, MAX_LIMIT, pageLimit } from "../http/validation.ts";
 import {
   countFilesWithin,
   deleteFolder as deleteFolderWithFiles,
+  folderBusy,
   MAX_COUNTED_HOLDS,
   moveFolder as moveFolderTo,
 } from "./folder-changes.ts";
-import { listFolders, MAX_FOLDERS, createFolder as storeFolder } from "./folders.ts";
+import { listFolders, MAX_FOLDERS, createFolder as storeFolder, tooManyFolders } from "./folders.ts";
 
 const list = listOperation(
   "files:read",
@@ -59,7 +60,7 @@ const create = writeOperation(
       schema: z.strictObject({ folder: z.string() }),
       example: { folder: "podcast/2027" },
     },
-    errorCodes: ["too_many_folders"],
+    errors: [tooManyFolders],
   },
   async ({ deps, actor, body }) => {
     await storeFolder(deps, actor, body.folder);
@@ -108,7 +109,7 @@ const move = writeOperation(
       example: { folder: "archive/podcast", isComplete: true },
     },
     isHeavy: true,
-    errorCodes: ["folder_busy"],
+    errors: [folderBusy],
   },
   async ({ deps, actor, credential, body }) => {
     await countFiles(deps, credential, await countFilesWithin(deps, actor, body.folder));
@@ -133,7 +134,7 @@ const remove = writeOperation(
       example: { folder: "podcast/2025", isComplete: true, held: 0 },
     },
     isHeavy: true,
-    errorCodes: ["folder_busy"],
+    errors: [folderBusy],
   },
   async ({ deps, actor, credential, body }) => {
     await countFiles(deps, credential, await countFilesWithin(deps, actor, body.folder));

@@ -6,7 +6,7 @@ import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps, TeamRows } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode } from "../errors.ts";
 import { files, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
 import { folderKey, SEPARATOR } from "../files/names.ts";
 import { hasRow, insertWhere, write } from "../platform/db.ts";
@@ -18,6 +18,12 @@ import { folders, isOfContributor } from "./folders.schema.ts";
  * place of "/". No path contains this character, and it sorts before all others, so a folder and the folders below it are one
  * range of the index.
  */
+
+export const tooManyFolders = errorCode(
+  "too_many_folders",
+  409,
+  "The team has too many folders. Delete one and retry.",
+);
 
 /** Sorts after the separator, and before every character of a path. */
 export const AFTER_SEPARATOR = "\u0002";
@@ -87,8 +93,8 @@ export async function createFolder(deps: Deps, actor: TeamActor, folder: string)
     stored: [found],
   } = await write(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (found) return;
-  if (ownerId === null) throw new AppError("too_many_folders");
-  throw new AppError("too_many_folders", {
+  if (ownerId === null) throw new AppError(tooManyFolders);
+  throw new AppError(tooManyFolders, {
     message: `A contributor can create at most ${MAX_CONTRIBUTOR_FOLDERS.toLocaleString("en")} folders, and a team ${MAX_FOLDERS.toLocaleString("en")}. Delete one and retry.`,
   });
 }

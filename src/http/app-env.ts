@@ -1,6 +1,5 @@
 import type { Credential } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
-import type { Code } from "../errors.ts";
 
 /** The contents of Hono's context for each request. */
 export type AppEnv = {
@@ -13,6 +12,6 @@ export type AppEnv = {
     /** Of a request with a token. It knows its caller. */
     credential?: Credential;
     /** The error code of the response, for the log. */
-    code?: Code;
+    code?: string;
   };
 };

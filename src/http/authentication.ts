@@ -12,7 +12,7 @@ import {
 import { inDatabaseOfToken } from "../access/databases.ts";
 import { noteUse } from "../access/last-use.ts";
 import { visitorsOf } from "../access/limiter.ts";
-import { AppError, type Code } from "../errors.ts";
+import { AppError, type CommonCode, isError } from "../errors.ts";
 import { watchRecovery } from "../upkeep/heartbeat.ts";
 import type { AppEnv } from "./app-env.ts";
 
@@ -84,8 +84,7 @@ export async function withCredential<A extends Access, T>(
     }
     return result;
   } catch (error) {
-    const isUnauthenticated =
-      error instanceof AppError && (error.code === "token_missing" || error.code === "token_invalid");
+    const isUnauthenticated = isError(error, "token_missing", "token_invalid");
     if (!isUnauthenticated) {
       if (credential) await checkCounted(credential);
       throw error;
@@ -116,12 +115,18 @@ export async function limitFailures<T>(c: Context<AppEnv>, resource: string, run
     limiter.noteAuthenticated(resource, null);
     return result;
   } catch (error) {
-    const isUnknown = error instanceof AppError && (error.code === "not_found" || error.code === "token_invalid");
+    const isUnknown = isError(error, "not_found", "token_invalid");
     throw isUnknown && !(await limiter.countUnauthenticated(clientIp)) ? blocked() : error;
   }
 }
 
-const NO_BACKEND: Code[] = ["token_missing", "token_invalid", "team_suspended", "insufficient_scope", "forbidden"];
+const NO_BACKEND: CommonCode[] = [
+  "token_missing",
+  "token_invalid",
+  "team_suspended",
+  "insufficient_scope",
+  "forbidden",
+];
 
 /**
  * Logs in a user of the team. The request comes from the team's backend if it has a secret key with `users:write`. With any
@@ -143,7 +148,7 @@ export async function withBackend<T>(
       return logIn(actor.kind === "secret" && actor.teamId === teamId);
     });
   } catch (error) {
-    const isNoBackend = error instanceof AppError && (NO_BACKEND.includes(error.code) || error.limit === "client-ip");
+    const isNoBackend = isError(error, ...NO_BACKEND) || (error instanceof AppError && error.limit === "client-ip");
     if (isAuthorized || !isNoBackend) throw error;
     return logIn(false);
   }

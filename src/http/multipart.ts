@@ -1,5 +1,5 @@
 import { Buffer, isUtf8 } from "node:buffer";
-import { AppError, type Code, invalidField } from "../errors.ts";
+import { AppError, type CommonCode, invalidField } from "../errors.ts";
 import { type BodyMemory, BodyReader, type DigestCheck } from "./body-reader.ts";
 
 interface MultipartLimits {
@@ -289,7 +289,12 @@ function boundaryOf(contentType: string): string {
   throw malformed(`The Content-Type needs a boundary of 1 to ${MAX_BOUNDARY_CHARACTERS} characters.`);
 }
 
-function assertAtMost(bytes: number, maxBytes: number, subject: string, code: Code = "malformed_multipart"): void {
+function assertAtMost(
+  bytes: number,
+  maxBytes: number,
+  subject: string,
+  code: CommonCode = "malformed_multipart",
+): void {
   if (bytes > maxBytes) throw new AppError(code, { message: `${subject} is larger than ${maxBytes} bytes.` });
 }
 

@@ -2,11 +2,9 @@ import { createHash } from "node:crypto";
 import type { Handler, Hono } from "hono";
 import * as z from "zod";
 import { scopeOf } from "../access/authorization.ts";
-import type { Code } from "../errors.ts";
-import { AppError, MESSAGES } from "../errors.ts";
+import { AppError, COMMON_ERRORS, type ErrorCode, type ErrorKind, errorOf } from "../errors.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import type { AppEnv } from "./app-env.ts";
-import { errorSchema, STATUS } from "./failures.ts";
 import { describeAccess, describeService, securityOf, securitySchemes, TITLE } from "./introduction.ts";
 import { type Document, renderIndex, renderPage } from "./markdown.ts";
 import { type Api, describeBody, type Operation, splitRoute, type Tag } from "./operation.ts";
@@ -48,14 +46,43 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
 
 type SplitRoute = ReturnType<typeof splitRoute>;
 
-/** Every error code of an operation. */
-function codesOf(operation: Operation, { method, path }: SplitRoute): Code[] {
-  const codes = new Set<Code>(operation.errorCodes);
+/** The shape of every error. Its codes are the common ones, and those that the operations name, in the order of their statuses. */
+function errorSchemaFor(operations: Api): z.ZodType {
+  const named = Object.values(operations).flatMap(({ errors = [], retryableFailure = [] }) =>
+    errors.concat(retryableFailure),
+  );
+  const errors = [...new Set([...COMMON_ERRORS, ...named.map(errorOf)])].sort((a, b) => a.status - b.status);
+  const codes = errors.map(({ code }) => code);
+  const repeated = codes.find((code, i) => codes.indexOf(code) !== i);
+  if (repeated !== undefined) throw new Error(`Two errors have the code ${repeated}.`);
+  const code = z.enum(codes).meta({
+    // Redocly's extension for describing enum values.
+    "x-enumDescriptions": Object.fromEntries(
+      errors.map(({ code, status, message }) => [code, `${status}: ${message}`]),
+    ),
+  });
+  return z
+    .strictObject({
+      status: z.literal(false),
+      message: z.string(),
+      code,
+      requestId: z.string(),
+      errors: z
+        .array(z.strictObject({ path: z.string(), message: z.string() }))
+        .optional()
+        .meta({ description: "Only for `invalid_input`: each invalid field and its problem." }),
+    })
+    .meta({ id: "Error", description: "The shape of every error." });
+}
+
+/** Every error of an operation. */
+function errorsOf(operation: Operation, { method, path }: SplitRoute): ErrorCode[] {
+  const codes = new Set<ErrorKind>(operation.errors);
   if (operation.access !== null) {
     for (const code of ["token_missing", "token_invalid", "team_suspended"] as const) codes.add(code);
     codes.add("forbidden");
     if (scopeOf(operation.access)) codes.add("insufficient_scope");
-    codes.add(operation.retryableFailureCode ?? "rate_limited");
+    codes.add(operation.retryableFailure ?? "rate_limited");
   }
   if (path.includes("{")) codes.add("not_found");
   if (!["GET", "HEAD", "OPTIONS"].includes(method)) codes.add("storage_full");
@@ -65,28 +92,30 @@ function codesOf(operation: Operation, { method, path }: SplitRoute): Code[] {
     for (const code of ["malformed_json", "upload_timeout", "body_too_large", "unsupported_media_type"] as const)
       codes.add(code);
   }
-  return operation.retryableFailureCode ? [...codes, "internal"] : [...codes, "internal", "unavailable"];
+  codes.add("internal");
+  if (!operation.retryableFailure) codes.add("unavailable");
+  return [...codes].map(errorOf);
 }
 
-function errorExample(code: Code): Json {
+function errorExample({ code, message }: ErrorCode): Json {
   const requestId = "0c1d6a54-8a43-4c37-9f1e-5d0d7d0f3b6a";
   const errors = code === "invalid_input" && { errors: [{ path: "name", message: "Required." }] };
-  return { status: false, message: MESSAGES[code], code, requestId, ...errors };
+  return { status: false, message, code, requestId, ...errors };
 }
 
-function failuresOf(codes: Code[]): Json {
-  const byStatus = Map.groupBy(codes, (code) => STATUS[code]);
+function failuresOf(errors: ErrorCode[]): Json {
+  const byStatus = Map.groupBy(errors, ({ status }) => status);
   const responses = [...byStatus].map(([status, same]) => {
-    const examples = Object.fromEntries(same.map((code) => [code, { value: errorExample(code) }]));
+    const examples = Object.fromEntries(same.map((error) => [error.code, { value: errorExample(error) }]));
     const headers: Json = {
-      ...(same.includes("insufficient_scope") && {
+      ...(same.includes(errorOf("insufficient_scope")) && {
         "WWW-Authenticate": {
           schema: { type: "string" },
           description: 'With `insufficient_scope`: `Bearer error="insufficient_scope", scope="…"`.',
         },
       }),
       ...(status === 401 && { "WWW-Authenticate": { schema: { type: "string" }, description: "`Bearer`" } }),
-      ...((status === 423 || status === 429 || status === 503 || same.includes("idempotency_in_progress")) && {
+      ...((status === 423 || status === 429 || status === 503 || same.some(({ hasRetryAfter }) => hasRetryAfter)) && {
         "Retry-After": { schema: { type: "integer" }, description: "Seconds." },
       }),
       ...(status === 429 && {
@@ -96,7 +125,7 @@ function failuresOf(codes: Code[]): Json {
     return [
       status,
       {
-        description: same.map((one) => `\`${one}\`: ${MESSAGES[one]}`).join("\n"),
+        description: same.map(({ code, message }) => `\`${code}\`: ${message}`).join("\n"),
         headers,
         content: { "application/json": { schema: { $ref: "#/components/schemas/Error" }, examples } },
       },
@@ -190,7 +219,7 @@ function describe(operation: Operation, route: SplitRoute, operationId: string, 
     ...requestOf(operation, components),
     responses: {
       ...Object.fromEntries((success.statuses ?? [200]).map((status) => [status, answerOf(status)])),
-      ...failuresOf(codesOf(operation, route)),
+      ...failuresOf(errorsOf(operation, route)),
     },
     // As Redocly and others have it.
     ...(sample && { "x-codeSamples": [{ lang: "JavaScript", label: "Client", source: sample }] }),
@@ -251,7 +280,7 @@ function describeMessages(messages: Messages, components: Json): Json {
 /** Describes the API in OpenAPI 3.1, from the same schemas that validate requests. */
 export function describeApi({ operations, tags, messages }: DescribedService): Json {
   const components: Json = {};
-  schemaOf(z.strictObject({ error: errorSchema }), "output", components);
+  schemaOf(z.strictObject({ error: errorSchemaFor(operations) }), "output", components);
   const paths: Record<string, Json> = {};
   const named = Object.entries(operations).map(([operationId, operation]) => ({ ...operation, operationId }));
   for (const [operationId, operation] of Object.entries(operations)) {

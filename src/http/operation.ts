@@ -11,7 +11,7 @@ import {
 import { inDatabaseOf } from "../access/databases.ts";
 import type { Scope } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
-import { AppError, type Code } from "../errors.ts";
+import { AppError, type ErrorKind } from "../errors.ts";
 import type { Page } from "../platform/paging.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withCredential } from "./authentication.ts";
@@ -89,7 +89,7 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   /** How long a public key may still run the operation after its expiry. */
   graceMilliseconds?: number;
   /** Replaces 429 and 503, after which tus clients would upload the file again from the start. */
-  retryableFailureCode?: Code;
+  retryableFailure?: ErrorKind;
   /** The scope of a secret key that a public operation can also be called with. */
   optionalScope?: Scope;
   /** Rejects public keys and upload tokens, although they have the scope. The domain decides. */
@@ -101,8 +101,8 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
    */
   isHeavy?: true | ((query: Output<Q>, isContributor: boolean) => boolean);
   success: Success<S>;
-  /** Error codes besides those that follow from the other properties. */
-  errorCodes?: Code[];
+  /** Errors besides those that follow from the other properties. */
+  errors?: ErrorKind[];
 }
 
 /** An operation of the API: its contract and its handler. */
@@ -151,8 +151,8 @@ function requestOf<Q, B>(
 
 const teamIn = (fields: unknown) => (fields as { teamId?: string } | undefined)?.teamId;
 
-/** Errors of a read that are found before the database is queried. */
-const REQUEST_ERRORS: Code[] = ["invalid_input", "unsupported_version", "not_found"];
+/** The statuses of errors of a read that are found before the database is queried: of its input, its id, or its headers. */
+const REQUEST_STATUSES = [400, 404, 412];
 
 /** Whether a request counts as heavy. One with an invalid query is light: it is rejected. */
 function weigh<Q extends QuerySchema>(
@@ -190,7 +190,7 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
           const answer = handle({ ...requestOf<Q, undefined>(c, query, undefined, credential), credential });
           return await respond(c, contract.success, answer);
         } catch (error) {
-          const isRequestError = error instanceof AppError && REQUEST_ERRORS.includes(error.code);
+          const isRequestError = error instanceof AppError && REQUEST_STATUSES.includes(error.kind.status);
           if (isRequestError && !credential.caller) await authorize(c.var.deps, credential);
           throw error;
         }

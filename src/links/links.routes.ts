@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import type { Context } from "hono";
 import * as z from "zod";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode } from "../errors.ts";
 import { VTT, VTT_EXAMPLE } from "../files/files.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { countOpening, limitFailures } from "../http/authentication.ts";
@@ -22,11 +22,14 @@ import {
   openLink,
   openLinkedTranscript,
   revokeLink,
+  tooManyLinks,
   transcriptName,
 } from "./links.ts";
 import { describeLink, type SharedFile } from "./sharing.ts";
 
 /* Links: creating, listing and revoking them, their page, and serving the bytes as RFC 9110 describes. */
+
+const rangeNotSatisfiable = errorCode("range_not_satisfiable", 416, "The range starts beyond the end of the file.");
 
 export const linksTag = {
   name: "Links",
@@ -199,7 +202,7 @@ const create = writeOperation(
       schema: newLinkRecord.schema,
       example: newLinkRecord.example,
     },
-    errorCodes: ["too_many_links"],
+    errors: [tooManyLinks],
   },
   async ({ c, deps, actor, id, body }) => {
     const { expiresAt, ...rest } = body;
@@ -258,7 +261,7 @@ function parseRange(header: string | undefined, sizeBytes: number): ByteRange | 
   if (first === "" && suffix === "") return null;
   if (last !== "" && Number(last) < Number(first)) return null;
   const offset = suffix === "" ? Number(first) : Math.max(0, sizeBytes - Number(suffix));
-  if (offset >= sizeBytes || Number(suffix || 1) === 0) throw new AppError("range_not_satisfiable");
+  if (offset >= sizeBytes || Number(suffix || 1) === 0) throw new AppError(rangeNotSatisfiable);
   const end = last === "" ? sizeBytes : Math.min(Number(last) + 1, sizeBytes);
   return { offset, length: end - offset };
 }
@@ -323,7 +326,7 @@ const describe: Operation = {
     schema: sharedFileRecord.schema,
     example: sharedFileRecord.example,
   },
-  errorCodes: ["invalid_input", "not_found", "rate_limited"],
+  errors: ["invalid_input", "not_found", "rate_limited"],
   answer: async (c) => {
     readQuery(c, undefined);
     const file = await openCounted(c, describeLink);
@@ -361,7 +364,7 @@ const open: Operation = {
       "Repr-Digest": "SHA-256 of the whole file (RFC 9530), once known.",
     },
   },
-  errorCodes: ["not_found", "version_mismatch", "range_not_satisfiable", "rate_limited"],
+  errors: ["not_found", "version_mismatch", rangeNotSatisfiable, "rate_limited"],
   answer: async (c) => serve(c, await openCounted(c, openLink)),
 };
 
@@ -382,7 +385,7 @@ const openTranscript: Operation = {
       "Content-Language": "The language, if it was given.",
     },
   },
-  errorCodes: ["not_found", "rate_limited"],
+  errors: ["not_found", "rate_limited"],
   answer: async (c) => {
     const { tag: link, version, language, ...file } = await openCounted(c, openLinkedTranscript);
     if (version !== null) {

@@ -14,7 +14,7 @@ import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
-import { AppError, invalidField } from "../errors.ts";
+import { AppError, errorCode, invalidField } from "../errors.ts";
 import { recorded, writeWithEvent } from "../events/events.ts";
 import { files, teamOfFile } from "../files/files.schema.ts";
 import { parseTranscript, TRANSCRIPT } from "../files/files.ts";
@@ -44,6 +44,12 @@ import { links } from "./links.schema.ts";
  * if there are no S3 credentials. Like a signed URL it can't be revoked, and ends with its file. It stays invalid if the file
  * comes back from the trash.
  */
+
+export const tooManyLinks = errorCode(
+  "too_many_links",
+  409,
+  "The file or its team has too many links. Revoke one and retry.",
+);
 
 /** Enough to share a file with a group one by one, and few enough to list at once. */
 export const MAX_LINKS = 100;
@@ -154,7 +160,7 @@ export async function createLink(
   if (file.refusal !== null) {
     const teamLimit = MAX_TEAM_LINKS.toLocaleString("en");
     const message = `A file can have at most ${MAX_LINKS} links, and a team ${teamLimit}. Revoke one and retry.`;
-    throw new AppError("too_many_links", { message });
+    throw new AppError(tooManyLinks, { message });
   }
   const token = renderSecretUrl({ id: row.id, secret });
   return { link: linkOf(row), token, fileName: downloadName(row.name, file.name ?? file.originalName) };

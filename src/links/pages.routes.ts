@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import { secureHeaders } from "hono/secure-headers";
-import { AppError } from "../errors.ts";
+import { isError } from "../errors.ts";
 import type { AppEnv } from "../http/app-env.ts";
 import { redirectToHttps } from "../http/middleware.ts";
 import { type MountPages, PAGE_HEADERS } from "../http/pages.ts";
@@ -50,7 +50,7 @@ async function findPreview(c: Context<AppEnv>): Promise<Preview | null> {
     const picture = file.hasWaveform === 1 ? PICTURE_PIXELS : null;
     return { name, title, description: `Shared by ${teamName}`, picture };
   } catch (error) {
-    if (error instanceof AppError && error.code === "not_found") return null;
+    if (isError(error, "not_found")) return null;
     throw error;
   }
 }

@@ -1,4 +1,4 @@
-import { AppError } from "../errors.ts";
+import { AppError, isError } from "../errors.ts";
 import { consoleLog } from "./log.ts";
 import { Lru } from "./lru.ts";
 import type { System } from "./system.ts";
@@ -46,7 +46,7 @@ export function isUniqueViolation(error: unknown): boolean {
 export const isRaised = (error: unknown, text: string): boolean => reasonOf(error).includes(text);
 
 /** Returns true if a full database refused the write. */
-export const isStorageFull = (error: unknown): boolean => error instanceof AppError && error.code === "storage_full";
+export const isStorageFull = (error: unknown): boolean => isError(error, "storage_full");
 
 /** Returns true if R2 does not know the multipart upload: it was completed or aborted, or never existed. */
 export const isUnknownUpload = (error: unknown): boolean => reasonOf(error).includes("(10024)");
@@ -78,10 +78,7 @@ function translate(error: unknown): unknown {
 }
 
 const isTransient = (error: unknown): boolean =>
-  error instanceof AppError &&
-  error.code === "unavailable" &&
-  !LASTING.test(reasonOf(error)) &&
-  TRANSIENT.test(reasonOf(error));
+  isError(error, "unavailable") && !LASTING.test(reasonOf(error)) && TRANSIENT.test(reasonOf(error));
 
 /**
  * Runs work on a binding that must not be repeated.

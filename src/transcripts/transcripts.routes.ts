@@ -101,7 +101,7 @@ const set = writeOperation(
       schema: transcriptRecord.schema,
       example: transcriptRecord.example,
     },
-    errorCodes: ["unsupported_media_type", "body_too_large", "upload_timeout", "quota_exceeded", "conflict"],
+    errors: ["unsupported_media_type", "body_too_large", "upload_timeout", "quota_exceeded", "conflict"],
   },
   async ({ c, deps, actor, id, query }) => {
     const language = query.language ?? null;
@@ -118,7 +118,7 @@ const remove = writeOperation(
     summary: "Delete a file's transcript",
     sample: "await stowage.files.deleteTranscript(id);",
     success: { description: "The transcript was deleted.", message: "Transcript deleted." },
-    errorCodes: ["conflict"],
+    errors: ["conflict"],
   },
   ({ deps, actor, id }) => deleteTranscript(deps, actor, id),
 );

@@ -1,8 +1,9 @@
 import * as z from "zod";
 import { retentionDays } from "../accounts/teams.routes.ts";
 import { setRetention as setTeamRetention } from "../accounts/teams.ts";
-import { deleteFile } from "../files/deletion.ts";
+import { deleteFile, notInTrash } from "../files/deletion.ts";
 import { fileRecord, holdSchema, renderHold } from "../files/files.routes.ts";
+import { fileHeld } from "../files/holds.ts";
 import { restoreFile } from "../files/restoring.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { describeRecord, fieldOf } from "../http/record.ts";
@@ -71,7 +72,7 @@ const restore = writeOperation(
       schema: fileRecord.schema,
       example: fileRecord.example,
     },
-    errorCodes: ["not_in_trash"],
+    errors: [notInTrash],
   },
   async ({ deps, actor, id }) => fileRecord.render(await restoreFile(deps, actor, id)),
 );
@@ -85,7 +86,7 @@ const erase = writeOperation(
     sample: "await stowage.trash.delete(id);",
     description: "Deletes the bytes. Irreversible. A contributor can't.",
     success: { description: "The file was erased.", message: "File erased." },
-    errorCodes: ["not_in_trash", "file_held"],
+    errors: [notInTrash, fileHeld],
   },
   ({ deps, actor, id }) => deleteFile(deps, actor, id, { onlyTrashed: true }),
 );
@@ -107,7 +108,7 @@ const setRetention = writeOperation(
       schema: z.strictObject({ days: retentionDays }),
       example: { days: 365 },
     },
-    errorCodes: ["forbidden", "conflict"],
+    errors: ["forbidden", "conflict"],
   },
   async ({ deps, actor, body }) => ({ days: (await setTeamRetention(deps, actor, body.days)).retentionDays }),
 );

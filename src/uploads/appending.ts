@@ -2,7 +2,7 @@ import { and, asc, eq, not, type SQL, sql } from "drizzle-orm";
 import { isKey, type TeamActor } from "../access/authorization.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, isError } from "../errors.ts";
 import type { Initiator } from "../events/events.ts";
 import { namedFile, type UploadRow } from "../files/ending.ts";
 import { enqueue, MAX_PENDING_MILLISECONDS } from "../files/files.ts";
@@ -11,7 +11,7 @@ import type { StoredPart } from "../platform/byte-store.ts";
 import { type Db, hasRow, insertWhere, read, write } from "../platform/db.ts";
 import type { Chunk, PartSpec } from "../platform/part.ts";
 import { DAY } from "../platform/system.ts";
-import { ObjectWriter } from "./storing.ts";
+import { ObjectWriter, typeNotAllowed } from "./storing.ts";
 import {
   commit,
   deletedMeanwhile,
@@ -132,10 +132,9 @@ export class Appender {
       else if (this.#row.isWriting) await this.#save({ isWriting: false });
       return this.#row;
     } catch (error) {
-      const code = error instanceof AppError ? error.code : "internal";
       // After a rejected body, neither HEAD nor the deletion of the upload must wait for this request.
-      if (code === "body_too_large" || code === "type_not_allowed") await this.#save({ isWriting: false });
-      if (code === "unavailable" || code === "internal") await this.#look();
+      if (isError(error, "body_too_large", typeNotAllowed)) await this.#save({ isWriting: false });
+      if (!(error instanceof AppError) || isError(error, "unavailable", "internal")) await this.#look();
       throw error;
     } finally {
       // Anything left in R2 is deleted with the upload.
@@ -162,7 +161,7 @@ export class Appender {
       if (this.#deps.system.now() - this.#lookedAt >= STATUS_CHECK_MILLISECONDS) {
         // The request continues: the next look, or a save, may reach the database.
         await this.#look().catch((cause) => {
-          if (cause instanceof AppError && cause.code !== "unavailable") throw cause;
+          if (cause instanceof AppError && !isError(cause, "unavailable")) throw cause;
           this.#deps.log("warn", "upload_progress_failed", { fileId, cause });
         });
       }

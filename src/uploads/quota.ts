@@ -7,7 +7,7 @@ import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { FileType } from "../audio/media-type.ts";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode } from "../errors.ts";
 import { isCountedType } from "../events/kinds.ts";
 import { files, isOwned } from "../files/files.schema.ts";
 import { type FileOf, isFileOfUpload } from "../files/names.ts";
@@ -26,6 +26,18 @@ import {
  * The quota of a team, and the limits of its uploads. The statement that inserts an upload requires that nothing refuses
  * it, so concurrent requests can't exceed a limit. An upload counts until its bytes are gone from R2.
  */
+
+export const uploadLimitReached = errorCode("upload_limit_reached", 403, "This key has reached its limit of uploads.");
+export const fileLimitReached = errorCode(
+  "file_limit_reached",
+  409,
+  "The team has reached its file limit. Delete files and retry.",
+);
+export const tooManyUnfinishedUploads = errorCode(
+  "too_many_unfinished_uploads",
+  409,
+  "The team has too many unfinished uploads. Complete or cancel one and retry.",
+);
 
 export interface Usage {
   /** Also those in the trash. */
@@ -226,7 +238,7 @@ export const fileTooLarge = (maxBytes: number) =>
   new AppError("file_too_large", { message: `The file can have at most ${maxBytes} bytes.` });
 
 const tooMany = (who: string, limit: number) =>
-  new AppError("too_many_unfinished_uploads", {
+  new AppError(tooManyUnfinishedUploads, {
     message: `${who} can have at most ${limit} unfinished uploads. Complete or cancel one and retry.`,
   });
 
@@ -244,12 +256,12 @@ export function quotaError(refused: QuotaRefusal | undefined): AppError {
     case "too_many_of_contributor":
       return tooMany("A contributor", MAX_UPLOADS_PER_CONTRIBUTOR);
     case "upload_limit_reached":
-      return new AppError("upload_limit_reached", { message: `This token can upload at most ${tokenFiles} files.` });
+      return new AppError(uploadLimitReached, { message: `This token can upload at most ${tokenFiles} files.` });
     case "file_too_large":
       return fileTooLarge(maxFileBytes);
     case "file_limit_reached": {
       const message = `A team can have at most ${maxFiles.toLocaleString("en")} files. Delete files and retry.`;
-      return new AppError("file_limit_reached", { message });
+      return new AppError(fileLimitReached, { message });
     }
     case "quota_exceeded": {
       const message = `Storage quota (${formatBytes(maxBytes)}) exceeded. Delete files and retry.`;

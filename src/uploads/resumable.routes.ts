@@ -3,7 +3,7 @@ import type * as z from "zod";
 import { isVisitor } from "../access/actor.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
-import { AppError, invalidField } from "../errors.ts";
+import { AppError, errorCode, errorOf, invalidField, isError } from "../errors.ts";
 import type { UploadRow } from "../files/ending.ts";
 import { parseProperties } from "../files/properties.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
@@ -15,8 +15,25 @@ import { RESUMABLE } from "../http/paths.ts";
 import { readQuery } from "../http/validation.ts";
 import { parseSecretUrl, renderSecretUrl, type SecretUrl } from "../platform/secret-url.ts";
 import { bodyTooLarge, MAX_RESUMABLE_MILLISECONDS, MAX_UNFINISHED_MILLISECONDS } from "./appending.ts";
-import { appendToUpload, createUpload, fetchUpload, MAX_EMPTY_MILLISECONDS, terminateUpload } from "./resumable.ts";
+import { fileLimitReached, tooManyUnfinishedUploads, uploadLimitReached } from "./quota.ts";
+import {
+  appendToUpload,
+  createUpload,
+  fetchUpload,
+  MAX_EMPTY_MILLISECONDS,
+  terminateUpload,
+  uploadExpired,
+  uploadLocked,
+} from "./resumable.ts";
+import { typeNotAllowed } from "./storing.ts";
 import { idempotencyHeader, idempotencyKeyOf } from "./upload.routes.ts";
+import { offsetMismatch } from "./upload.ts";
+
+export const unsupportedVersion = errorCode(
+  "unsupported_version",
+  412,
+  "This tus version is not supported. Send `Tus-Resumable: 1.0.0`.",
+);
 
 /* tus 1.0.0 (https://tus.io/protocols/resumable-upload): the core protocol and the extensions named below. */
 
@@ -61,13 +78,13 @@ function tus<R extends { c: Context<AppEnv> }>(
   handle: Handle<R>,
 ): Operation {
   const headers = { "Tus-Resumable": TUS_RESUMABLE, ...contract.requestHeaders };
-  const errorCodes = ["invalid_input" as const, "unsupported_version" as const, ...(contract.errorCodes ?? [])];
-  const operation = make("files:upload", { ...contract, requestHeaders: headers, errorCodes }, async (request) => {
+  const errors = ["invalid_input" as const, unsupportedVersion, ...(contract.errors ?? [])];
+  const operation = make("files:upload", { ...contract, requestHeaders: headers, errors }, async (request) => {
     const { c } = request;
     const version = c.req.header("Tus-Resumable");
     if (version !== VERSION) c.header("Tus-Version", VERSION);
     if (version === undefined) throw invalidField("Tus-Resumable", "Required.");
-    if (version !== VERSION) throw new AppError("unsupported_version");
+    if (version !== VERSION) throw new AppError(unsupportedVersion);
     const unsupported = UNSUPPORTED_HEADERS.find((name) => c.req.header(name) !== undefined);
     if (unsupported) throw invalidField(unsupported, "Not supported.");
     return handle(request);
@@ -255,13 +272,13 @@ const create = tus(
         ...PROGRESS_HEADERS,
       },
     },
-    errorCodes: [
+    errors: [
       "file_too_large",
       "quota_exceeded",
-      "upload_limit_reached",
-      "type_not_allowed",
-      "file_limit_reached",
-      "too_many_unfinished_uploads",
+      uploadLimitReached,
+      typeNotAllowed,
+      fileLimitReached,
+      tooManyUnfinishedUploads,
       "body_too_large",
       "unsupported_media_type",
       "upload_timeout",
@@ -289,7 +306,7 @@ const headOnce = tus(
     route: "HEAD /docs/v1/uploads/resumable/{upload}",
     tag: resumableTag,
     summary: "Get the progress of a resumable upload",
-    retryableFailureCode: "upload_locked",
+    retryableFailure: uploadLocked,
     success: {
       description: "The progress of the upload.",
       headers: {
@@ -299,7 +316,7 @@ const headOnce = tus(
         ...PROGRESS_HEADERS,
       },
     },
-    errorCodes: ["upload_expired"],
+    errors: [uploadExpired],
   },
   async ({ c, deps, credential }) => {
     const upload = await fetchUpload(deps, credential, parseUploadUrl(c));
@@ -322,12 +339,13 @@ const head: Operation = {
     try {
       return await headOnce.answer(c);
     } catch (cause) {
-      if (!(cause instanceof AppError) || !["unavailable", "rate_limited"].includes(cause.code)) throw cause;
-      if (cause.code === "unavailable") {
-        c.var.log("error", "request_failed", { requestId: c.var.requestId, code: "upload_locked", cause });
+      if (!isError(cause, "unavailable", "rate_limited")) throw cause;
+      const isLimited = cause.kind === errorOf("rate_limited");
+      if (!isLimited) {
+        c.var.log("error", "request_failed", { requestId: c.var.requestId, code: uploadLocked.code, cause });
       }
-      const retryAfterSeconds = (cause.code === "rate_limited" ? retryAfterOf(cause) : cause.retryAfterSeconds) ?? 1;
-      throw new AppError("upload_locked", { retryAfterSeconds, cause });
+      const retryAfterSeconds = (isLimited ? retryAfterOf(cause) : cause.retryAfterSeconds) ?? 1;
+      throw new AppError(uploadLocked, { retryAfterSeconds, cause });
     }
   },
 };
@@ -355,7 +373,7 @@ const appendOnce = tus(
       description: "The bytes are stored.",
       headers: { "Upload-Offset": STORED_BYTES, "Content-Location": CONTENT_LOCATION, ...PROGRESS_HEADERS },
     },
-    errorCodes: ["offset_mismatch", "upload_expired", "body_too_large", "unsupported_media_type", "type_not_allowed"],
+    errors: [offsetMismatch, uploadExpired, "body_too_large", "unsupported_media_type", typeNotAllowed],
   },
   async ({ c, deps, actor }) => {
     const url = parseUploadUrl(c);
@@ -421,7 +439,7 @@ const override: Operation = {
     statuses: [200, 204],
     description: "The response of that method: 200 for HEAD, 204 for the others.",
   },
-  errorCodes: [...new Set(Object.values(METHODS).flatMap(({ errorCodes = [] }) => errorCodes)), "method_not_allowed"],
+  errors: [...new Set(Object.values(METHODS).flatMap(({ errors = [] }) => errors)), "method_not_allowed"],
   answer: async (c) => {
     const operation = METHODS[c.req.header("X-HTTP-Method-Override")?.toUpperCase() ?? ""];
     return operation ? operation.answer(c) : renderMethodNotAllowed(c, Object.keys(METHODS));

@@ -2,7 +2,7 @@ import { and, eq, getTableColumns, ne, not, or, sql } from "drizzle-orm";
 import { authorize, type Credential, mayStillUpload, readAs, type TeamActor } from "../access/authorization.ts";
 import { uploadsOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode, isError } from "../errors.ts";
 import { cancelUploads, isKnownUpload, namedFile, removeUpload, type UploadRow } from "../files/ending.ts";
 import { cleanName, type FileOf, isUpload } from "../files/names.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
@@ -13,8 +13,9 @@ import { fingerprint } from "../platform/secrets.ts";
 import { HOUR, instantOf, newId } from "../platform/system.ts";
 import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge, isComplete } from "./appending.ts";
 import { isReplaced, quotaError } from "./quota.ts";
+import { typeNotAllowed } from "./storing.ts";
 import { cancelUpload } from "./unfinished.ts";
-import { arrivingUpload, insertUpload, setBy, uploaderId } from "./upload.ts";
+import { arrivingUpload, insertUpload, offsetMismatch, setBy, uploaderId } from "./upload.ts";
 import { isCanceled, isReceiving, uploads } from "./uploads.schema.ts";
 
 /*
@@ -35,6 +36,9 @@ import { isCanceled, isReceiving, uploads } from "./uploads.schema.ts";
  * start with `chunkPrefix`. If a Worker dies after R2 has created a multipart upload and before a row has its id, R2
  * drops that upload after seven days. Only R2 knows the id, and no binding lists it.
  */
+
+export const uploadExpired = errorCode("upload_expired", 410, "The upload has expired. Create a new one.");
+export const uploadLocked = errorCode("upload_locked", 423, "The upload is in use. Retry shortly.");
 
 /** The delay between two polls of HEAD. A poll is one read of D1. Interrupted requests usually save within one delay. */
 export const POLL_MILLISECONDS = 500;
@@ -97,14 +101,14 @@ export async function createUpload(
     if (failure !== undefined && upload.status !== "committed") throw failure;
     return { ...created, upload };
   } catch (error) {
-    const isCanceled = error instanceof AppError && error.code === "not_found";
+    const isCanceled = isError(error, "not_found");
     if (!isOfForbiddenType(error) && !isCanceled) {
       await terminateUpload(deps, actor, url, null).catch((cause) =>
         deps.log("warn", "upload_cleanup_failed", { fileId: url.id, cause }),
       );
     }
     // Only this request knows the URL, so a mismatch is our own failure.
-    if (error instanceof AppError && error.code === "offset_mismatch") {
+    if (isError(error, offsetMismatch)) {
       throw new AppError("unavailable", { cause: error });
     }
     throw error;
@@ -196,7 +200,7 @@ export async function fetchUpload(
   });
   if (row.status === "committed") return row;
   if (isComplete(row)) return assembleAndCommit(deps, await authorize(deps, credential), row);
-  if (row.dueAt <= deps.system.now()) throw new AppError("upload_expired");
+  if (row.dueAt <= deps.system.now()) throw new AppError(uploadExpired);
   return row;
 }
 
@@ -212,7 +216,7 @@ async function pollUntilSaved({ system, pollers }: Deps, { id }: SecretUrl, poll
   let stalledPolls = 0;
   for (let polls = 0; row.isWriting && stalledPolls < MAX_STALLED_POLLS && polls < MAX_POLLS; polls++) {
     await system.sleep(POLL_MILLISECONDS);
-    if (pollers.get(id) !== poller) throw new AppError("upload_locked", { retryAfterSeconds: 1 });
+    if (pollers.get(id) !== poller) throw new AppError(uploadLocked, { retryAfterSeconds: 1 });
     const before = row;
     row = await poll();
     if (hasSavedChunk(before, row)) break;
@@ -294,9 +298,9 @@ export async function appendToUpload(
   if (row.refusal === "complete") return assembleAndCommit(deps, actor, row);
   if (row.refusal === "body_too_large") throw bodyTooLarge(row.sizeBytes);
   if (row.refusal === "offset_mismatch") {
-    throw new AppError("offset_mismatch", { message: `The offset of the upload is ${row.offsetBytes}.` });
+    throw new AppError(offsetMismatch, { message: `The offset of the upload is ${row.offsetBytes}.` });
   }
-  if (!claimed) throw new AppError("upload_expired");
+  if (!claimed) throw new AppError(uploadExpired);
   const appender = new Appender(deps, actor, { ...row, ...claimed }, input);
   try {
     return await appender.run();
@@ -333,4 +337,4 @@ async function endWriting(deps: Deps, claimed: UploadRow): Promise<void> {
   }
 }
 
-const isOfForbiddenType = (error: unknown) => error instanceof AppError && error.code === "type_not_allowed";
+const isOfForbiddenType = (error: unknown) => isError(error, typeNotAllowed);

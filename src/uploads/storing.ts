@@ -1,10 +1,12 @@
 import type { Hash } from "node:crypto";
 import { detectMediaType, HEAD_BYTES, possibleFileTypes, servedContentType } from "../audio/media-type.ts";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode } from "../errors.ts";
 import { type Named, objectKey } from "../files/names.ts";
 import type { Download, StoredPart } from "../platform/byte-store.ts";
 import type { Part, PartSpec } from "../platform/part.ts";
+
+export const typeNotAllowed = errorCode("type_not_allowed", 415, "This key can't upload files of this type.");
 
 /** The type of a file by its first 64 KiB. */
 interface DetectedType {
@@ -108,10 +110,9 @@ export class ObjectWriter {
     const { mediaType: mimeType, fileType } = await detectMediaType(await this.part.head(HEAD_BYTES));
     const { allowedTypes } = this.#options;
     const allowed: string[] | null = allowedTypes === null ? null : JSON.parse(allowedTypes);
-    if (allowed && !possibleFileTypes(mimeType).some((type) => allowed.includes(type))) throw typeNotAllowed(allowed);
+    if (allowed && !possibleFileTypes(mimeType).some((type) => allowed.includes(type))) {
+      throw new AppError(typeNotAllowed, { message: `This key can upload only these types: ${allowed.join(", ")}.` });
+    }
     return { mimeType, fileType };
   }
 }
-
-const typeNotAllowed = (allowed: string[]) =>
-  new AppError("type_not_allowed", { message: `This key can upload only these types: ${allowed.join(", ")}.` });

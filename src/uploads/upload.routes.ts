@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import * as z from "zod";
-import { AppError, invalidField } from "../errors.ts";
+import { AppError, invalidField, isError } from "../errors.ts";
 import { fileRecord, filesTag } from "../files/files.routes.ts";
 import { parseProperties } from "../files/properties.routes.ts";
 import type { AppEnv } from "../http/app-env.ts";
@@ -15,7 +15,9 @@ import {
 import { inHours } from "../http/introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "../http/multipart.ts";
 import { writeOperation } from "../http/operation.ts";
-import { IDEMPOTENCY_MILLISECONDS, uploadFile } from "./upload.ts";
+import { fileLimitReached, uploadLimitReached } from "./quota.ts";
+import { typeNotAllowed } from "./storing.ts";
+import { IDEMPOTENCY_MILLISECONDS, idempotencyConflict, idempotencyInProgress, uploadFile } from "./upload.ts";
 
 /** Printable ASCII. HTTP removes white space at both ends. */
 const IDEMPOTENCY_KEY = /^[!-~]([ -~]*[!-~])?$/;
@@ -71,7 +73,7 @@ const upload = writeOperation(
       example: { ...fileRecord.example, status: "pending", durationSeconds: null, __v: 1 },
       headers: { Location: "The file: `/docs/v1/uploads/{id}`." },
     },
-    errorCodes: [
+    errors: [
       "invalid_input",
       "malformed_multipart",
       "digest_mismatch",
@@ -80,11 +82,11 @@ const upload = writeOperation(
       "too_many_files",
       "not_found",
       "upload_timeout",
-      "idempotency_conflict",
-      "idempotency_in_progress",
-      "upload_limit_reached",
-      "type_not_allowed",
-      "file_limit_reached",
+      idempotencyConflict,
+      idempotencyInProgress,
+      uploadLimitReached,
+      typeNotAllowed,
+      fileLimitReached,
       "body_too_large",
       "file_too_large",
       "quota_exceeded",
@@ -138,7 +140,7 @@ const upload = writeOperation(
     // A disconnect must not end the invocation before the upload is rolled back.
     deps.after(uploaded.catch(() => undefined));
     const file = await uploaded.catch((error) => {
-      const isMalformed = error instanceof AppError && error.code === "malformed_multipart";
+      const isMalformed = isError(error, "malformed_multipart");
       throw (isMalformed && encodingError(c)) || error;
     });
     c.header("Location", `/docs/v1/uploads/${file.id}`);

@@ -6,7 +6,7 @@ import { type FilesOf, ownerColumns, uploadsOf } from "../access/own-files.ts";
 import { apiKeys } from "../accounts/keys.schema.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode, isError } from "../errors.ts";
 import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
 import { deleteRemoved, leave, MAX_DELETING_MILLISECONDS } from "../files/deletion.ts";
 import { cancelUploads, deleteUploads, namedFile, type UploadRow } from "../files/ending.ts";
@@ -57,6 +57,23 @@ import { isCommitted, isReceiving, uploads } from "./uploads.schema.ts";
  * upload, deletes the bytes, and deletes the row. If it can't (the Worker died, D1 is unreachable), the recovery job does
  * so after `receivingMilliseconds`. A commit whose response was lost is repeated: either attempt may have taken effect.
  */
+
+export const idempotencyConflict = errorCode(
+  "idempotency_conflict",
+  409,
+  "This Idempotency-Key was used for a different file. Use a new key.",
+);
+export const idempotencyInProgress = errorCode(
+  "idempotency_in_progress",
+  409,
+  "The first upload with this Idempotency-Key is still in progress. Retry shortly.",
+  { hasRetryAfter: true },
+);
+export const offsetMismatch = errorCode(
+  "offset_mismatch",
+  409,
+  "Upload-Offset is not the current offset. Get the current one with HEAD.",
+);
 
 /** A client must average at least this rate, plus one idle period of slack. */
 export const MIN_BYTES_PER_SECOND = 8 * 1024;
@@ -427,7 +444,7 @@ const endsOf = (key: FileOf, keyId: string | undefined) => ({
 
 export const deletedMeanwhile = () => new AppError("not_found", { message: "The file was deleted during its upload." });
 
-export const fencedOff = () => new AppError("offset_mismatch", { message: "A newer request has resumed this upload." });
+export const fencedOff = () => new AppError(offsetMismatch, { message: "A newer request has resumed this upload." });
 
 /**
  * Cancels the upload before its bytes are deleted. If only the commit's response was lost, the file leaves, unless it has an
@@ -442,7 +459,7 @@ async function rollBack(
   failure: unknown,
 ): Promise<void> {
   const { id, teamId } = upload;
-  const isRejection = failure instanceof AppError && failure.code !== "unavailable";
+  const isRejection = failure instanceof AppError && !isError(failure, "unavailable");
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     const isRevocable = and(isFile(upload), idempotencyKey === undefined ? isNull(files.hold) : sql`0`);
@@ -546,13 +563,13 @@ async function settleReplay(
   if (arriving) {
     const ageSeconds = Math.ceil((deps.system.now() - arriving.createdAt) / 1000);
     const retryAfterSeconds = Math.max(1, Math.min(ageSeconds, MAX_RETRY_AFTER_SECONDS));
-    throw new AppError("idempotency_in_progress", { retryAfterSeconds });
+    throw new AppError(idempotencyInProgress, { retryAfterSeconds });
   }
   if (!row) {
     const message = "The first upload with this Idempotency-Key failed. Retry.";
-    throw new AppError("idempotency_in_progress", { message, retryAfterSeconds: 1 });
+    throw new AppError(idempotencyInProgress, { message, retryAfterSeconds: 1 });
   }
-  if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
+  if (row.sha256 !== sha256) throw new AppError(idempotencyConflict);
   const sent = {
     originalName,
     filename: storedName({ ...key, originalName }),

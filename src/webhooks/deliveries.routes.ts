@@ -3,7 +3,14 @@ import { EVENT_TYPE_NAMES } from "../event-types.ts";
 import { recordedExample as eventExample, recordedSchema as eventSchema } from "../events/events.routes.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { id, instant, isoOrNull, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
-import { type Delivery, listDeliveries, type Redelivery, redeliverEvent, replayEvents } from "./delivery-log.ts";
+import {
+  type Delivery,
+  listDeliveries,
+  type Redelivery,
+  redeliverEvent,
+  replayEvents,
+  webhookDisabled,
+} from "./delivery-log.ts";
 import { MAX_REPLAYED_EVENTS } from "./outbox.ts";
 import { attemptExample, attemptSchema, renderAttempt, webhooksTag } from "./webhooks.routes.ts";
 
@@ -108,7 +115,7 @@ const replay = writeOperation(
       schema: z.strictObject({ deliveries: z.int().nonnegative(), next: id.nullable() }),
       example: { deliveries: 3, next: null },
     },
-    errorCodes: ["webhook_disabled"],
+    errors: [webhookDisabled],
   },
   ({ deps, actor, id, body }) => replayEvents(deps, actor, id, body),
 );
@@ -129,7 +136,7 @@ const redeliver = writeOperation(
       schema: redeliverySchema,
       example: { ...deliveryExample, attempt: attemptExample },
     },
-    errorCodes: ["webhook_disabled"],
+    errors: [webhookDisabled],
   },
   async ({ deps, actor, id }) => renderRedelivery(await redeliverEvent(deps, actor, id)),
 );

@@ -2,7 +2,7 @@ import { and, eq, sql } from "drizzle-orm";
 import { type Credential, readAs, stillAllowed, type TeamActor } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
-import { AppError } from "../errors.ts";
+import { AppError, errorCode } from "../errors.ts";
 import { ABOVE_ALL, type Event, eventId, isEventId, lastSeqOf, ownerEndOf, seqOf } from "../events/events.ts";
 import { read } from "../platform/db.ts";
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../platform/paging.ts";
@@ -12,6 +12,8 @@ import type { DeliveryFilter, DeliveryStatus, StoredDelivery } from "./outboxes.
 import { isEnabled, webhookByKey } from "./webhook-rows.ts";
 import type { WebhookKey } from "./webhooks.schema.ts";
 import { webhooks } from "./webhooks.schema.ts";
+
+export const webhookDisabled = errorCode("webhook_disabled", 409, "The webhook is disabled. Enable it and retry.");
 
 /** A delivery as its team sees it. Times are milliseconds since the epoch. */
 export interface Delivery {
@@ -83,7 +85,7 @@ export async function redeliverEvent(deps: Deps, actor: TeamActor, id: string): 
   const outbox = deps.outboxes(webhook);
   if (!isEnabled(webhook)) {
     const [known] = await outbox.list({ before: seqOf(id) + 1, limit: 1, filter: undefined });
-    throw new AppError(known?.seq === seqOf(id) ? "webhook_disabled" : "not_found");
+    throw new AppError(known?.seq === seqOf(id) ? webhookDisabled : "not_found");
   }
   const resent = await outbox.redeliver(seqOf(id), newId(deps.system, deps.db.number));
   if (!resent) throw new AppError("not_found");
@@ -105,7 +107,7 @@ export async function replayEvents(
   const { teamId } = actor;
   const [webhook] = await read(deps, webhookByKey(deps.db, { teamId, id }), stillAllowed(deps, actor));
   if (!webhook) throw new AppError("not_found");
-  if (!isEnabled(webhook)) throw new AppError("webhook_disabled");
+  if (!isEnabled(webhook)) throw new AppError(webhookDisabled);
   const afterSeq = typeof after === "number" ? lastSeqOf(after) : seqOf(after);
   const { deliveries, next } = await deps.outboxes(webhook).replay({ after: afterSeq, failedOnly });
   return { deliveries, next: next === null ? null : eventId(teamId, next) };

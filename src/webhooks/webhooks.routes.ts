@@ -19,6 +19,7 @@ import {
   OLD_SECRET_MILLISECONDS,
   REPEAT_MILLISECONDS,
   rotateSecret,
+  tooManyWebhooks,
   updateWebhook,
   type Webhook,
 } from "./webhooks.ts";
@@ -206,7 +207,7 @@ const create = writeOperation(
       schema: newWebhookRecord.schema,
       example: newWebhookRecord.example,
     },
-    errorCodes: ["too_many_webhooks"],
+    errors: [tooManyWebhooks],
   },
   async ({ deps, actor, body }) => {
     const { webhook, secret } = await createWebhook(deps, actor, body);
@@ -301,7 +302,7 @@ const rotate = writeOperation(
       schema: newWebhookRecord.schema,
       example: newWebhookRecord.example,
     },
-    errorCodes: ["conflict"],
+    errors: ["conflict"],
   },
   async ({ deps, actor, id, body }) => {
     const { webhook, secret } = await rotateSecret(deps, actor, id, body);

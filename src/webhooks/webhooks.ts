@@ -1,7 +1,7 @@
 import { and, eq, sql } from "drizzle-orm";
 import { type Credential, readAs, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
-import { AppError, invalidField } from "../errors.ts";
+import { AppError, errorCode, invalidField } from "../errors.ts";
 import { fieldsOf, recorded, writeWithEvent } from "../events/events.ts";
 import { followers } from "../events/followers.schema.ts";
 import { isFollower, wake } from "../events/followers.ts";
@@ -13,6 +13,12 @@ import { WEBHOOK_EVENTS } from "./webhook-event-types.ts";
 import { followAsWebhook, followerOf, isWebhook, type WebhookRow, webhookByKey } from "./webhook-rows.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
 import { type WebhookKey, webhooks } from "./webhooks.schema.ts";
+
+export const tooManyWebhooks = errorCode(
+  "too_many_webhooks",
+  409,
+  "The team has too many webhooks. Delete one and retry.",
+);
 
 /** Each event wakes every webhook of the team that receives it. */
 export const MAX_WEBHOOKS = 10;
@@ -98,7 +104,7 @@ export async function createWebhook(
   } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
   if (!stored) {
     const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
-    throw new AppError("too_many_webhooks", { message });
+    throw new AppError(tooManyWebhooks, { message });
   }
   return { webhook: { ...stored, ...NO_HEALTH }, secret };
 }
