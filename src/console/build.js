@@ -125,6 +125,16 @@ for (const path of copied) {
   copyFileSync(join(source, path), join(target, "assets", basename(path)));
   built.push(basename(path));
 }
+// The documents of those who use the API, whose links lead to what the service serves, or to nothing.
+const DOCUMENTS = { guide: "../GUIDE.md", client: "../client/README.md" };
+const LINKS = { "client/README.md": "/client.md", "../GUIDE.md": "/guide.md", "../README.md": "/" };
+for (const [name, path] of Object.entries(DOCUMENTS)) {
+  const text = readFileSync(join(source, path), "utf8");
+  const served = text.replaceAll(/\[([^\]]+)\]\((?!https?:|#|\/)([^)#]+)(#[^)]+)?\)/g, (_, label, to, anchor = "") =>
+    Object.hasOwn(LINKS, to) ? `[${label}](${LINKS[to]}${anchor})` : label,
+  );
+  writeFileSync(join(target, `${name}.md`), served);
+}
 // With CORS, pages can also load the element as a module, or with a checksum.
 let headers = `${readFileSync(join(source, "headers.txt"), "utf8").trim()}
 

@@ -25,6 +25,7 @@ interface Schema {
   minItems?: number;
   maxItems?: number;
 }
+type Headers = Record<string, { description: string }>;
 type Content = Record<string, { schema: Schema; example?: unknown }>;
 interface Described {
   operationId: string;
@@ -32,7 +33,7 @@ interface Described {
   description: string;
   parameters: { name: string; in: string; required: boolean; description?: string; schema: Schema }[];
   requestBody?: { required: boolean; content: Content };
-  responses: Record<string, { description: string; content?: Content }>;
+  responses: Record<string, { description: string; headers?: Headers; content?: Content }>;
   "x-codeSamples"?: { source: string }[];
 }
 export interface Document {
@@ -57,7 +58,7 @@ export function renderIndex({ operations, tags }: { operations: Api; tags: Tag[]
     `# ${TITLE}`,
     "> An HTTP service for accounts, API keys and audio files: uploads, metadata, transcripts, links and webhooks.",
     "Send a token with every request, as `Authorization: Bearer <token>`, unless the operation needs none. Requests and responses are JSON, except file contents. Every operation below links to a page with its parameters, body, response and errors.",
-    `## Documents\n\n- [Introduction](${PAGES}.md): quickstart, authentication, scopes, errors, lists, retries and rate limits\n- [OpenAPI 3.1](/openapi.json): every operation and schema, for generators of clients\n- [Reference](${PAGES}): the same for people, with forms to try it`,
+    `## Documents\n\n- [Introduction](${PAGES}.md): quickstart, authentication, scopes, errors, lists, retries and rate limits\n- [OpenAPI 3.1](/openapi.json): every operation and schema, for generators of clients\n- [Guide](/guide.md): tasks with their calls, such as uploads from a web page, sharing, users and webhooks\n- [Client](/client.md): the typed client, the upload element with its recorder, and the command line\n- [Reference](${PAGES}): the same for people, with forms to try it`,
     ...groups,
   ].join("\n\n")}\n`;
 }
@@ -97,23 +98,49 @@ const lineOf = (name: string, facts: string[], description = "") =>
 /** Deeper fields are in the example. */
 const MAX_DEPTH = 4;
 
-/** The fields of an object, with those of objects in it. */
+const resolve = (schema: Schema, document: Document): Schema =>
+  schema.$ref ? (document.components.schemas[nameOf(schema.$ref)] ?? {}) : schema;
+
+const indented = (lines: string[]) => lines.map((line) => `  ${line}`);
+
+/** What tells an object from the others of a union: its constants, such as ``With `action` "move"``. */
+function conditionOf({ properties = {} }: Schema): string {
+  const fixed = Object.entries(properties).filter(
+    ([, { const: value, enum: values }]) => value !== undefined || values,
+  );
+  return `With ${fixed.map(([name, field]) => `\`${name}\` ${typeOf(field)}`).join(" and ")}`;
+}
+
+/** The fields of an object, with those of objects in it. Of a union, those of each object. */
 function fieldsOf(schema: Schema, document: Document, isRequest: boolean, depth = 0): string[] {
-  const resolved = schema.$ref ? (document.components.schemas[nameOf(schema.$ref)] ?? {}) : schema;
-  const inner = resolved.items ?? (resolved.anyOf ?? resolved.oneOf)?.find((one) => one.$ref || one.properties);
   if (depth > MAX_DEPTH) return [];
-  if (inner) return fieldsOf(inner, document, isRequest, depth);
+  const resolved = resolve(schema, document);
+  if (resolved.items) return fieldsOf(resolved.items, document, isRequest, depth);
+  const union = (resolved.anyOf ?? resolved.oneOf ?? []).filter((one) => one.$ref || one.properties || one.items);
+  if (union.length > 1)
+    return union.flatMap((one) => [
+      `- ${conditionOf(resolve(one, document))}:`,
+      ...indented(fieldsOf(one, document, isRequest, depth + 1)),
+    ]);
+  if (union[0]) return fieldsOf(union[0], document, isRequest, depth);
   return Object.entries(resolved.properties ?? {}).flatMap(([name, field]) => {
     const isRequired = resolved.required?.includes(name) ?? false;
     const marks = isRequired === isRequest ? [isRequired ? "required" : "optional"] : [];
     const line = lineOf(name, [typeOf(field), ...marks, ...limitsOf(field)], field.description);
-    return [line, ...fieldsOf(field, document, isRequest, depth + 1)].map((one) => (depth > 0 ? `  ${one}` : one));
+    return [line, ...indented(fieldsOf(field, document, isRequest, depth + 1))];
   });
 }
 
 const fence = (text: string, language = "") => `\`\`\`${language}\n${text.trimEnd()}\n\`\`\``;
+/** A list of numbers, such as peaks, is one line. */
+const NUMBERS = /\[\s+(-?[\d.]+(?:,\s+-?[\d.]+)*)\s+\]/g;
 const exampleOf = (example: unknown) =>
-  typeof example === "string" ? fence(example) : fence(JSON.stringify(example, null, 2), "json");
+  typeof example === "string"
+    ? fence(example)
+    : fence(
+        JSON.stringify(example, null, 2).replaceAll(NUMBERS, (_, list: string) => `[${list.replaceAll(/\s+/g, " ")}]`),
+        "json",
+      );
 
 function renderContent(content: Content | undefined, document: Document, isRequest: boolean): string[] {
   return Object.entries(content ?? {}).flatMap(([type, { schema, example }]) => [
@@ -121,6 +148,11 @@ function renderContent(content: Content | undefined, document: Document, isReque
     ...[fieldsOf(schema, document, isRequest).join("\n")].filter(Boolean),
     ...(example === undefined ? [] : [exampleOf(example)]),
   ]);
+}
+
+function renderHeaders(headers: Headers = {}): string[] {
+  const lines = Object.entries(headers).map(([name, { description }]) => `- \`${name}\`: ${description}`);
+  return lines.length > 0 ? ["Headers:", lines.join("\n")] : [];
 }
 
 function renderOperation(document: Document, method: string, path: string, described: Described): string {
@@ -144,8 +176,12 @@ function renderOperation(document: Document, method: string, path: string, descr
     description,
     ...section("Parameters", inList.length > 0 ? [inList.join("\n")] : []),
     ...section("Body", renderContent(requestBody?.content, document, true)),
-    ...successes.flatMap(([status, { description, content }]) =>
-      section(`Response ${status}`, [description, ...renderContent(content, document, false)]),
+    ...successes.flatMap(([status, { description, headers, content }]) =>
+      section(`Response ${status}`, [
+        description,
+        ...renderHeaders(headers),
+        ...renderContent(content, document, false),
+      ]),
     ),
     ...section("Errors", [errors.join("\n")]),
     ...section(

@@ -47,6 +47,9 @@ const pageHeaders = secureHeaders({
     mediaSrc: [fileSource],
   },
 });
+/** The guide to the API, and that to its client, as Markdown. */
+const DOCUMENTS = ["/guide.md", "/client.md"];
+
 /** Errors of these are in the shape of every error, also in a browser. */
 const API_PATHS = /^\/(auth|docs|health|openapi\.json|llms\.txt|reference\.md|reference\/\w+\.md)(\/|$)/;
 
@@ -69,6 +72,7 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
   const page = [redirectToHttps, provideDeps, pageHeaders] as const;
   app.get("/console/*", ...page, servePage("/console.html"));
   app.on("GET", ["/reference", "/reference/"], ...page, servePage("/reference.html"));
+  for (const path of DOCUMENTS) app.get(path, ...page, servePage(path));
   for (const mountOthers of others) mountOthers(app, provideDeps);
   // Only browsers get a page at `/`. API clients get a 404 in the shape of every error.
   const isApiClient = (c: Context) => !c.req.header("Accept")?.includes("text/html");

@@ -21,7 +21,7 @@ describe("GET /llms.txt", () => {
     expect(index.text).toMatch(/^# Stowage\n\n> An HTTP service for .+\n\n/);
     const documents = /## Documents\n\n((?:- .+\n)+)/.exec(index.text)?.[1] ?? "";
     const paths = [...documents.matchAll(/\]\(([^)]+)\)/g)].map(([, path = ""]) => path);
-    expect(paths).toEqual(["/reference.md", "/openapi.json", "/reference"]);
+    expect(paths).toEqual(["/reference.md", "/openapi.json", "/guide.md", "/client.md", "/reference"]);
     for (const path of ["/reference.md", "/openapi.json"]) expect((await call("GET", path)).status).toBe(200);
   });
 
@@ -80,6 +80,30 @@ describe("The reference as Markdown", () => {
     const signed = (await call("GET", "/reference/signFile.md")).text;
     expect(signed).toContain("- `expiresIn` (query, integer, 1 to 604800, default 3600): ");
     expect(created).toMatch(/## Body\n\nType: `application\/json`\n\n- `expiresAt` \(/);
+  });
+
+  test("shows each object of a union with what tells it from the others", async () => {
+    const { text } = await call("GET", "/reference/changeFiles.md");
+    const body = text.slice(text.indexOf("## Body"), text.indexOf("## Response"));
+    const conditions = [...body.matchAll(/^- (With .+):$/gm)].map(([, condition]) => condition);
+    expect(conditions).toEqual([
+      'With `action` "restore" or "reprocess"',
+      'With `action` "delete"',
+      'With `action` "tag" or "untag"',
+      'With `action` "move"',
+    ]);
+    expect(body).toContain("  - `permanent` (boolean)");
+    expect(body).toContain("  - `folder` (string, required, at most 512 characters)");
+  });
+
+  test("lists the headers of a response", async () => {
+    const { text } = await call("GET", "/reference/createResumableUpload.md");
+    expect(text).toMatch(/## Response 201\n\n.+\n\nHeaders:\n\n- `Location`: The upload URL/);
+  });
+
+  test("shows a list of numbers on one line", async () => {
+    const { text } = await call("GET", "/reference/getWaveform.md");
+    expect(text).toContain("      [0, 0.118, 0.394,");
   });
 
   test.each(["/reference/unknown.md", "/reference/constructor.md", "/reference/listFiles", "/llms.md"])(

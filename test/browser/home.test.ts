@@ -2,10 +2,16 @@ import { describe } from "vitest";
 import { tabTo } from "./appearance.ts";
 import { exhaustive, expect, test } from "./support.ts";
 
-const LINKS = { "Open the console": "/console", "API reference": "/reference", "openapi.json": "/openapi.json" };
+const LINKS = {
+  "Open the console": "/console",
+  "API reference": "/reference",
+  Guide: "/guide.md",
+  "Client and command line": "/client.md",
+  "openapi.json": "/openapi.json",
+};
 
 describe("Home page", () => {
-  test("links to the console, the reference, and its document", async ({ openPage }) => {
+  test("links to the console, the reference, and the documents", async ({ openPage }) => {
     const page = await openPage();
     await expect(page.getByRole("heading", { level: 1, name: "Audio uploads for your product." })).toBeVisible();
     for (const [name, path] of Object.entries(LINKS)) {
@@ -14,6 +20,17 @@ describe("Home page", () => {
       await page.getByRole("link", { name, exact: true }).click();
       expect((await answered).status()).toBe(200);
       await expect(page).toHaveURL((url) => url.pathname.startsWith(path));
+    }
+  });
+
+  test("serves documents whose links lead to others that it serves", async ({ openPage }) => {
+    const { request } = (await openPage()).context();
+    for (const document of ["/guide.md", "/client.md"]) {
+      const response = await request.get(document);
+      expect([response.status(), response.headers()["content-type"]]).toEqual([200, "text/markdown; charset=utf-8"]);
+      const linked = [...(await response.text()).matchAll(/\]\((?!https?:)([^)#]+)/g)].map(([, path = ""]) => path);
+      const headers = { Accept: "text/html" };
+      for (const path of linked) expect((await request.get(path, { headers })).status(), path).toBe(200);
     }
   });
 
