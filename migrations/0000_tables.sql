@@ -23,15 +23,15 @@ CREATE TABLE `api_keys` (
 );
 --> statement-breakpoint
 CREATE UNIQUE INDEX `api_keys_token_hash` ON `api_keys` (`token_hash`);--> statement-breakpoint
-CREATE INDEX `api_keys_team` ON `api_keys` (`team_id`,`id`) WHERE kind <> 'session';--> statement-breakpoint
-CREATE INDEX `api_keys_team_sessions` ON `api_keys` (`team_id`,`id`) WHERE kind = 'session';--> statement-breakpoint
-CREATE INDEX `api_keys_encrypted_with` ON `api_keys` (`encrypted_with`) WHERE encrypted_with is not null;--> statement-breakpoint
-CREATE INDEX `api_keys_user` ON `api_keys` (`user_id`) WHERE user_id is not null;--> statement-breakpoint
-CREATE INDEX `api_keys_origin` ON `api_keys` (`origin_id`) WHERE origin_id is not null and kind <> 'session';--> statement-breakpoint
-CREATE INDEX `api_keys_team_expiry` ON `api_keys` (`team_id`,`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
-CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
-CREATE INDEX `api_keys_session_expiry` ON `api_keys` (`expires_at`) WHERE kind = 'session';--> statement-breakpoint
-CREATE INDEX `api_keys_session_creator` ON `api_keys` (`created_by_key_id`,`expires_at`) WHERE kind = 'session' and created_by_key_id is not null;--> statement-breakpoint
+CREATE INDEX `api_keys_team` ON `api_keys` (`team_id`,`id`) WHERE "api_keys"."kind" <> 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_team_sessions` ON `api_keys` (`team_id`,`id`) WHERE "api_keys"."kind" = 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_encrypted_with` ON `api_keys` (`encrypted_with`) WHERE "api_keys"."encrypted_with" is not null;--> statement-breakpoint
+CREATE INDEX `api_keys_user` ON `api_keys` (`user_id`) WHERE "api_keys"."user_id" is not null;--> statement-breakpoint
+CREATE INDEX `api_keys_origin` ON `api_keys` (`origin_id`) WHERE "api_keys"."origin_id" is not null and "api_keys"."kind" <> 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_team_expiry` ON `api_keys` (`team_id`,`expires_at`) WHERE "api_keys"."kind" <> 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE "api_keys"."kind" <> 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_session_expiry` ON `api_keys` (`expires_at`) WHERE "api_keys"."kind" = 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_session_creator` ON `api_keys` (`created_by_key_id`,`expires_at`) WHERE "api_keys"."kind" = 'session' and "api_keys"."created_by_key_id" is not null;--> statement-breakpoint
 CREATE TABLE `sent_mails` (
 	`id` text PRIMARY KEY NOT NULL,
 	`team_id` text NOT NULL,
@@ -72,7 +72,7 @@ CREATE TABLE `teams` (
 CREATE INDEX `teams_name` ON `teams` (`name`,`id`);--> statement-breakpoint
 CREATE INDEX `teams_status` ON `teams` (`status`,`id`);--> statement-breakpoint
 CREATE INDEX `teams_status_name` ON `teams` (`status`,`name`,`id`);--> statement-breakpoint
-CREATE INDEX `teams_retention` ON `teams` (`retention_due_at`) WHERE retention_due_at is not null;--> statement-breakpoint
+CREATE INDEX `teams_retention` ON `teams` (`retention_due_at`) WHERE "teams"."retention_due_at" is not null;--> statement-breakpoint
 CREATE TABLE `users` (
 	`id` text PRIMARY KEY NOT NULL,
 	`team_id` text NOT NULL,
@@ -128,7 +128,7 @@ CREATE TABLE `file_tags` (
 	PRIMARY KEY(`team_id`, `tag_key`, `tag`, `file_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `file_tags_owner` ON `file_tags` (`team_id`,`user_id`,`tag_key`,`tag`) WHERE user_id is not null;--> statement-breakpoint
+CREATE INDEX `file_tags_owner` ON `file_tags` (`team_id`,`user_id`,`tag_key`,`tag`) WHERE "file_tags"."user_id" is not null;--> statement-breakpoint
 CREATE TABLE `files` (
 	`id` text NOT NULL,
 	`team_id` text NOT NULL,
@@ -173,18 +173,18 @@ CREATE TABLE `files` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`,`search_text`);--> statement-breakpoint
-CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE folder <> '';--> statement-breakpoint
-CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE folder <> '';--> statement-breakpoint
-CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE reference is not null;--> statement-breakpoint
-CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE processed_at is null;--> statement-breakpoint
-CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
-CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
-CREATE INDEX `files_owner` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE user_id is not null;--> statement-breakpoint
-CREATE INDEX `files_owner_name` ON `files` (`team_id`,`user_id`,`name_key`,`id`,`search_text`) WHERE user_id is not null;--> statement-breakpoint
-CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`id`) WHERE user_id is not null and folder <> '';--> statement-breakpoint
-CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE delete_after is not null and hold is null;--> statement-breakpoint
-CREATE INDEX `files_held` ON `files` (`team_id`,`folder_key`,`id`) WHERE hold is not null;--> statement-breakpoint
-CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
+CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE "files"."folder" <> '';--> statement-breakpoint
+CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE "files"."folder" <> '';--> statement-breakpoint
+CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE "files"."reference" is not null;--> statement-breakpoint
+CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE "files"."processed_at" is null;--> statement-breakpoint
+CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE "files"."status" = 'failed';--> statement-breakpoint
+CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE "files"."file_type" <> 'audio file';--> statement-breakpoint
+CREATE INDEX `files_owner` ON `files` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE "files"."user_id" is not null;--> statement-breakpoint
+CREATE INDEX `files_owner_name` ON `files` (`team_id`,`user_id`,`name_key`,`id`,`search_text`) WHERE "files"."user_id" is not null;--> statement-breakpoint
+CREATE INDEX `files_owner_folder` ON `files` (`team_id`,`user_id`,`folder_key`,`id`) WHERE "files"."user_id" is not null and "files"."folder" <> '';--> statement-breakpoint
+CREATE INDEX `files_expiring` ON `files` (`delete_after`) WHERE "files"."delete_after" is not null and "files"."hold" is null;--> statement-breakpoint
+CREATE INDEX `files_held` ON `files` (`team_id`,`folder_key`,`id`) WHERE "files"."hold" is not null;--> statement-breakpoint
+CREATE INDEX `files_due` ON `files` (`due_at`) WHERE "files"."due_at" is not null;--> statement-breakpoint
 CREATE TABLE `waveforms` (
 	`team_id` text NOT NULL,
 	`file_id` text NOT NULL,
@@ -231,7 +231,7 @@ CREATE TABLE `folders` (
 	PRIMARY KEY(`team_id`, `folder_key`, `owner_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `folders_owner` ON `folders` (`team_id`,`owner_id`,`folder_key`) WHERE owner_id <> '';--> statement-breakpoint
+CREATE INDEX `folders_owner` ON `folders` (`team_id`,`owner_id`,`folder_key`) WHERE "folders"."owner_id" <> '';--> statement-breakpoint
 CREATE TABLE `links` (
 	`id` text PRIMARY KEY NOT NULL,
 	`team_id` text NOT NULL,
@@ -248,7 +248,7 @@ CREATE TABLE `links` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `links_file` ON `links` (`team_id`,`file_id`,`id`);--> statement-breakpoint
-CREATE INDEX `links_expiry` ON `links` (`expires_at`) WHERE expires_at is not null;--> statement-breakpoint
+CREATE INDEX `links_expiry` ON `links` (`expires_at`) WHERE "links"."expires_at" is not null;--> statement-breakpoint
 CREATE TABLE `removed` (
 	`team_id` text NOT NULL,
 	`id` text NOT NULL,
@@ -263,9 +263,9 @@ CREATE TABLE `removed` (
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `removed_due` ON `removed` (`due_at`) WHERE hold is null;--> statement-breakpoint
-CREATE INDEX `removed_owner` ON `removed` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE trashed_at is not null and user_id is not null;--> statement-breakpoint
-CREATE INDEX `removed_held` ON `removed` (`team_id`) WHERE hold is not null;--> statement-breakpoint
+CREATE INDEX `removed_due` ON `removed` (`due_at`) WHERE "removed"."hold" is null;--> statement-breakpoint
+CREATE INDEX `removed_owner` ON `removed` (`team_id`,`user_id`,`id`,`size_bytes`) WHERE "removed"."trashed_at" is not null and "removed"."user_id" is not null;--> statement-breakpoint
+CREATE INDEX `removed_held` ON `removed` (`team_id`) WHERE "removed"."hold" is not null;--> statement-breakpoint
 CREATE TABLE `recovery` (
 	`id` integer PRIMARY KEY NOT NULL,
 	`recovered_at` integer NOT NULL,
@@ -314,12 +314,12 @@ CREATE TABLE `uploads` (
 	PRIMARY KEY(`team_id`, `file_id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `uploads_receiving_due` ON `uploads` (`due_at`) WHERE status = 'receiving';--> statement-breakpoint
-CREATE INDEX `uploads_ended_due` ON `uploads` (`due_at`) WHERE status <> 'receiving';--> statement-breakpoint
-CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE (status <> 'committed' and secret_hash is not null);--> statement-breakpoint
-CREATE INDEX `uploads_reserved` ON `uploads` (`team_id`,`file_id`,`user_id`) WHERE status <> 'committed';--> statement-breakpoint
-CREATE INDEX `uploads_token` ON `uploads` (`team_id`,`upload_token_id`) WHERE upload_token_id is not null;--> statement-breakpoint
-CREATE UNIQUE INDEX `uploads_idempotency` ON `uploads` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;--> statement-breakpoint
+CREATE INDEX `uploads_receiving_due` ON `uploads` (`due_at`) WHERE "uploads"."status" = 'receiving';--> statement-breakpoint
+CREATE INDEX `uploads_ended_due` ON `uploads` (`due_at`) WHERE "uploads"."status" <> 'receiving';--> statement-breakpoint
+CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`,`user_id`) WHERE ("uploads"."status" <> 'committed' and "uploads"."secret_hash" is not null);--> statement-breakpoint
+CREATE INDEX `uploads_reserved` ON `uploads` (`team_id`,`file_id`,`user_id`) WHERE "uploads"."status" <> 'committed';--> statement-breakpoint
+CREATE INDEX `uploads_token` ON `uploads` (`team_id`,`upload_token_id`) WHERE "uploads"."upload_token_id" is not null;--> statement-breakpoint
+CREATE UNIQUE INDEX `uploads_idempotency` ON `uploads` (`team_id`,`idempotency_key`) WHERE "uploads"."idempotency_key" is not null;--> statement-breakpoint
 CREATE TABLE `webhooks` (
 	`id` text NOT NULL,
 	`team_id` text NOT NULL,

@@ -1,10 +1,5 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { index, integer, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-
-// A partial index serves only queries that repeat its condition, so conditions are written out.
-export const isApiKey = sql`kind <> 'session'`;
-export const isSession = sql`kind = 'session'`;
-export const isSuccessor = sql`origin_id is not null and kind <> 'session'`;
 
 /** API keys and sessions: the rows that a token identifies. One table, so that authorization reads one row. */
 export const apiKeys = sqliteTable(
@@ -54,8 +49,8 @@ export const apiKeys = sqliteTable(
     // Each list skips the rows of the other without reading them.
     index("api_keys_team").on(t.teamId, t.id).where(isApiKey),
     index("api_keys_team_sessions").on(t.teamId, t.id).where(isSession),
-    index("api_keys_encrypted_with").on(t.encryptedWith).where(sql`encrypted_with is not null`),
-    index("api_keys_user").on(t.userId).where(sql`user_id is not null`),
+    index("api_keys_encrypted_with").on(t.encryptedWith).where(sql`${t.encryptedWith} is not null`),
+    index("api_keys_user").on(t.userId).where(sql`${t.userId} is not null`),
     index("api_keys_origin").on(t.originId).where(isSuccessor),
     index("api_keys_team_expiry").on(t.teamId, t.expiresAt).where(isApiKey),
     index("api_keys_expiry").on(t.expiresAt).where(isApiKey),
@@ -63,6 +58,11 @@ export const apiKeys = sqliteTable(
     // The live sessions of a key are counted without reading the expired ones.
     index("api_keys_session_creator")
       .on(t.createdByKeyId, t.expiresAt)
-      .where(sql`kind = 'session' and created_by_key_id is not null`),
+      .where(sql`${t.kind} = 'session' and ${t.createdByKeyId} is not null`),
   ],
 );
+
+// A partial index serves only queries that repeat its condition, so conditions are written out.
+export const isApiKey: SQL = sql`${apiKeys.kind} <> 'session'`;
+export const isSession: SQL = sql`${apiKeys.kind} = 'session'`;
+export const isSuccessor: SQL = sql`${apiKeys.originId} is not null and ${apiKeys.kind} <> 'session'`;

@@ -215,7 +215,7 @@ export function makeKey(
 function roomForKey({ db, system }: Deps, teamId: string) {
   const isFull = gte(teams.apiKeys, MAX_TEAM_KEYS);
   const uploading = db
-    .select({ keyId: sql`key_id` })
+    .select({ keyId: sql`${uploads.keyId}` })
     .from(unfinishedUploads)
     .where(and(eq(uploads.teamId, teamId), isUnfinishedResumable, isReceiving));
   const isReplaceable = and(

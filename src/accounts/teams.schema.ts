@@ -46,6 +46,6 @@ export const teams = sqliteTable(
     index("teams_name").on(t.name, t.id),
     index("teams_status").on(t.status, t.id),
     index("teams_status_name").on(t.status, t.name, t.id),
-    index("teams_retention").on(t.retentionDueAt).where(sql`retention_due_at is not null`),
+    index("teams_retention").on(t.retentionDueAt).where(sql`${t.retentionDueAt} is not null`),
   ],
 );

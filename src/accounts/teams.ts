@@ -19,7 +19,7 @@ import { actorOf, fieldsOf, operatorLogOf, recorded, writeWithEvent } from "../e
 import { followersOf, wake } from "../events/followers.ts";
 import { files, isHeld } from "../files/files.schema.ts";
 import { fileHeld } from "../files/holds.ts";
-import { removed } from "../files/removed.schema.ts";
+import { isHeldInTrash, removed } from "../files/removed.schema.ts";
 import { type Batch, firstOf, hasRow, read } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
@@ -276,7 +276,7 @@ export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): P
   const whose = { teamId, ownerId: null };
   const held = sql<string | null>`coalesce(
     (select ${files.id} from ${files} indexed by files_held where ${and(filesOf(whose), isHeld)} limit 1),
-    (select ${removed.id} from ${removed} indexed by removed_held where ${and(removedOf(whose), isHeld)} limit 1))`;
+    (select ${removed.id} from ${removed} indexed by removed_held where ${and(removedOf(whose), isHeldInTrash)} limit 1))`;
   const isDeletable = sql`${teamExists(teamId)} and ${held} is null`;
   const update = db
     .update(teams)

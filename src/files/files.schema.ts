@@ -1,24 +1,9 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
 export const FILE_STATES = ["pending", "processing", "completed", "failed"] as const;
 
-/** Has a time at which the recovery job takes the next step. */
-export const isAwaitingStep = sql`due_at is not null`;
-/** Pending or processing. A condition on the status would rewrite the index entry whenever it changes. */
-export const isUnprocessed = sql`processed_at is null`;
-export const isFailed = sql`status = 'failed'`;
-export const isNotAudio = sql`file_type <> 'audio file'`;
-export const isInFolder = sql`folder <> ''`;
-export const hasReference = sql`reference is not null`;
-/** Has an owner, who is a user, see access/own-files.ts. */
-export const isOwned = sql`user_id is not null`;
-export const isOwnedInFolder = sql`user_id is not null and folder <> ''`;
-/** Has a time to delete it, and no hold that forbids it. */
-export const isExpiring = sql`delete_after is not null and hold is null`;
-export const isHeld = sql`hold is not null`;
-
-/** The texts of `search_keys` that a search finds, separated by a character that no query has. */
+/** The texts of `search_keys` that a search finds, separated by a character that no query has. SQLite forbids to name the table here. */
 const searchText = sql`ifnull(search_keys ->> 'title', '') || char(1) || ifnull(search_keys ->> 'artist', '') || char(1) || ifnull(search_keys ->> 'reference', '') || char(1) || ifnull(search_keys ->> 'folder', '') || char(1) || ifnull(search_keys ->> 'tagText', '')`;
 
 /** A brand that no plain string has: a condition on the team of a file compiles only in own-files.ts. */
@@ -129,6 +114,21 @@ export const files: Omit<typeof filesTable, "teamId"> = filesTable;
 /** For own-files.ts, joins, and jobs. */
 export const teamOfFile = filesTable.teamId;
 
+/** Has a time at which the recovery job takes the next step. */
+export const isAwaitingStep: SQL = sql`${files.dueAt} is not null`;
+/** Pending or processing. A condition on the status would rewrite the index entry whenever it changes. */
+export const isUnprocessed: SQL = sql`${files.processedAt} is null`;
+export const isFailed: SQL = sql`${files.status} = 'failed'`;
+export const isNotAudio: SQL = sql`${files.fileType} <> 'audio file'`;
+export const isInFolder: SQL = sql`${files.folder} <> ''`;
+export const hasReference: SQL = sql`${files.reference} is not null`;
+/** Has an owner, who is a user, see access/own-files.ts. */
+export const isOwned: SQL = sql`${files.userId} is not null`;
+export const isOwnedInFolder: SQL = sql`${files.userId} is not null and ${files.folder} <> ''`;
+/** Has a time to delete it, and no hold that forbids it. */
+export const isExpiring: SQL = sql`${files.deleteAfter} is not null and ${files.hold} is null`;
+export const isHeld: SQL = sql`${files.hold} is not null`;
+
 /** The files of each tag, and the tags of each owner. Only triggers write it. */
 export const fileTags = sqliteTable(
   "file_tags",
@@ -144,6 +144,9 @@ export const fileTags = sqliteTable(
   (t) => [
     primaryKey({ columns: [t.teamId, t.tagKey, t.tag, t.fileId] }),
     // Costs a row only for the tag of a file that has an owner.
-    index("file_tags_owner").on(t.teamId, t.userId, t.tagKey, t.tag).where(isOwned),
+    index("file_tags_owner").on(t.teamId, t.userId, t.tagKey, t.tag).where(isOwnedTag),
   ],
 );
+
+/** Of a file that has an owner. */
+export const isOwnedTag: SQL = sql`${fileTags.userId} is not null`;

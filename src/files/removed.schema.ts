@@ -1,12 +1,6 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import type { TeamOfFile } from "./files.schema.ts";
-
-export const isTrashed = sql`trashed_at is not null`;
-/** In the trash of an owner, who is a user, see access/own-files.ts. */
-export const isOwnedInTrash = sql`trashed_at is not null and user_id is not null`;
-/** Without a hold that forbids to erase it. */
-export const isErasable = sql`hold is null`;
 
 /**
  * The files that have left `files`: those in the trash, and those that only wait for their bytes to be deleted. A file is in
@@ -37,7 +31,7 @@ const removedTable = sqliteTable(
     index("removed_due").on(t.dueAt).where(isErasable),
     // Costs a row only for a file that has an owner. The primary key serves the list of the team.
     index("removed_owner").on(t.teamId, t.userId, t.id, t.sizeBytes).where(isOwnedInTrash),
-    index("removed_held").on(t.teamId).where(sql`hold is not null`),
+    index("removed_held").on(t.teamId).where(isHeldInTrash),
   ],
 );
 
@@ -45,3 +39,10 @@ const removedTable = sqliteTable(
 export const removed: Omit<typeof removedTable, "teamId"> = removedTable;
 /** For own-files.ts, joins, and jobs. */
 export const teamOfRemoved = removedTable.teamId;
+
+export const isTrashed: SQL = sql`${removed.trashedAt} is not null`;
+/** In the trash of an owner, who is a user, see access/own-files.ts. */
+export const isOwnedInTrash: SQL = sql`${removed.trashedAt} is not null and ${removed.userId} is not null`;
+export const isHeldInTrash: SQL = sql`${removed.hold} is not null`;
+/** Without a hold that forbids to erase it. */
+export const isErasable: SQL = sql`${removed.hold} is null`;

@@ -12,7 +12,7 @@ import {
   type Page,
   type PageRequest,
 } from "../platform/paging.ts";
-import { fileTags, isOwned } from "./files.schema.ts";
+import { fileTags, isOwnedTag } from "./files.schema.ts";
 import { nameKey } from "./names.ts";
 
 /** A place in the list. */
@@ -27,7 +27,7 @@ function tagsAfter({ db }: Deps, { teamId, ownerId }: FilesOf, after: Place, las
   const index = ownerId === null ? sql`${fileTags}` : sql`${fileTags} indexed by file_tags_owner`;
   const isVisible = and(
     eq(fileTags.teamId, sql`(select id from team)`),
-    ownerId === null ? undefined : and(isOwned, eq(userId, ownerId)),
+    ownerId === null ? undefined : and(isOwnedTag, eq(userId, ownerId)),
   );
   // SQLite begins a comparison of rows at those that are equal, so without the id it would read every file of the last tag.
   const next = (key: SQL, last: SQL) => sql`(select json_array(${tagKey}, ${tag}) from ${index}

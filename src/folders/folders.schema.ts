@@ -1,7 +1,6 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
-export const isOfContributor = sql`owner_id <> ''`;
 /** Folders that were created, which exist without files, too. */
 export const folders = sqliteTable(
   "folders",
@@ -19,6 +18,8 @@ export const folders = sqliteTable(
     index("folders_owner").on(t.teamId, t.ownerId, t.folderKey).where(isOfContributor),
   ],
 );
+
+export const isOfContributor: SQL = sql`${folders.ownerId} <> ''`;
 
 /**
  * The folder that a team is moving or deleting, and one for each contributor, see folders/folder-changes.ts. The row is

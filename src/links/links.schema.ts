@@ -26,6 +26,6 @@ export const links = sqliteTable(
   (t) => [
     primaryKey({ columns: [t.id] }),
     index("links_file").on(t.teamId, t.fileId, t.id),
-    index("links_expiry").on(t.expiresAt).where(sql`expires_at is not null`),
+    index("links_expiry").on(t.expiresAt).where(sql`${t.expiresAt} is not null`),
   ],
 );

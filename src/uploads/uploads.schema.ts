@@ -1,19 +1,5 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
-
-export const isReceiving = sql`status = 'receiving'`;
-export const isCommitted = sql`status = 'committed'`;
-export const isCanceled = sql`status = 'canceled'`;
-export const isEnded = sql`status <> 'receiving'`;
-export const isResumable = sql`secret_hash is not null`;
-/** Some request is writing, or died while it did: the upload may not be removed yet. */
-export const hasWriters = sql`(is_writing or fenced_off > 0)`;
-/** Holds quota: is arriving, or canceled, until its bytes are gone. */
-export const isReserved = sql`status <> 'committed'`;
-/** Counts against the limits of unfinished uploads: also one that was canceled, until its bytes are gone. */
-export const isUnfinishedResumable = sql`(status <> 'committed' and secret_hash is not null)`;
-/** Has none of its bytes, or not all. Those of a form upload are not counted before its commit. */
-export const isIncomplete = sql`status = 'receiving' and offset_bytes < size_bytes`;
 
 /**
  * The uploads: one that is arriving, and for a day one that has ended, if someone may ask for it. The commit inserts the file, and
@@ -90,10 +76,24 @@ export const uploads = sqliteTable(
     index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId, t.userId).where(isUnfinishedResumable),
     // In the order of the list, with the column by which it selects.
     index("uploads_reserved").on(t.teamId, t.fileId, t.userId).where(isReserved),
-    index("uploads_token").on(t.teamId, t.uploadTokenId).where(sql`upload_token_id is not null`),
-    uniqueIndex("uploads_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
+    index("uploads_token").on(t.teamId, t.uploadTokenId).where(sql`${t.uploadTokenId} is not null`),
+    uniqueIndex("uploads_idempotency").on(t.teamId, t.idempotencyKey).where(sql`${t.idempotencyKey} is not null`),
   ],
 );
+
+export const isReceiving: SQL = sql`${uploads.status} = 'receiving'`;
+export const isCommitted: SQL = sql`${uploads.status} = 'committed'`;
+export const isCanceled: SQL = sql`${uploads.status} = 'canceled'`;
+export const isEnded: SQL = sql`${uploads.status} <> 'receiving'`;
+export const isResumable: SQL = sql`${uploads.secretHash} is not null`;
+/** Some request is writing, or died while it did: the upload may not be removed yet. */
+export const hasWriters: SQL = sql`(${uploads.isWriting} or ${uploads.fencedOff} > 0)`;
+/** Holds quota: is arriving, or canceled, until its bytes are gone. */
+export const isReserved: SQL = sql`${uploads.status} <> 'committed'`;
+/** Counts against the limits of unfinished uploads: also one that was canceled, until its bytes are gone. */
+export const isUnfinishedResumable: SQL = sql`(${uploads.status} <> 'committed' and ${uploads.secretHash} is not null)`;
+/** Has none of its bytes, or not all. Those of a form upload are not counted before its commit. */
+export const isIncomplete: SQL = sql`${uploads.status} = 'receiving' and ${uploads.offsetBytes} < ${uploads.sizeBytes}`;
 
 /** A query of the unfinished uploads of a team reads only this index. By itself, SQLite would read the receipts, too. */
 export const unfinishedUploads = sql`${uploads} indexed by uploads_unfinished`;

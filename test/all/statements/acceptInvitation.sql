@@ -50,7 +50,7 @@ where
               api_keys.id = users.invitation_by
               and (
                 api_keys.team_id = users.team_id
-                and kind <> 'session'
+                and api_keys.kind <> 'session'
                 and api_keys.expires_at > ?
                 and (
                   coalesce(
@@ -79,11 +79,11 @@ where
           where
             (
               api_keys.origin_id = users.invitation_by
-              and origin_id is not null
-              and kind <> 'session'
+              and api_keys.origin_id is not null
+              and api_keys.kind <> 'session'
               and (
                 api_keys.team_id = users.team_id
-                and kind <> 'session'
+                and api_keys.kind <> 'session'
                 and api_keys.expires_at > ?
                 and (
                   coalesce(
@@ -161,7 +161,7 @@ where
                 api_keys.id = users.invitation_by
                 and (
                   api_keys.team_id = users.team_id
-                  and kind <> 'session'
+                  and api_keys.kind <> 'session'
                   and api_keys.expires_at > ?
                   and (
                     coalesce(
@@ -193,11 +193,11 @@ where
             where
               (
                 api_keys.origin_id = users.invitation_by
-                and origin_id is not null
-                and kind <> 'session'
+                and api_keys.origin_id is not null
+                and api_keys.kind <> 'session'
                 and (
                   api_keys.team_id = users.team_id
-                  and kind <> 'session'
+                  and api_keys.kind <> 'session'
                   and api_keys.expires_at > ?
                   and (
                     coalesce(
@@ -256,12 +256,15 @@ update uploads
 set
   status = ?, idempotency_key = ?,
   due_at = iif(
-    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
-    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+    uploads.secret_hash is not null,
+    iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?),
+    min(
+      due_at, iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?)
+    )
   ), metadata = ?, properties = ?, chunks = ?
 where
   (
-    status = 'receiving'
+    uploads.status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
       from uploads indexed by uploads_unfinished
@@ -269,14 +272,14 @@ where
         (
           (
             uploads.team_id = ?
-            and (status <> 'committed' and secret_hash is not null)
+            and (uploads.status <> 'committed' and uploads.secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys
               where
                 (
                   (api_keys.user_id = ? and api_keys.team_id = ?)
-                  and kind = 'session'
+                  and api_keys.kind = 'session'
                   and api_keys.id <> ?
                   and exists (
                     select 1
@@ -299,7 +302,7 @@ delete from api_keys
 where
   (
     (api_keys.user_id = ? and api_keys.team_id = ?)
-    and kind = 'session'
+    and api_keys.kind = 'session'
     and api_keys.id <> ?
     and exists (select 1 from users where ((users.id = ? and users.team_id = ?) and users.password = ?))
   );
@@ -323,12 +326,15 @@ update uploads
 set
   status = ?, idempotency_key = ?,
   due_at = iif(
-    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
-    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+    uploads.secret_hash is not null,
+    iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?),
+    min(
+      due_at, iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?)
+    )
   ), metadata = ?, properties = ?, chunks = ?
 where
   (
-    status = 'receiving'
+    uploads.status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
       from uploads indexed by uploads_unfinished
@@ -336,7 +342,7 @@ where
         (
           (
             uploads.team_id = ?
-            and (status <> 'committed' and secret_hash is not null)
+            and (uploads.status <> 'committed' and uploads.secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys
@@ -351,7 +357,7 @@ where
                         where
                           (
                             (api_keys.user_id = ? and api_keys.team_id = ?)
-                            and kind = 'session'
+                            and api_keys.kind = 'session'
                             and api_keys.created_by_key_id is null
                             and api_keys.expires_at > ?
                           )
@@ -399,7 +405,7 @@ where
           where
             (
               (api_keys.user_id = ? and api_keys.team_id = ?)
-              and kind = 'session'
+              and api_keys.kind = 'session'
               and api_keys.created_by_key_id is null
               and api_keys.expires_at > ?
             )

@@ -87,12 +87,12 @@ select
   offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
   next_part, chunks, epoch, is_writing, fenced_off, has_leftovers,
   case
-    when status = 'receiving'
+    when uploads.status = 'receiving'
     and not uploads.offset_bytes = uploads.size_bytes
     and uploads.due_at <= ? then ?
     when uploads.offset_bytes <> ? then ?
     when uploads.offset_bytes + ? > uploads.size_bytes then ?
-    when not status = 'receiving' then ?
+    when not uploads.status = 'receiving' then ?
     when uploads.offset_bytes = uploads.size_bytes then ?
     when uploads.next_part >= ? then ?
   end as refusal
@@ -102,8 +102,8 @@ where
     uploads.team_id = ?
     and (uploads.file_id = ? and uploads.secret_hash = ?)
     and (
-      status = 'receiving'
-      or status = 'committed'
+      uploads.status = 'receiving'
+      or uploads.status = 'committed'
       and exists (select 1 from files where (files.team_id = uploads.team_id and files.id = uploads.file_id))
     )
   );
@@ -123,8 +123,8 @@ where
       uploads.team_id = ?
       and (uploads.file_id = ? and uploads.secret_hash = ?)
       and (
-        status = 'receiving'
-        or status = 'committed'
+        uploads.status = 'receiving'
+        or uploads.status = 'committed'
         and exists (
           select 1
           from files
@@ -133,12 +133,12 @@ where
       )
     )
     and case
-      when status = 'receiving'
+      when uploads.status = 'receiving'
       and not uploads.offset_bytes = uploads.size_bytes
       and uploads.due_at <= ? then ?
       when uploads.offset_bytes <> ? then ?
       when uploads.offset_bytes + ? > uploads.size_bytes then ?
-      when not status = 'receiving' then ?
+      when not uploads.status = 'receiving' then ?
       when uploads.offset_bytes = uploads.size_bytes then ?
       when uploads.next_part >= ? then ?
     end is null
@@ -162,7 +162,7 @@ set
 where
   (
     ((uploads.team_id = ? and uploads.file_id = ?) and uploads.epoch = ?)
-    and status = 'receiving'
+    and uploads.status = 'receiving'
     and exists (select 1 from api_keys where (api_keys.id = ? and api_keys.team_id = ?))
   );
 
@@ -203,7 +203,7 @@ select
     when not exists (
       select 1
       from uploads
-      where ((uploads.team_id = ? and uploads.file_id = ?) and status = 'receiving')
+      where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving')
     ) then ?
     when not exists (
       select 1
@@ -257,7 +257,7 @@ where
     when not exists (
       select 1
       from uploads
-      where ((uploads.team_id = ? and uploads.file_id = ?) and status = 'receiving')
+      where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving')
     ) then ?
     when not exists (
       select 1
@@ -306,7 +306,7 @@ set
 where
   (
     (uploads.team_id = ? and uploads.file_id = ?)
-    and status = 'receiving'
+    and uploads.status = 'receiving'
     and exists (select 1 from files where (files.team_id = ? and files.id = ?))
   );
 
@@ -335,7 +335,7 @@ select
       (
         select size_bytes
         from files indexed by files_unprocessed
-        where team_id = ? and processed_at is null
+        where team_id = ? and files.processed_at is null
         limit ?
       ) examined
   ) as isBulk
@@ -353,7 +353,7 @@ where
     and not exists (
       select 1
       from uploads
-      where ((uploads.team_id = ? and uploads.file_id = ?) and status = 'receiving')
+      where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving')
     )
   );
 

@@ -141,7 +141,7 @@ select
       (
         select size_bytes
         from files indexed by files_unprocessed
-        where team_id = ? and processed_at is null
+        where team_id = ? and files.processed_at is null
         limit ?
       ) examined
   ) as isBulk, null

@@ -135,12 +135,15 @@ update uploads
 set
   status = ?, idempotency_key = ?,
   due_at = iif(
-    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
-    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+    uploads.secret_hash is not null,
+    iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?),
+    min(
+      due_at, iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?)
+    )
   ), metadata = ?, properties = ?, chunks = ?
 where
   (
-    status = 'receiving'
+    uploads.status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
       from uploads indexed by uploads_unfinished
@@ -148,14 +151,14 @@ where
         (
           (
             uploads.team_id = ?
-            and (status <> 'committed' and secret_hash is not null)
+            and (uploads.status <> 'committed' and uploads.secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys
               where
                 (
                   (api_keys.user_id = ? and api_keys.team_id = ?)
-                  and kind = 'session'
+                  and api_keys.kind = 'session'
                   and api_keys.id <> ?
                   and exists (
                     select 1
@@ -178,7 +181,7 @@ delete from api_keys
 where
   (
     (api_keys.user_id = ? and api_keys.team_id = ?)
-    and kind = 'session'
+    and api_keys.kind = 'session'
     and api_keys.id <> ?
     and exists (select 1 from users where ((users.id = ? and users.team_id = ?) and users.password = ?))
   );

@@ -102,7 +102,7 @@ select
       where
         (
           api_keys.team_id = ?
-          and kind <> 'session'
+          and api_keys.kind <> 'session'
           and api_keys.expires_at <= ?
           and api_keys.id not in (
             select key_id
@@ -110,8 +110,8 @@ select
             where
               (
                 uploads.team_id = ?
-                and (status <> 'committed' and secret_hash is not null)
-                and status = 'receiving'
+                and (uploads.status <> 'committed' and uploads.secret_hash is not null)
+                and uploads.status = 'receiving'
               )
           )
         )
@@ -152,7 +152,7 @@ where
               where
                 (
                   api_keys.team_id = ?
-                  and kind <> 'session'
+                  and api_keys.kind <> 'session'
                   and api_keys.expires_at <= ?
                   and api_keys.id not in (
                     select key_id
@@ -160,8 +160,8 @@ where
                     where
                       (
                         uploads.team_id = ?
-                        and (status <> 'committed' and secret_hash is not null)
-                        and status = 'receiving'
+                        and (uploads.status <> 'committed' and uploads.secret_hash is not null)
+                        and uploads.status = 'receiving'
                       )
                   )
                 )
@@ -175,7 +175,7 @@ where
       where
         (
           api_keys.team_id = ?
-          and kind <> 'session'
+          and api_keys.kind <> 'session'
           and api_keys.expires_at <= ?
           and api_keys.id not in (
             select key_id
@@ -183,8 +183,8 @@ where
             where
               (
                 uploads.team_id = ?
-                and (status <> 'committed' and secret_hash is not null)
-                and status = 'receiving'
+                and (uploads.status <> 'committed' and uploads.secret_hash is not null)
+                and uploads.status = 'receiving'
               )
           )
         )
@@ -224,7 +224,7 @@ where
         where
           (
             api_keys.team_id = ?
-            and kind <> 'session'
+            and api_keys.kind <> 'session'
             and api_keys.expires_at <= ?
             and api_keys.id not in (
               select key_id
@@ -232,8 +232,8 @@ where
               where
                 (
                   uploads.team_id = ?
-                  and (status <> 'committed' and secret_hash is not null)
-                  and status = 'receiving'
+                  and (uploads.status <> 'committed' and uploads.secret_hash is not null)
+                  and uploads.status = 'receiving'
                 )
             )
           )

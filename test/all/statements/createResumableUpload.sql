@@ -95,7 +95,7 @@ select
           when sum(key_id = ?) - (replaced.file_id is not null) >= ? then ?
         end
       from uploads indexed by uploads_unfinished
-      where (uploads.team_id = ? and (status <> 'committed' and secret_hash is not null))
+      where (uploads.team_id = ? and (uploads.status <> 'committed' and uploads.secret_hash is not null))
     ),
     case
       when ? > coalesce(json_extract(api_keys.limits, ?), ?) then ?
@@ -155,7 +155,7 @@ where
           when sum(key_id = ?) - (replaced.file_id is not null) >= ? then ?
         end
       from uploads indexed by uploads_unfinished
-      where (uploads.team_id = ? and (status <> 'committed' and secret_hash is not null))
+      where (uploads.team_id = ? and (uploads.status <> 'committed' and uploads.secret_hash is not null))
     ),
     case
       when ? > coalesce(json_extract(api_keys.limits, ?), ?) then ?
@@ -174,7 +174,7 @@ select
   offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
   next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
-where ((uploads.team_id = ? and uploads.file_id = ?) and status = 'receiving');
+where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving');
 
 -- replacement.cancel: 2 rows read
 --   SEARCH uploads USING INDEX uploads_idempotency (team_id=? AND idempotency_key=?)
@@ -184,12 +184,15 @@ update uploads
 set
   status = ?, idempotency_key = ?,
   due_at = iif(
-    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
-    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+    uploads.secret_hash is not null,
+    iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?),
+    min(
+      due_at, iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?)
+    )
   ), metadata = ?, properties = ?, chunks = ?
 where
   (
-    status = 'receiving'
+    uploads.status = 'receiving'
     and (
       uploads.team_id = ?
       and (uploads.idempotency_key = ? and uploads.file_id <> ?)
@@ -219,4 +222,4 @@ where
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
 update uploads
 set idempotency_key = ?
-where ((uploads.team_id = ? and uploads.file_id = ?) and status = 'receiving');
+where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving');

@@ -96,7 +96,7 @@ select
     when (
       select count(*)
       from api_keys
-      where (kind = 'session' and api_keys.created_by_key_id = ? and api_keys.expires_at > ?)
+      where (api_keys.kind = 'session' and api_keys.created_by_key_id = ? and api_keys.expires_at > ?)
     ) >= ? then ?
   end
 from api_keys
@@ -127,7 +127,7 @@ where
     when (
       select count(*)
       from api_keys
-      where (kind = 'session' and api_keys.created_by_key_id = ? and api_keys.expires_at > ?)
+      where (api_keys.kind = 'session' and api_keys.created_by_key_id = ? and api_keys.expires_at > ?)
     ) >= ? then ?
   end is null
 on conflict do nothing;

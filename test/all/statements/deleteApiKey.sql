@@ -90,7 +90,7 @@ from
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 select case when (api_keys.scopes & ~ ?) = 0 is not true then ? end, scopes
 from api_keys
-where ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session');
+where ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session');
 
 -- batch.uploads: 2 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -109,12 +109,15 @@ update uploads
 set
   status = ?, idempotency_key = ?,
   due_at = iif(
-    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
-    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+    uploads.secret_hash is not null,
+    iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?),
+    min(
+      due_at, iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?)
+    )
   ), metadata = ?, properties = ?, chunks = ?
 where
   (
-    status = 'receiving'
+    uploads.status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
       from uploads indexed by uploads_unfinished
@@ -122,13 +125,13 @@ where
         (
           (
             uploads.team_id = ?
-            and (status <> 'committed' and secret_hash is not null)
+            and (uploads.status <> 'committed' and uploads.secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys
               where
                 (
-                  ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+                  ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session')
                   and case when (api_keys.scopes & ~ ?) = 0 is not true then ?
                   end is null
                 )
@@ -137,13 +140,13 @@ where
               from api_keys
               where
                 (
-                  (kind = 'session' and api_keys.created_by_key_id = ? and api_keys.team_id = ?)
+                  (api_keys.kind = 'session' and api_keys.created_by_key_id = ? and api_keys.team_id = ?)
                   and exists (
                     select 1
                     from api_keys
                     where
                       (
-                        ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+                        ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session')
                         and case when (api_keys.scopes & ~ ?) = 0 is not true then ?
                         end is null
                       )
@@ -163,13 +166,13 @@ where
 delete from api_keys
 where
   (
-    (kind = 'session' and api_keys.created_by_key_id = ? and api_keys.team_id = ?)
+    (api_keys.kind = 'session' and api_keys.created_by_key_id = ? and api_keys.team_id = ?)
     and exists (
       select 1
       from api_keys
       where
         (
-          ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+          ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session')
           and case when (api_keys.scopes & ~ ?) = 0 is not true then ?
           end is null
         )
@@ -181,7 +184,7 @@ where
 delete from api_keys
 where
   (
-    ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+    ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session')
     and case when (api_keys.scopes & ~ ?) = 0 is not true then ?
     end is null
   )

@@ -152,10 +152,13 @@ update uploads
 set
   status = ?, idempotency_key = ?,
   due_at = iif(
-    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
-    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+    uploads.secret_hash is not null,
+    iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?),
+    min(
+      due_at, iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?)
+    )
   ), metadata = ?, properties = ?, chunks = ?
-where (status = 'receiving' and (uploads.team_id = ? and uploads.file_id = ?));
+where (uploads.status = 'receiving' and (uploads.team_id = ? and uploads.file_id = ?));
 
 -- batch.changes.erasing.event: 3 rows read
 --   CO-ROUTINE (subquery-5)
@@ -206,7 +209,7 @@ from
       file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata, file ->> ? as search_keys,
       file ->> ? as audio, hold as hold
     from removed
-    where (removed.team_id = ? and removed.id = ? and trashed_at is not null and removed.hold is null)
+    where (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null and removed.hold is null)
   ) files
 where true;
 
@@ -216,8 +219,8 @@ update removed
 set due_at = ?, trashed_at = ?, file = ?
 where
   (
-    (removed.team_id = ? and removed.id = ? and trashed_at is not null and removed.hold is null)
-    and trashed_at is not null
+    (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null and removed.hold is null)
+    and removed.trashed_at is not null
     and removed.hold is null
   );
 
@@ -264,7 +267,7 @@ select
   offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
   next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
-where (uploads.team_id = ? and uploads.file_id = ? and status = 'canceled');
+where (uploads.team_id = ? and uploads.file_id = ? and uploads.status = 'canceled');
 
 -- followers.1: 0 rows read
 --   SEARCH followers USING PRIMARY KEY (team_id=?)

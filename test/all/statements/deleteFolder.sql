@@ -41,7 +41,7 @@ from
   (
     select 1
     from files indexed by files_folder
-    where (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+    where (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
     limit ?
   ) found;
 
@@ -125,7 +125,8 @@ select
       (
         select user_id as owner
         from files indexed by files_held
-        where (files.team_id = ? and hold is not null and files.folder_key >= ? and files.folder_key < ?)
+        where
+          (files.team_id = ? and files.hold is not null and files.folder_key >= ? and files.folder_key < ?)
         limit ?
       ) examined
     where true
@@ -212,7 +213,7 @@ where
                   api_keys.id = folder_changes.requested_by
                   and (
                     api_keys.team_id = ?
-                    and kind <> 'session'
+                    and api_keys.kind <> 'session'
                     and api_keys.expires_at > ?
                     and (
                       coalesce(
@@ -244,11 +245,11 @@ where
               where
                 (
                   api_keys.origin_id = folder_changes.requested_by
-                  and origin_id is not null
-                  and kind <> 'session'
+                  and api_keys.origin_id is not null
+                  and api_keys.kind <> 'session'
                   and (
                     api_keys.team_id = ?
-                    and kind <> 'session'
+                    and api_keys.kind <> 'session'
                     and api_keys.expires_at > ?
                     and (
                       coalesce(
@@ -294,7 +295,7 @@ set
     select json_array(files.folder_key, files.id)
     from files indexed by files_folder
     where
-      (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+      (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
       and (files.folder_key, files.id) > (
         (
           select position
@@ -368,7 +369,7 @@ where
     from files indexed by files_folder
     where
       (
-        (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+        (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
         and (files.folder_key, files.id) > (
           (
             select position
@@ -438,7 +439,7 @@ where
       from files indexed by files_folder
       where
         (
-          (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+          (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
           and (files.folder_key, files.id) > (
             (
               select position
@@ -508,7 +509,7 @@ where
       from files indexed by files_folder
       where
         (
-          (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+          (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
           and (files.folder_key, files.id) > (
             (
               select position

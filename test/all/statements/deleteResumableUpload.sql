@@ -43,8 +43,8 @@ where
     uploads.team_id = ?
     and (uploads.file_id = ? and uploads.secret_hash = ?)
     and (
-      status = 'receiving'
-      or status = 'committed'
+      uploads.status = 'receiving'
+      or uploads.status = 'committed'
       and exists (select 1 from files where (files.team_id = uploads.team_id and files.id = uploads.file_id))
     )
   );
@@ -102,10 +102,13 @@ update uploads
 set
   status = ?, idempotency_key = ?,
   due_at = iif(
-    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
-    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+    uploads.secret_hash is not null,
+    iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?),
+    min(
+      due_at, iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?)
+    )
   ), metadata = ?, properties = ?, chunks = ?
-where (status = 'receiving' and (uploads.team_id = ? and uploads.file_id = ?));
+where (uploads.status = 'receiving' and (uploads.team_id = ? and uploads.file_id = ?));
 
 -- upload: 1 row read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -139,7 +142,7 @@ where
     where
       (
         (uploads.team_id, uploads.file_id) in (select value ->> 'teamId', value ->> 'id' from json_each(?))
-        and status <> 'receiving'
+        and uploads.status <> 'receiving'
       )
   );
 
@@ -151,5 +154,5 @@ delete from uploads
 where
   (
     (uploads.team_id, uploads.file_id) in (select value ->> 'teamId', value ->> 'id' from json_each(?))
-    and status <> 'receiving'
+    and uploads.status <> 'receiving'
   );

@@ -21,11 +21,16 @@ select
 where
   exists (select 1 from teams where (teams.id = ? and teams.status <> ?))
   and coalesce(
-    (select files.id from files indexed by files_held where (files.team_id = ? and hold is not null) limit 1),
+    (
+      select files.id
+      from files indexed by files_held
+      where (files.team_id = ? and files.hold is not null)
+      limit 1
+    ),
     (
       select removed.id
       from removed indexed by removed_held
-      where (removed.team_id = ? and hold is not null)
+      where (removed.team_id = ? and removed.hold is not null)
       limit 1
     )
   ) is null;
@@ -48,11 +53,16 @@ select
 where
   exists (select 1 from teams where (teams.id = ? and teams.status <> ?))
   and coalesce(
-    (select files.id from files indexed by files_held where (files.team_id = ? and hold is not null) limit 1),
+    (
+      select files.id
+      from files indexed by files_held
+      where (files.team_id = ? and files.hold is not null)
+      limit 1
+    ),
     (
       select removed.id
       from removed indexed by removed_held
-      where (removed.team_id = ? and hold is not null)
+      where (removed.team_id = ? and removed.hold is not null)
       limit 1
     )
   ) is null;
@@ -72,13 +82,13 @@ where
       (
         select files.id
         from files indexed by files_held
-        where (files.team_id = ? and hold is not null)
+        where (files.team_id = ? and files.hold is not null)
         limit 1
       ),
       (
         select removed.id
         from removed indexed by removed_held
-        where (removed.team_id = ? and hold is not null)
+        where (removed.team_id = ? and removed.hold is not null)
         limit 1
       )
     ) is null
@@ -95,8 +105,13 @@ select
   retention_by, retention_reached, retention_due_at, public_bytes, api_keys, links, folders, users,
   events_purged_to, account_events_until, admins, created_at, updated_at, version,
   coalesce(
-    (select id from files indexed by files_held where (files.team_id = ? and hold is not null) limit 1),
-    (select id from removed indexed by removed_held where (removed.team_id = ? and hold is not null) limit 1)
+    (select id from files indexed by files_held where (files.team_id = ? and files.hold is not null) limit 1),
+    (
+      select id
+      from removed indexed by removed_held
+      where (removed.team_id = ? and removed.hold is not null)
+      limit 1
+    )
   ) as held
 from teams
 where teams.id = ?;

@@ -219,7 +219,7 @@ select
     (
       select removed.id
       from removed
-      where ((removed.team_id = ? and removed.id = ?) and trashed_at is not null)
+      where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
     )
   ) as id,
   (select version from transcripts where (transcripts.team_id = ? and transcripts.file_id = ?)) as version

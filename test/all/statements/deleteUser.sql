@@ -234,12 +234,15 @@ update uploads
 set
   status = ?, idempotency_key = ?,
   due_at = iif(
-    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
-    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+    uploads.secret_hash is not null,
+    iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?),
+    min(
+      due_at, iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?)
+    )
   ), metadata = ?, properties = ?, chunks = ?
 where
   (
-    status = 'receiving'
+    uploads.status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
       from uploads indexed by uploads_unfinished
@@ -247,7 +250,7 @@ where
         (
           (
             uploads.team_id = ?
-            and (status <> 'committed' and secret_hash is not null)
+            and (uploads.status <> 'committed' and uploads.secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys

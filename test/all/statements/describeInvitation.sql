@@ -49,7 +49,7 @@ where
               api_keys.id = users.invitation_by
               and (
                 api_keys.team_id = users.team_id
-                and kind <> 'session'
+                and api_keys.kind <> 'session'
                 and api_keys.expires_at > ?
                 and (
                   coalesce(
@@ -78,11 +78,11 @@ where
           where
             (
               api_keys.origin_id = users.invitation_by
-              and origin_id is not null
-              and kind <> 'session'
+              and api_keys.origin_id is not null
+              and api_keys.kind <> 'session'
               and (
                 api_keys.team_id = users.team_id
-                and kind <> 'session'
+                and api_keys.kind <> 'session'
                 and api_keys.expires_at > ?
                 and (
                   coalesce(

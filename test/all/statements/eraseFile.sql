@@ -135,7 +135,7 @@ from
       file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata, file ->> ? as search_keys,
       file ->> ? as audio, hold as hold
     from removed
-    where (removed.team_id = ? and removed.id = ? and trashed_at is not null and removed.hold is null)
+    where (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null and removed.hold is null)
   ) files
 where true;
 
@@ -145,8 +145,8 @@ update removed
 set due_at = ?, trashed_at = ?, file = ?
 where
   (
-    (removed.team_id = ? and removed.id = ? and trashed_at is not null and removed.hold is null)
-    and trashed_at is not null
+    (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null and removed.hold is null)
+    and removed.trashed_at is not null
     and removed.hold is null
   );
 
@@ -193,7 +193,7 @@ select
   offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
   next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
-where (uploads.team_id = ? and uploads.file_id = ? and status = 'canceled');
+where (uploads.team_id = ? and uploads.file_id = ? and uploads.status = 'canceled');
 
 -- followers.1: 0 rows read
 --   SEARCH followers USING PRIMARY KEY (team_id=?)

@@ -37,7 +37,7 @@ select
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
   created_at, expires_at, version
 from api_keys
-where (api_keys.team_id = ? and (kind <> 'session' and api_keys.id = ?));
+where (api_keys.team_id = ? and (api_keys.kind <> 'session' and api_keys.id = ?));
 
 -- Round trip 2
 
@@ -113,7 +113,7 @@ set
   )
 where
   (
-    ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+    ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session')
     and not exists (select 1 from json_each(api_keys.revealed) where key = ? and value > ?)
   );
 

@@ -45,8 +45,8 @@ where
     uploads.team_id = ?
     and (uploads.file_id = ? and uploads.secret_hash = ?)
     and (
-      status = 'receiving'
-      or status = 'committed'
+      uploads.status = 'receiving'
+      or uploads.status = 'committed'
       and exists (select 1 from files where (files.team_id = uploads.team_id and files.id = uploads.file_id))
     )
   );

@@ -137,7 +137,7 @@ set
 where
   (
     (removed.team_id = ? and removed.id = ?)
-    and trashed_at is not null
+    and removed.trashed_at is not null
     and (removed.hold is null or removed.hold ->> '$.reason' <> ?)
     and exists (select 1 from teams where (teams.id = ? and teams.status <> ?))
   );
@@ -181,7 +181,7 @@ from
       file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata, file ->> ? as search_keys,
       file ->> ? as audio, hold as hold
     from removed
-    where trashed_at is not null
+    where removed.trashed_at is not null
   ) files
 where ((files.team_id = ? and files.id = ?) and changes() > 0);
 
@@ -199,7 +199,7 @@ select
     (
       select removed.hold
       from removed
-      where ((removed.team_id = ? and removed.id = ?) and trashed_at is not null)
+      where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
     )
   ) as hold
 from (select 1) one;

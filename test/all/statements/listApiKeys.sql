@@ -37,6 +37,6 @@ select
   origin_id, user_id, last_used_at, limits, user_agent, rotated_to, revealed, lifetime_milliseconds,
   created_at, expires_at, version
 from api_keys
-where (api_keys.team_id = ? and kind <> 'session' and api_keys.id < ?)
+where (api_keys.team_id = ? and api_keys.kind <> 'session' and api_keys.id < ?)
 order by api_keys.id desc
 limit ?;

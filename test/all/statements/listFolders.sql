@@ -58,7 +58,7 @@ from
                   select files.folder_key
                   from files indexed by files_folder
                   where
-                    (files.team_id = ? and folder <> '')
+                    (files.team_id = ? and files.folder <> '')
                     and files.folder_key >= ?
                     and files.folder_key < ?
                   order by files.folder_key
@@ -85,7 +85,7 @@ from
                   select files.folder_key
                   from files indexed by files_folder
                   where
-                    (files.team_id = ? and folder <> '')
+                    (files.team_id = ? and files.folder <> '')
                     and files.folder_key >= substr(found, 1, length(?) + instr(substr(found, length(?) + 1) || char(1), char(1)) - 1) || ?
                     and files.folder_key < ?
                   order by files.folder_key

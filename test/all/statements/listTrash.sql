@@ -87,7 +87,8 @@ from
               select fileId, team, isMatch
               from
                 (
-                  select removed.id as fileId, removed.team_id as team, trashed_at is not null as isMatch
+                  select
+                    removed.id as fileId, removed.team_id as team, removed.trashed_at is not null as isMatch
                   from removed
                   where (removed.team_id = ? and removed.id < ?)
                   order by removed.id desc
@@ -103,7 +104,8 @@ from
               select fileId, team, isMatch
               from
                 (
-                  select removed.id as fileId, removed.team_id as team, trashed_at is not null as isMatch
+                  select
+                    removed.id as fileId, removed.team_id as team, removed.trashed_at is not null as isMatch
                   from removed
                   where (removed.team_id = ? and removed.id < ?)
                   order by removed.id desc

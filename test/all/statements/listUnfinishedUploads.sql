@@ -34,9 +34,9 @@ where api_keys.token_hash = ? and api_keys.expires_at > ? - iif(api_keys.kind = 
 --   SEARCH uploads USING INDEX uploads_reserved (team_id=? AND file_id<?)
 select
   file_id as id, original_name as name, size_bytes as sizeBytes, offset_bytes as offsetBytes, key_id as keyId,
-  secret_hash is not null as isResumable, status = 'canceled' as isCanceled, created_at as createdAt,
-  due_at as expiresAt
+  uploads.secret_hash is not null as isResumable, uploads.status = 'canceled' as isCanceled,
+  created_at as createdAt, due_at as expiresAt
 from uploads indexed by uploads_reserved
-where (uploads.team_id = ? and status <> 'committed' and uploads.file_id < ?)
+where (uploads.team_id = ? and uploads.status <> 'committed' and uploads.file_id < ?)
 order by uploads.file_id desc
 limit ?;

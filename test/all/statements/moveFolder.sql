@@ -41,7 +41,7 @@ from
   (
     select 1
     from files indexed by files_folder
-    where (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+    where (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
     limit ?
   ) found;
 
@@ -144,7 +144,12 @@ select
                   select files.folder_key
                   from files indexed by files_folder
                   where
-                    (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+                    (
+                      files.team_id = ?
+                      and files.folder <> ''
+                      and files.folder_key >= ?
+                      and files.folder_key < ?
+                    )
                     and files.folder_key > ''
                   order by files.folder_key
                   limit 1
@@ -155,7 +160,12 @@ select
                   select files.folder_key
                   from files indexed by files_folder
                   where
-                    (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+                    (
+                      files.team_id = ?
+                      and files.folder <> ''
+                      and files.folder_key >= ?
+                      and files.folder_key < ?
+                    )
                     and files.folder_key > child.path
                   order by files.folder_key
                   limit 1
@@ -241,7 +251,7 @@ where
                         where
                           (
                             files.team_id = ?
-                            and folder <> ''
+                            and files.folder <> ''
                             and files.folder_key >= ?
                             and files.folder_key < ?
                           )
@@ -257,7 +267,7 @@ where
                         where
                           (
                             files.team_id = ?
-                            and folder <> ''
+                            and files.folder <> ''
                             and files.folder_key >= ?
                             and files.folder_key < ?
                           )
@@ -335,7 +345,7 @@ where
                   api_keys.id = folder_changes.requested_by
                   and (
                     api_keys.team_id = ?
-                    and kind <> 'session'
+                    and api_keys.kind <> 'session'
                     and api_keys.expires_at > ?
                     and (
                       coalesce(
@@ -367,11 +377,11 @@ where
               where
                 (
                   api_keys.origin_id = folder_changes.requested_by
-                  and origin_id is not null
-                  and kind <> 'session'
+                  and api_keys.origin_id is not null
+                  and api_keys.kind <> 'session'
                   and (
                     api_keys.team_id = ?
-                    and kind <> 'session'
+                    and api_keys.kind <> 'session'
                     and api_keys.expires_at > ?
                     and (
                       coalesce(
@@ -417,7 +427,7 @@ set
     select json_array(files.folder_key, files.id)
     from files indexed by files_folder
     where
-      (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+      (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
       and (files.folder_key, files.id) > (
         (
           select position
@@ -493,7 +503,7 @@ where
     from files indexed by files_folder
     where
       (
-        (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+        (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
         and (files.folder_key, files.id) > (
           (
             select position
@@ -560,7 +570,7 @@ where
     from files indexed by files_folder
     where
       (
-        (files.team_id = ? and folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+        (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
         and (files.folder_key, files.id) > (
           (
             select position

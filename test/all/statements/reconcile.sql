@@ -17,7 +17,7 @@ select id, team_id as team_id, original_name, 1 as isKept
 from files
 where ((files.team_id, files.id) >= (?, ?) and (files.team_id, files.id) <= (?, ?))
 union all
-select id, team_id as team_id, original_name, trashed_at is not null as isKept
+select id, team_id as team_id, original_name, removed.trashed_at is not null as isKept
 from removed
 where ((removed.team_id, removed.id) >= (?, ?) and (removed.team_id, removed.id) <= (?, ?))
 union all
@@ -43,7 +43,7 @@ select id, team_id as team_id, original_name, 1 as isKept
 from files
 where ((files.team_id, files.id) >= (?, ?) and (files.team_id, files.id) <= (?, ?))
 union all
-select id, team_id as team_id, original_name, trashed_at is not null as isKept
+select id, team_id as team_id, original_name, removed.trashed_at is not null as isKept
 from removed
 where ((removed.team_id, removed.id) >= (?, ?) and (removed.team_id, removed.id) <= (?, ?))
 union all
@@ -69,7 +69,7 @@ select id, team_id as team_id, original_name, 1 as isKept
 from files
 where ((files.team_id, files.id) >= (?, ?) and (files.team_id, files.id) <= (?, ?))
 union all
-select id, team_id as team_id, original_name, trashed_at is not null as isKept
+select id, team_id as team_id, original_name, removed.trashed_at is not null as isKept
 from removed
 where ((removed.team_id, removed.id) >= (?, ?) and (removed.team_id, removed.id) <= (?, ?))
 union all

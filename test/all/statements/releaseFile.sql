@@ -141,7 +141,8 @@ where ((files.team_id = ? and files.id = ?) and changes() > 0);
 update removed
 set
   hold = ?, file = json_set(removed.file, '$.version', (removed.file ->> '$.version') + 1, '$.updated_at', ?)
-where ((removed.team_id = ? and removed.id = ?) and trashed_at is not null and removed.hold is not null);
+where
+  ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null and removed.hold is not null);
 
 -- batch.changes.trashed.event: 1 row read
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
@@ -182,7 +183,7 @@ from
       file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata, file ->> ? as search_keys,
       file ->> ? as audio, hold as hold
     from removed
-    where trashed_at is not null
+    where removed.trashed_at is not null
   ) files
 where ((files.team_id = ? and files.id = ?) and changes() > 0);
 
@@ -200,7 +201,7 @@ select
     (
       select removed.id
       from removed
-      where ((removed.team_id = ? and removed.id = ?) and trashed_at is not null)
+      where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
     )
   ) as id
 from (select 1) one;

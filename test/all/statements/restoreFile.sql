@@ -136,7 +136,7 @@ from
       file ->> ? as failure_message, file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata,
       file ->> ? as search_keys, file ->> ? as audio, hold as hold
     from removed
-    where (removed.team_id = ? and removed.id = ? and trashed_at is not null)
+    where (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null)
   ) files
 where true;
 
@@ -162,13 +162,13 @@ select
   file ->> ? as failure_message, file ->> ? as allowed_types, file ->> ? as tags, file ->> ? as metadata,
   file ->> ? as search_keys, file ->> ? as audio, hold as hold
 from removed
-where (removed.team_id = ? and removed.id = ? and trashed_at is not null)
+where (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null)
 returning id;
 
 -- batch.removed: 4 rows read, 2 written
 --   SEARCH removed USING PRIMARY KEY (team_id=? AND id=?)
 delete from removed
-where (removed.team_id = ? and removed.id = ? and trashed_at is not null);
+where (removed.team_id = ? and removed.id = ? and removed.trashed_at is not null);
 
 -- batch.listed: 2 rows read
 --   SEARCH files USING PRIMARY KEY (team_id=? AND id=?)
@@ -195,7 +195,7 @@ select
       (
         select size_bytes
         from files indexed by files_unprocessed
-        where team_id = ? and processed_at is null
+        where team_id = ? and files.processed_at is null
         limit ?
       ) examined
   ) as isBulk

@@ -114,7 +114,7 @@ select
     ), 0
   )
 from api_keys
-where ((api_keys.id = ? and api_keys.team_id = ?) and kind = 'session');
+where ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind = 'session');
 
 -- batch.uploads: 2 rows read
 --   SEARCH uploads USING PRIMARY KEY (team_id=? AND file_id=?)
@@ -129,12 +129,15 @@ update uploads
 set
   status = ?, idempotency_key = ?,
   due_at = iif(
-    secret_hash is not null, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?),
-    min(due_at, iif((is_writing or fenced_off > 0) or not secret_hash is not null, ?, ?))
+    uploads.secret_hash is not null,
+    iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?),
+    min(
+      due_at, iif((uploads.is_writing or uploads.fenced_off > 0) or not uploads.secret_hash is not null, ?, ?)
+    )
   ), metadata = ?, properties = ?, chunks = ?
 where
   (
-    status = 'receiving'
+    uploads.status = 'receiving'
     and (team_id, file_id) in (
       select team_id, file_id
       from uploads indexed by uploads_unfinished
@@ -142,13 +145,13 @@ where
         (
           (
             uploads.team_id = ?
-            and (status <> 'committed' and secret_hash is not null)
+            and (uploads.status <> 'committed' and uploads.secret_hash is not null)
             and uploads.key_id in (
               select id
               from api_keys
               where
                 (
-                  ((api_keys.id = ? and api_keys.team_id = ?) and kind = 'session')
+                  ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind = 'session')
                   and case
                     when (
                       coalesce(
@@ -176,7 +179,7 @@ where
 delete from api_keys
 where
   (
-    ((api_keys.id = ? and api_keys.team_id = ?) and kind = 'session')
+    ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind = 'session')
     and case
       when (
         coalesce(

@@ -42,7 +42,7 @@ select
 from api_keys
 where
   (
-    (api_keys.id = ? and kind <> 'session' and api_keys.team_id = ?)
+    (api_keys.id = ? and api_keys.kind <> 'session' and api_keys.team_id = ?)
     and exists (select 1 from teams where (teams.id = api_keys.team_id and teams.status <> ?))
   );
 
@@ -59,7 +59,7 @@ where
   api_keys.id = (
     select rotated_to
     from api_keys
-    where (api_keys.id = ? and kind <> 'session' and api_keys.team_id = ?)
+    where (api_keys.id = ? and api_keys.kind <> 'session' and api_keys.team_id = ?)
   );
 
 -- Round trip 3
@@ -134,7 +134,7 @@ select
       where
         (
           api_keys.team_id = ?
-          and kind <> 'session'
+          and api_keys.kind <> 'session'
           and api_keys.expires_at <= ?
           and api_keys.id not in (
             select key_id
@@ -142,8 +142,8 @@ select
             where
               (
                 uploads.team_id = ?
-                and (status <> 'committed' and secret_hash is not null)
-                and status = 'receiving'
+                and (uploads.status <> 'committed' and uploads.secret_hash is not null)
+                and uploads.status = 'receiving'
               )
           )
         )
@@ -186,7 +186,7 @@ where
                 where
                   (
                     api_keys.team_id = ?
-                    and kind <> 'session'
+                    and api_keys.kind <> 'session'
                     and api_keys.expires_at <= ?
                     and api_keys.id not in (
                       select key_id
@@ -194,8 +194,8 @@ where
                       where
                         (
                           uploads.team_id = ?
-                          and (status <> 'committed' and secret_hash is not null)
-                          and status = 'receiving'
+                          and (uploads.status <> 'committed' and uploads.secret_hash is not null)
+                          and uploads.status = 'receiving'
                         )
                     )
                   )
@@ -206,7 +206,7 @@ where
               from api_keys
               where
                 (
-                  (api_keys.id = ? and kind <> 'session' and api_keys.team_id = ?)
+                  (api_keys.id = ? and api_keys.kind <> 'session' and api_keys.team_id = ?)
                   and api_keys.version = ?
                   and api_keys.expires_at > ?
                   and (api_keys.rotated_to is ? or api_keys.rotated_to = ?)
@@ -221,7 +221,7 @@ where
       where
         (
           api_keys.team_id = ?
-          and kind <> 'session'
+          and api_keys.kind <> 'session'
           and api_keys.expires_at <= ?
           and api_keys.id not in (
             select key_id
@@ -229,8 +229,8 @@ where
             where
               (
                 uploads.team_id = ?
-                and (status <> 'committed' and secret_hash is not null)
-                and status = 'receiving'
+                and (uploads.status <> 'committed' and uploads.secret_hash is not null)
+                and uploads.status = 'receiving'
               )
           )
         )
@@ -267,7 +267,7 @@ where
           where
             (
               api_keys.team_id = ?
-              and kind <> 'session'
+              and api_keys.kind <> 'session'
               and api_keys.expires_at <= ?
               and api_keys.id not in (
                 select key_id
@@ -275,8 +275,8 @@ where
                 where
                   (
                     uploads.team_id = ?
-                    and (status <> 'committed' and secret_hash is not null)
-                    and status = 'receiving'
+                    and (uploads.status <> 'committed' and uploads.secret_hash is not null)
+                    and uploads.status = 'receiving'
                   )
               )
             )
@@ -287,7 +287,7 @@ where
         from api_keys
         where
           (
-            (api_keys.id = ? and kind <> 'session' and api_keys.team_id = ?)
+            (api_keys.id = ? and api_keys.kind <> 'session' and api_keys.team_id = ?)
             and api_keys.version = ?
             and api_keys.expires_at > ?
             and (api_keys.rotated_to is ? or api_keys.rotated_to = ?)
@@ -317,7 +317,7 @@ update api_keys
 set rotated_to = ?, expires_at = min(api_keys.expires_at, ?)
 where
   (
-    (api_keys.id = ? and kind <> 'session' and api_keys.team_id = ?)
+    (api_keys.id = ? and api_keys.kind <> 'session' and api_keys.team_id = ?)
     and exists (select 1 from api_keys where api_keys.id = ?)
   );
 
@@ -329,7 +329,7 @@ update api_keys
 set expires_at = min(api_keys.expires_at, ?)
 where
   (
-    (kind = 'session' and api_keys.created_by_key_id = ? and api_keys.team_id = ?)
+    (api_keys.kind = 'session' and api_keys.created_by_key_id = ? and api_keys.team_id = ?)
     and exists (select 1 from api_keys where api_keys.id = ?)
   );
 

@@ -165,7 +165,7 @@ select
     (
       select removed.id
       from removed
-      where ((removed.team_id = ? and removed.id = ?) and trashed_at is not null)
+      where ((removed.team_id = ? and removed.id = ?) and removed.trashed_at is not null)
     )
   ) as id
 from (select 1) one;

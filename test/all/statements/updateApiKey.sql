@@ -90,7 +90,7 @@ from
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
 select case when (api_keys.scopes & ~ ?) = 0 is not true then ? end, scopes
 from api_keys
-where ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session');
+where ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session');
 
 -- batch.update.change: 2 rows read, 1 written
 --   SEARCH api_keys USING INDEX sqlite_autoindex_api_keys_1 (id=?)
@@ -98,7 +98,7 @@ update api_keys
 set name = ?, version = api_keys.version + 1
 where
   (
-    ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+    ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session')
     and case when (api_keys.scopes & ~ ?) = 0 is not true then ?
     end is null
   )
@@ -134,27 +134,31 @@ set
   scopes = api_keys.scopes & (
     select scopes
     from api_keys
-    where ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+    where ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session')
   ),
   expires_at = min(
     api_keys.expires_at,
-    (select expires_at from api_keys where ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session'))
+    (
+      select expires_at
+      from api_keys
+      where ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session')
+    )
   )
 where
   (
-    (kind = 'session' and api_keys.created_by_key_id = ? and api_keys.team_id = ?)
+    (api_keys.kind = 'session' and api_keys.created_by_key_id = ? and api_keys.team_id = ?)
     and (
       (
         api_keys.scopes & ~ (
           select scopes
           from api_keys
-          where ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+          where ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session')
         )
       ) <> 0
       or api_keys.expires_at > (
         select expires_at
         from api_keys
-        where ((api_keys.id = ? and api_keys.team_id = ?) and kind <> 'session')
+        where ((api_keys.id = ? and api_keys.team_id = ?) and api_keys.kind <> 'session')
       )
     )
   );

@@ -130,7 +130,7 @@ select
   offset_bytes, part_bytes, metadata, properties, stated_sha256, multipart_id, mime_type, file_type,
   next_part, chunks, epoch, is_writing, fenced_off, has_leftovers
 from uploads
-where ((uploads.team_id = ? and uploads.file_id = ?) and status = 'receiving');
+where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving');
 
 -- Round trip 3
 
@@ -157,7 +157,7 @@ select
     when not exists (
       select 1
       from uploads
-      where ((uploads.team_id = ? and uploads.file_id = ?) and status = 'receiving')
+      where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving')
     ) then ?
     when not 1 then ?
   end as refusal
@@ -205,7 +205,7 @@ where
     when not exists (
       select 1
       from uploads
-      where ((uploads.team_id = ? and uploads.file_id = ?) and status = 'receiving')
+      where ((uploads.team_id = ? and uploads.file_id = ?) and uploads.status = 'receiving')
     ) then ?
     when not 1 then ?
   end is null
@@ -247,7 +247,7 @@ delete from uploads
 where
   (
     (uploads.team_id = ? and uploads.file_id = ?)
-    and status = 'receiving'
+    and uploads.status = 'receiving'
     and exists (select 1 from files where (files.team_id = ? and files.id = ?))
   );
 
@@ -276,7 +276,7 @@ select
       (
         select size_bytes
         from files indexed by files_unprocessed
-        where team_id = ? and processed_at is null
+        where team_id = ? and files.processed_at is null
         limit ?
       ) examined
   ) as isBulk
