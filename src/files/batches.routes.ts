@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { countFiles, FILES_PER_PLACE } from "../access/authorization.ts";
-import { fileRecord, filesTag } from "../files/files.routes.ts";
-import { folder, someTags } from "../files/properties.routes.ts";
 import { writeOperation } from "../http/operation.ts";
 import { changeFiles, MAX_BATCH_FILES } from "./batches.ts";
+import { fileRecord, filesTag } from "./files.routes.ts";
+import { folder, someTags } from "./properties.routes.ts";
 
 const ids = z
   .array(z.string())

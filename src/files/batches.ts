@@ -4,13 +4,13 @@ import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { writeWithEvent } from "../events/events.ts";
-import { deleteFiles } from "../files/deletion.ts";
-import { files, teamOfFile } from "../files/files.schema.ts";
-import { enqueuePending, hasBacklog } from "../files/files.ts";
-import { fileReprocessing } from "../files/processing.ts";
-import { type FileChanges, fileUpdate, refusalOf } from "../files/properties.ts";
-import { restoreFiles } from "../files/restoring.ts";
 import type { Batch } from "../platform/db.ts";
+import { deleteFiles } from "./deletion.ts";
+import { files, teamOfFile } from "./files.schema.ts";
+import { enqueuePending, hasBacklog } from "./files.ts";
+import { fileReprocessing } from "./processing.ts";
+import { type FileChanges, fileUpdate, refusalOf } from "./properties.ts";
+import { restoreFiles } from "./restoring.ts";
 
 /*
  * One action on many files, each with its own event, in one transaction: one round trip. A repetition finds the files changed,
