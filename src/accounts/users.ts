@@ -28,7 +28,7 @@ import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } 
 import { isUniqueViolation } from "../platform/retry.ts";
 import { isUnknownPassword } from "../platform/secrets.ts";
 import { newId } from "../platform/system.ts";
-import { type ExpectedVersions, isOneOf } from "../platform/versions.ts";
+import { type ExpectedVersions, isExpectedVersion } from "../platform/versions.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { USER_EVENTS } from "./account-event-types.ts";
 import { apiKeys, isSession } from "./keys.schema.ts";
@@ -214,7 +214,7 @@ function refusalOf({ db }: Deps, actor: TeamActor, versions: ExpectedVersions, r
   const endsAdmin = role !== undefined && role !== "admin";
   return firstOf({
     insufficient_scope: exceeds(actor, maskOfRole(users.role)),
-    ...(versions && { version_mismatch: not(isOneOf(users.version, versions)) }),
+    ...(versions && { version_mismatch: not(isExpectedVersion(users.version, versions)) }),
     ...(endsAdmin && actor.kind !== "secret" && { last_admin: sql`${users.role} = 'admin' and ${admins} <= 1` }),
   });
 }

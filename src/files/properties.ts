@@ -4,7 +4,7 @@ import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { actorOf, fieldsOf, writeWithEvent } from "../events/events.ts";
 import { firstOf } from "../platform/db.ts";
-import { type ExpectedVersions, isOneOf } from "../platform/versions.ts";
+import { type ExpectedVersions, isExpectedVersion } from "../platform/versions.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
 import { recordedFile } from "./file-events.ts";
 import { files, isHeld } from "./files.schema.ts";
@@ -144,7 +144,7 @@ export function refusalOf(
   const metadata = patchedMetadata(changes);
   const refusals: Partial<Record<Refusal, SQL>> = {
     ...(changes.deleteAfter !== undefined && { file_held: isHeld }),
-    ...(versions && { version_mismatch: not(isOneOf(files.version, versions)) }),
+    ...(versions && { version_mismatch: not(isExpectedVersion(files.version, versions)) }),
     ...(metadata && { metadata_too_large: sql`length(cast(${metadata} as blob)) > ${MAX_METADATA_BYTES}` }),
     ...(changes.addedTags && { too_many_tags: exceedsTags }),
   };

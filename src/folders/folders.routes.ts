@@ -4,14 +4,8 @@ import { filesTag } from "../files/files.routes.ts";
 import { folder } from "../files/properties.routes.ts";
 import { listOperation, writeOperation } from "../http/operation.ts";
 import { cursorOf, MAX_LIMIT, pageLimit } from "../http/validation.ts";
-import {
-  countFilesWithin,
-  deleteFolder as deleteFolderWithFiles,
-  folderBusy,
-  MAX_COUNTED_HOLDS,
-  moveFolder as moveFolderTo,
-} from "./folder-changes.ts";
-import { listFolders, MAX_FOLDERS, createFolder as storeFolder, tooManyFolders } from "./folders.ts";
+import { countFilesWithin, deleteFolder, folderBusy, MAX_COUNTED_HOLDS, moveFolder } from "./folder-changes.ts";
+import { createFolder, listFolders, MAX_FOLDERS, tooManyFolders } from "./folders.ts";
 
 const list = listOperation(
   "files:read",
@@ -63,7 +57,7 @@ const create = writeOperation(
     errors: [tooManyFolders],
   },
   async ({ deps, actor, body }) => {
-    await storeFolder(deps, actor, body.folder);
+    await createFolder(deps, actor, body.folder);
     return { folder: body.folder };
   },
 );
@@ -113,7 +107,7 @@ const move = writeOperation(
   },
   async ({ deps, actor, credential, body }) => {
     await countFiles(deps, credential, await countFilesWithin(deps, actor, body.folder));
-    return moveFolderTo(deps, actor, body.folder, body.to);
+    return moveFolder(deps, actor, body.folder, body.to);
   },
 );
 
@@ -138,7 +132,7 @@ const remove = writeOperation(
   },
   async ({ deps, actor, credential, body }) => {
     await countFiles(deps, credential, await countFilesWithin(deps, actor, body.folder));
-    return deleteFolderWithFiles(deps, actor, body.folder);
+    return deleteFolder(deps, actor, body.folder);
   },
 );
 

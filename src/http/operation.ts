@@ -66,6 +66,8 @@ export interface Tag {
 
 interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodType> {
   route: Route;
+  /** The path as Hono matches it, if a segment is more than one parameter, which Hono's are. */
+  pattern?: string;
   tag: Tag;
   summary: string;
   /** How the typed client does it, in JavaScript. */
@@ -331,8 +333,7 @@ const methodsOf = (api: Api, path: string): string[] =>
 export function mount(app: Hono<AppEnv>, api: Api): void {
   for (const operation of Object.values(api)) {
     const { method, path } = splitRoute(operation.route);
-    // Hono's parameters are whole segments.
-    const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1").replace(":id.:secret", ":link{[^/]+\\.[^/]+}");
+    const pattern = operation.pattern ?? path.replaceAll(/\{(\w+)\}/g, ":$1");
     // Hono handles HEAD as GET. If the path has no GET, reject other methods here.
     if (method === "HEAD") {
       app.get(pattern, (c) =>

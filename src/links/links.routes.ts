@@ -317,6 +317,7 @@ export async function openCounted<T>(c: Context<AppEnv>, open: (deps: Deps, toke
 const describe: Operation = {
   access: null,
   route: "GET /docs/v1/links/{id}.{secret}",
+  pattern: `${LINKS}/:link{[^/]+\\.[^/]+}`,
   tag: linksTag,
   summary: "Describe a file by its link",
   description: "Needs no token. The link's page shows this. The same 404 as downloading by the link.",

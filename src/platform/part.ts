@@ -289,8 +289,15 @@ export class Part {
   async md5(): Promise<string> {
     const tailMd5 = this.#tailDigest();
     if (this.#chunks.length === 0) return tailMd5;
-    if (this.#md5 === undefined) for await (const bytes of this.#bytes()) void bytes;
-    return this.#md5 ?? tailMd5;
+    this.#md5 ??= await this.#rehash();
+    return this.#md5;
+  }
+
+  /** MD5 of the chunks and the tail, read back. Only a part that was not sent needs it. */
+  async #rehash(): Promise<string> {
+    const md5 = createHash(R2_CHECKSUM);
+    for await (const bytes of this.#bytes()) md5.update(bytes);
+    return md5.digest("hex");
   }
 
   /** The first bytes of the part, at most this many. */

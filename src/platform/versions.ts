@@ -4,5 +4,5 @@ import { type Column, inArray, type SQL, sql } from "drizzle-orm";
 export type ExpectedVersions = number[] | undefined;
 
 /** Whether the version is one of these, which are one parameter, because D1 allows 100. */
-export const isOneOf = (version: Column, versions: number[]): SQL =>
+export const isExpectedVersion = (version: Column, versions: number[]): SQL =>
   inArray(version, sql`(select value from json_each(${JSON.stringify(versions)}))`);

@@ -336,6 +336,12 @@ function endOf(saved: SavedState | undefined, { epoch }: UploadRow): AppError | 
   return saved.status === "committed" || saved.epoch !== epoch ? fencedOff() : null;
 }
 
+/**
+ * The ETag for the commit of an upload that has no parts any more, because another request has just committed it. The commit then
+ * inserts no file, and finds that of the other request.
+ */
+const COMMITTED_MEANWHILE = "";
+
 /** Assembles the parts and commits the file. Concurrent calls have the same result. */
 export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: UploadRow): Promise<UploadRow> {
   const { multipartId, fileId } = row;
@@ -347,9 +353,9 @@ export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: U
     .where(eq(uploadParts.fileId, fileId))
     .orderBy(asc(number));
   const parts = await read(deps, saved);
-  // If there are none, another request has just committed the file.
-  const etag = parts.length === 0 ? "" : await deps.bytes.complete(objectKey(namedFile(row)), multipartId, parts);
-  return commitResumable(deps, initiator, row, etag);
+  const isCommitted = parts.length === 0;
+  const complete = () => deps.bytes.complete(objectKey(namedFile(row)), multipartId, parts);
+  return commitResumable(deps, initiator, row, isCommitted ? COMMITTED_MEANWHILE : await complete());
 }
 
 async function commitResumable(

@@ -9,16 +9,32 @@ type Exports<N extends Name> = Record<keyof (typeof NAMES)[N]["exports"], (...va
 /** The error code "function not implemented". */
 const NOT_IMPLEMENTED = 52;
 
-function importOf(name: string): (...values: number[]) => number {
-  if (name.startsWith("emscripten_math_")) return Math[name.slice("emscripten_math_".length) as "cos"];
-  if (name.startsWith("fd_")) return () => NOT_IMPLEMENTED;
-  if (name === "abort_js" || name === "proc_exit") {
-    return () => {
-      throw new Error("The decoder aborted.");
-    };
-  }
-  return () => 0;
-}
+type Import = { [N in Name]: keyof (typeof NAMES)[N]["imports"] }[Name];
+
+const fail = () => NOT_IMPLEMENTED;
+const ignore = () => 0;
+const abort = () => {
+  throw new Error("The decoder aborted.");
+};
+
+const IMPORTS: Record<Import, (...values: number[]) => number> = {
+  emscripten_math_atan: Math.atan,
+  emscripten_math_cos: Math.cos,
+  emscripten_math_exp: Math.exp,
+  emscripten_math_log: Math.log,
+  emscripten_math_pow: Math.pow,
+  emscripten_math_sin: Math.sin,
+  fd_close: fail,
+  fd_read: fail,
+  fd_seek: fail,
+  fd_write: fail,
+  abort_js: abort,
+  proc_exit: abort,
+  INT123_compat_close: ignore,
+  emscripten_resize_heap: ignore,
+  emscripten_runtime_keepalive_clear: ignore,
+  setitimer_js: ignore,
+};
 
 /** The memory and the functions of a decoder. The module is new, so nothing of an earlier file is left in it. */
 export class Instance<N extends Name> {
@@ -26,8 +42,9 @@ export class Instance<N extends Name> {
   readonly #memory: ArrayBuffer;
 
   constructor(name: N, module: WebAssembly.Module) {
-    const { imports, exports: exported } = NAMES[name] as Record<"imports" | "exports", Record<string, string>>;
-    const functions = Object.entries(imports).map(([import_, letter]) => [letter, importOf(import_)]);
+    const exported: Record<string, string> = NAMES[name].exports;
+    const letters = Object.entries(NAMES[name].imports) as [Import, string][];
+    const functions = letters.map(([imported, letter]) => [letter, IMPORTS[imported]]);
     const found = new WebAssembly.Instance(module, { a: Object.fromEntries(functions) }).exports;
     this.call = Object.fromEntries(Object.entries(exported).map(([key, letter]) => [key, found[letter]])) as Exports<N>;
     // It never grows.
