@@ -14,47 +14,63 @@ export type WebhookHealth = "healthy" | "failing" | "disabled";
 export type DeliveryStatus = "pending" | "succeeded" | "failed";
 export type Disposition = "attachment" | "inline";
 export interface Creator {
+  /** The id of the API key or session. */
   keyId: string;
+  /** The id of the user. Null if there is none. */
   userId: string | null;
 }
 export interface Actor {
   /** The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service. */
   kind: ActorKind;
+  /** The id of the API key or session. */
   keyId: string | null;
   /** Set for a login, and for actions of sessions and of the keys that they created. */
   userId: string | null;
+  /** The request, as in its header `X-Request-Id`. */
   requestId: string | null;
   /** The first and last name of the user, or the name of a key without a user, as it is now. Null once it is deleted. */
   name: string | null;
 }
 export interface Subject {
+  /** The kind of record, or of token. */
   kind: SubjectKind;
+  /** Identifies the record. */
   id: string;
+  /** The version of the record after the event. Null if it has none. */
   version: number | null;
   /** The name of the record as it is now: of a session that of its user or key, of a webhook its description, or the host of its URL, and of a link its own, or that of its file. Null once the record is deleted. A file that is deleted or in the trash has its original name. The name of a file needs `files:read`, without which it is the original one, that of the team `files:read`, of a link `files:download`, and of a webhook `webhooks:read`. */
   name: string | null;
 }
 export interface ProcessingFailure {
+  /** Why it failed. */
   code: FailureCode;
+  /** A text for people, which may change. */
   message: string;
 }
 export interface AudioMetadata {
+  /** The container of the audio. */
   container: string | null;
+  /** The codec of the audio. */
   codec: string | null;
   /** Null if the file does not state it. */
   durationSeconds: number | null;
   /** Hertz. */
   sampleRate: number | null;
+  /** The number of channels. */
   channels: number | null;
   /** Bits per second. */
   bitrate: number | null;
+  /** Whether the codec is lossless. */
   lossless: boolean | null;
+  /** The tags. */
   tags: Record<string, string | number>;
 }
 export interface Message {
+  /** A text for people, which may change. */
   message: string;
 }
 export interface Data<T> extends Message {
+  /** The result. */
   data: T;
 }
 export interface Paging {
@@ -66,26 +82,38 @@ export interface Paging {
   cursor?: string | undefined;
 }
 export interface ErrorBody {
+  /** The state. */
   status: boolean;
+  /** A text for people, which may change. */
   message: string;
+  /** Why it failed. */
   code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "conflict" | "too_many_keys" | "file_held" | "email_taken" | "last_admin" | "too_many_webhooks" | "webhook_disabled" | "idempotency_conflict" | "idempotency_in_progress" | "file_limit_reached" | "not_in_trash" | "too_many_links" | "too_many_unfinished_uploads" | "offset_mismatch" | "too_many_folders" | "folder_busy" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "email_not_configured" | "unavailable" | "storage_full";
+  /** The request, as in its header `X-Request-Id`. */
   requestId: string;
   /** Only for `invalid_input`: each invalid field and its problem. */
   errors?: Array<{
+    /** The field. */
     path: string;
+    /** A text for people, which may change. */
     message: string;
   }>;
 }
 export interface ApiKey {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** Identifies the record. */
   id: string;
   /** The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted. */
   key: string;
+  /** The name. */
   name: string;
+  /** The id of the team. */
   teamId: string;
+  /** Another identifier of the key. */
   uuid: string;
   /** A public key can only upload files. */
   isPublic: boolean;
+  /** What it may do. */
   scopes: Array<Scope>;
   /** The limits of a public key. Null if it has none. */
   limits: KeyLimits | null;
@@ -93,20 +121,29 @@ export interface ApiKey {
   createdBy: Creator | null;
   /** Accurate to an hour. */
   lastUsedAt: string | null;
+  /** When it was created. */
   createdAt: string;
+  /** When it expires. */
   expiresAt: string;
 }
 export interface KeyLimits {
+  /** The largest file, in bytes. */
   maxFileBytes?: number;
+  /** The types of the files. */
   fileTypes?: Array<FileType>;
 }
 export interface Session {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** Identifies the record. */
+  id: string;
   /** The user who logged in. */
   userId: string | null;
   /** The API key that created the session. Null for a login. */
   createdBy: Creator | null;
+  /** When it was created. */
   createdAt: string;
+  /** When it expires. */
   expiresAt: string;
   /** Accurate to an hour. */
   lastUsedAt: string | null;
@@ -114,15 +151,23 @@ export interface Session {
   userAgent: string | null;
 }
 export interface InvitationDescription {
+  /** The name of the team. */
   teamName: string;
+  /** The email address of the user. */
   email: string;
+  /** The role of the user, which decides on their scopes. */
   role: Role;
   /** If true, the password is reset. */
   hasPassword: boolean;
 }
 export interface Team {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** Identifies the record. */
+  id: string;
+  /** The name. */
   name: string;
+  /** The state. */
   status: TeamStatus;
   /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */
   maxBytes: number | null;
@@ -132,7 +177,9 @@ export interface Team {
   database: number;
   /** Uploads in progress and the trash count. */
   usage: {
+    /** The number of files. */
     files: number;
+    /** The size of all files, in bytes. */
     bytes: number;
     /** The part of `files` that is in the trash. */
     trashFiles: number;
@@ -145,12 +192,17 @@ export interface Team {
   trashDays: number;
   /** Whether the service sends emails, such as invitations. */
   sendsEmail: boolean;
+  /** When it was created. */
   createdAt: string;
+  /** When it last changed. */
   updatedAt: string;
+  /** The version. Pass it as `version` to change only this version. */
   __v: number;
 }
 export interface Me {
+  /** The kind of record, or of token. */
   kind: TokenKind;
+  /** The id of the team. */
   teamId: string | null;
   /** The API key or session. */
   keyId: string | null;
@@ -160,29 +212,43 @@ export interface Me {
   role: Role | null;
   /** Null for the operator. */
   scopes: Array<Scope> | null;
+  /** When it expires. */
   expiresAt: string | null;
 }
 export interface CreatedUser {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** Identifies the record. */
+  id: string;
+  /** The id of the team. */
   teamId: string;
+  /** The first name of the user. */
   firstName: string;
+  /** The last name of the user. */
   lastName: string;
+  /** The email address of the user. */
   email: string;
   /** A hash. The submitted password is never returned. */
   password: string;
   /** Whether the user can log in. False until an invitation is accepted. */
   hasPassword: boolean;
+  /** The role of the user, which decides on their scopes. */
   role: Role;
+  /** When it was created. */
   createdAt: string;
+  /** When it last changed. */
   updatedAt: string;
 }
 export interface User extends CreatedUser {
+  /** The version. Pass it as `version` to change only this version. */
   __v: number;
 }
 export interface Invitation {
   /** The page of the console that accepts it. */
   url: string;
+  /** The token, which is a secret. */
   token: string;
+  /** When it expires. */
   expiresAt: string;
 }
 export interface SentInvitation {
@@ -190,7 +256,9 @@ export interface SentInvitation {
   sent: boolean;
 }
 export interface UserExport {
+  /** The user. */
   user: ExportedUser;
+  /** The sessions of the user. */
   sessions: Array<Session>;
   /** The API keys that the user created, with masked tokens. */
   keys: Array<ApiKey>;
@@ -200,35 +268,58 @@ export interface UserExport {
   hasOlderEvents: boolean;
 }
 export interface ExportedUser {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** Identifies the record. */
+  id: string;
+  /** The id of the team. */
   teamId: string;
+  /** The first name of the user. */
   firstName: string;
+  /** The last name of the user. */
   lastName: string;
+  /** The email address of the user. */
   email: string;
   /** Whether the user can log in. False until an invitation is accepted. */
   hasPassword: boolean;
+  /** The role of the user, which decides on their scopes. */
   role: Role;
+  /** When it was created. */
   createdAt: string;
+  /** When it last changed. */
   updatedAt: string;
+  /** The version. Pass it as `version` to change only this version. */
   __v: number;
 }
 export interface RecordedEvent {
   /** IDs sort in commit order. */
   _id: string;
+  /** IDs sort in commit order. */
+  id: string;
+  /** The id of the team. */
   teamId: string;
+  /** The type of the event. */
   type: EventType;
+  /** When it was created. */
   createdAt: string;
+  /** Who caused it. */
   actor: {
     /** The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service. */
     kind: ActorKind;
+    /** The id of the API key or session. */
     keyId: string | null;
     /** Set for a login, and for actions of sessions and of the keys that they created. */
     userId: string | null;
+    /** The request, as in its header `X-Request-Id`. */
     requestId: string | null;
   };
+  /** The record that it is about. */
   subject: {
+    /** The kind of record, or of token. */
     kind: SubjectKind;
+    /** Identifies the record. */
     id: string;
+    /** The version of the record after the event. Null if it has none. */
     version: number | null;
   };
   /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
@@ -239,21 +330,31 @@ export interface NewWebhook extends Webhook {
   secret: string;
 }
 export interface Attempt {
+  /** When the attempt began. */
   at: string;
+  /** The status of the response. Null without a response. */
   httpStatus: number | null;
   /** `webhook_disabled` ends a delivery unsent. */
   error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | null;
+  /** How long it took. */
   durationMilliseconds: number;
   /** Up to 1 KiB. The delivery log keeps it for the latest attempt of a delivery if that failed; otherwise it is empty. */
   responseBody: string;
 }
 export interface Webhook {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** Identifies the record. */
+  id: string;
+  /** The id of the team. */
   teamId: string;
+  /** The URL. */
   url: string;
   /** Null for all types. */
   types: Array<EventType> | null;
+  /** A note for people. */
   description: string;
+  /** The state. */
   status: WebhookStatus;
   /** `gone`: it responded 410. `failing`: no success for five days. `creator_deleted`: the user who created it, or last changed its URL, secret or status, was deleted. `creator_demoted`: the user became a contributor. */
   disabledReason: "requested" | "gone" | "failing" | "creator_deleted" | "creator_demoted" | null;
@@ -261,8 +362,11 @@ export interface Webhook {
   createdBy: Creator;
   /** The key or session that last changed its URL, secret or status, or created it, with its user. */
   changedBy: Creator;
+  /** When it was created. */
   createdAt: string;
+  /** When it last changed. */
   updatedAt: string;
+  /** The version. Pass it as `version` to change only this version. */
   __v: number;
   /** `failing`: the latest 3 attempts or more have failed. */
   health: WebhookHealth;
@@ -270,12 +374,17 @@ export interface Webhook {
   failingSince: string | null;
   /** Attempts in this hour and the 23 before. A failed one is repeated later. */
   lastDay: {
+    /** How many succeeded. */
     succeeded: number;
+    /** How many failed. */
     failed: number;
     /** By hour, oldest first, without the hours that had none. */
     hours: Array<{
+      /** How many succeeded. */
       succeeded: number;
+      /** How many failed. */
       failed: number;
+      /** When the hour began. */
       startsAt: string;
     }>;
   };
@@ -283,14 +392,21 @@ export interface Webhook {
   lastResult: Attempt | null;
 }
 export interface Delivery {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** Identifies the record. */
+  id: string;
+  /** The id of the event. */
   eventId: string;
+  /** The type of the event. */
   type: EventType;
   /** Null without the scope `events:read`. */
   event: RecordedEvent | null;
+  /** The state. */
   status: DeliveryStatus;
   /** The latest ten attempts. */
   attempts: Array<Attempt>;
+  /** When the next attempt follows. Null if none does. */
   nextAttemptAt: string | null;
 }
 export interface Redelivery extends Delivery {
@@ -300,18 +416,33 @@ export interface Redelivery extends Delivery {
 export interface UploadToken {
   /** The `uploadTokenId` in events of its files. */
   _id: string;
+  /** The `uploadTokenId` in events of its files. */
+  id: string;
+  /** The token, which is a secret. */
   token: string;
+  /** When it expires. */
   expiresAt: string;
+  /** The largest number of files. */
   maxFiles: number;
 }
 export interface StoredFile {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** Identifies the record. */
+  id: string;
+  /** The id of the team. */
   teamId: string;
+  /** The name of the file that was uploaded. */
   originalName: string;
+  /** The type of the file, by its content. */
   fileType: FileType;
+  /** The state. */
   status: ProcessingStatus;
+  /** When it was created. */
   createdAt: string;
+  /** When it last changed. */
   updatedAt: string;
+  /** The version. Pass it as `version` to change only this version. */
   __v: number;
   /** `{id}-{originalName}`. */
   filename: string;
@@ -329,6 +460,7 @@ export interface StoredFile {
   folder: string;
   /** Your own ID of the file. */
   reference: string | null;
+  /** The tags. */
   tags: Array<string>;
   /** When the service deletes the file. Null: never. */
   deleteAfter: string | null;
@@ -344,6 +476,9 @@ export interface StoredFile {
 export interface UnfinishedUpload {
   /** The id of the file that the upload creates. */
   _id: string;
+  /** The id of the file that the upload creates. */
+  id: string;
+  /** The name. */
   name: string;
   /** Bytes of the file. They count against the storage quota. */
   size: number;
@@ -355,16 +490,23 @@ export interface UnfinishedUpload {
   status: "receiving" | "canceled";
   /** The API key that created the upload. */
   keyId: string;
+  /** When it was created. */
   createdAt: string;
   /** When the service ends the upload, or removes a canceled one, unless that has happened before. */
   expiresAt: string;
 }
 export interface FileMetadata extends FileStatus {
+  /** The id of the team. */
   teamId: string;
+  /** The name of the file that was uploaded. */
   originalName: string;
+  /** The type of the file, by its content. */
   fileType: FileType;
+  /** When it was created. */
   createdAt: string;
+  /** When it last changed. */
   updatedAt: string;
+  /** The version. Pass it as `version` to change only this version. */
   __v: number;
   /** `{id}-{originalName}`. */
   filename: string;
@@ -382,12 +524,15 @@ export interface FileMetadata extends FileStatus {
   folder: string;
   /** Your own ID of the file. */
   reference: string | null;
+  /** The tags. */
   tags: Array<string>;
   /** When the service deletes the file. Null: never. */
   deleteAfter: string | null;
   /** The key or session that began the upload, and its user. Never changes. */
   uploadedBy: {
+    /** The id of the API key or session. */
     keyId: string;
+    /** The id of the user. Null if there is none. */
     userId: string | null;
     /** The name of the user, or of a key without a user, as in events. Null if it has none, or is deleted. */
     name: string | null;
@@ -400,6 +545,7 @@ export interface FileMetadata extends FileStatus {
   artist: string | null;
   /** Null for a resumable upload until its bytes were read back. */
   sha256: string | null;
+  /** When processing ended. Null until then. */
   processedAt: string | null;
   /** Null until processed, and for files that are not audio. */
   audio: AudioMetadata | null;
@@ -417,16 +563,25 @@ export interface Transcript {
   language: string | null;
   /** Bytes. */
   size: number;
+  /** When it last changed. */
   updatedAt: string;
 }
 export interface Hold {
+  /** Why the file is held. */
   reason: string;
+  /** When it was created. */
   createdAt: string;
+  /** The key or session that created it, with its user. */
   createdBy: Creator;
 }
 export interface FileStatus {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** Identifies the record. */
+  id: string;
+  /** The state. */
   status: ProcessingStatus;
+  /** Why processing failed. Null unless it did. */
   failure: ProcessingFailure | null;
 }
 export interface Waveform {
@@ -434,6 +589,7 @@ export interface Waveform {
   channels: Array<Array<number>>;
 }
 export interface TrashedFile extends StoredFile {
+  /** When the file was deleted. */
   trashedAt: string;
   /** When the service erases the file, within minutes. A held file stays. */
   eraseAfter: string;
@@ -441,6 +597,7 @@ export interface TrashedFile extends StoredFile {
   hold: Hold | null;
 }
 export interface NewLink extends Link {
+  /** The URL. */
   url: string;
   /** A page with a player, for people. */
   pageUrl: string;
@@ -448,7 +605,11 @@ export interface NewLink extends Link {
   embedUrl: string;
 }
 export interface Link {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** Identifies the record. */
+  id: string;
+  /** The id of the file. */
   fileId: string;
   /** What its page and lists call it. Null: the file's own name. */
   name: string | null;
@@ -456,10 +617,13 @@ export interface Link {
   startSeconds: number | null;
   /** Where its page stops. Null: at the end. */
   endSeconds: number | null;
+  /** Whether browsers save the file, or show it. */
   disposition: Disposition;
   /** Null: never. */
   expiresAt: string | null;
+  /** When it was created. */
   createdAt: string;
+  /** The key or session that created it, with its user. */
   createdBy: Creator;
 }
 export interface SharedFile {
@@ -469,7 +633,9 @@ export interface SharedFile {
   startSeconds: number | null;
   /** Where the page stops. Null: at the end. */
   endSeconds: number | null;
+  /** Bytes. */
   size: number;
+  /** The media type. */
   mimeType: string;
   /** Null unless the file is audio. */
   durationSeconds: number | null;
@@ -491,15 +657,23 @@ export interface SharedFile {
 export interface Event {
   /** IDs sort in commit order. */
   _id: string;
+  /** IDs sort in commit order. */
+  id: string;
+  /** The id of the team. */
   teamId: string;
+  /** The type of the event. */
   type: EventType;
+  /** When it was created. */
   createdAt: string;
+  /** Who caused it. */
   actor: Actor;
+  /** The record that it is about. */
   subject: Subject;
   /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
   data: Record<string, unknown>;
 }
 export interface Tag {
+  /** A tag. */
   tag: string;
 }
 export interface WebhookMessage {
@@ -509,18 +683,26 @@ export interface WebhookMessage {
   type: EventType | "webhook.test";
   /** When the event was recorded. */
   timestamp: string;
+  /** The id of the team. */
   teamId: string;
+  /** Who caused it. */
   actor: {
     /** The kind of token (`upload`: an upload token, of which the IDs are those of its issuer), `user` for a login itself, or `system` for the service. */
     kind: ActorKind;
+    /** The id of the API key or session. */
     keyId: string | null;
     /** Set for a login, and for actions of sessions and of the keys that they created. */
     userId: string | null;
+    /** The request, as in its header `X-Request-Id`. */
     requestId: string | null;
   };
+  /** The record that it is about. */
   subject: {
+    /** The kind of record, or of token. */
     kind: SubjectKind;
+    /** Identifies the record. */
     id: string;
+    /** The version of the record after the event. Null if it has none. */
     version: number | null;
   };
   /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.uploaded` also names the `uploadTokenId` if there is one, and `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
@@ -568,8 +750,11 @@ export interface Api {
   "POST /auth/v1/login": {
     query: undefined;
     body: {
+      /** The id of the team. */
       teamId: string;
+      /** The email address of the user. */
       email: string;
+      /** The password of the user. */
       password: string;
       /** Seconds until the session expires. */
       expiresIn?: number | undefined;
@@ -602,6 +787,7 @@ export interface Api {
   "POST /auth/v1/invitations/describe": {
     query: undefined;
     body: {
+      /** The token, which is a secret. */
       token: string;
     };
     response: Data<InvitationDescription>;
@@ -609,7 +795,9 @@ export interface Api {
   "POST /auth/v1/invitations/accept": {
     query: undefined;
     body: {
+      /** The token, which is a secret. */
       token: string;
+      /** The password of the user. */
       password: string;
       /** One line of 0 to 100 characters. Surrounding white space is removed. */
       firstName?: string | undefined;
@@ -621,7 +809,9 @@ export interface Api {
   "POST /auth/v1/password/forgot": {
     query: undefined;
     body: {
+      /** The id of the team. */
       teamId: string;
+      /** The email address of the user. */
       email: string;
     };
     response: Message;
@@ -631,6 +821,7 @@ export interface Api {
     body: {
       /** One line of 1 to 100 characters. Surrounding white space is removed. */
       name: string;
+      /** Creates a public key, which can only upload files. */
       isPublic?: boolean | undefined;
       /** Default: your own. You can only grant scopes that you have. A public key has `files:upload`. */
       scopes?: Array<Scope> | undefined;
@@ -694,13 +885,17 @@ export interface Api {
       database?: number | undefined;
     };
     response: {
+      /** A text for people, which may change. */
       message: string;
+      /** The result. */
       data: Team;
+      /** The first key of the team. */
       apiKey: ApiKey;
     };
   };
   "GET /auth/v1/teams": {
     query: Paging & {
+      /** The state. */
       status?: TeamStatus | undefined;
       /** A prefix of the name. Case-sensitive. */
       name?: string | undefined;
@@ -718,6 +913,7 @@ export interface Api {
     body: {
       /** One line of 1 to 100 characters. Surrounding white space is removed. */
       name?: string | undefined;
+      /** The state. */
       status?: "active" | "suspended" | undefined;
       /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */
       maxBytes?: number | null | undefined;
@@ -741,7 +937,9 @@ export interface Api {
   "POST /auth/v1/me/password": {
     query: undefined;
     body: {
+      /** The password until now. */
       currentPassword: string;
+      /** The password from now on. */
       newPassword: string;
     };
     response: Message;
@@ -753,6 +951,7 @@ export interface Api {
       firstName?: string | undefined;
       /** One line of 0 to 100 characters. Surrounding white space is removed. */
       lastName?: string | undefined;
+      /** The email address of the user. */
       email: string;
       /** Without it, the user cannot log in until an invitation is accepted. */
       password?: string | undefined;
@@ -787,8 +986,11 @@ export interface Api {
       firstName?: string | undefined;
       /** One line of 0 to 100 characters. Surrounding white space is removed. */
       lastName?: string | undefined;
+      /** The email address of the user. */
       email?: string | undefined;
+      /** The password of the user. */
       password?: string | undefined;
+      /** The role of the user, which decides on their scopes. */
       role?: Role | undefined;
     };
     response: User;
@@ -796,7 +998,7 @@ export interface Api {
   "DELETE /auth/v1/users/{id}": {
     query: {
       /** Keeps the API keys that the user created. Default `false`. */
-      keepKeys?: "true" | "false" | undefined;
+      keepKeys?: boolean | undefined;
     };
     body: undefined;
     response: Message;
@@ -823,6 +1025,7 @@ export interface Api {
       url: string;
       /** Null for all types. */
       types?: Array<EventType> | null | undefined;
+      /** A note for people. */
       description?: string | undefined;
     };
     response: Data<NewWebhook>;
@@ -844,7 +1047,9 @@ export interface Api {
       url?: string | undefined;
       /** Null for all types. */
       types?: Array<EventType> | null | undefined;
+      /** A note for people. */
       description?: string | undefined;
+      /** The state. */
       status?: WebhookStatus | undefined;
     };
     response: Data<Webhook>;
@@ -857,6 +1062,7 @@ export interface Api {
   "POST /auth/v1/webhooks/{id}/secret": {
     query: undefined;
     body: {
+      /** Whether the old secret ends at once. */
       revokeOld?: boolean | undefined;
     };
     response: Data<NewWebhook>;
@@ -887,7 +1093,9 @@ export interface Api {
       failedOnly?: boolean | undefined;
     };
     response: Data<{
+      /** The number of messages that are sent again. */
       deliveries: number;
+      /** Pass it as `after` to continue. Null if nothing is left. */
       next: string | null;
     }>;
   };
@@ -903,7 +1111,9 @@ export interface Api {
       expiresIn?: number | undefined;
       /** How many files the token can upload. Files that exist and uploads in progress count. An upload that fails or is canceled doesn't. */
       maxFiles?: number | undefined;
+      /** The largest file, in bytes. */
       maxFileBytes?: number | undefined;
+      /** The types of the files. */
       fileTypes?: Array<FileType> | undefined;
       /** Set on each file. The visitor can neither set nor see them. At most 4 KiB as JSON. */
       properties?: {
@@ -913,6 +1123,7 @@ export interface Api {
         folder?: string | undefined;
         /** Your own ID of the file. Null removes it. */
         reference?: string | null | undefined;
+        /** The tags. */
         tags?: Array<string> | undefined;
         /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
         metadata?: Record<string, unknown> | undefined;
@@ -924,17 +1135,23 @@ export interface Api {
   };
   "GET /docs/v1/uploads": {
     query: Paging & {
+      /** The state. */
       status?: ProcessingStatus | undefined;
+      /** The type of the file, by its content. */
       fileType?: FileType | undefined;
       /** A prefix of the name, in any case and without accents. */
       name?: string | undefined;
+      /** Only those that were created after this instant. */
       createdAfter?: string | undefined;
+      /** Only those that were created before this instant. */
       createdBefore?: string | undefined;
       /** Files in this folder. Empty: files outside all folders. */
       folder?: string | undefined;
       /** Files in this folder and the folders below it. */
       under?: string | undefined;
+      /** A tag. */
       tag?: string | undefined;
+      /** Your own ID of the file. */
       reference?: string | undefined;
       /** The ID of a user, for the files that the user uploaded. */
       uploadedBy?: string | undefined;
@@ -962,25 +1179,40 @@ export interface Api {
   "POST /docs/v1/uploads/batch": {
     query: undefined;
     body: {
+      /** The change. */
       action: "restore" | "reprocess";
+      /** The ids of up to 100 files. */
       ids: Array<string>;
     } | {
+      /** The change. */
       action: "delete";
+      /** The ids of up to 100 files. */
       ids: Array<string>;
+      /** Erases the files instead of moving them to the trash. */
       permanent?: boolean | undefined;
     } | {
+      /** The change. */
       action: "tag" | "untag";
+      /** The ids of up to 100 files. */
       ids: Array<string>;
+      /** The tags. */
       tags: Array<string>;
     } | {
+      /** The change. */
       action: "move";
+      /** The ids of up to 100 files. */
       ids: Array<string>;
       /** A path such as `a/b`. Empty: outside all folders. */
       folder: string;
     };
     response: Data<Array<{
+      /** The `id`, as the API calls it. */
       _id: string;
+      /** Identifies the record. */
+      id: string;
+      /** Whether the file was changed. */
       ok: boolean;
+      /** Why it failed. */
       code?: "not_found" | "too_many_tags" | "file_held" | "not_in_trash";
       /** A deletion moved the file to the trash. */
       isTrashed?: boolean;
@@ -993,8 +1225,11 @@ export interface Api {
     };
     body: undefined;
     response: {
+      /** The state. */
       status: boolean;
+      /** A text for people, which may change. */
       message: string;
+      /** Opens the file without a token. */
       signedUrl: string;
     };
   };
@@ -1007,6 +1242,7 @@ export interface Api {
       folder?: string | undefined;
       /** Your own ID of the file. Null removes it. */
       reference?: string | null | undefined;
+      /** The tags. */
       tags?: Array<string> | undefined;
       /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
       metadata?: Record<string, unknown> | undefined;
@@ -1018,13 +1254,15 @@ export interface Api {
   "DELETE /docs/v1/uploads/{id}": {
     query: {
       /** `true` erases the file at once, also one that is in the trash. A contributor can't. */
-      permanent?: "true" | "false" | undefined;
+      permanent?: boolean | undefined;
       /** Only cancels an upload. If the upload is complete, the response is 403 and the file stays. */
-      unfinished?: "true" | undefined;
+      unfinished?: boolean | undefined;
     };
     body: undefined;
     response: {
+      /** The state. */
       status: boolean;
+      /** A text for people, which may change. */
       message: string;
     };
   };
@@ -1042,7 +1280,9 @@ export interface Api {
     query: undefined;
     body: undefined;
     response: {
+      /** The state. */
       status: boolean;
+      /** A text for people, which may change. */
       message: string;
     };
   };
@@ -1072,6 +1312,7 @@ export interface Api {
   "PUT /docs/v1/uploads/{id}/hold": {
     query: undefined;
     body: {
+      /** Why the file is held. */
       reason: string;
     };
     response: Data<Hold>;
@@ -1149,15 +1390,24 @@ export interface Api {
     response: Data<{
       /** Bytes without a row. */
       objects: Array<{
+        /** The key of the object in the store. */
         key: string;
+        /** Bytes. */
         size: number;
+        /** When the object was stored. */
         storedAt: string;
+        /** Whether the file is deleted. */
         isRemoved: boolean;
       }>;
       /** Rows without bytes. */
       files: Array<{
+        /** The `id`, as the API calls it. */
         _id: string;
+        /** Identifies the record. */
+        id: string;
+        /** The id of the team. */
         teamId: string;
+        /** The key of the object in the store. */
         key: string;
       }>;
       /** Where the next page begins. Null: this was the last. */
@@ -1182,7 +1432,9 @@ export interface Api {
       after?: string | undefined;
       /** Only events before this event id. */
       before?: string | undefined;
+      /** Only those that were created after this instant. */
       createdAfter?: string | undefined;
+      /** Only those that were created before this instant. */
       createdBefore?: string | undefined;
       /** Operator tokens only. Without it, the operator gets the creations and deletions of all teams, also of those that are gone. */
       teamId?: string | undefined;
@@ -1219,7 +1471,7 @@ export interface Api {
       /** Default: the top-level folders. */
       under?: string | undefined;
       /** `true` also lists the folders in these folders, at all levels. Default `false`. */
-      deep?: "true" | "false" | undefined;
+      deep?: boolean | undefined;
     };
     body: undefined;
     response: Data<Array<string>>;
@@ -1231,6 +1483,7 @@ export interface Api {
       folder: string;
     };
     response: Data<{
+      /** The full path of the folder. */
       folder: string;
     }>;
   };
@@ -1245,6 +1498,7 @@ export interface Api {
     response: Data<{
       /** Where the folder is, or was. */
       folder: string;
+      /** Whether all files have been changed. Otherwise the rest follows within minutes. */
       isComplete: boolean;
     }>;
   };
@@ -1257,6 +1511,7 @@ export interface Api {
     response: Data<{
       /** Where the folder is, or was. */
       folder: string;
+      /** Whether all files have been changed. Otherwise the rest follows within minutes. */
       isComplete: boolean;
       /** The held files that stay in the folder. At most 1,000 are counted. */
       held: number;
@@ -1266,15 +1521,21 @@ export interface Api {
     query: undefined;
     body: undefined;
     response: Data<{
+      /** The number of files. */
       files: number;
+      /** The size of all files, in bytes. */
       bytes: number;
       /** The part of `files` that is in the trash. */
       trashFiles: number;
       /** The part of `bytes` that is in the trash. */
       trashBytes: number;
+      /** The largest number of files. */
       maxFiles: number;
+      /** How many bytes the team can store. */
       maxBytes: number;
+      /** The number of events in the log. */
       events: number;
+      /** How many events the log keeps. */
       maxEvents: number;
     }>;
   };

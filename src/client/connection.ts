@@ -1,5 +1,7 @@
 import type { Api } from "./api.ts";
-import { connectionError, errorOf, StowageError, timeoutAfter } from "./errors.ts";
+import { type Call, callOf, List, Page } from "./call.ts";
+import { connectionError, type ErrorCode, errorOf, StowageError, timeoutAfter } from "./errors.ts";
+import { withIds } from "./ids.ts";
 import { orAborted, Retries } from "./retrying.ts";
 import { isNode, type Slice, sendByXhr, streamed } from "./transfer.ts";
 
@@ -33,7 +35,10 @@ export interface StowageOptions {
   fetch?: FetchFunction;
   /** Called before each retry, with the error and the number of earlier retries. */
   onRetry?: (error: StowageError, attempt: number) => void;
-  /** Called after each call that succeeded, with its route, such as `DELETE /auth/v1/users/{id}`. Uploads have no route. */
+  /**
+   * Called after each call that succeeded, with its route, such as `DELETE /auth/v1/users/{id}`. Uploads have no route.
+   * @internal
+   */
   onSuccess?: (route: string) => void;
 }
 
@@ -54,19 +59,18 @@ export interface VersionOptions extends CallOptions {
   version?: number | string | undefined;
 }
 
-/** The result of a call. `withResponse` also returns the response, for its status and headers. Its body has been read. */
-export type Call<T> = Promise<T> & { withResponse(): Promise<{ data: T; response: Response }> };
-
 type Route = keyof Api;
-type Input<R extends Route> = VersionOptions & {
+/** What a call sends to a route. */
+interface AnyInput extends Pick<RequestSpec, "isIdempotent" | "isTransfer" | "onResponse" | "nullCodes"> {
   /** Replaces `{id}` in the path. */
   id?: string;
-  /** Whether the request may run twice. By default the method decides. */
-  isIdempotent?: boolean;
-  isTransfer?: boolean | undefined;
   /** A body of WebVTT. All others are JSON. */
   text?: string;
-} & (Api[R]["query"] extends undefined ? { query?: undefined } : { query?: Api[R]["query"] }) &
+  query?: object | undefined;
+  body?: object | undefined;
+}
+type Input<R extends Route> = AnyInput &
+  (Api[R]["query"] extends undefined ? { query?: undefined } : { query?: Api[R]["query"] }) &
   (Api[R]["body"] extends undefined ? { body?: undefined } : { body: Api[R]["body"] });
 
 /** Routes that respond with pages. */
@@ -76,38 +80,25 @@ export type Item<R extends ListRoute> = ItemOf<Api[R]["response"]>;
 /** The filters of a list. The list itself follows the pages. */
 export type Filters<R extends ListRoute> = Omit<NonNullable<Api[R]["query"]>, "cursor" | "page">;
 
-export interface Page<T> {
-  /** With several filters, a page may hold few items or none although more pages follow. */
-  items: T[];
-  /** Pass it to `page` to get the next page. Undefined on the last page. */
-  next: string | undefined;
-}
-
-/**
- * Items to iterate over, or to read page by page. Each iteration starts at the first item. `await` returns the first page.
- * @example
- * for await (const file of stowage.files.list()) console.log(file.name);
- * const { items, next } = await stowage.files.list({ limit: 20 });
- */
-export interface List<T> extends AsyncIterable<T>, PromiseLike<Page<T>> {
-  /** Returns the first page, or the page after the one that returned `next`, with the filters of that page. */
-  page(next?: string): Promise<Page<T>>;
-  /** Returns the first items, at most `limit`. Default: all. */
-  toArray(options?: { limit?: number }): Promise<T[]>;
-}
-
 type DataOf<A> = A extends { data: infer D } ? D : never;
+
+/** Takes the result of a call from the response. */
+type Reader<R extends Route, T> = (body: Api[R]["response"], response: Response) => T;
 
 /** A request that has not been sent. */
 export interface RequestSpec extends CallOptions {
   method?: string;
   body?: string | FormData | Slice | undefined;
-  /** Whether the request may run twice. By default the method decides. */
+  /** Whether the request may run twice. Default: unless it is a POST, or a PATCH of a version. */
   isIdempotent?: boolean | undefined;
   /** The bytes of a file, in either direction, may take as long as they move. */
   isTransfer?: boolean | undefined;
   /** Receives the number of bytes sent so far. */
   onProgress?: ((sentBytes: number) => void) | undefined;
+  /** Receives each response, also of an error. */
+  onResponse?: ((response: Response) => void) | undefined;
+  /** Errors that say there is nothing. Instead of failing, the call returns null. */
+  nullCodes?: ErrorCode[];
 }
 
 /**
@@ -141,57 +132,38 @@ export class Connection {
     if (typeof key === "string") this.#headers.set("Authorization", `Bearer ${key}`);
   }
 
-  /** Calls a route with JSON, and returns what `pick` takes from the response. */
-  call<R extends Route, T>(
+  /** Calls a route that responds with JSON. @returns its `data`, or what `pick` takes from the response */
+  json<R extends Route>(route: R, input: Input<R>, options?: VersionOptions): Call<DataOf<Api[R]["response"]>>;
+  json<R extends Route, T>(route: R, input: Input<R>, options: VersionOptions | undefined, pick: Reader<R, T>): Call<T>;
+  json<R extends Route>(
     route: R,
     input: Input<R>,
-    pick: (body: Api[R]["response"], response: Response) => T,
-  ): Call<T> {
-    let response = new Response();
-    const data = this.#request(route, input, async (received) => {
-      const picked = pick(await jsonOf<Api[R]["response"]>(received), received);
-      response = received;
-      return picked;
-    });
-    return Object.assign(data, { withResponse: async () => ({ data: await data, response }) });
-  }
-
-  /** Calls a route and returns the `data` of its response. */
-  data<R extends Route>(route: R, input: Input<R>): Call<DataOf<Api[R]["response"]>> {
-    return this.call(route, input, (body, response) => {
-      const { data } = body as { data?: DataOf<Api[R]["response"]> };
-      if (!data) throw errorOf(response);
-      return data;
-    });
+    options?: VersionOptions,
+    pick: Reader<R, unknown> = dataOf,
+  ): Call<unknown> {
+    return this.request(route, input, options, async (response) =>
+      pick(await jsonOf<Api[R]["response"]>(response), response),
+    );
   }
 
   /** Calls a route whose response has nothing to return. */
-  run<R extends Route>(route: R, input: Input<R>): Call<void> {
-    return this.call(route, input, () => {});
+  empty<R extends Route>(route: R, input: Input<R>, options?: VersionOptions): Call<void> {
+    return this.json(route, input, options, () => {});
   }
 
-  /** Calls a route that responds with a text, which is not among those of JSON. */
-  text(route: `GET ${string}`, input: CallOptions & { id: string }): Promise<string> {
-    return this.#request(route as Route, input as Input<Route>, (response) => response.text());
-  }
-
-  list<R extends ListRoute>(route: R, input: Input<R>): List<Item<R>> {
-    const page = (next?: string): Promise<Page<Item<R>>> => {
+  list<R extends ListRoute>(route: R, input: Input<R>, options?: CallOptions): List<Item<R>> {
+    const read = (next?: string): Call<Page<Item<R>>> => {
       const filters = input.query && { limit: PAGE_ITEMS, ...(input.query as object) };
       const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
-      return this.#request(route, { ...input, query } as Input<R>, async (response) => {
-        const body = await jsonOf<Item<R>[] | { data: Item<R>[] }>(response);
-        const items = Array.isArray(body) ? body : body.data;
+      return this.json(route, { ...input, query } as Input<R>, options, (body, response) => {
+        const items = (Array.isArray(body) ? body : (body as { data?: unknown }).data) as Item<R>[];
         if (!Array.isArray(items)) throw errorOf(response);
         const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
         // Keep only the query: the token must never go to another host, and behind a proxy the host may differ.
-        return { items, next: link === undefined ? undefined : new URL(link, this.url).search };
+        return new Page(items, link === undefined ? undefined : new URL(link, this.url).search, read);
       });
     };
-    const iterate = () => itemsOf(page);
-    const toArray = ({ limit = Number.POSITIVE_INFINITY } = {}) => firstOf(iterate(), limit);
-    const then: List<Item<R>>["then"] = (onPage, onError) => page().then(onPage, onError);
-    return { page, toArray, then, [Symbol.asyncIterator]: iterate };
+    return new List(read);
   }
 
   /** Counts the failures of one call, and waits between its attempts. */
@@ -204,18 +176,19 @@ export class Connection {
    * the response, the request is retried, too.
    * @throws StowageError
    */
-  async send<T>(target: string, sent: RequestSpec, read: (response: Response) => T | Promise<T>): Promise<T> {
-    const { method = "GET", isIdempotent = ["GET", "PUT", "DELETE"].includes(method) } = sent;
+  async stream<T>(target: string, sent: RequestSpec, read: (response: Response) => T | Promise<T>): Promise<T> {
+    const { method = "GET", isIdempotent = method !== "POST" } = sent;
     const retries = this.retries(sent);
     let mayHaveExecuted = false;
     for (;;) {
       try {
-        return await this.attempt(target, sent, read);
+        return await this.#attempt(target, sent, read);
       } catch (error) {
         if (!(error instanceof StowageError)) throw error;
         const { code, status } = error;
-        // An earlier attempt deleted the record, but its response was lost.
-        if (method === "DELETE" && mayHaveExecuted && code === "not_found") return read(new Response("{}"));
+        // An earlier attempt may have deleted the record, and its response was lost.
+        const isDeleted = method === "DELETE" && mayHaveExecuted && code === "not_found";
+        if (isDeleted || sent.nullCodes?.includes(code)) return null as T;
         mayHaveExecuted ||= (code === "connection_failed" && status < 300) || status >= 500;
         await retries.wait(error, isIdempotent);
       }
@@ -223,7 +196,7 @@ export class Connection {
   }
 
   /** Sends a request once. @throws StowageError, the signal's reason, and errors of the body and of `onProgress` */
-  async attempt<T>(target: string, sent: RequestSpec, read: (response: Response) => T | Promise<T>): Promise<T> {
+  async #attempt<T>(target: string, sent: RequestSpec, read: (response: Response) => T | Promise<T>): Promise<T> {
     const { method = "GET", signal, timeout = this.#options.timeout ?? TIMEOUT_MILLISECONDS, isTransfer } = sent;
     signal?.throwIfAborted();
     const isService = target.startsWith("/");
@@ -232,6 +205,7 @@ export class Connection {
     for (const [name, value] of Object.entries(sent.headers ?? {})) headers.set(name, value);
 
     const stop = new AbortController();
+    const aborted = AbortSignal.any(signal ? [signal, stop.signal] : [stop.signal]);
     let timer: ReturnType<typeof setTimeout> | undefined;
     const limit = (milliseconds: number) => {
       clearTimeout(timer);
@@ -264,7 +238,6 @@ export class Connection {
 
     const attempt = async () => {
       const { fetch = globalThis.fetch } = this.#options;
-      const aborted = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal;
       // The service never redirects. Following a redirect could send the token or the body elsewhere.
       const init = { method, headers, body: null, redirect: "manual" as const, signal: aborted };
       let response: Response;
@@ -278,6 +251,7 @@ export class Connection {
         else response = await fetch(url, { ...init, body: body ?? null });
       }
       this.#isKnown ||= isService;
+      sent.onResponse?.(response);
       if (response.ok) return read(response);
       // Without its body, a refusal has no code: what looks final may be transient.
       const { status } = response;
@@ -288,7 +262,7 @@ export class Connection {
     };
     try {
       // Node 20 may not settle the reading of a body after an abort.
-      return await orAborted(attempt(), signal, stop.signal);
+      return await orAborted(attempt(), aborted);
     } catch (cause) {
       signal?.throwIfAborted();
       if (failure) throw failure.error;
@@ -301,9 +275,19 @@ export class Connection {
     }
   }
 
-  async #request<R extends Route, T>(
-    route: R,
-    { id, query, body, text, version, headers, ...options }: Input<R>,
+  /** Calls a route, and returns what `read` takes from the response. */
+  request<T>(
+    route: string,
+    input: AnyInput,
+    options: VersionOptions | undefined,
+    read: (response: Response) => Promise<T>,
+  ): Call<T> {
+    return callOf((onResponse) => this.#request(route, { onResponse, ...input, ...options }, read));
+  }
+
+  async #request<T>(
+    route: string,
+    { id, query, body, text, version, headers, ...options }: AnyInput & VersionOptions,
     read: (response: Response) => Promise<T>,
   ): Promise<T> {
     options.signal?.throwIfAborted();
@@ -312,10 +296,11 @@ export class Connection {
     if (path.includes("{id}") && !id) throw new TypeError(`The ID is "${id}".`);
     const search = new URLSearchParams();
     for (const [name, value] of Object.entries<unknown>({ ...query }))
-      if (value !== undefined) search.set(name, String(value));
+      if (value !== undefined && value !== false) search.set(name, String(value));
     const target = path.replace("{id}", encodeURIComponent(id ?? "")) + (search.size > 0 ? `?${search}` : "");
     const sent = {
       method,
+      isIdempotent: method === "DELETE" || (method !== "POST" && version === undefined),
       ...options,
       headers: {
         ...(body !== undefined && { "Content-Type": "application/json" }),
@@ -325,9 +310,20 @@ export class Connection {
       },
       body: body === undefined ? text : JSON.stringify(body),
     };
-    const result = await this.send(target, sent, read);
+    const result = await this.stream(target, sent, read);
     this.#options.onSuccess?.(route);
     return result;
+  }
+}
+
+/** Methods that call one service. */
+export class Resource {
+  /** @internal */
+  protected readonly connection: Connection;
+
+  /** @internal */
+  constructor(connection: Connection) {
+    this.connection = connection;
   }
 }
 
@@ -338,30 +334,17 @@ function tagOf(version: number | string): string {
   return `"${number}"`;
 }
 
-async function firstOf<T>(items: AsyncIterable<T>, limit: number): Promise<T[]> {
-  const found: T[] = [];
-  if (limit <= 0) return found;
-  for await (const item of items) {
-    found.push(item);
-    if (found.length >= limit) break;
-  }
-  return found;
-}
-
-async function* itemsOf<T>(page: List<T>["page"]): AsyncGenerator<T, void, undefined> {
-  let next: string | undefined;
-  do {
-    const found = await page(next);
-    yield* found.items;
-    next = found.next;
-  } while (next !== undefined);
+function dataOf(body: unknown, response: Response): unknown {
+  const { data } = body as { data?: unknown };
+  if (!data) throw errorOf(response);
+  return data;
 }
 
 async function jsonOf<T>(response: Response): Promise<T> {
   const text = await response.text();
   try {
     const body: unknown = JSON.parse(text);
-    if (body !== null && typeof body === "object") return body as T;
+    if (body !== null && typeof body === "object") return withIds(body as T);
   } catch {}
   throw errorOf(response);
 }

@@ -514,7 +514,7 @@ export class StowageUpload extends Base {
       const channels = file && (await isUnknownForBrowser(file)) && (await measurePeaks(file));
       if (!channels) return;
       const input = { id, body: { channels } };
-      await this.#call((connection) => connection.run("PUT /docs/v1/uploads/{id}/waveform", input));
+      await this.#call((connection) => connection.empty("PUT /docs/v1/uploads/{id}/waveform", input));
     } catch {}
   }
 
@@ -530,7 +530,8 @@ export class StowageUpload extends Base {
     if (item.stop.signal.aborted) item.stop = new AbortController();
     const { signal } = item.stop;
     const end = performance.now() + FOLLOW_MILLISECONDS;
-    const fetchStatus = (connection: Connection) => connection.data("GET /docs/v1/uploads/{id}/status", { id, signal });
+    const fetchStatus = (connection: Connection) =>
+      connection.json("GET /docs/v1/uploads/{id}/status", { id }, { signal });
     try {
       for (
         let delay = FIRST_POLL_MILLISECONDS;

@@ -25,6 +25,7 @@ const TRANSIENT_CODES: ErrorCode[] = ["connection_failed", "idempotency_in_progr
 /** Any failure except an abort, which rejects with the signal's reason. */
 export class StowageError extends Error {
   override readonly name = "StowageError";
+  /** Tells programs what failed. */
   readonly code: ErrorCode;
   /** The HTTP status; 0 without a response. */
   readonly status: number;
@@ -40,7 +41,7 @@ export class StowageError extends Error {
   readonly isTimeout: boolean;
 
   constructor(code: ErrorCode, message: string, details: Details = {}) {
-    super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    super(message, details);
     const { status = 0, requestId = null, errors = [], retryAfterSeconds } = details;
     this.code = code;
     this.status = status;
@@ -73,7 +74,7 @@ export function errorOf({ status, headers }: Response, text = ""): StowageError 
   try {
     const { code, message, errors } = JSON.parse(text) as Schemas["Error"];
     if (typeof code === "string" && typeof message === "string") {
-      return new StowageError(code, message, Array.isArray(errors) ? { ...details, errors } : details);
+      return new StowageError(code, message, { ...details, errors: Array.isArray(errors) ? errors : [] });
     }
   } catch {}
   return new StowageError(

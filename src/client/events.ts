@@ -7,7 +7,8 @@ import type {
   FileMetadata,
   SubjectKind,
 } from "./api.ts";
-import type { Call, CallOptions, Connection, Filters, List } from "./connection.ts";
+import type { Call, List } from "./call.ts";
+import { type CallOptions, type Filters, Resource } from "./connection.ts";
 import { sleep } from "./retrying.ts";
 
 const MIN_POLL_MILLISECONDS = 500;
@@ -42,13 +43,21 @@ export type FileEventData = Omit<FileMetadata, Absent> & {
 
 /** The IDs of a link and of its file. */
 export interface LinkEventData {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** The id of the link. */
+  id: string;
+  /** The id of its file. */
   fileId: string;
 }
 
 /** The ID of any other record, the names of changed fields, and IDs of records that took part. */
 export interface RecordEventData {
+  /** The `id`, as the API calls it. */
   _id: string;
+  /** The id of the record. */
+  id: string;
+  /** The changed fields. */
   fields?: string[];
   [name: string]: unknown;
 }
@@ -89,25 +98,19 @@ export function isFileEvent({ subject }: RecordedEvent | WebhookMessage): boolea
 }
 
 /** The event log of a team. */
-export class Events {
-  readonly #connection: Connection;
-
-  constructor(connection: Connection) {
-    this.#connection = connection;
-  }
-
+export class Events extends Resource {
   /**
    * Lists the team's events, newest first, or oldest first with `order: "asc"`.
    * @example const { items } = await stowage.events.list({ type: "file", limit: 20 });
    */
   list(filters: EventFilters = {}, options?: CallOptions): List<Event> {
-    return this.#connection.list("GET /auth/v1/events", { query: filters, ...options }) as List<Event>;
+    return this.connection.list("GET /auth/v1/events", { query: filters }, options) as List<Event>;
   }
 
   /** Returns an event. The operator names the team by `teamId`. */
-  get(id: string, params?: { teamId?: string | undefined }, options?: CallOptions): Call<Event> {
-    const input = { id, query: { teamId: params?.teamId }, ...options };
-    return this.#connection.data("GET /auth/v1/events/{id}", input) as Call<Event>;
+  get(id: string, params: { teamId?: string | undefined } = {}, options?: CallOptions): Call<Event> {
+    const input = { id, query: params };
+    return this.connection.json("GET /auth/v1/events/{id}", input, options) as Call<Event>;
   }
 
   /** Yields each new event once, or each event after `after`, the ID of an event or an instant, until the signal aborts. */

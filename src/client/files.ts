@@ -1,14 +1,7 @@
 import type { Api, Schemas } from "./api.ts";
-import {
-  type Call,
-  type CallOptions,
-  type Connection,
-  type Filters,
-  type List,
-  STALL_MILLISECONDS,
-  type VersionOptions,
-} from "./connection.ts";
-import { StowageError } from "./errors.ts";
+import { type Call, callOf, type List } from "./call.ts";
+import { type CallOptions, type Filters, Resource, STALL_MILLISECONDS, type VersionOptions } from "./connection.ts";
+import type { ErrorCode } from "./errors.ts";
 import { sleep } from "./retrying.ts";
 import { limitStalls } from "./transfer.ts";
 import { type FileProperties, type UploadOptions, uploadFile } from "./upload.ts";
@@ -19,7 +12,11 @@ const MAX_POLL_MILLISECONDS = 2000;
 /** The largest batch that the service takes. */
 export const MAX_BATCH_FILES = 100;
 
+const ABSENT: ErrorCode[] = ["not_found"];
+
 export type FileFilters = Filters<"GET /docs/v1/uploads">;
+export type FolderFilters = Filters<"GET /docs/v1/folders">;
+export type TagFilters = Filters<"GET /docs/v1/tags">;
 /** The limits of an upload token, and the properties of its files. */
 export type UploadTokenInput = Api["POST /docs/v1/uploadtokens"]["body"];
 /** An action on 1 to 100 files. */
@@ -29,125 +26,119 @@ export type BatchResult = Api["POST /docs/v1/uploads/batch"]["response"]["data"]
 export type FolderChange = Api["PATCH /docs/v1/folders"]["response"]["data"];
 export type FolderDeletion = Api["POST /docs/v1/folders/delete"]["response"]["data"];
 
-const orNull = <T>(found: Promise<T>): Promise<T | null> =>
-  found.catch((error) => {
-    if (error instanceof StowageError && error.code === "not_found") return null;
-    throw error;
-  });
-
-export class Files {
-  readonly #connection: Connection;
-
-  constructor(connection: Connection) {
-    this.#connection = connection;
-  }
-
+export class Files extends Resource {
   /**
    * Uploads a file: below 8 MB in one request, above, or if that request fails, as a resumable upload.
    * A failed upload of a stream cancels the stream.
    * @param file a Blob, a File, bytes in memory, a Response, a path (not in browsers), or a stream with its `size`
    * @returns its id. The service processes the file afterwards; `waitUntilProcessed` waits for that
    */
-  async upload(file: UploadSource, options?: UploadOptions): Promise<{ id: string }> {
-    return { id: await uploadFile(this.#connection, file, options) };
+  upload(file: UploadSource, options?: UploadOptions): Call<{ id: string }> {
+    return callOf(async (onResponse) => ({
+      id: await uploadFile(this.connection, file, { ...options, onResponse }),
+    }));
   }
 
   /** Creates a token with which a web page uploads a few files. Default: one file, for an hour. */
   createUploadToken(token: UploadTokenInput = {}, options?: CallOptions): Call<Schemas["UploadToken"]> {
-    return this.#connection.data("POST /docs/v1/uploadtokens", { body: token, ...options, isIdempotent: true });
+    return this.connection.json("POST /docs/v1/uploadtokens", { body: token, isIdempotent: true }, options);
   }
 
   /** Lists the team's files. Default order: newest first, or by name if `name` or `search` is given. */
   list(filters: FileFilters = {}, options?: CallOptions): List<Schemas["File"]> {
-    return this.#connection.list("GET /docs/v1/uploads", { query: filters, ...options });
+    return this.connection.list("GET /docs/v1/uploads", { query: filters }, options);
   }
 
   /** Returns everything that is known about a file. */
   get(id: string, options?: CallOptions): Call<Schemas["FileMetadata"]> {
-    return this.#connection.data("GET /docs/v1/uploads/{id}/metadata", { id, ...options });
+    return this.connection.json("GET /docs/v1/uploads/{id}/metadata", { id }, options);
   }
 
   /**
    * Waits until the file is processed. Check `status` and `failure`: processing may have failed.
    * @example const { status, audio } = await stowage.files.waitUntilProcessed(id);
    */
-  async waitUntilProcessed(id: string, options?: CallOptions): Promise<Schemas["FileMetadata"]> {
-    for (let delay = MIN_POLL_MILLISECONDS; ; delay = Math.min(delay * 1.2, MAX_POLL_MILLISECONDS)) {
-      const file = await this.get(id, options);
-      if (file.status === "completed" || file.status === "failed") return file;
-      await sleep(delay, options?.signal);
-    }
+  waitUntilProcessed(id: string, options?: CallOptions): Call<Schemas["FileMetadata"]> {
+    return callOf(async (onResponse) => {
+      const call = { ...options, onResponse };
+      for (let delay = MIN_POLL_MILLISECONDS; ; delay = Math.min(delay * 1.2, MAX_POLL_MILLISECONDS)) {
+        const file = await this.get(id, call);
+        if (file.status === "completed" || file.status === "failed") return file;
+        await sleep(delay, options?.signal);
+      }
+    });
   }
 
   /** Returns a signed URL, which opens the file without a token. It expires in `expiresIn` seconds; default 3600. */
-  createSignedUrl(id: string, params?: { expiresIn?: number | undefined }, options?: CallOptions): Call<string> {
-    const input = { id, query: { expiresIn: params?.expiresIn }, ...options };
-    return this.#connection.call("GET /docs/v1/uploads/{id}", input, ({ signedUrl }) => signedUrl);
+  createSignedUrl(id: string, params: { expiresIn?: number | undefined } = {}, options?: CallOptions): Call<string> {
+    const input = { id, query: params };
+    return this.connection.json("GET /docs/v1/uploads/{id}", input, options, ({ signedUrl }) => signedUrl);
   }
 
   /**
    * Returns a response whose body is the file, starting at byte `from`. Reading it fails if no bytes arrive for two minutes.
    * @example const response = await stowage.files.download(id, { from: 100 });
    */
-  async download(id: string, { from = 0 }: { from?: number } = {}, options?: CallOptions): Promise<Response> {
-    const url = await this.createSignedUrl(id, {}, options);
+  download(id: string, { from = 0 }: { from?: number } = {}, options?: CallOptions): Call<Response> {
     const headers = from > 0 ? { Range: `bytes=${from}-` } : undefined;
-    const limit = (response: Response) => limitStalls(url, response, STALL_MILLISECONDS);
-    return this.#connection.send(url, { ...options, headers, isTransfer: true }, limit);
+    return callOf(async (onResponse) => {
+      const url = await this.createSignedUrl(id, {}, options);
+      const limit = (response: Response) => limitStalls(url, response, STALL_MILLISECONDS);
+      return this.connection.stream(url, { ...options, headers, onResponse, isTransfer: true }, limit);
+    });
   }
 
   /** Changes the given fields. `metadata` is merged: null removes a field. */
   update(id: string, changes: FileProperties, options?: VersionOptions): Call<Schemas["File"]> {
-    const isIdempotent = options?.version === undefined;
-    return this.#connection.data("PATCH /docs/v1/uploads/{id}", { id, body: changes, ...options, isIdempotent });
+    return this.connection.json("PATCH /docs/v1/uploads/{id}", { id, body: changes }, options);
   }
 
   /** Changes up to 100 files at once. @returns a result for each id: `ok`, or the `code` of its error */
   batch(batch: Batch, options?: CallOptions): Call<BatchResult[]> {
     // Repeating a deletion would report the deleted files as not found, and restored files are not in the trash.
     const isIdempotent = batch.action !== "delete" && batch.action !== "restore";
-    return this.#connection.data("POST /docs/v1/uploads/batch", { body: batch, ...options, isIdempotent });
+    return this.connection.json("POST /docs/v1/uploads/batch", { body: batch, isIdempotent }, options);
   }
 
   /** Lists the folders directly below `under`, or the top-level folders, as full paths. */
-  folders(filters: Filters<"GET /docs/v1/folders"> = {}, options?: CallOptions): List<string> {
-    return this.#connection.list("GET /docs/v1/folders", { query: filters, ...options });
+  folders(filters: FolderFilters = {}, options?: CallOptions): List<string> {
+    return this.connection.list("GET /docs/v1/folders", { query: filters }, options);
   }
 
   /** Lists the tags of the team's files, by name. For a contributor, those of the own files. */
-  tags(filters: Filters<"GET /docs/v1/tags"> = {}, options?: CallOptions): List<Schemas["Tag"]> {
-    return this.#connection.list("GET /docs/v1/tags", { query: filters, ...options });
+  tags(filters: TagFilters = {}, options?: CallOptions): List<Schemas["Tag"]> {
+    return this.connection.list("GET /docs/v1/tags", { query: filters }, options);
   }
 
   /** Creates an empty folder. One that exists stays as it is. */
   createFolder(folder: string, options?: CallOptions): Call<{ folder: string }> {
-    return this.#connection.data("POST /docs/v1/folders", { body: { folder }, ...options, isIdempotent: true });
+    return this.connection.json("POST /docs/v1/folders", { body: { folder }, isIdempotent: true }, options);
   }
 
   /** Renames or moves a folder with everything in it. If `isComplete` is false, the rest follows within minutes. */
   moveFolder(folder: string, to: string, options?: CallOptions): Call<FolderChange> {
-    return this.#connection.data("PATCH /docs/v1/folders", { body: { folder, to }, ...options });
+    return this.connection.json("PATCH /docs/v1/folders", { body: { folder, to }, isIdempotent: false }, options);
   }
 
   /** Deletes a folder with everything in it, except for held files. If `isComplete` is false, the rest follows within minutes. */
   deleteFolder(folder: string, options?: CallOptions): Call<FolderDeletion> {
-    return this.#connection.data("POST /docs/v1/folders/delete", { body: { folder }, ...options });
+    return this.connection.json("POST /docs/v1/folders/delete", { body: { folder } }, options);
   }
 
   /** Returns the processing status. A public key or upload token can ask for the files that it uploaded. */
   status(id: string, options?: CallOptions): Call<Schemas["ProcessingStatus"]> {
-    return this.#connection.data("GET /docs/v1/uploads/{id}/status", { id, ...options });
+    return this.connection.json("GET /docs/v1/uploads/{id}/status", { id }, options);
   }
 
   /** Processes a file again, such as after `failed`. */
   reprocess(id: string, options?: CallOptions): Call<void> {
-    return this.#connection.run("POST /docs/v1/uploads/{id}/reprocess", { id, ...options });
+    return this.connection.empty("POST /docs/v1/uploads/{id}/reprocess", { id, isIdempotent: true }, options);
   }
 
   /** Returns the peaks of each channel, from -1 to 1; null if the file has no waveform. */
-  waveform(id: string, options?: CallOptions): Promise<number[][] | null> {
-    const found = this.#connection.data("GET /docs/v1/uploads/{id}/waveform", { id, ...options });
-    return orNull(found.then(({ channels }) => channels));
+  waveform(id: string, options?: CallOptions): Call<number[][] | null> {
+    const input = { id, nullCodes: ABSENT };
+    return this.connection.json("GET /docs/v1/uploads/{id}/waveform", input, options, ({ data }) => data.channels);
   }
 
   /**
@@ -156,8 +147,8 @@ export class Files {
    * @returns the stored peaks, which are rounded to 8 bits
    */
   setWaveform(id: string, channels: number[][], options?: CallOptions): Call<number[][]> {
-    const input = { id, body: { channels }, ...options };
-    return this.#connection.call("PUT /docs/v1/uploads/{id}/waveform", input, ({ data }) => data.channels);
+    const input = { id, body: { channels } };
+    return this.connection.json("PUT /docs/v1/uploads/{id}/waveform", input, options, ({ data }) => data.channels);
   }
 
   /**
@@ -167,40 +158,38 @@ export class Files {
   setTranscript(
     id: string,
     vtt: string,
-    { language }: { language?: string | undefined } = {},
+    params: { language?: string | undefined } = {},
     options?: CallOptions,
   ): Call<Schemas["Transcript"]> {
-    const input = { id, query: { language }, text: vtt, isTransfer: true, ...options };
-    return this.#connection.data("PUT /docs/v1/uploads/{id}/transcript", input);
+    const input = { id, query: params, text: vtt, isTransfer: true };
+    return this.connection.json("PUT /docs/v1/uploads/{id}/transcript", input, options);
   }
 
   /** Returns the transcript as WebVTT; null if the file has none. */
-  getTranscript(id: string, options?: CallOptions): Promise<string | null> {
-    return orNull(this.#connection.text("GET /docs/v1/uploads/{id}/transcript", { id, ...options }));
+  getTranscript(id: string, options?: CallOptions): Call<string | null> {
+    const input = { id, nullCodes: ABSENT };
+    return this.connection.request("GET /docs/v1/uploads/{id}/transcript", input, options, (response) =>
+      response.text(),
+    );
   }
 
   /** Deletes the transcript. */
   deleteTranscript(id: string, options?: CallOptions): Call<void> {
-    return this.#connection.run("DELETE /docs/v1/uploads/{id}/transcript", { id, ...options });
+    return this.connection.empty("DELETE /docs/v1/uploads/{id}/transcript", { id }, options);
   }
 
   /** Deletes a file: moves it to the trash, if the service has one. With `permanent`, erases it, also from the trash. */
-  delete(
-    id: string,
-    { permanent = false }: { permanent?: boolean | undefined } = {},
-    options?: CallOptions,
-  ): Call<void> {
-    const query = permanent ? { permanent: "true" as const } : {};
-    return this.#connection.run("DELETE /docs/v1/uploads/{id}", { id, query, ...options });
+  delete(id: string, params: { permanent?: boolean | undefined } = {}, options?: CallOptions): Call<void> {
+    return this.connection.empty("DELETE /docs/v1/uploads/{id}", { id, query: params }, options);
   }
 
   /** Forbids the deletion of a file until a secret key or an admin releases it. */
   hold(id: string, reason: string, options?: CallOptions): Call<Schemas["Hold"]> {
-    return this.#connection.data("PUT /docs/v1/uploads/{id}/hold", { id, body: { reason }, ...options });
+    return this.connection.json("PUT /docs/v1/uploads/{id}/hold", { id, body: { reason } }, options);
   }
 
   /** Releases a held file. Needs a secret key, or an admin. */
   release(id: string, options?: CallOptions): Call<void> {
-    return this.#connection.run("DELETE /docs/v1/uploads/{id}/hold", { id, ...options });
+    return this.connection.empty("DELETE /docs/v1/uploads/{id}/hold", { id }, options);
   }
 }

@@ -7,10 +7,10 @@ const MAX_RETRY_AFTER_SECONDS = 120;
 /** A server error that survives these retries (4 s) is most likely caused by the request itself. */
 const MAX_SERVER_ERROR_RETRIES = 4;
 
-/** Settles like `work`, or rejects with the reason of the first signal that aborts. */
-export async function orAborted<T>(work: Promise<T>, ...signals: (AbortSignal | undefined)[]): Promise<T> {
+/** Settles like `work`, or rejects with the reason of a signal that aborts before. */
+export async function orAborted<T>(work: Promise<T>, shared?: AbortSignal): Promise<T> {
   // Many calls may share a signal, and Node 20 warns of the eleventh listener of one.
-  const signal = AbortSignal.any(signals.filter((one) => one !== undefined));
+  const signal = AbortSignal.any(shared ? [shared] : []);
   let onAbort = () => {};
   const aborted = new Promise<never>((_, reject) => {
     onAbort = () => reject(signal.reason);

@@ -1,4 +1,5 @@
 import type { WebhookMessage } from "./events.ts";
+import { withIds } from "./ids.ts";
 
 /** The signature, age, or format of a message is invalid. */
 export class SignatureError extends Error {
@@ -59,5 +60,5 @@ export async function verifyMessage<T = WebhookMessage>(
   const signed = new TextEncoder().encode(`${id}.${timestamp}.${text}`);
   const results = await Promise.all(signatures.split(" ").map((signature) => isSignedBy(key, signature, signed)));
   if (!results.includes(true)) throw new SignatureError("The signature does not match the signing secret.");
-  return JSON.parse(text) as T;
+  return withIds(JSON.parse(text) as T);
 }

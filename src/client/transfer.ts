@@ -93,7 +93,8 @@ export function sendByXhr(
       const { status } = request;
       const lines = request.getAllResponseHeaders().trim().split("\r\n");
       const fields = lines.map((line) => line.split(/: (.*)/).slice(0, 2) as [string, string]);
-      resolve(new Response(status === 204 ? null : request.response, { status, headers: fields }));
+      // A response of some statuses must have no body, not even an empty one.
+      resolve(new Response(request.response || null, { status, headers: fields }));
     };
     request.onerror = () => reject(new TypeError("network error"));
     request.onabort = () => reject(signal.reason);

@@ -1,6 +1,6 @@
 import type { Api } from "./api.ts";
 import type { CallOptions, Connection, RequestSpec } from "./connection.ts";
-import { errorOf, StowageError } from "./errors.ts";
+import { type ErrorCode, errorOf, StowageError } from "./errors.ts";
 import { orAborted } from "./retrying.ts";
 import { openSource, type Source, type UploadSource } from "./upload-source.ts";
 
@@ -38,8 +38,11 @@ type Awaitable<T> = T | Promise<T>;
  * stays saved if it can be resumed.
  */
 export interface UploadStore {
+  /** Returns what was set for the key. */
   get(key: string): Awaitable<SavedUpload | null | undefined>;
+  /** Keeps what an upload needs to resume. */
   set(key: string, upload: SavedUpload): unknown;
+  /** Forgets an upload, which has ended. */
   delete(key: string): unknown;
 }
 
@@ -77,22 +80,24 @@ export interface UploadOptions extends Omit<CallOptions, "timeout"> {
   onResumeUrl?: (url: string) => void;
 }
 
+type TransferOptions = UploadOptions & Pick<RequestSpec, "onResponse">;
+
 /** Returns the path of an upload. The token must never go to another host, and behind a proxy the host may differ. */
 export const pathOf = (uploadUrl: string) => `${FORM}/resumable/${uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1)}`;
 
-/** Cancels an upload by its URL. */
-export const cancelUpload = (connection: Connection, uploadUrl: string, options?: CallOptions): Promise<void> =>
-  connection.send(
-    pathOf(uploadUrl),
-    { ...options, method: "DELETE", headers: { ...TUS, ...options?.headers } },
-    () => {},
-  );
+export const GONE: ErrorCode[] = ["not_found", "upload_expired"];
+
+/** Cancels an upload by its URL. Does nothing if it no longer exists. */
+export const cancelUpload = (connection: Connection, uploadUrl: string, options?: RequestSpec): Promise<void> => {
+  const headers = { ...TUS, ...options?.headers };
+  return connection.stream(pathOf(uploadUrl), { nullCodes: GONE, ...options, method: "DELETE", headers }, () => {});
+};
 
 export const hasStatus = (error: unknown, ...statuses: number[]) =>
   error instanceof StowageError && statuses.includes(error.status);
 
 /** Uploads a file. @returns its id */
-export async function uploadFile(connection: Connection, input: UploadSource, options: UploadOptions = {}) {
+export async function uploadFile(connection: Connection, input: UploadSource, options: TransferOptions = {}) {
   options.signal?.throwIfAborted();
   const upload = new Upload(connection, await openSource(input, options.size), options);
   return upload.run();
@@ -101,12 +106,12 @@ export async function uploadFile(connection: Connection, input: UploadSource, op
 class Upload {
   readonly #connection: Connection;
   readonly #file: Source;
-  readonly #options: UploadOptions;
+  readonly #options: TransferOptions;
   readonly #name: string;
   readonly #storeKey: string | undefined;
   #saved: SavedUpload = { idempotencyKey: randomKey() };
 
-  constructor(connection: Connection, file: Source, options: UploadOptions) {
+  constructor(connection: Connection, file: Source, options: TransferOptions) {
     this.#connection = connection;
     this.#file = file;
     this.#options = options;
@@ -168,7 +173,7 @@ class Upload {
   }
 
   async #sendForm(): Promise<string> {
-    const { sha256, properties, headers, signal, maxRetries } = this.#options;
+    const { sha256, properties } = this.#options;
     // Read it before the request: an unreadable file must not look like a connection error.
     const bytes = await (await (await this.#file.slice(0, this.#file.size)).blob()).arrayBuffer();
     const send = (file: Blob, digest: string | undefined, onProgress?: RequestSpec["onProgress"]) => {
@@ -179,32 +184,20 @@ class Upload {
         "Idempotency-Key": this.#saved.idempotencyKey,
         ...(digest !== undefined && { "Repr-Digest": `sha-256=:${base64OfHex(digest)}:` }),
       };
-      const sent = {
-        method: "POST",
-        body,
-        headers: { ...ownHeaders, ...headers },
-        signal,
-        onProgress,
-        isTransfer: true,
-      };
-      return this.#connection.attempt(FORM, sent, async (response) => {
-        // Reading the body frees the connection for the next request.
-        await response.text();
-        return response.headers.get("Location") ?? "";
-      });
+      return this.#request("POST", FORM, ownHeaders, { body, onProgress, isTransfer: true });
     };
     /** By the digest, the service finds a form that it has stored. Otherwise it rejects these bytes. */
     const findStored = (digest: string) => send(new Blob(["?"]), digest);
     await this.#save();
     this.#report(0);
-    const retries = this.#connection.retries({ signal, maxRetries });
+    const retries = this.#connection.retries(this.#options);
     /** The digest of a form whose response was lost. The service may have stored it. */
     let lost: string | undefined;
     for (;;) {
       try {
-        const location = await (lost ? findStored(lost) : send(new Blob([bytes]), sha256, this.#listener(0)));
+        const response = await (lost ? findStored(lost) : send(new Blob([bytes]), sha256, this.#listener(0)));
         this.#report(this.#file.size);
-        return location;
+        return response.headers.get("Location") ?? "";
       } catch (error) {
         // An abort, or an error of the caller's code.
         if (!(error instanceof StowageError)) throw error;
@@ -232,7 +225,7 @@ class Upload {
           url === undefined
             ? await this.#create()
             : offset === undefined
-              ? await this.#request("HEAD", url, {})
+              ? await this.#request("HEAD", pathOf(url), TUS)
               : await this.#append(url, offset);
         location = response.headers.get("Content-Location") ?? location;
         const length = Number(response.headers.get("Upload-Length") ?? size);
@@ -263,7 +256,8 @@ class Upload {
     await this.#save();
     const metadata = { filename: this.#name, sha256, properties: properties && JSON.stringify(properties) };
     const pairs = Object.entries(metadata).flatMap(([name, value]) => (value ? [`${name} ${base64Of(value)}`] : []));
-    const response = await this.#request("POST", "", {
+    const response = await this.#request("POST", `${FORM}/resumable`, {
+      ...TUS,
       "Upload-Length": String(this.#file.size),
       "Upload-Metadata": pairs.join(","),
       // A creation whose response is lost is repeated, and replaces the first one.
@@ -278,11 +272,12 @@ class Upload {
   }
 
   async #append(url: string, offset: number): Promise<Response> {
-    const end = Math.min(offset + Math.min(CHUNK_BYTES, this.#file.maxSliceBytes ?? CHUNK_BYTES), this.#file.size);
+    const { maxSliceBytes = CHUNK_BYTES, size } = this.#file;
+    const end = Math.min(offset + CHUNK_BYTES, offset + maxSliceBytes, size);
     const body = await this.#file.slice(offset, end);
-    const headers = { "Upload-Offset": String(offset), "Content-Type": "application/offset+octet-stream" };
+    const headers = { ...TUS, "Upload-Offset": String(offset), "Content-Type": "application/offset+octet-stream" };
     try {
-      return await this.#request("PATCH", url, headers, {
+      return await this.#request("PATCH", pathOf(url), headers, {
         body,
         isTransfer: true,
         onProgress: this.#listener(offset),
@@ -294,16 +289,16 @@ class Upload {
     }
   }
 
+  /** Sends a request once. Reads its response, which frees the connection for the next request. */
   #request(
     method: string,
-    url: string,
+    target: string,
     headers: Record<string, string>,
     transfer: RequestSpec = {},
   ): Promise<Response> {
-    const { signal } = this.#options;
-    const target = url === "" ? `${FORM}/resumable` : pathOf(url);
-    const sent = { method, headers: { ...TUS, ...headers, ...this.#options.headers }, signal, ...transfer };
-    return this.#connection.attempt(target, sent, async (response) => {
+    const { signal, onResponse, headers: others } = this.#options;
+    const sent = { method, headers: { ...headers, ...others }, signal, onResponse, maxRetries: 0, ...transfer };
+    return this.#connection.stream(target, sent, async (response) => {
       await response.text();
       return response;
     });

@@ -1,5 +1,6 @@
 import type { Api, Schemas } from "./api.ts";
-import type { Call, CallOptions, Connection, Filters, List } from "./connection.ts";
+import type { Call, List } from "./call.ts";
+import { type CallOptions, type Filters, Resource } from "./connection.ts";
 import type { RecordedEvent } from "./events.ts";
 
 export type WebhookInput = Api["POST /auth/v1/webhooks"]["body"];
@@ -14,36 +15,30 @@ export type Redelivery = Delivery & Pick<Schemas["Redelivery"], "attempt">;
 type Webhook = Schemas["Webhook"];
 
 /** Endpoints that receive the team's events. */
-export class Webhooks {
-  readonly #connection: Connection;
-
-  constructor(connection: Connection) {
-    this.#connection = connection;
-  }
-
+export class Webhooks extends Resource {
   /** Creates a webhook. Only this response and that of `rotateSecret` contain the signing secret. */
   create(webhook: WebhookInput, options?: CallOptions): Call<Schemas["NewWebhook"]> {
-    return this.#connection.data("POST /auth/v1/webhooks", { body: webhook, ...options });
+    return this.connection.json("POST /auth/v1/webhooks", { body: webhook }, options);
   }
 
   /** Lists the team's webhooks, oldest first. */
   list(options?: CallOptions): List<Webhook> {
-    return this.#connection.list("GET /auth/v1/webhooks", { ...options });
+    return this.connection.list("GET /auth/v1/webhooks", {}, options);
   }
 
   /** Returns a webhook, with its health. */
   get(id: string, options?: CallOptions): Call<Webhook> {
-    return this.#connection.data("GET /auth/v1/webhooks/{id}", { id, ...options });
+    return this.connection.json("GET /auth/v1/webhooks/{id}", { id }, options);
   }
 
   /** Changes the given fields. With `status: "enabled"`, a disabled webhook receives messages again. */
   update(id: string, changes: WebhookChanges, options?: CallOptions): Call<Webhook> {
-    return this.#connection.data("PATCH /auth/v1/webhooks/{id}", { id, body: changes, ...options });
+    return this.connection.json("PATCH /auth/v1/webhooks/{id}", { id, body: changes }, options);
   }
 
   /** Deletes a webhook with its deliveries. */
   delete(id: string, options?: CallOptions): Call<void> {
-    return this.#connection.run("DELETE /auth/v1/webhooks/{id}", { id, ...options });
+    return this.connection.empty("DELETE /auth/v1/webhooks/{id}", { id }, options);
   }
 
   /**
@@ -52,27 +47,28 @@ export class Webhooks {
    */
   rotateSecret(
     id: string,
-    { revokeOld = false }: { revokeOld?: boolean | undefined } = {},
+    params: { revokeOld?: boolean | undefined } = {},
     options?: CallOptions,
   ): Call<Schemas["NewWebhook"]> {
-    return this.#connection.data("POST /auth/v1/webhooks/{id}/secret", { id, body: { revokeOld }, ...options });
+    const input = { id, body: params, isIdempotent: !params.revokeOld };
+    return this.connection.json("POST /auth/v1/webhooks/{id}/secret", input, options);
   }
 
   /** Sends a `webhook.test` event now. @returns the result of the attempt */
   test(id: string, options?: CallOptions): Call<Schemas["Attempt"]> {
-    return this.#connection.data("POST /auth/v1/webhooks/{id}/test", { id, ...options });
+    return this.connection.json("POST /auth/v1/webhooks/{id}/test", { id }, options);
   }
 
   /** Lists the webhook's deliveries, newest first. */
   deliveries(id: string, filters: DeliveryFilters = {}, options?: CallOptions): List<Delivery> {
-    const input = { id, query: filters, ...options };
-    return this.#connection.list("GET /auth/v1/webhooks/{id}/deliveries", input) as List<Delivery>;
+    const input = { id, query: filters };
+    return this.connection.list("GET /auth/v1/webhooks/{id}/deliveries", input, options) as List<Delivery>;
   }
 
   /** Redelivers an event now, with the same message id. @returns the delivery, with the result of the attempt */
   redeliver(deliveryId: string, options?: CallOptions): Call<Redelivery> {
-    const input = { id: deliveryId, ...options };
-    return this.#connection.data("POST /auth/v1/deliveries/{id}/redeliver", input) as Call<Redelivery>;
+    const input = { id: deliveryId };
+    return this.connection.json("POST /auth/v1/deliveries/{id}/redeliver", input, options) as Call<Redelivery>;
   }
 
   /**
@@ -80,6 +76,6 @@ export class Webhooks {
    * @returns the number of deliveries, and `next` to continue if there are more
    */
   replay(id: string, replay: Replay, options?: CallOptions): Call<ReplayResult> {
-    return this.#connection.data("POST /auth/v1/webhooks/{id}/replay", { id, body: replay, ...options });
+    return this.connection.json("POST /auth/v1/webhooks/{id}/replay", { id, body: replay }, options);
   }
 }

@@ -1,4 +1,4 @@
-import type { ApiKey, Team, Webhook } from "../client/stowage.ts";
+import type { ApiKey, Team, Webhook } from "../client/index.ts";
 import { client } from "./session.ts";
 import { type Listing, type Loaded, useData, useList } from "./store.ts";
 

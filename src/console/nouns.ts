@@ -1,4 +1,5 @@
-import type { Api, Event } from "../client/stowage.ts";
+import type { Api } from "../client/api.ts";
+import type { Event } from "../client/index.ts";
 import type { IconName } from "./parts/icon.tsx";
 import type { Scope } from "./session.ts";
 

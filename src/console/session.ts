@@ -6,7 +6,7 @@ import {
   type Me,
   Stowage,
   StowageError,
-} from "../client/stowage.ts";
+} from "../client/index.ts";
 import { isDefect } from "./parts/failure.tsx";
 import { linkedTeam } from "./router.ts";
 import { readStored, store } from "./storage.ts";

@@ -1,6 +1,6 @@
 import { effect, type Signal, signal, untracked } from "@preact/signals";
 import { useCallback, useEffect, useRef } from "preact/hooks";
-import type { Event, List } from "../client/stowage.ts";
+import type { Event, List } from "../client/index.ts";
 import { canFollow, gaps, onEvent, reconnects, waitForPosition } from "./live.ts";
 import { type Noun, writtenBy } from "./nouns.ts";
 import { client, latestCall, noteFailure, session } from "./session.ts";

@@ -1,4 +1,4 @@
-import type { Me } from "../client/stowage.ts";
+import type { Me } from "../client/index.ts";
 import { readStored, store } from "./storage.ts";
 import { UserError } from "./user-error.ts";
 

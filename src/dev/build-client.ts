@@ -27,7 +27,7 @@ const options = {
 };
 await build({
   ...options,
-  entryPoints: { stowage: join(source, "package.ts"), element: join(source, "element.ts") },
+  entryPoints: { stowage: join(source, "index.ts"), element: join(source, "element.ts") },
   platform: "neutral",
 });
 await build({
@@ -45,6 +45,7 @@ const declarations = [
   "false",
   "--declaration",
   "--emitDeclarationOnly",
+  "--stripInternal",
   "--declarationMap",
   "--rewriteRelativeImportExtensions",
 ];
@@ -106,7 +107,7 @@ const manifest = {
   engines: { node: ">=20.16" },
   files: ["*.js", "types", "src", "CHANGELOG.md", "commander.LICENSE"],
   exports: {
-    ".": { types: "./types/package.d.ts", default: "./stowage.js" },
+    ".": { types: "./types/index.d.ts", default: "./stowage.js" },
     "./element": { types: "./types/element.d.ts", default: "./element.js" },
     "./package.json": "./package.json",
   },

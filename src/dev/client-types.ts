@@ -37,6 +37,99 @@ const NAMED: Record<string, [schema: string, field: string]> = {
 /** Schemas with names that a program, or this file, uses for something else. */
 const RENAMED: Record<string, string> = { Error: "ErrorBody", File: "StoredFile", ProcessingStatus: "FileStatus" };
 const typeNameOf = (schema: string) => RENAMED[schema] ?? schema;
+/**
+ * The comments of fields that mean the same wherever they occur, and need no description for readers of the document. An
+ * editor shows one for every field.
+ */
+const COMMENTS: Record<string, string> = {
+  __v: "The version. Pass it as `version` to change only this version.",
+  _id: "The `id`, as the API calls it.",
+  action: "The change.",
+  actor: "Who caused it.",
+  apiKey: "The first key of the team.",
+  at: "When the attempt began.",
+  bytes: "The size of all files, in bytes.",
+  channels: "The number of channels.",
+  code: "Why it failed.",
+  codec: "The codec of the audio.",
+  container: "The container of the audio.",
+  createdAfter: "Only those that were created after this instant.",
+  createdAt: "When it was created.",
+  createdBefore: "Only those that were created before this instant.",
+  createdBy: "The key or session that created it, with its user.",
+  currentPassword: "The password until now.",
+  data: "The result.",
+  deliveries: "The number of messages that are sent again.",
+  description: "A note for people.",
+  disposition: "Whether browsers save the file, or show it.",
+  durationMilliseconds: "How long it took.",
+  email: "The email address of the user.",
+  eventId: "The id of the event.",
+  events: "The number of events in the log.",
+  expiresAt: "When it expires.",
+  failed: "How many failed.",
+  failure: "Why processing failed. Null unless it did.",
+  fileId: "The id of the file.",
+  files: "The number of files.",
+  fileType: "The type of the file, by its content.",
+  fileTypes: "The types of the files.",
+  firstName: "The first name of the user.",
+  folder: "The full path of the folder.",
+  httpStatus: "The status of the response. Null without a response.",
+  id: "Identifies the record.",
+  ids: "The ids of up to 100 files.",
+  isComplete: "Whether all files have been changed. Otherwise the rest follows within minutes.",
+  isPublic: "Creates a public key, which can only upload files.",
+  isRemoved: "Whether the file is deleted.",
+  key: "The key of the object in the store.",
+  keyId: "The id of the API key or session.",
+  kind: "The kind of record, or of token.",
+  lastName: "The last name of the user.",
+  lossless: "Whether the codec is lossless.",
+  maxBytes: "How many bytes the team can store.",
+  maxEvents: "How many events the log keeps.",
+  maxFileBytes: "The largest file, in bytes.",
+  maxFiles: "The largest number of files.",
+  message: "A text for people, which may change.",
+  mimeType: "The media type.",
+  name: "The name.",
+  newPassword: "The password from now on.",
+  next: "Pass it as `after` to continue. Null if nothing is left.",
+  nextAttemptAt: "When the next attempt follows. Null if none does.",
+  ok: "Whether the file was changed.",
+  originalName: "The name of the file that was uploaded.",
+  password: "The password of the user.",
+  path: "The field.",
+  permanent: "Erases the files instead of moving them to the trash.",
+  processedAt: "When processing ended. Null until then.",
+  reason: "Why the file is held.",
+  reference: "Your own ID of the file.",
+  requestId: "The request, as in its header `X-Request-Id`.",
+  revokeOld: "Whether the old secret ends at once.",
+  role: "The role of the user, which decides on their scopes.",
+  scopes: "What it may do.",
+  sessions: "The sessions of the user.",
+  signedUrl: "Opens the file without a token.",
+  size: "Bytes.",
+  startsAt: "When the hour began.",
+  status: "The state.",
+  storedAt: "When the object was stored.",
+  subject: "The record that it is about.",
+  succeeded: "How many succeeded.",
+  tag: "A tag.",
+  tags: "The tags.",
+  teamId: "The id of the team.",
+  teamName: "The name of the team.",
+  token: "The token, which is a secret.",
+  trashedAt: "When the file was deleted.",
+  type: "The type of the event.",
+  updatedAt: "When it last changed.",
+  url: "The URL.",
+  user: "The user.",
+  userId: "The id of the user. Null if there is none.",
+  uuid: "Another identifier of the key.",
+  version: "The version of the record after the event. Null if it has none.",
+};
 /** The query parameters of most lists. */
 const PAGING = ["limit", "page", "cursor"];
 /** The names by the values or fields, as JSON. */
@@ -48,6 +141,10 @@ type Direction = "query" | "body" | "response";
 
 function typeOf(schema: Schema, direction: Direction): string {
   if (schema.$ref) return typeNameOf(schema.$ref.split("/").at(-1) ?? "");
+  // The client writes booleans into queries.
+  const values = schema.enum ?? (schema.const === undefined ? [] : [schema.const]);
+  if (direction === "query" && values.length > 0 && values.every((value) => value === "true" || value === "false"))
+    return "boolean";
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   const name = direction === "response" || schema.enum ? names.get(keyOf(schema)) : undefined;
   if (name) return name;
@@ -80,10 +177,16 @@ function objectOf({ properties, required = [], additionalProperties }: Schema, d
     const values = typeof additionalProperties === "object" ? typeOf(additionalProperties, direction) : "unknown";
     return `Record<string, ${values}>`;
   }
-  const fields = Object.entries(properties).map(([name, schema]) => {
+  // The client adds `id` to each record.
+  const { _id, ...others } = properties;
+  const withId = direction === "response" && _id !== undefined && !others.id;
+  const all = withId ? { _id, id: _id, ...others } : properties;
+  const fields = Object.entries(all).map(([name, schema]) => {
+    const text = schema.description ?? COMMENTS[name];
+    if (text === undefined) throw new Error(`The field "${name}" needs a description, or a text in client-types.ts.`);
     // On a separate line, or editors do not show it.
-    const comment = schema.description ? `/** ${schema.description.replaceAll("*/", "* /")} */\n` : "";
-    const isRequired = required.includes(name);
+    const comment = `/** ${text.replaceAll("*/", "* /")} */\n`;
+    const isRequired = required.includes(name) || (withId && name === "id");
     const mayBeUndefined = !isRequired && direction !== "response" ? " | undefined" : "";
     return `${comment}${name}${isRequired ? "" : "?"}: ${typeOf(schema, direction)}${mayBeUndefined};`;
   });
@@ -187,9 +290,11 @@ function declarations(): string {
     "// Written by `npm run types:client` from the schemas that make /openapi.json.",
     ...types,
     "export interface Message {",
+    `  /** ${COMMENTS.message} */`,
     "  message: string;",
     "}",
     "export interface Data<T> extends Message {",
+    `  /** ${COMMENTS.data} */`,
     "  data: T;",
     "}",
     `export interface Paging ${paging}`,

@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
-import { Stowage } from "../../src/client/stowage.ts";
+import { Stowage } from "../../src/client/index.ts";
 import { collect, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
 import { chooseAction, exhaustive, PASSWORD, test } from "./console.ts";

@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
-import { Stowage } from "../../src/client/stowage.ts";
+import { Stowage } from "../../src/client/index.ts";
 import { newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, tabTo } from "./appearance.ts";
 import { exhaustive, PASSWORD, test } from "./console.ts";

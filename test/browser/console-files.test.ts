@@ -1,6 +1,6 @@
 import type { Locator, Page } from "@playwright/test";
 import { describe } from "vitest";
-import { Stowage } from "../../src/client/stowage.ts";
+import { Stowage } from "../../src/client/index.ts";
 import { collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "./appearance.ts";
 import { chooseAction, exhaustive, PASSWORD, test, uploadNamed } from "./console.ts";

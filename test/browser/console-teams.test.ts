@@ -1,5 +1,5 @@
 import { inject } from "vitest";
-import { Stowage } from "../../src/client/stowage.ts";
+import { Stowage } from "../../src/client/index.ts";
 import { url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
 import { chooseAction, exhaustive, signIn, test } from "./console.ts";

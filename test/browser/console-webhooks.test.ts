@@ -1,7 +1,7 @@
 import type { Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
+import type { Webhook } from "../../src/client/index.ts";
 import { SignatureError, verifyMessage } from "../../src/client/signatures.ts";
-import type { Webhook } from "../../src/client/stowage.ts";
 import { type Received, Receiver } from "../support/receiver.ts";
 import { collect, newTeam, url } from "../support/team.ts";
 import { expectGoodLooks, tabTo } from "./appearance.ts";

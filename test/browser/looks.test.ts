@@ -1,6 +1,6 @@
 import type { Locator, Page } from "@playwright/test";
 import { describe, inject, onTestFinished } from "vitest";
-import { Stowage } from "../../src/client/stowage.ts";
+import { Stowage } from "../../src/client/index.ts";
 import { Receiver } from "../support/receiver.ts";
 import { newTeam, sample, type Team, upload } from "../support/team.ts";
 import { expectGoodLooks, findSpills, findTooWide, stretchTexts } from "./appearance.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { StowageError } from "../../src/client/errors.ts";
+import type { FileMetadata, UploadOptions } from "../../src/client/index.ts";
 import { findPeaks, isForBrowser, isUnknownForBrowser } from "../../src/client/peaks.ts";
-import type { FileMetadata, UploadOptions } from "../../src/client/stowage.ts";
 import { type QueuedUpload, UploadProgress, UploadQueue } from "../../src/client/upload-queue.ts";
 import { filtersFrom, groupByDay, isListed, isOfType, mergeEvents } from "../../src/console/events/event-list.ts";
 import { applyEvents, type FileRow, lacksAudio, pathOf, viewFrom } from "../../src/console/files/file-rows.ts";

@@ -12,7 +12,7 @@ import { gzipSync } from "node:zlib";
 import type { Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
 import type { StowageUpload } from "../../src/client/element.ts";
-import type { UploadTokenInput } from "../../src/client/stowage.ts";
+import type { UploadTokenInput } from "../../src/client/index.ts";
 import { MEBIBYTE } from "../support/bytes.ts";
 import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, sample, type Team, url } from "../support/team.ts";
@@ -545,7 +545,7 @@ describe("The upload element", () => {
     onTestFinished(() => rm(folder, { recursive: true }));
     writeFileSync(join(folder, "page.html"), html);
     const program = server
-      .replace('"stowage"', JSON.stringify(pathToFileURL(join(root, "src/client/package.ts")).href))
+      .replace('"stowage"', JSON.stringify(pathToFileURL(join(root, "src/client/index.ts")).href))
       .replace("listen(3000)", "listen(0, function () { console.log(this.address().port); })");
     writeFileSync(join(folder, "server.mjs"), program);
     const team = await newTeam();

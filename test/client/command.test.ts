@@ -30,8 +30,9 @@ import { isIgnored, openFile, parsePattern } from "../../src/client/command/loca
 import { localNameOf } from "../../src/client/command/places.ts";
 import { Progress } from "../../src/client/command/progress.ts";
 import { findSurplus } from "../../src/client/command/syncing.ts";
+import { type StoredFile, Stowage, type WebhookMessage } from "../../src/client/index.ts";
+import { RESUMABLE_BYTES } from "../../src/client/internal.ts";
 import { verifyMessage } from "../../src/client/signatures.ts";
-import { RESUMABLE_BYTES, type StoredFile, Stowage, type WebhookMessage } from "../../src/client/stowage.ts";
 import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, sample, type Team, upload, url } from "../support/team.ts";
@@ -404,6 +405,7 @@ describe("every command", () => {
       "attempts.0.at\t2026-11-01",
       "attempts.0.httpStatus\t500",
       "attempt.httpStatus\t500",
+      "id\t1",
     ]);
   });
 

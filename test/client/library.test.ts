@@ -7,14 +7,14 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { promisify } from "node:util";
 import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
-import { SignatureError, verifyMessage } from "../../src/client/signatures.ts";
 import {
   type SavedUpload,
   type StoredFile,
   Stowage,
   StowageError,
   type UploadOptions,
-} from "../../src/client/stowage.ts";
+} from "../../src/client/index.ts";
+import { SignatureError, verifyMessage } from "../../src/client/signatures.ts";
 import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { bytesOf, collect, newTeam, url } from "../support/team.ts";
 import { exhaustive, isExhaustive } from "../support/tiers.ts";
@@ -40,6 +40,20 @@ async function begin({ files }: Stowage, file: File, options: UploadOptions = {}
   const begun = files.upload(file, { resumableFromBytes: 1, signal: stop.signal, onResumeUrl, ...options });
   await expect(begun).rejects.toThrow("enough");
   return uploadUrl;
+}
+
+/** All methods of the client and its resources. */
+function methodsOf(stowage: Stowage) {
+  const owners = Object.entries(stowage).filter(([name]) => name !== "connection");
+  const methods = [stowage, ...owners.map(([, owner]) => owner)]
+    .filter((owner) => typeof owner === "object")
+    .flatMap((owner) =>
+      Object.getOwnPropertyNames(Object.getPrototypeOf(owner))
+        .filter((name) => name !== "constructor")
+        .map((name) => [name, (...args: unknown[]) => owner[name](...args)] as const),
+    );
+  expect(methods.length).toBeGreaterThan(50);
+  return methods;
 }
 
 describe("files", () => {
@@ -204,11 +218,11 @@ describe("files", () => {
 
     const unknown = "0".repeat(24);
     expect(await files.batch({ action: "move", ids: [second, unknown], folder: "c" })).toEqual([
-      { _id: second, ok: true },
-      { _id: unknown, ok: false, code: "not_found" },
+      { _id: second, id: second, ok: true },
+      { _id: unknown, id: unknown, ok: false, code: "not_found" },
     ]);
     expect(await collect(files.folders())).toEqual(["c"]);
-    expect(await files.batch({ action: "delete", ids })).toEqual(ids.map((_id) => ({ _id, ok: true })));
+    expect(await files.batch({ action: "delete", ids })).toEqual(ids.map((id) => ({ _id: id, id, ok: true })));
   });
 
   test("an upload of anything else than bytes fails with an error that names the remedy", async () => {
@@ -323,7 +337,7 @@ describe("files", () => {
       writeFileSync(path, "");
       truncateSync(path, size);
       const program = `import { openAsBlob } from "node:fs";
-        import { Stowage } from ${JSON.stringify(join(import.meta.dirname, "../../src/client/stowage.ts"))};
+        import { Stowage } from ${JSON.stringify(join(import.meta.dirname, "../../src/client/index.ts"))};
         const { files } = new Stowage({ url: "${sink.url}", key: null });
         const chunk = new Uint8Array(1_000_000);
         async function* stream() { for (let sent = 0; sent < ${size}; sent += chunk.length) yield chunk; }
@@ -571,6 +585,45 @@ describe("users, keys, and events", () => {
     expect(await stowage.keys.list().toArray()).toHaveLength(1);
   });
 
+  test("every method returns a promise that also shows the response", async () => {
+    const { url } = await scripted(refusal(403, "forbidden"));
+    for (const [name, method] of methodsOf(new Stowage({ url, key: null }))) {
+      if (name === "follow") continue;
+      const call = method(Object.assign(new File(["x"], "x")), {}, {});
+      expect(call, name).toBeInstanceOf(Promise);
+      await expect(call.withResponse(), name).rejects.toMatchObject({ code: "forbidden" });
+    }
+  });
+
+  test("what is not there is null, with its response", async () => {
+    const { stowage } = await newTeam();
+    const { data, response } = await stowage.files.upload(new File(["text"], "a.txt")).withResponse();
+    expect([data.id, response.status]).toEqual([expect.any(String), 200]);
+    for (const call of [stowage.files.waveform(data.id), stowage.files.getTranscript(data.id)]) {
+      const found = await call.withResponse();
+      expect([found.data, found.response.status]).toEqual([null, 404]);
+    }
+    const canceled = await stowage.unfinishedUploads.cancel("0".repeat(24)).withResponse();
+    expect(canceled.response.status).toBe(404);
+    const file = await stowage.files.waitUntilProcessed(data.id).withResponse();
+    expect([file.data.status, file.response.status]).toEqual(["completed", 200]);
+    const download = await stowage.files.download(data.id).withResponse();
+    expect([await download.data.text(), download.response.status]).toEqual(["text", 200]);
+  });
+
+  test("every record has an id, and the fields of a team stay as they are", async () => {
+    const { stowage } = await newTeam();
+    const metadata = { _id: "own", a: [{ _id: "own" }] };
+    const { id } = await stowage.files.upload(new File(["text"], "a.txt"), { properties: { metadata } });
+    expect(await stowage.files.get(id)).toMatchObject({ id, _id: id, metadata });
+    expect((await stowage.files.get(id)).metadata).toEqual(metadata);
+    const user = await stowage.users.create(USER);
+    expect(user.id).toBe(user._id);
+    expect((await stowage.users.export(user.id)).user).toMatchObject({ id: user.id });
+    const [event] = (await stowage.events.list({ type: "file.uploaded" })).items;
+    expect(event).toMatchObject({ id: event?._id, data: { id, _id: id } });
+  });
+
   test("a wrong host name or certificate fails at once, unless the service has responded before", async () => {
     let isThere = false;
     const attempt = vi.fn(async () => {
@@ -746,15 +799,35 @@ describe("after a transient error", () => {
     }
   });
 
-  test("a list is awaited for its first page, or iterated over", async () => {
-    const { stowage, requests } = await scripted(
-      json(200, { data: [{ _id: "1" }] }, { Link: '</docs/v1/uploads?cursor=c>; rel="next"' }),
+  const twoPages = () =>
+    scripted(
+      json(200, { data: [{ _id: "1" }] }, { Link: '</docs/v1/uploads?cursor=c>; rel="next"', "X-Request-Id": "first" }),
       json(200, { data: [{ _id: "2" }] }),
     );
+
+  test("a list is a promise of its first page, which one request reads, and an unused list sends none", async () => {
+    const { stowage, requests } = await twoPages();
     const list = stowage.files.list();
     expect(requests).toEqual([]);
-    expect(await list).toEqual({ items: [{ _id: "1" }], next: "?cursor=c" });
-    expect(await list.page("?cursor=c")).toEqual({ items: [{ _id: "2" }], next: undefined });
+    expect(list).toBeInstanceOf(Promise);
+    const first = { items: [{ _id: "1", id: "1" }], next: "?cursor=c" };
+    expect(await Promise.all([list, list.page(), list.finally(() => {})])).toMatchObject([first, first, first]);
+    const { data, response } = await list.withResponse();
+    expect([data, response.headers.get("X-Request-Id")]).toEqual([await list, "first"]);
+    expect(requests).toHaveLength(1);
+    expect(await list.page("?cursor=c")).toMatchObject({ items: [{ id: "2" }], next: undefined });
+    const failing = new Stowage({ url: (await scripted(refusal(403, "forbidden"))).url, key: null }).files.list();
+    expect(await failing.catch((error) => error.code)).toBe("forbidden");
+  });
+
+  test("a list and an awaited page yield the items of all pages, and read no page twice", async () => {
+    const { stowage, requests } = await twoPages();
+    const list = stowage.files.list();
+    const idsOf = async (pages: AsyncIterable<{ id: string }>) => (await collect(pages)).map(({ id }) => id);
+    expect(await idsOf(await list)).toEqual(["1", "2"]);
+    expect(requests).toHaveLength(2);
+    expect(await idsOf(list)).toEqual(["1", "2"]);
+    expect(requests.map(({ url }) => url.split("?")[1])).toEqual(["limit=100", "cursor=c", "cursor=c"]);
   });
 
   test("an error has `isTimeout` after a timeout, but not after a lost connection", async () => {
@@ -841,10 +914,33 @@ describe("after a transient error", () => {
     expect(attempts).toEqual([0, 1, 2, 3]);
   });
 
+  test.each<[string, (stowage: Stowage) => Promise<unknown>, isRepeated: boolean]>([
+    ["a new folder", ({ files }) => files.createFolder("a"), true],
+    ["an upload token", ({ files }) => files.createUploadToken(), true],
+    ["another processing", ({ files }) => files.reprocess("1"), true],
+    ["tags for files", ({ files }) => files.batch({ action: "tag", ids: ["1"], tags: ["a"] }), true],
+    ["a deletion of files", ({ files }) => files.batch({ action: "delete", ids: ["1"] }), false],
+    ["the name of a file", ({ files }) => files.update("1", { name: "a" }), true],
+    ["the name of a version of a file", ({ files }) => files.update("1", { name: "a" }, { version: 3 }), false],
+    ["another name of a folder", ({ files }) => files.moveFolder("a", "b"), false],
+    ["the name of a key", ({ keys }) => keys.update("1", { name: "a" }), true],
+    ["a new key", ({ keys }) => keys.create({ name: "a" }), false],
+    ["a new secret beside the old one", ({ webhooks }) => webhooks.rotateSecret("1"), true],
+    ["a new secret in place of the old one", ({ webhooks }) => webhooks.rotateSecret("1", { revokeOld: true }), false],
+    ["whom a token invites", (stowage) => stowage.describeInvitation({ token: "a" }), true],
+  ])("a request is repeated only if that does no harm: %s", async (_, call, isRepeated) => {
+    const { stowage, requests } = await scripted(hangUp, json(200, { message: "", data: [] }));
+    const isDone = await call(stowage).then(
+      () => true,
+      () => false,
+    );
+    expect({ isDone, requests: requests.length }).toEqual({ isDone: isRepeated, requests: isRepeated ? 2 : 1 });
+  });
+
   test("any request is retried after a rate limit, because nothing was executed", async () => {
     const limited = refusal(429, "rate_limited", { "Retry-After": "0" });
     const { stowage } = await scripted(limited, json(200, { message: "", data: { _id: "1" } }));
-    expect(await stowage.users.create(USER)).toEqual({ _id: "1" });
+    expect(await stowage.users.create(USER)).toEqual({ _id: "1", id: "1" });
   });
 
   test.each([
@@ -1063,15 +1159,9 @@ describe("an abort", () => {
     const options = { signal: AbortSignal.abort(new Error("enough")) };
     // Each method finds the options in its last argument. The first one is also a file, and stands for an ID.
     const first = Object.assign(new File(["x"], "x"), options);
-    const owners = [stowage, ...Object.values(stowage)].filter((one) => typeof one === "object");
-    const calls = owners.flatMap((owner) =>
-      Object.getOwnPropertyNames(Object.getPrototypeOf(owner))
-        .filter((name) => name !== "constructor")
-        .map((name) => [name, () => owner[name](first, options, options, options)] as const),
-    );
-    expect(calls.length).toBeGreaterThan(50);
+    const methods = methodsOf(stowage);
     for (const [name, call] of [
-      ...calls,
+      ...methods.map(([name, method]) => [name, () => method(first, options, options, options)] as const),
       ["a resumable upload", () => stowage.files.upload(first, { resumableFromBytes: 1, ...options })] as const,
       ["cancel by URL", () => stowage.unfinishedUploads.cancel("1.2", options)] as const,
       ["follow from an event", () => stowage.events.follow({ after: "1" }, options)] as const,

@@ -329,14 +329,78 @@ describe("the package", () => {
     expect(remove).toContain("await stowage.links.delete(id);");
   });
 
+  const declarations = () => {
+    const names = readdirSync(join(installed, "types")).filter((name) => name.endsWith(".d.ts"));
+    return new Map(names.map((name) => [name, readFileSync(join(installed, "types", name), "utf8")]));
+  };
+
+  const exportedNames = () =>
+    new Set(
+      declarations()
+        .get("index.d.ts")
+        ?.match(/\b[A-Z]\w+/g),
+    );
+
+  test("describes each field of its records, options and errors", () => {
+    const exported = exportedNames();
+    const described: boolean[] = [];
+    for (const [file, text] of declarations()) {
+      let shown = /^$/;
+      const lines = text.split("\n");
+      for (const [index, line] of lines.entries()) {
+        const [, kind = "", name = ""] = /^export (declare class|interface) (\w+)/.exec(line) ?? [];
+        if (/^\S/.test(line)) {
+          // The fields of a route are those of a body or a query, too. The parameters of methods are deeper.
+          const depth = kind !== "interface" ? "4" : name === "Api" ? "12," : "4,";
+          shown = new RegExp(exported.has(name) || name === "Api" ? `^ {${depth}}(readonly )?\\w+\\??: ` : "^$");
+        }
+        if (!shown.test(line)) continue;
+        described.push(true);
+        expect(lines[index - 1], `${file}: ${line}`).toMatch(/\*\/$/);
+      }
+    }
+    expect(described.length).toBeGreaterThan(300);
+  });
+
+  test("exports each type that its methods take or return, and nothing of the client's own", () => {
+    const exported = exportedNames();
+    for (const own of ["Connection", "Resource", "Schemas", "Api", "RESUMABLE_BYTES", "MAX_BATCH_FILES"])
+      expect(exported).not.toContain(own);
+    const types = [...declarations().values()].join("\n");
+    expect(types).not.toContain("onSuccess");
+    const declared = new Set(
+      [...types.matchAll(/^export (?:declare class|interface|type) (\w+)/gm)].map(([, one]) => one),
+    );
+    const nameOf = new Map([...types.matchAll(/^ {4}(\w+): (\w+);$/gm)].map(([, schema, name]) => [schema, name]));
+    const missing = new Set<string>();
+    for (const [, owner = "", body = ""] of types.matchAll(/^export declare class (\w+)[^\n]*\{\n(.*?)\n\}/gms)) {
+      if (!exported.has(owner)) continue;
+      const code = body
+        .replaceAll(/\/\*.*?\*\//gs, "")
+        .replaceAll(/Schemas\["(\w+)"\]/g, (_, schema) => nameOf.get(schema) ?? schema);
+      for (const name of code.match(/\b[A-Z]\w+/g) ?? [])
+        if (declared.has(name) && !exported.has(name)) missing.add(`${owner}: ${name}`);
+    }
+    expect([...missing]).toEqual([]);
+  });
+
   test("describes each method, with an example", () => {
     const undescribed: string[] = [];
     let methods = 0;
     for (const name of readdirSync(join(installed, "types")).filter((one) => one.endsWith(".d.ts"))) {
       const text = readFileSync(join(installed, "types", name), "utf8");
-      for (const [, owner, body = ""] of text.matchAll(/export declare class (\w+) \{\n(.*?)\n\}/gs)) {
+      for (const [, owner, body = ""] of text.matchAll(/export declare class (\w+) extends Resource \{\n(.*?)\n\}/gs)) {
         if (
-          ["StowageError", "SignatureError", "BrowserStore", "Connection", "Recorder", "Retries"].includes(owner ?? "")
+          [
+            "StowageError",
+            "SignatureError",
+            "BrowserStore",
+            "Connection",
+            "Recorder",
+            "Retries",
+            "List",
+            "Page",
+          ].includes(owner ?? "")
         )
           continue;
         const described = new Set<string>();

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
-import { Stowage } from "../../src/client/stowage.ts";
+import { Stowage } from "../../src/client/index.ts";
 import { newTeam, url } from "../support/team.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -75,7 +75,7 @@ function sampleOf(document: string, heading: string): string {
 async function run(program: string, key: string): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), "stowage "));
   onTestFinished(() => rmSync(folder, { recursive: true }));
-  const client = pathToFileURL(join(root, "src/client/stowage.ts")).href;
+  const client = pathToFileURL(join(root, "src/client/index.ts")).href;
   const source = program.replace('from "stowage"', `from "${client}"`).replace("http://localhost:8787", url);
   writeFileSync(join(folder, "sample.mjs"), source);
   const env = { ...process.env, STOWAGE_KEY: key };

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, inject, type TestContext, test } from "vitest";
-import { Stowage } from "../../src/client/stowage.ts";
+import { Stowage } from "../../src/client/index.ts";
 import { measureBurst, runSmoke, runSmokePerDatabase } from "../../src/dev/smoke-steps.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
 import { exhaustive, isExhaustive } from "../support/tiers.ts";

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { onTestFinished } from "vitest";
-import { Stowage } from "../../src/client/stowage.ts";
+import { Stowage } from "../../src/client/index.ts";
 import { type Fault, Line } from "../support/line.ts";
 import { url as serverUrl } from "../support/team.ts";
 

@@ -1,4 +1,4 @@
-import { isFileEvent, type Stowage, type WebhookMessage } from "../../src/client/stowage.ts";
+import { isFileEvent, type Stowage, type WebhookMessage } from "../../src/client/index.ts";
 
 /* `npm run check` compiles this file. Nothing runs it. */
 

@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import type { ApiKey, Session, User } from "../stowage.ts";
+import type { ApiKey, Session, User } from "../index.ts";
 import {
   addGroup,
   askPassword,

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import type { EventType, FileType, ProcessingStatus, Role, Scope, StoredFile, TeamStatus } from "../stowage.ts";
+import type { EventType, FileType, ProcessingStatus, Role, Scope, StoredFile, TeamStatus } from "../index.ts";
 import type { Context } from "./context.ts";
 import { Failure, isForbidden, isId } from "./failures.ts";
 import { Questions } from "./questions.ts";

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Argument, type Command, Option } from "commander";
-import type { CallOptions, List, Stowage } from "../stowage.ts";
+import type { CallOptions, List, Stowage } from "../index.ts";
 import { type Define, type IdKind, idKinds } from "./command.ts";
 import { stateFolder } from "./config.ts";
 import type { Context } from "./context.ts";

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
-import { Stowage } from "../stowage.ts";
+import { Stowage } from "../index.ts";
 import { Failure, failureOf } from "./failures.ts";
 
 type Env = NodeJS.ProcessEnv;

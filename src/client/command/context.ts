@@ -1,5 +1,5 @@
 import { type Readable, Writable } from "node:stream";
-import { type CallOptions, Stowage, StowageError } from "../stowage.ts";
+import { type CallOptions, Stowage, StowageError } from "../index.ts";
 import { loadConfig } from "./config.ts";
 import { debugFetch } from "./debug.ts";
 import { complainOf, EXIT_CODES, Failure, failureOf, isDiskFull } from "./failures.ts";

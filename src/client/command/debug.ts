@@ -1,4 +1,4 @@
-import type { FetchFunction } from "../stowage.ts";
+import type { FetchFunction } from "../index.ts";
 
 /** Returns the URL of a request without its secrets: those of upload URLs and links, and signatures. */
 function withoutSecrets(url: string): string {

@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import type { EventFilters } from "../stowage.ts";
+import type { EventFilters } from "../index.ts";
 import { type Define, EVENT_TYPES, LIMIT, limited, parsePosition, TEAM } from "./command.ts";
 
 const EVENT_WIDTHS = [24, 24, 17];

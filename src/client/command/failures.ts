@@ -1,5 +1,5 @@
 import type { Writable } from "node:stream";
-import { StowageError } from "../stowage.ts";
+import { StowageError } from "../index.ts";
 import { complain } from "./output.ts";
 
 /** Exit codes for scripts. `stowage --help` lists them. */

@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import type { FileFilters } from "../stowage.ts";
+import type { FileFilters } from "../index.ts";
 import {
   addGroup,
   choice,

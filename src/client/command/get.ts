@@ -5,7 +5,7 @@ import { dirname, join, resolve } from "node:path";
 import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
-import type { FileMetadata } from "../stowage.ts";
+import type { FileMetadata } from "../index.ts";
 import { type Define, FILES, parseFolder, parseParallel, pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";

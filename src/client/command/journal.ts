@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { hostname, uptime } from "node:os";
 import { join } from "node:path";
-import type { UploadStore } from "../stowage.ts";
+import type { UploadStore } from "../index.ts";
 import { STATE_VARIABLE } from "./config.ts";
 import { Failure, failureOf } from "./failures.ts";
 import type { FileVersion } from "./local-files.ts";

@@ -1,5 +1,5 @@
 import { createHmac, randomBytes } from "node:crypto";
-import type { Event, EventType } from "../stowage.ts";
+import type { Event, EventType } from "../index.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 

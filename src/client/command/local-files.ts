@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { open, readdir, readFile, stat } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
-import { RESUMABLE_BYTES, StowageError } from "../stowage.ts";
+import { StowageError } from "../index.ts";
+import { RESUMABLE_BYTES } from "../internal.ts";
 import { Failure, failureOf } from "./failures.ts";
 
 const READ_BYTES = 512 * 1024;

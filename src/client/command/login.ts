@@ -1,6 +1,6 @@
 import { rm } from "node:fs/promises";
 import type { Command } from "commander";
-import { Stowage, StowageError } from "../stowage.ts";
+import { Stowage, StowageError } from "../index.ts";
 import type { Define } from "./command.ts";
 import { configFile, listProfiles, readConfig, saveConfig, validateKey, validateUrl } from "./config.ts";
 import type { Context } from "./context.ts";

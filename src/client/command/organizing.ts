@@ -1,5 +1,6 @@
 import type { Command } from "commander";
-import { type Batch, type ErrorCode, MAX_BATCH_FILES, StowageError } from "../stowage.ts";
+import { type Batch, type ErrorCode, StowageError } from "../index.ts";
+import { MAX_BATCH_FILES } from "../internal.ts";
 import { type Define, FILES, locate, parseFolder, parseList, pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, isId } from "./failures.ts";

@@ -1,6 +1,6 @@
 import { lstat, mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import type { StoredFile } from "../stowage.ts";
+import type { StoredFile } from "../index.ts";
 import { Failure } from "./failures.ts";
 import { UNSAFE } from "./local-files.ts";
 

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import { type FileMetadata, type FileProperties, RESUMABLE_BYTES, StowageError } from "../stowage.ts";
+import { type FileMetadata, type FileProperties, StowageError } from "../index.ts";
+import { RESUMABLE_BYTES } from "../internal.ts";
 import { pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, isForbidden } from "./failures.ts";

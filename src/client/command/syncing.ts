@@ -1,5 +1,5 @@
 import { basename } from "node:path/posix";
-import type { StoredFile, Stowage } from "../stowage.ts";
+import type { StoredFile, Stowage } from "../index.ts";
 import { pathOf } from "./command.ts";
 import { Failure } from "./failures.ts";
 import { isIgnored, type LocalFile } from "./local-files.ts";

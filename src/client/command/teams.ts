@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import { StowageError, type Team } from "../stowage.ts";
+import { StowageError, type Team } from "../index.ts";
 import {
   addGroup,
   type Define,

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import type { UploadTokenInput } from "../stowage.ts";
+import type { UploadTokenInput } from "../index.ts";
 import {
   addGroup,
   choice,

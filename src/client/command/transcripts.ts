@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Command } from "commander";
-import { StowageError } from "../stowage.ts";
+import { StowageError } from "../index.ts";
 import { addGroup, type Define, type Deletion, FILE, FILES, removeEach, withDeletion } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { StowageError, type UnfinishedUpload } from "../stowage.ts";
+import { StowageError, type UnfinishedUpload } from "../index.ts";
 import { type Define, type Deletion, IDS, LIMIT, limited, removeEach, withDeletion } from "./command.ts";
 import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";

@@ -7,11 +7,11 @@ import {
   type FileMetadata,
   type FileProperties,
   isMeasured,
-  isServerError,
   type Me,
   type StoredFile,
   StowageError,
-} from "../stowage.ts";
+} from "../index.ts";
+import { isServerError } from "../internal.ts";
 import { collectList, confirmDeletion, type Define, parseFolder, parseObject, parseParallel } from "./command.ts";
 import { STATE_VARIABLE, stateFolder } from "./config.ts";
 import type { Context } from "./context.ts";

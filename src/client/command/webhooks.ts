@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import type { DeliveryFilters, Webhook } from "../stowage.ts";
+import type { DeliveryFilters, Webhook } from "../index.ts";
 import {
   addGroup,
   choices,

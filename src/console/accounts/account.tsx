@@ -1,4 +1,4 @@
-import type { Session } from "../../client/stowage.ts";
+import type { Session } from "../../client/index.ts";
 import { NameOf, useNames } from "../events/names.tsx";
 import { leave } from "../leaving.tsx";
 import { MissingScopes, ROLE_LABELS, SCOPES, scopeLabel } from "../parts/access.tsx";

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { type ApiKey, type InvitationDescription, StowageError } from "../../client/stowage.ts";
+import { type ApiKey, type InvitationDescription, StowageError } from "../../client/index.ts";
 import { ROLE_LABELS } from "../parts/access.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, passwordOf, SecretField } from "../parts/form.tsx";

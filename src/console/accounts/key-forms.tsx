@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { ApiKey } from "../../client/stowage.ts";
+import type { ApiKey } from "../../client/index.ts";
 import { SCOPES, scopeLabel, shortScopeLabel } from "../parts/access.tsx";
 import { ask, open, TaskDialog } from "../parts/dialog.tsx";
 import { SelectField, saveChanges, TextField, textOf } from "../parts/form.tsx";

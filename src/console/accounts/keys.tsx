@@ -1,4 +1,4 @@
-import type { ApiKey } from "../../client/stowage.ts";
+import type { ApiKey } from "../../client/index.ts";
 import { useKeys } from "../data.ts";
 import { NameOf, useNames } from "../events/names.tsx";
 import { MissingScopes, scopeLabel } from "../parts/access.tsx";

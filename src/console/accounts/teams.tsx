@@ -1,4 +1,4 @@
-import type { Team } from "../../client/stowage.ts";
+import type { Team } from "../../client/index.ts";
 import { type Action, ActionButton } from "../parts/action.tsx";
 import { Copyable } from "../parts/copy.tsx";
 import { ask, confirm } from "../parts/dialog.tsx";

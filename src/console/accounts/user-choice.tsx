@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { User } from "../../client/stowage.ts";
+import type { User } from "../../client/index.ts";
 import { fold } from "../../folding.ts";
 import { SearchInput, setQuery } from "../parts/filters.tsx";
 import { Popover } from "../parts/popover.tsx";

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { User } from "../../client/stowage.ts";
+import type { User } from "../../client/index.ts";
 import { ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { ActionButton, type Actions } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";

@@ -1,4 +1,4 @@
-import type { Event, EventFilters } from "../../client/stowage.ts";
+import type { Event, EventFilters } from "../../client/index.ts";
 import { startOfDay } from "../files/file-rows.ts";
 
 /** The choice that finds files that were moved to the trash, and erased ones. The API has no filter for both. */

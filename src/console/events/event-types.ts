@@ -1,4 +1,4 @@
-import type { EventType } from "../../client/stowage.ts";
+import type { EventType } from "../../client/index.ts";
 
 /**
  * Each type of event: its label, and the words of its sentence before its resource and after it. An update names the changed

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { Event, EventFilters } from "../../client/stowage.ts";
+import type { Event, EventFilters } from "../../client/index.ts";
 import { UserChoice } from "../accounts/user-choice.tsx";
 import { NOUNS } from "../nouns.ts";
 import { Failure } from "../parts/failure.tsx";

@@ -1,4 +1,4 @@
-import { type Event, isFileEvent, type RecordedEvent } from "../../client/stowage.ts";
+import { type Event, isFileEvent, type RecordedEvent } from "../../client/index.ts";
 import { NOUNS } from "../nouns.ts";
 import { CopyButton } from "../parts/copy.tsx";
 import { RequestId } from "../parts/failure.tsx";

@@ -1,4 +1,4 @@
-import type { FileMetadata } from "../../client/stowage.ts";
+import type { FileMetadata } from "../../client/index.ts";
 import { askToMove } from "../folders/folders.tsx";
 import type { Actions } from "../parts/action.tsx";
 import { open } from "../parts/dialog.tsx";

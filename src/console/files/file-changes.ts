@@ -1,4 +1,5 @@
-import { type BatchResult, MAX_BATCH_FILES, type StoredFile, type Stowage } from "../../client/stowage.ts";
+import type { BatchResult, StoredFile, Stowage } from "../../client/index.ts";
+import { MAX_BATCH_FILES } from "../../client/internal.ts";
 import { perform } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { countOf } from "../parts/format.ts";

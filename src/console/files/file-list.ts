@@ -1,6 +1,6 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
-import { type Event, type FileEvent, isFileEvent } from "../../client/stowage.ts";
+import { type Event, type FileEvent, isFileEvent } from "../../client/index.ts";
 import { useFolders } from "../folders/folder-data.ts";
 import { query } from "../router.ts";
 import { client } from "../session.ts";

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { FileMetadata } from "../../client/stowage.ts";
+import type { FileMetadata } from "../../client/index.ts";
 import { announce } from "../parts/announce.tsx";
 import { open, TaskDialog } from "../parts/dialog.tsx";
 import { Facts } from "../parts/facts.tsx";

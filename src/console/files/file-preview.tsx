@@ -1,4 +1,4 @@
-import type { FileMetadata } from "../../client/stowage.ts";
+import type { FileMetadata } from "../../client/index.ts";
 import { Failure } from "../parts/failure.tsx";
 import { signedUrl } from "../sound/signed-playback.ts";
 import { useData } from "../store.ts";

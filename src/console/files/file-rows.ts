@@ -1,4 +1,4 @@
-import type { FileEvent, FileFilters, StoredFile } from "../../client/stowage.ts";
+import type { FileEvent, FileFilters, StoredFile } from "../../client/index.ts";
 import { splitName } from "../parts/file-name.tsx";
 
 /* The rows of the list of files, and the URL that selects them. Pure, so that they are tested without a browser. */

@@ -1,4 +1,4 @@
-import type { StoredFile } from "../../client/stowage.ts";
+import type { StoredFile } from "../../client/index.ts";
 import { lacksAudio } from "./file-rows.ts";
 
 /** A status that the API gains does not compile until it has a label. */

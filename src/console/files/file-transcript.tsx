@@ -1,4 +1,4 @@
-import type { FileMetadata } from "../../client/stowage.ts";
+import type { FileMetadata } from "../../client/index.ts";
 import { type Action, ActionButton, type Actions } from "../parts/action.tsx";
 import { ask } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";

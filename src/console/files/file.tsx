@@ -1,5 +1,5 @@
 import { useEffect, useRef } from "preact/hooks";
-import type { FileMetadata, Hold } from "../../client/stowage.ts";
+import type { FileMetadata, Hold } from "../../client/index.ts";
 import { NameOf, useNames } from "../events/names.tsx";
 import { isWaveform, Sentence } from "../events/sentence.tsx";
 import { FileCrumbs } from "../folders/folders.tsx";

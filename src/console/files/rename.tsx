@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
-import type { StoredFile } from "../../client/stowage.ts";
+import type { StoredFile } from "../../client/index.ts";
 import { announce } from "../parts/announce.tsx";
 import { focusRow } from "../parts/focus.ts";
 import { Form, TextField, textOf } from "../parts/form.tsx";

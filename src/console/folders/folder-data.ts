@@ -21,7 +21,7 @@ const MAX_FOLDER_PAGES = 10;
 
 /** The folders of all levels. If the team has very many, `more` is defined. */
 export const useAllFolders = (isUsed = true) =>
-  useList("all folders", isUsed ? (signal) => client.value.files.folders({ deep: "true" }, { signal }) : null, {
+  useList("all folders", isUsed ? (signal) => client.value.files.folders({ deep: true }, { signal }) : null, {
     of: ["file"],
     pages: MAX_FOLDER_PAGES,
   });

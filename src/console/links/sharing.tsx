@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import type { FileMetadata, Link, NewLink } from "../../client/stowage.ts";
+import type { FileMetadata, Link, NewLink } from "../../client/index.ts";
 import { NameOf, useNames } from "../events/names.tsx";
 import { Copyable, copy } from "../parts/copy.tsx";
 import { Dialog, removeRecord } from "../parts/dialog.tsx";

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { ApiKey } from "../../client/stowage.ts";
+import type { ApiKey } from "../../client/index.ts";
 import { Segments } from "./choice.tsx";
 import { CopyButton } from "./copy.tsx";
 import { Icon } from "./icon.tsx";

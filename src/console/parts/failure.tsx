@@ -1,4 +1,4 @@
-import { StowageError } from "../../client/stowage.ts";
+import { StowageError } from "../../client/index.ts";
 import { UserError } from "../user-error.ts";
 import { CopyButton } from "./copy.tsx";
 

@@ -1,4 +1,4 @@
-import type { StoredFile } from "../../client/stowage.ts";
+import type { StoredFile } from "../../client/index.ts";
 
 /* Numbers, durations, and dates, and the words for values of the API. */
 

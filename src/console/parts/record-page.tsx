@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { StowageError } from "../../client/stowage.ts";
+import { StowageError } from "../../client/index.ts";
 import { type Scope, seesOwnFilesOnly } from "../session.ts";
 import type { Loaded } from "../store.ts";
 import { MissingScopes } from "./access.tsx";

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { ApiKey } from "../../client/stowage.ts";
+import type { ApiKey } from "../../client/index.ts";
 import { Connect } from "./connect.tsx";
 import { CopyButton } from "./copy.tsx";
 import { Dialog, open } from "./dialog.tsx";

@@ -1,5 +1,5 @@
 import { computed, effect, signal } from "@preact/signals";
-import type { StoredFile } from "../../client/stowage.ts";
+import type { StoredFile } from "../../client/index.ts";
 import { addShortcuts } from "../parts/keys.ts";
 import { setting } from "../storage.ts";
 import { UserError } from "../user-error.ts";

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import type { FileMetadata } from "../../client/index.ts";
 import { isMeasured } from "../../client/measured.ts";
-import type { FileMetadata } from "../../client/stowage.ts";
 import { copy } from "../parts/copy.tsx";
 import { FileName } from "../parts/file-name.tsx";
 import { formatDuration } from "../parts/format.ts";

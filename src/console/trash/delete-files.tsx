@@ -1,5 +1,5 @@
 import { useRef, useState } from "preact/hooks";
-import { MAX_BATCH_FILES } from "../../client/stowage.ts";
+import { MAX_BATCH_FILES } from "../../client/internal.ts";
 import { deleteFiles, describeDeletion } from "../files/file-changes.ts";
 import { announce } from "../parts/announce.tsx";
 import { open, TaskDialog } from "../parts/dialog.tsx";

@@ -1,5 +1,5 @@
 import { useSignal } from "@preact/signals";
-import type { TrashedFile } from "../../client/stowage.ts";
+import type { TrashedFile } from "../../client/index.ts";
 import { restoreFiles } from "../files/file-changes.ts";
 import { PAGE_FILES } from "../files/file-list.ts";
 import { SelectionBar } from "../files/selection.tsx";

@@ -1,6 +1,6 @@
 import { effect } from "@preact/signals";
+import { type FileEvent, isFileEvent } from "../../client/index.ts";
 import { isForBrowser, measurePeaks } from "../../client/peaks.ts";
-import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { canFollow, isLive, onEvent } from "../live.ts";
 import { call, can } from "../session.ts";
 import { rememberWaveform } from "../sound/waveforms.ts";

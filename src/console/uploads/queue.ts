@@ -1,5 +1,5 @@
 import { computed, effect } from "@preact/signals";
-import { StowageError } from "../../client/stowage.ts";
+import { StowageError } from "../../client/index.ts";
 import { UploadQueue } from "../../client/upload-queue.ts";
 import { reconnects } from "../live.ts";
 import { announce } from "../parts/announce.tsx";

@@ -1,4 +1,4 @@
-import { StowageError } from "../../client/stowage.ts";
+import { StowageError } from "../../client/index.ts";
 import { formatBytes, formatCount, formatPercent, formatRemaining } from "../parts/format.ts";
 import type { Upload } from "./upload.ts";
 

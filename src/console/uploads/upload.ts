@@ -1,5 +1,5 @@
 import { computed, signal } from "@preact/signals";
-import type { FileMetadata } from "../../client/stowage.ts";
+import type { FileMetadata } from "../../client/index.ts";
 import { type QueuedUpload, UploadProgress } from "../../client/upload-queue.ts";
 import { speak } from "../parts/announce.tsx";
 import { countOf } from "../parts/format.ts";

@@ -1,5 +1,5 @@
 import { useId } from "preact/hooks";
-import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
+import { type FileEvent, isFileEvent } from "../../client/index.ts";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes, LOCALE } from "../parts/format.ts";
 import { Skeleton } from "../parts/page.tsx";

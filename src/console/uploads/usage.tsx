@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
-import { StowageError, type UnfinishedUpload, type Usage as UsageRecord } from "../../client/stowage.ts";
+import { StowageError, type UnfinishedUpload, type Usage as UsageRecord } from "../../client/index.ts";
 import { NameOf, useNames } from "../events/names.tsx";
 import { confirm } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Delivery, RecordedEvent, Webhook } from "../../client/stowage.ts";
+import type { Delivery, RecordedEvent, Webhook } from "../../client/index.ts";
 import { labelOf } from "../events/event-types.ts";
 import { useNames } from "../events/names.tsx";
 import { Subject, titleOf } from "../events/sentence.tsx";

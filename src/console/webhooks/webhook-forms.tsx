@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { EventType, Webhook } from "../../client/stowage.ts";
+import type { EventType, Webhook } from "../../client/index.ts";
 import { EVENT_TYPES, labelOf } from "../events/event-types.ts";
 import { NOUNS } from "../nouns.ts";
 import { announce } from "../parts/announce.tsx";

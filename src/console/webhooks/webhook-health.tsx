@@ -1,4 +1,4 @@
-import type { Delivery, Webhook } from "../../client/stowage.ts";
+import type { Delivery, Webhook } from "../../client/index.ts";
 import { countOf, formatCount, formatPercent } from "../parts/format.ts";
 import { Time } from "../parts/values.tsx";
 

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { Webhook } from "../../client/stowage.ts";
+import type { Webhook } from "../../client/index.ts";
 import type { Action } from "../parts/action.tsx";
 import { announce } from "../parts/announce.tsx";
 import { Copyable } from "../parts/copy.tsx";

@@ -1,4 +1,4 @@
-import type { Webhook } from "../../client/stowage.ts";
+import type { Webhook } from "../../client/index.ts";
 import { useWebhooks } from "../data.ts";
 import { labelOf } from "../events/event-types.ts";
 import { Code } from "../parts/connect.tsx";

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Browser, expect as base, type Locator, type Page } from "@playwright/test";
-import { Stowage } from "../../../src/client/stowage.ts";
+import { Stowage } from "../../../src/client/index.ts";
 import { join as concatenate, id3, le32, repeat, riffChunk, text, wav } from "../../audio/build.ts";
 
 /*

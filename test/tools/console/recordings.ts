@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join as joinPath } from "node:path";
-import { Stowage } from "../../../src/client/stowage.ts";
+import { Stowage } from "../../../src/client/index.ts";
 import { id3, join, le32, repeat, riffChunk, text, wav } from "../../audio/build.ts";
 
 /* The archive of a small radio station: users, folders, and recordings made at run time. */

@@ -1,0 +1,109 @@
+/* What a call returns: a promise with its response, or a list. */
+
+/** The result of a call, with its response. */
+export interface WithResponse<T> {
+  /** What the call itself returns. */
+  data: T;
+  /** The last response of the call, whose body has been read. */
+  response: Response;
+}
+
+/** The promise of a call. `withResponse` also returns the response, for its status and headers. Its body has been read. */
+export interface Call<T> extends Promise<T> {
+  /** Returns the result with the response. */
+  withResponse(): Promise<WithResponse<T>>;
+}
+
+/** Begins a call. @param start passes each response on. The last one is that of the call */
+export function callOf<T>(start: (onResponse: (response: Response) => void) => Promise<T>): Call<T> {
+  let response: Response;
+  const data = start((latest) => {
+    response = latest;
+  });
+  return Object.assign(data, { withResponse: async () => ({ data: await data, response }) });
+}
+
+/** Requests the first page, or the one after the page that returned `next`. */
+type Read<T> = (next?: string) => Call<Page<T>>;
+
+/** Items of a list, with those of the pages after it for `for await`. */
+export class Page<T> implements AsyncIterable<T> {
+  /** With several filters, a page may hold few items or none although more pages follow. */
+  readonly items: T[];
+  /** Pass it to `page` of a list to get the next page. Undefined on the last page. */
+  readonly next: string | undefined;
+  readonly #read: Read<T>;
+
+  constructor(items: T[], next: string | undefined, read: Read<T>) {
+    this.items = items;
+    this.next = next;
+    this.#read = read;
+  }
+
+  /** Yields the items of this page, and of all pages after it. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
+    for (let page: Page<T> = this; ; page = await this.#read(page.next)) {
+      yield* page.items;
+      if (page.next === undefined) return;
+    }
+  }
+}
+
+/**
+ * The promise of the first page, whose items and those of all later pages `for await` yields. Its request is sent once, when
+ * it is first awaited or iterated.
+ * @example
+ * for await (const file of stowage.files.list()) console.log(file.name);
+ * const { items, next } = await stowage.files.list({ limit: 20 });
+ */
+export class List<T> extends Promise<Page<T>> implements AsyncIterable<T> {
+  /** The promises that `then` returns are no lists. */
+  static override get [Symbol.species]() {
+    return Promise;
+  }
+
+  readonly #read: Read<T>;
+  #first: Call<Page<T>> | undefined;
+
+  constructor(read: Read<T>) {
+    // Nothing settles this promise itself: `then`, which `await`, `catch` and `finally` call, is that of the first page.
+    super(() => {});
+    this.#read = read;
+  }
+
+  // biome-ignore lint/suspicious/noThenProperty: it is a promise
+  override then<A = Page<T>, B = never>(
+    onPage?: ((page: Page<T>) => A | PromiseLike<A>) | null,
+    onError?: ((error: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    return this.page().then(onPage, onError);
+  }
+
+  /** Returns the first page with its response. */
+  withResponse(): Promise<WithResponse<Page<T>>> {
+    return this.page().withResponse();
+  }
+
+  /** Returns the first page, or the page after the one that returned `next`, with the filters of that page. */
+  page(next?: string): Call<Page<T>> {
+    if (next !== undefined) return this.#read(next);
+    this.#first ??= this.#read();
+    return this.#first;
+  }
+
+  /** Returns the first items, at most `limit`. Default: all. */
+  async toArray({ limit = Number.POSITIVE_INFINITY } = {}): Promise<T[]> {
+    const items: T[] = [];
+    if (limit <= 0) return items;
+    for await (const item of this) {
+      items.push(item);
+      if (items.length >= limit) break;
+    }
+    return items;
+  }
+
+  /** Yields the items of all pages, from the first one. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
+    yield* await this;
+  }
+}

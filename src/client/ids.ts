@@ -1,0 +1,10 @@
+/**
+ * Adds `id` to each record, which the service names by `_id`.
+ * @param value JSON. Fields of a team's own, `metadata`, stay as they are
+ */
+export function withIds<T>(value: T): T {
+  if (value === null || typeof value !== "object") return value;
+  for (const [name, inner] of Object.entries(value)) if (name !== "metadata") withIds(inner);
+  if ("_id" in value) Object.assign(value, { id: value._id });
+  return value;
+}
