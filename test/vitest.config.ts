@@ -98,7 +98,7 @@ export default defineConfig(async ({ mode }) => {
             name: "node",
             // Some replace modules.
             isolate: true,
-            include: ["test/e2e/**/*.test.ts", "test/unit/**/*.node.test.ts"],
+            include: ["test/e2e/**/*.test.ts", "test/unit/**/*.node.test.ts", "test/console/**/*.test.{ts,tsx}"],
           },
         },
         {

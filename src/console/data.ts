@@ -1,22 +1,21 @@
 import type { ApiKey, Team, Webhook } from "../client/index.ts";
-import { client } from "./session.ts";
-import { type Listing, type Loaded, useData, useList } from "./store.ts";
+import { client } from "./framework/session.ts";
+import { type Listing, type Loaded, useData, useList } from "./framework/store.ts";
 
 /* Data that several pages show. Unless they are used, nothing is loaded. */
 
 /** The keys of a team, for the operator of another one. */
 export const useKeys = (teamId?: string, isUsed = true): Listing<ApiKey> =>
-  useList(`keys ${teamId}`, isUsed ? (signal) => client.value.keys.list({ teamId }, { signal }) : null, {
+  useList(["keys", teamId], isUsed ? (signal) => client.value.keys.list({ teamId }, { signal }) : null, {
     of: ["apikey"],
-    record: teamId,
   });
 
 export const useWebhooks = (isUsed = true): Listing<Webhook> =>
-  useList("webhooks", isUsed ? (signal) => client.value.webhooks.list({ signal }) : null, {
+  useList(["webhooks"], isUsed ? (signal) => client.value.webhooks.list({ signal }) : null, {
     of: ["webhook"],
     // The results of deliveries, which decide its health, aren't events.
     isPolled: true,
   });
 
 export const useTeam = (id: string): Loaded<Team> =>
-  useData(`team ${id}`, (signal) => client.value.teams.get(id, { signal }), { of: ["team"], record: id });
+  useData(["team", id], (signal) => client.value.teams.get(id, { signal }), { of: ["team"] });

@@ -1,7 +1,7 @@
 import { fileActions } from "./files/file-actions.tsx";
 import type { FileRow } from "./files/file-rows.ts";
+import { type Actions, allowed } from "./framework/action.tsx";
 import { PALETTE_KEYS } from "./palette.tsx";
-import { type Actions, allowed } from "./parts/action.tsx";
 import { visibleSections } from "./sections.ts";
 import { uploadFiles } from "./uploads/drop-zone.tsx";
 

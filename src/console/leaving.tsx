@@ -1,10 +1,10 @@
 import { effect } from "@preact/signals";
-import { announce } from "./parts/announce.tsx";
-import { confirm } from "./parts/dialog.tsx";
-import { messageOf } from "./parts/failure.tsx";
+import { announce } from "./framework/announce.tsx";
+import { confirm } from "./framework/dialog.tsx";
+import { messageOf } from "./framework/errors.ts";
+import { href } from "./framework/router.ts";
+import { signOut } from "./framework/session.ts";
 import { countOf } from "./parts/format.ts";
-import { href } from "./router.ts";
-import { signOut } from "./session.ts";
 import { discardUnfinished } from "./uploads/queue.ts";
 import { sendingCount, unfinishedUploads } from "./uploads/upload.ts";
 

@@ -1,13 +1,13 @@
 import { render } from "preact";
-import { followEvents } from "./live.ts";
-import { followFocus } from "./parts/focus.ts";
-import { followLinks } from "./router.ts";
-import { adoptSession, client, isExpired, noteFailure, refreshMe, session } from "./session.ts";
+import { followFocus } from "./framework/focus.ts";
+import { followEvents } from "./framework/live.ts";
+import { followLinks } from "./framework/router.ts";
+import { adoptSession, client, isExpired, noteFailure, refreshMe, session } from "./framework/session.ts";
+import { followStore } from "./framework/store.ts";
+import { reloadOnReturn, shareSession } from "./framework/token.ts";
 import { Shell } from "./shell.tsx";
 import { followShortcuts } from "./shortcuts.tsx";
 import { startSignedPlayback } from "./sound/signed-playback.ts";
-import { followStore } from "./store.ts";
-import { reloadOnReturn, shareSession } from "./token.ts";
 import { followProcessing } from "./uploads/processing.ts";
 import { startQueue } from "./uploads/queue.ts";
 

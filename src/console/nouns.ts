@@ -1,7 +1,7 @@
 import type { Api } from "../client/api.ts";
 import type { Event } from "../client/index.ts";
+import type { Scope } from "./framework/session.ts";
 import type { IconName } from "./parts/icon.tsx";
-import type { Scope } from "./session.ts";
 
 /* The words for what the API has. A noun, a scope, or a route that it gains does not compile until it is here. */
 
@@ -54,46 +54,61 @@ export const NOUNS: Record<Noun, NounWords> = {
   },
 };
 
-/** The first word of each route that writes: `apikeys` of `POST /auth/v1/apikeys/{id}/rotate`. */
-type Written =
-  Exclude<keyof Api, `GET ${string}`> extends infer Route
-    ? Route extends `${string}/v1/${infer Path}`
-      ? Path extends `${infer Word}/${string}`
-        ? Word
-        : Path
-      : never
-    : never;
+type WriteRoute = Exclude<keyof Api, `GET ${string}`>;
 
-/** The noun that a write changes, by the last word of its route that is a key here. Null if no page shows what it changes. */
-const WRITES: Record<Written | "links" | "password" | "waveform", Noun | null> = {
-  login: null,
-  logout: null,
-  me: null,
-  password: "session",
-  sessions: "session",
-  apikeys: "apikey",
-  users: "user",
-  invitations: "user",
-  teams: "team",
-  retention: "team",
-  reconciliation: null,
-  webhooks: "webhook",
-  deliveries: "webhook",
-  uploads: "file",
-  uploadtokens: null,
-  folders: "file",
-  trash: "file",
-  links: "link",
+/** The kind of record that a write changes, whose data are loaded again. Null if no page shows what it changes. */
+const WRITES: Record<WriteRoute, Noun | null> = {
+  "POST /auth/v1/login": null,
+  "POST /auth/v1/sessions": "session",
+  "DELETE /auth/v1/sessions/{id}": "session",
+  "POST /auth/v1/logout": null,
+  "POST /auth/v1/invitations/describe": null,
+  "POST /auth/v1/invitations/accept": "user",
+  "POST /auth/v1/password/forgot": null,
+  "POST /auth/v1/apikeys": "apikey",
+  "PATCH /auth/v1/apikeys/{id}": "apikey",
+  "DELETE /auth/v1/apikeys/{id}": "apikey",
+  "POST /auth/v1/apikeys/{id}/rotate": "apikey",
+  "POST /auth/v1/teams": "team",
+  "PATCH /auth/v1/teams/{id}": "team",
+  "DELETE /auth/v1/teams/{id}": "team",
+  "POST /auth/v1/me/password": "session",
+  "POST /auth/v1/users": "user",
+  "PATCH /auth/v1/users/{id}": "user",
+  "DELETE /auth/v1/users/{id}": "user",
+  "POST /auth/v1/users/{id}/invitations": "user",
+  "POST /auth/v1/webhooks": "webhook",
+  "PATCH /auth/v1/webhooks/{id}": "webhook",
+  "DELETE /auth/v1/webhooks/{id}": "webhook",
+  "POST /auth/v1/webhooks/{id}/secret": "webhook",
+  "POST /auth/v1/webhooks/{id}/test": "webhook",
+  "POST /auth/v1/webhooks/{id}/replay": "webhook",
+  "POST /auth/v1/deliveries/{id}/redeliver": "webhook",
+  "POST /docs/v1/uploadtokens": null,
+  "POST /docs/v1/uploads": "file",
+  "POST /docs/v1/uploads/batch": "file",
+  "PATCH /docs/v1/uploads/{id}": "file",
+  "DELETE /docs/v1/uploads/{id}": "file",
+  "POST /docs/v1/uploads/{id}/reprocess": "file",
   // Waveforms aren't part of lists.
-  waveform: null,
+  "PUT /docs/v1/uploads/{id}/waveform": null,
+  "PUT /docs/v1/uploads/{id}/transcript": "file",
+  "DELETE /docs/v1/uploads/{id}/transcript": "file",
+  "PUT /docs/v1/uploads/{id}/hold": "file",
+  "DELETE /docs/v1/uploads/{id}/hold": "file",
+  "POST /docs/v1/trash/{id}/restore": "file",
+  "DELETE /docs/v1/trash/{id}": "file",
+  "PUT /docs/v1/retention": "team",
+  "POST /docs/v1/uploads/{id}/links": "link",
+  "DELETE /docs/v1/links/{id}": "link",
+  "POST /auth/v1/reconciliation": null,
+  "POST /docs/v1/folders": "file",
+  "PATCH /docs/v1/folders": "file",
+  "POST /docs/v1/folders/delete": "file",
 };
 
 /** The noun that a call of a route changes. */
-export function writtenBy(route: string): Noun | null {
-  if (route.startsWith("GET ")) return null;
-  const word = route.match(/[a-z]+/g)?.findLast((word) => Object.hasOwn(WRITES, word));
-  return word === undefined ? null : WRITES[word as keyof typeof WRITES];
-}
+export const writtenBy = (route: string): Noun | null => WRITES[route as WriteRoute] ?? null;
 
 /** The action that each scope allows, to follow "may". */
 export const SCOPE_LABELS: Record<Scope, string> = {

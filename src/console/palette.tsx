@@ -2,17 +2,17 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { recordingOf } from "./files/file-rows.ts";
 import { useAllFolders } from "./folders/folder-data.ts";
 import { newFolder } from "./folders/folders.tsx";
+import { type Actions, allowed, perform } from "./framework/action.tsx";
+import { Dialog } from "./framework/dialog.tsx";
+import { hasCharacterKeys } from "./framework/keys.ts";
+import { href, navigate } from "./framework/router.ts";
+import { can, client, session } from "./framework/session.ts";
+import { useList } from "./framework/store.ts";
 import { leave } from "./leaving.tsx";
-import { type Actions, allowed, perform } from "./parts/action.tsx";
 import { copy } from "./parts/copy.tsx";
-import { Dialog } from "./parts/dialog.tsx";
 import { Icon, type IconName } from "./parts/icon.tsx";
-import { hasCharacterKeys } from "./parts/keys.ts";
 import { hasWords, Marked } from "./parts/words.tsx";
-import { href, navigate } from "./router.ts";
 import { visibleSections } from "./sections.ts";
-import { can, client, session } from "./session.ts";
-import { useList } from "./store.ts";
 
 /* The palette that ⌘K opens. It is loaded with the first page, so that it has every key that is typed after ⌘K. */
 
@@ -80,7 +80,7 @@ function useMatches(typed: string): { matches: Result[]; isLoading: boolean } {
   const isUsed = can("files:read") && session.value?.team != null;
   const folders = useAllFolders(isUsed);
   const files = useList(
-    `palette ${search}`,
+    ["palette", search],
     isUsed
       ? (signal) =>
           client.value.files.list(

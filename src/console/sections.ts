@@ -1,8 +1,8 @@
 import { Files } from "./files/files.tsx";
-import type { Action } from "./parts/action.tsx";
+import type { Action } from "./framework/action.tsx";
+import { lazy, type PageProps, type View } from "./framework/lazy.tsx";
+import { can, hasTrash, type Scope, session } from "./framework/session.ts";
 import type { IconName } from "./parts/icon.tsx";
-import { lazy, type PageProps, type View } from "./parts/lazy.tsx";
-import { can, hasTrash, type Scope, session } from "./session.ts";
 import { uploadFiles } from "./uploads/drop-zone.tsx";
 
 /* The sections of the console: a row makes the pages, the entry in the sidebar, those of the palette, and the key. */

@@ -3,12 +3,13 @@ import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import type { Schemas } from "../client/api.ts";
 import { isVisual, Picture } from "./files/picture.tsx";
-import { Announcements } from "./parts/announce.tsx";
+import { Announcements } from "./framework/announce.tsx";
+import { UserError } from "./framework/errors.ts";
+import { isCharacter, runShortcut } from "./framework/keys.ts";
 import { copy } from "./parts/copy.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { formatBytes, formatDuration } from "./parts/format.ts";
 import { Icon } from "./parts/icon.tsx";
-import { isCharacter, runShortcut } from "./parts/keys.ts";
 import { Skeleton } from "./parts/page.tsx";
 import { Time } from "./parts/values.tsx";
 import {
@@ -23,7 +24,6 @@ import {
 } from "./sound/controls.tsx";
 import { clip, momentOf, openOnPage, startPlayback, type Track } from "./sound/playback.ts";
 import { rememberWaveform, waveformOf } from "./sound/waveforms.ts";
-import { UserError } from "./user-error.ts";
 
 /* The page of a link at /share/{id}.{secret}, and at /embed/… only its player, which other sites frame. */
 

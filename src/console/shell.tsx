@@ -2,20 +2,11 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useErrorBoundary, useState } from "preact/hooks";
 import { SignIn } from "./accounts/sign-in.tsx";
 import { useTeam } from "./data.ts";
-import { announceSignOut, leave } from "./leaving.tsx";
-import { canFollow, isLive, isLost } from "./live.ts";
-import { PALETTE_KEYS } from "./palette.tsx";
-import { MissingScopes, ROLE_LABELS } from "./parts/access.tsx";
-import { Announcements } from "./parts/announce.tsx";
-import { Dialogs } from "./parts/dialog.tsx";
-import { Failure } from "./parts/failure.tsx";
-import { Icon } from "./parts/icon.tsx";
-import { lazy, preloadPages } from "./parts/lazy.tsx";
-import { NotFound } from "./parts/not-found.tsx";
-import { Entrance, Page } from "./parts/page.tsx";
-import { Popover } from "./parts/popover.tsx";
-import { href, navigate, steps } from "./router.ts";
-import { allSections, type Section, visibleSections } from "./sections.ts";
+import { Announcements } from "./framework/announce.tsx";
+import { Dialogs } from "./framework/dialog.tsx";
+import { lazy, preloadPages } from "./framework/lazy.tsx";
+import { canFollow, isLive, isLost } from "./framework/live.ts";
+import { href, navigate, steps } from "./framework/router.ts";
 import {
   can,
   isAsking,
@@ -29,10 +20,19 @@ import {
   sendsEmail,
   session,
   trashDays,
-} from "./session.ts";
+} from "./framework/session.ts";
+import type { SavedSession } from "./framework/token.ts";
+import { announceSignOut, leave } from "./leaving.tsx";
+import { PALETTE_KEYS } from "./palette.tsx";
+import { MissingScopes, ROLE_LABELS } from "./parts/access.tsx";
+import { Failure } from "./parts/failure.tsx";
+import { Icon } from "./parts/icon.tsx";
+import { NotFound } from "./parts/not-found.tsx";
+import { Entrance, Page } from "./parts/page.tsx";
+import { Popover } from "./parts/popover.tsx";
+import { allSections, type Section, visibleSections } from "./sections.ts";
 import { togglePalette } from "./shortcuts.tsx";
 import { PlayerBar } from "./sound/player.tsx";
-import type { SavedSession } from "./token.ts";
 import { UploadCard } from "./uploads/card.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
 

@@ -1,6 +1,6 @@
+import { Dialog } from "./framework/dialog.tsx";
+import { hasCharacterKeys } from "./framework/keys.ts";
 import { help } from "./help.ts";
-import { Dialog } from "./parts/dialog.tsx";
-import { hasCharacterKeys } from "./parts/keys.ts";
 
 /** The sheet that `?` opens. */
 export const ShortcutHelp = ({ onClose }: { onClose: () => void }) => (

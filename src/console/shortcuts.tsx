@@ -1,11 +1,11 @@
 import { computed } from "@preact/signals";
+import { open } from "./framework/dialog.tsx";
+import { addShortcuts, runShortcut } from "./framework/keys.ts";
+import { lazy } from "./framework/lazy.tsx";
+import { href, navigate } from "./framework/router.ts";
+import { isExpired, session } from "./framework/session.ts";
 import { Palette } from "./palette.tsx";
-import { open } from "./parts/dialog.tsx";
-import { addShortcuts, runShortcut } from "./parts/keys.ts";
-import { lazy } from "./parts/lazy.tsx";
-import { href, navigate } from "./router.ts";
 import { visibleSections } from "./sections.ts";
-import { isExpired, session } from "./session.ts";
 
 /* The keys of every page of the console. A page adds its own with `addShortcuts`. */
 

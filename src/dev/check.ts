@@ -17,6 +17,7 @@ const PROJECTS = [
   "src/console",
   "test/client",
   "test/browser",
+  "test/console",
   "test/tools/console",
 ];
 const TYPES = ["src/env.d.ts", "--include-runtime=false", "--strict-vars=false"];

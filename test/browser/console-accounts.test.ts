@@ -1,7 +1,8 @@
 import type { Page, Route } from "@playwright/test";
 import { describe, inject } from "vitest";
+
 import { Stowage, StowageError } from "../../src/client/index.ts";
-import type { SavedSession } from "../../src/console/token.ts";
+import type { SavedSession } from "../../src/console/framework/token.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, expectLinkColor, tabTo } from "./appearance.ts";
 import { chooseAction, exhaustive, PASSWORD, signIn, submitKey, test } from "./console.ts";

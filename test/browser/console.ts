@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import type { Page } from "@playwright/test";
+
 import { Stowage } from "../../src/client/index.ts";
-import type { SavedSession } from "../../src/console/token.ts";
+import type { SavedSession } from "../../src/console/framework/token.ts";
 import { newTeam, sample, type Team, upload } from "../support/team.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { tone } from "./sounds.ts";

@@ -10,7 +10,7 @@ import {
   expect as standard,
 } from "@playwright/test";
 import { test as base, inject } from "vitest";
-import type { SavedSession } from "../../src/console/token.ts";
+import type { SavedSession } from "../../src/console/framework/token.ts";
 import { isExhaustive } from "../support/tiers.ts";
 import { Problems, settle, watch } from "./problems.ts";
 

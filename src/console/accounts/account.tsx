@@ -1,18 +1,18 @@
 import type { Session } from "../../client/index.ts";
 import { NameOf, useNames } from "../events/names.tsx";
+import { ActionButton } from "../framework/action.tsx";
+import { ask, removeRecord } from "../framework/dialog.tsx";
+import { href } from "../framework/router.ts";
+import { can, client, me, session } from "../framework/session.ts";
+import { useList } from "../framework/store.ts";
 import { leave } from "../leaving.tsx";
 import { MissingScopes, ROLE_LABELS, SCOPES, scopeLabel } from "../parts/access.tsx";
-import { ActionButton } from "../parts/action.tsx";
 import { Copyable } from "../parts/copy.tsx";
-import { ask, removeRecord } from "../parts/dialog.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { passwordOf, TextField } from "../parts/form.tsx";
 import { ListTable } from "../parts/list-page.tsx";
 import { Page } from "../parts/page.tsx";
 import { Time } from "../parts/values.tsx";
-import { href } from "../router.ts";
-import { can, client, me, session } from "../session.ts";
-import { useList } from "../store.ts";
 
 /** The link for members of a team who sign in with email and password. */
 export const signInUrl = (teamId: string) => location.origin + href("/sign-in", { team: teamId });
@@ -94,7 +94,7 @@ const endSession = ({ _id }: Session) => {
 
 /** The sessions of the team, with a button that ends each. */
 function Sessions() {
-  const sessions = useList("sessions", (signal) => client.value.sessions.list({}, { signal }), {
+  const sessions = useList(["sessions"], (signal) => client.value.sessions.list({}, { signal }), {
     of: ["session"],
     on: ({ subject, type }) => subject.kind === "session" || type === "user.logged_in",
   });

@@ -1,13 +1,13 @@
 import { useEffect, useState } from "preact/hooks";
 import { type ApiKey, type InvitationDescription, StowageError } from "../../client/index.ts";
+import { UserError } from "../framework/errors.ts";
+import { href, navigate } from "../framework/router.ts";
+import { acceptInvitation, describeInvitation, startInvited } from "../framework/session.ts";
+import { useTask } from "../framework/task.ts";
 import { ROLE_LABELS } from "../parts/access.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, passwordOf, SecretField } from "../parts/form.tsx";
 import { Entrance, Page, Skeleton } from "../parts/page.tsx";
-import { useTask } from "../parts/task.ts";
-import { href, navigate } from "../router.ts";
-import { acceptInvitation, describeInvitation, startInvited } from "../session.ts";
-import { UserError } from "../user-error.ts";
 
 const explain = (error: unknown): never => {
   if (!(error instanceof StowageError && error.code === "token_invalid")) throw error;

@@ -1,14 +1,14 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/index.ts";
+import { ask, open, TaskDialog } from "../framework/dialog.tsx";
+import { UserError } from "../framework/errors.ts";
+import { linkedTeam } from "../framework/router.ts";
+import { can, client, type Scope, session } from "../framework/session.ts";
 import { SCOPES, scopeLabel, shortScopeLabel } from "../parts/access.tsx";
-import { ask, open, TaskDialog } from "../parts/dialog.tsx";
 import { SelectField, saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, TYPE_LABELS } from "../parts/format.ts";
 import { showSecret } from "../parts/secret.tsx";
 import { Time } from "../parts/values.tsx";
-import { linkedTeam } from "../router.ts";
-import { can, client, type Scope, session } from "../session.ts";
-import { UserError } from "../user-error.ts";
 
 /* The forms that create, edit, and rotate API keys. */
 

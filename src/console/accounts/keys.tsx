@@ -1,18 +1,18 @@
 import type { ApiKey } from "../../client/index.ts";
 import { useKeys } from "../data.ts";
 import { NameOf, useNames } from "../events/names.tsx";
+import { ActionButton, type Actions } from "../framework/action.tsx";
+import { removeRecord } from "../framework/dialog.tsx";
+import type { PageProps } from "../framework/lazy.tsx";
+import { query } from "../framework/router.ts";
+import { client, session } from "../framework/session.ts";
 import { MissingScopes, scopeLabel } from "../parts/access.tsx";
-import { ActionButton, type Actions } from "../parts/action.tsx";
-import { removeRecord } from "../parts/dialog.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { mask } from "../parts/format.ts";
-import type { PageProps } from "../parts/lazy.tsx";
 import { ListTable } from "../parts/list-page.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
-import { query } from "../router.ts";
-import { client, session } from "../session.ts";
 import { accessOf, createKey, editKey, rotateKey } from "./key-forms.tsx";
 
 const SOON_MILLISECONDS = 7 * 86_400_000;

@@ -1,9 +1,5 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Segments } from "../parts/choice.tsx";
-import { Form, passwordOf, SecretField, TextField, textOf } from "../parts/form.tsx";
-import { Entrance, Page } from "../parts/page.tsx";
-import { useTask } from "../parts/task.ts";
-import { query } from "../router.ts";
+import { query } from "../framework/router.ts";
 import {
   isExpired,
   lastTeam,
@@ -12,8 +8,12 @@ import {
   session,
   signInWithKey,
   signInWithPassword,
-} from "../session.ts";
-import { readStored, store } from "../storage.ts";
+} from "../framework/session.ts";
+import { readStored, store } from "../framework/storage.ts";
+import { useTask } from "../framework/task.ts";
+import { Segments } from "../parts/choice.tsx";
+import { Form, passwordOf, SecretField, TextField, textOf } from "../parts/form.tsx";
+import { Entrance, Page } from "../parts/page.tsx";
 import { unfinishedUploads } from "../uploads/upload.ts";
 
 /** A complete secret key. Once one is pasted, nothing is left to enter. */

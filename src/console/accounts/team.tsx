@@ -1,5 +1,8 @@
 import { useTeam } from "../data.ts";
 import { isRoutine, Sentence } from "../events/sentence.tsx";
+import { href } from "../framework/router.ts";
+import { client } from "../framework/session.ts";
+import { useList } from "../framework/store.ts";
 import { Copyable } from "../parts/copy.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
@@ -7,9 +10,6 @@ import { formatBytes, formatCount } from "../parts/format.ts";
 import { More } from "../parts/more.tsx";
 import { RecordPage } from "../parts/record-page.tsx";
 import { Time } from "../parts/values.tsx";
-import { href } from "../router.ts";
-import { client } from "../session.ts";
-import { useList } from "../store.ts";
 import { createKey } from "./key-forms.tsx";
 import { KeyList } from "./keys.tsx";
 import { TeamStatus, teamActions, Used } from "./teams.tsx";
@@ -52,10 +52,8 @@ export function TeamPage({ id }: { id: string }) {
 }
 
 function TeamEvents({ teamId }: { teamId: string }) {
-  const events = useList(
-    `team-events ${teamId}`,
-    (signal) => client.value.events.list({ teamId, limit: LATEST_EVENTS }, { signal }),
-    { record: teamId },
+  const events = useList(["team-events", teamId], (signal) =>
+    client.value.events.list({ teamId, limit: LATEST_EVENTS }, { signal }),
   );
   const shown = (events.items ?? []).filter((event) => !isRoutine(event));
   return (

@@ -1,19 +1,19 @@
 import type { Team } from "../../client/index.ts";
-import { type Action, ActionButton } from "../parts/action.tsx";
+import { type Action, ActionButton } from "../framework/action.tsx";
+import { ask, confirm } from "../framework/dialog.tsx";
+import { UserError } from "../framework/errors.ts";
+import type { PageProps } from "../framework/lazy.tsx";
+import { href, query } from "../framework/router.ts";
+import { client } from "../framework/session.ts";
+import { useList } from "../framework/store.ts";
 import { Copyable } from "../parts/copy.tsx";
-import { ask, confirm } from "../parts/dialog.tsx";
 import { ChoiceFilter, Filters, SearchField } from "../parts/filters.tsx";
 import { saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount } from "../parts/format.ts";
-import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
 import { showSecret } from "../parts/secret.tsx";
 import { Time } from "../parts/values.tsx";
-import { href, query } from "../router.ts";
-import { client } from "../session.ts";
-import { useList } from "../store.ts";
-import { UserError } from "../user-error.ts";
 
 const GIGABYTE = 1_000_000_000;
 const STATUSES: Record<Team["status"], { label: string; badge: string }> = {
@@ -47,7 +47,7 @@ export const Used = ({
 export function Teams({ create }: PageProps) {
   const name = query.value.get("name") || undefined;
   const status = (query.value.get("status") as Status | null) || undefined;
-  const teams = useList(`teams ${name} ${status}`, (signal) => client.value.teams.list({ name, status }, { signal }), {
+  const teams = useList(["teams", name, status], (signal) => client.value.teams.list({ name, status }, { signal }), {
     of: ["team"],
   });
   const isFirst = teams.items?.length === 0 && !name && !status;

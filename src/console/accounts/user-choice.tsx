@@ -1,11 +1,11 @@
 import { useState } from "preact/hooks";
 import type { User } from "../../client/index.ts";
 import { fold } from "../../folding.ts";
+import { query } from "../framework/router.ts";
+import { can, client, me } from "../framework/session.ts";
+import { useData, useList } from "../framework/store.ts";
 import { SearchInput, setQuery } from "../parts/filters.tsx";
 import { Popover } from "../parts/popover.tsx";
-import { query } from "../router.ts";
-import { can, client, me } from "../session.ts";
-import { useData, useList } from "../store.ts";
 
 const MAX_SHOWN = 20;
 /** The API rejects other texts as an email, such as one that is still being typed. */
@@ -20,7 +20,7 @@ export const nameOfUser = ({ firstName, lastName, email }: Pick<User, "firstName
  */
 export function useUsers(search: string) {
   const isAllowed = can("users:read");
-  const all = useList("users", isAllowed ? (signal) => client.value.users.list({}, { signal }) : null, {
+  const all = useList(["users"], isAllowed ? (signal) => client.value.users.list({}, { signal }) : null, {
     of: ["user"],
   });
   const isComplete = all.items !== undefined && !all.more;
@@ -28,7 +28,7 @@ export function useUsers(search: string) {
   const isSearchable = search !== "" && !isComplete && (!isEmail || WHOLE_EMAIL.test(search));
   const filters = !isSearchable ? null : isEmail ? { email: search } : { name: search };
   const found = useList(
-    `users ${JSON.stringify(filters)}`,
+    ["users", JSON.stringify(filters)],
     isAllowed && filters ? (signal) => client.value.users.list(filters, { signal }) : null,
     { of: ["user"] },
   );
@@ -45,10 +45,8 @@ export function UserChoice({ name, label, all }: { name: string; label: string; 
   const chosen = query.value.get(name) ?? "";
   const own = me.value?.userId;
   const isNamed = chosen !== "" && chosen !== own && can("users:read");
-  const user = useData(
-    `chosen-user ${isNamed && chosen}`,
-    async (signal) => (isNamed ? client.value.users.get(chosen, { signal }) : null),
-    { record: chosen },
+  const user = useData(["chosen-user", isNamed ? chosen : undefined], async (signal) =>
+    isNamed ? client.value.users.get(chosen, { signal }) : null,
   ).value;
   if (!can("users:read") && !own && !chosen) return null;
   const shown = chosen === own ? "Me" : user?._id === chosen ? nameOfUser(user) : "One user or key";

@@ -1,20 +1,20 @@
 import { useState } from "preact/hooks";
 import type { User } from "../../client/index.ts";
+import { ActionButton, type Actions } from "../framework/action.tsx";
+import { announce } from "../framework/announce.tsx";
+import { ask, Dialog, open, removeRecord, TaskDialog } from "../framework/dialog.tsx";
+import type { PageProps } from "../framework/lazy.tsx";
+import { query } from "../framework/router.ts";
+import { client, sendsEmail, session } from "../framework/session.ts";
+import { useTask } from "../framework/task.ts";
 import { ROLE_LABELS, type Role } from "../parts/access.tsx";
-import { ActionButton, type Actions } from "../parts/action.tsx";
-import { announce } from "../parts/announce.tsx";
 import { CopyButton, copy } from "../parts/copy.tsx";
-import { ask, Dialog, open, removeRecord, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Filters, SearchField } from "../parts/filters.tsx";
 import { passwordOf, SelectField, saveChanges, TextField, textOf } from "../parts/form.tsx";
-import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
-import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
-import { query } from "../router.ts";
-import { client, sendsEmail, session } from "../session.ts";
 import { signInUrl } from "./account.tsx";
 import { nameOfUser, useUsers } from "./user-choice.tsx";
 

@@ -1,14 +1,14 @@
+import { href } from "../framework/router.ts";
+import { client } from "../framework/session.ts";
+import { useData } from "../framework/store.ts";
 import { Copyable } from "../parts/copy.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { RecordPage } from "../parts/record-page.tsx";
 import { Time } from "../parts/values.tsx";
-import { href } from "../router.ts";
-import { client } from "../session.ts";
-import { useData } from "../store.ts";
 import { EventDetails, Sentence, titleOf } from "./sentence.tsx";
 
 export function EventPage({ id }: { id: string }) {
-  const loaded = useData(`event ${id}`, (signal) => client.value.events.get(id, {}, { signal }));
+  const loaded = useData(["event", id], (signal) => client.value.events.get(id, {}, { signal }));
   return (
     <RecordPage
       noun="Event"

@@ -2,6 +2,9 @@ import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
 import type { Event, EventFilters } from "../../client/index.ts";
 import { UserChoice } from "../accounts/user-choice.tsx";
+import { href, query } from "../framework/router.ts";
+import { client } from "../framework/session.ts";
+import { useEvents, useList } from "../framework/store.ts";
 import { NOUNS } from "../nouns.ts";
 import { Failure } from "../parts/failure.tsx";
 import { ChoiceFilter, DateFilter, Filters, setQuery } from "../parts/filters.tsx";
@@ -10,9 +13,6 @@ import { Icon, type IconName } from "../parts/icon.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Day, Time } from "../parts/values.tsx";
-import { href, query } from "../router.ts";
-import { client } from "../session.ts";
-import { useEvents, useList } from "../store.ts";
 import { DELETED, filtersFrom, groupBursts, groupByDay, isListed, isOfType, mergeEvents } from "./event-list.ts";
 import { EVENT_TYPES, labelOf } from "./event-types.ts";
 import { Actor, EventDetails, isRoutine, Sentence, Subject, titleOf } from "./sentence.tsx";
@@ -82,7 +82,7 @@ interface EventLogProps {
 function EventLog({ filters, isShown }: EventLogProps) {
   const isFiltered = Object.keys(filters).length > 0;
   const events = useList(
-    `events ${JSON.stringify(filters)}`,
+    ["events", JSON.stringify(filters)],
     (signal) => client.value.events.list({ ...filters, limit: PAGE_EVENTS }, { signal }),
     // The other filters select a range of the log, whose pages are full.
     { rows: filters.type || filters.actor || filters.subject ? PAGE_EVENTS : 0 },

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { nameOfUser } from "../accounts/user-choice.tsx";
-import { can, client, me, session } from "../session.ts";
-import { useData } from "../store.ts";
+import { can, client, me, session } from "../framework/session.ts";
+import { useData } from "../framework/store.ts";
 
 /** The names of users and keys by id, of the first page of each list. Deleted ones keep their name in this tab. */
 export const names = signal<ReadonlyMap<string, string>>(new Map());
@@ -30,7 +30,7 @@ export function useNames(): void {
     names.value = known;
     return null;
   };
-  useData("names", load, { on: ({ type }) => /^(apikey|user)\.(created|updated)$/.test(type) });
+  useData(["names"], load, { on: ({ type }) => /^(apikey|user)\.(created|updated)$/.test(type) });
 }
 
 interface NameOfProps {

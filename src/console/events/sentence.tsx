@@ -1,10 +1,10 @@
 import { type Event, isFileEvent, type RecordedEvent } from "../../client/index.ts";
+import { href } from "../framework/router.ts";
+import { session } from "../framework/session.ts";
 import { NOUNS } from "../nouns.ts";
 import { CopyButton } from "../parts/copy.tsx";
 import { RequestId } from "../parts/failure.tsx";
 import { FileName } from "../parts/file-name.tsx";
-import { href } from "../router.ts";
-import { session } from "../session.ts";
 import { EVENTS, labelOf } from "./event-types.ts";
 import { NameOf, names } from "./names.tsx";
 

@@ -1,9 +1,9 @@
 import type { FileMetadata } from "../../client/index.ts";
 import { askToMove } from "../folders/folders.tsx";
-import type { Actions } from "../parts/action.tsx";
-import { open } from "../parts/dialog.tsx";
-import { lazy } from "../parts/lazy.tsx";
-import { trashDays } from "../session.ts";
+import type { Actions } from "../framework/action.tsx";
+import { open } from "../framework/dialog.tsx";
+import { lazy } from "../framework/lazy.tsx";
+import { trashDays } from "../framework/session.ts";
 import type { Track } from "../sound/playback.ts";
 import { askToDelete } from "../trash/delete-files.tsx";
 import { downloadFiles, trashFiles } from "./file-changes.ts";

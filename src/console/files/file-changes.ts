@@ -1,12 +1,12 @@
 import type { BatchResult, StoredFile, Stowage } from "../../client/index.ts";
 import { MAX_BATCH_FILES } from "../../client/internal.ts";
-import { perform } from "../parts/action.tsx";
-import { announce } from "../parts/announce.tsx";
+import { perform } from "../framework/action.tsx";
+import { announce } from "../framework/announce.tsx";
+import { navigate, path } from "../framework/router.ts";
+import { client } from "../framework/session.ts";
+import { whilePaused } from "../framework/store.ts";
 import { countOf } from "../parts/format.ts";
-import { navigate, path } from "../router.ts";
-import { client } from "../session.ts";
 import { forgetSignedUrl } from "../sound/signed-playback.ts";
-import { whilePaused } from "../store.ts";
 import { lastList } from "./last-list.ts";
 
 /* Changes of many files. Each announces its result, and all but an erasure and a restoration can be undone. */

@@ -2,10 +2,10 @@ import { type Signal, useSignal } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 import { type Event, type FileEvent, isFileEvent } from "../../client/index.ts";
 import { useFolders } from "../folders/folder-data.ts";
-import { query } from "../router.ts";
-import { client } from "../session.ts";
+import { query } from "../framework/router.ts";
+import { client } from "../framework/session.ts";
+import { useEvents, useList } from "../framework/store.ts";
 import { isPlayable, type Track } from "../sound/playback.ts";
-import { useEvents, useList } from "../store.ts";
 import { applyEvents, type FileRow, type FileView, isRemoval, viewFrom } from "./file-rows.ts";
 import { lastList } from "./last-list.ts";
 
@@ -43,7 +43,7 @@ export function useFileList(): FileList {
   const key = JSON.stringify(view.filters);
   const isChange = (event: Event) => isFileEvent(event) && !isRemoval(event) && !/held|released/.test(event.type);
   const files = useList(
-    `files ${key}`,
+    ["files", key],
     (signal) => client.value.files.list({ ...view.filters, limit: PAGE_FILES }, { signal }),
     {
       of: ["file"],

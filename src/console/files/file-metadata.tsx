@@ -1,13 +1,13 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/index.ts";
-import { announce } from "../parts/announce.tsx";
-import { open, TaskDialog } from "../parts/dialog.tsx";
+import { announce } from "../framework/announce.tsx";
+import { open, TaskDialog } from "../framework/dialog.tsx";
+import { can, client } from "../framework/session.ts";
 import { Facts } from "../parts/facts.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { localMinute } from "../parts/format.ts";
 import { Time } from "../parts/values.tsx";
-import { can, client } from "../session.ts";
 
 /** A value of the metadata as the form shows it: text as it is, everything else as JSON. */
 const shown = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));

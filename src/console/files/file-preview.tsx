@@ -1,7 +1,7 @@
 import type { FileMetadata } from "../../client/index.ts";
+import { useData } from "../framework/store.ts";
 import { Failure } from "../parts/failure.tsx";
 import { signedUrl } from "../sound/signed-playback.ts";
-import { useData } from "../store.ts";
 import { isVisual, Picture } from "./picture.tsx";
 
 /** As much of a text as a glance needs. */
@@ -15,7 +15,7 @@ export function Preview({ file }: { file: FileMetadata }) {
 }
 
 function SignedPicture({ file }: { file: FileMetadata }) {
-  const { value, error, reload } = useData(`url ${file._id}`, () => signedUrl(file._id), { record: file._id });
+  const { value, error, reload } = useData(["url", file._id], () => signedUrl(file._id));
   return (
     <section class="card" aria-label="Preview">
       <Failure error={error} onRetry={reload} />
@@ -32,7 +32,7 @@ function Text({ file: { _id } }: { file: FileMetadata }) {
     const text = response?.ok ? await response.text() : "";
     return text.split("\n").slice(0, MAX_LINES).join("\n");
   };
-  const { value } = useData(`text ${_id}`, load, { record: _id });
+  const { value } = useData(["text", _id], load);
   if (!value) return null;
   return (
     <section class="card" aria-label="Start of the text">

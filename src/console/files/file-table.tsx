@@ -1,5 +1,7 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { folderUrl } from "../folders/folders.tsx";
+import { href } from "../framework/router.ts";
+import { can } from "../framework/session.ts";
 import { useTabIndex } from "../parts/choice.tsx";
 import { FileName } from "../parts/file-name.tsx";
 import { setQuery } from "../parts/filters.tsx";
@@ -8,8 +10,6 @@ import { Icon, type IconName } from "../parts/icon.tsx";
 import { type Column, sortHead, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { Marked } from "../parts/words.tsx";
-import { href } from "../router.ts";
-import { can } from "../session.ts";
 import { PlayButton } from "../sound/controls.tsx";
 import { isPlayable, toggle } from "../sound/playback.ts";
 import { RowWave } from "../sound/row-wave.tsx";

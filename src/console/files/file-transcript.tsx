@@ -1,14 +1,14 @@
 import type { FileMetadata } from "../../client/index.ts";
-import { type Action, ActionButton, type Actions } from "../parts/action.tsx";
-import { ask } from "../parts/dialog.tsx";
+import { type Action, ActionButton, type Actions } from "../framework/action.tsx";
+import { ask } from "../framework/dialog.tsx";
+import { UserError } from "../framework/errors.ts";
+import { lazy } from "../framework/lazy.tsx";
+import { can, client } from "../framework/session.ts";
+import { useData } from "../framework/store.ts";
 import { Failure } from "../parts/failure.tsx";
 import { splitName } from "../parts/file-name.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
-import { lazy } from "../parts/lazy.tsx";
 import { Menu } from "../parts/menu.tsx";
-import { can, client } from "../session.ts";
-import { useData } from "../store.ts";
-import { UserError } from "../user-error.ts";
 import { announceChange } from "./file-changes.ts";
 
 /** Most files have none, and the names of all character references are large. */
@@ -101,10 +101,8 @@ const transcriptActions = (file: FileMetadata): Actions => [
 /** The transcript of a recording, or the way to add one. */
 export function TranscriptCard({ file }: { file: FileMetadata }) {
   const { _id, transcript } = file;
-  const { value, error, reload } = useData(
-    `transcript ${_id} ${transcript?.updatedAt}`,
-    async (signal) => (transcript ? client.value.files.getTranscript(_id, { signal }) : null),
-    { record: _id },
+  const { value, error, reload } = useData(["transcript", _id, transcript?.updatedAt], async (signal) =>
+    transcript ? client.value.files.getTranscript(_id, { signal }) : null,
   );
   if (error) return <Failure error={error} onRetry={reload} />;
   if (transcript)

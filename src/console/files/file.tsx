@@ -3,27 +3,27 @@ import type { FileMetadata, Hold } from "../../client/index.ts";
 import { NameOf, useNames } from "../events/names.tsx";
 import { isWaveform, Sentence } from "../events/sentence.tsx";
 import { FileCrumbs } from "../folders/folders.tsx";
+import { ActionButton, type Actions, allowed, perform, shortcutsOf } from "../framework/action.tsx";
+import { announce } from "../framework/announce.tsx";
+import { ask } from "../framework/dialog.tsx";
+import { addShortcuts } from "../framework/keys.ts";
+import { href } from "../framework/router.ts";
+import { can, client, seesOwnFilesOnly } from "../framework/session.ts";
+import { useData, useList } from "../framework/store.ts";
 import { Sharing, SignedUrl, useLinks } from "../links/sharing.tsx";
 import { MissingScopes, SCOPES } from "../parts/access.tsx";
-import { ActionButton, type Actions, allowed, perform, shortcutsOf } from "../parts/action.tsx";
-import { announce } from "../parts/announce.tsx";
 import { Copyable, copy } from "../parts/copy.tsx";
-import { ask } from "../parts/dialog.tsx";
 import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf, formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
-import { addShortcuts } from "../parts/keys.ts";
 import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Page, Skeleton } from "../parts/page.tsx";
 import { isMissing, Missing } from "../parts/record-page.tsx";
 import { Time } from "../parts/values.tsx";
-import { href } from "../router.ts";
-import { can, client, seesOwnFilesOnly } from "../session.ts";
 import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
-import { useData, useList } from "../store.ts";
 import { fileActions } from "./file-actions.tsx";
 import { downloadFiles } from "./file-changes.ts";
 import { AddFields, Metadata } from "./file-metadata.tsx";
@@ -61,10 +61,9 @@ function formatOf({ fileType, audio, size }: FileMetadata): string {
 }
 
 export function FilePage({ id }: { id: string }) {
-  const loaded = useData(`file ${id}`, (signal) => client.value.files.get(id, { signal }), {
+  const loaded = useData(["file", id], (signal) => client.value.files.get(id, { signal }), {
     of: ["file"],
     on: ({ subject }) => subject.id === id,
-    record: id,
   });
   const { value: file, error, reload } = loaded;
   const latest = useRef(file);
@@ -282,7 +281,7 @@ function Uploader({ file: { uploadedBy } }: { file: FileMetadata }) {
 
 /** The events of a file, newest first. A request reads about 500 events of the team, so older ones load on demand. */
 function Activity({ id }: { id: string }) {
-  const events = useList(`activity ${id}`, (signal) => client.value.events.list({ subject: id }, { signal }), {
+  const events = useList(["activity", id], (signal) => client.value.events.list({ subject: id }, { signal }), {
     on: ({ subject }) => subject.id === id,
   });
   const items = events.items ?? [];

@@ -1,11 +1,11 @@
 import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { StoredFile } from "../../client/index.ts";
-import { announce } from "../parts/announce.tsx";
-import { focusRow } from "../parts/focus.ts";
+import { announce } from "../framework/announce.tsx";
+import { focusRow } from "../framework/focus.ts";
+import { client } from "../framework/session.ts";
+import { useTask } from "../framework/task.ts";
 import { Form, TextField, textOf } from "../parts/form.tsx";
-import { useTask } from "../parts/task.ts";
-import { client } from "../session.ts";
 
 /** The file whose name is being edited. */
 export const renaming = signal("");

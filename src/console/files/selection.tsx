@@ -1,4 +1,4 @@
-import { type Actions, allowed, perform } from "../parts/action.tsx";
+import { type Actions, allowed, perform } from "../framework/action.tsx";
 import type { Selection } from "../parts/choice.tsx";
 import { countOf, formatBytes, formatHours } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";

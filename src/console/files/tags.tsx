@@ -1,11 +1,11 @@
 import { useState } from "preact/hooks";
-import { open, TaskDialog } from "../parts/dialog.tsx";
+import { open, TaskDialog } from "../framework/dialog.tsx";
+import { href } from "../framework/router.ts";
+import { client } from "../framework/session.ts";
+import { useList } from "../framework/store.ts";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf } from "../parts/format.ts";
 import { hasWords, Marked } from "../parts/words.tsx";
-import { href } from "../router.ts";
-import { client } from "../session.ts";
-import { useList } from "../store.ts";
 import { tagFiles } from "./file-changes.ts";
 import type { FileRow } from "./file-rows.ts";
 
@@ -16,7 +16,7 @@ const MAX_TAG_PAGES = 10;
 
 /** The tags of the team's files, or of the own files of a contributor, by name. */
 export function useTags(): string[] {
-  const { items = [] } = useList("tags", (signal) => client.value.files.tags({}, { signal }), {
+  const { items = [] } = useList(["tags"], (signal) => client.value.files.tags({}, { signal }), {
     of: ["file"],
     pages: MAX_TAG_PAGES,
   });

@@ -1,6 +1,6 @@
 import { pathOf } from "../files/file-rows.ts";
-import { client } from "../session.ts";
-import { useList } from "../store.ts";
+import { client } from "../framework/session.ts";
+import { useList } from "../framework/store.ts";
 
 /* The paths of folders, and the lists of them. */
 
@@ -11,7 +11,7 @@ export const join = (parent: string, name: string) => (parent ? `${parent}/${nam
 /** The folders directly in a folder. */
 export const useFolders = (folder: string, isUsed = true) =>
   useList(
-    isUsed ? `folders ${folder}` : "no folders",
+    isUsed ? ["folders", folder] : ["no folders"],
     isUsed ? (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }) : null,
     { of: ["file"] },
   );
@@ -21,7 +21,7 @@ const MAX_FOLDER_PAGES = 10;
 
 /** The folders of all levels. If the team has very many, `more` is defined. */
 export const useAllFolders = (isUsed = true) =>
-  useList("all folders", isUsed ? (signal) => client.value.files.folders({ deep: true }, { signal }) : null, {
+  useList(["all folders"], isUsed ? (signal) => client.value.files.folders({ deep: true }, { signal }) : null, {
     of: ["file"],
     pages: MAX_FOLDER_PAGES,
   });

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
-import { TaskDialog } from "../parts/dialog.tsx";
+import { TaskDialog } from "../framework/dialog.tsx";
 import { TextField } from "../parts/form.tsx";
 import { formatCount } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";

@@ -2,18 +2,18 @@ import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { moveFiles } from "../files/file-changes.ts";
 import { type FileRow, pathOf } from "../files/file-rows.ts";
-import { type Action, type Actions, perform } from "../parts/action.tsx";
-import { announce } from "../parts/announce.tsx";
+import { type Action, type Actions, perform } from "../framework/action.tsx";
+import { announce } from "../framework/announce.tsx";
+import { ask, confirm, open } from "../framework/dialog.tsx";
+import { lazy } from "../framework/lazy.tsx";
+import { href, navigate, path, query } from "../framework/router.ts";
+import { client, trashDays } from "../framework/session.ts";
 import { copy } from "../parts/copy.tsx";
-import { ask, confirm, open } from "../parts/dialog.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf, formatCount } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
-import { lazy } from "../parts/lazy.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { Breadcrumbs } from "../parts/page.tsx";
-import { href, navigate, path, query } from "../router.ts";
-import { client, trashDays } from "../session.ts";
 import { join, nameOf, parentOf } from "./folder-data.ts";
 
 /* Folders: the way to the open one, the ones in it, their changes, and moving files. */

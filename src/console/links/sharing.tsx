@@ -1,18 +1,18 @@
 import { useEffect, useState } from "preact/hooks";
 import type { FileMetadata, Link, NewLink } from "../../client/index.ts";
 import { NameOf, useNames } from "../events/names.tsx";
+import { Dialog, removeRecord } from "../framework/dialog.tsx";
+import { client } from "../framework/session.ts";
+import { useData } from "../framework/store.ts";
+import { useTask } from "../framework/task.ts";
 import { Copyable, copy } from "../parts/copy.tsx";
-import { Dialog, removeRecord } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { formatTenths } from "../parts/format.ts";
 import { Menu } from "../parts/menu.tsx";
-import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
-import { client } from "../session.ts";
 import { formatClip, usePlace } from "../sound/controls.tsx";
 import { type Clip, clip, fragmentOf, type Part, pageTrack, type Track } from "../sound/playback.ts";
-import { useData } from "../store.ts";
 
 /** In seconds, and "" for never. */
 const LIFETIMES = { 3600: "1 hour", 86400: "1 day", 604800: "7 days", 2592000: "30 days", "": "Never" };
@@ -31,10 +31,9 @@ type Created = { link: NewLink; lifetime: string } | null;
 
 /** The links of a file, in one request for all parts of its page. */
 export const useLinks = (id: string) =>
-  useData(`links ${id}`, (signal) => client.value.links.list(id, { signal }).toArray(), {
+  useData(["links", id], (signal) => client.value.links.list(id, { signal }).toArray(), {
     of: ["link"],
     on: ({ type, data }) => (type === "link.created" || type === "link.revoked") && data.fileId === id,
-    record: id,
   });
 
 /** Creates, lists, and revokes the links of a file. */

@@ -1,5 +1,5 @@
+import { can, me, type Scope } from "../framework/session.ts";
 import { SCOPE_LABELS } from "../nouns.ts";
-import { can, me, type Scope } from "../session.ts";
 
 /** The action as a separate label, such as "View files". */
 export const scopeLabel = (scope: Scope): string => SCOPE_LABELS[scope].replace(/^./, (letter) => letter.toUpperCase());

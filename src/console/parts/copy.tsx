@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { announce } from "./announce.tsx";
+import { announce } from "../framework/announce.tsx";
 import { Icon } from "./icon.tsx";
 
 /**

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { href, navigate, path, query } from "../router.ts";
+import { href, navigate, path, query } from "../framework/router.ts";
 import { countOf } from "./format.ts";
 import { Icon } from "./icon.tsx";
 import { Popover } from "./popover.tsx";

@@ -1,6 +1,7 @@
 import { type ComponentChildren, type ComponentProps, createContext } from "preact";
 import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
-import { Failure, fieldErrors } from "./failure.tsx";
+import { fieldErrors } from "../framework/errors.ts";
+import { Failure } from "./failure.tsx";
 
 /** The text of a form's field, trimmed. */
 export const textOf = (form: HTMLFormElement, name: string): string =>

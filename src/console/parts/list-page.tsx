@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
-import type { Scope } from "../session.ts";
-import type { Listing } from "../store.ts";
+import { type Action, ActionButton } from "../framework/action.tsx";
+import type { Scope } from "../framework/session.ts";
+import type { Listing } from "../framework/store.ts";
 import { MissingScopes } from "./access.tsx";
-import { type Action, ActionButton } from "./action.tsx";
 import type { Call } from "./curl.tsx";
 import { Failure } from "./failure.tsx";
 import { More } from "./more.tsx";

@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { type Actions, allowed, perform } from "./action.tsx";
+import { type Actions, allowed, perform } from "../framework/action.tsx";
 import { Icon } from "./icon.tsx";
 import { Popover, type PopoverProps } from "./popover.tsx";
 

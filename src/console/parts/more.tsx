@@ -1,8 +1,8 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
+import { focusRow } from "../framework/focus.ts";
+import { useTask } from "../framework/task.ts";
 import { Failure } from "./failure.tsx";
-import { focusRow } from "./focus.ts";
 import { Skeleton } from "./page.tsx";
-import { useTask } from "./task.ts";
 
 interface MoreProps {
   of: { items: unknown[] | undefined; isLoading: boolean; more?: (() => Promise<void>) | undefined };

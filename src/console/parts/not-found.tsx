@@ -1,4 +1,4 @@
-import { href } from "../router.ts";
+import { href } from "../framework/router.ts";
 import { Empty, Page } from "./page.tsx";
 
 export function NotFound() {

@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
 import { StowageError } from "../../client/index.ts";
-import { type Scope, seesOwnFilesOnly } from "../session.ts";
-import type { Loaded } from "../store.ts";
+import { type Action, ActionButton, type Actions } from "../framework/action.tsx";
+import { type Scope, seesOwnFilesOnly } from "../framework/session.ts";
+import type { Loaded } from "../framework/store.ts";
 import { MissingScopes } from "./access.tsx";
-import { type Action, ActionButton, type Actions } from "./action.tsx";
 import type { Call } from "./curl.tsx";
 import { Failure } from "./failure.tsx";
 import { Menu } from "./menu.tsx";

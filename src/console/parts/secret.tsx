@@ -1,9 +1,9 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/index.ts";
+import { Dialog, open } from "../framework/dialog.tsx";
 import { Connect } from "./connect.tsx";
 import { CopyButton } from "./copy.tsx";
-import { Dialog, open } from "./dialog.tsx";
 
 interface SecretProps {
   title: string;

@@ -1,10 +1,10 @@
 import { type Signal, useComputed, useSignal } from "@preact/signals";
 import type { ComponentChildren, ComponentProps } from "preact";
 import { type Inputs, useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { type Actions, allowed, shortcutsOf } from "./action.tsx";
+import { type Actions, allowed, shortcutsOf } from "../framework/action.tsx";
+import { focusRow } from "../framework/focus.ts";
+import { addShortcuts } from "../framework/keys.ts";
 import { SelectAll, type Selection, SelectRow, TabStop, toggleRow, useTabIndex } from "./choice.tsx";
-import { focusRow } from "./focus.ts";
-import { addShortcuts } from "./keys.ts";
 import { Menu } from "./menu.tsx";
 
 export interface Column<Row> {

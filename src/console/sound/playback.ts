@@ -1,8 +1,8 @@
 import { computed, effect, signal } from "@preact/signals";
 import type { StoredFile } from "../../client/index.ts";
-import { addShortcuts } from "../parts/keys.ts";
-import { setting } from "../storage.ts";
-import { UserError } from "../user-error.ts";
+import { UserError } from "../framework/errors.ts";
+import { addShortcuts } from "../framework/keys.ts";
+import { setting } from "../framework/storage.ts";
 import { silencesOf, waveformOf } from "./waveforms.ts";
 
 /*

@@ -2,11 +2,11 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { FileMetadata } from "../../client/index.ts";
 import { isMeasured } from "../../client/measured.ts";
+import { addShortcuts } from "../framework/keys.ts";
+import { href, query } from "../framework/router.ts";
 import { copy } from "../parts/copy.tsx";
 import { FileName } from "../parts/file-name.tsx";
 import { formatDuration } from "../parts/format.ts";
-import { addShortcuts } from "../parts/keys.ts";
-import { href, query } from "../router.ts";
 import {
   formatClip,
   IconButton,

@@ -1,5 +1,5 @@
 import { effect } from "@preact/signals";
-import { call, session } from "../session.ts";
+import { call, session } from "../framework/session.ts";
 import { close, skipsSilence, startPlayback, track } from "./playback.ts";
 import { loadWaveform } from "./waveform-loading.ts";
 

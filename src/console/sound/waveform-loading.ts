@@ -1,4 +1,4 @@
-import { client } from "../session.ts";
+import { client } from "../framework/session.ts";
 import { waveformOf } from "./waveforms.ts";
 
 const loading = new Map<string, Promise<void>>();

@@ -1,8 +1,8 @@
 import { useRef, useState } from "preact/hooks";
 import { MAX_BATCH_FILES } from "../../client/internal.ts";
 import { deleteFiles, describeDeletion } from "../files/file-changes.ts";
-import { announce } from "../parts/announce.tsx";
-import { open, TaskDialog } from "../parts/dialog.tsx";
+import { announce } from "../framework/announce.tsx";
+import { open, TaskDialog } from "../framework/dialog.tsx";
 import { countOf, formatCount } from "../parts/format.ts";
 
 interface NamedFile {

@@ -3,7 +3,10 @@ import type { TrashedFile } from "../../client/index.ts";
 import { restoreFiles } from "../files/file-changes.ts";
 import { PAGE_FILES } from "../files/file-list.ts";
 import { SelectionBar } from "../files/selection.tsx";
-import { type Action, type Actions, perform } from "../parts/action.tsx";
+import { type Action, type Actions, perform } from "../framework/action.tsx";
+import { href } from "../framework/router.ts";
+import { client, seesOwnFilesOnly, trashDays } from "../framework/session.ts";
+import { useEvents, useList } from "../framework/store.ts";
 import { useTabIndex } from "../parts/choice.tsx";
 import { FileName } from "../parts/file-name.tsx";
 import { countOf, formatBytes } from "../parts/format.ts";
@@ -12,9 +15,6 @@ import { NotFound } from "../parts/not-found.tsx";
 import { Breadcrumbs, Empty } from "../parts/page.tsx";
 import type { Column } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
-import { href } from "../router.ts";
-import { client, seesOwnFilesOnly, trashDays } from "../session.ts";
-import { useEvents, useList } from "../store.ts";
 import { askToDelete } from "./delete-files.tsx";
 
 const listTrash = (signal?: AbortSignal) =>
@@ -81,7 +81,7 @@ const emptyTrash = (files?: TrashedFile[]): Action => {
 /** The deleted files that can be restored. */
 export function Trash() {
   const days = trashDays.value;
-  const trash = useList("trash", listTrash, { of: ["file"], on: ({ type }) => type === "file.trashed" });
+  const trash = useList(["trash"], listTrash, { of: ["file"], on: ({ type }) => type === "file.trashed" });
   useEvents(
     ({ type }) => type === "file.restored" || type === "file.deleted",
     (events) => {

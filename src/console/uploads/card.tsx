@@ -1,10 +1,11 @@
 import { signal } from "@preact/signals";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { FileStatus } from "../files/file-status.tsx";
-import { messageOf, RequestId } from "../parts/failure.tsx";
+import { messageOf } from "../framework/errors.ts";
+import { href } from "../framework/router.ts";
+import { RequestId } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
 import { Icon } from "../parts/icon.tsx";
-import { href } from "../router.ts";
 import { chooseFiles } from "./drop-zone.tsx";
 import { queue, resume } from "./queue.ts";
 import { bytesOf, describe, isProcessing, isSettled, selectShown, summarize, waitsForConnection } from "./summary.ts";

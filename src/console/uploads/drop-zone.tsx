@@ -1,9 +1,9 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { Action } from "../parts/action.tsx";
-import { announce } from "../parts/announce.tsx";
+import type { Action } from "../framework/action.tsx";
+import { announce } from "../framework/announce.tsx";
+import { href, navigate, path, query } from "../framework/router.ts";
 import { countOf } from "../parts/format.ts";
-import { href, navigate, path, query } from "../router.ts";
 import { addFiles, type ChosenFile } from "./queue.ts";
 
 interface Collected {

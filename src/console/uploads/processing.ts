@@ -1,10 +1,10 @@
 import { effect } from "@preact/signals";
 import { type FileEvent, isFileEvent } from "../../client/index.ts";
 import { isForBrowser, measurePeaks } from "../../client/peaks.ts";
-import { canFollow, isLive, onEvent } from "../live.ts";
-import { call, can } from "../session.ts";
+import { canFollow, isLive, onEvent } from "../framework/live.ts";
+import { call, can } from "../framework/session.ts";
+import { touch } from "../framework/store.ts";
 import { rememberWaveform } from "../sound/waveforms.ts";
-import { touch } from "../store.ts";
 import { isProcessing } from "./summary.ts";
 import { change, dismiss, findByFileId, type Upload, uploads } from "./upload.ts";
 

@@ -1,11 +1,11 @@
 import { computed, effect } from "@preact/signals";
 import { StowageError } from "../../client/index.ts";
 import { UploadQueue } from "../../client/upload-queue.ts";
-import { reconnects } from "../live.ts";
-import { announce } from "../parts/announce.tsx";
+import { announce } from "../framework/announce.tsx";
+import { UserError } from "../framework/errors.ts";
+import { reconnects } from "../framework/live.ts";
+import { call, isExpired, session } from "../framework/session.ts";
 import { countOf } from "../parts/format.ts";
-import { call, isExpired, session } from "../session.ts";
-import { UserError } from "../user-error.ts";
 import { fetchProcessing } from "./processing.ts";
 import { holdTabLock, savedUploads, tab, takeOver } from "./saved.ts";
 import { measureProgress } from "./speed.ts";

@@ -1,9 +1,9 @@
 import { computed, signal } from "@preact/signals";
 import type { FileMetadata } from "../../client/index.ts";
 import { type QueuedUpload, UploadProgress } from "../../client/upload-queue.ts";
-import { speak } from "../parts/announce.tsx";
+import { speak } from "../framework/announce.tsx";
+import { session } from "../framework/session.ts";
 import { countOf } from "../parts/format.ts";
-import { session } from "../session.ts";
 import { type SavedRecord, savedUploads } from "./saved.ts";
 
 /* The uploads of the console, independent of any page. client/upload-queue.ts sends them. */

@@ -1,10 +1,10 @@
 import { useId } from "preact/hooks";
 import { type FileEvent, isFileEvent } from "../../client/index.ts";
+import { client } from "../framework/session.ts";
+import { useData, useEvents } from "../framework/store.ts";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes, LOCALE } from "../parts/format.ts";
 import { Skeleton } from "../parts/page.tsx";
-import { client } from "../session.ts";
-import { useData, useEvents } from "../store.ts";
 import { CHART_DAYS, type Day, dailyTotals, type Sized } from "./daily-totals.ts";
 
 /** The event log is read page by page, so a busy team's chart covers its latest 1,000 uploads. */
@@ -41,7 +41,7 @@ async function readUploads(signal: AbortSignal): Promise<Uploads> {
 /** The bytes of the uploads of each of the last 30 days, including files that were deleted since. */
 export function UsageChart() {
   const id = useId();
-  const { value, error, reload, change } = useData("usage-chart", readUploads);
+  const { value, error, reload, change } = useData(["usage-chart"], readUploads);
   useEvents(isUpload, (events) =>
     change(({ uploads, since }) => {
       // The request may already have returned them.

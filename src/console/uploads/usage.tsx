@@ -2,15 +2,15 @@ import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 import { StowageError, type UnfinishedUpload, type Usage as UsageRecord } from "../../client/index.ts";
 import { NameOf, useNames } from "../events/names.tsx";
-import { confirm } from "../parts/dialog.tsx";
+import { confirm } from "../framework/dialog.tsx";
+import { href } from "../framework/router.ts";
+import { can, client, hasTrash, seesOwnFilesOnly } from "../framework/session.ts";
+import { touch, useData, useList } from "../framework/store.ts";
 import { Failure } from "../parts/failure.tsx";
 import { countOf, formatBytes, formatCount, formatPercent } from "../parts/format.ts";
 import { ListTable } from "../parts/list-page.tsx";
 import { Page } from "../parts/page.tsx";
 import { Time } from "../parts/values.tsx";
-import { href } from "../router.ts";
-import { can, client, hasTrash, seesOwnFilesOnly } from "../session.ts";
-import { touch, useData, useList } from "../store.ts";
 import { revision, unfinishedUploads } from "./upload.ts";
 import { UsageChart } from "./usage-chart.tsx";
 
@@ -18,7 +18,7 @@ import { UsageChart } from "./usage-chart.tsx";
 const MAX_UNFINISHED = 100;
 
 export function Usage() {
-  const loaded = useData("usage", (signal) => client.value.usage({ signal }), {
+  const loaded = useData(["usage"], (signal) => client.value.usage({ signal }), {
     of: ["file"],
   });
   const { value: usage, error, reload } = loaded;
@@ -106,7 +106,7 @@ function storedOf({ kind, status, offset, size }: UnfinishedUpload): string {
 /** The team's unfinished uploads, except resumable ones of this tab, which are canceled in their card. */
 function UnfinishedUploads() {
   const uploads = useList(
-    "unfinished",
+    ["unfinished"],
     (signal) => client.value.unfinishedUploads.list({ limit: MAX_UNFINISHED }, { signal }),
     {
       of: ["file", "apikey"],

@@ -3,21 +3,21 @@ import type { Delivery, RecordedEvent, Webhook } from "../../client/index.ts";
 import { labelOf } from "../events/event-types.ts";
 import { useNames } from "../events/names.tsx";
 import { Subject, titleOf } from "../events/sentence.tsx";
-import { isLive } from "../live.ts";
-import { ActionButton } from "../parts/action.tsx";
-import { announce } from "../parts/announce.tsx";
+import { ActionButton } from "../framework/action.tsx";
+import { announce } from "../framework/announce.tsx";
+import { open, TaskDialog } from "../framework/dialog.tsx";
+import { isLive } from "../framework/live.ts";
+import { href } from "../framework/router.ts";
+import { can, client } from "../framework/session.ts";
+import { reloadData, useList } from "../framework/store.ts";
+import { useTask } from "../framework/task.ts";
 import { Segments } from "../parts/choice.tsx";
-import { open, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf, formatCount, localMinute } from "../parts/format.ts";
 import { More } from "../parts/more.tsx";
 import { Empty } from "../parts/page.tsx";
-import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
-import { href } from "../router.ts";
-import { can, client } from "../session.ts";
-import { reloadRecord, useList } from "../store.ts";
 import {
   type Attempt,
   DayCounts,
@@ -92,12 +92,11 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
   const tab = chosenTab ?? (webhook.health === "failing" ? "failing" : "all");
   const filters = { limit: PAGE_DELIVERIES, ...(tab !== "all" && { status: tab }) };
   const deliveries = useList(
-    `deliveries ${id} ${tab}`,
+    ["deliveries", id, tab],
     (signal) => client.value.webhooks.deliveries(id, filters, { signal }),
     {
       of: ["webhook"],
       on: () => true,
-      record: id,
       isPolled: true,
       rows: tab === "succeeded" || tab === "waiting" ? PAGE_DELIVERIES : 0,
     },
@@ -111,9 +110,9 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
     if (listed) setKept(listed);
   }, [listed]);
   const failing = useList(
-    `deliveries ${id} failing`,
+    ["deliveries", id, "failing"],
     (signal) => client.value.webhooks.deliveries(id, { limit: PAGE_DELIVERIES, status: "failing" }, { signal }),
-    { of: ["webhook"], on: () => true, record: id, isPolled: true },
+    { of: ["webhook"], on: () => true, isPolled: true },
   );
   const failingCount = failing.items?.length ?? 0;
   const next = items.flatMap(({ nextAttemptAt }) => nextAttemptAt ?? []).sort()[0];
@@ -126,7 +125,7 @@ export function Deliveries({ webhook }: { webhook: Webhook }) {
   // Attempts are not events, so the record is read again with the log.
   const shownItems = useRef(deliveries.items);
   useEffect(() => {
-    if (shownItems.current && deliveries.items !== shownItems.current) reloadRecord(`webhook ${id}`);
+    if (shownItems.current && deliveries.items !== shownItems.current) reloadData(["webhook", id]);
     shownItems.current = deliveries.items;
   }, [deliveries.items]);
   const chooseTab = (tab: Tab) => {

@@ -1,13 +1,13 @@
 import { useState } from "preact/hooks";
 import type { EventType, Webhook } from "../../client/index.ts";
 import { EVENT_TYPES, labelOf } from "../events/event-types.ts";
+import { announce } from "../framework/announce.tsx";
+import { ask, open, removeRecord, TaskDialog } from "../framework/dialog.tsx";
+import { UserError } from "../framework/errors.ts";
+import { client } from "../framework/session.ts";
 import { NOUNS } from "../nouns.ts";
-import { announce } from "../parts/announce.tsx";
-import { ask, open, removeRecord, TaskDialog } from "../parts/dialog.tsx";
 import { saveChanges, TextField, textOf } from "../parts/form.tsx";
 import { showSecret } from "../parts/secret.tsx";
-import { client } from "../session.ts";
-import { UserError } from "../user-error.ts";
 
 /* The dialogs that change webhooks. */
 

@@ -1,14 +1,14 @@
 import { useState } from "preact/hooks";
 import type { Webhook } from "../../client/index.ts";
-import type { Action } from "../parts/action.tsx";
-import { announce } from "../parts/announce.tsx";
+import type { Action } from "../framework/action.tsx";
+import { announce } from "../framework/announce.tsx";
+import { href } from "../framework/router.ts";
+import { client } from "../framework/session.ts";
+import { useData } from "../framework/store.ts";
 import { Copyable } from "../parts/copy.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { RecordPage } from "../parts/record-page.tsx";
 import { Time } from "../parts/values.tsx";
-import { href } from "../router.ts";
-import { client } from "../session.ts";
-import { useData } from "../store.ts";
 import { AttemptFacts, Deliveries, replay } from "./deliveries.tsx";
 import { deleteWebhook, editWebhook, rotateSecret } from "./webhook-forms.tsx";
 import type { Attempt } from "./webhook-health.tsx";
@@ -34,10 +34,9 @@ const actionsOf = (webhook: Webhook): Action[] => {
 
 /** A webhook with its deliveries. */
 export function WebhookPage({ id }: { id: string }) {
-  const loaded = useData(`webhook ${id}`, (signal) => client.value.webhooks.get(id, { signal }), {
+  const loaded = useData(["webhook", id], (signal) => client.value.webhooks.get(id, { signal }), {
     of: ["webhook"],
     on: ({ subject }) => subject.id === id,
-    record: id,
     isPolled: true,
   });
   const [response, setResponse] = useState<Attempt | null>(null);

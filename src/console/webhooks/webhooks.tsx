@@ -1,11 +1,11 @@
 import type { Webhook } from "../../client/index.ts";
 import { useWebhooks } from "../data.ts";
 import { labelOf } from "../events/event-types.ts";
+import type { PageProps } from "../framework/lazy.tsx";
+import { href } from "../framework/router.ts";
 import { Code } from "../parts/connect.tsx";
-import type { PageProps } from "../parts/lazy.tsx";
 import { ListPage } from "../parts/list-page.tsx";
 import { Empty } from "../parts/page.tsx";
-import { href } from "../router.ts";
 import { DayBars, HealthBadge } from "./webhook-health.tsx";
 import { nameOfWebhook } from "./webhook-name.ts";
 

@@ -6,12 +6,11 @@ import {
   type Me,
   Stowage,
   StowageError,
-} from "../client/index.ts";
-import { isDefect } from "./parts/failure.tsx";
+} from "../../client/index.ts";
+import { isDefect, UserError } from "./errors.ts";
 import { linkedTeam } from "./router.ts";
 import { readStored, store } from "./storage.ts";
 import { checkToken, readSession, type SavedSession, saveSession, sessionOfOtherTab } from "./token.ts";
-import { UserError } from "./user-error.ts";
 
 export type Scope = NonNullable<Me["scopes"]>[number];
 

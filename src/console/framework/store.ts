@@ -1,8 +1,8 @@
 import { effect, type Signal, signal, untracked } from "@preact/signals";
 import { useCallback, useEffect, useRef } from "preact/hooks";
-import type { Event, List } from "../client/index.ts";
+import type { Event, List } from "../../client/index.ts";
+import { type Noun, writtenBy } from "../nouns.ts";
 import { canFollow, gaps, onEvent, reconnects, waitForPosition } from "./live.ts";
-import { type Noun, writtenBy } from "./nouns.ts";
 import { client, latestCall, noteFailure, session } from "./session.ts";
 
 /*
@@ -11,6 +11,9 @@ import { client, latestCall, noteFailure, session } from "./session.ts";
  * what it had while it loads. A load finishes before the next one starts, so changes that arrive faster than loads never
  * starve them. Signing out reloads the page, which empties the store.
  */
+
+/** What the data are, then the ids of the records without which they can't be loaded, and the rest of what selects them. */
+export type Key = readonly [kind: string, ...parts: (string | undefined)[]];
 
 interface State<T> {
   /** Undefined until the first load completes. */
@@ -25,14 +28,13 @@ interface Entry<T> {
   load: (signal: AbortSignal, before: T | undefined) => Promise<T>;
   /** The minimum milliseconds between the starts of two loads that the user did not ask for. */
   interval: (value: T | undefined) => number;
+  key: Key;
   /** A write to one of these changes it. */
   of: Noun[];
-  /** The id of the record without which it can't be loaded. */
-  record: string | undefined;
   /** Whether it changes without an event. */
   isPolled: boolean;
   users: number;
-  /** Whether loads are paused, because its record is being deleted. */
+  /** Whether loads are paused, because a record of its key is being deleted. */
   isPaused: boolean;
   /** Aborts the load in flight. */
   stop: AbortController | undefined;
@@ -53,11 +55,12 @@ const MAX_UNUSED = 20;
 const entries = new Map<string, Entry<unknown>>();
 
 /** The entry of a key. Its options are those of whoever uses it first: data of several pages are declared once, in data.ts. */
-function entryOf<T>(key: string, load: Entry<T>["load"], options: DataOptions<T>): Entry<T> {
-  let entry = entries.get(key) as Entry<T> | undefined;
+function entryOf<T>(key: Key, load: Entry<T>["load"], options: DataOptions<T>): Entry<T> {
+  const name = JSON.stringify(key);
+  let entry = entries.get(name) as Entry<T> | undefined;
   if (!entry) {
     const state = signal<State<T>>({ value: undefined, error: null, isLoading: true });
-    const { of = [], record, interval = () => MIN_INTERVAL_MILLISECONDS, isPolled = false } = options;
+    const { of = [], interval = () => MIN_INTERVAL_MILLISECONDS, isPolled = false } = options;
     const idle = {
       users: 0,
       isPaused: false,
@@ -66,41 +69,45 @@ function entryOf<T>(key: string, load: Entry<T>["load"], options: DataOptions<T>
       timer: 0,
       next: "no" as const,
     };
-    entry = { state, load, of, record, interval, isPolled, ...idle, updates: [] };
+    entry = { state, load, key, of, interval, isPolled, ...idle, updates: [] };
   }
   // The entry that was used last is the last one.
-  entries.delete(key);
-  entries.set(key, entry as Entry<unknown>);
+  entries.delete(name);
+  entries.set(name, entry as Entry<unknown>);
   return entry;
 }
 
 /** Forgets the oldest values that no page shows, and those of deleted records: a restored one must be loaded. */
 function forgetUnused(): void {
   const unused = [...entries].filter(([, { users }]) => users === 0);
-  for (const [place, [key, { isPaused }]] of unused.entries())
-    if (isPaused || place < unused.length - MAX_UNUSED) entries.delete(key);
+  for (const [place, [name, { isPaused }]] of unused.entries())
+    if (isPaused || place < unused.length - MAX_UNUSED) entries.delete(name);
 }
 
 /** Reloads the entries with this noun: now if a page shows them, otherwise when one opens. */
 export const touch = (noun: Noun): void => reloadIf(({ of }) => of.includes(noun));
 
-/** Loads a record again that has changed without a write or an event. */
-export const reloadRecord = (key: string): void => reloadIf((_, one) => one === key);
+/** Loads data again that have changed without a write or an event. */
+export function reloadData(key: Key): void {
+  const entry = entries.get(JSON.stringify(key));
+  if (entry) reloadIf((one) => one === entry);
+}
 
-function reloadIf(matches: (entry: Entry<unknown>, key: string) => boolean): void {
-  for (const [key, entry] of entries) {
-    if (!matches(entry, key)) continue;
-    if (entry.users === 0) entries.delete(key);
+function reloadIf(matches: (entry: Entry<unknown>) => boolean): void {
+  for (const [name, entry] of entries) {
+    if (!matches(entry)) continue;
+    if (entry.users === 0) entries.delete(name);
     else refresh(entry, "now");
   }
 }
 
 /**
- * Deletes records by `work`, which returns the ids of those that were kept. Meanwhile, entries that need one of them don't
- * load: the event of the deletion may arrive before its response does, and the loads would fail.
+ * Deletes records by `work`, which returns the ids of those that were kept. Meanwhile, entries with one of them in their key
+ * don't load: the event of the deletion may arrive before its response does, and the loads would fail.
  */
 export async function whilePaused(ids: string[], work: () => Promise<string[]>): Promise<string[]> {
-  const paused = [...entries.values()].filter(({ record }) => record !== undefined && ids.includes(record));
+  const needs = ({ key: [, ...parts] }: Entry<unknown>, records: string[]) => records.some((id) => parts.includes(id));
+  const paused = [...entries.values()].filter((entry) => needs(entry, ids));
   for (const entry of paused) {
     clearTimeout(entry.timer);
     entry.stop?.abort();
@@ -112,7 +119,7 @@ export async function whilePaused(ids: string[], work: () => Promise<string[]>):
     return kept;
   } finally {
     for (const entry of paused) {
-      if (!kept.includes(entry.record as string)) continue;
+      if (!needs(entry, kept)) continue;
       entry.isPaused = false;
       refresh(entry, "now");
     }
@@ -198,8 +205,6 @@ export interface Loaded<T> extends State<T> {
 interface DataOptions<T> {
   /** The kinds of record that it consists of. */
   of?: Noun[];
-  /** The id of the record without which it can't be loaded. It is not loaded while this tab deletes the record. */
-  record?: string | undefined;
   /** The events after which it is loaded again, if those are not all of its records. */
   on?: (event: Event) => boolean;
   interval?: Entry<T>["interval"];
@@ -207,7 +212,7 @@ interface DataOptions<T> {
 }
 
 /** Loads data for a page. While the data of another key loads, the component keeps what it had. */
-export function useData<T>(key: string, load: Entry<T>["load"], options: DataOptions<T> = {}): Loaded<T> {
+export function useData<T>(key: Key, load: Entry<T>["load"], options: DataOptions<T> = {}): Loaded<T> {
   const entry = entryOf(key, load, options);
   const { on = ({ subject }) => entry.of.includes(subject.kind) } = options;
   entry.load = load;
@@ -266,7 +271,7 @@ export interface Listing<T> extends Omit<Loaded<T[]>, "value"> {
   more: (() => Promise<void>) | undefined;
 }
 
-interface ListOptions extends Pick<DataOptions<unknown>, "of" | "record" | "on" | "isPolled"> {
+interface ListOptions extends Pick<DataOptions<unknown>, "of" | "on" | "isPolled"> {
   /** How many pages to load at first. */
   pages?: number;
   /** The rows of a full page, if filters can make pages shorter. */
@@ -286,7 +291,7 @@ const SEARCH_INTERVAL_MILLISECONDS = 2000;
  * second for each of these requests, so that a busy team costs a long list no more of its rate limit than a short one.
  */
 export function useList<T>(
-  key: string,
+  key: Key,
   list: ((signal: AbortSignal) => List<T>) | null,
   { pages: first = 1, rows = 0, ...options }: ListOptions = {},
 ): Listing<T> {
@@ -316,7 +321,7 @@ export function useList<T>(
   useEffect(() => {
     stop.current = new AbortController();
     return () => stop.current?.abort();
-  }, [key]);
+  }, [JSON.stringify(key)]);
   const more = async () => {
     const signal = stop.current?.signal;
     if (value?.next === undefined || !signal) return;

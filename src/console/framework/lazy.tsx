@@ -1,8 +1,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { Failure } from "../parts/failure.tsx";
+import { Skeleton } from "../parts/page.tsx";
 import type { Action } from "./action.tsx";
-import { Failure } from "./failure.tsx";
-import { Skeleton } from "./page.tsx";
 
 /** The lazy pages are loaded early, because after a deployment the server may no longer have their scripts. */
 const PRELOAD_DELAY_MILLISECONDS = 1000;

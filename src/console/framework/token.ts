@@ -1,6 +1,6 @@
-import type { Me } from "../client/index.ts";
+import type { Me } from "../../client/index.ts";
+import { UserError } from "./errors.ts";
 import { readStored, store } from "./storage.ts";
-import { UserError } from "./user-error.ts";
 
 /** The session of a tab. */
 export interface SavedSession {

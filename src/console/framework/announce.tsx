@@ -1,6 +1,6 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { Icon } from "./icon.tsx";
+import { Icon } from "../parts/icon.tsx";
 
 interface Announcement {
   id: number;

@@ -1,7 +1,7 @@
-import { can, client, noteFailure, type Scope } from "../session.ts";
+import { Failure } from "../parts/failure.tsx";
+import type { IconName } from "../parts/icon.tsx";
 import { showFailure } from "./announce.tsx";
-import { Failure } from "./failure.tsx";
-import type { IconName } from "./icon.tsx";
+import { can, client, noteFailure, type Scope } from "./session.ts";
 import { useTask } from "./task.ts";
 
 /** An action of the user, stated once for menus, buttons, the selection bar, the palette, keys, and their help. */

@@ -1,4 +1,4 @@
-import { setting } from "../storage.ts";
+import { setting } from "./storage.ts";
 
 /* Keys that work on a whole page. */
 

@@ -1,5 +1,5 @@
 import { useCallback, useRef, useState } from "preact/hooks";
-import { client, noteFailure } from "../session.ts";
+import { client, noteFailure } from "./session.ts";
 
 interface Task {
   /** Runs one action at a time and ignores further calls while it runs. Never rejects: a failure becomes `error`. */

@@ -1,11 +1,11 @@
 import { effect, signal } from "@preact/signals";
 import { type ComponentChildren, createContext } from "preact";
 import { useContext, useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
-import { href, navigate, path } from "../router.ts";
-import { isExpired, session } from "../session.ts";
-import { whilePaused } from "../store.ts";
+import { Form } from "../parts/form.tsx";
 import { Announcements, announce, openDialogs } from "./announce.tsx";
-import { Form } from "./form.tsx";
+import { href, navigate, path } from "./router.ts";
+import { isExpired, session } from "./session.ts";
+import { whilePaused } from "./store.ts";
 import { useTask } from "./task.ts";
 
 /** The element that had the focus before each dialog opened. */

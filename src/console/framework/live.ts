@@ -1,5 +1,5 @@
 import { computed, effect, signal } from "@preact/signals";
-import type { Event } from "../client/index.ts";
+import type { Event } from "../../client/index.ts";
 import { can, isExpired, me, noteFailure, refreshMe, session } from "./session.ts";
 
 type Listener = (event: Event) => void;
