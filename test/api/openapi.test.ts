@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { createApp } from "../../src/app.ts";
+import { errorOf } from "../../src/errors.ts";
 import { EVENT_TYPE_NAMES } from "../../src/event-types.ts";
 import { compile } from "../support/contract.ts";
 import { call, startWorker } from "../support/harness.ts";
@@ -314,26 +315,20 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     }
   });
 
-  test("lists every status it can return", () => {
-    const { body, takesBytes, takesFile } = operation;
+  test("lists the statuses of its own errors, and those that follow from the rest of its contract", () => {
+    const { access, body, errors = [], isBodyOptional, takesBytes } = operation;
     const wanted = [
       ...["200", "400", "429", "500", "503"],
-      ...(route === "POST /auth/v1/password/forgot" ? [] : ["401"]),
-      ...(/forgot|describe|accept/.test(route) ? [] : ["403"]),
-      ...(/forgot|invitations$/.test(route) ? ["501"] : []),
-      ...(path.includes("{") || /^(POST|GET) .*apikeys$|^GET .*events$/.test(route) ? ["404"] : []),
+      ...errors.map((kind) => String(errorOf(kind).status)),
+      ...(access === null ? [] : ["401", "403"]),
+      ...(path.includes("{") ? ["404"] : []),
       ...(body || takesBytes ? ["408", "413", "415"] : []),
-      ...(/^(PUT|DELETE) .*transcript$/.test(route) ? ["409"] : []),
-      ...(route === "POST /auth/v1/sessions" ? ["413"] : []),
-      ...(/^(POST|PATCH) .*folders/.test(route) ? ["409"] : []),
-      ...(/^((POST|PATCH|DELETE) .*users(\/\{id\})?|PATCH .*teams.*)$/.test(route) ? ["409"] : []),
-      ...(/^(DELETE|PATCH) .*(uploads|teams|trash)\/\{id\}$|restore$|retention$/.test(route) ? ["409"] : []),
-      ...(/^POST .*(webhooks|secret|replay|redeliver|links|rotate|apikeys)$/.test(route) ? ["409"] : []),
-      ...((PARAMETERS[route] ?? []).includes("If-Match") ? ["412"] : []),
       ...(route.startsWith("GET") ? [] : ["507"]),
-      ...(takesFile ? ["404", "408", "409", "413", "415"] : []),
     ];
     expect(Object.keys(responses)).toEqual([...new Set(wanted)].sort());
+    if (body && !isBodyOptional)
+      expect(responses[400]?.content["application/json"]?.examples).toHaveProperty("malformed_json");
+    expect((PARAMETERS[route] ?? []).includes("If-Match")).toBe(Object.hasOwn(responses, 412));
   });
 
   test("describes the headers of its responses", () => {
