@@ -1,12 +1,5 @@
 import { and, eq, gt, isNull, lte, not, or, type SQL, sql } from "drizzle-orm";
-import {
-  exceeds,
-  isPrincipalAllowed,
-  principalOf,
-  refusalError,
-  stillAllowed,
-  type TeamActor,
-} from "../access/authorization.ts";
+import { exceeds, isPrincipalAllowed, principalOf, refusalError, type TeamActor } from "../access/authorization.ts";
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitResets } from "../access/login-limits.ts";
 import { hashPassword } from "../access/passwords.ts";
@@ -126,7 +119,8 @@ export async function inviteUser(
     found: [user],
   } = await writeWithEvent(deps, batch, {
     isIdempotent: true,
-    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+    caller: actor,
+    granted: actor.scopes,
   });
   if (!user) throw new AppError("not_found");
   if (isMailRefusal(user.refusal)) throw mailRefusalError(deps, user.refusal, user.lastSentAt);

@@ -275,7 +275,8 @@ async function insertKey(
   };
   const { team, stored } = await writeWithEvent(deps, batch, {
     isIdempotent: true,
-    caller: stillAllowed(deps, actor, { granted: row.scopes ?? 0 }),
+    caller: actor,
+    granted: row.scopes ?? 0,
   });
   if (stored[0]) return viewKey(stored[0], token);
   const reason = team[0]?.refusal;
@@ -392,7 +393,7 @@ export async function fetchKey(
     .set({ revealed })
     .where(and(isKeyOf(row.teamId, id), isUnknown));
   const batch = recorded(deps, { type: API_KEY_EVENTS.revealed, initiator: actor, subject: keyOf(row) }, note);
-  const isRecorded = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) }).then(
+  const isRecorded = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor }).then(
     () => true,
     (error) => {
       if (!isStorageFull(error)) throw error;
@@ -470,7 +471,8 @@ export async function updateKey(deps: Deps, actor: Actor, id: string, changes: K
     },
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
-    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+    caller: actor,
+    granted: actor.scopes,
   });
   if (updated) return viewMaskedKey(deps, updated);
   if (!found) throw new AppError("not_found");
@@ -530,7 +532,8 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
     },
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
-    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+    caller: actor,
+    granted: actor.scopes,
   });
   if (!found) throw new AppError("not_found");
   if (!row) throw refusalError(found.refusal ?? "conflict", actor, found.scopes);

@@ -1,13 +1,5 @@
 import { and, eq, isNull } from "drizzle-orm";
-import {
-  type Actor,
-  type ActorWith,
-  authorize,
-  type Credential,
-  isKey,
-  readAs,
-  stillAllowed,
-} from "../access/authorization.ts";
+import { type Actor, type ActorWith, authorize, type Credential, isKey, readAs } from "../access/authorization.ts";
 import { hashPassword, verifyOwnPassword } from "../access/passwords.ts";
 import { type Role, type Scope, scopesIn } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
@@ -90,7 +82,7 @@ export async function changeOwnPassword(
     replaced: recorded(deps, event, replacePassword(deps, target, user.password, password, { invitationHash: null })),
     sessions: endSessions(deps, target, password, actor.keyId),
   };
-  const { replaced } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: stillAllowed(deps, actor) });
+  const { replaced } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: actor });
   if (replaced.change.length === 0) throw new AppError("conflict");
 }
 

@@ -8,7 +8,6 @@ import {
   presentScopes,
   readAs,
   refusalError,
-  stillAllowed,
   type TeamActor,
   teamExists,
 } from "../access/authorization.ts";
@@ -228,7 +227,7 @@ export async function createSession(
   const {
     key: [key],
     stored: [stored],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor });
   if (stored) return viewKey(stored, token);
   if (!key) throw new AppError("token_invalid");
   const message = `A key can have at most ${MAX_KEY_SESSIONS} sessions. Revoke one and retry.`;
@@ -287,7 +286,8 @@ export async function revokeSession(deps: Deps, actor: TeamActor, id: string): P
     found: [found],
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
-    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+    caller: actor,
+    granted: actor.scopes,
   });
   if (!found) throw new AppError("not_found");
   if (found.refusal !== null) throw refusalError(found.refusal, actor, found.scopes);

@@ -6,7 +6,6 @@ import {
   isExistingTeam,
   readAs,
   refusalError,
-  stillAllowed,
   type TeamActor,
 } from "../access/authorization.ts";
 import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
@@ -125,7 +124,7 @@ export async function createUser(
   };
   const {
     team: [team],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor, { granted }) });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor, granted });
   if (!team) throw new AppError("token_invalid");
   if (team.refusal === "quota_exceeded") {
     const message = `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Delete one and retry.`;
@@ -289,7 +288,8 @@ export async function updateUser(
     },
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
-    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+    caller: actor,
+    granted: actor.scopes,
   }).catch((error) => {
     throw isUniqueViolation(error) ? new AppError(emailTaken) : error;
   });
@@ -413,7 +413,8 @@ export async function deleteUser(
     },
   } = await writeWithEvent(deps, batch, {
     isIdempotent: false,
-    caller: stillAllowed(deps, actor, { granted: actor.scopes }),
+    caller: actor,
+    granted: actor.scopes,
   });
   if (!user) throw changeError(actor, found);
   await endLosses(losses, lost);

@@ -1,5 +1,5 @@
 import { and, is, SQL, type SQLWrapper, sql } from "drizzle-orm";
-import type { Actor } from "../access/authorization.ts";
+import { type Actor, stillAllowed } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { type Batch, type Guard, type NamedBatch, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
@@ -252,6 +252,15 @@ export function recordedEach<C extends Batch>(deps: Deps, what: RecordedEach, ch
 
 const isEvent = (query: Query): query is NewEvent => "event" in query;
 
+interface WriteWithEventOptions {
+  isIdempotent: boolean;
+  /** Who writes: the first statement is `stillAllowed`, or another guard. Null if the service writes for itself. */
+  caller: Actor | Guard | null;
+  /** Scopes that the caller must still have besides that of the operation: what it grants, or what its target has. */
+  granted?: number;
+  needsInserts?: boolean;
+}
+
 /**
  * Runs changes in one transaction with their events, and wakes the followers of these. A deletion in a full database
  * continues without its events and all other inserts, which need space, and this is logged. One that `needsInserts` does not.
@@ -261,8 +270,10 @@ const isEvent = (query: Query): query is NewEvent => "event" in query;
 export async function writeWithEvent<const B extends NamedBatch>(
   deps: Deps,
   batch: B,
-  { needsInserts = false, ...options }: { isIdempotent: boolean; caller: Guard | null; needsInserts?: boolean },
+  { isIdempotent, caller, granted = 0, needsInserts = false }: WriteWithEventOptions,
 ): Promise<RowsOf<B>> {
+  const guard = caller && ("query" in caller ? caller : stillAllowed(deps, caller, { granted }));
+  const options = { isIdempotent, caller: guard };
   const events = queriesIn(batch).filter(isEvent);
   // A batch has up to a hundred events of one type.
   const distinct = new Map(events.map((one) => [`${one.event.teamId}/${one.event.type.name}`, one]));

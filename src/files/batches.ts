@@ -1,5 +1,5 @@
 import { and, inArray, sql } from "drizzle-orm";
-import { checkCovered, stillAllowed, type TeamActor } from "../access/authorization.ts";
+import { checkCovered, type TeamActor } from "../access/authorization.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
@@ -68,9 +68,7 @@ export async function changeFiles(
     })
     .from(files)
     .where(and(filesOf(actor), isGiven));
-  const current = (
-    await writeWithEvent(deps, { changes, found }, { isIdempotent: true, caller: stillAllowed(deps, actor) })
-  ).found;
+  const current = (await writeWithEvent(deps, { changes, found }, { isIdempotent: true, caller: actor })).found;
   if (action.action === "reprocess") enqueuePending(deps, current);
   const rows = new Map(current.map((row) => [row.id, row]));
   return ids.map((id) => {

@@ -1,6 +1,6 @@
 import { and, isNotNull, isNull, or, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { isSecretKeyOrAdmin, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
+import { isSecretKeyOrAdmin, type TeamActor, teamExists } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
 import type { EventType } from "../events/event-type.ts";
@@ -70,7 +70,7 @@ export async function holdFile(deps: Deps, actor: TeamActor, id: string, reason:
     .where(and(isRemoved(file), isTrashed, isOther(removed.hold), isExisting));
   const held = evaluate(deps.db, { hold: ofKnownFile<string>(file, "hold") });
   const batch = { changes: inBoth(deps, FILE_EVENTS.held, actor, file, { listed, trashed }), held };
-  const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).held;
+  const [row] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor })).held;
   if (!row?.hold) throw new AppError("not_found");
   return JSON.parse(row.hold);
 }
@@ -94,6 +94,6 @@ export async function releaseFile(deps: Deps, actor: TeamActor, id: string): Pro
     .set({ hold: null, file: changedInTrash(now) })
     .where(and(isRemoved(file), isTrashed, isNotNull(removed.hold)));
   const batch = { changes: inBoth(deps, FILE_EVENTS.released, actor, file, { listed, trashed }), check };
-  const [found] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) })).check;
+  const [found] = (await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor })).check;
   if (!found?.id) throw new AppError("not_found");
 }

@@ -1,5 +1,5 @@
 import { and, isNull, ne, not, or, type SQL, sql } from "drizzle-orm";
-import { stillAllowed, type TeamActor } from "../access/authorization.ts";
+import type { TeamActor } from "../access/authorization.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import { actorOf, fieldsOf, writeWithEvent } from "../events/events.ts";
@@ -191,7 +191,7 @@ export async function updateFile(
     check: [found],
     current: [row],
     // After a lost response, a repetition would find another version.
-  } = await writeWithEvent(deps, batch, { isIdempotent: versions === undefined, caller: stillAllowed(deps, actor) });
+  } = await writeWithEvent(deps, batch, { isIdempotent: versions === undefined, caller: actor });
   if (!found || !row) throw new AppError("not_found");
   if (found.refusal === "version_mismatch") throw new AppError("version_mismatch");
   if (found.refusal === "file_held") {

@@ -1,6 +1,6 @@
 import { and, asc, eq, isNull, lte, ne, not, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
-import { isPrincipalAllowed, principalOf, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
+import { isPrincipalAllowed, principalOf, type TeamActor, teamExists } from "../access/authorization.ts";
 import { hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
@@ -263,7 +263,7 @@ async function changeFolder(deps: Deps, actor: TeamActor, folder: string, target
   const {
     checked: [found],
     step,
-  } = await writeWithEvent(deps, batch, { ...STEP_OPTIONS, caller: stillAllowed(deps, actor) });
+  } = await writeWithEvent(deps, batch, { ...STEP_OPTIONS, caller: actor });
   const isComplete = isLastStep(deps, change, step);
   const reason = found?.refusal;
   if (reason === "folder_busy") throw new AppError(folderBusy);

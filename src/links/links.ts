@@ -1,13 +1,6 @@
 import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
 import { QueryBuilder } from "drizzle-orm/sqlite-core";
-import {
-  type Credential,
-  insufficientScope,
-  readAs,
-  stillAllowed,
-  type TeamActor,
-  teamExists,
-} from "../access/authorization.ts";
+import { type Credential, insufficientScope, readAs, type TeamActor, teamExists } from "../access/authorization.ts";
 import { inDatabaseOf } from "../access/databases.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
@@ -155,7 +148,7 @@ export async function createLink(
   };
   const {
     file: [file],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor });
   if (!file) throw new AppError("not_found");
   if (file.refusal !== null) {
     const teamLimit = MAX_TEAM_LINKS.toLocaleString("en");
@@ -229,7 +222,7 @@ export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Prom
   };
   const {
     link: [link],
-  } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: stillAllowed(deps, actor) });
+  } = await writeWithEvent(deps, batch, { isIdempotent: false, caller: actor });
   if (!link) throw new AppError("not_found");
   if (link.refusal !== null) throw insufficientScope("files:write");
 }

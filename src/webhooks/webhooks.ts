@@ -101,7 +101,7 @@ export async function createWebhook(
   };
   const {
     stored: [stored],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor });
   if (!stored) {
     const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
     throw new AppError(tooManyWebhooks, { message });
@@ -207,7 +207,7 @@ export async function updateWebhook(
   } = await writeWithEvent(
     deps,
     { follower: followerChanges(deps, key, changes), update: recorded(deps, updated, update) },
-    { isIdempotent: false, caller: stillAllowed(deps, actor) },
+    { isIdempotent: false, caller: actor },
   );
   if (!row) throw new AppError("not_found");
   await wake(deps, [followerOf(key)], true);
@@ -230,7 +230,7 @@ export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): P
   const { removal } = await writeWithEvent(
     deps,
     { removal: recorded(deps, deleted, remove), unfollow },
-    { isIdempotent: false, caller: stillAllowed(deps, actor) },
+    { isIdempotent: false, caller: actor },
   );
   if (removal.change.length === 0) throw new AppError("not_found");
   await wake(deps, [followerOf(key)], true);
@@ -283,7 +283,7 @@ export async function rotateSecret(
   const batch = { replace: recorded(deps, rotation, replace), stored: webhookByKey(deps.db, row) };
   const {
     stored: [rotated],
-  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: stillAllowed(deps, actor) });
+  } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: actor });
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret === encryptedSecret) {
     await wake(deps, [followerOf(row)], true);
