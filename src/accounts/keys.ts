@@ -17,10 +17,10 @@ import {
   teamNotAllowed,
   type Viewer,
 } from "../access/authorization.ts";
-import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
+import { rowsOfDeleted } from "../access/deleted-teams.ts";
 import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
-import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError, errorCode, invalidField } from "../errors.ts";
 import { fieldsOf, type Recorded, recorded, writeWithEvent } from "../events/events.ts";
 import { type Batch, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
@@ -690,16 +690,8 @@ async function removeExpiredKeys(deps: Deps) {
   return { sessionsRemoved: sessions.length, keysRemoved: keys.length };
 }
 
-/** The keys or sessions of deleted teams. */
-const rowsOfDeleted = (isOfKind: SQL): TeamRows => ({
-  remove({ db }) {
-    const next = ofDeletedTeams(sql`${apiKeys.id}`, apiKeys, apiKeys.teamId, isOfKind);
-    return [db.delete(apiKeys).where(sql`${apiKeys.id} in (${next} limit ${DELETED_ROWS})`)];
-  },
-  isGone: hasNone(apiKeys, apiKeys.teamId, isOfKind),
-});
-export const keysOfDeleted = rowsOfDeleted(isApiKey);
-export const sessionsOfDeleted = rowsOfDeleted(isSession);
+export const keysOfDeleted = rowsOfDeleted(apiKeys, { key: [apiKeys.id], isOfKind: isApiKey });
+export const sessionsOfDeleted = rowsOfDeleted(apiKeys, { key: [apiKeys.id], isOfKind: isSession });
 
 export const expiredKeys: RecoveryStep = {
   name: "expired keys",

@@ -8,7 +8,7 @@ import {
   refusalError,
   type TeamActor,
 } from "../access/authorization.ts";
-import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
+import { rowsOfDeleted } from "../access/deleted-teams.ts";
 import { hashPassword } from "../access/passwords.ts";
 import {
   DEFAULT_ROLE,
@@ -19,7 +19,7 @@ import {
   ROLES,
   type Role,
 } from "../access/scopes.ts";
-import type { AfterLoss, Deps, LossOfAccess, TeamRows } from "../deps.ts";
+import type { AfterLoss, Deps, LossOfAccess } from "../deps.ts";
 import { AppError, errorCode, invalidField } from "../errors.ts";
 import { fieldsOf, recorded, writeWithEvent } from "../events/events.ts";
 import { firstOf, hasRow, insertWhere, type Param, preparedQuery, type Query, type StoredRow } from "../platform/db.ts";
@@ -421,10 +421,4 @@ export async function deleteUser(
 }
 
 /** The users of deleted teams, once their folders are gone: a trigger deletes up to a thousand of each. */
-export const usersOfDeleted: TeamRows = {
-  remove({ db }) {
-    const next = ofDeletedTeams(sql`${users.id}`, users, users.teamId, eq(users.folders, 0));
-    return [db.delete(users).where(sql`${users.id} in (${next} limit ${DELETED_ROWS})`)];
-  },
-  isGone: hasNone(users, users.teamId),
-};
+export const usersOfDeleted = rowsOfDeleted(users, { key: [users.id], isDeletable: eq(users.folders, 0) });

@@ -1,6 +1,6 @@
 import { and, eq, isNull, or, type SQL, type SQLWrapper, sql } from "drizzle-orm";
-import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
-import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
+import { rowsOfDeleted } from "../access/deleted-teams.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { read, write } from "../platform/db.ts";
 import type { EventType } from "./event-type.ts";
 import { events } from "./events.schema.ts";
@@ -110,13 +110,7 @@ async function wakeBehind(deps: Deps) {
 }
 
 /** The rows of deleted teams. Who follows such a team notices by itself that it is gone. */
-export const followersOfDeleted: TeamRows = {
-  remove({ db }) {
-    const next = ofDeletedTeams(sql`${followers.teamId}`, followers, followers.teamId);
-    return [db.delete(followers).where(sql`team_id in (${next} limit ${DELETED_ROWS})`)];
-  },
-  isGone: hasNone(followers, followers.teamId),
-};
+export const followersOfDeleted = rowsOfDeleted(followers, { key: [followers.teamId, followers.kind, followers.id] });
 
 /** It looks at all followers each time. */
 export const followersBehind: RecoveryStep = {

@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
-import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
+import { rowsOfDeleted } from "../access/deleted-teams.ts";
 import { teams } from "../accounts/teams.schema.ts";
-import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { type Db, hasRow, read, write } from "../platform/db.ts";
 import { DAY } from "../platform/system.ts";
 import { events } from "./events.schema.ts";
@@ -137,13 +137,7 @@ function purgeExcessEvents(deps: Deps) {
 }
 
 /** The events of deleted teams. */
-export const eventsOfDeleted: TeamRows = {
-  remove({ db }) {
-    const next = ofDeletedTeams(sql`${events.teamId}, ${events.seq}`, events, events.teamId);
-    return [db.delete(events).where(sql`(team_id, seq) in (${next} limit ${DELETED_ROWS})`)];
-  },
-  isGone: hasNone(events, events.teamId),
-};
+export const eventsOfDeleted = rowsOfDeleted(events, { key: [events.teamId, events.seq] });
 
 export const oldEvents: RecoveryStep = {
   name: "events",

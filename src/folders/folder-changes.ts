@@ -1,11 +1,11 @@
 import { and, asc, eq, isNull, lte, ne, not, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { isPrincipalAllowed, principalOf, type TeamActor, teamExists } from "../access/authorization.ts";
-import { hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
+import { rowsOfDeleted } from "../access/deleted-teams.ts";
 import { filesOf } from "../access/own-files.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { teams } from "../accounts/teams.schema.ts";
-import type { Deps, RecoveryStep, TeamRows } from "../deps.ts";
+import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError, errorCode, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "../files/deletion.ts";
@@ -310,13 +310,9 @@ async function continueFolderChanges(deps: Deps) {
 }
 
 /** The changes of deleted teams. */
-export const folderChangesOfDeleted: TeamRows = {
-  remove({ db }) {
-    const next = ofDeletedTeams(sql`${folderChanges.teamId}`, folderChanges, folderChanges.teamId);
-    return [db.delete(folderChanges).where(sql`team_id in (${next})`)];
-  },
-  isGone: hasNone(folderChanges, folderChanges.teamId),
-};
+export const folderChangesOfDeleted = rowsOfDeleted(folderChanges, {
+  key: [folderChanges.teamId, folderChanges.ownerId],
+});
 
 export const unfinishedFolderChanges: RecoveryStep = {
   name: "folders",

@@ -1,11 +1,11 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { type Credential, readAs, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
-import { DELETED_ROWS, hasNone, ofDeletedTeams } from "../access/deleted-teams.ts";
+import { rowsOfDeleted } from "../access/deleted-teams.ts";
 import { type FilesOf, filesOf } from "../access/own-files.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
-import type { Deps, TeamRows } from "../deps.ts";
+import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
 import { files, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
 import { folderKey, SEPARATOR } from "../files/names.ts";
@@ -135,11 +135,4 @@ export async function listFolders(
 }
 
 /** The folders of deleted teams. */
-export const foldersOfDeleted: TeamRows = {
-  remove({ db }) {
-    const columns = sql`${folders.teamId}, ${folders.folderKey}, ${folders.ownerId}`;
-    const next = ofDeletedTeams(columns, folders, folders.teamId);
-    return [db.delete(folders).where(sql`(team_id, folder_key, owner_id) in (${next} limit ${DELETED_ROWS})`)];
-  },
-  isGone: hasNone(folders, folders.teamId),
-};
+export const foldersOfDeleted = rowsOfDeleted(folders, { key: [folders.teamId, folders.folderKey, folders.ownerId] });
