@@ -1,6 +1,11 @@
 import * as invitations from "./accounts/invitations.routes.ts";
+import {
+  expiredKeys,
+  reencryption as keyReencryption,
+  keysOfDeleted,
+  sessionsOfDeleted,
+} from "./accounts/key-upkeep.ts";
 import * as keys from "./accounts/keys.routes.ts";
-import { expiredKeys, reencryption as keyReencryption, keysOfDeleted, sessionsOfDeleted } from "./accounts/keys.ts";
 import { oldMails } from "./accounts/mails.ts";
 import * as me from "./accounts/me.routes.ts";
 import * as sessions from "./accounts/sessions.routes.ts";

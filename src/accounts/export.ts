@@ -5,8 +5,8 @@ import type { Deps } from "../deps.ts";
 import { eventsNaming, findExportStarts } from "../events/event-log.ts";
 import type { Event } from "../events/events.ts";
 import { read } from "../platform/db.ts";
+import { type ApiKey, type KeyRow, viewMaskedKey } from "./key-rows.ts";
 import { apiKeys } from "./keys.schema.ts";
-import { type ApiKey, type KeyRow, viewMaskedKey } from "./keys.ts";
 import type { Session } from "./sessions.ts";
 import { fetchUser, isKeyOfUser, type User } from "./users.ts";
 

@@ -12,7 +12,7 @@ import { newSecret, parseSecretUrl, renderSecretUrl } from "../platform/secret-u
 import { fingerprint } from "../platform/secrets.ts";
 import { DAY, HOUR, SECOND } from "../platform/system.ts";
 import { USER_EVENTS } from "./account-event-types.ts";
-import type { ApiKey } from "./keys.ts";
+import type { ApiKey } from "./key-rows.ts";
 import { type MailRefusal, mailRefusalError, newMail, RESET_SHARE, sendMail } from "./mails.ts";
 import { newUserSession } from "./sessions.ts";
 import { teams } from "./teams.schema.ts";

@@ -4,20 +4,16 @@ import { FILE_TYPES } from "../audio/media-type.ts";
 import { listOperation, readOperation, writeOperation } from "../http/operation.ts";
 import { creator, describeRecord, fieldOf } from "../http/record.ts";
 import { atLeastOneField, id, iso, isoOrNull, name, pageQuery, pageRequest, timestamp } from "../http/validation.ts";
+import { DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS, rotateKey } from "./key-rotation.ts";
+import { type ApiKey, MAX_TEAM_KEYS, tooManyKeys } from "./key-rows.ts";
+import { EXPIRED_KEY_DAYS } from "./key-upkeep.ts";
 import {
-  type ApiKey,
   createKey,
-  DEFAULT_OVERLAP_SECONDS,
   deleteKey,
-  EXPIRED_KEY_DAYS,
   fetchKey,
   KEY_LIFETIME_DAYS,
   listKeys,
   MAX_KEY_LIFETIME_DAYS,
-  MAX_OVERLAP_SECONDS,
-  MAX_TEAM_KEYS,
-  rotateKey,
-  tooManyKeys,
   updateKey,
 } from "./keys.ts";
 import { createTeam } from "./teams.ts";

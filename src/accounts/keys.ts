@@ -1,4 +1,4 @@
-import { and, eq, gt, gte, inArray, isNull, lt, lte, notInArray, type SQL, sql } from "drizzle-orm";
+import { and, eq, isNull, lt, type SQL, sql } from "drizzle-orm";
 import type { SQLiteUpdateSetSource } from "drizzle-orm/sqlite-core";
 import {
   type Actor,
@@ -6,34 +6,40 @@ import {
   type Credential,
   checkCovered,
   exceeds,
-  isExistingTeam,
   isKey,
   readAs,
   refusalError,
   refuseNamedTeam,
-  stillAllowed,
   type TeamActor,
-  teamExists,
   teamNotAllowed,
   type Viewer,
 } from "../access/authorization.ts";
-import { rowsOfDeleted } from "../access/deleted-teams.ts";
-import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import { lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "../access/scopes.ts";
-import type { Deps, RecoveryStep } from "../deps.ts";
-import { AppError, errorCode, invalidField } from "../errors.ts";
-import { fieldsOf, type Recorded, recorded, writeWithEvent } from "../events/events.ts";
-import { type Batch, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
+import type { Deps } from "../deps.ts";
+import { AppError, invalidField } from "../errors.ts";
+import { fieldsOf, recorded, writeWithEvent } from "../events/events.ts";
+import { firstOf, hasRow, type Query, read } from "../platform/db.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { isStorageFull } from "../platform/retry.ts";
-import { fingerprint } from "../platform/secrets.ts";
-import { DAY, HOUR, MINUTE, newId, newToken, newUuid, SECOND } from "../platform/system.ts";
+import { DAY, HOUR } from "../platform/system.ts";
 import type { KeyLimits } from "../uploads/quota.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
-import { isReceiving, isUnfinishedResumable, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
 import { API_KEY_EVENTS } from "./account-event-types.ts";
-import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
-import { teams } from "./teams.schema.ts";
+import {
+  type ApiKey,
+  insertKey,
+  isKeyOf,
+  isSessionOfKey,
+  keyOf,
+  type MadeKey,
+  masked,
+  maySeeToken,
+  newKeyRow,
+  tokenOf,
+  viewKey,
+  viewMaskedKey,
+} from "./key-rows.ts";
+import { apiKeys, isApiKey } from "./keys.schema.ts";
 
 /*
  * API keys: the tokens of programs. A token is stored as a hash to find it, and encrypted to show it.
@@ -42,126 +48,8 @@ import { teams } from "./teams.schema.ts";
  * creates belongs to the user, and so do the keys that it creates in turn: they are deleted with the user.
  */
 
-export const tooManyKeys = errorCode("too_many_keys", 409, "The team has too many API keys. Delete one and retry.");
-
 export const KEY_LIFETIME_DAYS = 365;
 export const MAX_KEY_LIFETIME_DAYS = 3650;
-/** Far more than a team needs. Without a limit, one caller with `keys:write` could fill the database. */
-export const MAX_TEAM_KEYS = 1000;
-/** Time to roll the new key out to every server. */
-export const DEFAULT_OVERLAP_SECONDS = DAY / SECOND;
-export const MAX_OVERLAP_SECONDS = (30 * DAY) / SECOND;
-
-/** Instants are milliseconds since the epoch. */
-export interface ApiKey {
-  id: string;
-  /** The token, or its masked form. Empty if it can't be decrypted. */
-  key: string;
-  name: string;
-  teamId: string;
-  uuid: string;
-  isPublic: boolean;
-  scopes: Scope[];
-  limits: KeyLimits | null;
-  /** Null if the operator created it. */
-  createdBy: { keyId: string; userId: string | null } | null;
-  lastUsedAt: number | null;
-  createdAt: number;
-  expiresAt: number;
-}
-
-export type KeyRow = typeof apiKeys.$inferSelect;
-
-export function viewKey(row: KeyRow, key: string): ApiKey {
-  const { id, name, teamId, uuid, kind, scopes, limits, createdByKeyId, userId } = row;
-  const { lastUsedAt, createdAt, expiresAt } = row;
-  return {
-    id,
-    key,
-    name,
-    teamId,
-    uuid,
-    isPublic: kind === "public",
-    scopes: scopesIn(scopes ?? 0),
-    limits: limits && JSON.parse(limits),
-    createdBy: createdByKeyId === null ? null : { keyId: createdByKeyId, userId },
-    lastUsedAt,
-    createdAt,
-    expiresAt,
-  };
-}
-
-const encryptionContext = ({ id, teamId }: { id: string; teamId: string }) => `api-key/${id}/${teamId}`;
-
-const decryptToken = (deps: Deps, row: KeyRow): string | null =>
-  decryptOrLog(deps, row.encryptedToken ?? "", encryptionContext(row), "token_unreadable", {
-    keyId: row.id,
-    teamId: row.teamId,
-  });
-
-/** A token that can't be decrypted is empty, because its key can still be listed and deleted. */
-const tokenOf = (deps: Deps, row: KeyRow): string => decryptToken(deps, row) ?? "";
-
-/** A masked token shows its prefix with 4 of its random characters, and 4 characters of its checksum. */
-const SHOWN_START = "stow_sk_".length + 4;
-const SHOWN_END = 4;
-const masked = (token: string): string =>
-  token === "" ? "" : `${token.slice(0, SHOWN_START)}…${token.slice(-SHOWN_END)}`;
-
-export const viewMaskedKey = (deps: Deps, row: KeyRow): ApiKey => viewKey(row, masked(tokenOf(deps, row)));
-
-/**
- * One leaked token must not open every other key. So the caller must cover the key, and the operator token, which sees the
- * keys of all teams, reveals none.
- */
-const maySeeToken = ({ kind, scopes }: Actor, row: KeyRow): boolean =>
-  kind !== "operator" && lacking(row.scopes ?? 0, scopes).length === 0;
-
-/* Creation */
-
-type KeyFields = Pick<
-  KeyRow,
-  "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetimeMilliseconds"
->;
-
-/** For events: those of keys don't have the version. */
-export const keyOf = ({ id, teamId }: KeyRow) => ({ id, teamId });
-
-interface MadeKey {
-  token: string;
-  row: KeyRow;
-}
-
-/** Makes a token and the row of its key or session. A session has its token as a hash only. */
-export function newKeyRow(
-  { system, db, secrets }: Deps,
-  {
-    createdAt = system.now(),
-    ...fields
-  }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt" | "originId" | "userAgent">>,
-): MadeKey {
-  const token = newToken(system, fields.kind, db.number);
-  const id = newId(system, db.number);
-  const isHashedOnly = fields.kind === "session";
-  const row: KeyRow = {
-    id,
-    uuid: newUuid(system),
-    limits: null,
-    userAgent: null,
-    rotatedTo: null,
-    revealed: "{}",
-    originId: null,
-    ...fields,
-    tokenHash: fingerprint(token),
-    encryptedToken: isHashedOnly ? null : secrets.encrypt(token, encryptionContext({ id, teamId: fields.teamId })),
-    encryptedWith: isHashedOnly ? null : secrets.currentKeyId,
-    lastUsedAt: null,
-    createdAt,
-    expiresAt: createdAt + fields.lifetimeMilliseconds,
-    version: 0,
-  };
-  return { token, row };
-}
 
 export interface NewKey {
   name: string;
@@ -206,85 +94,6 @@ export function makeKey(
     createdAt: now,
     lifetimeMilliseconds: expiresAt === undefined ? KEY_LIFETIME_DAYS * DAY : expiresAt - now,
   });
-}
-
-/**
- * Only live keys count towards `MAX_TEAM_KEYS`: in a team that has as many rows, the key that expired first is deleted. A key
- * that began an unfinished upload stays, because the upload may still be finished.
- */
-function roomForKey({ db, system }: Deps, teamId: string) {
-  const isFull = gte(teams.apiKeys, MAX_TEAM_KEYS);
-  const uploading = db
-    .select({ keyId: sql`${uploads.keyId}` })
-    .from(unfinishedUploads)
-    .where(and(eq(uploads.teamId, teamId), isUnfinishedResumable, isReceiving));
-  const isReplaceable = and(
-    eq(apiKeys.teamId, teamId),
-    isApiKey,
-    lte(apiKeys.expiresAt, system.now()),
-    notInArray(apiKeys.id, uploading),
-  );
-  return {
-    /** A reason to refuse a new key. */
-    tooManyKeys: sql`${isFull} and not ${hasRow(apiKeys, isReplaceable)}`,
-    /** Part of the batch, before the insert. Changes nothing unless the team is full and the key is inserted. */
-    makeRoom(isInserted: SQL | undefined) {
-      const isNeeded = hasRow(teams, and(isExistingTeam(teamId), isFull, isInserted));
-      const firstExpired = db
-        .select({ id: apiKeys.id })
-        .from(apiKeys)
-        .where(isReplaceable)
-        .orderBy(apiKeys.expiresAt)
-        .limit(1);
-      return db.delete(apiKeys).where(sql`${apiKeys.id} = iif(${isNeeded}, ${firstExpired}, null)`);
-    },
-  };
-}
-
-/** The row of a key or session that this batch inserts. */
-export const storedKey = ({ db }: Deps, { id, teamId }: KeyRow) => db.select().from(apiKeys).where(isKey(teamId, id));
-
-/**
- * Inserts a key of this caller if the condition holds, with its event, and then runs further queries. `userId` is whom the key
- * belongs to, which the batch may read.
- * @returns null if the condition doesn't hold, or there is no such team
- * @throws `too_many_keys`
- */
-async function insertKey(
-  deps: Deps,
-  actor: Actor,
-  { row, token }: MadeKey,
-  event: Recorded,
-  { userId, condition, further = [] }: { userId: string | SQL | null; condition?: SQL; further?: Batch },
-): Promise<ApiKey | null> {
-  const { db } = deps;
-  const isTeam = isExistingTeam(row.teamId);
-  const room = roomForKey(deps, row.teamId);
-  const caller = actor.kind === "operator" ? null : actor;
-  const refusal = firstOf({
-    too_many_keys: room.tooManyKeys,
-  });
-  const created = { ...row, createdByKeyId: caller?.keyId ?? null, userId };
-  const canInsert = and(isNull(refusal), condition);
-  const batch = {
-    team: db.select({ refusal }).from(teams).where(isTeam),
-    room: room.makeRoom(canInsert),
-    insert: recorded(deps, event, insertWhere(db, apiKeys, created, and(isTeam, canInsert), sql`${teams}`)),
-    further,
-    stored: storedKey(deps, row),
-  };
-  const { team, stored } = await writeWithEvent(deps, batch, {
-    isIdempotent: true,
-    caller: actor,
-    granted: row.scopes ?? 0,
-  });
-  if (stored[0]) return viewKey(stored[0], token);
-  const reason = team[0]?.refusal;
-  if (reason === "too_many_keys") {
-    const message = `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`;
-    throw new AppError(tooManyKeys, { message });
-  }
-  return null;
 }
 
 /**
@@ -414,10 +223,6 @@ async function teamOfKey(deps: Deps, actor: Actor, id: string): Promise<string> 
   return key.teamId;
 }
 
-const isKeyOf = (teamId: string, id: string) => and(isKey(teamId, id), isApiKey);
-const isSessionOfKey = (teamId: string, id: string) =>
-  and(isSession, eq(apiKeys.createdByKeyId, id), eq(apiKeys.teamId, teamId));
-
 export interface KeyChanges {
   name?: string | undefined;
   scopes?: Scope[] | undefined;
@@ -540,171 +345,3 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
   const token = tokenOf(deps, row);
   return viewKey(row, maySeeToken(actor, row) ? token : masked(token));
 }
-
-/* Rotation: a new key replaces an old one, and both work during an overlap. */
-
-/** Each change of the old key at the same time costs an attempt. */
-const MAX_ROTATION_ATTEMPTS = 3;
-/** How long a caller who did not get the response can repeat the request. */
-export const REPEAT_SECONDS = HOUR / SECOND;
-/** The overlap at least of a key that rotates itself, because it could not repeat a request whose response was lost. */
-export const MIN_OWN_OVERLAP_SECONDS = MINUTE / SECOND;
-
-/**
- * Creates a key with the name, scopes, limits, lifetime and user of the old one, regardless of who rotates it: the user of a contributor's
- * key decides which files it sees. The old one expires after the overlap. If the response is lost, no client has the token that replaces
- * the old one. So a repetition by the same caller returns the same new key, until that is used, for an hour.
- * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired or
- *   keeps changing, `too_many_keys`
- */
-export async function rotateKey(
-  deps: Deps,
-  actor: Actor,
-  oldId: string,
-  overlapSeconds: number,
-  attempts = MAX_ROTATION_ATTEMPTS,
-): Promise<ApiKey> {
-  const { db, system } = deps;
-  const isOfTeam = actor.kind === "operator" ? undefined : eq(apiKeys.teamId, actor.teamId);
-  const isOldKey = and(eq(apiKeys.id, oldId), isApiKey, isOfTeam);
-  const found = and(isOldKey, teamExists(apiKeys.teamId));
-  const latest = db.select({ id: apiKeys.rotatedTo }).from(apiKeys).where(isOldKey);
-  const {
-    old: [old],
-    successor: [successor],
-  } = await read(deps, {
-    old: db.select().from(apiKeys).where(found),
-    successor: db.select().from(apiKeys).where(sql`${apiKeys.id} = ${latest}`),
-  });
-  if (!old) throw new AppError("not_found");
-  const { name, kind, teamId, scopes, limits, userId, lifetimeMilliseconds, version } = old;
-  const originId = old.originId ?? old.id;
-  checkCovered(actor, scopes ?? 0);
-  const createdAt = system.now();
-  const caller = actor.kind === "operator" ? null : actor;
-  const isOwn = caller !== null && (await isKeyOrItsSession(deps, caller, oldId));
-  const overlapEndsAt = createdAt + Math.max(overlapSeconds, isOwn ? MIN_OWN_OVERLAP_SECONDS : 0) * SECOND;
-  const endAfterOverlap = (newId: string) => {
-    const isRotated = hasRow(apiKeys, eq(apiKeys.id, newId));
-    const end = (isEnding: SQL | undefined, rotated: { rotatedTo?: string }) =>
-      db
-        .update(apiKeys)
-        .set({ ...rotated, expiresAt: sql`min(${apiKeys.expiresAt}, ${overlapEndsAt})` })
-        .where(and(isEnding, isRotated));
-    return { key: end(isOldKey, { rotatedTo: newId }), sessions: end(isSessionOfKey(teamId, oldId), {}) };
-  };
-  if (successor && isRepeatable(deps, successor, caller)) {
-    // The caller may have been narrowed since.
-    checkCovered(actor, successor.scopes ?? 0);
-    const token = decryptToken(deps, successor);
-    if (token !== null) {
-      // It may ask for a shorter overlap.
-      const right = stillAllowed(deps, actor, { granted: (scopes ?? 0) | (successor.scopes ?? 0) });
-      await write(deps, endAfterOverlap(successor.id), { isIdempotent: true, caller: right });
-      return viewKey(successor, token);
-    }
-  }
-  if (old.expiresAt <= createdAt) throw new AppError("conflict", { message: "The key has expired. Create a new one." });
-  const copied = { name, kind, teamId, scopes, limits, originId, userId, lifetimeMilliseconds };
-  const made = newKeyRow(deps, { ...copied, createdByKeyId: null, createdAt });
-  const rotation = {
-    type: API_KEY_EVENTS.rotated,
-    initiator: actor,
-    subject: { teamId, id: oldId },
-    data: { newKeyId: made.row.id },
-  };
-  const rotated = await insertKey(deps, actor, made, rotation, {
-    // A user who is deleted, or becomes a contributor, changes the version of a key. Of several rotations at once, the first one
-    // wins, and the others are its repetitions.
-    condition: hasRow(
-      apiKeys,
-      and(
-        isOldKey,
-        eq(apiKeys.version, version),
-        gt(apiKeys.expiresAt, createdAt),
-        sql`(${apiKeys.rotatedTo} is ${old.rotatedTo} or ${apiKeys.rotatedTo} = ${made.row.id})`,
-      ),
-    ),
-    userId,
-    further: endAfterOverlap(made.row.id),
-  });
-  if (rotated) return rotated;
-  if (attempts === 1) throw new AppError("conflict");
-  return rotateKey(deps, actor, oldId, overlapSeconds, attempts - 1);
-}
-
-/** Whether the successor of a rotated key may be returned again: to the caller who rotated the key, and has perhaps not seen it. */
-const isRepeatable = ({ system }: Deps, successor: KeyRow, caller: TeamActor | null): boolean =>
-  successor.createdByKeyId === (caller?.keyId ?? null) &&
-  successor.lastUsedAt === null &&
-  successor.expiresAt > system.now() &&
-  successor.createdAt > system.now() - REPEAT_SECONDS * SECOND;
-
-async function isKeyOrItsSession(deps: Deps, { teamId, keyId, kind }: TeamActor, id: string): Promise<boolean> {
-  if (kind !== "session" || keyId === id) return keyId === id;
-  const isItsSession = and(isKey(teamId, keyId), isSessionOfKey(teamId, id));
-  const found = await read(deps, deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isItsSession));
-  return found.length > 0;
-}
-
-/* For the recovery job */
-
-/** Moves tokens to the current master key. */
-const reencryptTokens = async (deps: Deps) => ({
-  reencrypted: await reencryptRows(deps, {
-    select: (keyId, limit) => deps.db.select().from(apiKeys).where(eq(apiKeys.encryptedWith, keyId)).limit(limit),
-    reencrypt(row) {
-      const token = decryptToken(deps, row);
-      const encrypted = token === null ? null : deps.secrets.encrypt(token, encryptionContext(row));
-      return { id: row.id, before: row.encryptedToken, encrypted };
-    },
-    update: (rows, value) =>
-      deps.db
-        .update(apiKeys)
-        .set({ encryptedToken: value("encrypted"), encryptedWith: value("encryptedWith") })
-        .from(rows)
-        .where(sql`${apiKeys.id} = ${value("id")} and ${apiKeys.encryptedToken} = ${value("before")}`),
-  }),
-});
-
-/** Time to see why a client is rejected. */
-export const EXPIRED_KEY_DAYS = 30;
-/** Time for an upload to finish that began while the session lived. */
-const EXPIRED_SESSION_DAYS = 1;
-/** Rows of each statement. */
-const EXPIRED_ROWS = 500;
-
-/** Removes sessions and keys that have expired for long enough. */
-async function removeExpiredKeys(deps: Deps) {
-  const remove = (isOfKind: SQL, keptDays: number) => {
-    const expired = deps.db
-      .select({ id: apiKeys.id })
-      .from(apiKeys)
-      .where(and(isOfKind, lt(apiKeys.expiresAt, deps.system.now() - keptDays * DAY)))
-      .orderBy(apiKeys.expiresAt)
-      .limit(EXPIRED_ROWS);
-    return deps.db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
-  };
-  const batch = { sessions: remove(isSession, EXPIRED_SESSION_DAYS), keys: remove(isApiKey, EXPIRED_KEY_DAYS) };
-  const { sessions, keys } = await write(deps, batch, { isIdempotent: true, caller: null });
-  return { sessionsRemoved: sessions.length, keysRemoved: keys.length };
-}
-
-export const keysOfDeleted = rowsOfDeleted(apiKeys, { key: [apiKeys.id], isOfKind: isApiKey });
-export const sessionsOfDeleted = rowsOfDeleted(apiKeys, { key: [apiKeys.id], isOfKind: isSession });
-
-export const expiredKeys: RecoveryStep = {
-  name: "expired keys",
-  counts: ["sessionsRemoved", "keysRemoved"],
-  runBatch: removeExpiredKeys,
-  maxBatches: 10,
-  queries: 2,
-};
-
-export const reencryption: RecoveryStep = {
-  name: "tokens",
-  counts: ["reencrypted"],
-  runBatch: reencryptTokens,
-  maxBatches: 3,
-  queries: 5,
-};

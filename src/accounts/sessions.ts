@@ -23,8 +23,8 @@ import { cutScan, type MayBeEnd, type Page, type PageRequest, pageById, scan } f
 import { DAY, HOUR, MINUTE, SECOND } from "../platform/system.ts";
 import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
 import { SESSION_EVENTS, USER_EVENTS } from "./account-event-types.ts";
+import { type ApiKey, type KeyRow, keyOf, newKeyRow, storedKey, viewKey } from "./key-rows.ts";
 import { apiKeys, isSession } from "./keys.schema.ts";
-import { type ApiKey, type KeyRow, keyOf, newKeyRow, storedKey, viewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
 import { users } from "./users.schema.ts";
 import { emailKey, fullNameOf, isKeyOfUser, isUser, replacePassword, type User } from "./users.ts";

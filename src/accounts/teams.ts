@@ -25,8 +25,9 @@ import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } 
 import { newId } from "../platform/system.ts";
 import { fetchOwnUsage } from "../uploads/quota.ts";
 import { API_KEY_EVENTS, TEAM_EVENTS } from "./account-event-types.ts";
+import { type ApiKey, keyOf, viewKey } from "./key-rows.ts";
 import { apiKeys } from "./keys.schema.ts";
-import { type ApiKey, keyOf, makeKey, type NewKey, viewKey } from "./keys.ts";
+import { makeKey, type NewKey } from "./keys.ts";
 import { teams } from "./teams.schema.ts";
 
 /*

@@ -1,7 +1,7 @@
 import { createMessageBatch } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { MAX_TEAM_KEYS } from "../../src/accounts/keys.ts";
+import { MAX_TEAM_KEYS } from "../../src/accounts/key-rows.ts";
 import { MAX_LISTED_USERS } from "../../src/accounts/users.ts";
 import { eventId } from "../../src/events/events.ts";
 import { MAX_BATCH_FILES } from "../../src/files/batches.ts";
