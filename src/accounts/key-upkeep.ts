@@ -1,8 +1,8 @@
-import { and, eq, inArray, lt, type SQL, sql } from "drizzle-orm";
+import { and, eq, lt, type SQL, sql } from "drizzle-orm";
 import { rowsOfDeleted } from "../access/deleted-teams.ts";
 import { reencryptRows } from "../access/encryption.ts";
 import type { Deps, RecoveryStep } from "../deps.ts";
-import { write } from "../platform/db.ts";
+import { deleteFirst, write } from "../platform/db.ts";
 import { DAY } from "../platform/system.ts";
 import { decryptToken, encryptionContext } from "./key-rows.ts";
 import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
@@ -37,13 +37,8 @@ const EXPIRED_ROWS = 500;
 /** Removes sessions and keys that have expired for long enough. */
 async function removeExpiredKeys(deps: Deps) {
   const remove = (isOfKind: SQL, keptDays: number) => {
-    const expired = deps.db
-      .select({ id: apiKeys.id })
-      .from(apiKeys)
-      .where(and(isOfKind, lt(apiKeys.expiresAt, deps.system.now() - keptDays * DAY)))
-      .orderBy(apiKeys.expiresAt)
-      .limit(EXPIRED_ROWS);
-    return deps.db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
+    const where = and(isOfKind, lt(apiKeys.expiresAt, deps.system.now() - keptDays * DAY));
+    return deleteFirst(deps.db, apiKeys, { where, orderBy: apiKeys.expiresAt, limit: EXPIRED_ROWS });
   };
   const batch = { sessions: remove(isSession, EXPIRED_SESSION_DAYS), keys: remove(isApiKey, EXPIRED_KEY_DAYS) };
   const { sessions, keys } = await write(deps, batch, { isIdempotent: true, caller: null });

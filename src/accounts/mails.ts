@@ -1,7 +1,7 @@
-import { and, eq, gt, gte, inArray, lte, max, ne, or, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, gte, lte, max, ne, or, type SQL, sql } from "drizzle-orm";
 import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { hasRow, insertWhere, write } from "../platform/db.ts";
+import { deleteFirst, hasRow, insertWhere, write } from "../platform/db.ts";
 import { DAY, HOUR, MINUTE, newId, SECOND } from "../platform/system.ts";
 import { sentMails } from "./mails.schema.ts";
 import { users } from "./users.schema.ts";
@@ -103,13 +103,8 @@ export async function sendMail(deps: Deps, id: string, mail: { to: string; subje
 
 /** Removes emails that no limit counts any more. */
 async function removeOldMails(deps: Deps) {
-  const { db, system } = deps;
-  const old = db
-    .select({ id: sentMails.id })
-    .from(sentMails)
-    .where(lte(sentMails.sentAt, system.now() - DAY))
-    .limit(REMOVED_MAILS);
-  const remove = db.delete(sentMails).where(inArray(sentMails.id, old)).returning({ id: sentMails.id });
+  const where = lte(sentMails.sentAt, deps.system.now() - DAY);
+  const remove = deleteFirst(deps.db, sentMails, { where, orderBy: sentMails.sentAt, limit: REMOVED_MAILS });
   const rows = await write(deps, remove, { isIdempotent: true, caller: null });
   return { mailsRemoved: rows.length };
 }

@@ -1,4 +1,4 @@
-import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
+import { and, eq, gt, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
 import { QueryBuilder } from "drizzle-orm/sqlite-core";
 import { type Credential, insufficientScope, readAs, type TeamActor, teamExists } from "../access/authorization.ts";
 import { inDatabaseOf } from "../access/databases.ts";
@@ -13,7 +13,7 @@ import { files, teamOfFile } from "../files/files.schema.ts";
 import { parseTranscript, TRANSCRIPT } from "../files/files.ts";
 import { cleanName, type FileKey, isFile, objectKey } from "../files/names.ts";
 import { contentDisposition } from "../platform/byte-store.ts";
-import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
+import { deleteFirst, firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../platform/db.ts";
 import {
   newSecret,
   parseSecretUrl,
@@ -366,14 +366,8 @@ export const transcriptName = (name: string): string => `${name.replace(/(?<=.)\
 
 /** Removes expired links. */
 async function removeExpiredLinks(deps: Deps) {
-  const { db, system } = deps;
-  const expired = db
-    .select({ id: links.id })
-    .from(links)
-    .where(and(isNotNull(links.expiresAt), lte(links.expiresAt, system.now())))
-    .orderBy(asc(links.expiresAt))
-    .limit(EXPIRED_LINK_ROWS);
-  const remove = db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
+  const where = and(isNotNull(links.expiresAt), lte(links.expiresAt, deps.system.now()));
+  const remove = deleteFirst(deps.db, links, { where, orderBy: links.expiresAt, limit: EXPIRED_LINK_ROWS });
   const rows = await write(deps, remove, { isIdempotent: true, caller: null });
   return { linksRemoved: rows.length };
 }

@@ -3,6 +3,7 @@ import {
   eq,
   fillPlaceholders,
   getTableColumns,
+  inArray,
   is,
   type Placeholder,
   SQL,
@@ -271,6 +272,18 @@ export function insertWhere<T extends SQLiteTable>(
     .insert(table)
     .select(sql`select ${sql.join(values, sql`, `)} ${from ? sql`from ${from}` : sql``} where ${condition}`)
     .onConflictDoNothing();
+}
+
+interface Selection {
+  where: SQL | undefined;
+  orderBy: SQLiteColumn;
+  limit: number;
+}
+
+/** Deletes the first rows that the condition selects, and returns their ids. */
+export function deleteFirst(db: Db, table: SQLiteTable & { id: SQLiteColumn }, { where, orderBy, limit }: Selection) {
+  const first = db.select({ id: table.id }).from(table).where(where).orderBy(orderBy).limit(limit);
+  return db.delete(table).where(inArray(table.id, first)).returning({ id: table.id });
 }
 
 /** A query of one row, which evaluates expressions. */
