@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { and, eq, isNotNull, isNull, lt, lte, not, or, sql } from "drizzle-orm";
+import { and, eq, isNotNull, lt, lte, not, or, sql } from "drizzle-orm";
 import { isVisitor } from "../access/actor.ts";
 import { isExistingTeam, isKey, mayStillUpload, type TeamActor } from "../access/authorization.ts";
 import { type FilesOf, ownerColumns, uploadsOf } from "../access/own-files.ts";
@@ -8,22 +8,10 @@ import { teams } from "../accounts/teams.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode, isError } from "../errors.ts";
 import { actorOf, type Initiator, writeWithEvent } from "../events/events.ts";
-import { deleteRemoved, leave, MAX_DELETING_MILLISECONDS } from "../files/deletion.ts";
+import { deleteRemoved } from "../files/deletion.ts";
 import { cancelUploads, deleteUploads, namedFile, type UploadRow } from "../files/ending.ts";
-import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { recordedFile, recordedFiles } from "../files/file-events.ts";
 import { files } from "../files/files.schema.ts";
-import {
-  deleteAfterRetention,
-  enqueue,
-  hasBacklog,
-  LISTED_COLUMNS,
-  type ListedRow,
-  MAX_PENDING_MILLISECONDS,
-  ofKnownFile,
-  type StoredFile,
-  toStoredFile,
-} from "../files/files.ts";
+import { enqueue, LISTED_COLUMNS, type ListedRow, type StoredFile, toStoredFile } from "../files/files.ts";
 import {
   chunkPrefix,
   cleanName,
@@ -36,6 +24,7 @@ import {
   storedName,
   uploadKeys,
 } from "../files/names.ts";
+import { fileInsert, fileRevocation } from "../files/new-files.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-store.ts";
 import { evaluate, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
@@ -376,31 +365,6 @@ export async function commit(
     ...endsOf(key, "keyId" in initiator ? initiator.keyId : undefined),
     offset_mismatch: sql`not ${isCurrent}`,
   });
-  const { id, originalName } = key;
-  const { name, nameKey, folder, reference, tags, metadata, searchKeys, allowedTypes, statedSha256 } = upload;
-  const file = {
-    ...ownerColumns(upload),
-    id,
-    originalName,
-    name,
-    nameKey,
-    folder,
-    reference,
-    tags,
-    metadata,
-    searchKeys,
-    ...deleteAfterRetention(now, { ...upload, id }),
-    ...stored,
-    reservedBytes: stored.sizeBytes,
-    allowedTypes,
-    statedSha256,
-    status: "pending" as const,
-    dueAt: now + MAX_PENDING_MILLISECONDS,
-    createdAt: upload.createdAt,
-    updatedAt: now,
-    folderSince: now,
-    version: 1,
-  };
   const isFileNow = and(isUpload(key), isReceiving, hasRow(files, isFile(key)));
   const settle = leavesReceipt(upload)
     ? db
@@ -408,20 +372,12 @@ export async function commit(
         .set(receiptOf(initiator, stored.sizeBytes, now))
         .where(isFileNow)
     : db.delete(uploads).where(isFileNow);
-  const state = db
-    .select({ ...LISTED_COLUMNS, etag: files.etag, isBulk: hasBacklog(key.teamId).as("isBulk") })
-    .from(files)
-    .where(isFile(key));
-  const { uploadTokenId } = upload;
+  const file = fileInsert(deps, initiator, { ...upload, ...stored, ...key }, sql`${refusal} is null`);
   const batch = {
     refused: evaluate(db, { refusal: refusal.as("refusal") }),
-    insert: recordedFile(
-      deps,
-      { type: FILE_EVENTS.uploaded, initiator, file: key, uploadTokenId },
-      insertWhere(db, files, file, sql`${refusal} is null`),
-    ),
+    insert: file.insert,
     settle,
-    state,
+    state: file.stored,
     extraQueries,
   };
   const {
@@ -461,18 +417,8 @@ async function rollBack(
   const { id, teamId } = upload;
   const isRejection = failure instanceof AppError && !isError(failure, "unavailable");
   try {
-    const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
-    const isRevocable = and(isFile(upload), idempotencyKey === undefined ? isNull(files.hold) : sql`0`);
-    const batch = {
-      leave: recordedFiles(
-        deps,
-        { type: FILE_EVENTS.deleted, initiator: actor, teamId, where: isRevocable },
-        leave(deps, isRevocable, { dueAt }),
-      ),
-      cancel: cancelUploads(deps, isUpload(upload)),
-      // A full database keeps the file, too, and so does the trash, if somebody has deleted it by now.
-      kept: evaluate(deps.db, { id: ofKnownFile<string>(upload, "id") }),
-    };
+    const file = fileRevocation(deps, actor, upload, idempotencyKey === undefined);
+    const batch = { leave: file.leave, cancel: cancelUploads(deps, isUpload(upload)), kept: file.kept };
     const {
       kept: [kept],
     } = await writeWithEvent(deps, batch, { isIdempotent: true, caller: null });
