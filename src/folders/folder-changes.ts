@@ -11,8 +11,9 @@ import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "../files/deletion.ts";
 import { FILE_EVENTS } from "../files/file-event-types.ts";
 import { recordedFiles } from "../files/file-events.ts";
-import { files, isHeld, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
+import { files, isHeld } from "../files/files.schema.ts";
 import { changed } from "../files/files.ts";
+import { filesInFolders } from "../files/in-folders.ts";
 import { fileKey, folderKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "../files/names.ts";
 import { type Batch, evaluate, firstOf, hasRow, insertWhere, type RowsOf, read } from "../platform/db.ts";
 import { MINUTE, newId } from "../platform/system.ts";
@@ -68,11 +69,8 @@ const ownerIn = ({ ownerId }: Pick<Range, "ownerId">): string | null => (ownerId
 const isWithin = (column: SQLiteColumn, folder: string) =>
   sql`${column} >= ${folderKey(folder)} and ${column} < ${folderKey(folder) + AFTER_SEPARATOR}`;
 function filesWithin({ folder, ...range }: Range): { from: SQL; where: SQL | undefined } {
-  const whose = { ...range, ownerId: ownerIn(range) };
-  const [index, isInIndex] =
-    whose.ownerId === null ? [sql`files_folder`, isInFolder] : [sql`files_owner_folder`, isOwnedInFolder];
-  const where = and(filesOf(whose), isInIndex, isWithin(files.folderKey, folder));
-  return { from: sql`${files} indexed by ${index}`, where };
+  const { from, where } = filesInFolders({ ...range, ownerId: ownerIn(range) });
+  return { from, where: and(where, isWithin(files.folderKey, folder)) };
 }
 const foldersWithin = (range: Range) =>
   and(foldersOf({ ...range, ownerId: ownerIn(range) }), isWithin(folders.folderKey, range.folder));

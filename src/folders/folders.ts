@@ -2,12 +2,13 @@ import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { type Credential, readAs, stillAllowed, type TeamActor, teamExists } from "../access/authorization.ts";
 import { rowsOfDeleted } from "../access/deleted-teams.ts";
-import { type FilesOf, filesOf } from "../access/own-files.ts";
+import type { FilesOf } from "../access/own-files.ts";
 import { teams } from "../accounts/teams.schema.ts";
 import { users } from "../accounts/users.schema.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
-import { files, isInFolder, isOwnedInFolder } from "../files/files.schema.ts";
+import { files } from "../files/files.schema.ts";
+import { filesInFolders } from "../files/in-folders.ts";
 import { folderKey, SEPARATOR } from "../files/names.ts";
 import { hasRow, insertWhere, write } from "../platform/db.ts";
 import { decodeCursor, encodeCursor, listName, NO_ID, type Page, type PageRequest } from "../platform/paging.ts";
@@ -48,12 +49,11 @@ interface FolderRange {
  * Those of all levels lack the ones that only have folders in them.
  */
 function foldersBelow({ db }: Deps, whose: FilesOf, { prefix, start, end, limit, isDeep }: FolderRange) {
-  const index = whose.ownerId === null ? sql`files_folder` : sql`files_owner_folder`;
-  const isInIndex = whose.ownerId === null ? isInFolder : isOwnedInFolder;
+  const { from, where } = filesInFolders(whose);
   const between = (column: SQLiteColumn, bound: SQL) => sql`${column} >= ${bound} and ${column} < ${end}
     order by ${column} limit 1`;
-  const ofFiles = (bound: SQL) => sql`(select ${files.folderKey} from ${files} indexed by ${index}
-    where ${and(filesOf(whose), isInIndex)} and ${between(files.folderKey, bound)})`;
+  const ofFiles = (bound: SQL) => sql`(select ${files.folderKey} from ${from}
+    where ${where} and ${between(files.folderKey, bound)})`;
   const created = (bound: SQL) => sql`(select ${folders.folderKey} from ${folders}
     where ${foldersOf(whose)} and ${between(folders.folderKey, bound)})`;
   const orLast = (one: SQL) => sql`ifnull(${one}, ${AFTER_ALL_FOLDERS})`;
