@@ -9,12 +9,9 @@ import type { Deps, RecoveryStep } from "../deps.ts";
 import { AppError, errorCode, invalidField } from "../errors.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { MAX_DELETED_FILES, manyDeletions } from "../files/deletion.ts";
-import { FILE_EVENTS } from "../files/file-event-types.ts";
-import { recordedFiles } from "../files/file-events.ts";
 import { files, isHeld } from "../files/files.schema.ts";
-import { changed } from "../files/files.ts";
-import { filesInFolders } from "../files/in-folders.ts";
-import { fileKey, folderKey, keyColumns, MAX_FOLDER_BYTES, searchPatch } from "../files/names.ts";
+import { filesInFolders, folderMove } from "../files/in-folders.ts";
+import { folderKey, MAX_FOLDER_BYTES } from "../files/names.ts";
 import { type Batch, evaluate, firstOf, hasRow, insertWhere, type RowsOf, read } from "../platform/db.ts";
 import { MINUTE, newId } from "../platform/system.ts";
 import { folderChanges, folders } from "./folders.schema.ts";
@@ -159,16 +156,11 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     where ${isNextFolder} order by ${folders.folderKey} limit ${STEP_FOLDERS}`;
   const removeFolders = db.delete(folders).where(sql`(team_id, folder_key, owner_id) in (${nextFolders})`);
   const initiator: Initiator = JSON.parse(change.initiator);
-  const keys = selected(keyColumns);
   const changes: Batch =
     target === null
       ? manyDeletions(deps, initiator, teamId, selected)
       : {
-          files: recordedFiles(
-            deps,
-            { type: FILE_EVENTS.updated, initiator, teamId, where: sql`${fileKey} in ${keys}` },
-            moveFiles(deps, folder, target, keys),
-          ),
+          files: folderMove(deps, { initiator, teamId, folder, target }, selected),
           folders: copyFolders(deps, folder, target, nextFolders),
         };
   const isLast = and(isChange(change), isNull(folderChanges.stepEnd), sql`not exists (${nextFolders})`);
@@ -179,24 +171,6 @@ function stepOf(deps: Deps, change: Requested, dueAt: number) {
     .where(and(isChange(change), sql`step_end is not null`));
   const left = db.select({ id: folderChanges.id }).from(folderChanges).where(isChange(change));
   return { stopped, select, changes, removeFolders, finish, advance, left };
-}
-
-/** Moves the files of a step, and updates their searchable text. */
-function moveFiles({ db, system }: Deps, folder: string, target: string, keys: SQL) {
-  const renamed = (column: SQL, from: string, to: string) => sql`${to} || substr(${column}, length(${from}) + 1)`;
-  const [searched, newSearched] = [folder, target].map(
-    (path) => JSON.parse(searchPatch({ folder: path }) ?? "{}").folder,
-  );
-  const searchKey = renamed(sql`${files.searchKeys} ->> 'folder'`, searched, newSearched);
-  return db
-    .update(files)
-    .set({
-      folder: renamed(sql`${files.folder}`, folder, target),
-      searchKeys: sql`json_set(${files.searchKeys}, '$.folder', ${searchKey})`,
-      folderSince: system.now(),
-      ...changed(system.now()),
-    })
-    .where(sql`${fileKey} in ${keys}`);
 }
 
 const copyFolders = ({ db, system }: Deps, folder: string, target: string, nextFolders: SQL) =>
