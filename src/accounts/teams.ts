@@ -10,15 +10,12 @@ import {
   teamExists,
 } from "../access/authorization.ts";
 import { inDatabase, inDatabases, inEveryDatabase } from "../access/databases.ts";
-import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, invalidField } from "../errors.ts";
 import type { EventType } from "../events/event-type.ts";
 import { actorOf, fieldsOf, operatorLogOf, recorded, writeWithEvent } from "../events/events.ts";
 import { followersOf, wake } from "../events/followers.ts";
-import { files, isHeld } from "../files/files.schema.ts";
-import { fileHeld } from "../files/holds.ts";
-import { isHeldInTrash, removed } from "../files/removed.schema.ts";
+import { fileHeld, heldFileOf } from "../files/holds.ts";
 import { type Batch, firstOf, hasRow, read } from "../platform/db.ts";
 import { sizeOf } from "../platform/health.ts";
 import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../platform/paging.ts";
@@ -273,11 +270,7 @@ export async function setRetention(deps: Deps, actor: TeamActor, retentionDays: 
 /** From now on, the team's tokens are invalid. The recovery job deletes everything. Can be repeated. @throws `not_found`, `file_held` */
 export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): Promise<Team> {
   const { db, system } = deps;
-  // Without the name of the index, SQLite reads all files of the team.
-  const whose = { teamId, ownerId: null };
-  const held = sql<string | null>`coalesce(
-    (select ${files.id} from ${files} indexed by files_held where ${and(filesOf(whose), isHeld)} limit 1),
-    (select ${removed.id} from ${removed} indexed by removed_held where ${and(removedOf(whose), isHeldInTrash)} limit 1))`;
+  const held = heldFileOf(teamId);
   const isDeletable = sql`${teamExists(teamId)} and ${held} is null`;
   const update = db
     .update(teams)

@@ -1,6 +1,7 @@
 import { and, isNotNull, isNull, or, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { isSecretKeyOrAdmin, type TeamActor, teamExists } from "../access/authorization.ts";
+import { filesOf, removedOf } from "../access/own-files.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
 import type { EventType } from "../events/event-type.ts";
@@ -8,10 +9,10 @@ import { writeWithEvent } from "../events/events.ts";
 import { evaluate, type Query } from "../platform/db.ts";
 import { FILE_EVENTS } from "./file-event-types.ts";
 import { recordedFile } from "./file-events.ts";
-import { files } from "./files.schema.ts";
+import { files, isHeld } from "./files.schema.ts";
 import { changed, deleteAfterRetention, type Hold, ofKnownFile, trashedFiles } from "./files.ts";
 import { type FileOf, isFile, isRemoved } from "./names.ts";
-import { isTrashed, removed } from "./removed.schema.ts";
+import { isHeldInTrash, isTrashed, removed } from "./removed.schema.ts";
 
 /*
  * Holds. A held file can't be deleted, by a request, by retention, or with its team, until a secret key or an admin releases
@@ -26,6 +27,14 @@ export const fileHeld = errorCode(
 
 /** The reason is shown with the file, and a row is small. */
 export const MAX_REASON_LENGTH = 200;
+
+/** The id of a held file of the team, listed or in the trash; null if there is none. Without the indexes, SQLite reads all files. */
+export function heldFileOf(teamId: string) {
+  const whose = { teamId, ownerId: null };
+  return sql<string | null>`coalesce(
+    (select ${files.id} from ${files} indexed by files_held where ${and(filesOf(whose), isHeld)} limit 1),
+    (select ${removed.id} from ${removed} indexed by removed_held where ${and(removedOf(whose), isHeldInTrash)} limit 1))`;
+}
 
 /** The values of a file in the trash after a visible change. */
 const changedInTrash = (now: number) =>

@@ -6,7 +6,7 @@ import { FILE_EVENTS } from "./file-event-types.ts";
 import { recordedFiles } from "./file-events.ts";
 import { files, isInFolder, isOwnedInFolder } from "./files.schema.ts";
 import { changed } from "./files.ts";
-import { fileKey, keyColumns, searchPatch } from "./names.ts";
+import { fileKey, keyColumns, MAX_FOLDER_BYTES, nameKey } from "./names.ts";
 
 /**
  * The files that a caller sees and that are in a folder, in the order of the folders' keys. It names the index, because SQLite would
@@ -35,9 +35,7 @@ export function folderMove(
 ) {
   const where = sql`${fileKey} in ${selected(keyColumns)}`;
   const renamed = (column: SQL, from: string, to: string) => sql`${to} || substr(${column}, length(${from}) + 1)`;
-  const [searched, newSearched] = [folder, target].map(
-    (path) => JSON.parse(searchPatch({ folder: path }) ?? "{}").folder,
-  );
+  const [searched, newSearched] = [nameKey(folder, MAX_FOLDER_BYTES), nameKey(target, MAX_FOLDER_BYTES)];
   const searchKey = renamed(sql`${files.searchKeys} ->> 'folder'`, searched, newSearched);
   const now = deps.system.now();
   const move = deps.db
