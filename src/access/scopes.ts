@@ -44,18 +44,19 @@ export const ROLES = {
 
 export type Role = keyof typeof ROLES;
 export const ROLE_NAMES = Object.keys(ROLES) as [Role, ...Role[]];
+export const scopesOfRole = (role: Role): number => maskOf(ROLES[role]);
 /** The role of a new user. It has the fewest scopes, so that no user becomes an admin by omission. */
 export const DEFAULT_ROLE: Role = "viewer";
 
 /** The role whose users, with their sessions and keys, see only the files that they have uploaded. */
 export const OWN_FILES_ROLE = "contributor" satisfies Role;
 
-export const OWN_FILES_SCOPES = maskOf(ROLES[OWN_FILES_ROLE]);
+export const OWN_FILES_SCOPES = scopesOfRole(OWN_FILES_ROLE);
 
 /** The scopes of the first mask that the second one lacks. */
 export const lacking = (wanted: number, present: number): Scope[] => scopesIn(wanted & ~present);
 
-const MASK_OF_ROLE = JSON.stringify(Object.fromEntries(ROLE_NAMES.map((role) => [role, maskOf(ROLES[role])])));
+const MASK_OF_ROLE = JSON.stringify(Object.fromEntries(ROLE_NAMES.map((role) => [role, scopesOfRole(role)])));
 
 /** The mask of a role in SQL. */
 export const maskOfRole = (role: SQLiteColumn): SQL<number> =>

@@ -3,7 +3,7 @@ import { exceeds, isPrincipalAllowed, principalOf, refusalError, type TeamActor 
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitResets } from "../access/login-limits.ts";
 import { hashPassword } from "../access/passwords.ts";
-import { maskOf, maskOfRole, ROLES, SCOPES } from "../access/scopes.ts";
+import { maskOfRole, SCOPES, scopesOfRole } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, errorCode } from "../errors.ts";
 import { fieldsOf, recorded, SYSTEM, writeWithEvent } from "../events/events.ts";
@@ -124,7 +124,7 @@ export async function inviteUser(
   });
   if (!user) throw new AppError("not_found");
   if (isMailRefusal(user.refusal)) throw mailRefusalError(deps, user.refusal, user.lastSentAt);
-  if (user.refusal !== null) throw refusalError(user.refusal, actor, maskOf(ROLES[user.role]));
+  if (user.refusal !== null) throw refusalError(user.refusal, actor, scopesOfRole(user.role));
   if (email && mail) {
     await sendMail(deps, mail.id, invitationMail(user, invitation, email.urlOf)).catch((cause) => {
       throw new AppError("unavailable", { cause });

@@ -14,7 +14,7 @@ import {
 import { databaseOf, inDatabase } from "../access/databases.ts";
 import { limitFailedLogins, loginFailed } from "../access/login-limits.ts";
 import { rehashPassword, verifyPassword } from "../access/passwords.ts";
-import { maskOf, ROLES } from "../access/scopes.ts";
+import { scopesOfRole } from "../access/scopes.ts";
 import type { Deps } from "../deps.ts";
 import { AppError, isError } from "../errors.ts";
 import { recorded, SYSTEM, writeWithEvent } from "../events/events.ts";
@@ -155,7 +155,7 @@ export function newUserSession(
   return {
     initiator,
     login,
-    view: (session: KeyRow) => viewKey({ ...session, scopes: maskOf(ROLES[user.role]) }, token),
+    view: (session: KeyRow) => viewKey({ ...session, scopes: scopesOfRole(user.role) }, token),
   };
 }
 

@@ -12,12 +12,11 @@ import { rowsOfDeleted } from "../access/deleted-teams.ts";
 import { hashPassword } from "../access/passwords.ts";
 import {
   DEFAULT_ROLE,
-  maskOf,
   maskOfRole,
   OWN_FILES_ROLE,
   OWN_FILES_SCOPES,
-  ROLES,
   type Role,
+  scopesOfRole,
 } from "../access/scopes.ts";
 import type { AfterLoss, Deps, LossOfAccess } from "../deps.ts";
 import { AppError, errorCode, invalidField } from "../errors.ts";
@@ -87,7 +86,7 @@ export async function createUser(
 ): Promise<User> {
   const { db, system } = deps;
   const { teamId } = actor;
-  const granted = maskOf(ROLES[role]);
+  const granted = scopesOfRole(role);
   checkCovered(actor, granted);
   const hash = password === undefined ? deps.secrets.unknownPassword() : await hashPassword(deps, teamId, password);
   const now = system.now();
@@ -222,7 +221,7 @@ function refusalOf({ db }: Deps, actor: TeamActor, versions: ExpectedVersions, r
 function changeError(actor: TeamActor, found: { refusal: Refusal | null; role: Role } | undefined): AppError {
   if (!found) return new AppError("not_found");
   if (found.refusal === "last_admin") return new AppError(lastAdmin);
-  return refusalError(found.refusal ?? "conflict", actor, maskOf(ROLES[found.role]));
+  return refusalError(found.refusal ?? "conflict", actor, scopesOfRole(found.role));
 }
 
 /**
@@ -242,7 +241,7 @@ export async function updateUser(
   const { db, system } = deps;
   const target = { id, teamId: actor.teamId };
   const { email, role } = fields;
-  const granted = role === undefined ? 0 : maskOf(ROLES[role]);
+  const granted = role === undefined ? 0 : scopesOfRole(role);
   checkCovered(actor, granted);
   const hash = password === undefined ? undefined : await hashPassword(deps, actor.teamId, password);
   const refusal = refusalOf(deps, actor, versions, role);
