@@ -41,7 +41,7 @@ from
   (
     select 1
     from files indexed by files_folder
-    where (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+    where ((files.team_id = ? and files.folder <> '') and files.folder_key >= ? and files.folder_key < ?)
     limit ?
   ) found;
 
@@ -295,7 +295,7 @@ set
     select json_array(files.folder_key, files.id)
     from files indexed by files_folder
     where
-      (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+      ((files.team_id = ? and files.folder <> '') and files.folder_key >= ? and files.folder_key < ?)
       and (files.folder_key, files.id) > (
         (
           select position
@@ -369,7 +369,7 @@ where
     from files indexed by files_folder
     where
       (
-        (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+        ((files.team_id = ? and files.folder <> '') and files.folder_key >= ? and files.folder_key < ?)
         and (files.folder_key, files.id) > (
           (
             select position
@@ -439,7 +439,7 @@ where
       from files indexed by files_folder
       where
         (
-          (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+          ((files.team_id = ? and files.folder <> '') and files.folder_key >= ? and files.folder_key < ?)
           and (files.folder_key, files.id) > (
             (
               select position
@@ -509,7 +509,7 @@ where
       from files indexed by files_folder
       where
         (
-          (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+          ((files.team_id = ? and files.folder <> '') and files.folder_key >= ? and files.folder_key < ?)
           and (files.folder_key, files.id) > (
             (
               select position

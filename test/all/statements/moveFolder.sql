@@ -41,7 +41,7 @@ from
   (
     select 1
     from files indexed by files_folder
-    where (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+    where ((files.team_id = ? and files.folder <> '') and files.folder_key >= ? and files.folder_key < ?)
     limit ?
   ) found;
 
@@ -145,8 +145,7 @@ select
                   from files indexed by files_folder
                   where
                     (
-                      files.team_id = ?
-                      and files.folder <> ''
+                      (files.team_id = ? and files.folder <> '')
                       and files.folder_key >= ?
                       and files.folder_key < ?
                     )
@@ -161,8 +160,7 @@ select
                   from files indexed by files_folder
                   where
                     (
-                      files.team_id = ?
-                      and files.folder <> ''
+                      (files.team_id = ? and files.folder <> '')
                       and files.folder_key >= ?
                       and files.folder_key < ?
                     )
@@ -250,8 +248,7 @@ where
                         from files indexed by files_folder
                         where
                           (
-                            files.team_id = ?
-                            and files.folder <> ''
+                            (files.team_id = ? and files.folder <> '')
                             and files.folder_key >= ?
                             and files.folder_key < ?
                           )
@@ -266,8 +263,7 @@ where
                         from files indexed by files_folder
                         where
                           (
-                            files.team_id = ?
-                            and files.folder <> ''
+                            (files.team_id = ? and files.folder <> '')
                             and files.folder_key >= ?
                             and files.folder_key < ?
                           )
@@ -427,7 +423,7 @@ set
     select json_array(files.folder_key, files.id)
     from files indexed by files_folder
     where
-      (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+      ((files.team_id = ? and files.folder <> '') and files.folder_key >= ? and files.folder_key < ?)
       and (files.folder_key, files.id) > (
         (
           select position
@@ -503,7 +499,7 @@ where
     from files indexed by files_folder
     where
       (
-        (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+        ((files.team_id = ? and files.folder <> '') and files.folder_key >= ? and files.folder_key < ?)
         and (files.folder_key, files.id) > (
           (
             select position
@@ -570,7 +566,7 @@ where
     from files indexed by files_folder
     where
       (
-        (files.team_id = ? and files.folder <> '' and files.folder_key >= ? and files.folder_key < ?)
+        ((files.team_id = ? and files.folder <> '') and files.folder_key >= ? and files.folder_key < ?)
         and (files.folder_key, files.id) > (
           (
             select position
