@@ -9,7 +9,7 @@ import { type Batch, firstOf, hasRow, insertWhere } from "../platform/db.ts";
 import { fingerprint } from "../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../platform/system.ts";
 import type { KeyLimits } from "../uploads/quota.ts";
-import { isReceiving, isUnfinishedResumable, unfinishedUploads, uploads } from "../uploads/uploads.schema.ts";
+import { keysOfUnfinished } from "../uploads/unfinished.ts";
 import { apiKeys, isApiKey, isSession } from "./keys.schema.ts";
 import { teams } from "./teams.schema.ts";
 
@@ -135,15 +135,11 @@ export function newKeyRow(
  */
 function roomForKey({ db, system }: Deps, teamId: string) {
   const isFull = gte(teams.apiKeys, MAX_TEAM_KEYS);
-  const uploading = db
-    .select({ keyId: sql`${uploads.keyId}` })
-    .from(unfinishedUploads)
-    .where(and(eq(uploads.teamId, teamId), isUnfinishedResumable, isReceiving));
   const isReplaceable = and(
     eq(apiKeys.teamId, teamId),
     isApiKey,
     lte(apiKeys.expiresAt, system.now()),
-    notInArray(apiKeys.id, uploading),
+    notInArray(apiKeys.id, keysOfUnfinished(db, teamId)),
   );
   return {
     /** A reason to refuse a new key. */

@@ -16,7 +16,7 @@ import {
 } from "../files/ending.ts";
 import { files } from "../files/files.schema.ts";
 import { isFile, isOneOfKeys, isUpload, uploadKey } from "../files/names.ts";
-import { type Guard, read, write } from "../platform/db.ts";
+import { type Db, type Guard, read, write } from "../platform/db.ts";
 import type { FileJob } from "../platform/messages.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../platform/paging.ts";
 import { MINUTE } from "../platform/system.ts";
@@ -92,6 +92,13 @@ export function cancelUploadsOfKeys(deps: Deps, teamId: string, keyIds: SQL) {
   const selected = sql`(select team_id, file_id from ${unfinishedUploads} where ${isIncompleteOfKeys})`;
   return cancelUploads(deps, sql`(team_id, file_id) in ${selected}`);
 }
+
+/** The keys that began resumable uploads of the team which are still arriving. */
+export const keysOfUnfinished = (db: Db, teamId: string) =>
+  db
+    .select({ keyId: sql`${uploads.keyId}` })
+    .from(unfinishedUploads)
+    .where(and(eq(uploads.teamId, teamId), isUnfinishedResumable, isReceiving));
 
 /**
  * Cancels an upload, and deletes what it stored. Can be repeated.
