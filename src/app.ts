@@ -6,7 +6,6 @@ import { type Deps, readDeps } from "./deps.ts";
 import { AppError } from "./errors.ts";
 import type { AppEnv } from "./http/app-env.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
-import { health } from "./http/health.ts";
 import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
 import { mountDescriptions } from "./http/openapi.ts";
 import { mount } from "./http/operation.ts";
@@ -14,8 +13,17 @@ import { mountPages } from "./http/pages.ts";
 import { isLinkPath, LINK_PATHS } from "./http/paths.ts";
 import { consoleLog } from "./platform/log.ts";
 import * as service from "./service.ts";
+import { health } from "./upkeep/health.routes.ts";
+import { watchRecovery } from "./upkeep/heartbeat.ts";
 
 const depsInWorker = (env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps => readDeps(env, ctx, service);
+
+/** An authorized request looks whether the recovery job of its database runs. */
+const watchRecoveryOfCaller: MiddlewareHandler<AppEnv> = async (c, next) => {
+  await next();
+  const actor = c.var.credential?.caller?.actor;
+  if (actor && actor.kind !== "operator" && !c.error) watchRecovery(c.var.deps);
+};
 
 export function createApp(depsOf = depsInWorker): Hono<AppEnv> {
   const app = new Hono<AppEnv>();
@@ -45,6 +53,7 @@ export function createApp(depsOf = depsInWorker): Hono<AppEnv> {
   app.use(requireHttps);
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);
+  app.use(watchRecoveryOfCaller);
   mount(app, service.operations);
   mountDescriptions(app, service);
   app.get("/health", health);

@@ -16,3 +16,10 @@ export const RATE_LIMITS = {
 } as const;
 
 export type RateLimitName = keyof typeof RATE_LIMITS;
+
+/**
+ * Account events a day of a team, and of those the ones that one of its users causes, who so can't use up those of the team. The
+ * trigger `events_limited` holds both. They keep a database small, in which each such event stays for `EVENT_DAYS`.
+ */
+export const MAX_DAILY_ACCOUNT_EVENTS = 20_000;
+export const MAX_DAILY_USER_EVENTS = 2000;

@@ -5,6 +5,7 @@ import { AppError } from "../errors.ts";
 import { type Batch, type Guard, type NamedBatch, type Query, queriesIn, type RowsOf, write } from "../platform/db.ts";
 import { isRaised, isStorageFull } from "../platform/retry.ts";
 import { DAY, databaseOf, SECOND, zeroId } from "../platform/system.ts";
+import { MAX_DAILY_USER_EVENTS } from "../rate-limits.ts";
 import type { EventType } from "./event-type.ts";
 import { events } from "./events.schema.ts";
 import { followersOf, wake } from "./followers.ts";
@@ -16,12 +17,6 @@ import { followersOf, wake } from "./followers.ts";
  * event misses none. An id assigned before the commit could not guarantee that.
  */
 
-/**
- * Account events a day of a team, and of those the ones that one of its users causes, who so can't use up those of the team. The
- * trigger `events_limited` holds both. They keep a database small, in which each such event stays for `EVENT_DAYS`.
- */
-export const MAX_DAILY_ACCOUNT_EVENTS = 20_000;
-export const MAX_DAILY_USER_EVENTS = 2000;
 /** The text with which the trigger rejects a batch. */
 const TOO_MANY_EVENTS = "Too many account events.";
 /** Until the user has a place again. */

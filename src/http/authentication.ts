@@ -13,7 +13,6 @@ import { inDatabaseOfToken } from "../access/databases.ts";
 import { noteUse } from "../access/last-use.ts";
 import { visitorsOf } from "../access/limiter.ts";
 import { AppError, type CommonCode, isError } from "../errors.ts";
-import { watchRecovery } from "../upkeep/heartbeat.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** Counts the opening of a link, which has no token, for the client IP. @throws `rate_limited` */
@@ -78,10 +77,7 @@ export async function withCredential<A extends Access, T>(
     const result = await run(credential);
     await checkCounted(credential);
     const actor = credential.caller?.actor;
-    if (actor && actor.kind !== "operator") {
-      noteUse(c.var.deps, actor);
-      watchRecovery(c.var.deps);
-    }
+    if (actor && actor.kind !== "operator") noteUse(c.var.deps, actor);
     return result;
   } catch (error) {
     const isUnauthenticated = isError(error, "token_missing", "token_invalid");

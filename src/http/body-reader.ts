@@ -4,9 +4,9 @@ import type { Context } from "hono";
 import { isVisitor } from "../access/actor.ts";
 import { AppError, invalidField } from "../errors.ts";
 import type { BodySlot } from "../platform/bodies.ts";
+import { MIN_BYTES_PER_SECOND } from "../platform/bodies.ts";
 import type { MemoryBudget } from "../platform/part.ts";
 import { withTimeout } from "../timeout.ts";
-import { MIN_BYTES_PER_SECOND } from "../uploads/upload.ts";
 import type { AppEnv } from "./app-env.ts";
 import { clientIpOf } from "./authentication.ts";
 

@@ -7,11 +7,8 @@ import {
   scopeOf,
 } from "../access/authorization.ts";
 import { PUBLIC_SCOPES, ROLE_NAMES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../access/scopes.ts";
-import { MAX_LISTED_USERS } from "../accounts/users.ts";
-import { MAX_DAILY_ACCOUNT_EVENTS, MAX_DAILY_USER_EVENTS } from "../events/events.ts";
 import { MAX_NUMBERED_ROWS } from "../platform/paging.ts";
-import { RATE_LIMITS, type RateLimitName } from "../rate-limits.ts";
-import { IDEMPOTENCY_MILLISECONDS } from "../uploads/upload.ts";
+import { MAX_DAILY_ACCOUNT_EVENTS, MAX_DAILY_USER_EVENTS, RATE_LIMITS, type RateLimitName } from "../rate-limits.ts";
 import { DEFAULT_LIMIT, JSON_BODY_BYTES, MAX_LIMIT } from "./validation.ts";
 
 /* The introduction of the OpenAPI document, in CommonMark. */
@@ -77,12 +74,11 @@ Lists are split into pages of \`limit\` items (default ${DEFAULT_LIMIT}, maximum
 \`rel="next"\` has the URL of the next page; the last page has none. A \`cursor\` is valid only with the filters of the
 list that returned it. A page number costs a read for every row before the page, so \`page\` × \`limit\` can be at most
 ${MAX_NUMBERED_ROWS.toLocaleString("en")}; follow \`Link\` to go further. Combined filters examine about 450 rows per
-request, so a page can be short or empty and still have a \`Link\`. Without parameters, the list of users returns all of them, at most ${MAX_LISTED_USERS.toLocaleString("en")}.
+request, so a page can be short or empty and still have a \`Link\`. Without parameters, \`listUsers\` returns all users of a small team.
 
 ## Retries and versions
 
-Repeating an upload with the same \`Idempotency-Key\` within ${inHours(IDEMPOTENCY_MILLISECONDS)} does not store a second
-file. The \`ETag\` of a user or file is its version: send it as \`If-Match\` to avoid overwriting another change (412).
+Repeating an upload with the same \`Idempotency-Key\` does not store a second file; \`uploadFile\` says for how long. The \`ETag\` of a user or file is its version: send it as \`If-Match\` to avoid overwriting another change (412).
 
 ## Rate limits
 

@@ -15,6 +15,8 @@ export const MAX_VISITOR_BODIES = 320;
 export const MAX_BODIES_PER_TEAM = 300;
 /** Leaves some to other clients. An office, or a backend that forwards what its users send, has one client IP. */
 export const MAX_BODIES_PER_CLIENT_IP = 300;
+/** A client must average at least this rate, plus one idle period of slack. */
+export const MIN_BYTES_PER_SECOND = 8 * 1024;
 /** A fast body ends within seconds, and a slow one may take hours. */
 const RETRY_SECONDS = 5;
 

@@ -26,6 +26,7 @@ import {
 } from "../files/names.ts";
 import { fileInsert, fileRevocation } from "../files/new-files.ts";
 import { type FileProperties, propertyColumns } from "../files/properties.ts";
+import { MIN_BYTES_PER_SECOND } from "../platform/bodies.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../platform/byte-store.ts";
 import { evaluate, firstOf, hasRow, insertWhere, type Query, read, write } from "../platform/db.ts";
 import { DAY, instantOf, MINUTE, newId, SECOND } from "../platform/system.ts";
@@ -64,8 +65,6 @@ export const offsetMismatch = errorCode(
   "Upload-Offset is not the current offset. Get the current one with HEAD.",
 );
 
-/** A client must average at least this rate, plus one idle period of slack. */
-export const MIN_BYTES_PER_SECOND = 8 * 1024;
 /** The time for everything except receiving the file: the form around it, and R2 and D1 with their retries. */
 const STORING_MILLISECONDS = 15 * MINUTE;
 

@@ -1,9 +1,10 @@
 import { env } from "cloudflare:workers";
 import { describe, expect } from "vitest";
 import { EVENT_TYPES } from "../../src/event-types.ts";
-import { eventId, MAX_DAILY_ACCOUNT_EVENTS, MAX_DAILY_USER_EVENTS } from "../../src/events/events.ts";
+import { eventId } from "../../src/events/events.ts";
 import { listName } from "../../src/platform/paging.ts";
 import { databaseOf } from "../../src/platform/system.ts";
+import { MAX_DAILY_ACCOUNT_EVENTS, MAX_DAILY_USER_EVENTS } from "../../src/rate-limits.ts";
 import { sample } from "../audio/samples.ts";
 import { DB } from "../support/databases.ts";
 import { apiTest as test } from "../support/fixtures.ts";

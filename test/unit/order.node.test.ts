@@ -50,6 +50,13 @@ test("rules use those of lower folders, and tables of any", () => {
   expect(ranks.size).toBe(ORDER.length - 2);
 });
 
+test("the frame uses no capability", () => {
+  const used = [...importsAcross()].filter(
+    ({ path, target }) => folderOf(path) === "http" && rankOf(folderOf(target)) > rankOf("access"),
+  );
+  expect(used).toEqual([]);
+});
+
 test("only service.ts, event-types.ts and index.ts use several capabilities", () => {
   const naming = new Map<string, Set<string>>();
   for (const { path, target } of importsAcross()) {

@@ -1,10 +1,10 @@
 import type { Context } from "hono";
 import { inDatabase } from "../access/databases.ts";
 import { AppError } from "../errors.ts";
-import { watchRecovery } from "../upkeep/heartbeat.ts";
-import type { AppEnv } from "./app-env.ts";
-import { isOperator } from "./authentication.ts";
-import { renderError } from "./failures.ts";
+import type { AppEnv } from "../http/app-env.ts";
+import { isOperator } from "../http/authentication.ts";
+import { renderError } from "../http/failures.ts";
+import { watchRecovery } from "./heartbeat.ts";
 
 /**
  * `GET /health`, for monitors: 200 if databases, bucket and queues respond and the recovery job runs. Otherwise 503 with the
