@@ -153,6 +153,8 @@ export const PAGES = [
   "GET /openapi.json",
   "GET /llms.txt",
   "GET /reference.md",
+  "GET /guide.md",
+  "GET /client.md",
   "GET /reference/{page}{\\w+\\.md}",
   "GET /health",
   "GET /",
